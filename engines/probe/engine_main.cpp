@@ -47,8 +47,10 @@ int run(const Measurement& measurement, int argc, char** argv) {
     // measurements need no other rank.
     if (measurement.scope != Scope::node) {
         const auto rank = launched_rank();
-        sink.hello(rank.value_or(0), host_name());
-        if (rank) split_off_guardian(*rank);
+        // Without MPI the launcher starts each rank itself, and sees how it ends.
+        const char* direct = std::getenv("ASSAY_TRANSPORT") ? std::getenv("ASSAY_RANK") : nullptr;
+        sink.hello(direct ? std::atoi(direct) : rank.value_or(0), host_name());
+        if (rank && !direct) split_off_guardian(*rank);
     }
     if (measurement.scope == Scope::node)
         for (const Context& context : contexts()) sink.context(context.subject, context.facts);

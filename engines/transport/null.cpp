@@ -472,7 +472,7 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
 
 std::unique_ptr<Transport> instant_transport() { return std::make_unique<InstantTransport>(); }
 
-void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
+void for_each_null_rank(const std::function<void(Transport&)>& body) {
     const char* text = std::getenv("ASSAY_NULL_RANKS");
     const long ranks = text ? std::strtol(text, nullptr, 10) : 1;
     if (ranks < 1 || ranks > 1024)

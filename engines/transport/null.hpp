@@ -47,6 +47,9 @@ struct Aborted : std::runtime_error {
 // there was no other.
 void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Transport&)>& body);
 
+// The same with $ASSAY_NULL_RANKS ranks (default 1) and no faults. Throws Error.
+void for_each_null_rank(const std::function<void(Transport&)>& body);
+
 // Rank 0 of two, whose operations complete at once and move nothing: only the cost of the measuring
 // code remains.
 std::unique_ptr<Transport> instant_transport();

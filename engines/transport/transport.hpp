@@ -28,6 +28,12 @@ struct PeerChange {
     State state;
 };
 
+// Something that a transport counted, such as datagrams that were sent again.
+struct Counter {
+    std::string name;
+    std::uint64_t value;
+};
+
 class Transport {
 public:
     virtual ~Transport() = default;
@@ -63,6 +69,9 @@ public:
     // Whether the job goes on when a rank is lost. Where it does not (MPI), the three calls below
     // report nothing.
     virtual bool survives() const { return false; }
+    // 0, or above for a process that takes the place of one that was lost: it takes part in no
+    // collective, nor do the others after a loss (they throw Error).
+    virtual int incarnation() const { return 0; }
     // Appends the peers that were lost or came back since the last call, oldest first. A peer that
     // comes back has forgotten everything: it is a new process.
     virtual void peer_changes(std::vector<PeerChange>& /*changes*/) {}
@@ -81,13 +90,15 @@ public:
     virtual std::vector<std::string> gather(const std::string& value) = 0;
     virtual void broadcast(std::string& value) = 0;  // from rank 0
 
+    virtual std::vector<Counter> counters() const { return {}; }
+
     // Ends every rank of the job immediately.
     [[noreturn]] virtual void abort(int status) = 0;
 };
 
-// Runs `body` once for each rank of this process. Under MPI a process is one rank; the null
-// transport runs $ASSAY_NULL_RANKS ranks (default 1) as threads. The implementation is chosen at
-// link time.
+// Runs `body` once for each rank of this process. Under MPI a process is one rank, also without MPI
+// if $ASSAY_TRANSPORT names a transport; the null transport runs $ASSAY_NULL_RANKS ranks (default
+// 1) as threads. The implementation is chosen at link time.
 void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)>& body);
 
 }  // namespace assay

@@ -156,8 +156,14 @@ class Ranks:
         elif line.startswith(b'{"kind":"listening"'):
             self._heard(rank, line)
         else:
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        try:
             self.out.write(line)
             self.out.flush()
+        except BrokenPipeError:  # nobody reads the results
+            self._end(EXIT_UNUSABLE)
 
     def _heard(self, rank: Rank, line: bytes) -> None:
         try:
@@ -242,8 +248,7 @@ class Ranks:
         failure = Failure(
             what=described, fix=fix, subject=Subject(host=self._host(rank), rank=rank.number), primary=True
         )
-        self.out.write(encode(failure) + b"\n")
-        self.out.flush()
+        self._write(encode(failure) + b"\n")
         self._end(EXIT_UNUSABLE)
 
     def _end(self, code: int) -> None:

@@ -1,0 +1,81 @@
+// The stream of bytes from one rank to another: frames of a header and a payload. TCP carries the
+// stream as it is, UDP in datagrams (udp/). Ranks are of the same byte order.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <span>
+
+#include "transport/transport.hpp"
+
+namespace assay::direct {
+
+enum class FrameKind : std::uint8_t { message = 1, put, get, reply, flush, flushed };
+
+struct Header {
+    std::uint16_t magic;
+    FrameKind kind;
+    std::uint8_t unused;
+    std::int32_t tag;       // of a message
+    std::uint64_t length;   // of the payload; of a get: what is asked for
+    std::uint64_t offset;   // in the window
+    std::uint64_t request;  // number of a get or flush, repeated in its answer
+};
+static_assert(sizeof(Header) == 32);
+inline constexpr std::uint16_t frame_magic = 0xa55a;
+inline constexpr std::uint64_t longest_payload = 1ULL << 31;
+
+inline bool has_payload(FrameKind kind) {
+    return kind == FrameKind::message || kind == FrameKind::put || kind == FrameKind::reply;
+}
+// Whether a header can be one: the magic, a known kind, a bounded length.
+inline bool is_sound(const Header& header) {
+    return header.magic == frame_magic && header.kind >= FrameKind::message &&
+           header.kind <= FrameKind::flushed && header.length <= longest_payload;
+}
+
+// Frames on their way out. Positions count the bytes of the stream from 0. Bytes stay here until
+// release(): of TCP when the kernel has them, of UDP when the peer has.
+class Outbox {
+public:
+    void add(const Header& header, const void* data, std::size_t bytes, Ticket ticket);
+    bool empty() const { return entries_.empty(); }
+    std::size_t frames() const { return entries_.size(); }
+    std::uint64_t begin() const { return begin_; }
+    std::uint64_t end() const { return end_; }
+    // Describes up to `most` bytes from a position on. Returns the number of bytes, and in `count`
+    // of pieces; these are valid until release().
+    std::size_t gather(std::uint64_t from, std::size_t most, std::span<iovec> pieces,
+                       int& count) const;
+    // Forgets all bytes before a position. Calls done(ticket) for each frame that is released.
+    template <class Done>
+    void release(std::uint64_t to, Done done) {
+        begin_ = to;
+        while (!entries_.empty() && entries_.front().end() <= to) {
+            const Ticket ticket = entries_.front().ticket;
+            entries_.pop_front();
+            done(ticket);
+        }
+    }
+    template <class Done>
+    void clear(Done done) {
+        release(end_, done);
+    }
+
+private:
+    struct Entry {
+        Header header;
+        const std::byte* data;
+        std::size_t bytes;
+        Ticket ticket;
+        std::uint64_t begin;
+        std::uint64_t end() const { return begin + sizeof header + bytes; }
+    };
+    std::deque<Entry> entries_;
+    std::uint64_t begin_ = 0, end_ = 0;
+};
+
+}  // namespace assay::direct

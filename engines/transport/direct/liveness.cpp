@@ -1,0 +1,146 @@
+#include "transport/direct/liveness.hpp"
+
+#include <poll.h>
+#include <sodium/crypto_shorthash_siphash24.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "session/handshake.hpp"
+
+namespace assay::direct {
+namespace {
+
+constexpr int beats_per_limit = 5;           // so that single lost datagrams do not matter
+constexpr std::uint32_t magic = 0x62687361;  // "ashb"
+
+struct Beat {
+    std::uint32_t magic, rank, incarnation, to;
+    std::uint64_t counter;
+    std::array<unsigned char, 8> tag;
+};
+static_assert(sizeof(Beat) == 32);
+constexpr std::size_t signed_bytes = sizeof(Beat) - sizeof(Beat::tag);
+
+std::array<unsigned char, 8> tag_of(const Beat& beat, const std::array<unsigned char, 16>& key) {
+    static_assert(crypto_shorthash_siphash24_BYTES == 8 &&
+                  crypto_shorthash_siphash24_KEYBYTES == 16);
+    std::array<unsigned char, 8> tag;
+    crypto_shorthash_siphash24(tag.data(), reinterpret_cast<const unsigned char*>(&beat),
+                               signed_bytes, key.data());
+    return tag;
+}
+
+}  // namespace
+
+Liveness::Liveness(int socket, const Membership& self, Nanoseconds limit)
+    : socket_(socket),
+      rank_(self.rank),
+      incarnation_(self.incarnation),
+      limit_(limit),
+      watched_(self.peers.size()) {
+    const session::Proof derived = session::sign(self.token, "assay transport heartbeat");
+    std::copy_n(derived.begin(), key_.size(), key_.begin());
+    thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+void Liveness::watch(int peer, const Address& address, int incarnation) {
+    const std::lock_guard lock(mutex_);
+    Watched& entry = watched_[static_cast<std::size_t>(peer)];
+    entry = {};
+    entry.active = true;
+    entry.address = address;
+    entry.incarnation = incarnation;
+    entry.since = now();
+}
+
+void Liveness::forget(int peer) {
+    const std::lock_guard lock(mutex_);
+    watched_[static_cast<std::size_t>(peer)] = {};
+}
+
+bool Liveness::heard(int peer) const {
+    const std::lock_guard lock(mutex_);
+    return watched_[static_cast<std::size_t>(peer)].last != 0;
+}
+
+std::vector<int> Liveness::silent() {
+    const std::lock_guard lock(mutex_);
+    std::vector<int> peers;
+    for (std::size_t peer = 0; peer < watched_.size(); ++peer)
+        if (watched_[peer].is_silent) peers.push_back(static_cast<int>(peer));
+    any_silent_.store(false, std::memory_order_relaxed);
+    return peers;
+}
+
+void Liveness::run(const std::stop_token& stop) {
+    const Nanoseconds period = limit_ / beats_per_limit;
+    Nanoseconds next = now(), last = next;
+    while (!stop.stop_requested()) {
+        const Nanoseconds wait = std::clamp<Nanoseconds>(next - now(), 0, 20'000'000);
+        pollfd polled{socket_, POLLIN, 0};
+        ::poll(&polled, 1, static_cast<int>((wait + 999'999) / 1'000'000));
+        const Nanoseconds time = now();
+        const std::lock_guard lock(mutex_);
+        // The thread slept far too long: this process was stopped, the peers were not.
+        if (time - last > limit_ / 2) resumed_ = time;
+        last = time;
+        receive_all(time);
+        if (time < next) continue;
+        send_all();
+        judge(time);
+        next = std::max(next + period, time);
+    }
+}
+
+void Liveness::send_all() {
+    ++sent_;
+    for (std::size_t peer = 0; peer < watched_.size(); ++peer) {
+        const Watched& entry = watched_[peer];
+        if (!entry.active) continue;
+        Beat beat{magic,
+                  static_cast<std::uint32_t>(rank_),
+                  static_cast<std::uint32_t>(incarnation_),
+                  static_cast<std::uint32_t>(peer),
+                  sent_,
+                  {}};
+        beat.tag = tag_of(beat, key_);
+        sendto(socket_, &beat, sizeof beat, MSG_DONTWAIT, entry.address.data(),
+               entry.address.length);
+    }
+}
+
+void Liveness::receive_all(Nanoseconds time) {
+    Beat beat;
+    // One byte more, so that a longer datagram is seen as such.
+    std::array<unsigned char, sizeof beat + 1> datagram;
+    // A flood from strangers must not keep this thread from sending.
+    for (std::size_t left = 64 + 4 * watched_.size(); left > 0; --left) {
+        const ssize_t n = recv(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT);
+        if (n < 0) return;
+        if (n != sizeof beat) continue;
+        std::memcpy(&beat, datagram.data(), sizeof beat);
+        if (beat.magic != magic || beat.rank >= watched_.size() ||
+            beat.to != static_cast<std::uint32_t>(rank_) || beat.tag != tag_of(beat, key_))
+            continue;
+        Watched& entry = watched_[beat.rank];
+        if (!entry.active || beat.incarnation != static_cast<std::uint32_t>(entry.incarnation) ||
+            beat.counter <= entry.counter)
+            continue;
+        entry.counter = beat.counter;
+        entry.last = time;
+        entry.is_silent = false;
+    }
+}
+
+void Liveness::judge(Nanoseconds time) {
+    for (Watched& entry : watched_) {
+        if (!entry.active || entry.is_silent) continue;
+        if (time - std::max({entry.since, entry.last, resumed_}) <= limit_) continue;
+        entry.is_silent = true;
+        any_silent_.store(true, std::memory_order_relaxed);
+    }
+}
+
+}  // namespace assay::direct

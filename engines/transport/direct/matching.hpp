@@ -1,0 +1,66 @@
+// Messages from one peer find the receives that were posted for them: of equal tags in the order of
+// posting. A message that nobody has posted a receive for is held, up to a limit of bytes; the
+// stream that would pass the limit waits, and with it the peer (back-pressure).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace assay::direct {
+
+class Matching {
+public:
+    // A message that is arriving: `received` of its `bytes` are at `target`. Ticket -1: it is held.
+    struct Arriving {
+        int tag = 0;
+        std::byte* target = nullptr;
+        std::size_t bytes = 0, received = 0;
+        Ticket ticket = -1;
+    };
+    enum class Begin : std::uint8_t { accepted, full, too_long };
+
+    explicit Matching(std::size_t most_held) : most_held_(most_held) {}
+
+    // A receive is posted. True: a held message was complete, and its bytes are in the buffer.
+    // A message that is still arriving goes on into the buffer. A message may be shorter than its
+    // receive. Throws Error where it is longer.
+    bool post(Ticket ticket, void* data, std::size_t bytes, int tag);
+    // A message begins. Full: it cannot be taken before a receive is posted.
+    Begin begin(int tag, std::size_t bytes);
+    // The message that is arriving now; valid between begin() and end().
+    Arriving& arriving() { return arriving_; }
+    // It is complete. Returns the ticket of its receive; -1 if it is held.
+    Ticket end();
+    // Of all receives that have no complete message; forgets all.
+    std::vector<Ticket> clear();
+    std::size_t held_bytes() const { return held_bytes_; }
+
+private:
+    struct Posted {
+        Ticket ticket;
+        std::byte* data;
+        std::size_t bytes;
+    };
+    struct Held {
+        std::unique_ptr<std::byte[]> data;
+        std::size_t bytes;
+        bool complete;
+    };
+    struct Queue {
+        std::deque<Posted> posted;
+        std::deque<Held> held;
+    };
+    const std::size_t most_held_;
+    std::unordered_map<int, Queue> queues_;  // by tag
+    Arriving arriving_;
+    bool is_arriving_ = false;
+    std::size_t held_bytes_ = 0;
+};
+
+}  // namespace assay::direct

@@ -1,0 +1,340 @@
+#include "transport/direct/mesh.hpp"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace assay::direct {
+namespace {
+
+constexpr std::string_view purpose = "assay transport 1";
+constexpr std::array<char, 8> hello_magic{'a', 's', 's', 'a', 'y', '-', 't', '1'};
+constexpr std::size_t most_callers = 64;  // that have not proved themselves, beside the ranks
+constexpr int call_limit_ms = 5000;       // for a peer's proof and answer
+constexpr Nanoseconds greeting_limit = 5'000'000'000, expiry_period = 1'000'000'000;
+constexpr Nanoseconds rejoin_limit = 1'000'000'000;  // to reach a peer, for a rank that comes back
+constexpr std::size_t most_named = 8;
+
+// Names in epoll: a peer's rank, or one of these with a descriptor.
+constexpr std::uint64_t listener_name = 1ULL << 40, caller_name = 2ULL << 40,
+                        greeting_name = 3ULL << 40, kind_mask = 0xffULL << 40;
+
+template <std::size_t n>
+void put_text(std::array<char, n>& field, const std::string& text) {
+    field.fill(0);
+    std::copy_n(text.begin(), std::min(text.size(), n - 1), field.begin());
+}
+
+template <std::size_t n>
+std::string text_of(const std::array<char, n>& field) {
+    return {field.begin(), std::find(field.begin(), field.end(), '\0')};
+}
+
+session::Proof prove(const session::Token& token, const Hello& hello) {
+    return session::sign(
+        token, {reinterpret_cast<const char*>(&hello), sizeof hello - sizeof hello.proof});
+}
+
+void prepare(int fd) {
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+// Waits for an event on a socket until the deadline.
+bool await(int fd, short events, Nanoseconds deadline) {
+    const Nanoseconds left = deadline - now();
+    pollfd polled{fd, events, 0};
+    return left > 0 && ::poll(&polled, 1, static_cast<int>(left / 1'000'000) + 1) > 0;
+}
+
+bool read_all(int fd, void* data, std::size_t bytes, Nanoseconds deadline) {
+    auto* next = static_cast<char*>(data);
+    while (bytes > 0) {
+        const ssize_t n = recv(fd, next, bytes, MSG_DONTWAIT);
+        if (n > 0) {
+            next += n;
+            bytes -= static_cast<std::size_t>(n);
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !await(fd, POLLIN, deadline)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+}  // namespace
+
+Mesh::Mesh(Listener listener, Membership self, MeshSettings settings, Listening& listening)
+    : listener_(std::move(listener)),
+      self_(std::move(self)),
+      settings_(std::move(settings)),
+      listening_(listening),
+      gate_(self_.token, purpose, most_callers + index(self_.size())),
+      liveness_(listener_.heartbeats(), self_, settings_.heartbeat_limit),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      links_(index(self_.size())) {
+    if (epoll_ < 0) throw Error(fmt::format("cannot wait for peers: {}", std::strerror(errno)));
+    watch(listener_.connections(), EPOLLIN, listener_name);
+}
+
+Mesh::~Mesh() {
+    for (const Link& link : links_)
+        if (link.socket >= 0) close(link.socket);
+    for (const Greeting& greeting : greetings_) close(greeting.socket);
+    close(epoll_);
+}
+
+void Mesh::watch(int fd, std::uint32_t events, std::uint64_t name) {
+    epoll_event event{};
+    event.events = events;
+    event.data.u64 = name;
+    epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
+}
+
+void Mesh::connect_all() {
+    const Nanoseconds deadline = now() + settings_.start_limit;
+    const bool comes_back = self_.incarnation > 0;
+    for (int peer = 0; peer < size(); ++peer) {
+        if (peer == rank() || (!comes_back && peer > rank())) continue;
+        const std::string reason = self_.peers[index(peer)].port == 0
+                                       ? "it is gone"
+                                       : call(peer, comes_back ? rejoin_limit : deadline - now());
+        if (reason.empty()) continue;
+        if (!comes_back)
+            throw Error(fmt::format("rank {} cannot reach rank {} at {} port {}: {}", rank(), peer,
+                                    self_.peers[index(peer)].address, self_.peers[index(peer)].port,
+                                    reason),
+                        "check that the hosts reach each other on any port");
+        listening_.gone(peer, reason);
+    }
+    while (!comes_back && !missing().empty()) {
+        if (now() > deadline)
+            throw Error(fmt::format("rank {} hears nothing from {} within {:.0f} s", rank(),
+                                    missing(), seconds(settings_.start_limit)),
+                        "check that the hosts reach each other on any port, by TCP and by UDP");
+        poll(10);
+    }
+}
+
+// The ranks that are not connected or were not heard; empty if there is none.
+std::string Mesh::missing() const {
+    std::string names;
+    std::size_t count = 0;
+    for (int peer = 0; peer < size(); ++peer) {
+        if (peer == rank() || links_[index(peer)].incarnation > 0 ||
+            (is_connected(peer) && liveness_.heard(peer)))
+            continue;
+        if (count++ < most_named) names += fmt::format("{}{}", count > 1 ? ", " : "rank ", peer);
+    }
+    if (count > most_named) names += fmt::format(" and {} more", count - most_named);
+    return names;
+}
+
+// Connects to a peer. Returns why it failed; empty if it did not.
+std::string Mesh::call(int peer, Nanoseconds limit) {
+    const Nanoseconds deadline = now() + limit;
+    Address address = read_address(self_.peers[index(peer)].address, self_.peers[index(peer)].port);
+    const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return std::strerror(errno);
+    const auto fail = [fd](std::string reason) {
+        close(fd);
+        return reason;
+    };
+    // From this rank's own address, so that the connection takes the chosen interface.
+    Address own = listener_.address();
+    own.set_port(0);
+    if (bind(fd, own.data(), own.length) != 0) return fail(std::strerror(errno));
+    if (connect(fd, address.data(), address.length) != 0) {
+        if (errno != EINPROGRESS) return fail(std::strerror(errno));
+        if (!await(fd, POLLOUT, deadline)) return fail("no answer");
+        int error = 0;
+        socklen_t length = sizeof error;
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+        if (error != 0) return fail(std::strerror(error));
+    }
+    prepare(fd);
+    if (!session::introduce(fd, self_.token, purpose, call_limit_ms))
+        return fail("what answers there does not belong to this job");
+    const Hello ours = own_hello(peer);
+    Hello theirs;
+    // A new socket takes 240 bytes at once.
+    if (::send(fd, &ours, sizeof ours, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof ours) ||
+        !read_all(fd, &theirs, sizeof theirs, now() + Nanoseconds{call_limit_ms} * 1'000'000))
+        return fail("it refused this rank: it is of another version, or knows a later incarnation");
+    std::string fault = fault_of(theirs);
+    if (fault.empty() && theirs.rank != static_cast<std::uint32_t>(peer))
+        fault = fmt::format("it is rank {}", theirs.rank);
+    if (!fault.empty()) return fail(fault);
+    take(peer, fd, theirs, key_of(ours, theirs), address);
+    return "";
+}
+
+Hello Mesh::own_hello(int peer) const {
+    Hello hello{};
+    hello.magic = hello_magic;
+    put_text(hello.version, version());
+    put_text(hello.transport, settings_.transport);
+    hello.size = static_cast<std::uint32_t>(size());
+    hello.rank = static_cast<std::uint32_t>(rank());
+    hello.to = static_cast<std::uint32_t>(peer);
+    hello.incarnation = static_cast<std::uint32_t>(self_.incarnation);
+    if (getrandom(hello.nonce.data(), hello.nonce.size(), 0) !=
+        static_cast<ssize_t>(hello.nonce.size()))
+        throw Error("the kernel has no random numbers", "see 'man 2 getrandom'");
+    hello.port = listener_.address().port();
+    hello.extra_length =
+        static_cast<std::uint32_t>(std::min(settings_.extra.size(), hello.extra.size()));
+    std::copy_n(settings_.extra.begin(), hello.extra_length, hello.extra.begin());
+    hello.proof = prove(self_.token, hello);
+    return hello;
+}
+
+session::Proof Mesh::key_of(const Hello& caller, const Hello& listener) const {
+    std::string text = "assay transport key";
+    for (const Hello* hello : {&caller, &listener})
+        text.append(reinterpret_cast<const char*>(hello), sizeof *hello);
+    return session::sign(self_.token, text);
+}
+
+// Why a peer cannot be taken; empty if it can.
+std::string Mesh::fault_of(const Hello& hello) const {
+    if (hello.magic != hello_magic || !session::equal(hello.proof, prove(self_.token, hello)))
+        return "its first message is not understood";
+    if (text_of(hello.version) != version())
+        return fmt::format("it is of version {}, this is {}", text_of(hello.version), version());
+    if (text_of(hello.transport) != settings_.transport)
+        return fmt::format("its transport is {}, this one's {}", text_of(hello.transport),
+                           settings_.transport);
+    if (hello.size != static_cast<std::uint32_t>(size()) || hello.rank >= hello.size ||
+        hello.to != static_cast<std::uint32_t>(rank()) ||
+        hello.rank == static_cast<std::uint32_t>(rank()) ||
+        hello.extra_length > hello.extra.size() || hello.port > 65535 ||
+        hello.incarnation > 1'000'000)
+        return "it is no rank of this job";
+    return "";
+}
+
+void Mesh::poll(int milliseconds) {
+    std::array<epoll_event, 64> events;
+    const int count =
+        epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), milliseconds);
+    for (int i = 0; i < count; ++i) {
+        const epoll_event& event = events[static_cast<std::size_t>(i)];
+        const std::uint64_t kind = event.data.u64 & kind_mask;
+        const int number = static_cast<int>(event.data.u64 & 0xffffffff);
+        if (kind == listener_name) accept_callers();
+        else if (kind == caller_name) advance_caller(number);
+        else if (kind == greeting_name) advance_greeting(number);
+        else if (is_connected(number)) listening_.happened(number, event.events);
+    }
+    if (liveness_.any_silent())
+        for (const int peer : liveness_.silent())
+            if (is_connected(peer)) {
+                drop(peer);
+                listening_.gone(peer, fmt::format("nothing was heard from it for {:.0f} ms",
+                                                  seconds(liveness_.limit()) * 1e3));
+            }
+    if (!gate_.empty() || !greetings_.empty()) expire();
+}
+
+void Mesh::accept_callers() {
+    for (;;) {
+        const int fd =
+            accept4(listener_.connections(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) return;
+        prepare(fd);
+        if (gate_.add(fd, session::peer_address(fd))) watch(fd, EPOLLIN, caller_name | index(fd));
+    }
+}
+
+void Mesh::advance_caller(int fd) {
+    int admitted = -1;
+    std::string address;
+    if (!gate_.has(fd) || gate_.advance(fd, admitted, address) != session::Caller::State::admitted)
+        return;
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, admitted, nullptr);
+    Greeting greeting{admitted, read_address(address, 0), now()};
+    greetings_.push_back(greeting);
+    watch(admitted, EPOLLIN, greeting_name | index(admitted));
+}
+
+void Mesh::advance_greeting(int fd) {
+    const auto found = std::ranges::find(greetings_, fd, &Greeting::socket);
+    if (found == greetings_.end()) return;
+    const ssize_t n = recv(fd, reinterpret_cast<char*>(&found->hello) + found->received,
+                           sizeof(Hello) - found->received, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
+    if (n > 0) found->received += static_cast<std::size_t>(n);
+    if (n > 0 && found->received < sizeof(Hello)) return;
+    Greeting greeting = *found;
+    greetings_.erase(found);
+    epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
+    if (n > 0 && fault_of(greeting.hello).empty()) {
+        answer(greeting);
+        return;
+    }
+    ++refused_;
+    close(fd);
+}
+
+// Takes a rank that has said who it is, unless a process as new as it is connected or was lost.
+void Mesh::answer(Greeting& greeting) {
+    const int peer = static_cast<int>(greeting.hello.rank);
+    const int incarnation = static_cast<int>(greeting.hello.incarnation);
+    const Hello ours = own_hello(peer);
+    if (incarnation <= links_[index(peer)].incarnation ||
+        ::send(greeting.socket, &ours, sizeof ours, MSG_NOSIGNAL) !=
+            static_cast<ssize_t>(sizeof ours)) {
+        ++refused_;
+        close(greeting.socket);
+        return;
+    }
+    if (is_connected(peer)) {
+        drop(peer);
+        listening_.gone(peer, "a new process took its place");
+    }
+    take(peer, greeting.socket, greeting.hello, key_of(greeting.hello, ours), greeting.address);
+}
+
+void Mesh::take(int peer, int socket, const Hello& theirs, const session::Proof& key,
+                Address address) {
+    Link& link = links_[index(peer)];
+    link.socket = socket;
+    link.incarnation = static_cast<int>(theirs.incarnation);
+    link.since = now();
+    address.set_port(static_cast<std::uint16_t>(theirs.port));
+    liveness_.watch(peer, address, link.incarnation);
+    watch(socket, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, index(peer));
+    listening_.connected(peer, socket, theirs, key);
+}
+
+void Mesh::drop(int peer) {
+    Link& link = links_[index(peer)];
+    if (link.socket < 0) return;
+    liveness_.forget(peer);
+    close(std::exchange(link.socket, -1));
+}
+
+void Mesh::expire() {
+    const Nanoseconds time = now();
+    if (time < next_expiry_) return;
+    next_expiry_ = time + expiry_period;
+    gate_.expire();
+    std::erase_if(greetings_, [&](const Greeting& greeting) {
+        if (time - greeting.since < greeting_limit) return false;
+        ++refused_;
+        close(greeting.socket);
+        return true;
+    });
+}
+
+}  // namespace assay::direct

@@ -1,0 +1,119 @@
+// The connections between all ranks of a job: each is opened with the proof of the job's token
+// (engines/session), then both sides say who they are, signed with the token too.
+//
+// A rank connects to the ranks below its own. One that comes back (its incarnation is above 0)
+// connects to all, and the others take it in place of the process they knew. The connections carry
+// the streams of the TCP transport; for other transports they show at once when a peer's process
+// ends. A host that falls silent is found by heartbeats (liveness.hpp).
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "session/gate.hpp"
+#include "transport/direct/liveness.hpp"
+#include "transport/direct/rendezvous.hpp"
+
+namespace assay::direct {
+
+// What a rank says of itself on a new connection. Both sides send one.
+struct Hello {
+    std::array<char, 8> magic;
+    std::array<char, 24> version, transport;
+    std::uint32_t size, rank, to, incarnation;
+    std::array<unsigned char, 32> nonce;  // random: part of the key of this pair
+    std::array<unsigned char, 96> extra;  // of the transport: an address of its own
+    std::uint32_t extra_length, port;     // of its listener, to which heartbeats go
+    session::Proof proof;                 // of all above
+};
+static_assert(sizeof(Hello) == 240);
+
+struct MeshSettings {
+    std::string transport;
+    std::vector<unsigned char> extra;
+    Nanoseconds heartbeat_limit = 150'000'000;
+    Nanoseconds start_limit = 60'000'000'000;
+};
+
+class Mesh {
+public:
+    class Listening {
+    public:
+        virtual ~Listening() = default;
+        // A peer is connected; `key` is secret, of this pair and this connection alone.
+        virtual void connected(int peer, int socket, const Hello& hello,
+                               const session::Proof& key) = 0;
+        // Something happened on a peer's socket: EPOLLIN, EPOLLOUT, EPOLLRDHUP.
+        virtual void happened(int peer, std::uint32_t events) = 0;
+        // The peer's process ended, fell silent, or was replaced by a new one.
+        virtual void gone(int peer, const std::string& reason) = 0;
+    };
+
+    Mesh(Listener listener, Membership self, MeshSettings settings, Listening& listening);
+    ~Mesh();
+    Mesh(const Mesh&) = delete;
+    Mesh& operator=(const Mesh&) = delete;
+
+    // Blocks until all ranks are connected and have been heard. Throws Error that names who is not.
+    // A rank that comes back waits for those only that can be reached.
+    void connect_all();
+    // Takes new connections and reports what happened; waits for `milliseconds` at most.
+    void poll(int milliseconds = 0);
+    // Closes the connection to a peer.
+    void drop(int peer);
+
+    bool is_connected(int peer) const { return links_[index(peer)].socket >= 0; }
+    int rank() const { return self_.rank; }
+    int size() const { return self_.size(); }
+    int incarnation() const { return self_.incarnation; }
+    const Address& address() const { return listener_.address(); }
+    const session::Token& token() const { return self_.token; }
+    // Connections that were refused: strangers, other versions, ranks that were replaced.
+    std::uint64_t refused() const { return refused_ + gate_.refused(); }
+
+private:
+    struct Link {
+        int socket = -1;
+        int incarnation = -1;  // the highest that was ever connected
+        Nanoseconds since = 0;
+    };
+    // An admitted caller that has not said who it is.
+    struct Greeting {
+        int socket;
+        Address address;
+        Nanoseconds since;
+        std::size_t received = 0;
+        Hello hello{};
+    };
+    static std::size_t index(int peer) { return static_cast<std::size_t>(peer); }
+    void watch(int fd, std::uint32_t events, std::uint64_t name);
+    void accept_callers();
+    void advance_caller(int fd);
+    void advance_greeting(int fd);
+    std::string fault_of(const Hello& hello) const;
+    void answer(Greeting& greeting);
+    Hello own_hello(int peer) const;
+    session::Proof key_of(const Hello& caller, const Hello& listener) const;
+    std::string call(int peer, Nanoseconds limit);
+    void take(int peer, int socket, const Hello& theirs, const session::Proof& key,
+              Address address);
+    void expire();
+    std::string missing() const;
+
+    Listener listener_;
+    const Membership self_;
+    const MeshSettings settings_;
+    Listening& listening_;
+    session::Gate gate_;
+    Liveness liveness_;
+    int epoll_ = -1;
+    std::vector<Link> links_;
+    std::vector<Greeting> greetings_;
+    std::uint64_t refused_ = 0;
+    Nanoseconds next_expiry_ = 0;
+};
+
+}  // namespace assay::direct

@@ -1,0 +1,104 @@
+// What the transports without MPI have in common: peers that come and go, tickets, collectives over
+// messages, and the end of a job. A transport adds how bytes move (see docs/transports.md).
+#pragma once
+
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "transport/direct/mesh.hpp"
+#include "transport/direct/tickets.hpp"
+#include "transport/transport.hpp"
+
+namespace assay::direct {
+
+class PeerTransport : public Transport, private Mesh::Listening {
+public:
+    PeerTransport(Listener listener, Membership self, MeshSettings settings);
+
+    // Connects to all peers; blocks. Throws Error that names who cannot be reached.
+    void connect() { mesh_.connect_all(); }
+    // The end of a job in order: waits until every peer has come here too or is lost, so that no
+    // rank takes the end of another for a death. Without it, peers report this rank as lost.
+    void leave();
+
+    int rank() const final { return mesh_.rank(); }
+    int size() const final { return mesh_.size(); }
+    std::string library() const override { return name_; }
+    int incarnation() const final { return mesh_.incarnation(); }
+    bool survives() const final { return true; }
+    void peer_changes(std::vector<PeerChange>& changes) final;
+
+    Ticket send(const void* data, std::size_t bytes, int peer, int tag) final;
+    Ticket receive(void* data, std::size_t bytes, int peer, int tag) final;
+    void poll(std::vector<Ticket>& completed) final;
+    void poll_failed(std::vector<Ticket>& failed) final { tickets_.report_failed(failed); }
+
+    // Once a rank was lost, collectives throw Error.
+    void begin_sum(std::span<double> values) final { begin(values, true); }
+    void begin_max(std::span<double> values) final { begin(values, false); }
+    bool test_collective() final;
+    std::vector<std::string> gather(const std::string& value) final;
+    void broadcast(std::string& value) final;
+
+    std::vector<Counter> counters() const override;
+    [[noreturn]] void abort(int status) final;
+
+protected:
+    // How bytes move. The tickets are settled by the transport, all of a peer's by detach().
+    virtual void attach(int peer, int socket, const Hello& hello, const session::Proof& key) = 0;
+    virtual void detach(int peer) = 0;
+    virtual void post_send(Ticket ticket, const void* data, std::size_t bytes, int peer,
+                           int tag) = 0;
+    virtual void post_receive(Ticket ticket, void* data, std::size_t bytes, int peer, int tag) = 0;
+    virtual void move() = 0;  // sends and receives what is possible now; calls mesh().poll()
+    virtual void note(int peer, std::uint32_t events) = 0;  // of epoll, on the peer's connection
+
+    Mesh& mesh() { return mesh_; }
+    Tickets& tickets() { return tickets_; }
+    bool is_connected(int peer) const { return mesh_.is_connected(peer); }
+    // The connection has ended: in order if the peer has left, else the peer is lost.
+    void end_peer(int peer, const std::string& reason);
+    // For loops that wait: moves bytes, and throws Error if a collective cannot end any more.
+    void wait_once(const char* activity);
+
+private:
+    struct Reduction {
+        bool sum;
+        std::span<double> values;
+        std::vector<std::vector<double>> parts;  // of the children
+        std::vector<Ticket> up;
+        std::optional<Ticket> down;
+    };
+    struct Held {  // a message of its own, until it has been sent
+        Ticket ticket;
+        std::vector<std::byte> bytes;
+    };
+    void connected(int peer, int socket, const Hello& hello, const session::Proof& key) final;
+    void happened(int peer, std::uint32_t events) final { note(peer, events); }
+    void gone(int peer, const std::string& reason) final;
+    void begin(std::span<double> values, bool sum);
+    void check_complete(const char* activity) const;
+    void send_own(const void* data, std::size_t bytes, int peer, int tag);
+    Ticket receive_own(void* data, std::size_t bytes, int peer, int tag);
+    bool take_outcome(Ticket own);
+    void receive_now(void* data, std::size_t bytes, int peer, int tag, const char* activity);
+    std::string receive_text(int peer, const char* activity);
+    void send_text(const std::string& text, int peer);
+    void release_held();
+    bool has_left(int peer) const;
+
+    const std::string name_;
+    Tickets tickets_;
+    Mesh mesh_;
+    std::vector<Ticket> farewells_;  // of each peer: the receive of its last message
+    std::vector<PeerChange> changes_;
+    int first_lost_ = -1;
+    std::string loss_;
+    std::optional<Reduction> reduction_;
+    std::list<Held> held_;
+};
+
+}  // namespace assay::direct

@@ -1,0 +1,240 @@
+#include "transport/direct/stream_transport.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace assay::direct {
+namespace {
+
+// Answers that a peer may have waiting here: more than any program asks for at once.
+constexpr std::size_t most_frames = 1U << 20;
+
+}  // namespace
+
+StreamTransport::StreamTransport(Listener listener, Membership self, MeshSettings settings)
+    : PeerTransport(std::move(listener), std::move(self), std::move(settings)),
+      outboxes_(static_cast<std::size_t>(size())) {
+    for (int peer = 0; peer < size(); ++peer) inboxes_.push_back(std::make_unique<Inbox>());
+}
+
+void StreamTransport::add(int peer, FrameKind kind, const void* data, std::size_t bytes,
+                          Ticket ticket, int tag, std::uint64_t offset, std::uint64_t request) {
+    const Header header{frame_magic, kind, 0, tag, bytes, offset, request};
+    outbox(peer).add(header, data, has_payload(kind) ? bytes : 0, ticket);
+    announce(peer);
+}
+
+void StreamTransport::post_send(Ticket ticket, const void* data, std::size_t bytes, int peer,
+                                int tag) {
+    if (peer != rank()) {
+        add(peer, FrameKind::message, data, bytes, ticket, tag);
+        return;
+    }
+    const auto receive = std::ranges::find(self_receives_, tag, &SelfReceive::tag);
+    if (receive == self_receives_.end()) {
+        self_sends_.push_back({ticket, data, bytes, tag});
+        return;
+    }
+    if (bytes > 0) std::memcpy(receive->data, data, std::min(bytes, receive->bytes));
+    tickets().settle(receive->ticket, true);
+    tickets().settle(ticket, true);
+    self_receives_.erase(receive);
+}
+
+void StreamTransport::post_receive(Ticket ticket, void* data, std::size_t bytes, int peer,
+                                   int tag) {
+    if (peer != rank()) {
+        Inbox& box = inbox(peer);
+        if (box.matching_.post(ticket, data, bytes, tag)) tickets().settle(ticket, true);
+        // The payload may go on elsewhere now.
+        if (box.in_payload_ && box.header_.kind == FrameKind::message) {
+            const Matching::Arriving& arriving = box.matching_.arriving();
+            box.target_ = arriving.target + arriving.received;
+        }
+        if (box.waits_) announce_receive(peer);
+        return;
+    }
+    const auto send = std::ranges::find(self_sends_, tag, &SelfSend::tag);
+    if (send == self_sends_.end()) {
+        self_receives_.push_back({ticket, data, bytes, tag});
+        return;
+    }
+    if (bytes > 0) std::memcpy(data, send->data, std::min(bytes, send->bytes));
+    tickets().settle(send->ticket, true);
+    tickets().settle(ticket, true);
+    self_sends_.erase(send);
+}
+
+// --- The stream from a peer --------------------------------------------------------------------
+
+std::size_t StreamTransport::consume(int peer, const std::byte* data, std::size_t bytes,
+                                     std::string& fault) {
+    Inbox& box = inbox(peer);
+    std::size_t taken = 0;
+    while (taken < bytes && !box.waits_ && fault.empty()) {
+        if (box.in_payload_) {
+            const std::size_t part = std::min(bytes - taken, box.left_);
+            std::memcpy(box.target_, data + taken, part);
+            taken += part;
+            fill(peer, part);
+            continue;
+        }
+        const std::size_t part = std::min(bytes - taken, sizeof(Header) - box.header_received_);
+        std::memcpy(reinterpret_cast<std::byte*>(&box.header_) + box.header_received_, data + taken,
+                    part);
+        taken += part;
+        box.header_received_ += part;
+        if (box.header_received_ == sizeof(Header)) box.waits_ = !begin(peer, fault);
+    }
+    return taken;
+}
+
+bool StreamTransport::resume(int peer, std::string& fault) {
+    Inbox& box = inbox(peer);
+    if (box.waits_) box.waits_ = !begin(peer, fault);
+    return !box.waits_;
+}
+
+void StreamTransport::fill(int peer, std::size_t bytes) {
+    Inbox& box = inbox(peer);
+    box.target_ += bytes;
+    box.left_ -= bytes;
+    if (box.header_.kind == FrameKind::message) box.matching_.arriving().received += bytes;
+    if (box.left_ == 0) end(peer);
+}
+
+// A header is complete. False: its message cannot be taken yet, or (with a fault) never.
+bool StreamTransport::begin(int peer, std::string& fault) {
+    Inbox& box = inbox(peer);
+    const Header& header = box.header_;
+    if (!is_sound(header)) {
+        fault = "it sent bytes that are no message";
+        return false;
+    }
+    if (!has_payload(header.kind)) {
+        answer(peer, header, fault);
+        box.header_received_ = 0;
+        return fault.empty();
+    }
+    box.target_ = nullptr;
+    if (header.kind == FrameKind::message) {
+        const auto begun = box.matching_.begin(header.tag, header.length);
+        if (begun == Matching::Begin::too_long)
+            fault = fmt::format("its message of {} bytes with tag {} is longer than the receive",
+                                header.length, header.tag);
+        if (begun != Matching::Begin::accepted) return false;
+        box.target_ = box.matching_.arriving().target;
+    } else if (header.kind == FrameKind::put) {
+        if (is_in_window(header.offset, header.length))
+            box.target_ = window_.data() + header.offset;
+        else fault = "it wrote outside the window";
+    } else if (const auto entry = box.gets_.find(header.request);
+               entry != box.gets_.end() && entry->second.bytes == header.length) {
+        box.target_ = entry->second.data;
+    } else {
+        fault = "it answered what was not asked";
+    }
+    if (!fault.empty()) return false;
+    box.left_ = header.length;
+    box.in_payload_ = true;
+    if (box.left_ == 0) end(peer);
+    return true;
+}
+
+void StreamTransport::end(int peer) {
+    Inbox& box = inbox(peer);
+    box.in_payload_ = false;
+    box.header_received_ = 0;
+    if (box.header_.kind == FrameKind::message) {
+        tickets().settle(box.matching_.end(), true);
+    } else if (box.header_.kind == FrameKind::reply) {
+        const auto entry = box.gets_.find(box.header_.request);
+        tickets().settle(entry->second.ticket, true);
+        box.gets_.erase(entry);
+    }
+}
+
+bool StreamTransport::is_in_window(std::uint64_t offset, std::uint64_t bytes) const {
+    return offset <= window_.size() && bytes <= window_.size() - offset;
+}
+
+void StreamTransport::answer(int peer, const Header& header, std::string& fault) {
+    if (header.kind == FrameKind::flushed) {
+        inbox(peer).flushed_ = std::max(inbox(peer).flushed_, header.request);
+    } else if (outbox(peer).frames() > most_frames) {
+        fault = "it asks more than this rank can answer";
+    } else if (header.kind == FrameKind::flush) {
+        add(peer, FrameKind::flushed, nullptr, 0, -1, 0, 0, header.request);
+    } else if (is_in_window(header.offset, header.length)) {
+        add(peer, FrameKind::reply, window_.data() + header.offset, header.length, -1, 0, 0,
+            header.request);
+    } else {
+        fault = "it read outside the window";
+    }
+}
+
+void StreamTransport::reset(int peer) {
+    const auto fail = [this](Ticket ticket) { tickets().settle(ticket, false); };
+    outbox(peer).clear(fail);
+    outbox(peer) = {};
+    Inbox& box = inbox(peer);
+    for (const Ticket ticket : box.matching_.clear()) fail(ticket);
+    for (const auto& [request, get] : box.gets_) fail(get.ticket);
+    inboxes_[static_cast<std::size_t>(peer)] = std::make_unique<Inbox>();
+}
+
+// --- Windows -----------------------------------------------------------------------------------
+
+std::byte* StreamTransport::create_window(std::size_t bytes) {
+    window_.assign(bytes, std::byte{0});
+    double value = 0;  // no peer writes into a window that is not there
+    begin_max({&value, 1});
+    while (!test_collective()) sched_yield();
+    return window_.data();
+}
+
+void StreamTransport::free_window() {
+    double value = 0;  // every peer has its answers
+    begin_max({&value, 1});
+    while (!test_collective()) sched_yield();
+    window_.clear();
+    window_.shrink_to_fit();
+}
+
+Ticket StreamTransport::get(void* data, std::size_t bytes, int peer, std::size_t offset) {
+    const Ticket ticket = tickets().take();
+    if (peer == rank()) {
+        if (bytes > 0) std::memcpy(data, window_.data() + offset, bytes);
+        tickets().settle(ticket, true);
+    } else if (is_connected(peer)) {
+        const std::uint64_t request = ++requests_;
+        inbox(peer).gets_[request] = {ticket, static_cast<std::byte*>(data), bytes};
+        add(peer, FrameKind::get, nullptr, bytes, -1, 0, offset, request);
+    } else {
+        tickets().settle(ticket, false);
+    }
+    return ticket;
+}
+
+void StreamTransport::put(const void* data, std::size_t bytes, int peer, std::size_t offset) {
+    if (peer == rank()) {
+        if (bytes > 0) std::memcpy(window_.data() + offset, data, bytes);
+    } else if (is_connected(peer)) {
+        add(peer, FrameKind::put, data, bytes, -1, 0, offset);
+    }
+}
+
+void StreamTransport::flush(int peer) {
+    if (peer == rank()) return;
+    const std::uint64_t request = ++requests_;
+    if (is_connected(peer)) add(peer, FrameKind::flush, nullptr, 0, -1, 0, 0, request);
+    while (is_connected(peer) && inbox(peer).flushed_ < request) wait_once("a flush");
+    if (!is_connected(peer)) wait_once("a flush");
+}
+
+}  // namespace assay::direct

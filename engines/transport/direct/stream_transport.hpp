@@ -1,0 +1,105 @@
+// A transport over streams of bytes, one to and one from each peer: frames, matching, and windows
+// as messages. A member (TCP, UDP) moves the bytes of an Outbox and hands over those that arrive.
+//
+// A payload goes straight into the buffer of a receive that was posted before it arrives.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "transport/direct/frame.hpp"
+#include "transport/direct/matching.hpp"
+#include "transport/direct/peer_transport.hpp"
+
+namespace assay::direct {
+
+class StreamTransport : public PeerTransport {
+public:
+    StreamTransport(Listener listener, Membership self, MeshSettings settings);
+
+    std::byte* create_window(std::size_t bytes) final;
+    void free_window() final;
+    Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) final;
+    void put(const void* data, std::size_t bytes, int peer, std::size_t offset) final;
+    void flush(int peer) final;
+
+protected:
+    // The stream from a peer.
+    class Inbox {
+    public:
+        Inbox() : matching_(most_held) {}
+        // Where the next bytes belong, if they are of a payload; else empty.
+        std::span<std::byte> target() const { return {target_, left_}; }
+        bool waits() const { return waits_; }
+
+    private:
+        friend class StreamTransport;
+        // Of messages without a receive, per peer. Larger messages need a receive.
+        static constexpr std::size_t most_held = 16U << 20;
+        Header header_{};
+        std::size_t header_received_ = 0;
+        std::byte* target_ = nullptr;
+        std::size_t left_ = 0;  // of the payload
+        bool in_payload_ = false, waits_ = false;
+        struct Get {
+            Ticket ticket;
+            std::byte* data;
+            std::size_t bytes;
+        };
+        Matching matching_;
+        std::map<std::uint64_t, Get> gets_;  // by request
+        std::uint64_t flushed_ = 0;
+    };
+    Outbox& outbox(int peer) { return outboxes_[static_cast<std::size_t>(peer)]; }
+    Inbox& inbox(int peer) { return *inboxes_[static_cast<std::size_t>(peer)]; }
+
+    // Takes bytes of a peer's stream. Returns how many; fewer where the stream has to wait for a
+    // receive (back-pressure). Sets `fault` where they are no frames.
+    std::size_t consume(int peer, const std::byte* data, std::size_t bytes, std::string& fault);
+    // Bytes were written to target().
+    void fill(int peer, std::size_t bytes);
+    // Tries again to begin a message that waits. True: the stream goes on.
+    bool resume(int peer, std::string& fault);
+    // There are new bytes in a peer's outbox.
+    virtual void announce(int peer) = 0;
+    // A receive was posted for a stream that waits.
+    virtual void announce_receive(int peer) = 0;
+    // Forgets a peer's streams and fails its tickets.
+    void reset(int peer);
+
+private:
+    void post_send(Ticket ticket, const void* data, std::size_t bytes, int peer, int tag) final;
+    void post_receive(Ticket ticket, void* data, std::size_t bytes, int peer, int tag) final;
+    void add(int peer, FrameKind kind, const void* data, std::size_t bytes, Ticket ticket,
+             int tag = 0, std::uint64_t offset = 0, std::uint64_t request = 0);
+    bool begin(int peer, std::string& fault);
+    void end(int peer);
+    void deliver_to_self();
+    bool is_in_window(std::uint64_t offset, std::uint64_t bytes) const;
+    void answer(int peer, const Header& header, std::string& fault);
+
+    // Messages of this rank to itself, without their other side yet.
+    struct SelfSend {
+        Ticket ticket;
+        const void* data;
+        std::size_t bytes;
+        int tag;
+    };
+    struct SelfReceive {
+        Ticket ticket;
+        void* data;
+        std::size_t bytes;
+        int tag;
+    };
+    std::vector<Outbox> outboxes_;
+    std::vector<std::unique_ptr<Inbox>> inboxes_;
+    std::vector<SelfSend> self_sends_;
+    std::vector<SelfReceive> self_receives_;
+    std::vector<std::byte> window_;
+    std::uint64_t requests_ = 0;
+};
+
+}  // namespace assay::direct

@@ -1,0 +1,112 @@
+// The ranks of an executable without MPI. Where a launcher says so by the environment, the process
+// is one rank of a job; else its ranks are threads of the null transport.
+//
+//   ASSAY_TRANSPORT     tcp
+//   ASSAY_RANK, ASSAY_RANKS
+//   ASSAY_INTERFACE     the network interface to listen on; default: that of the default route
+//   ASSAY_HEARTBEAT_MS  a peer that is silent for so long is lost; default 150
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "core/error.hpp"
+#include "transport/direct/peer_transport.hpp"
+#include "transport/direct/rendezvous.hpp"
+#include "transport/null.hpp"
+#include "transport/tcp/tcp.hpp"
+
+namespace assay {
+namespace {
+
+using namespace direct;
+
+using Make = std::unique_ptr<PeerTransport> (*)(Listener, Membership, MeshSettings);
+
+// A new transport is one line here.
+struct Known {
+    const char* name;
+    Make make;
+};
+constexpr std::array known{Known{"tcp", tcp_transport}};
+
+constexpr Nanoseconds start_limit = 60'000'000'000;
+constexpr useconds_t end_grace_us = 3'000'000;
+
+int number(const char* variable, int least, int most, std::optional<int> otherwise = {}) {
+    const char* text = std::getenv(variable);
+    if (!text && otherwise) return *otherwise;
+    const std::string value = text ? text : "";
+    int read = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), read);
+    if (error != std::errc() || end != value.data() + value.size() || read < least || read > most)
+        throw Error(
+            fmt::format("{}='{}' is not a number from {} to {}", variable, value, least, most),
+            "start ranks through 'assay'");
+    return read;
+}
+
+Make find(const std::string& name) {
+    std::string names;
+    for (const Known& transport : known) {
+        if (name == transport.name) return transport.make;
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", transport.name);
+    }
+    throw Error(fmt::format("no transport is called '{}'", name), "choose one of " + names);
+}
+
+// The launcher keeps standard input open: its end means that nobody reads the results any more.
+void end_with_launcher() {
+    std::thread([] {
+        std::array<char, 256> ignored;
+        for (;;) {
+            const ssize_t n = read(STDIN_FILENO, ignored.data(), ignored.size());
+            if (n > 0 || (n < 0 && errno == EINTR)) continue;
+            kill(getpid(), SIGTERM);
+            usleep(end_grace_us);
+            _exit(130);
+        }
+    }).detach();
+}
+
+// Meets the other ranks and runs `body` as one of them.
+void run_rank(const std::string& name, const std::function<void(Transport&)>& body) {
+    const Make make = find(name);
+    const int ranks = number("ASSAY_RANKS", 1, 65536);
+    const int rank = number("ASSAY_RANK", 0, ranks - 1);
+    const int heartbeat_ms = number("ASSAY_HEARTBEAT_MS", 10, 600'000, 150);
+    const char* interface = std::getenv("ASSAY_INTERFACE");
+    Listener listener(own_address(interface ? interface : ""));
+    const std::string line = listening_line(rank, listener.address());
+    if (write(STDOUT_FILENO, line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+        throw Error("standard output is closed", "start ranks through 'assay'");
+    Membership self = read_membership(read_line_within(STDIN_FILENO, start_limit), rank, ranks);
+    end_with_launcher();
+    MeshSettings settings;
+    settings.transport = name;
+    settings.heartbeat_limit = Nanoseconds{heartbeat_ms} * 1'000'000;
+    settings.start_limit = start_limit;
+    const std::unique_ptr<PeerTransport> transport =
+        make(std::move(listener), std::move(self), std::move(settings));
+    transport->connect();
+    body(*transport);
+    transport->leave();
+}
+
+}  // namespace
+
+void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
+    if (const char* name = std::getenv("ASSAY_TRANSPORT")) run_rank(name, body);
+    else for_each_null_rank(body);
+}
+
+}  // namespace assay
