@@ -6,8 +6,10 @@ first link. ``Routes`` walks each (switch with hosts, destination) once and keep
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -15,11 +17,15 @@ from numpy.typing import NDArray
 
 from assay.errors import UserError
 from assay.fabric.tables import NO_ENTRY, ForwardingTables
-from assay.fabric.topology import Fabric, Ints
+from assay.fabric.topology import UNREACHED, Fabric, Ints
 
 Fault = Literal["loop", "black hole", "no cable", "wrong host"]
 FAULTS: list[Fault] = ["black hole", "no cable", "wrong host", "loop"]  # codes 1, 2, ...
 PAD = -1
+BYTES_OF_HOP, BYTES_OF_ROUTE = (
+    12,
+    40,
+)  # of a route while it is walked: its columns, stacked and without the last
 MOST_SWITCHES = 64  # on a path; InfiniBand's own management packets cross no more
 
 
@@ -36,6 +42,29 @@ class Broken:
 
     def __str__(self) -> str:
         return self.text
+
+
+def _refuse_beyond_memory(fabric: Fabric) -> None:
+    """Raises UserError where the routes of all leaf switches to all hosts do not fit the memory that is free."""
+    hops = 2 * (1 + int(fabric.levels[fabric.levels != UNREACHED].max(initial=0)))
+    needed = len(fabric.leaves) * fabric.hosts * (hops * BYTES_OF_HOP + BYTES_OF_ROUTE)
+    free = free_memory()
+    if needed > free:
+        raise UserError(
+            f"{fabric.source}: the routes of {fabric.hosts} hosts on {len(fabric.leaves)} leaf switches need "
+            f"{needed / 2**30:.0f} GiB of memory, and {free / 2**30:.0f} GiB are free",
+            "use a machine with more memory",
+        )
+
+
+def free_memory() -> float:
+    """Bytes that can be had without swapping; infinite where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return math.inf
+    known = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(known[0]) * 1024 if known else math.inf
 
 
 class Routes:
@@ -120,6 +149,7 @@ class Routes:
         """[leaves, H, hops] links; [leaves, H] 0 or 1 + the position in FAULTS; the switch where a walk failed."""
         fabric, ports = self.fabric, self.tables.ports
         leaves, hosts = len(fabric.leaves), fabric.hosts
+        _refuse_beyond_memory(fabric)
         target = np.tile(np.arange(hosts, dtype=np.int32), leaves)
         position = np.repeat(fabric.leaves, hosts).astype(np.int32)
         code = np.zeros(leaves * hosts, np.uint8)

@@ -12,7 +12,8 @@ from recorded import SIX, unpacked
 
 from assay.cli import main
 from assay.errors import UserError
-from assay.fabric import ForwardingTables, Routes, conflicts, synthetic, tables
+from assay.fabric import ForwardingTables, Routes, conflicts, routes, synthetic, tables
+from assay.fabric.remedies import exchange
 from assay.records.run import Run
 from assay.records.schema import Flows, Measurement
 
@@ -176,6 +177,27 @@ def test_a_mistake_is_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_exchange_too_large_to_plan_leaves_the_other_remedies(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(exchange, "MOST_CELLS", 1000)
+    assert main(["fabric", "schedule", *TREE, "--into", "made"]) == 0
+    text = capsys.readouterr().out
+    assert "planned                   not done for 45 hosts" in text
+    assert "shift with empty slots        54          0      54" in text
+    assert not Path("made/schedule.txt").exists() and Path("made/padded.txt").exists()
+
+
+def test_routes_beyond_the_memory_are_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(routes, "free_memory", lambda: 10_000.0)
+    assert main(["fabric", "conflicts", *TREE]) == 2
+    error = capsys.readouterr().err
+    assert "the routes of 45 hosts on 3 leaf switches need 0 GiB of memory" in error
+    assert error.count("\n") == 1
 
 
 @pytest.mark.parametrize("host", range(4))

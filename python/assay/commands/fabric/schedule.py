@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,19 @@ import numpy as np
 
 from assay.commands.fabric.files import refuse_existing, write_files
 from assay.commands.fabric.source import add_members, add_source, read_members, read_source
-from assay.commands.options import add
+from assay.commands.options import add, duration
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
 from assay.fabric import Routes, schedules
 from assay.fabric.conflicts import analyse
 from assay.fabric.remedies import placement
-from assay.fabric.remedies.exchange import conflict_free, demand_of
+from assay.fabric.remedies.exchange import conflict_free, demand_of, fits
 from assay.fabric.topology import Ints
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
+SEARCH = 60.0  # s
 FILES = ("schedule.txt", "padded.txt", "slots", *placement.LAUNCHERS)
 EXAMPLES = [
     Example("assay fabric schedule --fat-tree radix=36,nodes=45", "what each remedy gains"),
@@ -42,7 +44,8 @@ class Schedule:
             help="an all-to-all exchange without conflicts, and the order of ranks",
             description="Compares a shift in the given order, a shift with the ranks ordered by slots of the leaf "
             "switches, the same with empty slots, and an exchange that is planned on the routes: each pair meets once, "
-            "no link between switches carries two flows in a step.",
+            "no link between switches carries two flows in a step. Where dead cables or several levels make that hard, "
+            "a search follows.",
             notes="files of --into:\n"
             "  schedule.txt, padded.txt   for 'assay fabric conflicts --schedule-file FILE --order DIR/slurm'\n"
             "  slots                      for --order: the hosts with the empty slots\n"
@@ -52,6 +55,14 @@ class Schedule:
         add_source(parser)
         add_members(parser)
         parser.add_argument("--into", type=Path, metavar="DIR", help="where the new files go")
+        parser.add_argument(
+            "--search",
+            type=duration,
+            default=SEARCH,
+            metavar="DURATION",
+            help="how long to look for fewer steps where the first plan needs more than the least possible "
+            f"(default: {SEARCH:.0f}s)",
+        )
         add(parser, "--json")
         parser.set_defaults(fabric_verb=run_schedule)
 
@@ -62,29 +73,35 @@ def run_schedule(args: argparse.Namespace) -> int:
     given = given[given >= 0]
     if len(given) < 2:
         raise UserError("one host alone has no conflict", "give two hosts at least")
+    if len(given) ** 2 > schedules.MAX_ENTRIES:
+        raise UserError(
+            f"a schedule of {len(given)} ranks is too long: {math.isqrt(schedules.MAX_ENTRIES)} at most",
+            "name fewer hosts with -w",
+        )
     if args.into is not None:
         refuse_existing([args.into / name for name in FILES])
     demand = demand_of(routes, given)  # also refuses routes that do not arrive
     slots = placement.by_slots(routes, given)
     ordered = slots[slots >= 0]
     demand = demand_of(routes, ordered)
-    plan = conflict_free(demand)
+    plan = conflict_free(demand, args.search) if fits(demand) else None
     padded = placement.padded_shift(slots)
     exchanges = {
         "shift": (schedules.shift(len(given)), given),
         "shift, ranks by slots": (schedules.shift(len(given)), ordered),
         "shift with empty slots": (padded, ordered),
-        "planned": (plan, ordered),
     }
+    if plan is not None:
+        exchanges["planned"] = (plan, ordered)
     figures = {name: _figures(routes, *exchange) for name, exchange in exchanges.items()}
     if args.json:
         print(json.dumps({"bound": demand.bound(), "exchanges": figures}))
     else:
         _show(routes, len(given), figures, demand.bound())
     if args.into is not None:
-        _write(args.into, routes, slots, plan, padded)
+        written = _write(args.into, routes, slots, plan, padded)
         if not args.json:
-            print(f"\nwritten: {', '.join(str(args.into / name) for name in FILES)}")
+            print(f"\nwritten: {', '.join(map(str, written))}")
     return EXIT_PASS
 
 
@@ -98,18 +115,24 @@ def _show(routes: Routes, ranks: int, figures: dict[str, dict[str, int]], bound:
     print(f"{'exchange':24}{'steps':>8}{'conflicts':>11}{'rounds':>8}")
     for name, row in figures.items():
         print(f"{name:24}{row['steps']:8d}{row['conflicts']:11d}{row['rounds']:8d}")
+    if "planned" not in figures:
+        print(f"{'planned':24}  not done for {ranks} hosts: its plan does not fit the memory")
     print(f"{'least possible':24}{'':8}{'':11}{bound:8d}")
 
 
 def _write(
-    folder: Path, routes: Routes, slots: Ints, plan: schedules.Schedule, padded: schedules.Schedule
-) -> None:
+    folder: Path, routes: Routes, slots: Ints, plan: schedules.Schedule | None, padded: schedules.Schedule
+) -> list[Path]:
+    """Returns the files. Without a plan there is no schedule.txt."""
     names = np.array([*routes.fabric.host_names, "DUMMY"])
     hosts = [str(name) for name in names[slots[slots >= 0]]]
     texts = {
-        "schedule.txt": placement.schedule_text(plan, f"{plan.steps} steps without conflicts"),
         "padded.txt": placement.schedule_text(padded, f"shift of {padded.steps} slots"),
         "slots": "".join(f"{name}\n" for name in names[slots]),
         **{launcher: write(hosts) for launcher, write in placement.LAUNCHERS.items()},
     }
+    if plan is not None:
+        text = placement.schedule_text(plan, f"{plan.steps} steps without conflicts")
+        texts = {"schedule.txt": text, **texts}
     write_files({folder / name: text for name, text in texts.items()})
+    return [folder / name for name in texts]

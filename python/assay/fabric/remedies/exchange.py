@@ -13,7 +13,7 @@ splits into perfect matchings (Koenig, 1916), a matching for each host.
 Where destinations share a last link, flows within a leaf would break the nesting: the other flows are planned alone,
 and those within leaves fill the gaps. Links that are not part of a nested family (middle links of three levels, last
 links that a destination uses in part) are not planned. Their surplus flows are taken out. What is left goes into the
-first step that has room, or into new steps.
+first step that has room, or into new steps. Where that misses the bound, ``search`` looks for a shorter exchange.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 from assay.errors import UserError
+from assay.fabric.remedies import search
 from assay.fabric.routes import PAD, Routes
 from assay.fabric.schedules import IDLE, Ints, Schedule, of_array
 
@@ -73,38 +74,58 @@ def demand_of(routes: Routes, members: NDArray[np.integer]) -> Demand:
     return Demand(leaf.astype(np.int32), paths, routes.fabric.links)
 
 
-def conflict_free(demand: Demand) -> Schedule:
+def conflict_free(demand: Demand, seconds: float = 0.0) -> Schedule:
     """A schedule without a conflict that has each ordered pair of ranks exactly once: the shortest that is found.
 
-    Raises UserError for more ranks than fit the memory.
+    Where the flow misses the bound, a search of ``seconds`` follows. Raises UserError for more ranks than MOST_CELLS.
     """
-    if demand.bound() * demand.paths.shape[0] * demand.ranks > MOST_CELLS:
+    if not fits(demand):
         raise UserError(
             f"an exchange of {demand.ranks} ranks is too large to be planned", "name fewer hosts with -w"
         )
     tables = [_scheduled(demand, apart=False)]
     if len(tables[0]) > demand.bound() and len(_last_links(demand)[0]):
         tables.append(_scheduled(demand, apart=True))
+    if seconds > 0 and min(map(len, tables)) > demand.bound():
+        tables.append(_searched(demand, seconds))
     return of_array("conflict-free", min(tables, key=len))
+
+
+def fits(demand: Demand) -> bool:
+    """Whether the memory holds the plan of an exchange."""
+    return bool(demand.bound() * demand.paths.shape[0] * demand.ranks <= MOST_CELLS)
+
+
+def _searched(demand: Demand, seconds: float) -> Ints:
+    """[steps, N] destinations."""
+    cells = search.cells_of(demand.senders, demand.leaf, demand.paths)
+    return _divided(demand, search.plan(cells, seconds).reshape(-1, *demand.paths.shape[:2]))
 
 
 def _scheduled(demand: Demand, apart: bool) -> Ints:
     """[steps, N] destinations. ``apart``: flows within a leaf come after the others."""
     shares = _plan(demand, apart)
+    if not apart:
+        return _settled(demand, _divided(demand, shares), [])
     table = np.full((len(shares), demand.ranks), IDLE, np.int32)
     inside: list[tuple[int, int]] = []
     for leaf in range(len(demand.senders)):
         ranks = np.flatnonzero(demand.leaf == leaf)
-        if apart:
-            table[:, ranks] = divide(shares[:, leaf], len(ranks))
-            within = np.flatnonzero(demand.paths[leaf, :, 0] == PAD)
-            inside += [(int(src), int(dst)) for src in ranks for dst in within if src != dst]
-        else:
-            # In one more step each host would send to itself: that says which host a column belongs to.
-            itself = np.isin(np.arange(demand.ranks), ranks)
-            columns = divide(np.concatenate([shares[:, leaf], itself[None]]), len(ranks))
-            table[:, columns[-1]] = columns[:-1]
+        table[:, ranks] = divide(shares[:, leaf], len(ranks))
+        within = np.flatnonzero(demand.paths[leaf, :, 0] == PAD)
+        inside += [(int(src), int(dst)) for src in ranks for dst in within if src != dst]
     return _settled(demand, table, inside)
+
+
+def _divided(demand: Demand, shares: NDArray[np.bool_]) -> Ints:
+    """[steps, N] destinations, from ``shares`` [steps, G, N] whether a host of a leaf sends to a rank."""
+    table = np.full((len(shares), demand.ranks), IDLE, np.int32)
+    for leaf in range(len(demand.senders)):
+        # In one more step each host would send to itself: that says which host a column belongs to.
+        itself = demand.leaf == leaf
+        columns = divide(np.concatenate([shares[:, leaf], itself[None]]), int(itself.sum()))
+        table[:, columns[-1]] = columns[:-1]
+    return table
 
 
 def _plan(demand: Demand, apart: bool) -> NDArray[np.bool_]:

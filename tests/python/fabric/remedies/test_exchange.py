@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from assay.errors import UserError
 from assay.fabric import synthetic, tables
+from assay.fabric.remedies import search
 from assay.fabric.remedies.exchange import conflict_free, demand_of
+from assay.fabric.remedies.tables import repair, without_cables
 from assay.fabric.routes import Routes
 
 
@@ -95,11 +97,51 @@ def test_an_exchange_beyond_the_memory_is_refused() -> None:
         conflict_free(demand_of(routes, np.arange(5000)))
 
 
+def repaired(text: str, dead: int) -> Routes:
+    """Tables made anew around ``dead`` cables that are drawn."""
+    routes = fat_tree(text)
+    between = np.flatnonzero(routes.fabric.between_switches)
+    drawn = np.random.default_rng(1).choice(between, dead, replace=False)
+    left = without_cables(routes.fabric, drawn.tolist())
+    return Routes(left, repair(left, routes.tables).tables)
+
+
 @pytest.mark.parametrize("text", ["radix=6,nodes=16,dead=leaf0:4", "radix=4,levels=3,nodes=16"])
-def test_what_cannot_be_planned_is_still_without_conflicts(text: str) -> None:
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_what_no_flow_can_plan_is_still_without_conflicts(text: str, seconds: float) -> None:
     """A link that some leaves use for a destination and others do not; links between middle levels."""
     routes = fat_tree(text)
     demand = demand_of(routes, np.arange(routes.fabric.hosts))
-    schedule = conflict_free(demand)
+    schedule = conflict_free(demand, seconds)
     assert schedule.steps >= demand.bound()
     check(routes, list(range(routes.fabric.hosts)), schedule.array())
+
+
+@pytest.mark.parametrize(
+    ("routes", "steps"),
+    [
+        (repaired("radix=36,nodes=45", 1), 44),
+        (repaired("radix=36,nodes=45", 4), 44),
+        (repaired("radix=12,nodes=60", 3), 66),
+        (fat_tree("radix=8,levels=3,nodes=30"), 29),
+    ],
+)
+def test_the_search_reaches_the_bound_on_repaired_tables_and_three_levels(routes: Routes, steps: int) -> None:
+    hosts = routes.fabric.hosts
+    demand = demand_of(routes, np.arange(hosts))
+    assert demand.bound() == steps < conflict_free(demand).steps
+    schedule = conflict_free(demand, 120)
+    assert schedule.steps == steps
+    check(routes, list(range(hosts)), schedule.array())
+
+
+@settings(max_examples=8, deadline=None)
+@given(dead=st.integers(0, 3), nodes=st.integers(5, 16), seconds=st.sampled_from([1e-9, 10.0]))
+def test_a_search_that_runs_out_of_time_has_every_pair(dead: int, nodes: int, seconds: float) -> None:
+    routes = repaired(f"radix=8,levels=3,nodes={nodes}", dead)
+    demand = demand_of(routes, np.arange(nodes))
+    cells = search.cells_of(demand.senders, demand.leaf, demand.paths)
+    plan = search.plan(cells, seconds)
+    assert (plan.sum(axis=0) == cells.demand).all()
+    assert (cells.capacity >= (cells.uses @ plan.T).T).all()
+    assert cells.bound() == demand.bound() <= len(plan)
