@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from assay.commands.eb_options import add_building, add_place, build_request
 from assay.commands.eb_tune import Tune
@@ -10,6 +11,7 @@ from assay.commands.options import add, add_alias, add_output, open_run, specifi
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch.hosts import fold
+from assay.launch.launchers import Launcher
 from assay.launch.reach import check_hosts
 from assay.measure.events import EventRequest, measure_events
 from assay.measure.session import Session
@@ -50,8 +52,9 @@ class Eb:
         return status
 
 
-def run_eb(args: argparse.Namespace) -> int:
-    request = build_request(args)
+def run_eb(args: argparse.Namespace, simulated: Launcher | None = None, platform: Sequence[str] = ()) -> int:
+    """``simulated`` and ``platform``: the launcher of a simulation, and its hosts."""
+    request = build_request(args, simulated, platform)
     if args.alone:
         request.mpi = None
     if args.budget is not None and args.budget > LONGEST_S:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from assay.commands.options import (
@@ -214,10 +215,19 @@ def _readable(name: str, option: str) -> str:
         raise UserError(f"{option} {path}: {error.strerror}", "check the path") from None
 
 
-def build_request(args: argparse.Namespace) -> EventRequest:
-    """Checks the options against each other; every refusal happens here, before anything is started."""
-    site, hosts = place(args)
-    check_ranks(hosts, getattr(args, "filters", None) or 0, getattr(args, "units", None) or "folded")
-    launcher, mpi = launchers(args, site, len(hosts))
+def build_request(
+    args: argparse.Namespace, simulated: Launcher | None = None, platform: Sequence[str] = ()
+) -> EventRequest:
+    """Checks the options against each other; every refusal happens here, before anything is started.
+
+    ``simulated``: the launcher of a simulation, whose hosts are ``platform``. Nothing is measured beside it: what the
+    links carry is in the platform.
+    """
+    if simulated is not None:
+        site, hosts = HERE, per_rank(list(platform), args.processes or 1)
+    else:
+        site, hosts = place(args)
+    check_ranks(hosts, args.filters or 0, args.units or "folded")
+    launcher, mpi = (simulated, None) if simulated else launchers(args, site, len(hosts))
     params = engine_params(args, len(hosts))
     return EventRequest(launcher, site, hosts, params, mpi, args.timeout)

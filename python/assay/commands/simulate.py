@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from assay.commands import net, saturate
+from assay.commands import eb, net, saturate
 from assay.commands.options import add, specifications
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
@@ -38,7 +38,7 @@ class Simulate:
     ]
 
     def prepare_parser(self, parser: Parser) -> None:
-        parser.usage = "%(prog)s PLATFORM.xml [options] -- net|saturate|PROGRAM [ARGUMENT ...]"
+        parser.usage = "%(prog)s PLATFORM.xml [options] -- net|saturate|eb|PROGRAM [ARGUMENT ...]"
         parser.add_argument("platform", type=Path, metavar="PLATFORM.xml", help="a platform file of SimGrid")
         add(parser, "--nodes", "the first of the platform, or clusters grown to so many; default: all")
         parser.add_argument(
@@ -53,7 +53,7 @@ class Simulate:
     def run(self, args: argparse.Namespace) -> int:
         arguments = args.program
         if not arguments:
-            raise UserError("what is to be simulated?", "after --: net, saturate, or an MPI program")
+            raise UserError("what is to be simulated?", "after --: net, saturate, eb, or an MPI program")
         reason = simulator.unavailable()
         if reason:
             raise UserError(f"nothing can be simulated here: {reason}")
@@ -67,11 +67,13 @@ class Simulate:
                 return _net(args, arguments[1:], launcher, hosts)
             if arguments[0] == "saturate":
                 return _saturate(args, arguments[1:], launcher, hosts)
+            if arguments[0] == "eb":
+                return _eb(args, arguments[1:], launcher, hosts)
             return _program(arguments, launcher, hosts, args.verbose, Path(folder))
 
 
 def _parsed(
-    verb: net.Net | saturate.Saturate, arguments: list[str], args: argparse.Namespace
+    verb: net.Net | saturate.Saturate | eb.Eb, arguments: list[str], args: argparse.Namespace
 ) -> argparse.Namespace:
     """The measurement's own options, without those that choose hosts and launcher."""
     parser = Parser(prog=f"assay simulate -- {verb.name}")
@@ -103,6 +105,18 @@ def _saturate(args: argparse.Namespace, arguments: list[str], launcher: Simulato
     pace = Effort(repeats=1, seconds=1e-4, round_trips=4, messages=4)
     request = SaturationRequest(launcher, HERE, hosts, pace, cabinets)
     return saturate.conduct(parsed, request, specifications(parsed), "saturate")
+
+
+def _eb(args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]) -> int:
+    parsed = _parsed(eb.Eb(), arguments, args)
+    if parsed.eb_command is not None:
+        raise UserError(f"eb {parsed.eb_command} with a simulation", "give eb alone")
+    if parsed.hosts or parsed.hosts_file or parsed.ranks or parsed.transport:
+        raise UserError(
+            "hosts or a transport with a simulation",
+            "the platform file says which hosts; --nodes N for the first N",
+        )
+    return eb.run_eb(parsed, launcher, hosts)
 
 
 def _program(arguments: list[str], launcher: Simulator, hosts: list[str], verbose: bool, folder: Path) -> int:

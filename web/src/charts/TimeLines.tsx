@@ -5,6 +5,7 @@ import {
   DataZoomComponent,
   GridComponent,
   LegendComponent,
+  MarkAreaComponent,
   TooltipComponent,
 } from "echarts/components";
 import { use, type EChartsCoreOption } from "echarts/core";
@@ -20,6 +21,7 @@ use([
   LegendComponent,
   TooltipComponent,
   DataZoomComponent,
+  MarkAreaComponent,
   CanvasRenderer,
 ]);
 
@@ -30,17 +32,27 @@ export interface TimeLine {
   hidden?: boolean; // until it is asked for in the legend
 }
 
+/** A stretch of time that stands out, behind the lines. */
+export interface TimeMark {
+  name: string;
+  from: number; // s
+  to: number;
+}
+
 interface Props {
   title: string;
   label: string; // for those who cannot see it
   unit: string;
   lines: TimeLine[];
+  marks?: TimeMark[];
 }
+
+const NO_MARKS: TimeMark[] = [];
 
 const SERIES = 4;
 
-export function TimeLines({ title, label, unit, lines }: Props) {
-  const box = useChart(() => options(unit, lines), [unit, lines]);
+export function TimeLines({ title, label, unit, lines, marks = NO_MARKS }: Props) {
+  const box = useChart(() => options(unit, lines, marks), [unit, lines, marks]);
   return (
     <figure>
       <figcaption>{title}</figcaption>
@@ -49,7 +61,7 @@ export function TimeLines({ title, label, unit, lines }: Props) {
   );
 }
 
-function options(unit: string, lines: TimeLine[]): EChartsCoreOption {
+function options(unit: string, lines: TimeLine[], marks: TimeMark[]): EChartsCoreOption {
   const { base, text, axisLine, line } = look();
   const value = (y: number) => quantity(y, unit);
   return {
@@ -83,6 +95,7 @@ function options(unit: string, lines: TimeLine[]): EChartsCoreOption {
         ].join("\n"),
     },
     series: lines.map((line, k) => ({
+      ...(k === 0 && marks.length > 0 ? { markArea: areas(marks) } : {}),
       type: "line",
       name: line.name,
       data: line.points,
@@ -93,5 +106,14 @@ function options(unit: string, lines: TimeLine[]): EChartsCoreOption {
       lineStyle: { width: 1.5, type: k < SERIES ? "solid" : "dashed" },
       ...(line.filled ? { areaStyle: { opacity: 0.18 } } : {}),
     })),
+  };
+}
+
+function areas(marks: TimeMark[]) {
+  return {
+    silent: true,
+    itemStyle: { color: colour("series-1"), opacity: 0.25 },
+    label: { color: colour("ink"), fontSize: 12.5 },
+    data: marks.map(({ name, from, to }) => [{ name, xAxis: from }, { xAxis: to }]),
   };
 }

@@ -6,12 +6,14 @@ import { useTheme } from "../charts/theme";
 import { allocatorPoints } from "../data/allocators";
 import { barGroups, distributions, numaMatrices } from "../data/figures";
 import type { Run } from "../data/load";
+import { isOfEvents } from "../data/events";
 import { isStorage } from "../data/storage";
 import { isOfFabric, isOfStep } from "../data/fabric";
 import { isPlan } from "../data/plan";
 import { isSweepPoint, sweeps } from "../data/sweep";
 import { Allocators } from "./Allocators";
 import { Banner } from "./Banner";
+import { Events } from "./events/Events";
 import { Fabric } from "./fabric/Fabric";
 import { Figures } from "./Figures";
 import { Heap } from "./heap/Heap";
@@ -30,13 +32,15 @@ export function App({ run }: { run: Run }) {
   const single = useMemo(() => run.measurements.filter((record) => !isSweepPoint(record)), [run]);
   const storage = useMemo(() => single.filter(isStorage), [single]);
   const comparable = useMemo(
-    () => single.filter((record) => !isStorage(record) && !isOfFabric(record)),
+    () =>
+      single.filter((record) => !isStorage(record) && !isOfFabric(record) && !isOfEvents(record)),
     [single],
   );
   const groups = useMemo(() => barGroups(comparable, run.verdicts), [comparable, run]);
   const spread = useMemo(() => distributions(single), [single]);
   const numa = useMemo(() => numaMatrices(single), [single]);
   const allocators = useMemo(() => allocatorPoints(single), [single]);
+  const events = useMemo(() => run.measurements.filter(isOfEvents), [run]);
   const fabric = useMemo(() => single.filter(isOfFabric), [single]);
   const facts = useMemo(() => run.contexts.filter((context) => !isPlan(context)), [run]);
   const listed = useMemo(() => single.filter((record) => !isOfStep(record)), [single]);
@@ -52,6 +56,7 @@ export function App({ run }: { run: Run }) {
         <Model capacities={run.capacities} comparisons={run.comparisons} />
       )}
       {fabric.length > 0 && <Fabric measurements={fabric} contexts={run.contexts} />}
+      {events.length > 0 && <Events measurements={events} findings={run.findings} />}
       {groups.length + spread.length + numa.length > 0 && (
         <Figures groups={groups} distributions={spread} numa={numa} />
       )}

@@ -1,0 +1,178 @@
+// Event building as the report shows it: throughput over time with its dips, the ledger, and the landscape of a
+// search. Records of one set of parameters belong together, as in python/assay/events/figures.py.
+
+import { exactSize } from "./format";
+import { median } from "./matrix";
+import type { Finding, Measurement, Scalar } from "./records";
+import type { Bars } from "./storage";
+
+const BUILD = "events.build";
+const SLICES = "events.slices";
+const TUNE = "events.tune";
+const OF_A_RECORD = ["t", "direction", "lost", "waiting_for"];
+const LEDGER: Record<string, string> = {
+  events_built: "events built",
+  events_incomplete: "events incomplete",
+  events_reassigned: "events reassigned",
+  fragments_built: "fragments built",
+  fragments_partial: "fragments of incomplete events",
+  fragments_lost: "fragments lost",
+  fragments_corrupt: "fragments corrupt",
+  fragments_duplicate: "fragments twice",
+  fragments_unaccounted: "fragments unaccounted",
+};
+
+type Params = Record<string, Scalar>;
+export type Point = [t: number, value: number];
+
+/** A stretch of slow building, and who caused it ("" where all were slow alike). */
+export interface Dip {
+  from: number; // s
+  to: number;
+  host: string;
+}
+
+export interface Building {
+  key: string;
+  label: string;
+  rates: Point[]; // B/s of all, by the end of each slice in s
+  slowest: Point[]; // B/s of the rank that received least
+  latency: Point[]; // median, s
+  dips: Dip[];
+  ledger: { name: string; count: number }[];
+}
+
+export function isOfEvents(record: Measurement): boolean {
+  return record.name.startsWith("events.");
+}
+
+/** Every set of parameters that was run, in the order of running. */
+export function buildings(
+  measurements: readonly Measurement[],
+  findings: readonly Finding[],
+): Building[] {
+  const found = new Map<string, Building>();
+  const times = new Map<number, { building: Building; t: number }>(); // of the records of slices, by id
+  for (const record of measurements) {
+    if (record.name !== BUILD && record.name !== SLICES) continue;
+    const value = record.summary?.median;
+    const key = keyOf(record);
+    const building = found.get(key) ?? {
+      key,
+      label: labelOf(record.params ?? {}),
+      rates: [],
+      slowest: [],
+      latency: [],
+      dips: [],
+      ledger: [],
+    };
+    found.set(key, building);
+    if (value === undefined || (record.status ?? "ok") !== "ok") continue;
+    if (record.name === SLICES) {
+      const t = Number(record.params?.["t"]);
+      times.set(record.id ?? 0, { building, t });
+      line(building, record.metric)?.push([t, value]);
+    } else if (LEDGER[record.metric] && !record.subject?.host) {
+      building.ledger.push({ name: LEDGER[record.metric]!, count: value });
+    }
+  }
+  for (const building of found.values())
+    for (const points of [building.rates, building.slowest, building.latency])
+      points.sort((a, b) => a[0] - b[0]);
+  for (const finding of findings) if (finding.rule === "event_dip") addDip(finding, times);
+  return [...found.values()].filter(({ rates, ledger }) => rates.length + ledger.length > 0);
+}
+
+function line(building: Building, metric: string): Point[] | undefined {
+  if (metric === "throughput") return building.rates;
+  if (metric === "rank_throughput") return building.slowest;
+  return metric === "latency" ? building.latency : undefined;
+}
+
+/** A dip lasts from the end of the slice before the first one that its finding cites. */
+function addDip(finding: Finding, times: Map<number, { building: Building; t: number }>) {
+  const cited = (finding.evidence ?? []).flatMap((id) => times.get(id) ?? []);
+  if (cited.length === 0) return;
+  const { building } = cited[0]!;
+  const ends = cited.map(({ t }) => t);
+  const first = Math.min(...ends);
+  const before = building.rates.map(([t]) => t).filter((t) => t < first);
+  building.dips.push({
+    from: before.length > 0 ? Math.max(...before) : 0,
+    to: Math.max(...ends),
+    host: finding.subject?.host ?? "",
+  });
+}
+
+function keyOf(record: Measurement): string {
+  const params = Object.entries(record.params ?? {}).filter(
+    ([name]) => !OF_A_RECORD.includes(name),
+  );
+  return JSON.stringify(params.sort());
+}
+
+function labelOf(params: Params): string {
+  const parts = [params["protocol"], params["schedule"]].filter((part) => part !== undefined);
+  if (typeof params["fragment"] === "number") parts.push(exactSize(params["fragment"]));
+  for (const name of ["credits", "parallel"])
+    if (params[name] !== undefined) parts.push(`${params[name]} ${name}`);
+  return parts.join(", ");
+}
+
+/** A point of a search: its parameters, its figure, and how often it was measured. */
+export interface Tried {
+  params: Params;
+  value: number; // B/s
+  times: number;
+}
+
+/** What a search found: its points, the best first, and for each parameter the figures at each of its values. */
+export interface Search {
+  points: Tried[];
+  parameters: { name: string; importance: number | undefined; bars: Bars }[];
+}
+
+export function searchOf(measurements: readonly Measurement[]): Search | undefined {
+  const records = measurements.filter((record) => record.name === TUNE && record.summary);
+  const points = records
+    .filter(({ metric }) => metric === "throughput")
+    .map((record) => ({
+      params: record.params ?? {},
+      value: record.summary!.median,
+      times: record.summary!.n,
+    }))
+    .sort((a, b) => b.value - a.value);
+  if (points.length === 0) return undefined;
+  const importance = new Map(
+    records
+      .filter(({ metric }) => metric === "importance")
+      .map((record) => [String(record.params?.["parameter"]), record.summary!.median]),
+  );
+  const parameters = Object.keys(points[0]!.params)
+    .map((name) => ({ name, importance: importance.get(name), bars: barsOf(points, name) }))
+    .filter(({ bars }) => bars.categories.length > 1)
+    .sort((a, b) => (b.importance ?? 0) - (a.importance ?? 0));
+  return { points, parameters };
+}
+
+/** The best and the median figure at each value of a parameter. */
+function barsOf(points: readonly Tried[], name: string): Bars {
+  const values = [...new Set(points.map(({ params }) => params[name]!))];
+  if (values.every((value) => typeof value === "number"))
+    values.sort((a, b) => Number(a) - Number(b));
+  else values.sort();
+  const figures = values.map((value) =>
+    points.filter(({ params }) => params[name] === value).map((point) => point.value),
+  );
+  return {
+    categories: values.map((value) => valueText(name, value)),
+    series: [
+      { name: "best", values: figures.map((of) => Math.max(...of)) },
+      { name: "median", values: figures.map((of) => median(Float32Array.from(of))) },
+    ],
+  };
+}
+
+export function valueText(name: string, value: Scalar): string {
+  return name === "fragment" && typeof value === "number" ? exactSize(value) : String(value);
+}

@@ -1,0 +1,149 @@
+// Event building: throughput over time with its dips, the ledger, and the landscape of a search.
+
+import { useMemo, useState } from "preact/hooks";
+
+import { GroupedBars } from "../../charts/GroupedBars";
+import { TimeLines } from "../../charts/TimeLines";
+import {
+  buildings,
+  searchOf,
+  valueText,
+  type Building,
+  type Search,
+  type Tried,
+} from "../../data/events";
+import { percent, quantity } from "../../data/format";
+import type { Finding, Measurement } from "../../data/records";
+import { Choice } from "../Choice";
+import { Table, type Column } from "../Table";
+
+interface Props {
+  measurements: Measurement[];
+  findings: Finding[];
+}
+
+export function Events({ measurements, findings }: Props) {
+  const built = useMemo(() => buildings(measurements, findings), [measurements, findings]);
+  const search = useMemo(() => searchOf(measurements), [measurements]);
+  const [key, setKey] = useState(built[0]?.key ?? "");
+  const chosen = built.find((building) => building.key === key) ?? built[0];
+  if (!chosen && !search) return null;
+  return (
+    <section id="events">
+      <h2>Event building</h2>
+      {chosen && built.length > 1 && (
+        <div class="controls">
+          <Choice
+            label="Of"
+            value={chosen.key}
+            options={built.map((building) => [building.key, building.label])}
+            onChange={setKey}
+          />
+        </div>
+      )}
+      {chosen && <Built building={chosen} />}
+      {search && <Landscape search={search} />}
+    </section>
+  );
+}
+
+function Built({ building }: { building: Building }) {
+  const { rates, slowest, latency, dips, ledger } = building;
+  const lowest = rates.length > 0 ? Math.min(...rates.map(([, rate]) => rate)) : undefined;
+  return (
+    <>
+      {rates.length > 1 && (
+        <div class="charts">
+          <TimeLines
+            title={`Throughput over time: ${building.label}`}
+            label={`Throughput of all ranks in ${rates.length} slices of time, lowest ${quantity(lowest, "B/s")}; ${dips.length} ${dips.length === 1 ? "dip" : "dips"}.`}
+            unit="B/s"
+            lines={[
+              { name: "all ranks", points: rates, filled: true },
+              { name: "rank that received least", points: slowest, hidden: true },
+            ]}
+            marks={dips.map(({ from, to, host }) => ({ from, to, name: host || "all alike" }))}
+          />
+          {latency.length > 1 && (
+            <TimeLines
+              title="Time of an event, from its assignment until it is complete (median)"
+              label="The median latency of events in each slice of time."
+              unit="s"
+              lines={[{ name: "latency", points: latency }]}
+            />
+          )}
+        </div>
+      )}
+      {ledger.length > 0 && (
+        <Table caption="Ledger: what became of every fragment" columns={LEDGER} rows={ledger} />
+      )}
+    </>
+  );
+}
+
+const LEDGER: Column<Building["ledger"][number]>[] = [
+  { id: "name", header: "what", value: ({ name }) => name },
+  {
+    id: "count",
+    header: "count",
+    value: ({ count }) => count,
+    show: ({ count }) => count.toLocaleString("en"),
+    numeric: true,
+  },
+];
+
+function Landscape({ search }: { search: Search }) {
+  const { points, parameters } = search;
+  const best = points[0]!;
+  const columns = useMemo<Column<Tried>[]>(
+    () => [
+      ...Object.keys(best.params).map((name) => ({
+        id: name,
+        header: name,
+        value: ({ params }: Tried) => params[name] as string | number,
+        show: ({ params }: Tried) => valueText(name, params[name]!),
+        numeric: typeof best.params[name] === "number",
+      })),
+      {
+        id: "value",
+        header: "throughput",
+        value: ({ value }) => value,
+        show: ({ value }) => quantity(value, "B/s"),
+        numeric: true,
+      },
+      {
+        id: "share",
+        header: "of the best",
+        value: ({ value }) => value / best.value,
+        show: ({ value }) => percent(value / best.value, false),
+        numeric: true,
+      },
+      { id: "times", header: "measured", value: ({ times }) => times, numeric: true },
+    ],
+    [best],
+  );
+  return (
+    <>
+      <h3>The search for the best parameters</h3>
+      <p class="soft">
+        Each chart has one parameter: the best and the median throughput of all points with that
+        value. The most important parameter comes first.
+      </p>
+      <div class="charts">
+        {parameters.map(({ name, importance, bars }) => (
+          <GroupedBars
+            key={name}
+            title={
+              importance === undefined ? name : `${name}: importance ${percent(importance, false)}`
+            }
+            label={`Best and median throughput at each value of ${name}.`}
+            unit="B/s"
+            bars={bars}
+            stacked={false}
+          />
+        ))}
+      </div>
+      <Table caption="Every point that was measured" columns={columns} rows={points} />
+    </>
+  );
+}

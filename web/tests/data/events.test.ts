@@ -1,0 +1,122 @@
+import { expect, test } from "vitest";
+
+import { buildings, searchOf } from "../../src/data/events";
+import type { Finding, Measurement, Scalar } from "../../src/data/records";
+
+let next = 0;
+
+function figure(
+  name: string,
+  metric: string,
+  value: number,
+  params: Record<string, Scalar> = {},
+  host?: string,
+): Measurement {
+  next += 1;
+  return {
+    kind: "measurement",
+    id: next,
+    name,
+    metric,
+    unit: "B/s",
+    subject: host ? { host } : {},
+    params: { protocol: "push", schedule: "shift", fragment: 524288, ...params },
+    summary: { n: 1, median: value },
+  } as Measurement;
+}
+
+const slice = (t: number, rate: number) => figure("events.slices", "throughput", rate, { t });
+
+test("slices are in the order of time, whatever order they came in", () => {
+  const [building] = buildings([slice(2, 20), slice(1, 10), slice(3, 30)], []);
+  expect(building!.rates).toEqual([
+    [1, 10],
+    [2, 20],
+    [3, 30],
+  ]);
+  expect(building!.label).toBe("push, shift, 512 KiB");
+});
+
+test("a dip begins where the slice before it ends", () => {
+  const records = [slice(1, 10), slice(2, 10), slice(3, 2), slice(4, 2), slice(5, 10)];
+  const finding = {
+    rule: "event_dip",
+    subject: { host: "h3" },
+    evidence: [records[2]!.id, records[3]!.id],
+  } as Finding;
+  expect(buildings(records, [finding])[0]!.dips).toEqual([{ from: 2, to: 4, host: "h3" }]);
+});
+
+test("a dip in the first slice begins at the start", () => {
+  const records = [slice(1, 2), slice(2, 10)];
+  const finding = { rule: "event_dip", evidence: [records[0]!.id] } as Finding;
+  expect(buildings(records, [finding])[0]!.dips).toEqual([{ from: 0, to: 1, host: "" }]);
+});
+
+test("other parameters are another building, ranks and deaths are not", () => {
+  const found = buildings(
+    [
+      slice(1, 10),
+      figure("events.build", "events_built", 100),
+      figure("events.build", "rank_throughput", 5, { direction: "sent" }, "h1"),
+      figure("events.build", "resume", 0.1, { lost: 3 }),
+      figure("events.build", "events_built", 50, { schedule: "random" }),
+    ],
+    [],
+  );
+  expect(found.map(({ label }) => label)).toEqual([
+    "push, shift, 512 KiB",
+    "push, random, 512 KiB",
+  ]);
+  expect(found[0]!.ledger).toEqual([{ name: "events built", count: 100 }]);
+});
+
+test("what was not counted is not in the ledger", () => {
+  const waived = {
+    ...figure("events.build", "fragments_corrupt", 0),
+    status: "waived",
+  } as Measurement;
+  const found = buildings([slice(1, 10), waived], []);
+  expect(found[0]!.ledger).toEqual([]);
+});
+
+test("a search has its points best first and the most important parameter first", () => {
+  const tried = (credits: number, schedule: string, value: number) =>
+    ({
+      kind: "measurement",
+      name: "events.tune",
+      metric: "throughput",
+      unit: "B/s",
+      params: { credits, schedule },
+      summary: { n: 2, median: value },
+    }) as Measurement;
+  const weight = (parameter: string, value: number) =>
+    ({
+      kind: "measurement",
+      name: "events.tune",
+      metric: "importance",
+      unit: "1",
+      params: { parameter },
+      summary: { n: 1, median: value },
+    }) as Measurement;
+  const search = searchOf([
+    tried(8, "shift", 30),
+    tried(2, "shift", 100),
+    tried(2, "random", 80),
+    weight("credits", 0.2),
+    weight("schedule", 0.8),
+  ])!;
+  expect(search.points.map(({ value }) => value)).toEqual([100, 80, 30]);
+  expect(search.parameters.map(({ name }) => name)).toEqual(["schedule", "credits"]);
+  expect(search.parameters[1]!.bars).toEqual({
+    categories: ["2", "8"],
+    series: [
+      { name: "best", values: [100, 30] },
+      { name: "median", values: [90, 30] },
+    ],
+  });
+});
+
+test("a run without a search has none", () => {
+  expect(searchOf([slice(1, 10)])).toBeUndefined();
+});
