@@ -122,9 +122,10 @@ def unreachable_pairs(routes: Routes) -> int:
     return int(_cut_off(routes.fabric, leaf, host).sum())
 
 
-def credit_loops(routes: Routes) -> list[Ints]:
-    """One cycle of links for each group of links that can wait for each other in a circle."""
-    waits = _waits(routes)
+def credit_loops(routes: Routes, *others: Routes) -> list[Ints]:
+    """One cycle of links for each group of links that can wait for each other in a circle; ``others`` are further
+    routes on the same fabric."""
+    waits = np.concatenate([_waits(one) for one in (routes, *others)])
     if not len(waits):
         return []
     links = routes.fabric.links

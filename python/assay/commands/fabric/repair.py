@@ -17,11 +17,19 @@ from assay.errors import EXIT_PASS, UserError
 from assay.fabric import Fabric, Routes
 from assay.fabric.faults import credit_loops, unreachable_pairs
 from assay.fabric.remedies.lfts import write_lfts
-from assay.fabric.remedies.tables import entry_bound, find_cable, lower_bound, repair, without_cables
+from assay.fabric.remedies.tables import (
+    entry_bound,
+    find_cable,
+    lower_bound,
+    path_of,
+    repair,
+    without_cables,
+)
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
+MOST_LMC = 3  # more do not spread the load better, and take addresses of the subnet
 EXAMPLES = [
     Example("assay fabric repair --fat-tree radix=36,nodes=45 --avoid leaf0:19", "a model"),
     Example("assay fabric repair --fabric net.txt --tables fts.txt --lfts new.lfts", needs="a fabric"),
@@ -41,8 +49,10 @@ class Repair:
             help="forwarding tables that avoid cables and spread the load, for opensm to load",
             description="Tables without the cables that are gone or to be avoided, in which no link carries more flows "
             "of an all-to-all exchange than needed. Entries that still serve stay. Routes go up, then down, so there "
-            "is no credit loop; that, and that all hosts reach each other, is verified on the result.",
-            notes="Load the file with: opensm -R file -U FILE",
+            "is no credit loop; that, and that all hosts reach each other, is verified on the result. With --lmc, "
+            "hosts of a switch send to different LIDs of a destination, which spreads the load more evenly.",
+            notes="Load the file with: opensm -R file -U FILE; with --lmc N: opensm --lmc N -R file -U FILE, and\n"
+            "give each host its number from FILE.paths, such as UCX_IB_LID_PATH_BITS=1.",
             examples=EXAMPLES,
         )
         add_source(parser)
@@ -53,6 +63,14 @@ class Repair:
             metavar="SWITCH:PORT",
             help="a cable between switches to leave out, by one end; repeatable",
         )
+        parser.add_argument(
+            "--lmc",
+            type=int,
+            choices=range(MOST_LMC + 1),
+            default=0,
+            metavar="N",
+            help=f"2**N LIDs a host, 0 to {MOST_LMC}, each with a way of its own (default: 0)",
+        )
         parser.add_argument("--lfts", type=Path, metavar="FILE", help="write the tables into this file")
         add(parser, "--json")
         parser.set_defaults(fabric_verb=run_repair)
@@ -60,19 +78,21 @@ class Repair:
 
 def run_repair(args: argparse.Namespace) -> int:
     routes = read_source(args)
-    if args.lfts is not None:
-        refuse_existing([args.lfts])
+    files = [args.lfts, Path(f"{args.lfts}.paths")] if args.lfts is not None else []
+    refuse_existing(files)
     avoided = {find_cable(routes.fabric, text) for text in args.avoid}
     fabric = without_cables(routes.fabric, avoided)
-    result = repair(fabric, routes.tables)
-    repaired = Routes(fabric, result.tables)
-    if lost := unreachable_pairs(repaired):
+    paths = 1 << args.lmc
+    result = repair(fabric, routes.tables, paths)
+    repaired = [Routes(fabric, tables) for tables in result.paths]
+    if lost := sum(map(unreachable_pairs, repaired)):
         raise UserError(f"{lost} pairs of hosts would not reach each other", "avoid fewer cables")
-    if credit_loops(repaired):
+    if credit_loops(*repaired):
         raise UserError("the tables would have a credit loop", "avoid fewer cables")
     figures = {
         "fullest_before": _fullest(routes),
         "fullest": result.heaviest,
+        "lids_per_host": paths,
         "least_with_tables": entry_bound(fabric),
         "least_with_split_flows": lower_bound(fabric),
         "entries_changed": result.changed,
@@ -80,15 +100,19 @@ def run_repair(args: argparse.Namespace) -> int:
         "credit_loops": 0,
         "unreachable_pairs": 0,
     }
-    text = write_lfts(fabric, result.tables) if args.lfts is not None else ""
-    if text:
-        write_files({args.lfts: text})
+    texts = {args.lfts: write_lfts(fabric, result.paths)} if args.lfts is not None else {}
+    if texts and paths > 1:
+        names = zip(fabric.host_names, path_of(fabric, paths), strict=True)
+        texts[files[1]] = "".join(f"{name} {path}\n" for name, path in names)
+    write_files(texts)
     if args.json:
         print(json.dumps(figures))
     else:
         _show(fabric, routes, figures)
-        if text:
-            print(f"\nwritten: {args.lfts}; load it with: opensm -R file -U {args.lfts}")
+        if texts:
+            lmc = f"--lmc {args.lmc} " if args.lmc else ""
+            written = ", ".join(map(str, texts))
+            print(f"\nwritten: {written}; load it with: opensm {lmc}-R file -U {args.lfts}")
     return EXIT_PASS
 
 
@@ -109,9 +133,11 @@ def _show(fabric: Fabric, routes: Routes, figures: dict[str, int | float | None]
     print("flows on the fullest link, all hosts to all")
     print(f"  given tables        {'hosts are cut off' if before is None else f'{before:8.0f}'}")
     print(f"  these tables        {figures['fullest']:8.0f}")
-    print(f"  any tables, at least{figures['least_with_tables']:8.0f}")
+    if figures["lids_per_host"] == 1:
+        print(f"  any tables, at least{figures['least_with_tables']:8.0f}")
     if split is None:
         print("  every flow split    not computed, the fabric is too large")
     else:
-        print(f"  every flow split    {split:10.1f}")
+        reached = split / figures["fullest"] if figures["fullest"] else 1.0
+        print(f"  every flow split    {split:10.1f}; these tables reach {reached:.1%} of that bandwidth")
     print("\nno credit loop; all hosts reach each other")

@@ -1,10 +1,12 @@
 """Forwarding tables as OpenSM reads them back: ``opensm -R file -U FILE``, the form of its opensm-lfts.dump.
 
 OpenSM also needs ways to the switches themselves (management): these are shortest paths. It matches an entry to its
-port by the GUID, so that LIDs may have changed since.
+port by the GUID, so that LIDs may have changed since. Tables of several LIDs for each host need the LIDs as they are.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -15,8 +17,10 @@ from assay.fabric.tables import NO_ENTRY, ForwardingTables, NextHops
 from assay.fabric.topology import Fabric, Ints
 
 
-def write_lfts(fabric: Fabric, tables: ForwardingTables) -> str:
-    """Raises UserError where LIDs or GUIDs are unknown."""
+def write_lfts(fabric: Fabric, tables: Sequence[ForwardingTables]) -> str:
+    """``tables`` of the first LID of each host, the second and so on. Raises UserError where LIDs or GUIDs are unknown,
+    or a host has fewer LIDs."""
+    _require_lids(fabric, len(tables))
     if not fabric.switch_lids.all() or not fabric.host_lids.all():
         raise UserError(
             f"{fabric.source}: not every switch and host has a LID", "take a dump of a routed fabric"
@@ -26,7 +30,8 @@ def write_lfts(fabric: Fabric, tables: ForwardingTables) -> str:
             f"{fabric.source}: not every switch and host has a GUID", "take the output of ibnetdiscover"
         )
     to_switches = _ports_to_switches(fabric)
-    lids = np.concatenate([fabric.switch_lids, fabric.host_lids])
+    further = [fabric.host_lids + path for path in range(len(tables))]
+    lids = np.concatenate([fabric.switch_lids, *further])
     order = np.argsort(lids, kind="stable")
     lines = []
     for switch in range(fabric.switches):
@@ -34,13 +39,28 @@ def write_lfts(fabric: Fabric, tables: ForwardingTables) -> str:
             f"Unicast lids [0-{lids.max()}] of switch Lid {fabric.switch_lids[switch]} guid "
             f"{int(fabric.switch_guids[switch]):#018x} ('{_quoted(fabric.switch_names[switch])}'):"
         )
-        for node in order:
-            is_switch = node < fabric.switches
-            port = to_switches[switch, node] if is_switch else tables.ports[switch, node - fabric.switches]
-            if port != NO_ENTRY:
-                lines.append(f"{lids[node]:#06x} {port:03d} # {_described(fabric, int(node))}")
+        to_hosts = [table.ports[switch] for table in tables]
+        ports = np.concatenate([to_switches[switch], *to_hosts])
+        for number in order[ports[order] != NO_ENTRY]:
+            node = (
+                number
+                if number < fabric.switches
+                else (number - fabric.switches) % fabric.hosts + fabric.switches
+            )
+            lines.append(f"{lids[number]:#06x} {ports[number]:03d} # {_described(fabric, int(node))}")
         lines.append("")
     return "\n".join(lines)
+
+
+def _require_lids(fabric: Fabric, paths: int) -> None:
+    lmc = fabric.node_lmc[fabric.switches :] if len(fabric.node_lmc) else np.zeros(fabric.hosts, np.int32)
+    few = np.flatnonzero((1 << lmc) < paths)
+    if len(few):
+        bits = (paths - 1).bit_length()
+        raise UserError(
+            f"{fabric.source}: {fabric.host_names[few[0]]} has {1 << int(lmc[few[0]])} LID, and {paths} are needed",
+            f"let the subnet manager give them (opensm --lmc {bits}), then take the dumps anew",
+        )
 
 
 def _described(fabric: Fabric, node: int) -> str:

@@ -7,12 +7,15 @@ all-to-all exchange of all hosts.
 
 ``lower_bound`` is what no routing along these paths can do better, with each flow split at will (a linear programme).
 ``entry_bound`` is the same where all hosts of a switch share an entry for a destination, as in an InfiniBand switch.
+With several LIDs for each host (an LMC above 0) there is a table for each LID, and hosts of a switch that send to
+different LIDs part ways: ``path_of`` says which LID a host sends to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,18 +70,34 @@ def find_cable(fabric: Fabric, text: str) -> int:
 
 @dataclass(frozen=True)
 class Repair:
-    """Tables, and the flows of their fullest link. ``changed``: entries that differ from the given tables."""
+    """Tables, one for each LID of a host, and the flows of their fullest link. ``changed``: entries that differ from
+    the given tables."""
 
-    tables: ForwardingTables
+    paths: list[ForwardingTables]
     heaviest: int
     changed: int
 
+    @property
+    def tables(self) -> ForwardingTables:
+        """Those of the first LID, which are all without an LMC."""
+        return self.paths[0]
 
-def repair(fabric: Fabric, given: ForwardingTables | None) -> Repair:
-    """Tables for ``fabric``, from which avoided cables are absent. Raises UserError where hosts are cut off."""
-    router = _Router(fabric)
+
+def path_of(fabric: Fabric, paths: int) -> Ints:
+    """[H] the number of the LID, from the first, that a host sends to: hosts of a switch take them in turn."""
+    order = np.argsort(fabric.host_switch, kind="stable")
+    first = np.searchsorted(fabric.host_switch[order], fabric.host_switch[order], side="left")
+    turn = np.empty(fabric.hosts, np.int32)
+    turn[order] = (np.arange(fabric.hosts) - first) % paths
+    return turn
+
+
+def repair(fabric: Fabric, given: ForwardingTables | None, paths: int = 1) -> Repair:
+    """Tables for ``fabric``, from which avoided cables are absent; ``paths``: LIDs of a host. Raises UserError where
+    hosts are cut off."""
+    router = _Router(fabric, paths)
     ports = router.start(given)
-    target = entry_bound(fabric)
+    target = entry_bound(fabric) if paths == 1 else split_bound(fabric)
     best, best_ports = router.heaviest(), ports.copy()
     for _ in range(SWEEPS):
         if best <= target:
@@ -88,18 +107,22 @@ def repair(fabric: Fabric, given: ForwardingTables | None) -> Repair:
         if (now := router.heaviest()) < best:
             best, best_ports = now, ports.copy()
     changed = int((best_ports != given.ports).sum()) if given is not None else best_ports.size
-    return Repair(ForwardingTables(best_ports, "repaired"), best, changed)
+    return Repair([ForwardingTables(table, "repaired") for table in best_ports], best, changed)
 
 
 class _Router:
     """``load`` [L]: flows of all hosts to all other hosts."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: Fabric, paths: int) -> None:
         self.fabric = fabric
         self.hops, self.distance = up_down_hops(fabric)
-        self.senders = np.bincount(
-            fabric.host_switch[fabric.host_switch >= 0], minlength=fabric.switches
-        ).astype(np.int64)
+        path = path_of(fabric, paths)
+        self.senders = [
+            np.bincount(
+                fabric.host_switch[(fabric.host_switch >= 0) & (path == number)], minlength=fabric.switches
+            ).astype(np.int64)
+            for number in range(paths)
+        ]
         self.load = np.zeros(fabric.links, np.int64)
         self.leaves = [
             (leaf, hosts, self.hops.candidates(self.distance, leaf), self._levels(leaf))
@@ -114,27 +137,29 @@ class _Router:
         return [np.flatnonzero(total == hops).astype(np.int32) for hops in range(1, int(reached.max()) + 1)]
 
     def start(self, given: ForwardingTables | None) -> NDArray[np.uint16]:
-        """Keeps the given entries that are still on a way, and loads their links before the others are chosen."""
-        ports = self.hops.empty()
+        """[paths, S, H]. Keeps the given entries that are still on a way, and loads their links before the others are
+        chosen."""
+        kept = self.hops.empty()
         rows = np.arange(self.fabric.switches)[:, None]
         for _, hosts, candidates, _ in self.leaves if given is not None else []:
             assert given is not None
             entry = given.ports[:, hosts].astype(np.int64)
             known = entry < candidates.shape[1]
             valid = known & candidates[rows, np.where(known, entry, 0)]
-            ports[:, hosts] = np.where(valid, entry, NO_ENTRY)
+            kept[:, hosts] = np.where(valid, entry, NO_ENTRY)
+        ports = np.stack([kept] * len(self.senders))
         trees = [
-            (candidates, levels, _Tree(self, ports[:, host], levels))
+            (candidates, levels, _Tree(self, table[:, host], levels, senders))
             for _, hosts, candidates, levels in self.leaves
             for host in hosts
+            for table, senders in zip(ports, self.senders, strict=True)
         ]
         for candidates, levels, tree in trees:
             for switch in np.concatenate(levels) if levels else []:
                 if tree.column[switch] == NO_ENTRY:
                     tree.column[switch] = tree.best(int(switch), candidates)[0]
                     tree.move(int(switch), 1)
-        finished: NDArray[np.uint16] = self.hops.finished(ports, "").ports
-        return finished
+        return np.stack([self.hops.finished(table, "").ports for table in ports])
 
     def relieve(self, ports: NDArray[np.uint16], target: int) -> bool:
         """Takes destinations off links with more than ``target`` flows, where another way is less full. Returns
@@ -142,13 +167,13 @@ class _Router:
         moved = False
         for leaf, hosts, candidates, levels in self.leaves:
             farthest_first = np.concatenate(levels[::-1]) if levels else np.zeros(0, np.int32)
-            for host in hosts:
-                column = ports[:, host]
+            for host, number in product(hosts, range(len(ports))):
+                column = ports[number, :, host]
                 crowded = self._crowded(column, levels, target)
                 crowded[self.fabric.leaves[leaf]] = False
                 if not crowded.any():
                     continue
-                tree = _Tree(self, column, levels, counted=True)
+                tree = _Tree(self, column, levels, self.senders[number], counted=True)
                 for switch in farthest_first[crowded[farthest_first]]:
                     moved |= tree.relieve(int(switch), candidates, target)
         return moved
@@ -170,12 +195,17 @@ class _Tree:
     """The ways to one destination. ``column`` [S] ports, a view of the tables; ``flows`` [S] that pass a switch."""
 
     def __init__(
-        self, router: _Router, column: NDArray[np.uint16], levels: list[Ints], counted: bool = False
+        self,
+        router: _Router,
+        column: NDArray[np.uint16],
+        levels: list[Ints],
+        senders: NDArray[np.int64],
+        counted: bool = False,
     ) -> None:
         self.router = router
         self.column = column
         self.next_link, self.neighbour = router.fabric.next_link, router.hops.neighbour
-        self.flows = router.senders.copy()
+        self.flows = senders.copy()
         for level in levels[::-1]:
             routed = level[column[level] != NO_ENTRY]
             port = column[routed]
@@ -244,6 +274,15 @@ def entry_bound(fabric: Fabric) -> int:
     up = counts[crossing] * -(-remote[crossing] // cables[crossing])
     down = -(-counts[crossing] * remote[crossing] // cables[crossing])
     return int(max(up.max(), down.max()))
+
+
+def split_bound(fabric: Fabric) -> int:
+    """The flows of each leaf switch to other switches' hosts, spread over its cables alike."""
+    counts = np.bincount(fabric.leaf_of, minlength=len(fabric.leaves)).astype(np.int64)
+    links = np.flatnonzero(fabric.between_switches)
+    cables = np.bincount(fabric.link_from[links], minlength=fabric.switches)[fabric.leaves]
+    flows = counts * (fabric.hosts - counts)
+    return int((-(-flows[cables > 0] // cables[cables > 0])).max(initial=0))
 
 
 def lower_bound(fabric: Fabric) -> float | None:

@@ -123,7 +123,7 @@ def test_what_no_flow_can_plan_is_still_without_conflicts(text: str, seconds: fl
         (repaired("radix=36,nodes=45", 1), 44),
         (repaired("radix=36,nodes=45", 4), 44),
         (repaired("radix=12,nodes=60", 3), 66),
-        (fat_tree("radix=8,levels=3,nodes=30"), 29),
+        (fat_tree("radix=8,levels=3,nodes=34"), 33),
     ],
 )
 def test_the_search_reaches_the_bound_on_repaired_tables_and_three_levels(routes: Routes, steps: int) -> None:
