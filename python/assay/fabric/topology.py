@@ -25,10 +25,10 @@ UNREACHED = np.iinfo(np.int32).max
 AGGREGATION = "Aggregation Node"
 
 # Signalling rate of one lane in bit/s, by the name that ibnetdiscover and ibdiagnet print (IBTA, volume 1; FDR10 is
-# the vendor's). The data rate is lower by the line code.
+# the vendor's), and of Omni-Path. The data rate is lower by the line code.
 LANE_RATES = {
     "SDR": 2.5e9, "DDR": 5e9, "QDR": 10e9, "FDR10": 10.3125e9, "FDR": 14.0625e9, "EDR": 25.78125e9,
-    "HDR": 53.125e9, "NDR": 106.25e9, "XDR": 212.5e9,
+    "HDR": 53.125e9, "NDR": 106.25e9, "XDR": 212.5e9, "OPA12": 12.890625e9, "OPA25": 25.78125e9,
 }  # fmt: skip
 
 

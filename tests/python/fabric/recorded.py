@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from xml.sax.saxutils import escape
 
-from assay.fabric import Fabric
+import numpy as np
+
+from assay.fabric import Fabric, ForwardingTables
+from assay.fabric.tables import NO_ENTRY
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "fabric"
 SIX = FIXTURES / "six"
@@ -51,6 +55,87 @@ def db_csv(fabric: Fabric) -> str:
             *("START_LINKS", "NodeGuid1,PortNum1,NodeGuid2,PortNum2", *links, "END_LINKS", ""),
         ]
     )
+
+
+def snapshot(fabric: Fabric, tables: ForwardingTables | None = None) -> str:
+    """The fabric as ``opareport -o snapshot -r`` writes it: the elements that are read, and some that are not."""
+    lines = [
+        '<?xml version="1.0" encoding="utf-8" ?>',
+        '<Snapshot date="Mon" unixtime="1" stats="0" routes="1">',
+    ]
+    lines.append("<Nodes>")
+    for node in range(fabric.switches + fabric.hosts):
+        guid, is_switch = _guid(fabric, node), node < fabric.switches
+        name, kind = escape(fabric.node_name(node)), ("SW", 2) if is_switch else ("FI", 1)
+        count = int(fabric.switch_ports[node]) if is_switch else 1
+        lines += [f'<Node id="{guid}">', f"<NodeDesc>{name}</NodeDesc><NodeGUID>{guid}</NodeGUID>"]
+        lines += [f"<NodeType>{kind[0]}</NodeType><NodeType_Int>{kind[1]}</NodeType_Int>"]
+        lines += [f"<NumPorts>{count}</NumPorts><SystemImageGUID>{guid}</SystemImageGUID>"]
+        if is_switch:
+            lines += _port_info(guid, 0, guid, int(fabric.switch_lids[node]))
+        for link in np.flatnonzero(fabric.link_from == node):
+            host = node - fabric.switches
+            own, lid = (
+                ("0x0", 0) if is_switch else (f"{fabric.host_guids[host]:#018x}", fabric.host_lids[host])
+            )
+            lines += _port_info(guid, int(fabric.link_from_port[link]), own, int(lid))
+        if is_switch and tables is not None:
+            lines += ["<SwitchData><LinearFDBSize>49152</LinearFDBSize>", "<LinearFDB>"]
+            lids = [*zip(fabric.host_lids, tables.ports[node], strict=True), (fabric.switch_lids[node], 0)]
+            lines += [
+                f'<Value LID="{lid:#x}">{port}</Value>' for lid, port in sorted(lids) if port != NO_ENTRY
+            ]
+            lines += ["</LinearFDB>", "</SwitchData>"]
+        lines.append("</Node>")
+    lines += ["</Nodes>", "<Links>"]
+    for link in np.flatnonzero(np.arange(fabric.links) < fabric.reverse):
+        ends = [
+            f"<{tag}><NodeGUID>{_guid(fabric, int(nodes[link]))}</NodeGUID><PortNum>{ports[link]}</PortNum></{tag}>"
+            for tag, nodes, ports in (
+                ("From", fabric.link_from, fabric.link_from_port),
+                ("To", fabric.link_to, fabric.link_to_port),
+            )
+        ]
+        lines += ["<Link>", *ends, "</Link>"]
+    return "\n".join([*lines, "</Links>", "</Snapshot>", ""])
+
+
+def _port_info(guid: str, port: int, own: str, lid: int) -> list[str]:
+    """A port of four lanes at 25 Gbit/s."""
+    return [
+        f'<PortInfo id="{guid}:{port}">',
+        f"<PortNum>{port}</PortNum><GUID>{own}</GUID><EndPortLID>{lid:#010x}</EndPortLID><LID>0x0</LID>",
+        "<PortState>Active</PortState><PortState_Int>4</PortState_Int><LMC>0</LMC>",
+        "<LinkWidthActive>4</LinkWidthActive><LinkWidthActive_Int>8</LinkWidthActive_Int>",
+        "<LinkWidthSupported_Int>15</LinkWidthSupported_Int><LinkSpeedSupported_Int>2</LinkSpeedSupported_Int>",
+        "<LinkSpeedActive>25Gb</LinkSpeedActive><LinkSpeedActive_Int>2</LinkSpeedActive_Int>",
+        '<MTUs><MTUActive VL="00">10240</MTUActive></MTUs>',
+        "</PortInfo>",
+    ]
+
+
+def opa_topology(fabric: Fabric) -> str:
+    """The cables as ``opareport -o topology -x`` writes them."""
+    lines = [
+        '<?xml version="1.0" encoding="utf-8" ?>',
+        '<Report date="Mon" unixtime="1" options="-o topology -x">',
+    ]
+    lines.append("<LinkSummary>")
+    for link in np.flatnonzero(np.arange(fabric.links) < fabric.reverse):
+        lines += ["<Link>", "<Rate>100g</Rate><Rate_Int>16</Rate_Int><MTU>10240</MTU><Internal>0</Internal>"]
+        for nodes, ports in (
+            (fabric.link_from, fabric.link_from_port),
+            (fabric.link_to, fabric.link_to_port),
+        ):
+            node = int(nodes[link])
+            kind = "SW" if node < fabric.switches else "FI"
+            guid, name = _guid(fabric, node), escape(fabric.node_name(node))
+            lines += [
+                f'<Port id="{guid}:{ports[link]}"><NodeGUID>{guid}</NodeGUID><PortNum>{ports[link]}</PortNum>'
+            ]
+            lines += [f"<NodeType>{kind}</NodeType><NodeDesc>{name}</NodeDesc></Port>"]
+        lines.append("</Link>")
+    return "\n".join([*lines, "</LinkSummary>", "</Report>", ""])
 
 
 def _guid(fabric: Fabric, node: int) -> str:

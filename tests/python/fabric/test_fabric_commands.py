@@ -160,6 +160,7 @@ def test_nothing_of_the_site_is_left_in_anonymised_files() -> None:
         (["check", "--fabric", "/dev/zero", "--routing", "d-mod-k"], "/dev/zero is a device or a pipe"),
         (["check", "--fabric", FILES[1], "--tables", "/dev/zero"], "/dev/zero is a device or a pipe"),
         (["anonymise", "--fabric", "/dev/zero", "--into", "x"], "/dev/zero is a device or a pipe"),
+        (["slurm", *TREE, "--verify", "/dev/zero"], "/dev/zero is a device or a pipe"),
         (["conflicts", *TREE, "--schedule", "xor", "--schedule-file", "x"], "both given"),
         (["conflicts", *TREE, "--matchings", "100000000"], "more than 100000"),
         (["conflicts", *TREE, "--schedule-file", "missing"], "cannot read missing"),

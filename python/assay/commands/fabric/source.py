@@ -16,8 +16,12 @@ from assay.launch.hosts import parse_hosts
 from assay.measure.fabric import describe_fabric, members_of
 from assay.measure.session import Session
 
-FABRIC = "its topology: output of ibnetdiscover, opensm-subnet.lst or ibdiagnet2.db_csv"
-TABLES = "its forwarding tables: dump_fts, opensm-lfts.dump, or .fdbs of opensm or ibdiagnet"
+FABRIC = (
+    "its topology: output of ibnetdiscover, opensm-subnet.lst, ibdiagnet2.db_csv or opareport -o snapshot -r"
+)
+TABLES = (
+    "its forwarding tables: dump_fts, opensm-lfts.dump, .fdbs of opensm or ibdiagnet, or opareport's snapshot"
+)
 OPTIONS = (
     "fabric",
     "tables",

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from assay.errors import UserError
-from assay.fabric.read import db_csv, fdbs, ibnetdiscover, lfts, order, subnet_list
+from assay.fabric.read import db_csv, fdbs, ibnetdiscover, lfts, opa, order, subnet_list
 from assay.fabric.read.text import EMPTY_DUMP, open_file
 from assay.fabric.tables import ForwardingTables
 from assay.fabric.topology import Fabric, Ints
@@ -15,10 +15,12 @@ TOPOLOGIES: dict[str, tuple[Callable[[str], bool], Callable[[Path], Fabric]]] = 
     "ibnetdiscover": (ibnetdiscover.looks_like, ibnetdiscover.read),
     "opensm-subnet.lst": (subnet_list.looks_like, subnet_list.read),
     "ibdiagnet2.db_csv": (db_csv.looks_like, db_csv.read),
+    "opareport -o snapshot -r": (opa.looks_like, opa.read),
 }
 TABLES: dict[str, tuple[Callable[[str], bool], Callable[[Path, Fabric], ForwardingTables]]] = {
     "dump_fts or opensm-lfts.dump": (lfts.looks_like, lfts.read),
     "opensm.fdbs or ibdiagnet's .fdbs": (fdbs.looks_like, fdbs.read),
+    "opareport -o snapshot -r": (opa.looks_like_tables, opa.read_tables),
 }
 HEAD = 1 << 16  # bytes that tell the format
 

@@ -16,6 +16,7 @@ from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, natural_
 
 MOST_PORTS = 254
 WIDTHS = (1, 2, 4, 8, 12)  # lanes of a cable
+OMNI_PATH, OMNI_PATH_WIDTHS = "OPA", (1, 2, 3, 4)  # 3 after a lane has failed
 MOST_GUID = (1 << 64) - 1
 
 
@@ -95,7 +96,8 @@ class Cables:
             self.text.refuse(
                 line, f"no port has the number {port if port > MOST_PORTS or port < 1 else peer_port}"
             )
-        is_known = width in WIDTHS and speed in LANE_RATES
+        widths = OMNI_PATH_WIDTHS if speed.startswith(OMNI_PATH) else WIDTHS
+        is_known = width in widths and speed in LANE_RATES
         self.ends[node, port] = _End(
             peer, peer_port, width if is_known else 0, speed if is_known else "", line, most
         )

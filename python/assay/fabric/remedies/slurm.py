@@ -18,6 +18,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from assay.errors import UserError
+from assay.fabric.read.text import open_file, printable
 from assay.fabric.topology import UNREACHED, Fabric, Ints, natural_key
 
 SAFE = re.compile(r"[A-Za-z0-9_.-]+")
@@ -115,13 +116,7 @@ def _fold(names: tuple[str, ...]) -> str:
 
 def read_topology(path: Path) -> list[Switch]:
     """topology.conf or topology.yaml, told by its content. Raises UserError with file and line."""
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise UserError(f"{path}: larger than 64 MiB, so no topology of Slurm")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UserError(f"cannot read {path}: {reason}") from None
+    text = _text(path)
     is_conf = re.search(r"^\s*SwitchName\s*=", text, re.MULTILINE | re.IGNORECASE)
     switches = _read_conf(path, text) if is_conf else _read_yaml(path, text)
     if not switches:
@@ -131,6 +126,20 @@ def read_topology(path: Path) -> list[Switch]:
         if names.count(switch.name) > 1:
             raise UserError(f"{_place(path, switch)}: switch {switch.name} is defined twice")
     return switches
+
+
+def _text(path: Path) -> str:
+    """Without control characters but ends of lines. Raises UserError."""
+    try:
+        with open_file(path) as file:
+            content = file.read(MOST_BYTES + 1)
+        lines = content.decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UserError(f"cannot read {path}: {reason}") from None
+    if len(content) > MOST_BYTES:
+        raise UserError(f"{path}: larger than 64 MiB, so no topology of Slurm")
+    return "\n".join(printable(line.expandtabs()) for line in lines)
 
 
 def _read_conf(path: Path, text: str) -> list[Switch]:
@@ -180,6 +189,7 @@ def _read_yaml(path: Path, text: str) -> list[Switch]:
 
 
 def _switch(path: Path, line: int, name: str, nodes: str, children: str) -> Switch:
+    name, nodes, children = map(printable, (name, nodes, children))  # YAML has escapes
     where = f"{path}:{line}" if line else f"{path}: switch {name}"
     return Switch(name, _unfolded(where, nodes), _unfolded(where, children), line)
 

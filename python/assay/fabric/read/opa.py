@@ -1,0 +1,269 @@
+"""Omni-Path: XML of FastFabric's opareport.
+
+``opareport -o snapshot -r`` has everything: Node (NodeDesc, NodeGUID, NodeType_Int, NumPorts) with a PortInfo for each
+port (PortNum, GUID, EndPortLID, LMC, active and supported lanes and speed), for a switch its LinearFDB (a Value for
+each LID), and Link with From and To (NodeGUID, PortNum). ``opareport -o topology -x`` and ``-o links -x`` have the
+cables alone: Link with a Rate and two Ports (NodeGUID, PortNum, NodeType, NodeDesc), and no LID, so that forwarding
+tables have to be computed. No file of a real fabric was at hand: names and meaning of the elements are those of the
+program that writes and reads them (FastFabric's Topology library).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+from assay.fabric.read.cables import Cables, Node
+from assay.fabric.read.entries import Entries
+from assay.fabric.read.text import EMPTY_DUMP, Text, open_file
+from assay.fabric.tables import ForwardingTables
+from assay.fabric.topology import LANE_RATES, Fabric
+
+FI, SWITCH = 1, 2  # NodeType_Int
+NAMES = {"FI": FI, "SW": SWITCH}  # NodeType
+LANES = {1: 1, 2: 2, 4: 3, 8: 4}  # bits of LinkWidth
+SPEEDS = {1: "OPA12", 2: "OPA25"}  # bits of LinkSpeed
+RATES = {
+    "12.5g": (1, "OPA12"),
+    "25g": (1, "OPA25"),
+    "50g": (2, "OPA25"),
+    "75g": (3, "OPA25"),
+    "100g": (4, "OPA25"),
+}
+NO_PORT, MOST_LMC = 255, 7
+CHUNK = 1 << 16
+MOST_DEPTH, LONGEST_VALUE = 32, 1 << 12
+
+
+@dataclass
+class Element:
+    tag: str
+    attributes: dict[str, str]
+    line: int
+    text: str = ""
+    values: dict[str, str] = field(
+        default_factory=dict
+    )  # of children without children, the last of each name
+    children: list[Element] = field(default_factory=list)  # those that are kept
+
+
+def looks_like(head: str) -> bool:
+    return re.search(r"<(Report|Snapshot|Topology)\b", head) is not None and "<?xml" in head[:200]
+
+
+def looks_like_tables(head: str) -> bool:
+    return re.search(r"<Snapshot\b", head) is not None and "<?xml" in head[:200]
+
+
+def read(path: Path) -> Fabric:
+    """Raises UserError with file and line."""
+    text = Text(path)
+    cables = Cables(text)
+    ports: dict[tuple[int, int], Element] = {}
+    kinds: dict[int, tuple[int, str, int]] = {}
+    links = 0
+    for element in _elements(text, {"Node", "Link"}, {"PortInfo", "From", "To", "Port"}):
+        if element.tag == "Node" and element.children:
+            _read_node(text, cables, element, kinds, ports)
+        elif element.tag == "Link":
+            links += 1
+            _read_link(text, cables, element, kinds, ports)
+    if not links:
+        text.refuse(
+            text.last, "no Link in it", "give the output of opareport -o snapshot -r, or -o topology -x"
+        )
+    linked = {node for node, _ in cables.ends}
+    cables.hosts = {node: listed for node, listed in cables.hosts.items() if node in linked}
+    return cables.fabric()
+
+
+def read_tables(path: Path, fabric: Fabric) -> ForwardingTables:
+    """Raises UserError with file and line."""
+    text = Text(path)
+    entries = Entries(text, fabric)
+    found = False
+    for element in _elements(text, {"Node"}, {"SwitchData", "LinearFDB", "Value"}):
+        tables = [child for data in element.children for child in data.children if child.tag == "LinearFDB"]
+        for table in tables:
+            found = True
+            switch = entries.switch(_number(text, element, "NodeGUID"), table.line)
+            for value in table.children:
+                lid, port = (
+                    _int(text, value, value.attributes.get("LID", ""), "LID"),
+                    _int(text, value, value.text),
+                )
+                if port > NO_PORT:
+                    text.refuse(value.line, f"no port has the number {port}")
+                if port != NO_PORT:
+                    entries.entry(switch, lid, port, value.line)
+    if not found:
+        text.refuse(text.last, "no LinearFDB in it", "take it with the routes: opareport -o snapshot -r")
+    return entries.finished()
+
+
+def _read_node(
+    text: Text,
+    cables: Cables,
+    element: Element,
+    kinds: dict[int, tuple[int, str, int]],
+    ports: dict[tuple[int, int], Element],
+) -> None:
+    guid, kind = _number(text, element, "NodeGUID"), _number(text, element, "NodeType_Int")
+    name = element.values.get("NodeDesc", "")
+    if guid in kinds:
+        text.refuse(element.line, f"node {guid:#018x} is listed twice, first on line {kinds[guid][2]}")
+    if kind not in (FI, SWITCH):
+        text.refuse(element.line, f"{kind} is no type of a node", "1 is an adapter, 2 a switch")
+    kinds[guid] = (kind, name, element.line)
+    lid = 0
+    for port in (child for child in element.children if child.tag == "PortInfo"):
+        number = _number(text, port, "PortNum")
+        if (guid, number) in ports:
+            text.refuse(port.line, f"port {number} of {guid:#018x} is listed twice")
+        ports[guid, number] = port
+        port_lid = _number(text, port, "EndPortLID") if "EndPortLID" in port.values else 0
+        lmc = _number(text, port, "LMC") if "LMC" in port.values else 0
+        if lmc > MOST_LMC:
+            text.refuse(port.line, f"{lmc} is no LMC")
+        if kind == FI:
+            cables.host(Node(guid, number), _number(text, port, "GUID"), name, port_lid, port.line, lmc)
+        elif number == 0:
+            lid = port_lid
+    if kind == SWITCH:
+        cables.switch(guid, name, _number(text, element, "NumPorts"), lid, element.line)
+
+
+def _read_link(
+    text: Text,
+    cables: Cables,
+    element: Element,
+    kinds: dict[int, tuple[int, str, int]],
+    ports: dict[tuple[int, int], Element],
+) -> None:
+    ends = [child for child in element.children if child.tag in ("From", "To", "Port")]
+    if len(ends) != 2:
+        text.refuse(element.line, f"a Link with {len(ends)} ends", "is the file complete?")
+    keys = [(_number(text, end, "NodeGUID"), _number(text, end, "PortNum")) for end in ends]
+    is_snapshot = ends[0].tag == "From"
+    for end, (guid, port) in zip(ends, keys, strict=True):
+        if is_snapshot and (guid, port) not in ports:
+            text.refuse(
+                end.line, f"port {port} of {guid:#018x} is not among the nodes", "is the file complete?"
+            )
+        if not is_snapshot:
+            _know(text, cables, end, guid, port, kinds)
+    nodes = [Node(guid, 0 if kinds[guid][0] == SWITCH else port) for guid, port in keys]
+    for this, other in ((0, 1), (1, 0)):
+        if is_snapshot:
+            width, speed, most = _rate(text, ports[keys[this]])
+        else:
+            width, speed = RATES.get(element.values.get("Rate", "").lower(), (0, ""))
+            most = 0.0
+        cables.end(nodes[this], keys[this][1], nodes[other], keys[other][1], width, speed, element.line, most)
+
+
+def _know(
+    text: Text, cables: Cables, end: Element, guid: int, port: int, kinds: dict[int, tuple[int, str, int]]
+) -> None:
+    """A node by one end of a link: such a file says nothing of LIDs, nor how many ports a switch has."""
+    name, kind = end.values.get("NodeDesc", ""), NAMES.get(end.values.get("NodeType", ""))
+    if kind is None:
+        text.refuse(end.line, f"a port without a NodeType of {', '.join(NAMES)}", "is the file complete?")
+    if guid in kinds and kinds[guid][0] != kind:
+        text.refuse(end.line, f"{guid:#018x} is of another type on line {kinds[guid][2]}")
+    if guid not in kinds:
+        kinds[guid] = (kind, name, end.line)
+        if kind == SWITCH:
+            cables.switch(guid, name, max(port, 1), 0, end.line)
+    if kind == FI:
+        own = _number(text, end, "PortGUID") if "PortGUID" in end.values else guid
+        cables.host(Node(guid, port), own, name, 0, end.line)
+    else:
+        cables.switches[guid].ports = max(cables.switches[guid].ports, port)
+
+
+def _rate(text: Text, port: Element) -> tuple[int, str, float]:
+    """Lanes and speed in use, and bit/s that the port supports. Lanes that failed since are in the downgraded width."""
+
+    def bits(name: str) -> int:
+        return _number(text, port, name) if name in port.values else 0
+
+    width = bits("LinkWidthDowngradeTxActive_Int") or bits("LinkWidthActive_Int")
+    lanes = max((count for bit, count in LANES.items() if bit & bits("LinkWidthSupported_Int")), default=0)
+    speeds = [LANE_RATES[name] for bit, name in SPEEDS.items() if bit & bits("LinkSpeedSupported_Int")]
+    return (
+        LANES.get(width, 0),
+        SPEEDS.get(bits("LinkSpeedActive_Int"), ""),
+        lanes * max(speeds, default=0.0),
+    )
+
+
+def _number(text: Text, element: Element, name: str) -> int:
+    if name not in element.values:
+        text.refuse(element.line, f"{element.tag} without {name}", "is the file complete?")
+    return _int(text, element, element.values[name], name)
+
+
+def _int(text: Text, element: Element, value: str, name: str = "the value") -> int:
+    if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
+        text.refuse(element.line, f"{name} of {element.tag} is '{value[:40]}', which is no number")
+    return int(value, 0) if value.lower().startswith("0x") else int(value)
+
+
+def _elements(text: Text, wanted: set[str], kept: set[str]) -> Iterator[Element]:
+    """The outermost elements of ``wanted`` in order, with those of ``kept`` below them. Only what belongs to one of
+    them is held. A document type is refused: it could make a short file an endless one."""
+    parser = expat.ParserCreate()
+    stack: list[Element] = []
+    ready: list[Element] = []
+
+    def begin(tag: str, attributes: dict[str, str]) -> None:
+        if len(stack) >= MOST_DEPTH:
+            text.refuse(parser.CurrentLineNumber, f"elements more than {MOST_DEPTH} deep")
+        stack.append(Element(tag, attributes, parser.CurrentLineNumber))
+
+    def end(tag: str) -> None:
+        element = stack.pop()
+        element.text = element.text.strip()
+        inside = any(outer.tag in wanted for outer in stack)
+        if tag in wanted and not inside:
+            ready.append(element)
+        elif inside and tag in kept:
+            stack[-1].children.append(element)
+        elif inside and not element.values:
+            stack[-1].values[tag] = element.text
+
+    def characters(data: str) -> None:
+        if stack and len(stack[-1].text) + len(data) > LONGEST_VALUE:
+            text.refuse(parser.CurrentLineNumber, f"a value of more than {LONGEST_VALUE} characters")
+        if stack:
+            stack[-1].text += data
+
+    def refuse_type(*_: Any) -> None:
+        text.refuse(parser.CurrentLineNumber, "a document type, which opareport does not write")
+
+    parser.StartElementHandler, parser.EndElementHandler = begin, end
+    parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = characters, refuse_type
+    with open_file(text.path) as file:
+        yield from _parsed(text, parser, iter(lambda: file.read(CHUNK), b""), ready)
+
+
+def _parsed(text: Text, parser: Any, chunks: Iterator[bytes], ready: list[Element]) -> Iterator[Element]:
+    try:
+        for chunk in chunks:
+            parser.Parse(chunk, False)
+            yield from ready
+            ready.clear()
+        parser.Parse(b"", True)
+    except expat.ExpatError as error:
+        if error.lineno == 1 and error.offset == 0:
+            text.refuse(1, "the file is empty", EMPTY_DUMP)
+        text.refuse(
+            error.lineno, f"not XML as opareport writes it: {expat.ErrorString(error.code)}", "is it whole?"
+        )
+    text.last = parser.CurrentLineNumber
+    yield from ready

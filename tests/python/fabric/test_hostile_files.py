@@ -1,0 +1,143 @@
+"""Every reader is given files that were damaged at random: it reads them, or refuses them in one line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recorded import SIX, db_csv, opa_topology, snapshot
+
+from assay.errors import UserError
+from assay.fabric import Routes, schedules, synthetic
+from assay.fabric.faults import unreachable_pairs
+from assay.fabric.read import read_fabric, read_order, read_tables
+from assay.fabric.remedies import placement
+from assay.fabric.remedies.slurm import differences, read_topology, topology_conf, topology_yaml, tree_of
+
+FABRIC = read_fabric(SIX / "topology.txt")
+GIVEN = read_tables(SIX / "fts.txt", FABRIC)
+
+
+def topology(path: Path) -> None:
+    fabric = read_fabric(path)
+    assert (
+        fabric.links == len(fabric.reverse)
+        and (fabric.reverse[fabric.reverse] == np.arange(fabric.links)).all()
+    )
+    assert len(set(fabric.host_names)) == fabric.hosts
+    assert all(name.isprintable() for name in [*fabric.host_names, *fabric.switch_names])
+
+
+def tables(path: Path) -> None:
+    unreachable_pairs(Routes(FABRIC, read_tables(path, FABRIC)))
+
+
+def schedule(path: Path) -> None:
+    assert all((step >= -1).all() and (step < 6).all() for step in schedules.read(path, 6))
+
+
+def slurm(path: Path) -> None:
+    differences(path, read_topology(path), FABRIC)
+
+
+def described(path: Path) -> None:
+    tree = synthetic.read(path)
+    if len(tree.places) <= 1000:
+        synthetic.build(tree)
+
+
+TREE = tree_of(FABRIC)
+SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "ibnetdiscover": (topology, (SIX / "topology.txt").read_text()),
+    "subnet list": (topology, (SIX / "opensm-subnet.lst").read_text()),
+    "db_csv": (topology, db_csv(FABRIC)),
+    "snapshot": (topology, snapshot(FABRIC, GIVEN)),
+    "opa topology": (topology, opa_topology(FABRIC)),
+    "dump_fts": (tables, (SIX / "fts.txt").read_text()),
+    "lfts": (tables, (SIX / "opensm-lfts.dump").read_text()),
+    "fdbs": (tables, (SIX / "opensm.fdbs").read_text()),
+    "snapshot tables": (tables, snapshot(FABRIC, GIVEN)),
+    "order": (lambda path: read_order(path, FABRIC), (SIX / "opensm-ftree-ca-order.dump").read_text()),
+    "schedule": (schedule, placement.schedule_text(schedules.circle(6), "six")),
+    "topology.conf": (slurm, topology_conf(TREE)),
+    "topology.yaml": (slurm, topology_yaml(TREE)),
+    "fat tree": (described, "radix=8\nnodes=30\nmissing=3;7\ndead=leaf0:5\nrate=4xHDR # all\n"),
+}
+TOKENS = [
+    "",
+    "-1",
+    "0x",
+    "999999999999999999999",
+    "\x00",
+    "\x1b[31m",
+    "é",
+    '"',
+    "<a>",
+    "&#0;",
+    "[0-999999]",
+    "\n",
+    ",",
+    "@x",
+]
+
+
+def damaged(data: st.DataObject, text: str) -> str:
+    """Some cuts, copies, swaps of lines and strange words."""
+    for _ in range(data.draw(st.integers(1, 3))):
+        place = data.draw(st.integers(0, len(text)))
+        length = data.draw(st.integers(0, 80))
+        what = data.draw(st.sampled_from(["cut", "copy", "end", "word", "lines"]))
+        if what == "cut":
+            text = text[:place] + text[place + length :]
+        elif what == "copy":
+            text = text[:place] + text[place : place + length] * 2 + text[place + length :]
+        elif what == "end":
+            text = text[:place]
+        elif what == "word":
+            text = text[:place] + data.draw(st.sampled_from(TOKENS)) + text[place + length % 7 :]
+        else:
+            lines = text.splitlines(keepends=True)
+            one, other = (data.draw(st.integers(0, max(len(lines) - 1, 0))) for _ in range(2))
+            if lines:
+                lines[one], lines[other] = lines[other], lines[one]
+            text = "".join(lines)
+    return text
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_damaged_files_are_read_or_refused_in_one_line(
+    name: str, data: st.DataObject, tmp_path: Path
+) -> None:
+    read, text = SAMPLES[name]
+    path = tmp_path / "file"
+    path.write_bytes(damaged(data, text).encode("utf-8", errors="surrogatepass"))
+    try:
+        read(path)
+    except UserError as error:
+        assert str(error).isprintable(), str(error)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(noise=st.binary(max_size=400))
+def test_any_bytes_are_refused_in_one_line(name: str, noise: bytes, tmp_path: Path) -> None:
+    read, text = SAMPLES[name]
+    path = tmp_path / "file"
+    path.write_bytes(text.encode()[:200] + noise)
+    try:
+        read(path)
+    except UserError as error:
+        assert str(error).isprintable(), str(error)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_undamaged_samples_are_read(name: str, tmp_path: Path) -> None:
+    read, text = SAMPLES[name]
+    (tmp_path / "file").write_text(text)
+    read(tmp_path / "file")

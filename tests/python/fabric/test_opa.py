@@ -1,0 +1,146 @@
+"""Omni-Path: what opareport writes is read; what is damaged is refused with file and line."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recorded import SIX, opa_topology, snapshot
+
+from assay.cli import main
+from assay.errors import UserError
+from assay.fabric import Fabric, ForwardingTables, Routes, conflicts, faults, schedules, synthetic, tables
+from assay.fabric.read import read_fabric, read_tables
+
+
+@pytest.fixture
+def six() -> tuple[Fabric, ForwardingTables]:
+    fabric = read_fabric(SIX / "topology.txt")
+    return fabric, read_tables(SIX / "fts.txt", fabric)
+
+
+@pytest.fixture
+def file(six: tuple[Fabric, ForwardingTables], tmp_path: Path) -> Path:
+    path = tmp_path / "snapshot.xml"
+    path.write_text(snapshot(*six))
+    return path
+
+
+def test_a_snapshot_is_read(six: tuple[Fabric, ForwardingTables], file: Path) -> None:
+    truth, wanted = six
+    fabric = read_fabric(file)
+    for name in (
+        "switch_guids",
+        "switch_lids",
+        "switch_ports",
+        "host_guids",
+        "host_lids",
+        "link_to",
+        "link_to_port",
+    ):
+        assert (getattr(fabric, name) == getattr(truth, name)).all(), name
+    assert (fabric.switch_names, fabric.host_names) == (truth.switch_names, truth.host_names)
+    assert (set(fabric.link_width), set(fabric.link_speed)) == ({4}, {"OPA25"})
+    assert (fabric.link_most == 4 * 25.78125e9).all()
+    table = read_tables(file, fabric)
+    assert (table.ports == wanted.ports).all()
+    lines = file.read_text().splitlines()
+    assert (
+        lines[table.lines[0, 3] - 1] == f'<Value LID="{fabric.host_lids[3]:#x}">{table.ports[0, 3]}</Value>'
+    )
+
+
+def test_the_golden_conflicts_of_45_nodes(tmp_path: Path) -> None:
+    truth = synthetic.build(synthetic.parse("radix=36,nodes=45"))
+    (tmp_path / "s.xml").write_text(snapshot(truth, tables.d_mod_k(truth)))
+    fabric = read_fabric(tmp_path / "s.xml")
+    found = conflicts.analyse(
+        Routes(fabric, read_tables(tmp_path / "s.xml", fabric)), schedules.shift(45), np.arange(45)
+    )
+    assert (found.total, found.rounds) == (81, 62)
+
+
+def test_a_lane_that_failed_is_a_slow_cable(file: Path) -> None:
+    full = "<LinkWidthActive_Int>8</LinkWidthActive_Int>"
+    down = full + "<LinkWidthDowngradeTxActive_Int>4</LinkWidthDowngradeTxActive_Int>"
+    file.write_text(file.read_text().replace(full, down, 3))  # leaf0: its port 0, that of a host, and another
+    found = faults.rates(read_fabric(file))
+    assert {(slow.width, slow.rate / slow.usual) for slow in found.slow} == {(3, 0.75)}
+    assert 1 <= len(found.slow) <= 2
+    assert found.supported == found.cables
+
+
+def test_cables_alone_need_a_routing(six: tuple[Fabric, ForwardingTables], tmp_path: Path) -> None:
+    path = tmp_path / "topology.xml"
+    path.write_text(opa_topology(six[0]))
+    fabric = read_fabric(path)
+    assert {fabric.link_name(k) for k in range(fabric.links)} == {
+        six[0].link_name(k) for k in range(six[0].links)
+    }
+    assert (
+        main(["fabric", "check", "--fabric", str(path), "--routing", "d-mod-k", "-o", str(tmp_path / "r")])
+        == 0
+    )
+    with pytest.raises(UserError, match="gives no LID"):
+        read_tables(SIX / "fts.txt", fabric)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("</Snapshot>", "", "not XML as opareport writes it"),
+        ("<Snapshot ", '<!DOCTYPE x [<!ENTITY a "b">]><Snapshot ', ":2: a document type"),
+        ("<NodeType_Int>2</NodeType_Int>", "<NodeType_Int>7</NodeType_Int>", "7 is no type of a node"),
+        ("<NodeType_Int>2</NodeType_Int>", "", "Node without NodeType_Int"),
+        (
+            "<PortNum>1</PortNum></From>",
+            "<PortNum>77</PortNum></From>",
+            "port 77 of .* is not among the nodes",
+        ),
+        ("<PortNum>1</PortNum></From>", "<PortNum>x</PortNum></From>", "'x', which is no number"),
+        ("</From>", "</From><!--", "not XML"),
+        ("<Links>", "<Links><Link></Link>", "a Link with 0 ends"),
+        ("<LMC>0</LMC>", "<LMC>9</LMC>", "9 is no LMC"),
+        ("<Links>.*</Links>", "", "no Link in it"),
+        ("<Node id.*?</Node>", "", "is not among the nodes"),
+        ("<NodeDesc>leaf0", "<NodeDesc>" + "x" * 5000, "a value of more than"),
+    ],
+)
+def test_damaged_topologies_are_refused(old: str, new: str, message: str, file: Path) -> None:
+    text = re.sub(old, new, file.read_text(), count=1, flags=re.DOTALL)
+    assert text != file.read_text()
+    file.write_text(text)
+    with pytest.raises(UserError, match=message) as caught:
+        read_fabric(file)
+    assert re.match(rf"{re.escape(str(file))}:[0-9]+: ", caught.value.what)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("<SwitchData>.*?</SwitchData>", "", "ends without a table of switch"),
+        ('LID="0x1"', 'LID="0x99"', "LID 153 belongs to no port"),
+        ('LID="0x1"', 'LID="0x2"', "a second entry for LID 2"),
+        ('LID="0x1"', "", "'', which is no number"),
+        ('<Value LID="0x1">[0-9]+', '<Value LID="0x1">256', "no port has the number 256"),
+        ("<LinearFDB>", "<Other>", "not XML"),
+    ],
+)
+def test_damaged_tables_are_refused(old: str, new: str, message: str, file: Path) -> None:
+    fabric = read_fabric(file)
+    text = re.sub(old, new, file.read_text(), count=1, flags=re.DOTALL)
+    assert text != file.read_text()
+    file.write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_tables(file, fabric)
+
+
+def test_a_snapshot_without_routes_says_how_to_take_it(
+    six: tuple[Fabric, ForwardingTables], file: Path
+) -> None:
+    file.write_text(snapshot(six[0]))
+    with pytest.raises(UserError, match="no LinearFDB in it") as caught:
+        read_tables(file, read_fabric(file))
+    assert "opareport -o snapshot -r" in caught.value.fix
