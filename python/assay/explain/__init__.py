@@ -29,9 +29,10 @@ from assay.explain.loss import packet_loss
 from assay.explain.matrix import PairMatrix
 from assay.explain.power import state_power
 from assay.explain.rdma import rdma_wire
-from assay.explain.retest import plan_retest
+from assay.explain.retest import plan_again, plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
 from assay.explain.storage import straggler, wrong_data
+from assay.explain.together import plan_groups
 from assay.explain.turns import taking_turns
 from assay.explain.udp import udp_loss
 from assay.explain.wire import host_names, shared_network, wire_bypass
@@ -97,6 +98,8 @@ __all__ = [
     "all_suspects",
     "explain",
     "explain_evidence",
+    "plan_again",
+    "plan_groups",
     "plan_retest",
     "state_power",
     "suspects",

@@ -8,59 +8,145 @@ are slower than paths within a group is oversubscription, not a fault.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.explain.matrix import PairMatrix, host_of
-from assay.explain.polish import SCALE_FLOOR, Fit, Floats, sample, spread
+from assay.explain.polish import SCALE_FLOOR, Floats, Groups, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
 
-MIN_EFFECT = float(np.log(0.80))
+LEAST_EFFECT = float(np.log(0.94))  # of a group on all its paths, which are many cells
+LEAST_PATH_EFFECT = float(np.log(0.80))  # of the path between two groups
+FEWEST_GROUPS = 3  # of two, it is undecidable which is slow
+FEWEST_HOSTS = 3  # of a group
 MAX_PARTS = 64  # with more parts, groups are too small to tell from single hosts
 MAX_BLOCKS = 4
-MIN_SUSPECT_SHARE = 0.75  # of a group's hosts must be suspects for the group to be one
+MOST_OF = 0.75  # of a group's hosts, and of its paths, have to show at least half of its effect
 
 
-def _group_sizes(count: int) -> list[int]:
+def divisions(count: int) -> list[int]:
     """Sizes of equal groups, the largest first: from halves to pairs."""
     return [count // parts for parts in range(2, min(count // 2, MAX_PARTS) + 1) if count % parts == 0]
 
 
-def merge_neighbours(
-    matrix: PairMatrix, model: Fit, sides: list[Suspect]
-) -> tuple[list[Suspect], list[Suspect]]:
-    """Merges suspected hosts that form a group. Returns (remaining suspects, blocks that replace the others)."""
-    hosts = matrix.hosts
-    blocks: list[Suspect] = []
-    for side, ends in (("transmit", matrix.source), ("receive", matrix.target)):
-        effect = {suspect.hosts[0]: suspect for suspect in sides if suspect.side == side}
-        for size in _group_sizes(len(hosts)) if len(effect) > 1 else []:
-            for first in range(0, len(hosts), size):
-                group = hosts[first : first + size]
-                slow = [effect[host] for host in group if host in effect]
-                is_one_machine = len({host_of(host) for host in group}) == 1
-                if is_one_machine or len(slow) < max(2, MIN_SUSPECT_SHARE * size):
-                    continue
-                mean = float(np.mean([suspect.effect for suspect in slow]))
-                is_within = (matrix.source // size == first // size) & (
-                    matrix.target // size == first // size
-                )
-                effect_of_host = {hosts.index(suspect.hosts[0]): suspect.effect for suspect in slow}
-                within = model.residual[is_within] + [
-                    effect_of_host.get(int(end), 0.0) for end in ends[is_within]
-                ]
-                if within.size and np.median(within) < mean / 2:
-                    continue  # slow among themselves too: the hosts are at fault
-                others = tuple(host for host in hosts if host not in group)
-                senders, receivers = (tuple(group), others) if side == "transmit" else (others, tuple(group))
-                z, chance = min(suspect.z for suspect in slow), min(suspect.chance for suspect in slow)
-                blocks.append(Suspect("block", senders, receivers, mean, z, chance))
-                for host in group:
-                    effect.pop(host, None)
-        merged = {suspect.hosts for suspect in sides if suspect.side == side} - {
-            suspect.hosts for suspect in effect.values()
-        }
-        sides = [suspect for suspect in sides if suspect.side != side or suspect.hosts not in merged]
-    return sides, blocks
+@dataclass
+class Division:
+    """All hosts in equal parts. ``mean`` [part, part]: the median of the cells from one to another; NaN for fewer
+    than three."""
+
+    size: int
+    parts: int
+    source: NDArray[np.integer]  # part of each cell's ends
+    target: NDArray[np.integer]
+    mean: Floats
+    cells: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, matrix: PairMatrix, value: Floats, size: int) -> Division:
+        parts = len(matrix.hosts) // size
+        source, target = matrix.source // size, matrix.target // size
+        groups = Groups(source * parts + target, parts * parts)
+        mean = np.where(groups.size >= 3, groups.median(value), np.float32(np.nan)).reshape(parts, parts)
+        return cls(size, parts, source, target, mean, groups.size.reshape(parts, parts))
+
+    def members(self, part: int) -> slice:
+        return slice(part * self.size, (part + 1) * self.size)
+
+
+def slow_groups(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
+    """Groups that send to, or receive from, all other groups slowly. ``value``: the cells' logarithms; ``sigma``: of a
+    cell. The division that explains most is taken."""
+    best: list[Suspect] = []
+    most = 0.0
+    for size in divisions(len(matrix.hosts)):
+        if size < FEWEST_HOSTS or len(matrix.hosts) // size < FEWEST_GROUPS:
+            continue
+        if len({host_of(host) for host in matrix.hosts[:size]}) == 1:
+            continue  # ranks of one machine
+        found, explained = _groups_of(matrix, value, sigma, size)
+        if explained > 1.05 * most:
+            best, most = found, explained
+    return best
+
+
+def _groups_of(matrix: PairMatrix, value: Floats, sigma: float, size: int) -> tuple[list[Suspect], float]:
+    """Returns the slow groups of a division, and by how much they reduce the sum of squares of the cells."""
+    division = Division.of(matrix, value, size)
+    left = division.mean.copy()
+    inside = left.diagonal().copy()
+    np.fill_diagonal(left, np.nan)
+    found: list[Suspect] = []
+    explained = 0.0
+    while len(found) < MAX_BLOCKS:
+        candidates = [
+            candidate for side in (0, 1) for part in range(division.parts)
+            if (candidate := _candidate(division, left, sigma, side, part)) is not None
+        ]  # fmt: skip
+        candidates = [c for c in candidates if _is_group(matrix, value, division, inside, *c[:3])]
+        if not candidates:
+            break
+        effect, side, part, z = min(candidates)
+        found.append(_group_suspect(matrix, division, side, part, effect, z))
+        ends, far = (division.source, division.target) if side == 0 else (division.target, division.source)
+        crossing = value[(ends == part) & (far != part)]
+        explained += float(np.sum(2 * effect * crossing - effect**2))
+        _line(left, side, part)[:] = np.nan
+    return found, explained
+
+
+def _line(table: Floats, side: int, part: int) -> Floats:
+    """The row of a group that sends (side 0), the column of one that receives."""
+    return table[part] if side == 0 else table[:, part]
+
+
+def _candidate(
+    division: Division, left: Floats, sigma: float, side: int, part: int
+) -> tuple[float, int, int, float] | None:
+    """Returns (effect, side, part, z) of a group that is slow on most of its paths to other groups."""
+    own = _line(left, side, part)
+    own = own[np.isfinite(own)]
+    others = left.copy()
+    _line(others, side, part)[:] = np.nan
+    reference = others[np.isfinite(others)]
+    if own.size < FEWEST_GROUPS - 1 or reference.size < 2:
+        return None
+    usual = float(np.median(reference))
+    effect = float(np.median(own)) - usual
+    cells = float(np.mean(division.cells[part] if side == 0 else division.cells[:, part]))
+    scale = max(spread(reference), 1.2533 * sigma / np.sqrt(max(cells, 1.0)), SCALE_FLOOR)
+    z = effect / scale
+    tests = 2 * division.parts
+    if effect >= LEAST_EFFECT or z >= NORMAL.inv_cdf(CHANCE / tests):
+        return None
+    return (effect, side, part, z) if np.mean(own - usual < effect / 2) >= MOST_OF else None
+
+
+def _is_group(
+    matrix: PairMatrix, value: Floats, division: Division, inside: Floats, effect: float, side: int, part: int
+) -> bool:
+    """Whether most hosts of the group show the effect to others, and not among themselves."""
+    others = inside[np.arange(division.parts) != part]
+    if np.isfinite(others).any() and inside[part] - np.nanmedian(others) < effect / 2:
+        return False
+    ends, far = (division.source, division.target) if side == 0 else (division.target, division.source)
+    crossing = (ends == part) & (far != part)
+    own = (matrix.source if side == 0 else matrix.target)[crossing] - part * division.size
+    usual = np.median(value[(division.source != division.target) & ~crossing])
+    medians = Groups(own, division.size).median(value[crossing]) - usual
+    measured = medians[np.isfinite(medians)]
+    return measured.size >= 2 and bool(np.mean(measured < effect / 2) >= MOST_OF)
+
+
+def _group_suspect(
+    matrix: PairMatrix, division: Division, side: int, part: int, effect: float, z: float
+) -> Suspect:
+    members = division.members(part)
+    group = tuple(matrix.hosts[members])
+    others = tuple(matrix.hosts[: members.start] + matrix.hosts[members.stop :])
+    senders, receivers = (group, others) if side == 0 else (others, group)
+    return Suspect("block", senders, receivers, effect, z, 2 * division.parts * NORMAL.cdf(z))
 
 
 def uneven_blocks(matrix: PairMatrix, value: Floats) -> list[Suspect]:
@@ -71,7 +157,7 @@ def uneven_blocks(matrix: PairMatrix, value: Floats) -> list[Suspect]:
     """
     sigma = max(spread(value), SCALE_FLOOR)
     best: list[Suspect] = []
-    for size in _group_sizes(len(matrix.hosts)):
+    for size in divisions(len(matrix.hosts)):
         blocks = _in_division(matrix, value, size, sigma)
         best = min(best, blocks, key=lambda blocks: min((block.z for block in blocks), default=0.0))
     return sorted(best, key=lambda block: block.effect)[:MAX_BLOCKS]
@@ -96,7 +182,7 @@ def _in_division(matrix: PairMatrix, value: Floats, size: int, sigma: float) -> 
     tests = int(is_across.sum())
     limit = NORMAL.inv_cdf(CHANCE / tests)
     suspects = []
-    for bad in np.flatnonzero((effect < MIN_EFFECT) & (z < limit)):
+    for bad in np.flatnonzero((effect < LEAST_PATH_EFFECT) & (z < limit)):
         cell_effects = value[block == bad] - reference
         if np.mean(cell_effects < effect[bad] / 2) > CONSISTENT:
             first, last = (int(part) * size for part in divmod(bad, parts))

@@ -10,22 +10,31 @@ A suspect is not a fault yet: ``assay.explain.retest`` measures it again, alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.explain.blocks import merge_neighbours, uneven_blocks
+from assay.explain.blocks import slow_groups, uneven_blocks
+from assay.explain.cables import from_elsewhere, slow_cables
 from assay.explain.matrix import PairMatrix
 from assay.explain.polish import FEWEST, SCALE_FLOOR, Fit, Floats, fit, sample, spread
-from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
+from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect, covered
 
 LEAST_EFFECT = float(np.log(0.95))  # a host within 5 % is not suspected,
-LEAST_PAIR_EFFECT = float(np.log(0.80))  # nor is a single pair, seen once, within 20 %
+LEAST_PAIR_EFFECT = float(np.log(0.92))  # nor is a single pair within 8 %
+LEAST_EFFECT_OF_FEW = float(np.log(0.80))  # with two or three hosts
+FEW = 32  # hosts: with more, a slow one shows in many pairs
 PAIRS_WITH_ENDS = 2  # pairs whose ends are suspected too; each costs time to measure again
-MOST_PAIRS = 4  # more bad pairs have a common cause; the worst suffice to find it
+CHANCE_OF_PAIRS = 0.01  # as CHANCE: there are many pairs, and each costs time to measure again
+MOST_PAIRS = 32  # most are single disturbances, so the worst few may be
+SIDES: tuple[Literal["transmit"], Literal["receive"]] = ("transmit", "receive")
+OWN_FAULT = float(
+    np.log(0.85)
+)  # a host that is slower by this than its slow group is suspected by itself too
 
 
 def suspects(matrix: PairMatrix) -> list[Suspect]:
@@ -36,18 +45,62 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
     if len(matrix.hosts) < FEWEST:
         return _few(matrix)
     model = fit(matrix)
-    sides, blocks = merge_neighbours(
-        matrix, model, _side(matrix, model, "transmit") + _side(matrix, model, "receive")
+    groups = slow_groups(matrix, model.value, model.sigma)
+    sides = _side(matrix, model, "transmit") + _side(matrix, model, "receive")
+    sides = [side for side in sides if not _is_of_group(side, groups)]
+    if not groups:
+        sides = from_elsewhere(matrix, _without(matrix, model, []), model.sigma, sides)
+    paths = [*groups, *(side for side in sides if side.side == "block")]
+    sides = [side for side in sides if side.side != "block"]
+    rest = _without(matrix, model, [*sides, *paths])
+    paths = paths or max(
+        slow_cables(matrix, rest, model.sigma),
+        uneven_blocks(matrix, rest),
+        key=lambda found: _explained(matrix, rest, found),
     )
-    rest = _without(matrix, model, sides)
-    blocks = blocks or uneven_blocks(matrix, rest)
-    pairs = [] if blocks else _pairs(matrix, rest, max(spread(rest), model.sigma))
-    # A bad pair may be the only sign of a slow host under load: its ends are measured with others too.
-    if pairs:
-        worst = pairs[:PAIRS_WITH_ENDS]
-        sides += _side(matrix, model, "transmit", [matrix.hosts.index(suspect.hosts[0]) for suspect in worst])
-        sides += _side(matrix, model, "receive", [matrix.hosts.index(suspect.peers[0]) for suspect in worst])
-    return sorted(sides, key=lambda suspect: suspect.effect) + blocks + pairs
+    rest = _without(matrix, model, [*sides, *paths])
+    pairs = _pairs(matrix, rest, max(spread(rest), model.sigma))
+    sides += _ends(matrix, model, pairs, {(side.side, side.hosts) for side in sides})
+    return sorted(sides, key=lambda suspect: suspect.effect) + paths + pairs
+
+
+def _ends(
+    matrix: PairMatrix, model: Fit, pairs: Sequence[Suspect], known: Collection[tuple[str, tuple[str, ...]]]
+) -> list[Suspect]:
+    """Returns sides of hosts to measure with other partners too: those that several bad pairs share, and with few
+    hosts the ends of the worst pairs, as one may be the only sign of a slow host under load."""
+    found: list[Suspect] = []
+    for side in SIDES:
+        of_end: dict[int, list[float]] = defaultdict(list)
+        for pair in pairs:
+            end = pair.hosts[0] if side == "transmit" else pair.peers[0]
+            of_end[matrix.hosts.index(end)].append(pair.effect)
+        shared = {host: effects for host, effects in of_end.items() if len(effects) > 1}
+        few = list(of_end)[:PAIRS_WITH_ENDS] if len(matrix.hosts) <= FEW else []
+        for suspect in _side(matrix, model, side, [*dict.fromkeys([*shared, *few])] or [-1]):
+            effects = shared.get(matrix.hosts.index(suspect.hosts[0]))
+            if (side, suspect.hosts) not in known:
+                found.append(replace(suspect, effect=float(np.median(effects))) if effects else suspect)
+    return found
+
+
+def _explained(matrix: PairMatrix, value: Floats, found: Sequence[Suspect]) -> float:
+    """By how much the suspects reduce the sum of squares of the cells."""
+    return sum(
+        float(np.sum(2 * suspect.effect * value[covered(suspect, matrix)] - suspect.effect**2))
+        for suspect in found
+    )
+
+
+def _is_of_group(side: Suspect, groups: Sequence[Suspect]) -> bool:
+    """Whether a slow group explains the slow side of one of its hosts."""
+    return any(
+        side.hosts[0] in (group.hosts if side.side == "transmit" else group.peers)
+        and len(group.hosts if side.side == "transmit" else group.peers)
+        < len(group.peers if side.side == "transmit" else group.hosts)
+        and side.effect > group.effect + OWN_FAULT
+        for group in groups
+    )
 
 
 def _side(
@@ -113,21 +166,29 @@ def all_suspects(both_ways: PairMatrix, one_way: PairMatrix) -> list[Suspect]:
     """Returns the suspects of both matrices. Of a side that is in both, the one without traffic in the other
     direction is kept, and comes first where there is time for few retests: a limit on both directions together can
     make a slow side look fast."""
+    loaded = suspects(both_ways)
     alone = one_way_suspects(one_way)
     known = {(suspect.side, suspect.hosts) for suspect in alone}
-    return alone + [s for s in suspects(both_ways) if (s.side, s.hosts) not in known]
+    return alone + [s for s in loaded if (s.side, s.hosts) not in known and not _is_of_host(s, alone)]
 
 
-def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:
-    """Returns the cells relative to their component's median, without the effects of suspected hosts.
+def _is_of_host(path: Suspect, sides: Sequence[Suspect]) -> bool:
+    """Whether a path to or from a single host is slow because that host is, also to its near partners."""
+    return path.side == "block" and any(
+        (side.side == "transmit" and path.hosts == side.hosts)
+        or (side.side == "receive" and path.peers == side.hosts)
+        for side in sides
+    )
+
+
+def _without(matrix: PairMatrix, model: Fit, explained: Sequence[Suspect]) -> Floats:
+    """Returns the cells relative to their component's median, without the effects of suspected hosts and paths.
 
     These are not the residuals: in a row of two cells a single bad cell disturbs both residuals.
     """
-    index = {host: number for number, host in enumerate(matrix.hosts)}
-    explained = np.zeros((2, len(matrix.hosts)), np.float32)
-    for suspect in sides:
-        explained[int(suspect.side == "receive"), index[suspect.hosts[0]]] = suspect.effect
-    value: Floats = model.value - explained[0, matrix.source] - explained[1, matrix.target]
+    value: Floats = model.value.copy()
+    for suspect in explained:
+        value[covered(suspect, matrix)] -= np.float32(suspect.effect)
     components = np.unique(model.component)
     for component in components:
         members = model.component[matrix.source] == component if len(components) > 1 else slice(None)
@@ -139,7 +200,7 @@ def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:
 def _pairs(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
     """Returns the worst single cells: a path, or a cable inside the network, that only few pairs use."""
     z = value / sigma
-    limit = NORMAL.inv_cdf(CHANCE / value.size)
+    limit = NORMAL.inv_cdf(CHANCE_OF_PAIRS / value.size)
     bad = np.flatnonzero((value < LEAST_PAIR_EFFECT) & (z < limit))
     return [
         _pair(matrix, cell, float(value[cell]), float(z[cell]), value.size * NORMAL.cdf(float(z[cell])))
@@ -152,7 +213,7 @@ def _few(matrix: PairMatrix) -> list[Suspect]:
     if not matrix.value.size:
         return []
     effect = matrix.value - matrix.value.max()
-    bad = np.flatnonzero(effect < LEAST_PAIR_EFFECT)
+    bad = np.flatnonzero(effect < LEAST_EFFECT_OF_FEW)
     worst_first = bad[np.argsort(effect[bad])]
     return [
         replace(_pair(matrix, cell, float(effect[cell]), 0.0, 1.0), with_best=True) for cell in worst_first

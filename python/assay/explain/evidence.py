@@ -9,6 +9,7 @@ from assay.explain.culprit import all_suspects
 from assay.explain.matrix import PairMatrix
 from assay.explain.retest import Outcome, outcome_of, retested_pairs
 from assay.explain.suspect import Suspect
+from assay.explain.together import group_outcome, measured_groups
 from assay.records.schema import AnyRecord, Measurement, Scalar
 
 Options = Mapping[str, Scalar | list[str] | None]
@@ -48,5 +49,11 @@ class Evidence:
     def suspects(self) -> list[tuple[Suspect, Outcome | None]]:
         """Every suspect with the outcome of its retest, or None if it was not retested."""
         found = all_suspects(self.matrix, self.one_way)
-        retested = retested_pairs(self.records)
-        return [(suspect, outcome_of(suspect, found, retested)) for suspect in found]
+        retested, groups = retested_pairs(self.records), measured_groups(self.records)
+        outcomes = []
+        for suspect in found:
+            alone = outcome_of(suspect, found, retested)
+            if alone is None or not alone.persists:
+                alone = group_outcome(suspect, found, groups) or alone
+            outcomes.append((suspect, alone))
+        return outcomes

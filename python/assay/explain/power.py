@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Literal
 
 import numpy as np
 
-from assay.explain.culprit import LEAST_EFFECT, LEAST_PAIR_EFFECT, scaled_effects, threshold
+from assay.explain.culprit import LEAST_EFFECT, LEAST_EFFECT_OF_FEW, SIDES, scaled_effects, threshold
 from assay.explain.evidence import Evidence
 from assay.explain.matrix import PairMatrix
 from assay.explain.polish import FEWEST, Fit, fit
@@ -35,7 +34,6 @@ MAD_ERROR = 1.17  # relative standard error of a scaled MAD of n normal values, 
 # A retest also asks that the fastest of four pairs of the suspect is below the lower quartile of the controls:
 # the 95 % quantile of the largest of four, the quartile's distance from the median, and its error from eight values.
 APART = 2.23 + 0.67 + 0.3
-SIDES: tuple[Literal["transmit"], Literal["receive"]] = ("transmit", "receive")
 
 
 def detectable(matrix: PairMatrix, one_way: bool) -> float:
@@ -78,7 +76,7 @@ def describe_power(evidence: Evidence) -> str:
     if not evidence.matrix.value.size:
         return ""
     if count < FEWEST:
-        share = format_share(math.exp(LEAST_PAIR_EFFECT))
+        share = format_share(math.exp(LEAST_EFFECT_OF_FEW))
         return f"of {count} hosts only pairs are compared: one at {share} of the fastest is suspected"
     alone, both = detectable(evidence.one_way, True), detectable(evidence.matrix, False)
     unseen = sorted(set(evidence.matrix.hosts) - set(evidence.one_way.hosts))

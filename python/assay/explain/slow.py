@@ -37,7 +37,7 @@ FIX = {
     "transmit lane",
     "both": f"on {{hosts}} check the adapter: {LINK}; then the node (governor, memory, other load)",
     "pair": "check the path from {hosts} to {peers}: routing, the links it uses, their counters",
-    "block": "check the uplinks from {hosts} to {peers}: links that are down or slow, routing, counters",
+    "block": "check the cables and uplinks from {hosts} to {peers}: links that are down or slow, routing, counters",
 }
 
 
@@ -184,6 +184,11 @@ def _figures(suspect: Suspect, outcome: Outcome | None) -> list[str]:
     if outcome is None:
         return [*lines, "not retested: congestion is not excluded"]
     suspected, control = format_quantity(outcome.suspected, "B/s"), format_quantity(outcome.control, "B/s")
+    if outcome.together:
+        line = (
+            f"{outcome.pairs} flows at once: {suspected} each, {control} of other groups ({outcome.controls})"
+        )
+        return [*lines, line]
     return [
         *lines,
         f"alone: {suspected} over {outcome.pairs} pairs, {control} over {outcome.controls} other pairs",

@@ -6,6 +6,11 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.explain.matrix import PairMatrix
+
 CHANCE = 0.5  # expected number of suspects of a kind in a healthy matrix of any size
 CONSISTENT = 0.5  # share of a subject's cells that have to show at least half of its effect
 NORMAL = NormalDist()
@@ -38,3 +43,13 @@ class Suspect:
         if self.side == "receive":
             return target in self.hosts
         return source in self.hosts and (not self.peers or target in self.peers)
+
+
+def covered(suspect: Suspect, matrix: PairMatrix) -> NDArray[np.bool_]:
+    """Returns a mask of the cells that involve the suspect: ``Suspect.covers`` for all cells at once."""
+    sends = np.isin(matrix.hosts, suspect.hosts)
+    if suspect.side == "receive":
+        return sends[matrix.target]
+    receives = np.isin(matrix.hosts, suspect.peers) if suspect.peers else np.ones(len(matrix.hosts), bool)
+    both: NDArray[np.bool_] = sends[matrix.source] & receives[matrix.target]
+    return both

@@ -3,7 +3,8 @@
 Two modes, two measurements of the engine: clients against servers (``network.client_server``), or all
 against all in rounds of pairs (``network.all_to_all``). Both load the two directions of a host at once, so each
 direction is measured by itself too (``network.one_way``). A suspect is measured again, alone, against good partners
-(``network.pairs``): what stays slow is a fault, what recovers was congestion.
+(``network.pairs``): what stays slow is a fault, what recovers was congestion. A suspected group of hosts is measured
+again with all its flows at once, and so are other groups (``network.saturation``).
 """
 
 from __future__ import annotations
@@ -13,15 +14,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from assay.explain import PairMatrix, all_suspects, plan_retest
+from assay.explain import PairMatrix, all_suspects, plan_again, plan_groups, plan_retest
 from assay.explain.matrix import host_of
-from assay.explain.retest import CONTROL_PAIRS, OWN_PAIRS
+from assay.explain.retest import CONTROL_PAIRS, MORE_CONTROL_PAIRS, MORE_OWN_PAIRS, OWN_PAIRS
 from assay.explain.suspect import Suspect
+from assay.explain.together import SHAPE
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 from assay.launch.simulator import FLAVOUR as SIMULATED
 from assay.measure.adapters import binding
-from assay.measure.session import Session
+from assay.measure.saturation import SaturationRequest, measure_rounds
+from assay.measure.session import SIMULATED_START_S, Session
+from assay.model.rounds import Round
+from assay.model.study import Effort
 from assay.records.schema import Scalar
 
 # How long an engine may say nothing beyond its own limit for a message, before it is taken for lost.
@@ -32,7 +37,11 @@ LEAST_S = 1.0  # that a measurement is given, however little is left
 PAIR_S = 0.45  # of a pair that is measured again: its ping-pong, its first messages, one burst
 LAUNCH_S = 1.0  # of an MPI job
 ONE_SUSPECT_S = (OWN_PAIRS + CONTROL_PAIRS) * PAIR_S
+GROUP_S, SHORTEST_GROUP_S, SIMULATED_S = 0.4, 0.1, 1e-3  # of a group that is measured again
 PASSES = 8  # of the one-way measurement, at most
+
+
+Pair = tuple[str, str]
 
 
 @dataclass
@@ -90,6 +99,8 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     endpoints = len(request.servers) * max(1, len(request.adapters))
     roles: dict[str, Scalar] = {"servers": endpoints} if request.servers else {}
     silence = request.timeout + SILENCE_MARGIN_S
+    if request.launcher.flavour == SIMULATED:
+        silence = max(silence, SIMULATED_START_S)
 
     def measure(name: str, params: dict[str, Scalar]) -> bool:
         return session.measure(name, request.launcher, request.site, segments, {**common, **params}, silence)
@@ -111,23 +122,67 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     ):
         return
     one_way = PairMatrix.of_one_way(session.run.records, labels)
-    pairs = _affordable(all_suspects(matrix, one_way), matrix, allowance)
-    if pairs:
-        ranks = {label: rank for rank, label in enumerate(labels)}
+    suspects = all_suspects(matrix, one_way)
+    ranks = {label: rank for rank, label in enumerate(labels)}
+
+    def retest(pairs: list[Pair]) -> bool:
         session.err.print(f"retesting {len(pairs)} pairs, each alone")
         chosen = ",".join(f"{ranks[source]}-{ranks[target]}" for source, target in pairs)
-        measure("network.pairs", {"pairs": chosen, "size": size, "budget": allowance.next()})
+        params: dict[str, Scalar] = {"pairs": chosen, "size": size, "budget": allowance.next()}
+        return session.measure(
+            "network.pairs",
+            request.launcher,
+            request.site,
+            segments,
+            {**common, **params},
+            silence,
+            more=True,
+        )
+
+    pairs = _affordable(suspects, matrix, allowance)
+    if not pairs or not retest(pairs):
+        return
+    again = plan_again(suspects, session.run.records)
+    if again and not retest(again):
+        return
+    session.complete("network.pairs")
+    has_own_ranks = not request.servers and len(set(map(host_of, labels))) == len(labels)
+    groups = plan_groups(suspects, matrix) if has_own_ranks else []
+    if groups:
+        _measure_groups(session, request, labels, groups, size, allowance)
 
 
-def _affordable(
-    suspects: Sequence[Suspect], matrix: PairMatrix, allowance: Allowance
-) -> list[tuple[str, str]]:
-    """The pairs to measure again: of all suspects, or of as many of the worst as there is time for, one at least."""
+def _measure_groups(
+    session: Session,
+    request: NetworkRequest,
+    labels: list[str],
+    groups: Sequence[list[Pair]],
+    size: int,
+    allowance: Allowance,
+) -> None:
+    """Measures groups of concurrent flows, one group after the other."""
+    session.err.print(f"retesting {len(groups)} groups of flows, each group at once")
+    each = GROUP_S
+    if request.launcher.flavour == SIMULATED:
+        each = SIMULATED_S
+    elif allowance.budget:
+        each = min(GROUP_S, max(SHORTEST_GROUP_S, allowance.next() / len(groups)))
+    rounds = [
+        Round(tuple(flows), size, each, params={"shape": SHAPE, "turn": turn})
+        for turn, flows in enumerate(groups)
+    ]
+    measure_rounds(session, SaturationRequest(request.launcher, request.site, labels, Effort()), rounds)
+
+
+def _affordable(suspects: Sequence[Suspect], matrix: PairMatrix, allowance: Allowance) -> list[Pair]:
+    """The pairs to measure again: of all suspects, many of each or few, or of as many of the worst as there is time
+    for, one at least."""
     for count in range(len(suspects), 0, -1):
-        pairs = plan_retest(suspects, matrix, count)
-        if not allowance.budget or count == 1 or len(pairs) * PAIR_S <= allowance.left():
-            return pairs
-    return []
+        for own, controls in ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS)):
+            pairs = plan_retest(suspects, matrix, count, own, controls)
+            if not allowance.budget or len(pairs) * PAIR_S <= allowance.left():
+                return pairs
+    return plan_retest(suspects, matrix, 1, OWN_PAIRS, CONTROL_PAIRS)
 
 
 def rank_labels(segments: Sequence[Segment]) -> list[str]:

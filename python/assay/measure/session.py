@@ -37,7 +37,8 @@ from assay.records.units import parse_size
 from assay.report.html import build_report
 from assay.report.terminal import console, show_outcome, show_run, show_verdicts
 
-START_LIMIT_S = 60.0
+START_LIMIT_S, START_S_PER_RANK = 60.0, 0.1  # thousands of ranks take minutes to start
+SIMULATED_START_S = 600.0  # a simulator says nothing while it computes
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
@@ -172,7 +173,7 @@ class Session:
                 conductor.ready()
                 on_progress(progress())
 
-            limits = Limits(start=START_LIMIT_S, silence=silence_s)
+            limits = Limits(start=_start_limit(started), silence=silence_s)
             ending = self._heed(
                 [started],
                 lambda: run_engine(
@@ -266,7 +267,7 @@ class Session:
                     lambda record: self.run.append(names.rename(record)),
                     lambda progress: on_progress(overall(progress)),
                     launcher.diagnose,
-                    Limits(start=START_LIMIT_S, silence=silence_s),
+                    Limits(start=_start_limit(started[0]), silence=silence_s),
                     other=started[1] if len(started) > 1 else None,
                     on_silence=on_progress.silent,
                     on_ranks=lambda ranks: self._learn(names, ranks),
@@ -393,6 +394,13 @@ class Session:
         """Prints the run as one JSON object on standard output."""
         data = schema.ReportData(run=self.run.info, records=self.run.records)
         sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
+
+
+def _start_limit(started: Started) -> float:
+    """Seconds until every rank has to have said hello."""
+    if not started.timed_here and not started.hosts:
+        return SIMULATED_START_S
+    return START_LIMIT_S + START_S_PER_RANK * len(started.hosts)
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def test_a_finding_says_all_that_is_asked_of_it() -> None:
     assert finding.effect == pytest.approx(-0.5, abs=0.1)
     assert finding.confidence == 0.95
     assert 103 in finding.evidence and any(number >= 500 for number in finding.evidence)
-    assert any(line.startswith("alone: ") and "over 4 pairs" in line for line in finding.details)
+    assert any(line.startswith("alone: ") and "over 7 pairs" in line for line in finding.details)
     assert "cable" in finding.fix and "h3" in finding.fix
 
 

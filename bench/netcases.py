@@ -1,0 +1,311 @@
+"""Seeded cases for the culprit: a cluster, its planted faults, and the records that a run of ``assay net`` has there.
+
+A seed gives the whole case: kind, size, noise, faults. Losses of rate are 10 to 70 %, evenly drawn. Noise of a
+figure: 0.3 to 3 % for all pairs of a case alike, and one figure in 300 is disturbed by up to a half; noisy healthy
+clusters have up to 12 %.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from netfabric import Fabric, Floats, Flows
+
+from assay.explain import PairMatrix, all_suspects, plan_again, plan_groups, plan_retest
+from assay.explain.together import MEASUREMENT as GROUPS
+from assay.explain.together import SHAPE
+from assay.records.schema import AnyRecord, Measurement, Pairs, Subject, Summary
+from assay.records.schema import Flows as Round
+
+SIZES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
+RATE = 1.25e10  # B/s
+MESSAGE = 1 << 20
+MOST_ROUNDS = 64  # of a sweep; a sample of a larger schedule
+DISTURBED, DISTURBANCE = 1 / 300, 0.5  # share of the figures, and the loss at most
+PARAMS = {"op": "send", "size": MESSAGE}
+
+# Kind: how many of 200 cases.
+KINDS = {
+    "transmit": 24, "receive": 24, "adapter": 20, "pair": 20, "link": 16, "cabinet": 16, "loss": 14, "jitter": 10,
+    "two faults": 16, "quiet": 8, "noisy": 12, "oversubscribed": 8, "busy hosts": 8, "busy cabinet": 4,
+}  # fmt: skip
+HEALTHY = ("quiet", "noisy", "oversubscribed", "busy hosts", "busy cabinet")
+
+Label = tuple[str, tuple[str, ...], tuple[str, ...]]  # side, hosts, peers
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a finding has to name: a side of a host; a pair; any of the pairs from ``hosts`` to ``peers`` (a link); or
+    most of a cabinet's hosts (``cabinet``, with the side)."""
+
+    kind: str  # host, pair, link, cabinet
+    side: str  # transmit, receive; of a cabinet: which of its directions
+    hosts: tuple[str, ...]
+    peers: tuple[str, ...] = ()
+    loss: float = 0.0
+
+
+@dataclass
+class Case:
+    """A cluster with its faults, and how to measure it."""
+
+    seed: int
+    kind: str
+    fabric: Fabric
+    noise: float
+    faults: list[Fault] = field(default_factory=list)
+    busy: Fabric | None = None  # the same under another job's load, which ends before the retest
+    lossy: dict[tuple[int, int], float] = field(default_factory=dict)  # (direction, host): share of packets
+    jitter: dict[tuple[int, int], float] = field(default_factory=dict)  # (direction, host): mean exponent
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng((self.seed, 2))
+        self.hosts = [f"n{i}" for i in range(self.fabric.count)]
+        self.transfers = 0
+
+    def measured(self, fabric: Fabric, flows: Flows, repeats: int, alone: bool = False) -> Floats:
+        """The rates of concurrent flows, B/s: medians of ``repeats`` bursts. ``alone``: one flow after the other."""
+        self.transfers += len(flows) * repeats
+        rate = fabric.rates(flows, alone) * RATE * np.exp(self.rng.normal(0, self.noise, len(flows)))
+        rate *= np.where(
+            self.rng.random(len(flows)) < DISTURBED, 1 - DISTURBANCE * self.rng.random(len(flows)), 1.0
+        )
+        for (direction, host), mean in self.jitter.items():
+            hit = np.flatnonzero(flows[:, direction] == host)
+            rate[hit] *= np.exp(-np.median(self.rng.exponential(mean, (repeats, len(hit))), axis=0))
+        return rate
+
+    def sweep(self, most: int = MOST_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
+        """All shifts, or an even sample of them."""
+        n = self.fabric.count
+        shifts = np.arange(1, n)
+        if len(shifts) > most:
+            shifts = np.unique(np.linspace(1, n - 1, most).round().astype(int))
+        source = np.arange(n)
+        rounds = [np.stack([source, (source + k) % n], axis=1) for k in shifts]
+        return self._rows("network.all_to_all", self.busy or self.fabric, rounds, repeats)
+
+    def one_way(self) -> list[AnyRecord]:
+        return self._rows("network.one_way", self.fabric, near_rounds(self.fabric.count), 6)
+
+    def _rows(self, name: str, fabric: Fabric, rounds: Sequence[Flows], repeats: int) -> list[AnyRecord]:
+        cells: dict[int, dict[str, float]] = {i: {} for i in range(self.fabric.count)}
+        for flows in rounds:
+            for (source, target), rate in zip(
+                flows.tolist(), self.measured(fabric, flows, repeats), strict=True
+            ):
+                cells[source][self.hosts[target]] = float(rate)
+        return [
+            Pairs(name=name, metric="bandwidth", unit="B/s", subject=Subject(host=self.hosts[i]), params=dict(PARAMS),
+                  peers=list(row), values=list(row.values()))
+            for i, row in cells.items() if row
+        ]  # fmt: skip
+
+    def counters(self) -> list[AnyRecord]:
+        """TCP's counts on each host during the one-way measurement: four neighbours, sent to evenly."""
+        n, sent, usual, behind_each = self.fabric.count, 15_000.0, 0.0003, 13.0
+        again, behind = np.zeros(n), np.zeros(n)
+        for flows in near_rounds(n):
+            for i, j in flows.tolist():
+                share = self.lossy.get((0, i), 0.0) + self.lossy.get((1, j), 0.0) + usual
+                lost = float(self.rng.poisson(sent / 4 * share))
+                again[i] += lost
+                behind[j] += lost * behind_each
+        metrics = {"tcp_sent": np.full(n, sent), "tcp_retransmitted": again, "tcp_out_of_order": behind}
+        return [
+            Measurement(name="network.counters", metric=metric, unit="1", params={"during": "network.one_way"},
+                        subject=Subject(host=self.hosts[i], device="tcp"), summary=Summary(n=1, median=float(value)))
+            for metric, values in metrics.items() for i, value in enumerate(values)
+        ]  # fmt: skip
+
+    def alone(self, pairs: Sequence[tuple[str, str]]) -> list[AnyRecord]:
+        """Pairs one after the other."""
+        if not pairs:
+            return []
+        number = {host: i for i, host in enumerate(self.hosts)}
+        flows = np.array([[number[a], number[b]] for a, b in pairs])
+        rates = self.measured(self.fabric, flows, 3, alone=True).tolist()
+        return [
+            Measurement(name="network.pairs", metric="bandwidth", unit="B/s", subject=Subject(host=a, peer=b),
+                        params=dict(PARAMS), summary=Summary(n=3, median=rate))
+            for (a, b), rate in zip(pairs, rates, strict=True)
+        ]  # fmt: skip
+
+    def together(self, rounds: Sequence[list[tuple[str, str]]]) -> list[AnyRecord]:
+        """Rounds of concurrent flows, one after the other."""
+        number = {host: i for i, host in enumerate(self.hosts)}
+        found: list[AnyRecord] = []
+        for flows in rounds:
+            ends = np.array([[number[a], number[b]] for a, b in flows])
+            found.append(Round(name=GROUPS, metric="rate", unit="B/s", params={"shape": SHAPE},
+                               sources=[a for a, _ in flows], targets=[b for _, b in flows],
+                               values=self.measured(self.fabric, ends, 3).tolist()))  # fmt: skip
+        return found
+
+    def run(self, one_way: bool = True, rounds: int = MOST_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
+        """Everything that ``assay net`` records here: the sweep, each direction by itself, the retest."""
+        records = self.sweep(rounds, repeats) + (self.one_way() + self.counters() if one_way else [])
+        for number, record in enumerate(records, 1):
+            record.id = number
+        matrix = PairMatrix.of_bandwidth(records, self.hosts)
+        alone = PairMatrix.of_one_way(records, self.hosts)
+        suspects = all_suspects(matrix, alone)
+        records += self.alone(plan_retest(suspects, matrix))
+        records += self.alone(plan_again(suspects, records))
+        return records + self.together(plan_groups(suspects, matrix))
+
+
+def near_rounds(count: int) -> list[Flows]:
+    """The engine's one-way rounds: neighbours at distances 1 and 2, no host twice in a round, then turned round."""
+    rounds: list[list[tuple[int, int]]] = []
+    taken: list[set[int]] = []
+    edges = {(min(i, j), max(i, j)) for d in (1, 2) for i in range(count) if (j := (i + d) % count) != i}
+    for a, b in sorted(edges):
+        place = next((r for r, hosts in enumerate(taken) if a not in hosts and b not in hosts), len(rounds))
+        if place == len(rounds):
+            rounds.append([])
+            taken.append(set())
+        rounds[place].append((a, b))
+        taken[place] |= {a, b}
+    flows = [np.array(pairs) for pairs in rounds]
+    return [turned for pairs in flows for turned in (pairs, pairs[:, ::-1])]
+
+
+def draw(seed: int, kind: str) -> Case:
+    """The case of a seed."""
+    rng = np.random.default_rng((seed, 1))
+    count = int(rng.choice(SIZES))
+    cabinets = int(rng.choice([g for g in (3, 4, 6, 8) if count % g == 0 and count // g >= 4] or [2]))
+    if kind in ("cabinet", "busy cabinet") and cabinets < 3:
+        count, cabinets = 12 * int(rng.choice([1, 2, 4])), 3
+    own = np.exp(rng.normal(0, rng.uniform(0, 0.01), (2, count)))
+    fabric = Fabric(count, cabinets, own[0], own[1])
+    if rng.random() < 0.25:
+        fabric.both = 1.6
+    if kind == "oversubscribed" or rng.random() < 0.3:
+        fabric.oversubscription = float(rng.uniform(1.2, 3.0))
+    noise = float(np.exp(rng.uniform(np.log(0.003), np.log(0.03))))
+    if kind == "noisy":
+        noise = float(rng.uniform(0.03, 0.12))
+    case = Case(seed, kind, fabric, noise)
+    PLANT[kind](case, rng)
+    return case
+
+
+def _loss(rng: np.random.Generator) -> float:
+    return float(rng.uniform(0.1, 0.7))
+
+
+def _side(case: Case, rng: np.random.Generator, direction: int, host: int | None = None) -> None:
+    host = int(rng.integers(case.fabric.count)) if host is None else host
+    loss = _loss(rng)
+    (case.fabric.up, case.fabric.down)[direction][host] *= 1 - loss
+    case.faults.append(Fault("host", ("transmit", "receive")[direction], (f"n{host}",), (), loss))
+
+
+def _adapter(case: Case, rng: np.random.Generator) -> None:
+    host, loss = int(rng.integers(case.fabric.count)), _loss(rng)
+    for direction, rates in enumerate((case.fabric.up, case.fabric.down)):
+        rates[host] *= 1 - loss
+        case.faults.append(Fault("host", ("transmit", "receive")[direction], (f"n{host}",), (), loss))
+
+
+def _pair(case: Case, rng: np.random.Generator, avoid: Sequence[int] = ()) -> None:
+    source, target = rng.choice(
+        [i for i in range(case.fabric.count) if i not in avoid], 2, replace=False
+    ).tolist()
+    if case.fabric.count - 1 > MOST_ROUNDS:  # a pair that the sample has
+        shifts = np.unique(np.linspace(1, case.fabric.count - 1, MOST_ROUNDS).round().astype(int))
+        target = (source + int(rng.choice(shifts))) % case.fabric.count
+    loss = _loss(rng)
+    case.fabric.pair[source, target] = 1 - loss
+    case.faults.append(Fault("pair", "pair", (f"n{source}",), (f"n{target}",), loss))
+
+
+def _link(case: Case, rng: np.random.Generator) -> None:
+    fabric = case.fabric
+    cabinet, cable = int(rng.integers(fabric.cabinets)), int(rng.integers(fabric.size))
+    direction, loss = int(rng.integers(2)), _loss(rng)
+    fabric.cable[cabinet, cable, direction] = 1 - loss
+    n = fabric.count
+    flows = np.stack(np.meshgrid(np.arange(n), np.arange(n), indexing="ij"), -1).reshape(-1, 2)
+    hit = flows[fabric.takes(flows, cabinet, cable, direction)]
+    ends = [tuple(f"n{i}" for i in np.unique(hit[:, end])) for end in (0, 1)]
+    case.faults.append(Fault("link", "link", ends[0], ends[1], loss))
+
+
+def _cabinet(case: Case, rng: np.random.Generator) -> None:
+    cabinet, direction, loss = int(rng.integers(case.fabric.cabinets)), int(rng.integers(2)), _loss(rng)
+    case.fabric.trunk[cabinet, direction] = 1 - loss
+    hosts = tuple(f"n{i}" for i in case.fabric.members(cabinet))
+    case.faults.append(Fault("cabinet", ("transmit", "receive")[direction], hosts, (), loss))
+
+
+def _lossy(case: Case, rng: np.random.Generator) -> None:
+    direction = int(rng.integers(2))
+    _side(case, rng, direction)
+    host = int(case.faults[-1].hosts[0][1:])
+    case.lossy[direction, host] = float(np.exp(rng.uniform(np.log(0.003), np.log(0.05))))
+
+
+def _jitter(case: Case, rng: np.random.Generator) -> None:
+    """Each burst loses another share; the mean of the losses is that of the other kinds."""
+    direction, host, loss = int(rng.integers(2)), int(rng.integers(case.fabric.count)), _loss(rng)
+    case.jitter[direction, host] = loss / (1 - loss)  # the mean of exp(-x) is 1 - loss
+    case.faults.append(Fault("host", ("transmit", "receive")[direction], (f"n{host}",), (), loss))
+
+
+def _two(case: Case, rng: np.random.Generator) -> None:
+    a, b = rng.choice(case.fabric.count, 2, replace=False).tolist()
+    _side(case, rng, int(rng.integers(2)), a)
+    if rng.random() < 0.25:
+        _pair(case, rng, avoid=[a])
+    else:
+        _side(case, rng, int(rng.integers(2)), b)
+
+
+def _copy(fabric: Fabric) -> Fabric:
+    return Fabric(fabric.count, fabric.cabinets, fabric.up.copy(), fabric.down.copy(), fabric.both,
+                  fabric.oversubscription)  # fmt: skip
+
+
+def _busy_hosts(case: Case, rng: np.random.Generator) -> None:
+    case.busy = _copy(case.fabric)
+    for host in rng.choice(case.fabric.count, int(rng.integers(1, 4)), replace=False):
+        (case.busy.up, case.busy.down)[int(rng.integers(2))][host] *= 1 - _loss(rng)
+
+
+def _busy_cabinet(case: Case, rng: np.random.Generator) -> None:
+    case.busy = _copy(case.fabric)
+    case.busy.trunk[int(rng.integers(case.fabric.cabinets)), int(rng.integers(2))] = 1 - _loss(rng)
+
+
+def _nothing(case: Case, rng: np.random.Generator) -> None:
+    pass
+
+
+PLANT: dict[str, Callable[[Case, np.random.Generator], None]] = {
+    "transmit": lambda case, rng: _side(case, rng, 0),
+    "receive": lambda case, rng: _side(case, rng, 1),
+    "adapter": _adapter, "pair": _pair, "link": _link, "cabinet": _cabinet, "loss": _lossy, "jitter": _jitter,
+    "two faults": _two, "quiet": _nothing, "noisy": _nothing, "oversubscribed": _nothing,
+    "busy hosts": _busy_hosts, "busy cabinet": _busy_cabinet,
+}  # fmt: skip
+
+
+def cases(first_seed: int) -> list[Case]:
+    """200 cases, seeds ``first_seed`` and following."""
+    kinds = [kind for kind, count in KINDS.items() for _ in range(count)]
+    return [draw(first_seed + number, kind) for number, kind in enumerate(kinds)]
+
+
+def few_rounds(seed: int, count: int) -> Case:
+    """A cluster with full bandwidth and one slow side."""
+    rng = np.random.default_rng((seed, 4))
+    own = np.exp(rng.normal(0, 0.003, (2, count)))
+    case = Case(seed, "transmit", Fabric(count, count // 32, own[0], own[1]), 0.02)
+    _side(case, rng, int(rng.integers(2)))
+    return case

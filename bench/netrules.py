@@ -1,0 +1,140 @@
+"""Rules that others use to find slow hosts and paths, written from their descriptions. Each has a threshold, which the
+benchmark chooses so that the rule does best on the tuning cases.
+
+    slowest pairs    mpiGraph lists the bandwidth of each pair, and those far below the rest. Here: pairs below a share
+                     of the mean.
+    retested pairs   LinkTest lists the slowest pairs, and measures them again, one after another. Here: those of the
+                     list that are still below a share of the mean of pairs measured alone.
+    variance         SuperBench compares each node's figure with a baseline: a loss above a limit fails. Here: the mean
+                     of a host's side against the median of all hosts.
+    z-score          a host's side whose mean is so many standard deviations below the mean of all.
+
+The first two name pairs. A side of a host that most of the listed pairs share is named in their place, so that they can
+find hosts too.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from netcases import Case, Label
+from netfabric import Floats
+
+from assay.explain.retest import retested_pairs
+from assay.records.schema import AnyRecord, Pairs
+
+SIDES = ("transmit", "receive")
+SHARES = [0.3, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.88, 0.9, 0.92, 0.94, 0.96, 0.98]
+SCORES = [2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0]
+LISTS = [10, 50, 200]  # slowest pairs that are measured again
+
+Cells = list[tuple[int, int]]
+
+
+@dataclass
+class Seen:
+    """What a run measured: matrices [source, target] in B/s, NaN where nothing was; and the case, to measure again."""
+
+    case: Case
+    sweep: Floats
+    one_way: Floats
+
+    @classmethod
+    def of(cls, case: Case, records: list[AnyRecord]) -> Seen:
+        index = {host: i for i, host in enumerate(case.hosts)}
+        dense = {
+            name: np.full((len(index), len(index)), np.nan)
+            for name in ("network.all_to_all", "network.one_way")
+        }
+        for row in records:
+            if isinstance(row, Pairs):
+                dense[row.name][index[str(row.subject.host)], [index[peer] for peer in row.peers]] = (
+                    row.values
+                )
+        return cls(case, dense["network.all_to_all"], dense["network.one_way"])
+
+    def matrix(self, source: str) -> Floats:
+        return self.sweep if source == "sweep" else self.one_way
+
+
+def _summarised(cells: Cells, matrix: Floats) -> list[Label]:
+    """Hosts' sides that at least three of the pairs share, if they are half of the pairs that are left, or half of
+    that side's; then the other pairs."""
+    measured = (np.isfinite(matrix).sum(axis=1), np.isfinite(matrix).sum(axis=0))
+    left, named = list(cells), []
+    while left:
+        count = Counter((end, cell[end]) for cell in left for end in (0, 1))
+        (end, host), most = count.most_common(1)[0]
+        if most < 3 or (2 * most < len(left) and 2 * most < measured[end][host]):
+            break
+        named.append((SIDES[end], (f"n{host}",), ()))
+        left = [cell for cell in left if cell[end] != host]
+    return named + [("pair", (f"n{a}",), (f"n{b}",)) for a, b in left]
+
+
+def slowest_pairs(seen: Seen, source: str, share: float) -> list[Label]:
+    matrix = seen.matrix(source)
+    bad = np.argwhere(matrix < share * np.nanmean(matrix))
+    return _summarised([(int(a), int(b)) for a, b in bad], matrix)
+
+
+def retested(seen: Seen, source: str, length: int) -> Callable[[float], list[Label]]:
+    """Measures the list again once, for all thresholds."""
+    matrix = seen.matrix(source)
+    order = np.argsort(np.where(np.isfinite(matrix), matrix, np.inf), axis=None)
+    order = order[: min(length, int(np.isfinite(matrix).sum()))]
+    cells = [(int(a), int(b)) for a, b in zip(*np.unravel_index(order, matrix.shape), strict=True)]
+    rng = np.random.default_rng((seen.case.seed, 3))
+    every = np.argwhere(np.isfinite(matrix))
+    others = [(int(a), int(b)) for a, b in every[rng.choice(len(every), min(20, len(every)), replace=False)]]
+    hosts = seen.case.hosts
+    again = retested_pairs(seen.case.alone([(hosts[a], hosts[b]) for a, b in [*cells, *others]]))
+    rate = {(a, b): again[hosts[a], hosts[b]][0].median for a, b in [*cells, *others]}
+    usual = float(np.mean([rate[pair] for pair in others]))
+    return lambda share: _summarised([pair for pair in cells if rate[pair] < share * usual], matrix)
+
+
+def _means(matrix: Floats) -> Iterator[tuple[str, Floats]]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a host without a figure
+        yield "transmit", np.nanmean(matrix, axis=1)
+        yield "receive", np.nanmean(matrix, axis=0)
+
+
+def variance(seen: Seen, source: str, share: float) -> list[Label]:
+    return [
+        (side, (f"n{host}",), ())
+        for side, mean in _means(seen.matrix(source))
+        for host in np.flatnonzero(mean < share * np.nanmedian(mean))
+    ]
+
+
+def z_score(seen: Seen, source: str, score: float) -> list[Label]:
+    return [
+        (side, (f"n{host}",), ())
+        for side, mean in _means(seen.matrix(source))
+        for host in np.flatnonzero(mean < np.nanmean(mean) - score * np.nanstd(mean))
+    ]
+
+
+def settings(rule: str) -> list[tuple[str, float, int]]:
+    """All (source, threshold, length of the list) that a rule is tried with."""
+    thresholds = SCORES if rule == "z-score" else SHARES
+    lengths = LISTS if rule == "retested pairs" else [0]
+    return [(source, t, k) for source in ("sweep", "one way") for k in lengths for t in thresholds]
+
+
+def apply(rule: str, seen: Seen, chosen: list[tuple[str, float, int]]) -> list[list[Label]]:
+    """What a rule names with each of the settings."""
+    if rule == "retested pairs":
+        by_list = {(source, k): retested(seen, source, k) for source, _, k in dict.fromkeys(chosen)}
+        return [by_list[source, k](t) for source, t, k in chosen]
+    function = {"slowest pairs": slowest_pairs, "variance": variance, "z-score": z_score}[rule]
+    return [function(seen, source, t) for source, t, _ in chosen]
+
+
+RULES = ("slowest pairs", "retested pairs", "variance", "z-score")

@@ -1,0 +1,114 @@
+"""Slow cables inside the network, from their pattern in the pair matrix: routing by destination puts all flows of a
+group of hosts to some destinations on one cable up, and all flows from elsewhere to one host on one cable down.
+
+Groups are contiguous runs of ranks, as in ``assay.explain.blocks``. With the routes of an InfiniBand fabric, ``assay
+fabric blame`` names the cable itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.explain.blocks import divisions
+from assay.explain.matrix import PairMatrix
+from assay.explain.polish import Floats
+from assay.explain.suspect import NORMAL, Suspect
+
+LEAST_EFFECT = float(np.log(0.94))  # of a cell that counts as slow,
+LEAST_Z = 2.5  # and its standard deviations
+FULL = 0.75  # share of the cells of a group and a destination that are slow
+FEWEST_CELLS = 3  # of a group and a destination
+FEWEST_HOSTS = 3  # of a group
+MOST = 4
+
+
+def slow_cables(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
+    """Paths from a group to some destinations that are slow for all of its hosts. ``value`` holds the cells without
+    what is explained already, 0 at the usual rate. The division that explains most slow cells is taken."""
+    is_slow = (value < LEAST_EFFECT) & (value < -LEAST_Z * sigma)
+    if np.count_nonzero(is_slow) < FEWEST_CELLS:
+        return []
+    best: list[Suspect] = []
+    most = 0
+    for size in divisions(len(matrix.hosts)):
+        if size >= FEWEST_HOSTS:
+            found, explained = _cables_of(matrix, value, is_slow, sigma, size)
+            if explained > most:
+                best, most = found, explained
+    return sorted(best, key=lambda suspect: suspect.effect)[:MOST]
+
+
+def _cables_of(
+    matrix: PairMatrix, value: Floats, is_slow: NDArray[np.bool_], sigma: float, size: int
+) -> tuple[list[Suspect], int]:
+    """Returns the cables of a division and the slow cells that they explain."""
+    count = len(matrix.hosts)
+    parts = count // size
+    place = (matrix.source // size) * count + matrix.target
+    cells = np.bincount(place, minlength=parts * count)
+    slow = np.bincount(place[is_slow], minlength=parts * count)
+    is_full = (slow >= FEWEST_CELLS) & (slow >= FULL * cells)
+    table = is_full.reshape(parts, count)
+    for part in range(parts):
+        table[part, part * size : (part + 1) * size] = False
+    found: list[Suspect] = []
+    explained = 0
+    for part in range(parts):
+        targets = np.flatnonzero(table[part])
+        if not 0 < targets.size < count / 2:  # more: the group itself is slow
+            continue
+        group = np.arange(part * size, (part + 1) * size)
+        suspect, cells_of_it = _suspect(matrix, value, sigma, group, targets)
+        found.append(suspect)
+        explained += int(np.count_nonzero(is_slow & cells_of_it))
+    return found, explained
+
+
+def _suspect(
+    matrix: PairMatrix, value: Floats, sigma: float, sources: NDArray[np.intp], targets: NDArray[np.intp]
+) -> tuple[Suspect, NDArray[np.bool_]]:
+    cells: NDArray[np.bool_] = np.isin(matrix.source, sources) & np.isin(matrix.target, targets)
+    effect = float(np.median(value[cells]))
+    z = effect / (1.2533 * sigma / float(np.sqrt(np.count_nonzero(cells))))
+    senders, receivers = (tuple(matrix.hosts[i] for i in ends) for ends in (sources, targets))
+    chance = value.size * NORMAL.cdf(max(z, -37.0))
+    return Suspect("block", senders, receivers, effect, z, chance), cells
+
+
+def from_elsewhere(
+    matrix: PairMatrix, value: Floats, sigma: float, sides: Sequence[Suspect]
+) -> list[Suspect]:
+    """Replaces each slow side of a host that is as fast as others within its group by the path to or from the rest:
+    the host is not at fault, the way to it is. ``value`` includes the sides' effects."""
+    return [_elsewhere(matrix, value, sigma, side) or side for side in sides]
+
+
+def _elsewhere(matrix: PairMatrix, value: Floats, sigma: float, side: Suspect) -> Suspect | None:
+    host = matrix.hosts.index(side.hosts[0])
+    ends, others = (
+        (matrix.source, matrix.target) if side.side == "transmit" else (matrix.target, matrix.source)
+    )
+    own = ends == host
+    partners, rates = others[own], value[own]
+    best: tuple[float, Suspect] | None = None
+    for size in divisions(len(matrix.hosts)):
+        near = partners // size == host // size
+        if np.count_nonzero(near) < 2 or np.count_nonzero(~near) < 3:
+            continue
+        inside, outside = float(np.median(rates[near])), float(np.median(rates[~near]))
+        gap = outside - inside
+        error = 1.2533 * sigma * float(np.sqrt(1 / np.count_nonzero(near) + 1 / np.count_nonzero(~near)))
+        if inside < 0.3 * outside or np.mean(rates[near] > outside / 2) < FULL or gap > -5 * error:
+            continue
+        if gap > LEAST_EFFECT or np.mean(rates[~near] < outside / 2) < FULL:
+            continue
+        far = tuple(name for i, name in enumerate(matrix.hosts) if i // size != host // size)
+        senders, receivers = (side.hosts, far) if side.side == "transmit" else (far, side.hosts)
+        found = replace(side, side="block", hosts=senders, peers=receivers, effect=outside)
+        if best is None or gap / error < best[0]:
+            best = (gap / error, found)
+    return best[1] if best else None

@@ -1,0 +1,110 @@
+"""The retest of groups: all hosts of a suspected group send at once, and then other groups do the same.
+
+The hosts of a group share a path to the rest (a cabinet's uplink). A pair that is alone does not fill it, so a path
+that lost some of its cables shows only when many use it. The groups are measured one after another, so that a
+busy neighbour is told from a bad path: its traffic has gone, or slows the other groups too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from assay.explain.matrix import PairMatrix
+from assay.explain.retest import Outcome, Pair
+from assay.explain.suspect import Suspect
+from assay.records.schema import AnyRecord, Flows
+
+MEASUREMENT = "network.saturation"
+SHAPE = "group"  # of these rounds, among those of a study
+MOST_CONTROLS = 3  # other groups
+TIMES = 2  # that each group is measured
+MOST_FLOWS = 64  # of a group
+FEWEST_HOSTS = 3
+LEAST_EFFECT = math.log(0.94)
+LEAST_SHARE = 0.2  # of the effect under load
+FLOOR = 0.01  # relative; no total of a group repeats better
+LEAST_Z = 4.0
+
+
+def plan_groups(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[list[Pair]]:
+    """Returns rounds of concurrent flows: those of each suspected group, and those of other groups for comparison.
+    Each is there ``TIMES`` times, at different places."""
+    groups = [suspect for suspect in suspects if _is_group(suspect)]
+    rounds: list[list[Pair]] = []
+    for suspect in groups:
+        rounds += _rounds_of(suspect, groups, matrix)
+    distinct = [list(flows) for flows in dict.fromkeys(tuple(flows) for flows in rounds)]
+    return distinct * TIMES
+
+
+def _is_group(suspect: Suspect) -> bool:
+    """Whether a group and another, or all others, share the suspected path; of a cable, only some of the others do."""
+    small, large = sorted((len(suspect.hosts), len(suspect.peers)))
+    return suspect.side == "block" and small >= FEWEST_HOSTS and (large == small or large >= 2 * small)
+
+
+def _rounds_of(suspect: Suspect, groups: Sequence[Suspect], matrix: PairMatrix) -> list[list[Pair]]:
+    hosts = matrix.hosts
+    small, large = sorted((suspect.hosts, suspect.peers), key=len)
+    size, first = len(small), hosts.index(small[0])
+    if size * 2 > len(hosts) or first % size or tuple(hosts[first : first + size]) != small:
+        return []  # no group of a division
+    sends = small == suspect.hosts
+    rounds = [_flows(small, large, sends)]
+    for start in range(0, len(hosts) - size + 1, size):
+        others = tuple(hosts[start : start + size])
+        if others == small or len(rounds) > MOST_CONTROLS:
+            continue
+        far = tuple(host for host in hosts if host not in others and host not in small)
+        flows = _flows(others, far, sends)
+        if len(flows) >= len(rounds[0]) and not any(g.covers(*flow) for g in groups for flow in flows):
+            rounds.append(flows[: len(rounds[0])])
+    return rounds if len(rounds) > 1 else []
+
+
+def _flows(group: Sequence[str], others: Sequence[str], sends: bool) -> list[Pair]:
+    """A flow from (or to) each host of the group, to a different one of the others."""
+    count = min(len(group), len(others), MOST_FLOWS)
+    own = [group[i] for i in np.linspace(0, len(group) - 1, count).round().astype(int)]
+    far = [others[i] for i in np.linspace(0, len(others) - 1, count).round().astype(int)]
+    return list(zip(own, far, strict=True) if sends else zip(far, own, strict=True))
+
+
+def measured_groups(records: Iterable[AnyRecord]) -> list[Flows]:
+    return [
+        record
+        for record in records
+        if isinstance(record, Flows)
+        and (record.name, record.params.get("shape")) == (MEASUREMENT, SHAPE)
+        and record.values
+        and sum(record.values) > 0
+    ]
+
+
+def group_outcome(suspect: Suspect, suspects: Sequence[Suspect], measured: Sequence[Flows]) -> Outcome | None:
+    """Returns the result of a group's retest; None if it was not measured or nothing compares with it."""
+    if not _is_group(suspect):
+        return None
+    own, controls = [], []
+    groups = [other for other in suspects if _is_group(other)]
+    for record in measured:
+        flows = list(zip(record.sources, record.targets, strict=True))
+        if all(suspect.covers(*flow) for flow in flows):
+            own.append(record)
+        elif not any(other.covers(*flow) for other in groups for flow in flows):
+            controls.append(record)
+    if not own or not controls:
+        return None
+    rates, usual = (np.log([sum(r.values) / len(r.values) for r in group]) for group in (own, controls))
+    effect = float(np.median(rates) - np.median(usual))
+    freedom = max(1, len(rates) + len(usual) - 2)
+    squares = np.sum((rates - np.median(rates)) ** 2) + np.sum((usual - np.median(usual)) ** 2)
+    error = max(math.sqrt(squares / freedom), FLOOR) * 1.2533 * math.sqrt(1 / len(rates) + 1 / len(usual))
+    persists = effect < min(LEAST_EFFECT, -LEAST_Z * error, LEAST_SHARE * suspect.effect)
+    return Outcome(
+        effect, bool(persists and rates.max() < usual.min()), float(np.exp(np.median(rates))),
+        float(np.exp(np.median(usual))), len(own[0].values), len(controls), [r.id for r in own + controls], True,
+    )  # fmt: skip
