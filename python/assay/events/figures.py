@@ -14,7 +14,8 @@ from assay.records.schema import AnyRecord, Measurement, Scalar
 
 BUILD, SLICES, ALLTOALL, TUNE = "events.build", "events.slices", "events.alltoall", "events.tune"
 # Parameters that tell records of one building apart; all others tell buildings apart.
-OF_A_RECORD = {"t", "direction", "lost", "waiting_for"}
+OF_A_RECORD = {"direction", "lost", "returned", "stayed", "waiting_for"}
+OF_RANKS = ("rank_throughput", "backpressure")
 WRONG = ("fragments_corrupt", "fragments_duplicate", "fragments_unaccounted")  # never, whatever is asked
 LEDGER = (
     "events_built",
@@ -31,7 +32,8 @@ LEDGER = (
 class Slice:
     """One part of the time. ``slowest`` moved ``slowest_rate``; empty and NaN where the engine named none."""
 
-    t: float  # s since the start, of its end
+    t: float  # s since the start, of its begin
+    end: float
     rate: float  # B/s of all
     p50: float  # of an event's latency, s
     p99: float
@@ -78,36 +80,59 @@ class Building:
 
 
 def buildings(records: Iterable[AnyRecord]) -> list[Building]:
-    """Groups the records of ``events.build`` and ``events.slices``, in the order in which they came."""
+    """Groups the records of ``events.build`` by their parameters, in the order in which they came.
+
+    Slices carry no parameters: they belong to the building whose other records come after them. Those of a run that
+    was cut short have a building of their own, without any parameters.
+    """
     found: dict[tuple[tuple[str, str], ...], Building] = {}
-    slices: dict[tuple[tuple[str, str], ...], dict[float, list[Measurement]]] = {}
+    pending: dict[tuple[float, float], list[Measurement]] = {}
     for record in records:
-        if not isinstance(record, Measurement) or record.name not in (BUILD, SLICES):
+        if not isinstance(record, Measurement):
             continue
-        params = {key: value for key, value in record.params.items() if key not in OF_A_RECORD}
-        key = tuple(sorted((name, str(value)) for name, value in params.items()))
-        building = found.setdefault(key, Building(params))
         if record.name == SLICES:
-            at = float(record.params.get("t", math.nan))
-            slices.setdefault(key, {}).setdefault(at, []).append(record)
-        elif record.metric == "resume":
-            building.resumes.append(record)
-        elif record.subject.host is not None:
-            building.ranks.append(record)
-        else:
-            building.totals[record.metric] = record
-    for key, by_time in slices.items():
-        found[key].slices = [_slice(t, by_time[t]) for t in sorted(by_time)]
+            begin = float(record.params.get("t", math.nan))
+            span = float(record.params.get("span", math.nan))
+            pending.setdefault((begin, begin + span), []).append(record)
+        elif record.name == BUILD:
+            building = _building_of(record, found)
+            _add(building, record)
+            # Deaths are written while slices still come.
+            if record.metric != "resume" and pending:
+                building.slices += _slices(pending)
+                pending = {}
+    if pending:
+        found[()] = Building({}, slices=_slices(pending))
     return list(found.values())
 
 
-def _slice(t: float, records: Sequence[Measurement]) -> Slice:
+def _building_of(record: Measurement, found: dict[tuple[tuple[str, str], ...], Building]) -> Building:
+    params = {key: value for key, value in record.params.items() if key not in OF_A_RECORD}
+    key = tuple(sorted((name, str(value)) for name, value in params.items()))
+    return found.setdefault(key, Building(params))
+
+
+def _add(building: Building, record: Measurement) -> None:
+    if record.metric == "resume":
+        building.resumes.append(record)
+    elif record.metric in OF_RANKS:
+        building.ranks.append(record)
+    else:
+        building.totals[record.metric] = record
+
+
+def _slices(pending: dict[tuple[float, float], list[Measurement]]) -> list[Slice]:
+    return [_slice(*times, pending[times]) for times in sorted(pending)]
+
+
+def _slice(begin: float, end: float, records: Sequence[Measurement]) -> Slice:
     by_metric = {record.metric: record for record in records}
     rate, latency = by_metric.get("throughput"), by_metric.get("latency")
     slowest = by_metric.get("rank_throughput")
     times = latency.summary if latency else None
     return Slice(
-        t,
+        begin,
+        end,
         rate.median if rate else math.nan,
         times.median if times else math.nan,
         times.p99 if times and times.p99 is not None else math.nan,

@@ -61,11 +61,10 @@ def find_dips(slices: Sequence[Slice], ranks: int) -> list[Dip]:
         elif low:
             found.append([part])
         previous_low = low
-    return [_dip(parts, known, usual, ranks) for parts in found]
+    return [_dip(parts, usual, ranks) for parts in found]
 
 
-def _dip(parts: Sequence[Slice], known: Sequence[Slice], usual: float, ranks: int) -> Dip:
-    before = max((part.t for part in known if part.t < parts[0].t), default=0.0)
+def _dip(parts: Sequence[Slice], usual: float, ranks: int) -> Dip:
     slow = Counter(
         part.slowest
         for part in parts
@@ -73,8 +72,8 @@ def _dip(parts: Sequence[Slice], known: Sequence[Slice], usual: float, ranks: in
     )
     host, count = slow.most_common(1)[0] if slow else ("", 0)
     return Dip(
-        before,
-        parts[-1].t,
+        parts[0].t,
+        parts[-1].end,
         usual,
         min(part.rate for part in parts),
         host if 2 * count > len(parts) else "",

@@ -9,13 +9,16 @@ from assay.events.figures import BUILD, WRONG, Building, buildings
 from assay.events.shares import Beside, beside
 from assay.events.stability import find_dips
 from assay.explain.evidence import Evidence
-from assay.records.schema import Finding, Measurement, Subject
+from assay.explain.matrix import host_of
+from assay.records.schema import Failure, Finding, Measurement, Subject
 from assay.records.units import format_quantity, format_share
 
 HELD_UP = 0.1  # share of the time that a rank spent waiting for a filter unit or for credits
 APART = 2.0  # a rank waits longer than the others by this factor
 LOW_SHARE = 0.8  # of what pairs reach: what event builders are designed for
 BELOW_ALLTOALL = 0.9
+
+UNBALANCED = "the ledger does not balance"  # of engines/events/results.cpp
 
 NAMES = {
     "fragments_corrupt": "fragments arrived with wrong bytes",
@@ -43,7 +46,23 @@ def event_ledger(evidence: Evidence) -> list[Finding]:
                     )
                 )
         findings += _lost(building)
-    return findings
+    return findings + _unbalanced(evidence)
+
+
+def _unbalanced(evidence: Evidence) -> list[Finding]:
+    """The engine ends with this failure where fragments were given out and nobody knows what became of them."""
+    return [
+        Finding(
+            rule="event_ledger",
+            cause=record.what,
+            subject=record.subject,
+            severity="fault",
+            evidence=[record.id],
+            fix=record.fix,
+        )
+        for record in evidence.records
+        if isinstance(record, Failure) and UNBALANCED in record.what
+    ]
 
 
 def _lost(building: Building) -> list[Finding]:
@@ -72,7 +91,7 @@ def event_death(evidence: Evidence) -> list[Finding]:
     findings = []
     for building in buildings(evidence.records):
         for record in building.resumes:
-            host = _lost_host(evidence, record)
+            host = lost_host(record)
             resumed = not math.isnan(record.median)
             findings.append(
                 Finding(
@@ -81,7 +100,7 @@ def event_death(evidence: Evidence) -> list[Finding]:
                     + (
                         f"events were complete again after {format_quantity(record.median, 's')}"
                         if resumed
-                        else "no event was complete afterwards"
+                        else "the run ended before events were complete on all others"
                     ),
                     subject=Subject(host=host),
                     side="node",
@@ -93,14 +112,9 @@ def event_death(evidence: Evidence) -> list[Finding]:
     return findings
 
 
-def _lost_host(evidence: Evidence, record: Measurement) -> str:
-    """The host of the lost rank: the record names it, or its number among the run's hosts does."""
-    if record.subject.host:
-        return record.subject.host
-    rank = int(record.params.get("lost", -1))
-    per_host = int(evidence.options.get("processes") or 1)  # type: ignore[arg-type]
-    number = rank // per_host if per_host > 0 else -1
-    return evidence.hosts[number] if 0 <= number < len(evidence.hosts) else f"rank {rank}"
+def lost_host(record: Measurement) -> str:
+    """The host of the rank that was lost ("h3", or "h3:1" of several on it)."""
+    return host_of(str(record.params.get("lost", "a rank")))
 
 
 def event_dip(evidence: Evidence) -> list[Finding]:
@@ -200,18 +214,13 @@ def _shares(best: Building, carried: Beside) -> list[Finding]:
 
 
 def _ranks(building: Building, evidence: Evidence) -> int:
-    """How many ranks built: as many as report a throughput, else those of the run."""
-    named = {
-        (record.subject.host, record.subject.rank)
-        for record in building.ranks
-        if record.metric == "rank_throughput"
-    }
-    return len(named) or int(building.params.get("ranks", 0)) or len(evidence.hosts)
+    """How many ranks there were: those of the building, else one for each host of the run."""
+    return int(building.params.get("ranks", 0)) or len(evidence.hosts)
 
 
 def _duration(building: Building) -> float:
     if building.slices:
-        return building.slices[-1].t
+        return building.slices[-1].end
     return float(building.params.get("duration", 0) or 0)
 
 

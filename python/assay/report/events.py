@@ -111,16 +111,18 @@ def _show_time(console: Console, building: Building, several: bool) -> None:
         line = "".join(_block(rate, max(rates)) for rate in _compressed(rates))
         console.print(
             Text(
-                f"{title}over {building.slices[-1].t:.0f} s  {line}  median "
+                f"{title}over {building.slices[-1].end:.0f} s  {line}  median "
                 f"{format_quantity(usual_rate(building.slices), 'B/s')}, lowest {format_quantity(min(rates), 'B/s')}"
             ),
             soft_wrap=True,
         )
     for record in building.resumes:
-        host = record.subject.host or f"rank {record.params.get('lost')}"
-        console.print(
-            Text(f"lost {host}: building resumed after {format_quantity(record.median, 's')}"), soft_wrap=True
+        resumed = (
+            f"building resumed after {format_quantity(record.median, 's')}"
+            if record.summary
+            else "the run ended before building resumed"
         )
+        console.print(Text(f"lost {record.params.get('lost')}: {resumed}"), soft_wrap=True)
     if len(rates) > 1 or building.resumes:
         console.print()
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from planted_events import RATE, PlantedBuilding, carried
 
 from assay.explain import explain
+from assay.explain.events import UNBALANCED
 from assay.judge import integrity, judge, load_specification, overall
 from assay.judge.specification import find_specification
-from assay.records.schema import AnyRecord, Finding, Measurement
+from assay.records.schema import AnyRecord, Failure, Finding, Measurement
 
+ROOT = Path(__file__).resolve().parents[3]
 HOSTS = [f"h{k}" for k in range(8)]
 RULES = ("event_ledger", "event_death", "event_dip", "event_backpressure", "event_share")
 
@@ -62,6 +66,14 @@ def test_a_fragment_that_is_wrong_twice_or_nowhere_fails_any_acceptance(metric: 
     assert verdicts and overall(verdicts) == "FAIL"
 
 
+def test_a_ledger_that_does_not_balance_fails_any_acceptance() -> None:
+    text = (ROOT / "engines" / "events" / "results.cpp").read_text()
+    assert UNBALANCED in text
+    failure = Failure(id=9, what=f"h0: {UNBALANCED}: 80 fragments given out, 79 accounted for")
+    (finding,) = found([failure], "event_ledger")
+    assert overall(integrity([failure, finding], [])) == "FAIL"
+
+
 def test_loss_without_a_death_is_a_fault_and_with_one_a_warning_beside_it() -> None:
     lost = {"fragments_lost": 14.0, "events_incomplete": 2.0}
     (finding,) = found(PlantedBuilding(ledger=lost).records(), "event_ledger")
@@ -74,8 +86,8 @@ def test_loss_without_a_death_is_a_fault_and_with_one_a_warning_beside_it() -> N
 
 
 def test_a_lost_rank_of_several_on_a_host_is_named_by_its_host() -> None:
-    records = PlantedBuilding(resumes={5: 0.1}).records()
-    (death,) = found(records, "event_death", processes=2)
+    hosts = [f"h{k // 2}:{k % 2}" for k in range(8)]
+    (death,) = found(PlantedBuilding(hosts, resumes={5: 0.1}).records(), "event_death")
     assert death.subject.host == "h2"
 
 

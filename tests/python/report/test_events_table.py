@@ -48,7 +48,7 @@ def test_a_dip_of_one_second_in_hours_is_seen() -> None:
 
 
 def test_a_death_shows_when_building_went_on() -> None:
-    assert "lost rank 3: building resumed after 130 ms" in shown(PlantedBuilding(resumes={3: 0.13}).records())
+    assert "lost h3: building resumed after 130 ms" in shown(PlantedBuilding(resumes={3: 0.13}).records())
 
 
 def test_a_search_shows_its_best_points_its_cost_and_what_matters() -> None:

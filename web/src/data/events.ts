@@ -9,7 +9,7 @@ import type { Bars } from "./storage";
 const BUILD = "events.build";
 const SLICES = "events.slices";
 const TUNE = "events.tune";
-const OF_A_RECORD = ["t", "direction", "lost", "waiting_for"];
+const OF_A_RECORD = ["direction", "lost", "returned", "stayed", "waiting_for"];
 const LEDGER: Record<string, string> = {
   events_built: "events built",
   events_incomplete: "events incomplete",
@@ -46,42 +46,64 @@ export function isOfEvents(record: Measurement): boolean {
   return record.name.startsWith("events.");
 }
 
-/** Every set of parameters that was run, in the order of running. */
+/** Every set of parameters that was run, in the order of running. Slices carry no parameters: they belong to the
+ * building whose other records come after them. */
 export function buildings(
   measurements: readonly Measurement[],
   findings: readonly Finding[],
 ): Building[] {
   const found = new Map<string, Building>();
-  const times = new Map<number, { building: Building; t: number }>(); // of the records of slices, by id
+  const spans = new Map<number, Span>(); // of the records of slices, by id
+  let pending = empty("", {});
+  let waiting: Span[] = [];
   for (const record of measurements) {
-    if (record.name !== BUILD && record.name !== SLICES) continue;
     const value = record.summary?.median;
-    const key = keyOf(record);
-    const building = found.get(key) ?? {
-      key,
-      label: labelOf(record.params ?? {}),
-      rates: [],
-      slowest: [],
-      latency: [],
-      dips: [],
-      ledger: [],
-    };
-    found.set(key, building);
     if (value === undefined || (record.status ?? "ok") !== "ok") continue;
     if (record.name === SLICES) {
-      const t = Number(record.params?.["t"]);
-      times.set(record.id ?? 0, { building, t });
-      line(building, record.metric)?.push([t, value]);
-    } else if (LEDGER[record.metric] && !record.subject?.host) {
-      building.ledger.push({ name: LEDGER[record.metric]!, count: value });
+      const from = Number(record.params?.["t"]);
+      const span = { building: pending, from, to: from + Number(record.params?.["span"]) };
+      spans.set(record.id ?? 0, span);
+      waiting.push(span);
+      line(pending, record.metric)?.push([span.to, value]);
+    } else if (record.name === BUILD) {
+      const key = keyOf(record);
+      const building = found.get(key) ?? empty(key, record.params ?? {});
+      found.set(key, building);
+      if (LEDGER[record.metric])
+        building.ledger.push({ name: LEDGER[record.metric]!, count: value });
+      // Deaths are written while slices still come.
+      if (record.metric !== "resume" && waiting.length > 0) {
+        for (const span of waiting) span.building = building;
+        building.rates.push(...pending.rates);
+        building.slowest.push(...pending.slowest);
+        building.latency.push(...pending.latency);
+        [pending, waiting] = [empty("", {}), []];
+      }
     }
   }
+  if (waiting.length > 0) found.set("", pending);
   for (const building of found.values())
     for (const points of [building.rates, building.slowest, building.latency])
       points.sort((a, b) => a[0] - b[0]);
-  for (const finding of findings) if (finding.rule === "event_dip") addDip(finding, times);
+  for (const finding of findings) if (finding.rule === "event_dip") addDip(finding, spans);
   return [...found.values()].filter(({ rates, ledger }) => rates.length + ledger.length > 0);
 }
+
+interface Span {
+  building: Building;
+  from: number; // s
+  to: number;
+}
+
+const empty = (key: string, params: Params): Building => ({
+  key,
+  label: labelOf(params),
+  rates: [],
+  slowest: [],
+  latency: [],
+  dips: [],
+  ledger: [],
+});
 
 function line(building: Building, metric: string): Point[] | undefined {
   if (metric === "throughput") return building.rates;
@@ -89,17 +111,12 @@ function line(building: Building, metric: string): Point[] | undefined {
   return metric === "latency" ? building.latency : undefined;
 }
 
-/** A dip lasts from the end of the slice before the first one that its finding cites. */
-function addDip(finding: Finding, times: Map<number, { building: Building; t: number }>) {
-  const cited = (finding.evidence ?? []).flatMap((id) => times.get(id) ?? []);
+function addDip(finding: Finding, spans: Map<number, Span>) {
+  const cited = (finding.evidence ?? []).flatMap((id) => spans.get(id) ?? []);
   if (cited.length === 0) return;
-  const { building } = cited[0]!;
-  const ends = cited.map(({ t }) => t);
-  const first = Math.min(...ends);
-  const before = building.rates.map(([t]) => t).filter((t) => t < first);
-  building.dips.push({
-    from: before.length > 0 ? Math.max(...before) : 0,
-    to: Math.max(...ends),
+  cited[0]!.building.dips.push({
+    from: Math.min(...cited.map(({ from }) => from)),
+    to: Math.max(...cited.map(({ to }) => to)),
     host: finding.subject?.host ?? "",
   });
 }

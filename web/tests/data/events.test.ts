@@ -20,15 +20,20 @@ function figure(
     metric,
     unit: "B/s",
     subject: host ? { host } : {},
-    params: { protocol: "push", schedule: "shift", fragment: 524288, ...params },
+    params:
+      name === "events.slices"
+        ? params
+        : { protocol: "push", schedule: "shift", fragment: 524288, ...params },
     summary: { n: 1, median: value },
   } as Measurement;
 }
 
-const slice = (t: number, rate: number) => figure("events.slices", "throughput", rate, { t });
+const slice = (end: number, rate: number) =>
+  figure("events.slices", "throughput", rate, { t: end - 1, span: 1 });
+const total = () => figure("events.build", "events_built", 100);
 
 test("slices are in the order of time, whatever order they came in", () => {
-  const [building] = buildings([slice(2, 20), slice(1, 10), slice(3, 30)], []);
+  const [building] = buildings([slice(2, 20), slice(1, 10), slice(3, 30), total()], []);
   expect(building!.rates).toEqual([
     [1, 10],
     [2, 20],
@@ -37,8 +42,8 @@ test("slices are in the order of time, whatever order they came in", () => {
   expect(building!.label).toBe("push, shift, 512 KiB");
 });
 
-test("a dip begins where the slice before it ends", () => {
-  const records = [slice(1, 10), slice(2, 10), slice(3, 2), slice(4, 2), slice(5, 10)];
+test("a dip lasts from the begin of its first slice to the end of its last", () => {
+  const records = [slice(1, 10), slice(2, 10), slice(3, 2), slice(4, 2), slice(5, 10), total()];
   const finding = {
     rule: "event_dip",
     subject: { host: "h3" },
@@ -57,9 +62,11 @@ test("other parameters are another building, ranks and deaths are not", () => {
   const found = buildings(
     [
       slice(1, 10),
-      figure("events.build", "events_built", 100),
+      figure("events.build", "resume", 0.1, { lost: "h3" }),
+      slice(2, 10),
+      total(),
       figure("events.build", "rank_throughput", 5, { direction: "sent" }, "h1"),
-      figure("events.build", "resume", 0.1, { lost: 3 }),
+      slice(1, 20),
       figure("events.build", "events_built", 50, { schedule: "random" }),
     ],
     [],
@@ -69,6 +76,11 @@ test("other parameters are another building, ranks and deaths are not", () => {
     "push, random, 512 KiB",
   ]);
   expect(found[0]!.ledger).toEqual([{ name: "events built", count: 100 }]);
+  expect(found.map(({ rates }) => rates.length)).toEqual([2, 1]);
+});
+
+test("slices of a run that was cut short are shown", () => {
+  expect(buildings([slice(1, 10), slice(2, 10)], [])[0]!.rates).toHaveLength(2);
 });
 
 test("what was not counted is not in the ledger", () => {
