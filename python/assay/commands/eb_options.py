@@ -183,6 +183,9 @@ def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     if args.sizes_file is not None:
         params["sizes_file"] = _readable(args.sizes_file, "--sizes-file")
     params |= _schedule(args, ranks)
+    if args.synchronised and (args.at_once or args.protocol == "pull"):
+        other = "--at-once" if args.at_once else "--protocol pull"
+        raise UserError(f"--synchronised with {other}: there are no steps", "leave one of them out")
     check_timeout(args.timeout)
     describe(probe()).find(BUILD).check_bounds({**params, "timeout": args.timeout})
     return params

@@ -25,6 +25,7 @@ JUDGING = {
     "comply",
     "net",
     "saturate",
+    "eb",
     "judge",
     "model",
 }  # 1 is a verdict, and no fault of the document

@@ -1,0 +1,106 @@
+"""Event building on a lab with planted rates, on this machine's memory beside MPI_Alltoall, and through deaths.
+
+- sustained payload of 8 lab hosts, both directions at once, as a share of the planted rate, over TCP and over MPI
+- throughput of ranks on this machine over that of MPI_Alltoall with the same message size, in the same run
+- the event manager's time for an event; a million events, every byte of them verified
+- the time until events are complete again after a death, over RUNS random deaths
+Figures of a busy machine are worth nothing: run it alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
+
+from figures import figure  # noqa: E402
+
+from assay.events.figures import Building, buildings  # noqa: E402
+from assay.events.shares import beside  # noqa: E402
+from assay.lab import Lab, Rates, take_down  # noqa: E402
+from assay.lab.traffic import parse_rate  # noqa: E402
+from assay.records.run import Run  # noqa: E402
+
+HOSTS = 8
+RATE = "400mbit"  # 8 hosts of it are a tenth of what one core can pass on
+MTU = 9000  # headers leave 99.3 % of it
+RUNS = 20
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+CHAOS = ROOT / "tests" / "python" / "events" / "events_chaos.py"
+
+
+def build(folder: Path, name: str, *arguments: str) -> tuple[Building, Run]:
+    path = folder / name
+    command = [sys.executable, "-m", "assay", "eb", *arguments, "-o", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=900, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(f"bench: {name}: {done.stderr.strip()} {done.stdout.strip()[-500:]}")
+    run = Run.load(path)
+    if run.info.busy:
+        print(f"bench: {name}: {run.info.busy}", file=sys.stderr)
+    (building,) = buildings(run.records)
+    return building, run
+
+
+def sustained(folder: Path) -> None:
+    rate = parse_rate(RATE)
+    name = f"bench-{os.getpid()}"
+    lab = Lab.up(HOSTS, 1, Rates(rate, rate, None, None), name=name, mtu=MTU)
+    try:
+        for transport, limit in (("tcp", 0.97), ("mpi", 0.97)):
+            for protocol in ("push", "pull"):
+                building, _ = build(
+                    folder,
+                    f"{transport}-{protocol}",
+                    *("--lab", lab.name, "--alone", "--transport", transport, "--protocol", protocol),
+                    *("--budget", "10s"),
+                )
+                shares = [part.rate * (HOSTS - 1) / HOSTS / HOSTS / rate for part in building.slices[1:-1]]
+                figure(f"events.build.{transport}_{protocol}_of_planted_rate", shares, limit, "higher")
+    finally:
+        take_down(name)
+
+
+def in_memory(folder: Path) -> None:
+    building, run = build(folder, "memory", "-n", "2", "--budget", "5s")
+    carried = beside(run.records)
+    figure("events.build.of_alltoall", [building.network_throughput / carried.alltoall], 1.0, "higher")
+    building, _ = build(
+        folder, "million", "--transport", "null", "-n", "2", "--size", "1KiB", "--events", "1000000"
+    )
+    figure("events.build.million_events_built", [building.count("events_built") or 0], 1e6, "higher")
+    decision = building.totals.get("decision")
+    if decision is not None:
+        figure("events.build.decision", [decision.median], 2e-6, "lower", unit="s")
+
+
+def deaths() -> None:
+    command = [sys.executable, str(CHAOS), "--runs", str(RUNS), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    times = [result["resume"] for result in results if result["resume"] is not None]
+    figure("events.deaths.wrong_runs", [sum(bool(r["wrong"]) for r in results)], 0, "lower")
+    if times:
+        figure("events.deaths.resume", times, 0.2, "lower", unit="s")
+        figure("events.deaths.longest_resume", [max(times)], 1.0, "lower", unit="s")
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory(prefix="assay-events-") as folder:
+        in_memory(Path(folder))
+        if os.geteuid() == 0:
+            sustained(Path(folder))
+            deaths()
+        else:
+            print("bench: the lab needs root: rates and deaths are not measured", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

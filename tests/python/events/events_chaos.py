@@ -1,0 +1,292 @@
+"""A chaos test of event building: one random death of a process, a link or a whole host in the middle of each run.
+
+    python tests/python/events/events_chaos.py --runs 200 --seed 1
+    python tests/python/events/events_chaos.py --seed 17 --keep
+
+A run is planned from its seed: which rank, how it dies, when, and the event builder's protocol and policy. It builds
+events on a lab of its own over a transport that survives deaths. What is checked: building goes on, the ledger has no
+corrupt and no duplicate fragment, every fragment that was given out is accounted for (the engine ends with an error
+where it is not), and the death is reported with the time until events were complete again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "python"))
+
+from assay.events.figures import WRONG, buildings  # noqa: E402
+from assay.lab import Fault, Lab, Rates, take_down  # noqa: E402
+from assay.lab.namespaces import members  # noqa: E402
+from assay.lab.traffic import parse_rate  # noqa: E402
+from assay.records.run import Run  # noqa: E402
+from assay.records.schema import Failure, Measurement  # noqa: E402
+
+SCRIPT = Path(__file__).relative_to(ROOT)
+FAULTS = (
+    "kill",
+    "link",
+    "freeze",
+)  # kill -9; the link taken down; the process stopped: a host that falls silent
+RATE = "400mbit"
+BUDGET_S = 4.0
+LIMIT_S = 120.0  # against hangs
+SLICE_S = 0.1
+READY_S = 60.0  # until every rank runs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """``at``: seconds after every rank runs."""
+
+    seed: int
+    fault: str
+    rank: int
+    at: float
+    protocol: str
+    policy: str
+    transport: str
+
+    def summary(self) -> str:
+        how = f"{self.transport}, {self.protocol}, {self.policy}"
+        return f"{how}: {self.fault} of rank {self.rank} after {self.at:.2f} s"
+
+
+def make_plan(seed: int, hosts: int, transport: str = "tcp", fault: str | None = None) -> Plan:
+    draw = random.Random(seed)
+    return Plan(
+        seed,
+        fault or draw.choice(FAULTS),
+        draw.randrange(1, hosts),  # rank 0 manages the events: its death is the end
+        draw.uniform(1.0, 2.5),
+        draw.choice(["push", "pull"]),
+        draw.choice(["drop", "mark"]),
+        transport,
+    )
+
+
+@dataclass
+class Result:
+    plan: Plan
+    violations: list[str] = field(default_factory=list)
+    resume: float | None = None  # s
+    built: float = 0.0
+    incomplete: float = 0.0
+    folder: Path | None = None
+
+
+def run_plan(plan: Plan, lab: Lab, keep: bool = False) -> Result:
+    folder = Path(tempfile.mkdtemp(prefix=f"assay-events-{plan.seed}-"))
+    result = Result(plan, folder=folder)
+    try:
+        _run(plan, lab, folder / "run", result)
+    finally:
+        lab.fault(lab.hosts, None)
+    if not keep and not result.violations:
+        shutil.rmtree(folder)
+        result.folder = None
+    return result
+
+
+def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "assay",
+        "eb",
+        "--lab",
+        lab.name,
+        "--transport",
+        plan.transport,
+        "--alone",
+    ]
+    command += [
+        "--protocol",
+        plan.protocol,
+        "--policy",
+        plan.policy,
+        "--size",
+        "64KiB",
+        "--slice",
+        str(SLICE_S),
+    ]
+    command += ["--budget", str(BUDGET_S), "--json", "-o", str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    host = lab.hosts[plan.rank]
+    with (path.parent / "out").open("wb") as out, (path.parent / "err").open("wb") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        try:
+            victim = _await_ranks(lab, process, host, path)
+            time.sleep(plan.at)
+            if victim and process.poll() is None:
+                _strike(plan.fault, lab, host, victim)
+            process.wait(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            result.violations.append(f"it did not end within {LIMIT_S:.0f} s")
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=20)
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+    check(path, host, result)
+
+
+def _await_ranks(lab: Lab, process: subprocess.Popen[bytes], host: str, path: Path) -> list[int]:
+    """The processes of the engine on the host, once slices of time are written: events are being built."""
+    records, deadline = path / "records.jsonl", time.monotonic() + READY_S
+    while time.monotonic() < deadline and process.poll() is None:
+        if records.is_file() and b"events.slices" in records.read_bytes():
+            return [pid for pid in engines_of(lab, host)]
+        time.sleep(0.05)
+    return []
+
+
+def engines_of(lab: Lab, host: str) -> list[int]:
+    """The processes of a lab host that run the event builder."""
+    found = []
+    for pid, (_, node) in members(lab.name).items():
+        with contextlib.suppress(OSError):
+            if node == host and b"events.build" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def _strike(fault: str, lab: Lab, host: str, victims: list[int]) -> None:
+    if fault == "link":
+        lab.fault([host], Fault(down=True))
+        return
+    for pid in victims:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
+
+
+def check(path: Path, host: str, result: Result) -> None:
+    """Holds the records of a run against what must be."""
+    if not (path / "run.json").is_file():
+        result.violations.append("no run was begun")
+        return
+    records = Run.load(path).records
+    say = result.violations.append
+    for failure in (r for r in records if isinstance(r, Failure)):
+        say(f"it failed: {failure.what}")
+    (building,) = [b for b in buildings(records) if b.params] or [None]
+    if building is None:
+        say("no ledger was written")
+        return
+    for metric in WRONG:
+        if building.count(metric):
+            say(f"{metric}: {building.count(metric):.0f}")
+    counts = {
+        name: building.count(name) for name in ("events_built", "events_incomplete", "fragments_corrupt")
+    }
+    if None in counts.values():
+        say(f"not counted: {[name for name, count in counts.items() if count is None]}")
+        return
+    result.built, result.incomplete = counts["events_built"] or 0.0, counts["events_incomplete"] or 0.0
+    if not result.built:
+        say("no event was built")
+    deaths: list[Measurement] = [r for r in building.resumes if str(r.params.get("lost")) == host]
+    if not deaths:
+        say(f"the death of {host} is not reported")
+    elif deaths[0].summary is None:
+        say(f"building did not resume: {deaths[0].reason}")
+    else:
+        result.resume = deaths[0].median
+    others = {str(r.params.get("lost")) for r in building.resumes} - {host}
+    if others:
+        say(f"reported dead, and was not: {', '.join(sorted(others))}")
+
+
+def report(result: Result) -> str:
+    lines = [f"seed {result.plan.seed}: {result.plan.summary()}"]
+    lines += [f"  {text}" for text in result.violations]
+    if result.folder:
+        lines.append(f"  kept in {result.folder}")
+    return "\n".join([*lines, f"  repeat: python {SCRIPT} --seed {result.plan.seed}"])
+
+
+def summary(results: list[Result]) -> str:
+    lines = [f"{'fault':8} {'runs':>5} {'bad':>5} {'resume median':>14} {'p95':>9} {'longest':>9}"]
+    for fault in (*FAULTS, "all"):
+        chosen = [r for r in results if fault in (r.plan.fault, "all")]
+        if not chosen:
+            continue
+        times = sorted(r.resume for r in chosen if r.resume is not None)
+        cells = (
+            [f"{1e3 * t:.0f} ms" for t in (_at(times, 0.5), _at(times, 0.95), _at(times, 1.0))]
+            if times
+            else ["-"] * 3
+        )
+        bad = sum(bool(r.violations) for r in chosen)
+        lines.append(f"{fault:8} {len(chosen):5} {bad:5} {cells[0]:>14} {cells[1]:>9} {cells[2]:>9}")
+    kinds = Counter(text.partition(":")[0] for r in results for text in r.violations)
+    lines += [f"{count} x {kind}" for kind, count in kinds.most_common()]
+    built = sum(r.built for r in results)
+    lines.append(
+        f"{built:,.0f} events built, {sum(r.incomplete for r in results):,.0f} incomplete, all accounted for"
+    )
+    if any(r.violations for r in results):
+        lines[-1] = lines[-1].replace(", all accounted for", "")
+    return "\n".join(lines)
+
+
+def _at(values: list[float], share: float) -> float:
+    return (
+        statistics.median(values) if share == 0.5 else values[min(len(values) - 1, int(share * len(values)))]
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--runs", type=int, default=1, help="seeds from --seed on (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed (default: 1)")
+    parser.add_argument("--hosts", type=int, default=8, help="of the lab (default: 8)")
+    parser.add_argument("--transport", default="tcp", help="one that survives deaths (default: tcp)")
+    parser.add_argument("--fault", choices=FAULTS, help="this fault in every run")
+    parser.add_argument("--keep", action="store_true", help="keep the folder of every run")
+    parser.add_argument("--json", action="store_true", help="one JSON line a run")
+    args = parser.parse_args()
+    name = f"chaos-{os.getpid()}"
+    rate = parse_rate(RATE)
+    lab = Lab.up(args.hosts, 1, Rates(rate, rate, None, None), name=name)
+    results = []
+    try:
+        for seed in range(args.seed, args.seed + args.runs):
+            result = run_plan(make_plan(seed, args.hosts, args.transport, args.fault), lab, args.keep)
+            results.append(result)
+            if args.json:
+                print(
+                    json.dumps({"seed": seed, "resume": result.resume, "wrong": result.violations}),
+                    flush=True,
+                )
+            elif result.violations:
+                print(report(result), flush=True)
+    finally:
+        take_down(name)
+    if not args.json:
+        print(summary(results))
+    return int(any(result.violations for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

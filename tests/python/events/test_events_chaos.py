@@ -1,0 +1,65 @@
+"""The chaos test of event building, with a fixed set of seeds; by hand it runs with more (events_chaos.py)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from events_chaos import FAULTS, Result, check, make_plan, report, run_plan
+from planted_events import PlantedBuilding
+
+from assay.lab import Lab
+from assay.records.run import Run
+
+SEEDS = range(1, 11)
+HOSTS = 8
+
+
+@pytest.fixture(scope="module")
+def lab(make_lab) -> Lab:
+    return make_lab(HOSTS, host_rate="400mbit")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", SEEDS)
+def test_building_goes_on_after_a_death_and_every_fragment_is_accounted_for(lab: Lab, seed: int) -> None:
+    result = run_plan(make_plan(seed, HOSTS), lab)
+    assert not result.violations, report(result)
+    assert result.resume is not None and result.built > 0
+
+
+def test_the_seeds_have_every_fault_and_never_the_manager() -> None:
+    plans = [make_plan(seed, HOSTS) for seed in SEEDS]
+    assert {plan.fault for plan in plans} == set(FAULTS)
+    assert all(0 < plan.rank < HOSTS for plan in plans)
+    assert len(Counter(plan.protocol for plan in plans)) == 2
+
+
+def checked(tmp_path, planted: PlantedBuilding | None) -> Result:
+    run = Run.create("eb", ["assay", "eb"], path=tmp_path / "run")
+    for record in planted.records() if planted else []:
+        run.append(record)
+    run.finish("complete", "")
+    result = Result(make_plan(1, HOSTS))
+    check(tmp_path / "run", "h3", result)
+    return result
+
+
+def test_the_checker_accepts_a_death_that_is_accounted_for(tmp_path) -> None:
+    result = checked(tmp_path, PlantedBuilding(resumes={3: 0.12}))
+    assert result.violations == [] and result.resume == 0.12
+
+
+@pytest.mark.parametrize(
+    ("planted", "expected"),
+    [
+        (PlantedBuilding(), "the death of h3 is not reported"),
+        (PlantedBuilding(resumes={3: 0.1, 5: 0.1}), "reported dead, and was not: h5"),
+        (PlantedBuilding(resumes={3: 0.1}, ledger={"fragments_corrupt": 1.0}), "fragments_corrupt: 1"),
+        (PlantedBuilding(resumes={3: 0.1}, ledger={"fragments_duplicate": 2.0}), "fragments_duplicate: 2"),
+        (PlantedBuilding(resumes={3: 0.1}, ledger={"events_built": 0.0}), "no event was built"),
+        (None, "no ledger was written"),
+    ],
+)
+def test_the_checker_sees_what_is_wrong(tmp_path, planted: PlantedBuilding | None, expected: str) -> None:
+    assert expected in checked(tmp_path, planted).violations
