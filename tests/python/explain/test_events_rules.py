@@ -133,3 +133,24 @@ def test_what_was_not_counted_never_passes(metric: str) -> None:
         r for r in PlantedBuilding().records() if not (isinstance(r, Measurement) and r.metric == metric)
     ]
     assert judged(records) == "INCONCLUSIVE"
+
+
+SHARE = """
+title = "events at 80 % of what the network carries"
+
+[[criterion]]
+metric = "events.build/network_throughput"
+min = {share = "80 %", of = "events.alltoall/bandwidth", where = {operation = "MPI_Alltoall"}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("alltoall", "outcome"), [(7 * RATE, "PASS"), (14 * RATE, "FAIL"), (None, "INCONCLUSIVE")]
+)
+def test_a_share_of_what_the_network_carries_can_be_asked_for(
+    alltoall: float | None, outcome: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(SHARE)
+    records = PlantedBuilding().records() + (carried(HOSTS, RATE, alltoall) if alltoall else [])
+    assert overall(judge(load_specification(path), records, HOSTS)) == outcome
