@@ -33,6 +33,7 @@ from assay.commands.list import List
 from assay.commands.mem import Mem
 from assay.commands.model import Model
 from assay.commands.net import Net
+from assay.commands.numa import Numa
 from assay.commands.parser import Example, Parser, nearest
 from assay.commands.rdma import Rdma
 from assay.commands.report import Report
@@ -75,6 +76,7 @@ COMMANDS: list[Command] = [
     Rdma(),
     Fabric(),
     Heap(),
+    Numa(),
     Alloc(),
     Io(),
     Lab(),

@@ -1,0 +1,127 @@
+#include "profile/numa/hooks/apply.hpp"
+
+#include <fcntl.h>
+#include <link.h>
+#include <linux/mempolicy.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "profile/numa/hooks/capture.hpp"
+#include "profile/numa/hooks/ring.hpp"
+#include "profile/numa/hooks/tracker.hpp"
+
+namespace assay::numa {
+namespace {
+
+constexpr int max_entries = 256, max_depth = 64;
+constexpr std::uint64_t page = 4096;
+
+enum class Action { interleave, bind, spread };
+
+struct Entry {
+    std::uint64_t offset;
+    Action action;
+    int node;
+    char module[512];
+    std::uint64_t address;  // 0 until the module is loaded
+};
+Entry* entries = nullptr;
+int entry_count = 0;
+int node_count = 0;
+
+// "OFFSET ACTION NODE MODULE".
+bool read_entry(char* line, Entry& entry) {
+    char* rest = nullptr;
+    entry.offset = strtoull(line, &rest, 16);
+    char* action = strtok_r(nullptr, " ", &rest);
+    const char* node = strtok_r(nullptr, " ", &rest);
+    const char* module = strtok_r(nullptr, "\n", &rest);
+    if (action == nullptr || node == nullptr || module == nullptr ||
+        strlen(module) >= sizeof entry.module)
+        return false;
+    entry.node = static_cast<int>(strtol(node, nullptr, 10));
+    strcpy(entry.module, module);
+    entry.address = 0;
+    if (strcmp(action, "interleave") == 0) entry.action = Action::interleave;
+    else if (strcmp(action, "bind") == 0) entry.action = Action::bind;
+    else if (strcmp(action, "spread") == 0) entry.action = Action::spread;
+    else return false;
+    return entry.node >= 0 && entry.node < 64;
+}
+
+int resolve_module(dl_phdr_info* object, size_t, void*) {
+    char self[512];
+    const char* name = object->dlpi_name;
+    if (name == nullptr || *name == 0) {
+        const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+        if (n <= 0) return 0;
+        self[n] = 0;
+        name = self;
+    }
+    for (int k = 0; k < entry_count; ++k)
+        if (strcmp(entries[k].module, name) == 0)
+            entries[k].address = object->dlpi_addr + entries[k].offset;
+    return 0;
+}
+
+const Entry* entry_of(stack::StackId stack) {
+    for (int depth = 0; depth < max_depth && stack > stack::lost_root; ++depth) {
+        const stack::Node node = stacks.node(stack);
+        for (int k = 0; k < entry_count; ++k)
+            if (entries[k].address == node.address) return &entries[k];
+        stack = node.parent;
+    }
+    return nullptr;
+}
+
+void place(std::uint64_t begin, std::uint64_t end, int mode, std::uint64_t nodes) {
+    if (begin >= end) return;
+    auto* address = reinterpret_cast<void*>(begin);
+    const unsigned long mask = nodes;
+    if (!places_for_real() ||
+        syscall(SYS_mbind, address, end - begin, mode, &mask, 65UL, MPOL_MF_MOVE) == 0)
+        track_policy(address, end - begin, mode, nodes);
+}
+
+}  // namespace
+
+void read_plan() {
+    const char* path = getenv(plan_variable);
+    const char* nodes = getenv("ASSAY_NUMA_NODES");
+    if (path == nullptr || nodes == nullptr) return;
+    node_count = static_cast<int>(strtol(nodes, nullptr, 10));
+    FILE* file = node_count >= 1 && node_count < 64 ? fopen(path, "re") : nullptr;
+    if (file == nullptr) return;
+    entries = static_cast<Entry*>(map_zeroed(max_entries * sizeof(Entry)));
+    char line[700];
+    while (entries != nullptr && entry_count < max_entries && fgets(line, sizeof line, file))
+        if (read_entry(line, entries[entry_count])) ++entry_count;
+    fclose(file);
+    dl_iterate_phdr(resolve_module, nullptr);
+}
+
+void apply_plan(const void* block, std::size_t bytes, stack::StackId stack) {
+    if (entry_count == 0) return;
+    const Entry* entry = entry_of(stack);
+    if (entry == nullptr) return;
+    const auto address = reinterpret_cast<std::uint64_t>(block);
+    const std::uint64_t begin = (address + page - 1) & ~(page - 1),
+                        end = (address + bytes) & ~(page - 1);
+    if (begin >= end) return;
+    if (entry->action == Action::interleave)
+        return place(begin, end, MPOL_INTERLEAVE, (std::uint64_t{1} << node_count) - 1);
+    if (entry->action == Action::bind)
+        return place(begin, end, MPOL_BIND, std::uint64_t{1} << entry->node);
+    const auto parts = static_cast<std::uint64_t>(node_count);
+    const std::uint64_t pages = (end - begin) / page;
+    for (std::uint64_t k = 0; k < parts; ++k)
+        place(begin + pages * k / parts * page, begin + pages * (k + 1) / parts * page, MPOL_BIND,
+              std::uint64_t{1} << k);
+}
+
+}  // namespace assay::numa

@@ -1,0 +1,110 @@
+// Interposes what decides about placement: mbind(), set_mempolicy() (also libnuma's), and the start
+// of threads. fork() is followed through pthread_atfork().
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+#include "profile/numa/hooks/tracker.hpp"
+
+namespace assay::numa {
+namespace {
+
+// The first word of a mask of nodes, as the kernel reads it: `count` is one more than its bits.
+std::uint64_t first_nodes(const unsigned long* mask, unsigned long count) {
+    if (mask == nullptr || count <= 1) return 0;
+    const std::uint64_t nodes = *mask;
+    return count - 1 >= 64 ? nodes : nodes & ((std::uint64_t{1} << (count - 1)) - 1);
+}
+
+constexpr std::size_t most_words = 2;  // 128 processors; the recorder reads /proc for more
+
+void note_affinity(int tid, std::size_t bytes, const cpu_set_t* processors) {
+    if (in_hook != 0 || processors == nullptr) return;
+    std::uint64_t words[most_words] = {};
+    memcpy(words, processors, bytes < sizeof words ? bytes : sizeof words);
+    const int error = errno;
+    ++in_hook;
+    track_affinity(tid, words[0], words[1]);
+    --in_hook;
+    errno = error;
+}
+
+struct Start {
+    void* (*run)(void*);
+    void* argument;
+};
+
+void* run_thread(void* given) {
+    const Start start = *static_cast<Start*>(given);
+    ++in_hook;
+    free(given);
+    track_thread_start();
+    --in_hook;
+    return start.run(start.argument);
+}
+
+}  // namespace
+}  // namespace assay::numa
+
+using namespace assay::numa;
+
+#define ASSAY_HOOK extern "C" __attribute__((visibility("default"), noinline))
+
+ASSAY_HOOK long mbind(void* address, unsigned long bytes, int mode, const unsigned long* mask,
+                      unsigned long count, unsigned flags) {
+    const long status = syscall(SYS_mbind, address, bytes, mode, mask, count, flags);
+    if (status == 0 && in_hook == 0) {
+        ++in_hook;
+        track_policy(address, bytes, mode, first_nodes(mask, count));
+        --in_hook;
+    }
+    return status;
+}
+
+ASSAY_HOOK long set_mempolicy(int mode, const unsigned long* mask, unsigned long count) {
+    const long status = syscall(SYS_set_mempolicy, mode, mask, count);
+    if (status == 0 && in_hook == 0) {
+        ++in_hook;
+        track_thread_policy(mode, first_nodes(mask, count));
+        --in_hook;
+    }
+    return status;
+}
+
+ASSAY_HOOK int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*run)(void*), void* argument) {
+    using Create = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+    static auto* real = reinterpret_cast<Create*>(dlsym(RTLD_NEXT, "pthread_create"));
+    ++in_hook;
+    auto* start = static_cast<Start*>(malloc(sizeof(Start)));
+    --in_hook;
+    if (start == nullptr) return real(thread, attributes, run, argument);
+    *start = {run, argument};
+    const int status = real(thread, attributes, run_thread, start);
+    if (status != 0) free(start);
+    return status;
+}
+
+ASSAY_HOOK int sched_setaffinity(pid_t process, size_t bytes,
+                                 const cpu_set_t* processors) noexcept {
+    const long status = syscall(SYS_sched_setaffinity, process, bytes, processors);
+    if (status == 0) note_affinity(process, bytes, processors);
+    return static_cast<int>(status);
+}
+
+ASSAY_HOOK int pthread_setaffinity_np(pthread_t thread, size_t bytes,
+                                      const cpu_set_t* processors) noexcept {
+    using Set = int(pthread_t, size_t, const cpu_set_t*);
+    static auto* real = reinterpret_cast<Set*>(dlsym(RTLD_NEXT, "pthread_setaffinity_np"));
+    const int status = real(thread, bytes, processors);
+    if (status == 0 && pthread_equal(thread, pthread_self()) != 0)
+        note_affinity(0, bytes, processors);
+    return status;
+}

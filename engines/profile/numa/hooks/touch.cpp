@@ -1,0 +1,194 @@
+// The preloaded part of touch mode: writes what the hooks report into the process's ring
+// (hooks/ring.hpp). Without a ring, every call passes through unchanged.
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "profile/numa/hooks/apply.hpp"
+#include "profile/numa/hooks/capture.hpp"
+#include "profile/numa/hooks/ring.hpp"
+#include "profile/numa/hooks/tracker.hpp"
+#include "profile/stack/region.hpp"
+#include "profile/stack/unwinder.hpp"
+
+namespace assay::numa {
+namespace {
+
+constexpr int full_wait_ms = 50;     // for the recorder to free events; then one is lost
+constexpr int finish_wait_ms = 500;  // for its last look at the process
+
+RingHeader* header = nullptr;
+Event* events = nullptr;
+char folder[PATH_MAX];
+constinit thread_local std::uint32_t own_tid __attribute__((tls_model("initial-exec"))) = 0;
+
+std::uint64_t now_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 +
+           static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+void sleep_1_ms() {
+    const timespec pause{0, 1'000'000};
+    syscall(SYS_nanosleep, &pause, nullptr);
+}
+
+bool wait_for_room(std::uint64_t number) {
+    for (int waited = 0; number - header->tail.load(std::memory_order_acquire) >= ring_events;
+         ++waited) {
+        if (waited == full_wait_ms || header->recorder_gone.load() != 0) return false;
+        sleep_1_ms();
+    }
+    return true;
+}
+
+void send(EventKind kind, const void* address, std::uint64_t bytes, stack::StackId stack = 0,
+          int mode = 0, std::uint64_t mask = 0, std::uint64_t more_mask = 0, int tid = 0) {
+    if (header == nullptr) return;
+    std::uint64_t number = header->head.load(std::memory_order_relaxed);
+    do {
+        if (number - header->tail.load(std::memory_order_acquire) < ring_events) continue;
+        if (!wait_for_room(number)) {
+            header->lost.fetch_add(1);
+            return;
+        }
+    } while (!header->head.compare_exchange_weak(number, number + 1));
+    if (own_tid == 0) own_tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
+    Event& event = events[number % ring_events];
+    event.ns = now_ns();
+    event.kind = kind;
+    event.tid = tid != 0 ? static_cast<std::uint32_t>(tid) : own_tid;
+    event.address = reinterpret_cast<std::uint64_t>(address);
+    event.bytes = bytes;
+    event.mask = mask;
+    event.more_mask = more_mask;
+    event.stack = stack;
+    event.mode = mode;
+    event.sequence.store(number + 1, std::memory_order_release);
+}
+
+// A ring of this process; its name holds a number, since an exec keeps the process's id.
+bool open_ring() {
+    header = nullptr;
+    const auto pid = static_cast<int>(syscall(SYS_getpid));
+    char path[PATH_MAX + 32];
+    int fd = -1;
+    for (int number = 0; fd < 0 && number < 1000; ++number) {
+        snprintf(path, sizeof path, "%s/%d.%d.ring", folder, pid, number);
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd < 0 && errno != EEXIST) return false;
+    }
+    void* memory = MAP_FAILED;
+    if (fd >= 0 && ftruncate(fd, static_cast<off_t>(ring_bytes)) == 0)
+        memory = reinterpret_cast<void*>(
+            syscall(SYS_mmap, nullptr, ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L));
+    if (fd >= 0) close(fd);
+    if (memory == MAP_FAILED) return false;
+    auto* base = static_cast<char*>(memory);
+    events = reinterpret_cast<Event*>(base + ring_header_bytes);
+    stacks.release();
+    if (!stacks.reserve(ring_stack_nodes, reinterpret_cast<stack::Node*>(base + ring_nodes_at)))
+        return false;
+    auto* made = reinterpret_cast<RingHeader*>(base);
+    made->pid = pid;
+    made->parent = getppid();
+    std::atomic_ref(made->magic).store(ring_magic, std::memory_order_release);
+    header = made;
+    send(EventKind::own, memory, ring_bytes);
+    track_thread_start();
+    return true;
+}
+
+__attribute__((constructor)) void start() {
+    const char* given = getenv(rings_variable);
+    if (given == nullptr || strlen(given) >= sizeof folder) return;
+    const int error = errno;
+    ++in_hook;
+    strcpy(folder, given);
+    if (const char* bytes = getenv(at_least_variable))
+        at_least = static_cast<std::size_t>(strtoull(bytes, nullptr, 10));
+    if (open_ring()) {
+        pthread_atfork(nullptr, nullptr, track_fork_in_child);
+        read_plan();
+    }
+    --in_hook;
+    errno = error;
+}
+
+__attribute__((destructor)) void finish() {
+    if (header == nullptr || header->pid != syscall(SYS_getpid)) return;
+    ++in_hook;
+    send(EventKind::finish, nullptr, 0);
+    for (int waited = 0; waited < finish_wait_ms && header->acknowledged.load() == 0 &&
+                         header->recorder_gone.load() == 0;
+         ++waited)
+        sleep_1_ms();
+    --in_hook;
+}
+
+}  // namespace
+
+void track_allocation(const void* block, std::size_t bytes, const stack::Frame& caller) {
+    if (header == nullptr) return;
+    const stack::StackId stack = capture(caller);
+    send(EventKind::allocate, block, bytes, stack);
+    apply_plan(block, bytes, stack);
+}
+
+void track_release(const void* block) { send(EventKind::release, block, 0); }
+
+void track_mapping(const void* address, std::size_t bytes, const stack::Frame& caller) {
+    if (header == nullptr) return;
+    const stack::StackId stack = capture(caller);
+    send(EventKind::map, address, bytes, stack);
+    apply_plan(address, bytes, stack);
+}
+
+void track_unmapping(const void* address, std::size_t bytes) {
+    stack::unmap_count.fetch_add(1, std::memory_order_release);
+    send(EventKind::unmap, address, bytes);
+}
+
+void track_policy(const void* address, std::size_t bytes, int mode, std::uint64_t nodes) {
+    send(EventKind::policy, address, bytes, 0, mode, nodes);
+}
+
+void track_thread_policy(int mode, std::uint64_t nodes) {
+    send(EventKind::thread_policy, nullptr, 0, 0, mode, nodes);
+}
+
+void track_affinity(int tid, std::uint64_t processors, std::uint64_t more_processors) {
+    send(EventKind::affinity, nullptr, 0, 0, 0, processors, more_processors, tid);
+}
+
+void track_thread_start() {
+    if (header == nullptr) return;
+    const stack::Bounds bounds = stack_bounds();
+    send(EventKind::thread, reinterpret_cast<const void*>(bounds.low), bounds.size());
+}
+
+void track_fork_in_child() {
+    ++in_hook;
+    own_tid = 0;
+    stack::generation.fetch_add(1, std::memory_order_release);  // stacks are numbered anew
+    open_ring();
+    --in_hook;
+}
+
+void note_own_memory(const void* address, std::size_t bytes) {
+    send(EventKind::own, address, bytes);
+}
+
+bool places_for_real() { return getenv(nodes_variable) == nullptr; }
+
+}  // namespace assay::numa

@@ -1,0 +1,107 @@
+// assay-numa: records where a program's memory lies and who touches it first.
+//
+//   assay-numa record [OPTION ...] DIRECTORY -- PROGRAM [ARGUMENT ...]
+//                        runs the program; output and exit status are the program's
+//   assay-numa symbols   names addresses: reads "module BIAS BEGIN END PATH" and "address A" lines
+//                        (hexadecimal), prints for each address a JSON list of
+//                        [function, file, line, module, inlined], innermost first
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include <csignal>
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include "core/error.hpp"
+#include "core/main.hpp"
+#include "profile/analyse/symbols.hpp"
+#include "profile/numa/record/recorder.hpp"
+
+namespace {
+
+using namespace assay;
+
+// The preloaded part, beside this executable.
+std::string library_path() {
+    const auto path =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libassay-numa.so";
+    if (!std::filesystem::exists(path))
+        throw Error(path.string() + " is missing", "build it: make setup");
+    return path;
+}
+
+// Exits with the program's status, or by the same signal.
+[[noreturn]] void end_as(int status) {
+    if (WIFSIGNALED(status)) {
+        const rlimit none{0, 0};
+        setrlimit(RLIMIT_CORE, &none);
+        std::signal(WTERMSIG(status), SIG_DFL);
+        raise(WTERMSIG(status));
+    }
+    _exit(WEXITSTATUS(status));
+}
+
+// Bytes that are no UTF-8 become U+FFFD in the output.
+void name_addresses() {
+    heap::Symbols symbols;
+    for (std::string line; std::getline(std::cin, line);) {
+        const auto space = line.find(' ');
+        const std::string word = line.substr(0, space),
+                          rest = space == std::string::npos ? "" : line.substr(space + 1);
+        if (word == "module") {
+            symbols.add_modules(rest + "\n");
+            continue;
+        }
+        std::uint64_t address = 0;
+        try {
+            address = std::stoull(rest, nullptr, 16);
+        } catch (const std::exception&) {
+            throw Error("no address: '" + line + "'", "write: address 1234ab");
+        }
+        auto all = nlohmann::json::array();
+        for (const heap::Location& location : symbols.find(address))
+            all.push_back({location.function, location.file, location.line, location.module,
+                           location.inlined});
+        std::cout << all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) << '\n';
+    }
+}
+
+int run(int argc, char** argv) {
+    CLI::App app("Records where a program's memory lies.", "assay-numa");
+    app.require_subcommand(1);
+    numa::Settings settings;
+    CLI::App* record = app.add_subcommand("record", "run a program and record it");
+    record->add_option("directory", settings.directory, "directory for the recordings")
+        ->required()
+        ->check(CLI::ExistingDirectory);
+    record->add_option("--emulate", settings.emulated, "make up so many nodes")
+        ->check(CLI::Range(1, 64));
+    record->add_option("--at-least", settings.at_least, "smallest block that is an object");
+    record->add_option("--plan", settings.plan, "placements to apply")->check(CLI::ExistingFile);
+    record->add_flag("!--no-faults", settings.watches_faults, "do not watch page faults");
+    record->add_option("program", settings.program, "the program and its arguments, after --");
+    CLI::App* symbols = app.add_subcommand("symbols", "name addresses");
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : exit_unusable;
+    }
+    if (symbols->parsed()) {
+        name_addresses();
+        return 0;
+    }
+    if (settings.program.empty()) throw Error("no program given", "write it after --");
+    settings.library = library_path();
+    end_as(numa::record(settings));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    return report_errors("assay-numa", [&] { return run(argc, argv); });
+}

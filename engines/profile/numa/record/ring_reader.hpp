@@ -1,0 +1,37 @@
+// Reads the ring of a profiled process (hooks/ring.hpp), also after the process has ended.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "profile/numa/hooks/ring.hpp"
+
+namespace assay::numa {
+
+class RingReader {
+public:
+    // Throws Error when the file is no ring.
+    explicit RingReader(const std::string& path);
+    ~RingReader();
+    RingReader(const RingReader&) = delete;
+    RingReader& operator=(const RingReader&) = delete;
+
+    std::uint32_t pid() const { return static_cast<std::uint32_t>(header_->pid); }
+    std::uint32_t parent() const { return static_cast<std::uint32_t>(header_->parent); }
+    std::uint64_t lost() const { return header_->lost.load(); }
+    void acknowledge() { header_->acknowledged.store(1); }
+    void leave() { header_->recorder_gone.store(1); }
+
+    void drain(const std::function<void(const Event&)>& take);
+    // The addresses of a stack, innermost first; empty for a number that is no node.
+    std::vector<std::uint64_t> stack(std::uint32_t id) const;
+
+private:
+    void* memory_;
+    RingHeader* header_;
+    Event* events_;
+    const stack::Node* nodes_;
+};
+
+}  // namespace assay::numa

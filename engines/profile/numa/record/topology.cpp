@@ -1,0 +1,103 @@
+#include "profile/numa/record/topology.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <sstream>
+
+#include "core/error.hpp"
+
+namespace assay::numa {
+namespace {
+
+constexpr int max_processor = 1 << 16;
+
+std::string first_line(const std::string& path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    return line;
+}
+
+std::uint64_t memory_of(int node) {
+    std::ifstream file(fmt::format("/sys/devices/system/node/node{}/meminfo", node));
+    for (std::string line; std::getline(file, line);) {
+        const auto at = line.find("MemTotal:");
+        if (at != std::string::npos) return std::strtoull(line.c_str() + at + 9, nullptr, 10) << 10;
+    }
+    return 0;
+}
+
+std::vector<int> all_processors() {
+    std::vector<int> all = parse_list(first_line("/sys/devices/system/cpu/online"));
+    if (all.empty())
+        for (int k = 0; k < sysconf(_SC_NPROCESSORS_ONLN); ++k) all.push_back(k);
+    return all;
+}
+
+Topology emulate(int count) {
+    if (count > max_nodes)
+        throw Error(fmt::format("{} emulated nodes", count),
+                    fmt::format("give at most {}", max_nodes));
+    Topology made{{}, true};
+    const std::vector<int> all = all_processors();
+    for (int node = 0; node < count; ++node) {
+        const auto begin = all.size() * static_cast<std::size_t>(node) /
+                           static_cast<std::size_t>(count),
+                   end = all.size() * (static_cast<std::size_t>(node) + 1) /
+                         static_cast<std::size_t>(count);
+        made.nodes.push_back({node,
+                              {all.begin() + static_cast<std::ptrdiff_t>(begin),
+                               all.begin() + static_cast<std::ptrdiff_t>(end)},
+                              0,
+                              {}});
+    }
+    return made;
+}
+
+}  // namespace
+
+std::vector<int> parse_list(const std::string& text) {
+    std::vector<int> numbers;
+    std::istringstream parts(text);
+    for (std::string part; std::getline(parts, part, ',');) {
+        int first = 0, last = 0;
+        const char *begin = part.c_str(), *end = begin + part.size();
+        auto read = std::from_chars(begin, end, first);
+        last = first;
+        if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-')
+            read = std::from_chars(read.ptr + 1, end, last);
+        if (read.ec != std::errc() || read.ptr != end || first < 0 || last < first ||
+            last >= max_processor)
+            return {};
+        for (int k = first; k <= last; ++k) numbers.push_back(k);
+    }
+    return numbers;
+}
+
+int Topology::node_of(int processor) const {
+    for (const Node& node : nodes)
+        if (std::ranges::find(node.processors, processor) != node.processors.end()) return node.id;
+    return -1;
+}
+
+Topology read_topology(int emulated) {
+    if (emulated > 0) return emulate(emulated);
+    Topology topology;
+    for (const int id : parse_list(first_line("/sys/devices/system/node/online"))) {
+        if (id >= max_nodes) continue;
+        const std::string folder = fmt::format("/sys/devices/system/node/node{}/", id);
+        std::vector<int> distances;
+        std::istringstream words(first_line(folder + "distance"));
+        for (int distance = 0; words >> distance;) distances.push_back(distance);
+        topology.nodes.push_back(
+            {id, parse_list(first_line(folder + "cpulist")), memory_of(id), distances});
+    }
+    if (topology.nodes.empty()) topology.nodes.push_back({0, all_processors(), 0, {10}});
+    return topology;
+}
+
+}  // namespace assay::numa

@@ -1,0 +1,138 @@
+"""Runs the recorder of NUMA profiles (the engine assay-numa) and reads what it leaves in a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import UserError
+from assay.launch.engines import Described, Metric, Parameter, engines_folder
+from assay.numa.profile import Profile, load_profile, resolve, save_profile, total
+from assay.numa.recording import read_recording
+from assay.records.run import Run
+from assay.records.schema import Measurement, Scalar, Subject, Summary
+
+FOLDER = "numa"
+RECORDINGS_VARIABLE = "ASSAY_NUMA_DIRECTORY"  # where the runtime of the exact modes writes
+NUMA = Described(
+    name="profile.numa",
+    scope="node",
+    help="placement of a program's memory: assay numa -- PROGRAM",
+    parameters=[
+        Parameter("program", "text", "", "", "its command", 0, 0),
+        Parameter("pid", "integer", "", "0", "the process id", 0, 2**31),
+        Parameter("mode", "text", "", "touch", "touch, gcc, llvm or qemu", 0, 0),
+        Parameter("emulated", "integer", "", "0", "made-up nodes; 0: the machine's own", 0, 64),
+    ],
+    metrics=[
+        Metric("remote_share", "1", "lower", "accesses (first touches) to pages of another node"),
+        Metric("attributed_share", "1", "higher", "of which both nodes are known"),
+    ],
+)
+
+
+@dataclass(frozen=True)
+class NumaRecording:
+    """``emulated``: made-up nodes, 0 for the machine's own. ``at_least``: bytes of a block that is an object of its
+    own. ``plan``: a file of placements to apply."""
+
+    emulated: int = 0
+    at_least: int = 4096
+    faults: bool = True
+    plan: Path | None = None
+
+    def arguments(self) -> list[str]:
+        arguments = ["--at-least", str(self.at_least)]
+        if self.emulated:
+            arguments += ["--emulate", str(self.emulated)]
+        if not self.faults:
+            arguments.append("--no-faults")
+        return arguments + (["--plan", str(self.plan)] if self.plan else [])
+
+
+def recorder() -> Path:
+    path = engines_folder() / "assay-numa"
+    if not path.is_file():
+        raise UserError(f"{path} is missing", "build it: make setup")
+    return path
+
+
+def record_program(folder: Path, program: Sequence[str], recording: NumaRecording) -> int:
+    """Runs the program to its end, with its own input and output. Returns its exit status, 128 + N after signal N.
+
+    Raises UserError when it cannot be started.
+    """
+    folder.mkdir(
+        mode=0o700, parents=True, exist_ok=True
+    )  # a profile holds paths and names of the user's work
+    environment = {**os.environ, RECORDINGS_VARIABLE: str(folder.resolve())}
+    command: list[str | Path] = [recorder(), "record", *recording.arguments(), folder, "--", *program]
+    process = subprocess.Popen(command, env=environment)
+    with _interrupts_reach_program(process):
+        status = process.wait()
+    return 128 - status if status < 0 else status
+
+
+@contextlib.contextmanager
+def _interrupts_reach_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C reaches the program itself; what was recorded until then is kept."""
+    before = {
+        number: signal.signal(number, lambda number, _: process.send_signal(number))
+        for number in (signal.SIGTERM, signal.SIGHUP)
+    }
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def conclude_recordings(folder: Path) -> list[Profile]:
+    """Names the addresses of the recordings in a run's folder, keeps the result beside them, and returns it."""
+    for path in sorted(folder.glob("*.numa")):
+        resolved = path.with_suffix(".json")
+        if not resolved.exists():
+            save_profile(resolve(read_recording(path)), resolved)
+    return load_profiles(folder)
+
+
+def load_profiles(folder: Path) -> list[Profile]:
+    """The profiles of all processes: exact ones first, then the one with most accesses or pages."""
+    profiles = [load_profile(path) for path in sorted(folder.glob("*.json"))]
+    return sorted(profiles, key=lambda profile: (not profile.is_exact, -total(profile).total))
+
+
+def record_totals(run: Run, profile: Profile) -> None:
+    """Appends the totals of a profile to the run's records."""
+    counts, process = total(profile), profile.recording.process
+    values = {
+        "remote_share": counts.remote_share,
+        "attributed_share": counts.known / counts.total if counts.total else None,
+    }
+    params: dict[str, Scalar] = {
+        "program": profile.title,
+        "pid": process.pid,
+        "mode": process.mode,
+        "emulated": process.emulated,
+    }
+    for metric in NUMA.metrics:
+        value = values[metric.name]
+        if value is None:
+            continue
+        run.append(
+            Measurement(
+                name=NUMA.name,
+                metric=metric.name,
+                unit=metric.unit,
+                better=metric.better,
+                subject=Subject(host=run.info.hosts[0]),
+                params=params,
+                summary=Summary(n=1, median=value, min=value, max=value),
+            )
+        )

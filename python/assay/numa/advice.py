@@ -1,0 +1,189 @@
+"""Advice on placement, each with the remote share that it is predicted to give.
+
+An exact profile knows which node uses each of the sixteen parts of an object, so a placement's remote share follows
+by counting. A touch profile knows only who touched first: its prediction assumes that the threads of all nodes use
+the object alike, and says so.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from assay.numa.profile import Location, Profile, by_object, by_thread, first_touches, resident
+from assay.numa.recording import NOWHERE, PARTS
+from assay.records.schema import Finding, Subject
+from assay.records.units import format_quantity, format_share
+
+MIN_SHARE = 0.05  # of all accesses or pages: smaller objects are not worth a change
+MIN_PAGES = 64
+MIN_GAIN = 0.05  # of the object's accesses that are remote
+ONE_NODE = 0.95  # of an object's pages: placed on one node
+PLACED = ("heap", "mapping")  # kinds that ``--apply`` can place
+
+
+@dataclass(frozen=True)
+class Advice:
+    """``action``: "spread", "bind" or "interleave". Shares are of the object's accesses; ``before`` is None where it
+    was not measured. ``assumed``: the prediction rests on an even use by all nodes."""
+
+    object: int
+    action: str
+    node: int  # of "bind"
+    before: float | None
+    predicted: float
+    assumed: bool
+    toucher: Location | None
+
+    @property
+    def remedy(self) -> str:
+        return {
+            "spread": "touch it first in parallel, each thread the part that it uses",
+            "bind": f"place it on node {self.node}, whose threads use it",
+            "interleave": "interleave its pages over the nodes",
+        }[self.action]
+
+
+def advise(profile: Profile) -> list[Advice]:
+    """The objects that are worth another placement, the largest first."""
+    return _by_accesses(profile) if profile.is_exact else _by_touches(profile)
+
+
+def _nodes(profile: Profile) -> list[int]:
+    return sorted(profile.recording.nodes)
+
+
+def _main_toucher(profile: Profile, number: int) -> Location | None:
+    sites = [
+        (location, counts) for (obj, location, _), counts in first_touches(profile).items() if obj == number
+    ]
+    return max(sites, key=lambda site: site[1].total)[0] if sites else None
+
+
+def threads_nodes(profile: Profile) -> set[int]:
+    """Nodes on which threads were seen, or were bound to."""
+    nodes = {node for counts in by_thread(profile).values() for node in counts.by_thread_node()}
+    home = {cpu: node.id for node in profile.recording.nodes.values() for cpu in node.processors}
+    for binding in profile.recording.bindings:
+        bound = {home[processor] for processor in binding.processors if processor in home}
+        nodes |= bound if len(bound) == 1 else set()
+    return nodes - {NOWHERE}
+
+
+def _by_touches(profile: Profile) -> list[Advice]:
+    nodes = threads_nodes(profile)
+    if len(nodes) < 2:
+        return []
+    pages = resident(profile)
+    found = []
+    touched = by_object(profile)
+    total = sum(counts.total for counts in touched.values())
+    for number, counts in touched.items():
+        here = pages.get(number) or counts.by_page_node()
+        size = sum(here.values())
+        if profile.recording.objects[number].kind not in (*PLACED, "global"):
+            continue
+        if counts.total < MIN_SHARE * total or size < MIN_PAGES or max(here.values()) < ONE_NODE * size:
+            continue
+        even = 1 - 1 / len(nodes)
+        toucher = _main_toucher(profile, number)
+        found.append(Advice(number, "spread", NOWHERE, even, 0.0, True, toucher))
+    return found
+
+
+def _uses(profile: Profile) -> dict[int, dict[int, dict[int, int]]]:
+    """Accesses by object, part and node of the thread."""
+    uses: dict[int, dict[int, dict[int, int]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(int)))
+    for row in profile.recording.parts:
+        if row.thread_node != NOWHERE:
+            uses[row.object][row.part][row.thread_node] += row.accesses
+    return uses
+
+
+def predicted_share(
+    parts: dict[int, dict[int, int]], action: str, nodes: list[int], node: int = NOWHERE
+) -> float:
+    """The remote share of accesses that a placement would give. ``parts``: accesses by part and thread's node."""
+    total = sum(count for users in parts.values() for count in users.values())
+    if not total:
+        return 0.0
+    local = 0.0
+    for part, users in parts.items():
+        if action == "interleave":
+            local += sum(users.get(each, 0) for each in nodes) / len(nodes)
+        else:
+            home = nodes[part * len(nodes) // PARTS] if action == "spread" else node
+            local += users.get(home, 0)
+    return 1 - local / total
+
+
+def _candidates(nodes: list[int]) -> Iterable[tuple[str, int]]:
+    yield "spread", NOWHERE
+    yield from (("bind", node) for node in nodes)
+    yield "interleave", NOWHERE
+
+
+def _by_accesses(profile: Profile) -> list[Advice]:
+    nodes, uses = _nodes(profile), _uses(profile)
+    counts_of = by_object(profile)
+    total = sum(counts.total for counts in counts_of.values())
+    found = []
+    for number, counts in counts_of.items():
+        before = counts.remote_share
+        if profile.recording.objects[number].kind not in PLACED or before is None:
+            continue
+        if counts.total < MIN_SHARE * total:
+            continue
+        shares = {way: predicted_share(uses[number], way[0], nodes, way[1]) for way in _candidates(nodes)}
+        action, node = min(shares, key=lambda way: shares[way])
+        if before - shares[action, node] >= MIN_GAIN:
+            toucher = _main_toucher(profile, number)
+            found.append(Advice(number, action, node, before, shares[action, node], False, toucher))
+    return found
+
+
+def findings(profile: Profile, host: str) -> list[Finding]:
+    """The advice as findings of rule "numa"."""
+    marked = " (emulated nodes)" if profile.recording.process.emulated else ""
+    return [_finding(profile, advice, host, marked) for advice in advise(profile)]
+
+
+def _finding(profile: Profile, advice: Advice, host: str, marked: str) -> Finding:
+    name = profile.name(advice.object)
+    where = f" by {advice.toucher.function} ({advice.toucher.source})" if advice.toucher else ""
+    before = format_share(advice.before or 0.0)
+    after = format_share(advice.predicted)
+    size = profile.recording.objects[advice.object].bytes
+    if advice.assumed:
+        cause = f"{name} is touched first{where} on one node, and threads run on several{marked}"
+        share = f"{before} of its accesses are remote if all nodes use it alike; predicted then: {after}"
+    else:
+        cause = f"{before} of the accesses to {name} are remote{marked}"
+        share = f"touched first{where}; predicted: {after} remote" if where else f"predicted: {after} remote"
+    return Finding(
+        rule="numa",
+        cause=cause,
+        subject=Subject(host=host),
+        side="node",
+        severity="advice",
+        effect=-(advice.before or 0.0),
+        details=[share, *([f"{format_quantity(float(size), 'B')} allocated there"] if size else [])],
+        fix=advice.remedy,
+    )
+
+
+def plan(profile: Profile, advices: Iterable[Advice]) -> str:
+    """The file that the recorder takes with ``--plan`` (engines/profile/numa/hooks/apply.hpp)."""
+    lines = []
+    modules = profile.recording.modules
+    for advice in advices:
+        stack = profile.recording.objects[advice.object].stack
+        for address in profile.recording.stacks.get(stack, ()):
+            module = next((m for m in modules if m.begin <= address < m.end), None)
+            if module is None or Location("", "", 0, module.path).is_runtime or "\n" in module.path:
+                continue
+            node = max(advice.node, 0)
+            lines.append(f"{address - module.bias:x} {advice.action} {node} {module.path}\n")
+            break
+    return "".join(lines)

@@ -1,0 +1,356 @@
+"""The file that every recorder of the NUMA profiler writes: one JSON array a line, a ``Row`` each.
+
+This is the only definition of the format. ``engines/profile/numa/format/lines.hpp`` writes it. A row is an array
+whose first element names it; numbers are whole. A recording is one process; without an ``end`` row it was cut off,
+and holds what was recorded until then. Bytes of names are written as the characters U+0000 to U+00FF.
+
+A recording comes from a stranger's program or machine: every row is checked against its type, and every number that
+refers to another row against the rows that exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from assay.errors import UserError
+
+VERSION = 1
+MAX_BYTES = 4 << 30
+MAX_LINE = 64 << 20
+PARTS = 16
+NOWHERE = -1  # the node of a page that was not found in memory
+MODES = {
+    "touch": "first touches",
+    "gcc": "every access, compiled by gcc",
+    "llvm": "every access, compiled by clang",
+    "qemu": "every access, emulated",
+}
+POLICIES = ("default", "preferred", "bind", "interleave", "local", "preferred many", "weighted interleave")
+KINDS = ("heap", "mapping", "global", "stack", "small", "other")
+
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Address = Annotated[int, Meta(ge=0)]
+NodeId = Annotated[int, Meta(ge=NOWHERE, lt=64)]
+Processor = Annotated[int, Meta(ge=0, lt=1 << 16)]
+
+
+class Row(Struct, array_like=True, forbid_unknown_fields=True):
+    pass
+
+
+class Process(Row, tag="process"):
+    """The first row. ``emulated``: the number of made-up nodes, 0 for the machine's own. ``command``: the arguments,
+    each ended by a zero."""
+
+    version: int
+    mode: str
+    pid: Count
+    parent: Count
+    page_bytes: Annotated[int, Meta(ge=1, le=1 << 30)]
+    emulated: Annotated[int, Meta(ge=0, le=64)]
+    command: str
+    rank: str
+
+
+class Node(Row, tag="node"):
+    """``memory`` in bytes, 0 if unknown. ``distances`` to each node, as the firmware gives them; may be empty."""
+
+    id: Annotated[int, Meta(ge=0, lt=64)]
+    processors: list[Processor]
+    memory: Count
+    distances: list[Count]
+
+
+class Module(Row, tag="module"):
+    """An object's code: addresses in the process are the object's own plus ``bias``."""
+
+    bias: Address
+    begin: Address
+    end: Address
+    path: str
+
+
+class Thread(Row, tag="thread"):
+    """``number`` counts the process's threads from 0."""
+
+    number: Count
+    tid: Count
+    name: str
+
+
+class Binding(Row, tag="binding"):
+    """What a thread was bound to from ``ns`` after the start on; ``nodes`` belong to the memory policy."""
+
+    thread: Count
+    ns: Count
+    processors: list[Processor]
+    policy: Annotated[int, Meta(ge=0, lt=256)]
+    nodes: list[NodeId]
+
+
+class Stack(Row, tag="stack"):
+    """Addresses within the calling instructions, innermost first. ``number`` starts with 1; 0 is no stack."""
+
+    number: Annotated[int, Meta(ge=1, lt=2**32)]
+    addresses: list[Address]
+
+
+class Site(Row, tag="site"):
+    """A place in the source that has no address: of code that counts its own accesses."""
+
+    stack: Annotated[int, Meta(ge=1, lt=2**32)]
+    function: str
+    file: str
+    line: Count
+
+
+class Object(Row, tag="object"):
+    """All blocks that one stack allocated, or all memory of one kind. ``bytes`` and ``count`` of all blocks."""
+
+    number: Count
+    kind: str
+    name: str
+    stack: Count
+    bytes: Count
+    count: Count
+
+
+class Touch(Row, tag="touch"):
+    """Pages that were touched first: from ``stack`` by ``thread`` while it ran on ``thread_node``. ``huge`` of the
+    faults brought a huge page."""
+
+    object: Count
+    stack: Count
+    thread: Count
+    thread_node: NodeId
+    page_node: NodeId
+    policy: Annotated[int, Meta(ge=0, lt=256)]
+    pages: Count
+    huge: Count
+
+
+class Access(Row, tag="access"):
+    """Loads and stores of ``stack`` by ``thread`` on ``thread_node`` to pages on ``page_node``. ``object`` is
+    ``NOWHERE`` where the recorder does not tell a place's objects apart."""
+
+    object: Annotated[int, Meta(ge=NOWHERE, le=2**63 - 1)]
+    stack: Count
+    thread: Count
+    thread_node: NodeId
+    page_node: NodeId
+    reads: Count
+    writes: Count
+
+
+class Part(Row, tag="part"):
+    """Accesses from ``thread_node`` to one of the ``PARTS`` equal parts of an object's blocks."""
+
+    object: Count
+    part: Annotated[int, Meta(ge=0, lt=16)]
+    thread: Count
+    thread_node: NodeId
+    page_node: NodeId
+    accesses: Count
+
+
+class Placed(Row, tag="placed"):
+    """Pages of an object by node, when it had the most in memory."""
+
+    object: Count
+    node: NodeId
+    pages: Count
+
+
+class Moved(Row, tag="moved"):
+    """Pages that were found on another node than before."""
+
+    object: Count
+    source: NodeId
+    target: NodeId
+    pages: Count
+
+
+class Memory(Row, tag="memory"):
+    """Resident pages of the process ``ns`` after its start."""
+
+    ns: Count
+    node: NodeId
+    pages: Count
+
+
+class Note(Row, tag="note"):
+    """What is missing, and why."""
+
+    text: str
+
+
+class End(Row, tag="end"):
+    """``ns`` after the start, 0 if unknown; events that were ``lost``; faults on pages that were touched before."""
+
+    ns: Count
+    lost: Count
+    again: Count
+
+
+Any = (
+    Process | Node | Module | Thread | Binding | Stack | Site | Object
+    | Touch | Access | Part | Placed | Moved | Memory | Note | End
+)  # fmt: skip
+
+
+class Recording(Struct):
+    """The rows of one file by kind; every reference is to a row that exists."""
+
+    process: Process
+    nodes: dict[int, Node] = {}
+    modules: list[Module] = []
+    threads: dict[int, Thread] = {}
+    bindings: list[Binding] = []
+    stacks: dict[int, tuple[int, ...]] = {}
+    sites: dict[int, Site] = {}
+    objects: dict[int, Object] = {}
+    touches: list[Touch] = []
+    accesses: list[Access] = []
+    parts: list[Part] = []
+    placed: list[Placed] = []
+    moved: list[Moved] = []
+    memory: list[Memory] = []
+    notes: list[str] = []
+    end: End | None = None
+
+
+def as_text(raw: str) -> str:
+    """A name of which each character stands for a byte."""
+    try:
+        return raw.encode("latin-1").decode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return raw
+
+
+def read_recording(path: Path) -> Recording:
+    """Raises UserError for a file that is no recording, with the line and what is wrong there."""
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise UserError(f"{path} has {size} bytes: too large for a recording", f"at most {MAX_BYTES}")
+    with path.open("rb") as file:
+        return parse_recording(file, str(path))
+
+
+def parse_recording(lines: Iterable[bytes], name: str) -> Recording:
+    """Raises UserError. A last line that was cut off is left out."""
+    decoder = msgspec.json.Decoder(Any)
+    recording: Recording | None = None
+    for number, line in enumerate(lines, 1):
+        try:
+            if len(line) > MAX_LINE:
+                raise ValueError("the line is too long")
+            if not line.endswith(b"\n"):
+                break  # cut off: the writer was killed, or the disk was full
+            row = decoder.decode(line)
+            if recording is None:
+                recording = _begin(row)
+            else:
+                _add(recording, row)
+        except (ValueError, msgspec.DecodeError, RecursionError) as error:
+            raise UserError(
+                f"{name}, line {number}: {error}", "record it again: assay numa -- PROGRAM"
+            ) from None
+    if recording is None:
+        raise UserError(f"{name} is empty", "record it again: assay numa -- PROGRAM")
+    return recording
+
+
+def _begin(row: object) -> Recording:
+    if not isinstance(row, Process):
+        raise ValueError("a recording begins with its process")
+    if row.version != VERSION:
+        raise ValueError(f"version {row.version} of the format; this Assay reads {VERSION}")
+    if row.mode not in MODES:
+        raise ValueError(f"unknown mode '{row.mode[:40]}'")
+    return Recording(process=row)
+
+
+def _add(recording: Recording, row: Any) -> None:
+    """Checks what a row refers to."""
+    if isinstance(row, Process):
+        raise ValueError("a second process")
+    if recording.end is not None:
+        raise ValueError("a row after the end")
+    match row:
+        case Node():
+            recording.nodes[row.id] = row
+        case Module():
+            if not row.begin < row.end < 1 << 64 or row.bias >= 1 << 64:
+                raise ValueError("a module outside of all addresses")
+            recording.modules.append(row)
+        case Thread():
+            recording.threads[row.number] = row
+        case Binding():
+            _known(row.thread, recording.threads, "thread")
+            recording.bindings.append(row)
+        case Stack():
+            if any(address >= 1 << 64 for address in row.addresses):
+                raise ValueError("a number that is no address")
+            recording.stacks[row.number] = tuple(row.addresses)
+        case Site():
+            recording.sites[row.stack] = row
+        case Object():
+            if row.kind not in KINDS:
+                raise ValueError(f"unknown kind of object '{row.kind[:40]}'")
+            _known_stack(row.stack, recording)
+            recording.objects[row.number] = row
+        case Touch() | Access():
+            if row.object != NOWHERE:
+                _known(row.object, recording.objects, "object")
+            _check_nodes(row, recording)
+            _known_stack(row.stack, recording)
+            if isinstance(row, Touch):
+                recording.touches.append(row)
+            else:
+                recording.accesses.append(row)
+        case Part():
+            _known(row.object, recording.objects, "object")
+            _check_nodes(row, recording)
+            recording.parts.append(row)
+        case Placed():
+            _known(row.object, recording.objects, "object")
+            _known_node(row.node, recording)
+            recording.placed.append(row)
+        case Moved():
+            _known(row.object, recording.objects, "object")
+            _known_node(row.source, recording)
+            _known_node(row.target, recording)
+            recording.moved.append(row)
+        case Memory():
+            _known_node(row.node, recording)
+            recording.memory.append(row)
+        case Note():
+            recording.notes.append(as_text(row.text))
+        case End():
+            recording.end = row
+
+
+def _check_nodes(row: Touch | Access | Part, recording: Recording) -> None:
+    _known(row.thread, recording.threads, "thread")
+    _known_node(row.thread_node, recording)
+    _known_node(row.page_node, recording)
+
+
+def _known(number: int, rows: Container[int], what: str) -> None:
+    if number not in rows:
+        raise ValueError(f"{what} {number} is not defined before its use")
+
+
+def _known_stack(number: int, recording: Recording) -> None:
+    if number and number not in recording.stacks and number not in recording.sites:
+        raise ValueError(f"stack {number} is not defined before its use")
+
+
+def _known_node(node: int, recording: Recording) -> None:
+    if node != NOWHERE and node not in recording.nodes:
+        raise ValueError(f"node {node} is not defined before its use")

@@ -1,0 +1,107 @@
+"""Readers of recordings: what a stranger wrote is checked, and damage is one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.errors import UserError
+from assay.numa.recording import parse_recording, read_recording
+
+ROWS: list[list[object]] = [
+    ["process", 1, "touch", 10, 1, 4096, 2, "./a\x00b\x00", ""],
+    ["node", 0, [0], 0, []],
+    ["node", 1, [1], 0, []],
+    ["module", 4096, 8192, 12288, "/bin/a"],
+    ["thread", 0, 10, "a"],
+    ["binding", 0, 5, [0], 0, []],
+    ["stack", 1, [8200, 8300]],
+    ["object", 0, "heap", "", 1, 8192, 1],
+    ["touch", 0, 1, 0, 0, 0, 0, 2, 0],
+    ["access", -1, 1, 0, 0, 1, 3, 4],
+    ["part", 0, 15, 0, 0, 1, 7],
+    ["placed", 0, 0, 2],
+    ["moved", 0, 0, 1, 1],
+    ["memory", 7, -1, 2],
+    ["note", "nothing is missing"],
+    ["end", 9, 0, 0],
+]
+
+
+def lines(rows: list[list[object]]) -> list[bytes]:
+    return [json.dumps(row).encode() + b"\n" for row in rows]
+
+
+def test_every_row_is_read() -> None:
+    recording = parse_recording(lines(ROWS), "x")
+    assert recording.process.pid == 10 and sorted(recording.nodes) == [0, 1]
+    assert recording.touches[0].pages == 2 and recording.accesses[0].writes == 4
+    assert recording.parts[0].part == 15 and recording.moved[0].target == 1
+    assert recording.end is not None and recording.end.ns == 9
+
+
+def test_a_file_that_was_cut_off_is_read_to_there(tmp_path: Path) -> None:
+    whole = b"".join(lines(ROWS))
+    path = tmp_path / "1.0.numa"
+    path.write_bytes(whole[:-5])
+    recording = read_recording(path)
+    assert recording.end is None and recording.notes == ["nothing is missing"]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (["touch", 5, 1, 0, 0, 0, 0, 2, 0], "object 5"),
+        (["touch", 0, 9, 0, 0, 0, 0, 2, 0], "stack 9"),
+        (["touch", 0, 1, 3, 0, 0, 0, 2, 0], "thread 3"),
+        (["touch", 0, 1, 0, 7, 0, 0, 2, 0], "node 7"),
+        (["touch", 0, 1, 0, 0, 0, 0, -2, 0], ">= 0"),
+        (["part", 0, 16, 0, 0, 1, 7], "<= 15"),
+        (["access", 4, 1, 0, 0, 1, 3, 4], "object 4"),
+        (["object", 1, "cheese", "", 0, 1, 1], "kind of object"),
+        (["module", 9, 8, 7, "x"], "module outside"),
+        (["stack", 2, [1 << 70]], "no address"),
+        (["process", 1, "touch", 10, 1, 4096, 2, "", ""], "second process"),
+        (["memory", 1, 0, 1, 1, 1], "at most length"),
+        (["memory", 1.5, 0, 1], "int"),
+    ],
+)
+def test_a_row_that_is_wrong_names_its_line(row: list[object], said: str) -> None:
+    with pytest.raises(UserError, match=f"x, line {len(ROWS)}: .*{said}"):
+        parse_recording(lines([*ROWS[:-1], row]), "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [({1: 2}, "version 2"), ({2: "psychic"}, "unknown mode"), ({5: 0}, ">= 1")],
+)
+def test_the_first_row(change: dict[int, object], said: str) -> None:
+    first = [change.get(k, value) for k, value in enumerate(ROWS[0])]
+    with pytest.raises(UserError, match=f"line 1: .*{said}"):
+        parse_recording(lines([first]), "x")
+
+
+def test_an_empty_file() -> None:
+    with pytest.raises(UserError, match="empty"):
+        parse_recording([], "x")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    position=st.integers(0, len(b"".join(lines(ROWS))) - 1),
+    put=st.binary(max_size=8),
+    removed=st.integers(0, 20),
+)
+def test_mutated_bytes_are_read_or_refused(position: int, put: bytes, removed: int) -> None:
+    whole = b"".join(lines(ROWS))
+    damaged = whole[:position] + put + whole[position + removed :]
+    try:
+        recording = parse_recording(damaged.splitlines(keepends=True), "x")
+    except UserError:
+        return
+    for row in recording.touches:
+        assert row.object in recording.objects and row.thread in recording.threads

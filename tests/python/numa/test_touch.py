@@ -1,0 +1,153 @@
+"""Touch mode on programs whose first touches are known, on emulated nodes and in a guest with two real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.lab.guest import Guest, Hardware, run_guest
+from assay.measure.numa import FOLDER, load_profiles
+from assay.numa.advice import advise
+from assay.numa.profile import Profile, by_object, first_touches, resident
+
+ROOT = Path(__file__).parents[3]
+ARRAY_PAGES = (8 << 20) // 4096
+two_processors = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor has one node")
+
+
+def numa(
+    run: Path, *command: object, options: tuple[str, ...] = (), **more: object
+) -> subprocess.CompletedProcess[str]:
+    """Runs ``assay numa -o RUN OPTIONS -- COMMAND``."""
+    arguments = [sys.executable, "-m", "assay", "numa", "-o", str(run), *options, "--", *map(str, command)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    return subprocess.run(
+        arguments,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=environment,
+        **more,  # type: ignore[call-overload]
+    )
+
+
+def array_of(profile: Profile) -> int:
+    """The number of the object that is the array."""
+    return next(n for n in by_object(profile) if profile.name(n).startswith("allocate "))
+
+
+def check_placement(profile: Profile, is_parallel: bool) -> None:
+    number = array_of(profile)
+    touched = by_object(profile)[number].by_thread_node()
+    by_line = [(where, c.total) for (obj, where, _), c in first_touches(profile).items() if obj == number]
+    initialised = sum(pages for location, pages in by_line if location.function == "initialise")
+    assert ARRAY_PAGES - 4 <= initialised <= ARRAY_PAGES + 1
+    assert all(location.file.endswith("placed.c") for location, _ in by_line)
+    pages = resident(profile)[number]
+    if is_parallel:
+        assert abs(touched[0] - touched[1]) <= 4 and abs(pages[0] - pages[1]) <= 4
+        assert [a for a in advise(profile) if a.object == number] == []
+    else:
+        assert set(touched) == {0} and pages[0] >= ARRAY_PAGES - 1 and pages.get(1, 0) == 0
+        [advice] = [a for a in advise(profile) if a.object == number]
+        assert advice.toucher is not None and advice.toucher.function == "initialise"
+        assert advice.action == "spread" and advice.before == 0.5
+
+
+@two_processors
+@pytest.mark.parametrize("how", ["serial", "parallel"])
+def test_emulated_nodes(how: str, placed: Path, tmp_path: Path) -> None:
+    done = numa(tmp_path / "run", placed, how, 2, options=("--emulate", "2"))
+    assert (done.returncode, done.stdout) == (7, "10\n")
+    assert "2 emulated" in done.stderr and "nodes are emulated" in done.stderr
+    profile = load_profiles(tmp_path / "run" / FOLDER)[0]
+    assert profile.recording.process.emulated == 2
+    # Threads 0 and 2 run on processor 0, the others on 1: emulated node 0 and 1.
+    check_placement(profile, how == "parallel")
+
+
+@pytest.mark.guest
+def test_two_real_nodes(placed: Path, tmp_path: Path) -> None:
+    runs = " && ".join(
+        f"{{ {sys.executable} -m assay numa -o {tmp_path}/{how} -- {placed} {how}; [ $? = 7 ]; }}"
+        for how in ("serial", "parallel")
+    )
+    hardware = Hardware(cpus=4, numa=2, memory=1 << 30)
+    program = Guest(hardware, ["sh", "-c", runs], output=tmp_path, limit_s=900)
+    with open(tmp_path / "log", "wb") as log:
+        assert run_guest(program, log.fileno(), log.fileno()) == 0, (tmp_path / "log").read_text()
+    for how in ("serial", "parallel"):
+        profile = load_profiles(tmp_path / how / FOLDER)[0]
+        assert profile.recording.process.emulated == 0 and sorted(profile.recording.nodes) == [0, 1]
+        check_placement(profile, how == "parallel")
+
+
+def test_without_page_faults_pages_are_looked_up(placed: Path, tmp_path: Path) -> None:
+    done = numa(tmp_path / "run", placed, "serial", 2, options=("--no-faults",))
+    assert (done.returncode, done.stdout) == (7, "10\n")
+    assert "page faults were not watched" in done.stderr
+    profile = load_profiles(tmp_path / "run" / FOLDER)[0]
+    sizes = {profile.name(n): sum(pages.values()) for n, pages in resident(profile).items()}
+    assert max(size for name, size in sizes.items() if name.startswith("allocate ")) >= ARRAY_PAGES - 1
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "output"),
+    [
+        ("echo out; exit 3", 3, "out\n"),
+        ("kill -KILL $$", 137, ""),
+        ("(exit 4); echo $?; exec sh -c 'echo in; exit 5'", 5, "4\nin\n"),
+        ('for k in 3 4 5 6 7 8 9; do eval "exec $k>&-"; done; echo out', 0, "out\n"),
+    ],
+)
+def test_output_and_status_are_the_programs(script: str, status: int, output: str, tmp_path: Path) -> None:
+    done = numa(tmp_path / "run", "bash", "-c", script)
+    assert (done.returncode, done.stdout) == (status, output), done.stderr
+    assert load_profiles(tmp_path / "run" / FOLDER)
+
+
+def test_a_crash_is_the_programs_own(tmp_path: Path) -> None:
+    done = numa(tmp_path / "run", "python3", "-c", "import os; os.kill(os.getpid(), 11)")
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert load_profiles(tmp_path / "run" / FOLDER)
+
+
+def test_a_static_program(tmp_path: Path) -> None:
+    source = tmp_path / "static.c"
+    source.write_text("#include <stdlib.h>\n#include <string.h>\nint main(void) { char *p = malloc(1 << 20);\n"
+                      "memset(p, 1, 1 << 20); return p[5]; }\n")  # fmt: skip
+    program = tmp_path / "static"
+    subprocess.run(["gcc", "-g", "-static", str(source), "-o", str(program)], check=True, timeout=60)
+    done = numa(tmp_path / "run", program)
+    assert done.returncode == 1
+    assert "allocations are not known" in done.stderr
+    profile = load_profiles(tmp_path / "run" / FOLDER)[0]
+    lines = first_touches(profile).items()
+    assert sum(counts.total for (_, line, _), counts in lines if line.function == "main") >= 255
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "no program given"),
+        (["--", "no-such-program"], "cannot run no-such-program"),
+        (["--emulate", "65", "--", "true"], "too many nodes"),
+        (["--emulate", "0", "--", "true"], "whole number of at least 1"),
+        (["--apply", "/nowhere", "--", "true"], "holds no NUMA profile"),
+        (["show", "/nowhere"], "/nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "assay", "numa", *arguments],
+        capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+    )  # fmt: skip
+    assert done.returncode == 2 and said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
