@@ -1,7 +1,7 @@
 // The ranks of an executable without MPI. Where a launcher says so by the environment, the process
 // is one rank of a job; else its ranks are threads of the null transport.
 //
-//   ASSAY_TRANSPORT     tcp
+//   ASSAY_TRANSPORT     tcp or udp
 //   ASSAY_RANK, ASSAY_RANKS
 //   ASSAY_INTERFACE     the network interface to listen on; default: that of the default route
 //   ASSAY_HEARTBEAT_MS  a peer that is silent for so long is lost; default 150
@@ -24,6 +24,7 @@
 #include "transport/direct/rendezvous.hpp"
 #include "transport/null.hpp"
 #include "transport/tcp/tcp.hpp"
+#include "transport/udp/udp.hpp"
 
 namespace assay {
 namespace {
@@ -37,7 +38,7 @@ struct Known {
     const char* name;
     Make make;
 };
-constexpr std::array known{Known{"tcp", tcp_transport}};
+constexpr std::array known{Known{"tcp", tcp_transport}, Known{"udp", udp_transport}};
 
 constexpr Nanoseconds start_limit = 60'000'000'000;
 constexpr useconds_t end_grace_us = 3'000'000;

@@ -1,12 +1,21 @@
 #include "transport/direct/frame.hpp"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 namespace assay::direct {
 
 void Outbox::add(const Header& header, const void* data, std::size_t bytes, Ticket ticket) {
-    entries_.push_back({header, static_cast<const std::byte*>(data), bytes, ticket, end_});
+    entries_.push_back({header, static_cast<const std::byte*>(data), bytes, ticket, end_, {}});
     end_ = entries_.back().end();
+}
+
+void Outbox::add_copy(const Header& header, const void* data, std::size_t bytes) {
+    auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    if (bytes > 0) std::memcpy(copy.get(), data, bytes);
+    add(header, copy.get(), bytes, -1);
+    entries_.back().copy = std::move(copy);
 }
 
 std::size_t Outbox::gather(std::uint64_t from, std::size_t most, std::span<iovec> pieces,

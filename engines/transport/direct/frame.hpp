@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <span>
 
 #include "transport/transport.hpp"
@@ -42,6 +43,8 @@ inline bool is_sound(const Header& header) {
 class Outbox {
 public:
     void add(const Header& header, const void* data, std::size_t bytes, Ticket ticket);
+    // With a copy of the bytes, which the caller may use again at once.
+    void add_copy(const Header& header, const void* data, std::size_t bytes);
     bool empty() const { return entries_.empty(); }
     std::size_t frames() const { return entries_.size(); }
     std::uint64_t begin() const { return begin_; }
@@ -72,6 +75,7 @@ private:
         std::size_t bytes;
         Ticket ticket;
         std::uint64_t begin;
+        std::unique_ptr<std::byte[]> copy;
         std::uint64_t end() const { return begin + sizeof header + bytes; }
     };
     std::deque<Entry> entries_;

@@ -12,7 +12,8 @@
 namespace assay::direct {
 namespace {
 
-constexpr int beats_per_limit = 5;           // so that single lost datagrams do not matter
+constexpr int beats_per_limit = 5;  // so that single lost datagrams do not matter
+constexpr Nanoseconds greeting_time = 1'000'000'000, greeting_period = 20'000'000;
 constexpr std::uint32_t magic = 0x62687361;  // "ashb"
 
 struct Beat {
@@ -52,7 +53,7 @@ void Liveness::watch(int peer, const Address& address, int incarnation) {
     entry.active = true;
     entry.address = address;
     entry.incarnation = incarnation;
-    entry.since = now();
+    entry.since = last_watched_ = now();
 }
 
 void Liveness::forget(int peer) {
@@ -75,7 +76,7 @@ std::vector<int> Liveness::silent() {
 }
 
 void Liveness::run(const std::stop_token& stop) {
-    const Nanoseconds period = limit_ / beats_per_limit;
+    const Nanoseconds usual = limit_ / beats_per_limit;
     Nanoseconds next = now(), last = next;
     while (!stop.stop_requested()) {
         const Nanoseconds wait = std::clamp<Nanoseconds>(next - now(), 0, 20'000'000);
@@ -87,10 +88,14 @@ void Liveness::run(const std::stop_token& stop) {
         if (time - last > limit_ / 2) resumed_ = time;
         last = time;
         receive_all(time);
-        if (time < next) continue;
+        if (time < next && !(time - last_watched_ < greeting_time && next - time > greeting_period))
+            continue;
         send_all();
         judge(time);
-        next = std::max(next + period, time);
+        // Soon after a peer came, so that both sides know at once that they hear each other.
+        const Nanoseconds period =
+            time - last_watched_ < greeting_time ? std::min(usual, greeting_period) : usual;
+        next = time + period;
     }
 }
 

@@ -58,7 +58,8 @@ private:
     mutable std::mutex mutex_;
     std::vector<Watched> watched_;
     std::uint64_t sent_ = 0;
-    Nanoseconds resumed_ = 0;  // when this process last came back from a stop
+    Nanoseconds resumed_ = 0;       // when this process last came back from a stop
+    Nanoseconds last_watched_ = 0;  // when the last peer came
     std::atomic<bool> any_silent_{false};
     std::jthread thread_;  // last: starts after the others exist, and is joined first
 };

@@ -232,7 +232,9 @@ void PeerTransport::leave() {
     for (int peer = 0; peer < size(); ++peer)
         if (is_connected(peer)) send_own(nullptr, 0, peer, tag_farewell);
     const Nanoseconds deadline = now() + leave_limit;
-    const auto waits = [this](int peer) { return is_connected(peer) && !has_left(peer); };
+    const auto waits = [this](int peer) {
+        return is_connected(peer) && (!has_left(peer) || !is_idle(peer));
+    };
     for (bool waiting = true; waiting && now() < deadline;) {
         move();
         release_held();

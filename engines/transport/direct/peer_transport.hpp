@@ -54,6 +54,7 @@ protected:
                            int tag) = 0;
     virtual void post_receive(Ticket ticket, void* data, std::size_t bytes, int peer, int tag) = 0;
     virtual void move() = 0;  // sends and receives what is possible now; calls mesh().poll()
+    virtual bool is_idle(int peer) const = 0;               // nothing is on its way to it
     virtual void note(int peer, std::uint32_t events) = 0;  // of epoll, on the peer's connection
 
     Mesh& mesh() { return mesh_; }

@@ -13,11 +13,15 @@ namespace {
 
 // Answers that a peer may have waiting here: more than any program asks for at once.
 constexpr std::size_t most_frames = 1U << 20;
+// Bytes on their way to a peer, above which a send waits for their arrival.
+constexpr std::size_t most_copied = 1U << 20;
 
 }  // namespace
 
-StreamTransport::StreamTransport(Listener listener, Membership self, MeshSettings settings)
+StreamTransport::StreamTransport(Listener listener, Membership self, MeshSettings settings,
+                                 std::size_t eager)
     : PeerTransport(std::move(listener), std::move(self), std::move(settings)),
+      eager_(eager),
       outboxes_(static_cast<std::size_t>(size())) {
     for (int peer = 0; peer < size(); ++peer) inboxes_.push_back(std::make_unique<Inbox>());
 }
@@ -32,7 +36,14 @@ void StreamTransport::add(int peer, FrameKind kind, const void* data, std::size_
 void StreamTransport::post_send(Ticket ticket, const void* data, std::size_t bytes, int peer,
                                 int tag) {
     if (peer != rank()) {
-        add(peer, FrameKind::message, data, bytes, ticket, tag);
+        Outbox& out = outbox(peer);
+        if (bytes <= eager_ && out.end() - out.begin() < most_copied) {
+            out.add_copy({frame_magic, FrameKind::message, 0, tag, bytes, 0, 0}, data, bytes);
+            tickets().settle(ticket, true);
+            announce(peer);
+        } else {
+            add(peer, FrameKind::message, data, bytes, ticket, tag);
+        }
         return;
     }
     const auto receive = std::ranges::find(self_receives_, tag, &SelfReceive::tag);

@@ -18,7 +18,9 @@ namespace assay::direct {
 
 class StreamTransport : public PeerTransport {
 public:
-    StreamTransport(Listener listener, Membership self, MeshSettings settings);
+    // Sends of up to `eager` bytes complete at once: a copy is kept until they have arrived.
+    StreamTransport(Listener listener, Membership self, MeshSettings settings,
+                    std::size_t eager = 0);
 
     std::byte* create_window(std::size_t bytes) final;
     void free_window() final;
@@ -69,6 +71,7 @@ protected:
     virtual void announce_receive(int peer) = 0;
     // Forgets a peer's streams and fails its tickets.
     void reset(int peer);
+    bool is_idle(int peer) const final { return outboxes_[static_cast<std::size_t>(peer)].empty(); }
 
 private:
     void post_send(Ticket ticket, const void* data, std::size_t bytes, int peer, int tag) final;
@@ -94,6 +97,7 @@ private:
         std::size_t bytes;
         int tag;
     };
+    const std::size_t eager_;
     std::vector<Outbox> outboxes_;
     std::vector<std::unique_ptr<Inbox>> inboxes_;
     std::vector<SelfSend> self_sends_;

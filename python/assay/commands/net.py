@@ -17,10 +17,11 @@ from assay.commands.options import (
 )
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
+from assay.launch.direct import Direct
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import fold, host_list, refuse_shared
 from assay.launch.launchers import Launcher, launcher_on
-from assay.launch.placement import HERE
+from assay.launch.placement import HERE, Site
 from assay.launch.reach import check_hosts
 from assay.measure.adapters import parse_adapters
 from assay.measure.network import NetworkRequest, measure_network
@@ -29,6 +30,7 @@ from assay.records.schema import Finding, Scalar
 from assay.report.sweep import netsan_table, sweep_rows
 from assay.report.terminal import show_findings
 
+MPI = "mpi"  # the transport that launchers stand for
 OPERATIONS = ("send", "put", "get")
 SIZES = [2**k for k in range(23)]  # 1 B to 4 MiB
 
@@ -40,6 +42,7 @@ class Net:
     name = "net"
     examples = [
         Example("assay net --budget 5s", "the cores of this machine", needs="an MPI"),
+        Example("assay net --transport tcp --size 1MiB --budget 4s", "the same without MPI"),
         Example('assay net -w "node[1-48]"', "all to all", needs="a cluster"),
         Example(
             'assay net --servers "server[2-3]" --clients "client[1-48]" --servers-hcas mlx5_0:mlx5_1',
@@ -55,6 +58,7 @@ class Net:
         add(hosts, "-n --ranks", "on this machine, without hosts")
         add(hosts, "--lab")
         add(hosts, "--launcher")
+        add(hosts, "--transport")
         measurement = parser.add_argument_group("measurement")
         add(measurement, "--sizes", "messages; default: 1 B to 4 MiB, powers of two")
         add(measurement, "--op", "send, put, get; default: all with --servers, else send")
@@ -154,7 +158,7 @@ def build_request(args: argparse.Namespace, simulated: Launcher | None = None) -
     if adapters and not servers:
         raise UserError("--servers-hcas without --servers", "name the servers that have these adapters")
     request = NetworkRequest(
-        launcher=simulated or launcher_on(args.launcher, site),
+        launcher=simulated or _launcher(args, site),
         site=site,
         servers=servers,
         clients=clients,
@@ -167,6 +171,20 @@ def build_request(args: argparse.Namespace, simulated: Launcher | None = None) -
     numbers = {**request.params, "timeout": request.timeout}
     describe(probe()).find(request.measurement).check_bounds(numbers)
     return request
+
+
+def _launcher(args: argparse.Namespace, site: Site) -> Launcher:
+    transport = args.transport or MPI
+    if transport == MPI:
+        return launcher_on(args.launcher, site)
+    if args.launcher:
+        raise UserError(
+            f"--launcher with --transport {transport}",
+            "leave --launcher out: Assay starts these ranks itself",
+        )
+    if args.servers_hcas is not None:
+        raise UserError(f"--servers-hcas with --transport {transport}", "adapters are chosen under MPI only")
+    return Direct(transport)
 
 
 def _clients(args: argparse.Namespace, have_servers: bool) -> list[str]:

@@ -26,7 +26,7 @@ from assay.lab import Lab
 from assay.launch.engines import probe
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
 
-TRANSPORTS = ("tcp",)
+TRANSPORTS = ("tcp", "udp")
 MODULE = "assay.launch.direct"
 
 

@@ -1,0 +1,274 @@
+#include "transport/udp/channel.hpp"
+
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <sodium/crypto_shorthash_siphash24.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.hpp"
+#include "transport/direct/rendezvous.hpp"
+
+#ifndef UDP_GRO
+#define UDP_GRO 104  // linux/udp.h, which is in the way of netinet/udp.h
+#endif
+#ifndef UDP_SEGMENT
+#define UDP_SEGMENT 103
+#endif
+
+namespace assay::udp {
+namespace {
+
+constexpr std::size_t most_stream_bytes = 16320;  // four datagrams fill a send of 64 KiB
+constexpr std::size_t least_path = 576;           // RFC 791: every path carries it
+constexpr std::size_t receive_buffer = 32U << 20;
+constexpr std::uint32_t most_window = 8U << 20;
+constexpr std::size_t longest_send = 65000;  // of a UDP datagram before the kernel cuts it
+constexpr int buffers = 8;                   // of one recvmmsg
+
+direct::Address address_of(int socket, bool of_peer) {
+    direct::Address address;
+    address.length = sizeof address.storage;
+    auto* storage = reinterpret_cast<sockaddr*>(&address.storage);
+    const int done = of_peer ? getpeername(socket, storage, &address.length)
+                             : getsockname(socket, storage, &address.length);
+    if (done != 0) address = {};
+    return address;
+}
+
+struct AcknowledgementBody {
+    std::uint64_t granted, count;
+    std::array<std::array<std::uint64_t, 2>, most_ranges> ranges;  // [begin, end)
+};
+
+}  // namespace
+
+Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
+    : rank_(rank), peer_(peer), buffer_(buffers * largest) {
+    std::copy_n(key.begin(), key_.size(), key_.begin());
+    direct::Address own = address_of(connection, false), other = address_of(connection, true);
+    if (own.length == 0 || other.length == 0) return;  // it is gone already; the mesh tells
+    own.set_port(0);
+    socket_ = ::socket(own.storage.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (socket_ < 0 || bind(socket_, own.data(), own.length) != 0)
+        throw Error(
+            fmt::format("cannot open a UDP socket on {}: {}", own.text(), std::strerror(errno)),
+            "check the limit on open files (ulimit -n)");
+    // Before it is connected it takes nothing from anybody: the filter is the peer's address with
+    // the discard port.
+    other.set_port(9);
+    connect(socket_, other.data(), other.length);
+    const int wanted = receive_buffer, on = 1, probe = IP_PMTUDISC_DO;
+    if (setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)
+        setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted);
+    if (setsockopt(socket_, SOL_SOCKET, SO_SNDBUFFORCE, &wanted, sizeof wanted) != 0)
+        setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
+    setsockopt(socket_, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
+    setsockopt(socket_, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof probe);
+    int size = 0;
+    socklen_t length = sizeof size;
+    getsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &size, &length);
+    // The kernel counts its own structures too, about as much as the bytes.
+    window_ = std::min<std::uint32_t>(most_window, static_cast<std::uint32_t>(size) / 2);
+    receiver_.emplace(window_);
+}
+
+Channel::~Channel() {
+    if (socket_ >= 0) close(socket_);
+}
+
+Setup Channel::setup() const {
+    return {socket_ < 0 ? std::uint16_t{0} : address_of(socket_, false).port(), 0, window_};
+}
+
+void Channel::begin(const Setup& theirs) {
+    direct::Address other = address_of(socket_, true);
+    other.set_port(theirs.port);
+    if (connect(socket_, other.data(), other.length) != 0) return;
+    fit_path();
+    sender_.emplace(most_bytes_, theirs.window);
+}
+
+// The largest datagrams that the path carries in one packet.
+void Channel::fit_path() {
+    const bool v4 = address_of(socket_, false).storage.ss_family == AF_INET;
+    int path = 0;
+    socklen_t length = sizeof path;
+    if (getsockopt(socket_, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &path,
+                   &length) != 0)
+        path = 1500;
+    const std::size_t headers = (v4 ? 20 : 40) + sizeof(udphdr) + sizeof(Prefix);
+    most_bytes_ =
+        std::min(std::max<std::size_t>(static_cast<std::size_t>(path), least_path) - headers,
+                 most_stream_bytes);
+    if (sender_) sender_->set_most_bytes(most_bytes_);
+}
+
+std::array<unsigned char, 8> Channel::tag(std::span<const std::byte> bytes) const {
+    std::array<unsigned char, 8> tag;
+    crypto_shorthash_siphash24(tag.data(), reinterpret_cast<const unsigned char*>(bytes.data()),
+                               bytes.size(), key_.data());
+    return tag;
+}
+
+// --- Receiving ---------------------------------------------------------------------------------
+
+// Fills the batch with the datagrams of one call. False: there are none.
+bool Channel::read_batch() {
+    std::array<mmsghdr, buffers> messages{};
+    std::array<iovec, buffers> pieces;
+    std::array<std::array<char, CMSG_SPACE(sizeof(int))>, buffers> controls;
+    for (std::size_t i = 0; i < buffers; ++i) {
+        pieces[i] = {buffer_.data() + i * largest, largest};
+        messages[i].msg_hdr.msg_iov = &pieces[i];
+        messages[i].msg_hdr.msg_iovlen = 1;
+        messages[i].msg_hdr.msg_control = controls[i].data();
+        messages[i].msg_hdr.msg_controllen = controls[i].size();
+    }
+    batch_.clear();
+    const int count = recvmmsg(socket_, messages.data(), buffers, MSG_DONTWAIT, nullptr);
+    for (int i = 0; i < count; ++i) {
+        mmsghdr& message = messages[static_cast<std::size_t>(i)];
+        std::size_t segment = message.msg_len;
+        for (cmsghdr* c = CMSG_FIRSTHDR(&message.msg_hdr); c;
+             c = CMSG_NXTHDR(&message.msg_hdr, c)) {
+            int size = 0;
+            if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO) continue;
+            std::memcpy(&size, CMSG_DATA(c), sizeof size);
+            if (size > 0) segment = static_cast<std::size_t>(size);
+        }
+        std::byte* data = buffer_.data() + static_cast<std::size_t>(i) * largest;
+        for (std::size_t done = 0; done < message.msg_len; done += segment)
+            batch_.emplace_back(data + done,
+                                std::min<std::size_t>(segment, message.msg_len - done));
+    }
+    return count > 0;
+}
+
+bool Channel::check(std::span<const std::byte> datagram, Prefix& prefix) {
+    if (datagram.size() < sizeof prefix) return false;
+    std::memcpy(&prefix, datagram.data(), sizeof prefix);
+    if (prefix.from != static_cast<std::uint32_t>(peer_)) return false;
+    const auto covered = datagram.first(sizeof prefix - sizeof prefix.tag);
+    if (prefix.kind == Kind::data) return prefix.tag == tag(covered);
+    if (prefix.kind != Kind::acknowledgement) return false;
+    std::array<std::byte, sizeof(Prefix) + sizeof(AcknowledgementBody)> copy;
+    if (datagram.size() > copy.size()) return false;
+    const auto rest = datagram.subspan(sizeof prefix);
+    std::ranges::copy(rest, std::ranges::copy(covered, copy.begin()).out);
+    return prefix.tag == tag(std::span(copy).first(covered.size() + rest.size()));
+}
+
+void Channel::accept_acknowledgement(std::span<const std::byte> datagram, Nanoseconds time) {
+    AcknowledgementBody body;
+    const auto bytes = datagram.subspan(sizeof(Prefix));
+    constexpr std::size_t fixed = offsetof(AcknowledgementBody, ranges);
+    if (bytes.size() < fixed) return;
+    std::memcpy(&body, bytes.data(), bytes.size());
+    if (body.count > most_ranges || bytes.size() != fixed + body.count * sizeof body.ranges[0])
+        return;
+    Acknowledgement acknowledgement{body.granted, {}};
+    for (std::size_t i = 0; i < body.count; ++i)
+        acknowledgement.ranges.emplace_back(body.ranges[i][0], body.ranges[i][1]);
+    if (sender_) sender_->acknowledge(acknowledgement, time);
+}
+
+// --- Sending -----------------------------------------------------------------------------------
+
+void Channel::acknowledge() {
+    const Acknowledgement news = receiver_->acknowledge();
+    struct {
+        Prefix prefix;
+        AcknowledgementBody body;
+    } datagram{};
+    datagram.prefix = {++acknowledgements_,   0,  static_cast<std::uint32_t>(rank_),
+                       Kind::acknowledgement, {}, {}};
+    datagram.body.granted = news.granted;
+    datagram.body.count = news.ranges.size();
+    for (std::size_t i = 0; i < news.ranges.size(); ++i)
+        datagram.body.ranges[i] = {news.ranges[i].first, news.ranges[i].second};
+    const std::size_t body =
+        offsetof(AcknowledgementBody, ranges) + news.ranges.size() * sizeof datagram.body.ranges[0];
+    std::array<std::byte, sizeof datagram> covered;
+    constexpr std::size_t front = sizeof(Prefix) - sizeof(Prefix::tag);
+    std::memcpy(covered.data(), &datagram, front);
+    std::memcpy(covered.data() + front, &datagram.body, body);
+    datagram.prefix.tag = tag(std::span(covered).first(front + body));
+    ::send(socket_, &datagram, sizeof datagram.prefix + body, MSG_DONTWAIT);
+}
+
+void Channel::send(const direct::Outbox& outbox, Nanoseconds time) {
+    if (receiver_->has_news()) acknowledge();
+    sender_->expire(time, outbox.end());
+    while (send_batch(outbox, time)) {
+    }
+}
+
+// Sends datagrams of equal size, and one that may be shorter, with one call. False: no more can be
+// sent now.
+bool Channel::send_batch(const direct::Outbox& outbox, Nanoseconds time) {
+    std::array<Prefix, most_datagrams> prefixes;
+    std::array<iovec, 1024> pieces;  // UIO_MAXIOV; one datagram has fewer than 1000
+    std::size_t datagrams = 0, used = 0, bytes = 0, segment = 0;
+    std::uint64_t first = 0;
+    while (datagrams < most_datagrams && bytes + sizeof(Prefix) + most_bytes_ <= longest_send) {
+        const auto next = sender_->next(time, outbox.end());
+        if (!next) break;
+        int count = 0;
+        const std::size_t gathered =
+            outbox.gather(next->offset, next->length, std::span(pieces).subspan(used + 1), count);
+        const std::size_t size = sizeof(Prefix) + next->length;
+        // All but the last of a call are as long as the first.
+        const bool fits = gathered == next->length && (datagrams == 0 || size <= segment);
+        if (!fits) {
+            sender_->take_back(next->number);
+            break;
+        }
+        if (datagrams == 0) {
+            first = next->number;
+            segment = size;
+        }
+        Prefix& prefix = prefixes[datagrams++];
+        prefix = {next->number, next->offset, static_cast<std::uint32_t>(rank_),
+                  Kind::data,   {},           {}};
+        prefix.tag =
+            tag(std::as_bytes(std::span(&prefix, 1)).first(sizeof prefix - sizeof prefix.tag));
+        pieces[used] = {&prefix, sizeof prefix};
+        used += 1 + static_cast<std::size_t>(count);
+        bytes += size;
+        if (size < segment || used + 1 >= pieces.size() || !segments_) break;
+    }
+    if (datagrams == 0) return false;
+    if (transmit(std::span(pieces).first(used), bytes, datagrams > 1 ? segment : 0)) return true;
+    sender_->take_back(first);
+    return false;
+}
+
+bool Channel::transmit(std::span<iovec> pieces, std::size_t bytes, std::size_t segment) {
+    msghdr message{};
+    std::array<char, CMSG_SPACE(sizeof(std::uint16_t))> control{};
+    message.msg_iov = pieces.data();
+    message.msg_iovlen = pieces.size();
+    if (segment > 0) {
+        message.msg_control = control.data();
+        message.msg_controllen = control.size();
+        cmsghdr* c = CMSG_FIRSTHDR(&message);
+        c->cmsg_level = IPPROTO_UDP;
+        c->cmsg_type = UDP_SEGMENT;
+        c->cmsg_len = CMSG_LEN(sizeof(std::uint16_t));
+        const auto size = static_cast<std::uint16_t>(segment);
+        std::memcpy(CMSG_DATA(c), &size, sizeof size);
+    }
+    const ssize_t n = sendmsg(socket_, &message, MSG_DONTWAIT);
+    if (n == static_cast<ssize_t>(bytes)) return true;
+    if (n < 0 && errno == EMSGSIZE) fit_path();
+    if (n < 0 && (errno == EIO || errno == EINVAL || errno == EOPNOTSUPP)) segments_ = false;
+    return false;
+}
+
+}  // namespace assay::udp

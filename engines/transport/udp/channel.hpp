@@ -1,0 +1,110 @@
+// The datagrams between this rank and one peer: their layout, their tags, and a connected socket.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "session/handshake.hpp"
+#include "transport/direct/frame.hpp"
+#include "transport/udp/recovery.hpp"
+
+namespace assay::udp {
+
+enum class Kind : std::uint8_t { data = 1, acknowledgement };
+
+// In front of every datagram.
+struct Prefix {
+    std::uint64_t number, offset;
+    std::uint32_t from;
+    Kind kind;
+    std::array<std::uint8_t, 3> unused;
+    std::array<unsigned char, 8> tag;  // of data: of all above; else of the whole datagram
+};
+static_assert(sizeof(Prefix) == 32);
+
+// What both sides tell each other before the first datagram, over the pair's TCP connection.
+struct Setup {
+    std::uint16_t port, unused;
+    std::uint32_t window;  // bytes of the stream that the other side may send at first
+};
+static_assert(sizeof(Setup) == 8);
+
+struct Traffic {
+    std::uint64_t forged = 0;  // datagrams with a wrong tag or layout
+    std::uint64_t repeated = 0;
+};
+
+class Channel {
+public:
+    // `connection`: the pair's TCP connection, of which the addresses are taken. Throws Error.
+    Channel(int connection, int rank, int peer, const session::Proof& key);
+    ~Channel();
+    Channel(const Channel&) = delete;
+    Channel& operator=(const Channel&) = delete;
+
+    int socket() const { return socket_; }
+    Setup setup() const;
+    // The other side's word: datagrams may flow.
+    void begin(const Setup& theirs);
+    bool has_begun() const { return sender_.has_value(); }
+
+    // Reads what has arrived. Calls take(data, bytes) for the bytes of the stream in order.
+    template <class Take>
+    void receive(Nanoseconds time, Take take) {
+        while (read_batch())
+            for (const std::span<std::byte> datagram : batch_) accept(datagram, time, take);
+    }
+    template <class Take>
+    void resume(Take take) {
+        receiver_->resume(take);
+    }
+    // Sends bytes of the outbox as far as the window permits, and an acknowledgement if one is due.
+    void send(const direct::Outbox& outbox, Nanoseconds time);
+    const Sender& sender() const { return *sender_; }
+    const Traffic& traffic() const { return traffic_; }
+
+private:
+    static constexpr std::size_t largest = 65536, most_datagrams = 64;
+    bool read_batch();
+    // Whether a datagram is the peer's; fills `prefix`.
+    bool check(std::span<const std::byte> datagram, Prefix& prefix);
+    void accept_acknowledgement(std::span<const std::byte> datagram, Nanoseconds time);
+    template <class Take>
+    void accept(std::span<const std::byte> datagram, Nanoseconds time, Take take) {
+        Prefix prefix;
+        if (!check(datagram, prefix)) {
+            ++traffic_.forged;
+        } else if (prefix.kind == Kind::acknowledgement) {
+            accept_acknowledgement(datagram, time);
+        } else {
+            const auto payload = datagram.subspan(sizeof prefix);
+            if (!receiver_->offer(prefix.number, prefix.offset, payload.data(), payload.size(),
+                                  take))
+                ++traffic_.repeated;
+        }
+    }
+    void acknowledge();
+    bool send_batch(const direct::Outbox& outbox, Nanoseconds time);
+    bool transmit(std::span<iovec> pieces, std::size_t bytes, std::size_t segment);
+    void fit_path();
+    std::array<unsigned char, 8> tag(std::span<const std::byte> bytes) const;
+
+    const int rank_, peer_;
+    int socket_ = -1;
+    std::uint32_t window_ = 0;
+    std::size_t most_bytes_ = 0;  // of the stream in a datagram
+    std::array<unsigned char, 16> key_;
+    std::optional<Sender> sender_;
+    std::optional<Receiver> receiver_;
+    std::uint64_t acknowledgements_ = 0;
+    bool segments_ = true;  // the kernel cuts datagrams (GSO)
+    std::vector<std::byte> buffer_;
+    std::vector<std::span<std::byte>> batch_;
+    Traffic traffic_;
+};
+
+}  // namespace assay::udp

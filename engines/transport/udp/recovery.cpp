@@ -1,0 +1,235 @@
+#include "transport/udp/recovery.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace assay::udp {
+namespace {
+
+constexpr std::size_t first_window = 32, least_window = 8;  // datagrams
+constexpr std::size_t most_window = 64U << 20;
+constexpr std::uint64_t most_reorder = 1024;
+constexpr double reduction = 0.7;  // as CUBIC (RFC 9438): Reno's half leaves short queues empty
+// A program that computes between two polls acknowledges late.
+constexpr Nanoseconds least_patience = 5'000'000, first_patience = 50'000'000,
+                      most_patience = 500'000'000;
+constexpr int probes = 2;    // datagrams that are sent again after a silence
+constexpr int collapse = 3;  // silences in a row after which the window starts anew
+
+}  // namespace
+
+Sender::Sender(std::size_t most_bytes, std::uint64_t granted)
+    : most_bytes_(most_bytes),
+      granted_(granted),
+      window_(first_window * most_bytes),
+      threshold_(most_window) {}
+
+Sender::Datagram Sender::send(std::uint64_t offset, std::uint32_t length, Nanoseconds time) {
+    if (in_flight_ == 0) heard_ = time;
+    sent_.push_back({offset, length, State::in_flight, time});
+    in_flight_ += length;
+    ++counts_.sent;
+    return {first_number_ + sent_.size() - 1, offset, length};
+}
+
+// A piece that was lost and has not arrived since, at most a datagram.
+std::optional<Sender::Piece> Sender::next_lost() {
+    while (!lost_.empty()) {
+        Piece& piece = lost_.front();
+        if (piece.length > 0 && arrived_.contains(piece.offset, piece.offset + piece.length)) {
+            lost_.pop_front();
+            continue;
+        }
+        const Piece part{piece.offset, static_cast<std::uint32_t>(
+                                           std::min<std::size_t>(piece.length, most_bytes_))};
+        piece.offset += part.length;
+        piece.length -= part.length;
+        if (piece.length == 0) lost_.pop_front();
+        return part;
+    }
+    return std::nullopt;
+}
+
+std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end) {
+    if (probe_) {
+        probe_ = false;
+        return send(next_offset_, 0, time);
+    }
+    if (in_flight_ > 0 && in_flight_ + most_bytes_ > window_) return std::nullopt;
+    if (const auto piece = next_lost()) return send(piece->offset, piece->length, time);
+    const std::uint64_t limit = std::min(end, granted_);
+    if (next_offset_ >= limit) return std::nullopt;
+    const auto length =
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(most_bytes_, limit - next_offset_));
+    // No small datagrams because the receiver grants small amounts.
+    if (length < most_bytes_ && end > granted_ && in_flight_ > 0) return std::nullopt;
+    next_offset_ += length;
+    return send(next_offset_ - length, length, time);
+}
+
+void Sender::take_back(std::uint64_t number) {
+    while (first_number_ + sent_.size() > number) {
+        const Sent& last = sent_.back();
+        in_flight_ -= last.length;
+        --counts_.sent;
+        if (last.offset + last.length == next_offset_ && lost_.empty()) next_offset_ = last.offset;
+        else if (last.length > 0) lost_.push_front({last.offset, last.length});
+        sent_.pop_back();
+    }
+}
+
+void Sender::lose(Sent& sent) {
+    sent.state = State::lost;
+    in_flight_ -= sent.length;
+    ++counts_.lost;
+    if (sent.length > 0) lost_.push_back({sent.offset, sent.length});
+}
+
+bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds time) {
+    const std::uint64_t next_number = first_number_ + sent_.size();
+    std::uint64_t previous = 0;
+    for (const auto& [begin, end] : acknowledgement.ranges) {
+        if (begin >= end || begin < previous || end > next_number) return false;
+        previous = end;
+    }
+    granted_ = std::max(granted_, acknowledgement.granted);
+    if (acknowledgement.ranges.empty()) return true;
+    const std::uint64_t largest = acknowledgement.ranges.back().second - 1;
+    std::size_t fresh = 0;
+    const bool limited = in_flight_ + most_bytes_ * least_window >= window_;
+    for (const auto& [begin, end] : acknowledgement.ranges) {
+        for (std::uint64_t number = std::max(begin, first_number_); number < end; ++number) {
+            Sent& sent = sent_[number - first_number_];
+            if (sent.state == State::arrived) continue;
+            if (sent.state == State::lost) {
+                ++counts_.spurious;
+                reorder_ = std::min(2 * reorder_, most_reorder);
+            } else {
+                in_flight_ -= sent.length;
+                fresh += sent.length;
+                if (number == largest) measure(time - sent.time);
+            }
+            sent.state = State::arrived;
+            arrived_.add(sent.offset, sent.offset + sent.length);
+            heard_ = time;
+            backoff_ = 0;
+        }
+    }
+    // It grows only where it is what limits (RFC 9002, section 7.8).
+    if (limited && fresh > 0)
+        window_ = std::min(
+            most_window, window_ + (window_ < threshold_
+                                        ? fresh
+                                        : std::max<std::size_t>(1, most_bytes_ * fresh / window_)));
+    find_lost(largest);
+    forget_settled();
+    return true;
+}
+
+void Sender::find_lost(std::uint64_t largest) {
+    for (std::uint64_t number = first_number_; number + reorder_ <= largest; ++number) {
+        Sent& sent = sent_[number - first_number_];
+        if (sent.state != State::in_flight) continue;
+        lose(sent);
+        reduce(number);
+    }
+}
+
+// Once for all losses of one round trip.
+void Sender::reduce(std::uint64_t number) {
+    if (number < recovered_) return;
+    recovered_ = first_number_ + sent_.size();
+    window_ = std::max(least_window * most_bytes_,
+                       static_cast<std::size_t>(static_cast<double>(window_) * reduction));
+    threshold_ = window_;
+}
+
+// The lost ones stay a while, in case they were only late.
+void Sender::forget_settled() {
+    while (!sent_.empty() && (sent_.front().state == State::arrived ||
+                              (sent_.front().state == State::lost && sent_.size() > reorder_))) {
+        sent_.pop_front();
+        ++first_number_;
+    }
+}
+
+// RFC 9002, section 5.3.
+void Sender::measure(Nanoseconds round_trip) {
+    if (smoothed_ == 0) {
+        smoothed_ = round_trip;
+        variation_ = round_trip / 2;
+        return;
+    }
+    variation_ = (3 * variation_ + std::abs(smoothed_ - round_trip)) / 4;
+    smoothed_ = (7 * smoothed_ + round_trip) / 8;
+}
+
+Nanoseconds Sender::patience() const {
+    const Nanoseconds base =
+        smoothed_ == 0 ? first_patience : std::max(least_patience, smoothed_ + 4 * variation_);
+    return std::min(most_patience, base << std::min(backoff_, 10));
+}
+
+void Sender::expire(Nanoseconds time, std::uint64_t end) {
+    // Nothing is on its way: the receiver may have granted more, and its word may be lost.
+    const bool blocked = in_flight_ == 0 && next_offset_ >= granted_ && next_offset_ < end;
+    const bool waits =
+        std::ranges::any_of(sent_, [](const Sent& sent) { return sent.state == State::in_flight; });
+    if (!waits && !blocked) {
+        heard_ = time;
+        return;
+    }
+    if (time - heard_ < patience()) return;
+    heard_ = time;
+    ++backoff_;
+    ++counts_.timeouts;
+    if (blocked) probe_ = true;
+    int left = probes;
+    for (Sent& sent : sent_) {
+        if (sent.state != State::in_flight) continue;
+        lose(sent);
+        if (--left == 0) break;
+    }
+    if (backoff_ >= collapse) {
+        threshold_ = std::max(window_ / 2, least_window * most_bytes_);
+        window_ = least_window * most_bytes_;
+    }
+    forget_settled();
+}
+
+std::uint64_t Sender::arrived() const {
+    return arrived_.contains(0, 1) ? arrived_.all().begin()->second : 0;
+}
+
+bool Receiver::note(std::uint64_t number) {
+    if (number < floor_ || numbers_.add(number, number + 1) == 0) {
+        news_ = true;  // its acknowledgement may be lost
+        return false;
+    }
+    while (numbers_.count() > most_ranges) {
+        floor_ = numbers_.all().begin()->second;
+        numbers_.remove_lowest();
+    }
+    news_ = true;
+    return true;
+}
+
+void Receiver::hold(std::uint64_t offset, const std::byte* data, std::size_t bytes) {
+    const std::size_t skip = offset < taken_ ? taken_ - offset : 0;
+    offset += skip;
+    std::vector<std::byte>& entry = held_[offset];
+    if (entry.size() >= bytes - skip) return;
+    held_bytes_ += bytes - skip - entry.size();
+    entry.assign(data + skip, data + bytes);
+}
+
+Acknowledgement Receiver::acknowledge() {
+    Acknowledgement acknowledgement;
+    acknowledgement.granted = taken_ + window_;
+    acknowledgement.ranges.assign(numbers_.all().begin(), numbers_.all().end());
+    news_ = false;
+    told_ = taken_;
+    return acknowledgement;
+}
+
+}  // namespace assay::udp

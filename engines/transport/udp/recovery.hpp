@@ -1,0 +1,159 @@
+// A reliable stream of bytes over datagrams that may be lost, repeated or reordered; without
+// sockets and without a clock, so that tests plant all of these.
+//
+// Every datagram has a number of its own, also one that carries bytes again. The receiver
+// acknowledges ranges of numbers. So a round trip is never measured against the wrong copy, and a
+// datagram is known to be lost when later ones have arrived (RFC 9002, section 6). The window is
+// halved less than by half on a loss and grows as Reno's (RFC 9002, section 7). The receiver grants
+// bytes of the stream: a program that does not take them holds the sender back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "transport/udp/ranges.hpp"
+
+namespace assay::udp {
+
+inline constexpr std::size_t most_ranges = 32;  // of one acknowledgement
+
+struct Acknowledgement {
+    std::uint64_t granted = 0;  // the sender may send the bytes of the stream before this one
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // [begin, end), ascending
+};
+
+class Sender {
+public:
+    struct Datagram {
+        std::uint64_t number, offset;
+        std::uint32_t length;
+    };
+    struct Counts {
+        std::uint64_t sent = 0, lost = 0, timeouts = 0, spurious = 0;
+    };
+
+    // `most_bytes`: of the stream in a datagram; `granted`: what the receiver takes at first.
+    Sender(std::size_t most_bytes, std::uint64_t granted);
+
+    // The next datagram to send now, of a stream that has `end` bytes so far.
+    std::optional<Datagram> next(Nanoseconds time, std::uint64_t end);
+    // The last datagrams from next(), from this number on, could not be sent.
+    void take_back(std::uint64_t number);
+    // False: no such acknowledgement is possible, and it changed nothing.
+    bool acknowledge(const Acknowledgement& acknowledgement, Nanoseconds time);
+    // Takes datagrams for lost that nothing was heard of for too long.
+    void expire(Nanoseconds time, std::uint64_t end);
+    // All bytes before this one have arrived.
+    std::uint64_t arrived() const;
+    void set_most_bytes(std::size_t bytes) { most_bytes_ = bytes; }
+
+    std::size_t window() const { return window_; }
+    std::size_t in_flight() const { return in_flight_; }
+    Nanoseconds round_trip() const { return smoothed_; }
+    const Counts& counts() const { return counts_; }
+
+private:
+    enum class State : std::uint8_t { in_flight, arrived, lost };
+    struct Sent {
+        std::uint64_t offset;
+        std::uint32_t length;
+        State state;
+        Nanoseconds time;
+    };
+    struct Piece {
+        std::uint64_t offset;
+        std::uint32_t length;
+    };
+    Datagram send(std::uint64_t offset, std::uint32_t length, Nanoseconds time);
+    std::optional<Piece> next_lost();
+    void lose(Sent& sent);
+    void find_lost(std::uint64_t largest);
+    void forget_settled();
+    void measure(Nanoseconds round_trip);
+    void reduce(std::uint64_t number);
+    Nanoseconds patience() const;
+
+    std::size_t most_bytes_;
+    std::uint64_t granted_, next_offset_ = 0, first_number_ = 0;
+    std::deque<Sent> sent_;  // from first_number_ on
+    std::deque<Piece> lost_;
+    Ranges arrived_;
+    std::size_t in_flight_ = 0, window_, threshold_;
+    std::uint64_t reorder_ = 3, recovered_ = 0;  // RFC 9002: kPacketThreshold; end of a recovery
+    Nanoseconds smoothed_ = 0, variation_ = 0, heard_ = 0;
+    int backoff_ = 0;
+    bool probe_ = false;
+    Counts counts_;
+};
+
+class Receiver {
+public:
+    // `window`: bytes of the stream that are held at most.
+    explicit Receiver(std::size_t window) : window_(window) {}
+
+    // A datagram with bytes of the stream. Calls take(data, bytes), which returns how many it took,
+    // for all that are in order; the rest is held. False: the number was here before, or the bytes
+    // lie beyond what was granted, and nothing was taken.
+    template <class Take>
+    bool offer(std::uint64_t number, std::uint64_t offset, const std::byte* data, std::size_t bytes,
+               Take take) {
+        if (offset + bytes > taken_ + window_ || held_bytes_ > 2 * window_ || !note(number))
+            return false;
+        if (offset <= taken_ && offset + bytes > taken_ && !refused_) {
+            const std::size_t skip = taken_ - offset;
+            const std::size_t took = take(data + skip, bytes - skip);
+            taken_ += took;
+            refused_ = took < bytes - skip;
+        }
+        if (offset + bytes > taken_) hold(offset, data, bytes);
+        drain(take);
+        return true;
+    }
+    // Passes on what is held and in order; after the program can take more.
+    template <class Take>
+    void resume(Take take) {
+        refused_ = false;
+        drain(take);
+    }
+    bool refused() const { return refused_; }
+    std::uint64_t taken() const { return taken_; }
+    std::size_t held() const { return held_bytes_; }
+    Acknowledgement acknowledge();
+    // Whether the sender should be told something new.
+    bool has_news() const { return news_ || taken_ >= told_ + window_ / 4; }
+
+private:
+    bool note(std::uint64_t number);
+    void hold(std::uint64_t offset, const std::byte* data, std::size_t bytes);
+    template <class Take>
+    void drain(Take take) {
+        while (!refused_ && !held_.empty() && held_.begin()->first <= taken_) {
+            const auto first = held_.begin();
+            const std::uint64_t skip = taken_ - first->first;
+            if (skip < first->second.size()) {
+                const std::size_t bytes = first->second.size() - skip;
+                const std::size_t took = take(first->second.data() + skip, bytes);
+                taken_ += took;
+                refused_ = took < bytes;
+                if (refused_) return;
+            }
+            held_bytes_ -= first->second.size();
+            held_.erase(first);
+        }
+    }
+
+    const std::size_t window_;
+    std::uint64_t taken_ = 0, told_ = 0, floor_ = 0;
+    std::map<std::uint64_t, std::vector<std::byte>> held_;  // by offset
+    std::size_t held_bytes_ = 0;
+    Ranges numbers_;
+    bool refused_ = false, news_ = false;
+};
+
+}  // namespace assay::udp

@@ -1,0 +1,171 @@
+#include "transport/udp/udp.hpp"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "transport/direct/stream_transport.hpp"
+#include "transport/udp/channel.hpp"
+
+namespace assay {
+namespace {
+
+using direct::Hello;
+using direct::Listener;
+using direct::Membership;
+using direct::MeshSettings;
+
+// Larger messages wait for their arrival, without a copy.
+constexpr std::size_t eager = 8U << 10;
+
+class Udp final : public direct::StreamTransport {
+public:
+    Udp(Listener listener, Membership self, MeshSettings settings)
+        : StreamTransport(std::move(listener), std::move(self), std::move(settings), eager),
+          ports_(static_cast<std::size_t>(size())),
+          epoll_(epoll_create1(EPOLL_CLOEXEC)) {
+        if (epoll_ < 0) throw Error("cannot wait for datagrams", "check 'ulimit -n'");
+    }
+    ~Udp() override { close(epoll_); }
+
+    std::vector<Counter> counters() const override;
+
+private:
+    struct Port {
+        int connection = -1;
+        std::unique_ptr<udp::Channel> channel;
+        udp::Setup setup{};
+        std::size_t setup_received = 0;
+        bool resumes = false;
+    };
+    Port& port(int peer) { return ports_[static_cast<std::size_t>(peer)]; }
+
+    void attach(int peer, int connection, const Hello&, const session::Proof& key) override;
+    void detach(int peer) override;
+    void note(int peer, std::uint32_t events) override;
+    void announce(int) override {}
+    void announce_receive(int peer) override { port(peer).resumes = true; }
+    void move() override;
+    void receive(int peer, Nanoseconds time);
+
+    std::vector<Port> ports_;
+    const int epoll_;
+    udp::Sender::Counts sent_;  // of peers that are gone
+    udp::Traffic traffic_;
+};
+
+void add_counts(const udp::Channel* channel, udp::Sender::Counts& sent, udp::Traffic& traffic) {
+    if (!channel || !channel->has_begun()) return;
+    const udp::Sender::Counts& counts = channel->sender().counts();
+    sent.sent += counts.sent;
+    sent.lost += counts.lost;
+    sent.timeouts += counts.timeouts;
+    sent.spurious += counts.spurious;
+    traffic.forged += channel->traffic().forged;
+    traffic.repeated += channel->traffic().repeated;
+}
+
+void Udp::attach(int peer, int connection, const Hello&, const session::Proof& key) {
+    Port& p = port(peer);
+    p = {};
+    p.connection = connection;
+    p.channel = std::make_unique<udp::Channel>(connection, rank(), peer, key);
+    const udp::Setup setup = p.channel->setup();
+    // A new connection takes 8 bytes at once; where it does not, it is gone, and the mesh tells.
+    [[maybe_unused]] const ssize_t n = ::send(connection, &setup, sizeof setup, MSG_NOSIGNAL);
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u32 = static_cast<std::uint32_t>(peer);
+    epoll_ctl(epoll_, EPOLL_CTL_ADD, p.channel->socket(), &event);
+}
+
+void Udp::detach(int peer) {
+    add_counts(port(peer).channel.get(), sent_, traffic_);
+    port(peer) = {};
+    reset(peer);
+}
+
+// The peer's word on its socket, then the end of its process.
+void Udp::note(int peer, std::uint32_t) {
+    Port& p = port(peer);
+    while (p.connection >= 0) {
+        std::array<std::byte, 64> ignored;
+        const bool in_setup = p.setup_received < sizeof p.setup;
+        void* target =
+            in_setup ? reinterpret_cast<std::byte*>(&p.setup) + p.setup_received : ignored.data();
+        const std::size_t room = in_setup ? sizeof p.setup - p.setup_received : ignored.size();
+        const ssize_t n = recv(p.connection, target, room, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0 && errno == EAGAIN) return;
+        if (n <= 0) {
+            if (p.channel->has_begun()) receive(peer, now());
+            if (is_connected(peer))
+                end_peer(peer, n == 0 ? "its process ended" : std::strerror(errno));
+            return;
+        }
+        if (!in_setup) continue;  // nothing follows the setup
+        p.setup_received += static_cast<std::size_t>(n);
+        if (p.setup_received == sizeof p.setup) p.channel->begin(p.setup);
+    }
+}
+
+void Udp::move() {
+    mesh().poll();
+    std::array<epoll_event, 64> events;
+    const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
+    const Nanoseconds time = now();
+    for (int i = 0; i < count; ++i)
+        receive(static_cast<int>(events[static_cast<std::size_t>(i)].data.u32), time);
+    for (int peer = 0; peer < size(); ++peer) {
+        Port& p = port(peer);
+        if (!p.channel || !p.channel->has_begun()) continue;
+        if (std::exchange(p.resumes, false)) receive(peer, time);
+        if (!p.channel) continue;
+        p.channel->send(outbox(peer), time);
+        outbox(peer).release(p.channel->sender().arrived(),
+                             [this](Ticket ticket) { tickets().settle(ticket, true); });
+    }
+}
+
+void Udp::receive(int peer, Nanoseconds time) {
+    Port& p = port(peer);
+    if (!p.channel || !p.channel->has_begun()) return;
+    std::string fault;
+    const auto take = [&](const std::byte* data, std::size_t bytes) {
+        return fault.empty() ? consume(peer, data, bytes, fault) : 0;
+    };
+    if (inbox(peer).waits() && resume(peer, fault)) p.channel->resume(take);
+    p.channel->receive(time, take);
+    if (!fault.empty()) end_peer(peer, fault);
+}
+
+std::vector<Counter> Udp::counters() const {
+    udp::Sender::Counts sent = sent_;
+    udp::Traffic traffic = traffic_;
+    for (const Port& p : ports_) add_counts(p.channel.get(), sent, traffic);
+    std::vector<Counter> counters = PeerTransport::counters();
+    counters.insert(counters.end(), {{"datagrams_sent", sent.sent},
+                                     {"datagrams_lost", sent.lost},
+                                     {"datagrams_late", sent.spurious},
+                                     {"datagrams_repeated", traffic.repeated},
+                                     {"datagrams_forged", traffic.forged},
+                                     {"silences", sent.timeouts}});
+    return counters;
+}
+
+}  // namespace
+
+std::unique_ptr<direct::PeerTransport> udp_transport(Listener listener, Membership self,
+                                                     MeshSettings settings) {
+    return std::make_unique<Udp>(std::move(listener), std::move(self), std::move(settings));
+}
+
+}  // namespace assay

@@ -1,0 +1,263 @@
+// Ranks that die, fall silent and come back; strangers on the port.
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include "core/error.hpp"
+#include "ranks.hpp"
+#include "session/handshake.hpp"
+
+using namespace planted;
+
+namespace {
+
+const std::vector<std::string> transports{"tcp", "udp"};
+
+// A rank in a process of its own, which polls until it is killed.
+pid_t start_process(Job& job, int number, MeshSettings settings) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    alarm(60);
+    const auto rank = job.rank(number, std::move(settings));
+    rank->connect();
+    for (std::vector<Ticket> completed;; completed.clear()) {
+        rank->poll(completed);
+        usleep(200);
+    }
+}
+
+void end(pid_t child) {
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+}
+
+// Ranks 0 and 1 here, rank 2 in a process.
+struct Trio {
+    Job job;
+    pid_t child;
+    std::unique_ptr<PeerTransport> zero, one;
+
+    Trio(const std::string& name, MeshSettings settings) : job(name, 3) {
+        child = start_process(job, 2, settings);
+        zero = job.rank(0, settings);
+        one = job.rank(1, settings);
+        std::jthread other([this] { one->connect(); });
+        zero->connect();
+    }
+    ~Trio() {
+        if (child > 0) end(child);
+    }
+};
+
+int connect_to(const Address& address) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    REQUIRE(connect(fd, address.data(), address.length) == 0);
+    return fd;
+}
+
+bool is_closed_by(PeerTransport& transport, int fd) {
+    std::vector<Ticket> completed;
+    char bytes[256];
+    return until(transport, completed, [&] {
+        return recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
+    });
+}
+
+}  // namespace
+
+TEST_CASE("a killed process is reported as lost, its operations fail, the others go on") {
+    for (const std::string& name : transports) {
+        CAPTURE(name);
+        Trio trio(name, settings_of(name));
+        std::vector<std::byte> data(1 << 20);
+        const Ticket receive = trio.zero->receive(data.data(), data.size(), 2, 1);
+        const Nanoseconds killed = now();
+        end(std::exchange(trio.child, -1));
+        const PeerChange change = wait_for_change(*trio.zero);
+        CHECK(change.rank == 2);
+        CHECK(change.state == PeerChange::State::lost);
+        CHECK(now() - killed < 5'000'000'000);  // by its connection, not by the heartbeat's limit
+        std::vector<Ticket> failed;
+        trio.zero->poll_failed(failed);
+        CHECK(failed == std::vector{receive});
+        const Ticket late = trio.zero->send(data.data(), 1, 2, 1);
+        failed.clear();
+        trio.zero->poll_failed(failed);
+        CHECK(failed == std::vector{late});
+        // The pair that is left.
+        char sent = 'a', received = 0;
+        const Ticket out = trio.zero->send(&sent, 1, 1, 5);
+        const Ticket in = trio.one->receive(&received, 1, 0, 5);
+        std::jthread other([&] { wait_for(*trio.one, {in}); });
+        wait_for(*trio.zero, {out});
+        other.join();
+        CHECK(received == 'a');
+        CHECK_THROWS_WITH_AS(trio.zero->gather("x"), doctest::Contains("rank 2 was lost"), Error);
+    }
+}
+
+TEST_CASE("a rank comes back with a higher incarnation, and an old one is refused") {
+    for (const std::string& name : transports) {
+        CAPTURE(name);
+        Trio trio(name, settings_of(name));
+        end(std::exchange(trio.child, -1));
+        CHECK(wait_for_change(*trio.zero).state == PeerChange::State::lost);
+        CHECK(wait_for_change(*trio.one).state == PeerChange::State::lost);
+        std::unique_ptr<PeerTransport> two = trio.job.again(2, 1);
+        PeerChange seen[2] = {{-1, PeerChange::State::lost}, {-1, PeerChange::State::lost}};
+        char received[2] = {};
+        const auto serve = [&](PeerTransport& rank, int place) {
+            seen[place] = wait_for_change(rank);
+            wait_for(rank, {rank.receive(&received[place], 1, 2, 4)});
+        };
+        {
+            std::jthread a([&] { serve(*trio.zero, 0); }), b([&] { serve(*trio.one, 1); });
+            two->connect();
+            char sent = 'b';
+            wait_for(*two, {two->send(&sent, 1, 0, 4), two->send(&sent, 1, 1, 4)});
+            std::vector<Ticket> completed;
+            while (received[0] != 'b' || received[1] != 'b') two->poll(completed);
+        }
+        for (const PeerChange& change : seen) {
+            CHECK(change.rank == 2);
+            CHECK(change.state == PeerChange::State::joined);
+        }
+        CHECK(two->incarnation() == 1);
+        double value = 0;
+        CHECK_THROWS_WITH_AS(two->begin_sum({&value, 1}), doctest::Contains("came back"), Error);
+        // The same incarnation once more: both refuse it, so it finds nobody.
+        std::unique_ptr<PeerTransport> copy = trio.job.again(2, 1);
+        std::vector<PeerChange> changes;
+        {
+            std::atomic<bool> done{false};
+            const auto poll = [&](PeerTransport& rank) {
+                for (std::vector<Ticket> completed; !done; completed.clear()) rank.poll(completed);
+            };
+            std::jthread a([&] { poll(*trio.zero); }), b([&] { poll(*trio.one); });
+            copy->connect();
+            done = true;
+        }
+        copy->peer_changes(changes);
+        CHECK(changes.size() == 2);
+        CHECK(trio.zero->counters().front().value == 1);
+    }
+}
+
+TEST_CASE("a process that is stopped is silent, and lost after the heartbeat's limit") {
+    for (const std::string& name : transports) {
+        CAPTURE(name);
+        MeshSettings settings = settings_of(name);
+        settings.heartbeat_limit = 1'000'000'000;
+        Trio trio(name, settings);
+        const Nanoseconds stopped = now();
+        kill(trio.child, SIGSTOP);
+        const PeerChange change = wait_for_change(*trio.zero);
+        CHECK(change.rank == 2);
+        CHECK(change.state == PeerChange::State::lost);
+        CHECK(now() - stopped > settings.heartbeat_limit / 2);
+    }
+}
+
+TEST_CASE("strangers are refused and the job goes on") {
+    Job job("tcp", 2);
+    const Address address = job.listeners[0]->address();
+    const auto zero = job.rank(0), one = job.rank(1);
+    {
+        std::jthread other([&] { one->connect(); });
+        zero->connect();
+    }
+    SUBCASE("a web browser") {
+        const int fd = connect_to(address);
+        const std::string request = "GET / HTTP/1.1\r\n\r\n";
+        REQUIRE(send(fd, request.data(), request.size(), 0) > 0);
+        CHECK(is_closed_by(*zero, fd));
+        close(fd);
+    }
+    SUBCASE("an Assay with another token") {
+        const int fd = connect_to(address);
+        std::atomic<bool> ended{false};
+        bool admitted = true;
+        {
+            std::jthread stranger([&] {
+                admitted = session::introduce(fd, *session::make_token(), "assay transport 1");
+                ended = true;
+            });
+            std::vector<Ticket> completed;
+            until(*zero, completed, [&] { return ended.load(); });
+        }
+        CHECK_FALSE(admitted);
+        close(fd);
+    }
+    SUBCASE("one that knows the token and says nonsense") {
+        const int fd = connect_to(address);
+        std::atomic<bool> ended{false};
+        bool admitted = false;
+        {
+            std::jthread caller([&] {
+                admitted = session::introduce(fd, job.token, "assay transport 1");
+                ended = true;
+            });
+            std::vector<Ticket> completed;
+            until(*zero, completed, [&] { return ended.load(); });
+        }
+        REQUIRE(admitted);
+        Hello hello{};
+        REQUIRE(send(fd, &hello, sizeof hello, 0) == sizeof hello);
+        CHECK(is_closed_by(*zero, fd));
+        close(fd);
+    }
+    CHECK(zero->counters().front().value == 1);
+    char sent = 'c', received = 0;
+    const Ticket out = zero->send(&sent, 1, 1, 1), in = one->receive(&received, 1, 0, 1);
+    wait_for(*zero, {out});
+    wait_for(*one, {in});
+    CHECK(received == 'c');
+}
+
+TEST_CASE("a rank with another token, and one of another transport, are told so") {
+    Job job("tcp", 2);
+    const auto zero = job.rank(0);
+    std::atomic<bool> done{false};
+    std::jthread server([&] {
+        // It hears of nobody, so it ends at its limit; here by the thread that stops it.
+        std::vector<Ticket> completed;
+        while (!done) zero->poll(completed);
+    });
+    MeshSettings settings = settings_of("tcp");
+    settings.start_limit = 3'000'000'000;
+    SUBCASE("token") {
+        job.token = *session::make_token();
+        const auto one = job.rank(1, settings);
+        CHECK_THROWS_WITH_AS(one->connect(), doctest::Contains("does not belong to this job"),
+                             Error);
+    }
+    SUBCASE("transport") {
+        settings.transport = "udp";
+        const auto one = job.rank(1, settings);
+        CHECK_THROWS_WITH_AS(one->connect(), doctest::Contains("refused this rank"), Error);
+    }
+    done = true;
+}
+
+TEST_CASE("the end of a rank in order is no death") {
+    for (const std::string& name : transports) {
+        CAPTURE(name);
+        std::atomic<int> losses{0};
+        run(name, 3, [&](PeerTransport& transport) {
+            if (transport.rank() == 1) return;  // leaves at once
+            std::vector<Ticket> completed;
+            const Nanoseconds begin = now();
+            while (now() - begin < 100'000'000) transport.poll(completed);
+            std::vector<PeerChange> changes;
+            transport.peer_changes(changes);
+            losses += static_cast<int>(changes.size());
+        });
+        CHECK(losses == 0);
+    }
+}

@@ -1,0 +1,152 @@
+#include "transport/direct/frame.hpp"
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "core/error.hpp"
+#include "transport/direct/matching.hpp"
+#include "transport/direct/rendezvous.hpp"
+
+using namespace assay;
+using namespace assay::direct;
+
+namespace {
+
+std::vector<std::byte> as_bytes_of(const void* data, std::size_t bytes) {
+    const auto* begin = static_cast<const std::byte*>(data);
+    return {begin, begin + bytes};
+}
+
+}  // namespace
+
+TEST_CASE("any part of an outbox is that part of the stream, whatever was released") {
+    std::mt19937 random(7);
+    const auto upto = [&](std::size_t most) {
+        return std::uniform_int_distribution<std::size_t>(0, most)(random);
+    };
+    for (int round = 0; round < 30; ++round) {
+        Outbox outbox;
+        std::vector<std::byte> stream;
+        std::vector<std::vector<std::byte>> payloads;
+        std::vector<Ticket> released;
+        Ticket added = 0;
+        payloads.reserve(200);
+        for (int step = 0; step < 200; ++step) {
+            if (upto(2) > 0) {
+                auto& payload = payloads.emplace_back(upto(3) ? upto(300) : 0);
+                for (std::byte& byte : payload) byte = static_cast<std::byte>(upto(255));
+                const Header header{
+                    frame_magic, FrameKind::message, 0, added, payload.size(), 0, 0};
+                const auto head = as_bytes_of(&header, sizeof header);
+                stream.insert(stream.end(), head.begin(), head.end());
+                stream.insert(stream.end(), payload.begin(), payload.end());
+                if (upto(3) == 0) {
+                    outbox.add_copy(header, payload.data(), payload.size());
+                    std::ranges::fill(payload, std::byte{0});
+                    ++added;
+                } else {
+                    outbox.add(header, payload.data(), payload.size(), added++);
+                }
+            }
+            CHECK(outbox.end() == stream.size());
+            const std::uint64_t from = outbox.begin() + upto(outbox.end() - outbox.begin());
+            const std::size_t most = upto(1000);
+            std::array<iovec, 16> pieces;
+            int count = 0;
+            const std::size_t bytes = outbox.gather(from, most, pieces, count);
+            std::vector<std::byte> gathered;
+            for (int i = 0; i < count; ++i) {
+                const iovec& piece = pieces[static_cast<std::size_t>(i)];
+                const auto part = as_bytes_of(piece.iov_base, piece.iov_len);
+                gathered.insert(gathered.end(), part.begin(), part.end());
+            }
+            REQUIRE(gathered.size() == bytes);
+            CHECK(bytes <= most);
+            const bool full = bytes == most || from + bytes == stream.size() || count == 16;
+            CHECK(full);
+            CHECK(std::memcmp(gathered.data(), stream.data() + from, bytes) == 0);
+            outbox.release(outbox.begin() + upto(outbox.end() - outbox.begin()),
+                           [&](Ticket ticket) { released.push_back(ticket); });
+        }
+        outbox.clear([&](Ticket ticket) { released.push_back(ticket); });
+        CHECK(released.size() == static_cast<std::size_t>(added));
+    }
+}
+
+TEST_CASE("a header is sound only with the magic, a known kind and a bounded length") {
+    Header header{frame_magic, FrameKind::put, 0, 0, longest_payload, 0, 0};
+    CHECK(is_sound(header));
+    header.length = longest_payload + 1;
+    CHECK_FALSE(is_sound(header));
+    header = {frame_magic, static_cast<FrameKind>(99), 0, 0, 1, 0, 0};
+    CHECK_FALSE(is_sound(header));
+    header = {0x4547, FrameKind::message, 0, 0, 1, 0, 0};  // "GE"
+    CHECK_FALSE(is_sound(header));
+}
+
+TEST_CASE("a message goes on into the receive that is posted while it arrives") {
+    Matching matching(100);
+    REQUIRE(matching.begin(1, 6) == Matching::Begin::accepted);
+    std::memcpy(matching.arriving().target, "abc", 3);
+    matching.arriving().received = 3;
+    char buffer[7] = {};
+    CHECK_FALSE(matching.post(5, buffer, 6, 1));
+    std::memcpy(matching.arriving().target + 3, "def", 3);
+    CHECK(matching.end() == 5);
+    CHECK(std::string(buffer) == "abcdef");
+    CHECK(matching.held_bytes() == 0);
+}
+
+TEST_CASE("held messages have a limit, and a longer one than its receive is refused") {
+    Matching matching(100);
+    CHECK(matching.begin(1, 101) == Matching::Begin::full);
+    REQUIRE(matching.begin(1, 60) == Matching::Begin::accepted);
+    CHECK(matching.end() == -1);
+    CHECK(matching.begin(2, 60) == Matching::Begin::full);
+    char small[10];
+    CHECK_THROWS_AS(matching.post(1, small, sizeof small, 1), Error);
+    CHECK_FALSE(matching.post(2, small, sizeof small, 3));
+    CHECK(matching.begin(3, 11) == Matching::Begin::too_long);
+    CHECK(matching.clear() == std::vector<Ticket>{2});
+}
+
+TEST_CASE("the launcher's line is read, and any other is refused with a reason") {
+    const std::string token(64, 'a');
+    const auto line = [&](const std::string& rest) {
+        return R"({"kind":"peers","token":")" + token + R"(",)" + rest + "}";
+    };
+    const std::string peers =
+        R"("peers":[{"rank":0,"address":"10.0.0.1","port":40000},{"rank":1,"address":"","port":0}])";
+    const Membership read = read_membership(line(R"("incarnation":3,)" + peers), 1, 2);
+    CHECK(read.rank == 1);
+    CHECK(read.size() == 2);
+    CHECK(read.incarnation == 3);
+    CHECK(read.peers[0].port == 40000);
+    CHECK(session::to_text(read.token) == token);
+    for (const std::string& bad :
+         {std::string("hello"), std::string("{}"), std::string("[]"), line(peers),
+          line(R"("incarnation":-1,)" + peers), line(R"("incarnation":0,"peers":[])"),
+          line(R"("incarnation":0,"peers":[1,2])"),
+          line(R"("incarnation":0,"peers":[{"rank":0,"address":"10.0.0.1","port":70000},)"
+               R"({"rank":1,"address":"","port":0}])"),
+          line(R"("incarnation":0,"peers":[{"rank":0,"address":"nonsense","port":7},)"
+               R"({"rank":1,"address":"","port":0}])"),
+          line(R"("incarnation":0,"peers":[{"rank":1,"address":"10.0.0.1","port":1},)"
+               R"({"rank":0,"address":"","port":0}])"),
+          R"({"kind":"peers","token":"short","incarnation":0,)" + peers + "}"}) {
+        CAPTURE(bad);
+        CHECK_THROWS_AS(read_membership(bad, 0, 2), Error);
+    }
+}
+
+TEST_CASE("an interface that is not there is named; the loopback has an address") {
+    CHECK(own_address("lo").text() == "127.0.0.1");
+    CHECK_THROWS_WITH_AS(own_address("nonsense0"), doctest::Contains("'nonsense0'"), Error);
+    const Listener listener(own_address("lo"));
+    CHECK(listener.address().port() != 0);
+    CHECK(read_address("::1", 9).text() == "::1");
+}

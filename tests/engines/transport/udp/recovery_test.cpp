@@ -1,0 +1,199 @@
+// A stream through a network that loses, repeats and reorders datagrams, in planted time.
+#include "transport/udp/recovery.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+
+using namespace assay;
+using namespace assay::udp;
+
+namespace {
+
+struct Faults {
+    double lose = 0, repeat = 0, reorder = 0;  // chances of a datagram
+    double lose_answer = 0;                    // of an acknowledgement
+};
+
+std::byte value_at(std::uint64_t offset) {
+    return static_cast<std::byte>((offset * 2654435761U) >> 11);
+}
+
+// One sender, one receiver, a delay of 100 us each way.
+class Network {
+public:
+    Network(Faults faults, unsigned seed, std::size_t window = 1 << 20)
+        : faults_(faults), random_(seed), sender_(1000, window), receiver_(window) {}
+
+    // Sends `bytes`; the program takes what it is given unless `take_share` is below 1. Returns the
+    // time that it took.
+    Nanoseconds transfer(std::uint64_t bytes, double take_share = 1) {
+        const Nanoseconds begin = time_, limit = 600'000'000'000;
+        while ((sender_.arrived() < bytes || delivered < bytes) && time_ - begin < limit) {
+            step(bytes, take_share);
+            time_ += 20'000;
+        }
+        return time_ - begin;
+    }
+    const Sender& sender() const { return sender_; }
+    const Receiver& receiver() const { return receiver_; }
+    std::uint64_t wrong = 0, lost = 0, repeated = 0, refused = 0, most_held = 0, delivered = 0;
+
+private:
+    bool chance(double share) { return std::uniform_real_distribution<>(0, 1)(random_) < share; }
+
+    void step(std::uint64_t end, double take_share) {
+        sender_.expire(time_, end);
+        while (const auto next = sender_.next(time_, end)) put_on_wire(*next);
+        const auto take = [&](const std::byte* data, std::size_t bytes) -> std::size_t {
+            if (!chance(take_share)) return 0;
+            for (std::size_t i = 0; i < bytes; ++i) wrong += data[i] != value_at(delivered + i);
+            delivered += bytes;
+            return bytes;
+        };
+        while (!wire_.empty() && wire_.begin()->first <= time_) {
+            const Sender::Datagram datagram = wire_.begin()->second;
+            wire_.erase(wire_.begin());
+            std::vector<std::byte> data(datagram.length);
+            for (std::size_t i = 0; i < data.size(); ++i) data[i] = value_at(datagram.offset + i);
+            refused +=
+                !receiver_.offer(datagram.number, datagram.offset, data.data(), data.size(), take);
+        }
+        most_held = std::max<std::uint64_t>(most_held, receiver_.held());
+        if (receiver_.refused()) receiver_.resume(take);
+        if (receiver_.has_news()) {
+            const Acknowledgement answer = receiver_.acknowledge();
+            if (!chance(faults_.lose_answer)) answers_.emplace(time_ + 100'000, answer);
+        }
+        while (!answers_.empty() && answers_.begin()->first <= time_) {
+            CHECK(sender_.acknowledge(answers_.begin()->second, time_));
+            answers_.erase(answers_.begin());
+        }
+    }
+
+    void put_on_wire(const Sender::Datagram& datagram) {
+        if (chance(faults_.lose)) {
+            ++lost;
+            return;
+        }
+        const Nanoseconds late = chance(faults_.reorder) ? 150'000 : 0;
+        wire_.emplace(time_ + 100'000 + late, datagram);
+        if (!chance(faults_.repeat)) return;
+        ++repeated;
+        wire_.emplace(time_ + 130'000, datagram);
+    }
+
+    const Faults faults_;
+    std::mt19937 random_;
+    Sender sender_;
+    Receiver receiver_;
+    Nanoseconds time_ = 1'000'000;
+    std::multimap<Nanoseconds, Sender::Datagram> wire_;
+    std::multimap<Nanoseconds, Acknowledgement> answers_;
+};
+
+}  // namespace
+
+TEST_CASE("a set of ranges is the set of its numbers") {
+    std::mt19937 random(3);
+    std::uniform_int_distribution<std::uint64_t> number(0, 60), length(0, 9);
+    for (int round = 0; round < 200; ++round) {
+        Ranges ranges;
+        std::set<std::uint64_t> numbers;
+        for (int i = 0; i < 12; ++i) {
+            const std::uint64_t begin = number(random), end = begin + length(random);
+            std::uint64_t fresh = 0;
+            for (std::uint64_t n = begin; n < end; ++n) fresh += numbers.insert(n).second;
+            CHECK(ranges.add(begin, end) == fresh);
+        }
+        std::set<std::uint64_t> held;
+        std::uint64_t previous = 0;
+        bool first = true;
+        for (const auto& [begin, end] : ranges.all()) {
+            CHECK((first || begin > previous));  // joined where they touch
+            for (std::uint64_t n = begin; n < end; ++n) held.insert(n);
+            previous = end;
+            first = false;
+        }
+        CHECK(held == numbers);
+    }
+}
+
+TEST_CASE("every byte arrives once, in order, whatever the network does") {
+    unsigned seed = 0;
+    for (const double lose : {0.0, 0.01, 0.2})
+        for (const double reorder : {0.0, 0.1})
+            for (const double repeat : {0.0, 0.1}) {
+                CAPTURE(lose);
+                CAPTURE(reorder);
+                CAPTURE(repeat);
+                Network network({lose, repeat, reorder, lose}, ++seed);
+                network.transfer(2'000'000);
+                CHECK(network.delivered == 2'000'000);
+                CHECK(network.wrong == 0);
+                CHECK(network.sender().in_flight() == 0);
+                // Each planted loss was found; those that were only late are told apart.
+                CHECK(network.sender().counts().lost >= network.lost);
+                if (lose == 0 && reorder == 0) CHECK(network.sender().counts().lost == 0);
+                CHECK(network.refused >= network.repeated * 9 / 10);
+            }
+}
+
+TEST_CASE("without faults the window grows to what the receiver grants") {
+    Network network({}, 1);
+    // 10 MB at a window of 1 MB and a round trip of 200 us: some 2 ms, and the slow start.
+    CHECK(network.transfer(10'000'000) < 20'000'000);
+    CHECK(network.sender().counts().sent == 10'000);
+    CHECK(network.sender().round_trip() >= 200'000);
+    CHECK(network.sender().round_trip() < 400'000);
+}
+
+TEST_CASE("a program that takes little holds the sender back within the granted bytes") {
+    Network network({0.02, 0, 0.05, 0.02}, 5, 50'000);
+    network.transfer(1'000'000, 0.02);
+    CHECK(network.delivered == 1'000'000);
+    CHECK(network.wrong == 0);
+    CHECK(network.most_held <= 100'000);
+}
+
+TEST_CASE("an acknowledgement of what was never sent changes nothing") {
+    Sender sender(1000, 1 << 20);
+    REQUIRE(sender.next(0, 5000));
+    for (const Acknowledgement& bad :
+         {Acknowledgement{1 << 30, {{0, 2}}}, Acknowledgement{1 << 30, {{1, 1}}},
+          Acknowledgement{1 << 30, {{5, 9}, {0, 1}}}}) {
+        CHECK_FALSE(sender.acknowledge(bad, 1000));
+        CHECK(sender.arrived() == 0);
+        CHECK(sender.in_flight() == 1000);
+    }
+    CHECK(sender.acknowledge({5000, {{0, 1}}}, 1000));
+    CHECK(sender.arrived() == 1000);
+}
+
+TEST_CASE("bytes beyond what was granted are refused, and so is a number that was there") {
+    Receiver receiver(1000);
+    std::vector<std::byte> data(600);
+    const auto take = [](const std::byte*, std::size_t bytes) { return bytes; };
+    CHECK_FALSE(receiver.offer(0, 500, data.data(), 600, take));
+    CHECK(receiver.offer(0, 0, data.data(), 600, take));
+    CHECK_FALSE(receiver.offer(0, 600, data.data(), 600, take));
+    CHECK(receiver.offer(1, 600, data.data(), 600, take));
+    CHECK(receiver.taken() == 1200);
+}
+
+TEST_CASE("datagrams that the socket did not take are sent again under the same numbers") {
+    Sender sender(1000, 1 << 20);
+    const auto first = sender.next(0, 3000);
+    const auto second = sender.next(0, 3000);
+    REQUIRE(second);
+    sender.take_back(second->number);
+    const auto again = sender.next(0, 3000);
+    REQUIRE(again);
+    CHECK(again->number == second->number);
+    CHECK(again->offset == second->offset);
+    CHECK(sender.counts().sent == 2);
+    CHECK(first->offset == 0);
+}

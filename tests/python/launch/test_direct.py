@@ -1,0 +1,305 @@
+"""Ranks without MPI: the launcher against small programs that behave as ranks do, and the engine over TCP and UDP."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.errors import UserError
+from assay.lab import Fault, Lab
+from assay.launch.direct import TRANSPORTS, Direct
+from assay.launch.engines import probe
+from assay.launch.placement import HERE, Segment, Site, lab_site
+from assay.launch.supervise import Ending, Started, run_engine
+from assay.records.schema import AnyRecord, Measurement, Pairs
+
+LIMIT_S = 90
+
+# A rank that listens, reads its table and then does what `body` says.
+RANK = """
+import json, os, signal, sys, time
+rank = int(os.environ["ASSAY_RANK"])
+def say(**line): print(json.dumps(line, separators=(",", ":")), flush=True)
+def listen(version="1/1"):
+    say(kind="listening", rank=rank, host="h", address="127.0.0.1", port=1000 + rank, version=version)
+def table(): return json.loads(sys.stdin.readline())
+def result(**facts): say(kind="context", facts={k: str(v) for k, v in facts.items()})
+"""
+
+
+def launch(
+    body: str, ranks: int = 3, *, lines: tuple[str, ...] = (), **options: Any
+) -> tuple[int, list[dict[str, Any]], str]:
+    """Runs ranks of a small program. Returns the exit code, the lines of standard output, and standard error."""
+    direct = Direct("tcp", **options)
+    argv = direct.command(HERE, [Segment(["localhost"] * ranks)], [sys.executable, "-c", RANK + body])
+    done = subprocess.run(
+        argv,
+        input="".join(f"{line}\n" for line in lines),
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env={**os.environ, **direct.environment(HERE)},
+    )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def test_all_ranks_get_one_table_and_one_token() -> None:
+    code, lines, _ = launch(
+        'listen(); t = table(); result(token=t["token"], peers=t["peers"], incarnation=t["incarnation"])'
+    )
+    assert code == 0
+    assert len(lines) == 3, "what ranks say of themselves is not passed on"
+    facts = [line["facts"] for line in lines]
+    assert facts[0] == facts[1] == facts[2]
+    assert len(facts[0]["token"]) == 64 and facts[0]["incarnation"] == "0"
+    assert "1002" in facts[0]["peers"]
+    again = launch('listen(); result(token=table()["token"])', ranks=1)[1][0]["facts"]["token"]
+    assert again != facts[0]["token"], "the token is of one job"
+
+
+def test_the_token_is_on_no_command_line_and_in_no_environment() -> None:
+    code, lines, _ = launch(
+        "listen(); token = table()['token']\n"
+        "seen = [open(f'/proc/{pid}/{file}', 'rb').read() for pid in (os.getpid(), os.getppid())"
+        " for file in ('cmdline', 'environ')]\n"
+        "result(seen=any(token.encode() in text for text in seen))",
+        ranks=1,
+    )
+    assert code == 0 and lines[0]["facts"] == {"seen": "False"}
+
+
+def test_a_rank_that_is_killed_ends_the_job_and_is_named() -> None:
+    code, lines, _ = launch(
+        "listen(); table()\nif rank == 1: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)"
+    )
+    assert code == 2
+    (failure,) = [line for line in lines if line["kind"] == "failure"]
+    assert failure["what"] == "rank 1 on localhost was ended by signal 9 (Killed)"
+    assert failure["subject"]["rank"] == 1 and failure["primary"]
+
+
+def test_a_job_that_survives_goes_on_without_a_rank_but_not_without_rank_0() -> None:
+    body = "listen(); table()\nif rank == {}: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(1); result(rank=rank)"
+    code, lines, err = launch(body.format(2), survive=True)
+    assert code == 0
+    assert {line["facts"]["rank"] for line in lines} == {"0", "1"}
+    assert "rank 2 on localhost was ended by signal 9 (Killed); the others go on" in err
+    code, lines, _ = launch(body.format(0), survive=True)
+    assert code == 2
+    assert "rank 0 on localhost was ended by signal 9" in lines[0]["what"]
+
+
+COMES_BACK = """
+listen(); t = table()
+if rank == 1 and t["incarnation"] == 0: os.kill(os.getpid(), signal.SIGKILL)
+if rank == 1: result(**t, rank=rank)
+else: time.sleep(3)
+"""
+
+
+def test_a_rank_comes_back_with_a_higher_incarnation_and_the_same_token() -> None:
+    code, lines, _ = launch(COMES_BACK, survive=True, restart_s=0.1)
+    assert code == 0
+    (facts,) = [line["facts"] for line in lines]
+    assert facts["incarnation"] == "1" and "1002" in facts["peers"]
+
+
+def test_a_rank_is_started_again_on_request() -> None:
+    code, lines, _ = launch(COMES_BACK, survive=True, lines=('{"restart": 1}', "nonsense", '{"restart": 99}'))
+    assert code == 0
+    assert [line["facts"]["incarnation"] for line in lines] == ["1"]
+
+
+def test_a_rank_that_comes_back_learns_no_port_of_one_that_is_gone() -> None:
+    code, lines, _ = launch(
+        "listen(); t = table()\n"
+        "if rank == 2: os._exit(0)\n"
+        'if rank == 1 and t["incarnation"] == 0: time.sleep(0.7); os._exit(3)\n'
+        "if rank == 1: result(ports=[p['port'] for p in t['peers']])\n"
+        "time.sleep(2.5)",
+        survive=True,
+        restart_s=0.1,
+    )
+    assert code == 0
+    assert [line["facts"]["ports"] for line in lines] == ["[1000, 1001, 0]"]
+
+
+def test_different_versions_are_refused() -> None:
+    code, lines, _ = launch("listen(version=f'{rank}/1'); table()", ranks=2)
+    assert code == 2
+    assert "the ranks are of different versions: 0/1 on localhost, 1/1 on localhost" in lines[0]["what"]
+
+
+def test_a_rank_that_ends_before_it_listens_ends_the_job() -> None:
+    code, _, err = launch(
+        "print('assay-probe: no interface', file=sys.stderr)\nif rank: sys.exit(2)\ntable()"
+    )
+    assert code == 2
+    assert "assay-probe: no interface" in err
+
+
+def test_nothing_is_left_when_the_launcher_is_ended() -> None:
+    direct = Direct("tcp")
+    body = "listen(); table(); result(pid=os.getpid()); time.sleep(60)"
+    argv = direct.command(HERE, [Segment(["localhost"] * 2)], [sys.executable, "-c", RANK + body])
+    process = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **direct.environment(HERE)},
+    )
+    assert process.stdout is not None
+    pids = [int(json.loads(process.stdout.readline())["facts"]["pid"]) for _ in range(2)]
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=LIMIT_S) == 130
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+
+
+def test_an_unknown_transport_is_refused() -> None:
+    with pytest.raises(UserError, match="no transport is called 'rapidio'; fix: choose one of mpi, tcp"):
+        Direct("rapidio")
+
+
+# --- The engine ----------------------------------------------------------------------------------
+
+
+def measure(
+    transport: str,
+    site: Site,
+    hosts: list[str],
+    on_record: Callable[[AnyRecord], object] = lambda _: None,
+    heartbeat_ms: int = 3000,
+    seconds: float = 3,
+) -> tuple[Ending, list[AnyRecord]]:
+    direct = Direct(transport, heartbeat_ms=heartbeat_ms)
+    engine = [str(probe("")), "run", "network.all_to_all", "--sizes", "65536", "--budget", str(seconds)]
+    argv = direct.command(site, [Segment(hosts)], [*engine, "--timeout", "30", "--yield-us", "0"])
+    records: list[AnyRecord] = []
+
+    def keep(record: AnyRecord) -> None:
+        records.append(record)
+        on_record(record)
+
+    started = Started(argv, direct.environment(site), hosts)
+    return run_engine(started, keep, lambda _: None, direct.diagnose), records
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("operation", ["send", "put", "get"])
+def test_the_network_measurement_runs_without_mpi(transport: str, operation: str) -> None:
+    direct = Direct(transport, heartbeat_ms=5000)
+    engine = [str(probe("")), "run", "network.all_to_all", "--sizes", "8,100000", "--repeats", "20"]
+    argv = direct.command(HERE, [Segment(["localhost"] * 3)], [*engine, "--op", operation, "--budget", "0"])
+    records: list[AnyRecord] = []
+    ending = run_engine(
+        Started(argv, direct.environment(HERE)), records.append, lambda _: None, lambda _: None
+    )
+    assert ending.failure is None, ending.stderr
+    assert len([r for r in records if isinstance(r, Pairs) and r.metric == "bandwidth"]) == 6
+    corrupted = [r for r in records if isinstance(r, Measurement) and r.metric == "corrupted"]
+    assert corrupted and all(r.median == 0 for r in corrupted)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("ASSAY_TRANSPORT", "rapidio", "no transport is called 'rapidio'; fix: choose one of tcp, udp"),
+        ("ASSAY_RANK", "7", "ASSAY_RANK='7' is not a number from 0 to 1"),
+        ("ASSAY_HEARTBEAT_MS", "fast", "ASSAY_HEARTBEAT_MS='fast' is not a number from 10 to 600000"),
+        ("ASSAY_INTERFACE", "nonsense0", "no interface 'nonsense0' with an address"),
+    ],
+)
+def test_a_wrong_environment_is_one_line(variable: str, value: str, message: str) -> None:
+    env = {"ASSAY_TRANSPORT": "tcp", "ASSAY_RANK": "0", "ASSAY_RANKS": "2", "ASSAY_INTERFACE": "lo"}
+    done = subprocess.run(
+        [str(probe("")), "run", "network.all_to_all"],
+        env={**os.environ, **env, variable: value},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("line", ["", "hello\n", '{"kind":"peers"}\n'])
+def test_a_wrong_line_of_peers_is_one_line(line: str) -> None:
+    done = subprocess.run(
+        [str(probe("")), "run", "network.all_to_all"],
+        env={
+            **os.environ,
+            "ASSAY_TRANSPORT": "tcp",
+            "ASSAY_RANK": "0",
+            "ASSAY_RANKS": "2",
+            "ASSAY_INTERFACE": "lo",
+        },
+        input=line,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 2
+    assert "start ranks through 'assay'" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def lab(make_lab: Callable[..., Lab]) -> Lab:
+    return make_lab(hosts=4, host_rate="200mbit")
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_four_hosts_of_a_lab(lab: Lab, transport: str) -> None:
+    ending, records = measure(transport, lab_site(lab), lab.hosts)
+    assert ending.failure is None, ending.stderr
+    rows = [r for r in records if isinstance(r, Pairs) and r.metric == "bandwidth"]
+    assert {row.subject.host for row in rows} == set(lab.hosts)
+    most = 200e6 / 8
+    assert all(0.3 * most < value < 1.3 * most for row in rows for value in row.values)
+
+
+@pytest.mark.lab
+def test_datagrams_that_a_host_loses_are_sent_again(lab: Lab) -> None:
+    lab.fault(["h2"], Fault(rx_loss=0.02))
+    try:
+        ending, records = measure("udp", lab_site(lab), lab.hosts)
+    finally:
+        lab.fault(["h2"], None)
+    assert ending.failure is None, ending.stderr
+    corrupted = [r for r in records if isinstance(r, Measurement) and r.metric == "corrupted"]
+    assert corrupted and all(r.median == 0 for r in corrupted)
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_a_host_whose_link_goes_down_is_named(lab: Lab, transport: str) -> None:
+    hosts = lab.hosts
+
+    def cut(record: AnyRecord) -> None:
+        if isinstance(record, Pairs):  # the first size is measured: the second is under way
+            lab.fault(["h3"], Fault(down=True))
+
+    direct = Direct(transport, heartbeat_ms=1000)
+    engine = [str(probe("")), "run", "network.all_to_all", "--sizes", "1024,65536", "--budget", "20"]
+    argv = direct.command(lab_site(lab), [Segment(hosts)], [*engine, "--timeout", "30", "--yield-us", "0"])
+    try:
+        started = Started(argv, direct.environment(lab_site(lab)), hosts)
+        ending = run_engine(started, cut, lambda _: None, direct.diagnose)
+    finally:
+        lab.fault(["h3"], None)
+    assert ending.failure is not None
+    said = ending.failure.what + ending.stderr
+    assert "nothing was heard from it for 1000 ms" in said or "no progress" in said
+    assert "rank 2" in said or "h3" in said
