@@ -16,6 +16,9 @@ constexpr std::uint64_t poll_ns = 50'000;
 // How long a file that cannot be written on some node is waited for; its drain retries it every
 // second.
 constexpr std::uint64_t error_patience_ns = 5'000'000'000;
+// After a wait that was in vain the next ones only see whether a retry succeeds, so a program that
+// goes on is not held up as long by each of its writes.
+constexpr std::uint64_t retry_patience_ns = 1'500'000'000;
 
 // Polls until the condition holds. It has no limit: a file system may stall for minutes, and a node
 // that has ended makes the condition hold.
@@ -115,7 +118,7 @@ bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
 bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
     auto& directory = job_.directory();
     const Store& store = job_.store();
-    const std::uint64_t until = store.now() + error_patience_ns;
+    const std::uint64_t until = store.now() + (in_vain_ ? retry_patience_ns : error_patience_ns);
     bool possible = true;
     wait_until([&] {
         store.request_drain();
@@ -123,6 +126,7 @@ bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
         const Progress local_progress = progress(store);
         if (local_progress.failed || directory.remote_drain_failed())
             possible = possible && store.now() < until;
+        in_vain_ = !possible;
         return !possible || (directory.all_nodes_beyond(&Progress::drained, sequence) &&
                              local_progress.drained > sequence);
     });

@@ -45,6 +45,7 @@ private:
 
     Job& job_;
     std::uint64_t resolved_before_ = 0;  // a record number
+    bool in_vain_ = false;               // the last wait for the file systems was
 };
 
 }  // namespace assay::storage

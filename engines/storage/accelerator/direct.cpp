@@ -42,12 +42,6 @@ bool is_local(int fd) {
                      static_cast<long>(info.f_type)) != std::end(local_file_systems);
 }
 
-void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t least) {
-    std::uint64_t current = value.load(std::memory_order_relaxed);
-    while (current < least && !value.compare_exchange_weak(current, least)) {
-    }
-}
-
 }  // namespace
 
 // On persistent memory the store keeps data over a power failure, which the page cache does not.
@@ -108,14 +102,20 @@ int AcceleratedFile::write_blocks(const BlockList& blocks, const char* from) {
     for (const auto& block : blocks.blocks)
         for (std::int64_t k = 0; k < block.count; ++k) {
             std::int64_t offset = block.begin + k * block.stride;
+            const auto begin = static_cast<std::uint64_t>(offset);
             for (const std::int64_t end = offset + block.length; offset < end;) {
                 const ssize_t written = pwrite(descriptor_->number(), from,
                                                static_cast<std::size_t>(end - offset), offset);
                 if (written < 0 && errno == EINTR) continue;
-                if (written <= 0) return mpi_error(written ? errno : ENOSPC);
+                if (written <= 0) {
+                    const int error = written ? errno : ENOSPC;
+                    ledger_.note_written(begin, static_cast<std::uint64_t>(offset));
+                    return mpi_error(error);
+                }
                 from += written;
                 offset += written;
             }
+            ledger_.note_written(begin, static_cast<std::uint64_t>(offset));
             extend(static_cast<std::uint64_t>(offset));
         }
     return MPI_SUCCESS;
@@ -137,8 +137,6 @@ int AcceleratedFile::write_directly(const BlockList& blocks, const char* buffer,
     }
     const int code = write_blocks(blocks, buffer);
     auto& slot = job_->store().file(slot_);
-    // After a failed fsync these data cannot be written again, as those that have left the rings.
-    raise_to(slot.evicted_newest, job_->store().now());
     slot.dirty = 1;
     const auto length = static_cast<std::uint64_t>(bytes);
     const std::uint64_t before = direct_bytes_.fetch_add(length, std::memory_order_relaxed);

@@ -195,12 +195,21 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
             ring_offset += record.length * record.count;
             end = std::max(end, record.begin + (record.count - 1) * record.stride + record.length);
             records.push_back(record);
+            if (may_have_lost_.load(std::memory_order_relaxed)) note_stored(record);
         }
         writer.publish(records.data(), records.size(), from, static_cast<std::size_t>(part));
         extend(end);
         done += part;
     }
     return MPI_SUCCESS;
+}
+
+// What an fsync may have lost can be written again through the store, too.
+void AcceleratedFile::note_stored(const Record& record) {
+    for (std::uint64_t k = 0; k < record.count; ++k) {
+        const std::uint64_t begin = record.begin + k * record.stride;
+        ledger_.note_stored(begin, begin + record.length);
+    }
 }
 
 void AcceleratedFile::extend(std::uint64_t end) {

@@ -16,6 +16,7 @@
 #include "storage/accelerator/job.hpp"
 #include "storage/accelerator/mpi.hpp"
 #include "storage/accelerator/remote.hpp"
+#include "storage/accelerator/sync_ledger.hpp"
 #include "storage/store/file_handles.hpp"
 #include "storage/store/file_table.hpp"
 
@@ -95,6 +96,7 @@ private:
     int write_blocks(const BlockList& blocks, const char* from);
     int write_to_store(std::int64_t logical, const char* buffer, const FlatType& memory,
                        std::int64_t bytes);
+    void note_stored(const Record& record);
     int read_blocks(std::int64_t logical, char* buffer, const FlatType& memory, std::int64_t bytes,
                     MPI_Count& got);
     int read_range(std::uint64_t begin, std::uint64_t end, char* to,
@@ -107,6 +109,9 @@ private:
     int flush();
     bool was_repeated();
     int report_error(int error) const;
+    int settle_sync(int written, int synced);
+    void exchange_durable();
+    void keep_lost();
     int make_durable();
     bool conflicts_exist();
     bool refresh_directory();
@@ -133,6 +138,8 @@ private:
     std::uint32_t slot_ = 0;
     std::uint32_t seen_repeats_ = 0;              // of FileSlot::repeats
     std::atomic<std::uint64_t> direct_bytes_{0};  // written straight into the file
+    SyncLedger ledger_;                           // of the bytes that were written so
+    std::atomic<bool> may_have_lost_{false};      // some rank's ledger may have lost bytes
     std::uint64_t file_size_ = 0;                 // size in the file system, when last looked up
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const FlatType> view_;

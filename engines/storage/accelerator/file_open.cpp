@@ -25,6 +25,7 @@
 #include "storage/accelerator/remote.hpp"
 #include "storage/store/background.hpp"
 #include "storage/store/other_jobs.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 namespace {
@@ -361,84 +362,6 @@ void AcceleratedFile::choose_level(MPI_Info info) {
         request_custody(job_->store());
 }
 
-// Collective: gives the file to the background drains of its nodes. False: sync and close must wait
-// for the file system.
-bool AcceleratedFile::entrust() {
-    if (!until_memory_) return false;
-    const Store& store = job_->store();
-    auto& slot = store.file(slot_);
-    const bool held = !bypass_ && !slot.error.load() && wait_for_custody(store, slot_);
-    if (held) {
-        slot.acknowledged = 1;
-        store.persist(&slot, 3 * cache_line);
-    }
-    return worst_code(comm_, held ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
-}
-
-// Collective: drains what the ranks have written, repeats what has failed and resolves conflicts.
-// Returns the same error class on every rank.
-int AcceleratedFile::flush() {
-    if (mode_ & MPI_MODE_RDONLY) return MPI_SUCCESS;
-    const std::uint64_t upto = job_->store().head(job_->local_rank()).tail.load();
-    job_->drain().finish(job_->local_rank(), upto);
-    int error = job_->drain().retry(slot_);
-    if (!job_->settings().keep.empty() && conflicts_exist())
-        job_->store().file(slot_).conflicted = 1;
-    if (!one_node_) {
-        const bool repeated = was_repeated();
-        std::lock_guard hold(job_->lock());
-        if (repeated) job_->resolver().forget();
-        if (!error && !job_->resolver().resolve(upto)) error = EIO;
-    }
-    return worst_code(comm_, report_error(error));
-}
-
-// Collective: whether a node has written data again since the last time. They may have come over
-// newer data of other nodes.
-bool AcceleratedFile::was_repeated() {
-    const std::uint32_t repeats = job_->store().file(slot_).repeats.load();
-    const bool mine = repeats != seen_repeats_;
-    seen_repeats_ = repeats;
-    return worst_code(comm_, mine ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
-}
-
-int AcceleratedFile::report_error(int error) const {
-    if (error && first_of_node_)
-        std::fprintf(stderr,
-                     "assay io: %s could not be written to the file system: %s; its data stay in "
-                     "the nodes' stores\n",
-                     path_.c_str(), std::strerror(error));
-    return mpi_error(error);
-}
-
-// Collective: afterwards the file system has all data that the ranks wrote before, on its medium.
-// Returns the same error class on every rank.
-int AcceleratedFile::make_durable() {
-    const int written = flush();
-    if (mode_ & MPI_MODE_RDONLY) return written;
-    const int error =
-        first_of_node_ ? job_->drain().sync(slot_, descriptor_->number()) : 0;  // for its node
-    const int synced = worst_code(comm_, report_error(error));
-    // Nodes outside of this communicator may have written the file: what is durable is read from
-    // the file system from now on.
-    auto& slot = job_->store().file(slot_);
-    if (!written && !synced) slot.acknowledged = 0;
-    if (!all_nodes_ && !synced) slot.foreign_before = slot.durable.load();
-    return std::max(written, synced);
-}
-
-// Collective: whether any rank's data conflict with another node's. Such files are drained before
-// close returns, because later drains of several nodes have no order.
-bool AcceleratedFile::conflicts_exist() {
-    if (one_node_) return false;
-    bool conflict = false;
-    {
-        std::lock_guard hold(job_->lock());
-        conflict = job_->resolver().has_conflicts();
-    }
-    return worst_code(comm_, conflict ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
-}
-
 // Releases what claim() has taken. `complete`: the file system has the file's data; `entrusted`:
 // the background drain holds the file.
 void AcceleratedFile::leave(bool complete, bool entrusted) {
@@ -452,7 +375,9 @@ void AcceleratedFile::leave(bool complete, bool entrusted) {
     if (rank_ == 0) store.superblock().shared_pointer_used[shared_pointer_slot_] = 0;
     release_slot(store, slot_, known ? &status : nullptr);
     if (mode_ & MPI_MODE_RDONLY) return;
-    if (complete || entrusted) job_->handles().release(slot_, descriptor_);
+    // After a failed fsync the store may have nothing that can be written again.
+    if (complete || entrusted || is_written(store, slot_))
+        job_->handles().release(slot_, descriptor_);
     else job_->keep_open(slot_, descriptor_);
 }
 
@@ -473,6 +398,7 @@ int AcceleratedFile::close(MPI_File* handle) {
     const bool complete =
         !drops && (deletes || !file->until_memory_ || file->conflicts_exist() || !file->entrust());
     if (complete) code = file->make_durable();
+    if (code) file->keep_lost();
     PMPI_Barrier(file->comm_);
     if (deletes && file->rank_ == 0) unlink(file->path_.c_str());
     file->leave(complete && !code, !complete && !drops);

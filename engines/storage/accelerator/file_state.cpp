@@ -67,6 +67,8 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     if (code) return code;
     file_size_ = static_cast<std::uint64_t>(size);
     slot.end = static_cast<std::uint64_t>(size);
+    ledger_.note_truncated(static_cast<std::uint64_t>(size));
+    job_->note_durable(slot_, {{static_cast<std::uint64_t>(size), ~0ull}});
     if (static_cast<std::uint64_t>(size) < now) {
         // Each rank publishes the truncation: indexes ignore older bytes beyond it.
         std::lock_guard hold(job_->lock());

@@ -278,6 +278,38 @@ void Job::close_deleted_files() {
     });
 }
 
+void Job::keep_lost(std::uint32_t slot, const std::vector<Range>& ranges) {
+    const std::lock_guard hold(lost_lock_);
+    if (!ranges.empty()) lost_[slot].add(ranges);
+}
+
+bool Job::has_lost(std::uint32_t slot) {
+    const std::lock_guard hold(lost_lock_);
+    return lost_.contains(slot);
+}
+
+void Job::note_durable(std::uint32_t slot, const std::vector<Range>& ranges) {
+    const std::lock_guard hold(lost_lock_);
+    const auto entry = lost_.find(slot);
+    if (entry == lost_.end()) return;
+    entry->second.remove(ranges);
+    if (entry->second.empty()) lost_.erase(entry);
+}
+
+// Of files that still exist.
+void Job::report_lost() const {
+    for (const auto& [slot, ranges] : lost_) {
+        const auto& file = store_->file(slot);
+        if (file.deleted.load()) continue;
+        std::fprintf(
+            stderr,
+            "assay io: %s may lack bytes from %llu on that rank %d wrote: an fsync failed, "
+            "and they were not written again; fix: run the program again\n",
+            file.path, static_cast<unsigned long long>(ranges.possible().front().begin), rank_);
+        data_keeper = getpid();
+    }
+}
+
 bool Job::start_background_drain(std::string& error) {
     return storage::start_background_drain(*store_,
                                            {settings_.drain_program, settings_.drain_threads,
@@ -401,6 +433,7 @@ void Job::end() {
     auto& self = *job;
     self.complete_files();
     if (self.resolve_again()) self.complete_files();
+    self.report_lost();
     self.note_final_paths();
     PMPI_Barrier(self.world_);  // other ranks read this store until here
     self.remote_.reset();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -13,6 +14,7 @@
 
 #include "storage/accelerator/conflict_resolver.hpp"
 #include "storage/accelerator/mpi.hpp"
+#include "storage/accelerator/range_set.hpp"
 #include "storage/accelerator/settings.hpp"
 #include "storage/accelerator/write_directory.hpp"
 #include "storage/store/drain.hpp"
@@ -54,6 +56,11 @@ public:
     // A closed file whose data may not be in the file system yet; its descriptor stays open for
     // them.
     void keep_open(std::uint32_t slot, SharedDescriptor descriptor);
+    // Bytes of a closed file that a failed fsync may have lost. If they are not written again, the
+    // program does not exit with 0.
+    void keep_lost(std::uint32_t slot, const std::vector<Range>& ranges);
+    bool has_lost(std::uint32_t slot);
+    void note_durable(std::uint32_t slot, const std::vector<Range>& ranges);
     // Starts the node's background drain, unless it was started. False: `error` says why.
     bool start_background_drain(std::string& error);
     // Says once that there is none.
@@ -88,6 +95,7 @@ private:
     void note_final_paths();
     std::string kept_data(bool background) const;
     void leave_store();
+    void report_lost() const;
     void report_background() const;
     std::string agree_on_settings();
     std::string create_store();
@@ -110,7 +118,9 @@ private:
     std::mutex lock_;
     std::mutex closed_files_lock_;
     std::deque<ClosedFile> closed_files_;
-    bool no_background_drain_ = false;  // it was reported
+    std::mutex lost_lock_;
+    std::map<std::uint32_t, RangeSet> lost_;  // by slot
+    bool no_background_drain_ = false;        // it was reported
     std::vector<std::string> reported_;
 };
 

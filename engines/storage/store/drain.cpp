@@ -224,11 +224,13 @@ std::uint64_t Drain::written_before(std::uint32_t file) const {
 // written. So all that is not known to be durable counts as not written.
 void Drain::note_failed_sync(std::uint32_t file, int error) const {
     auto& slot = store_.file(file);
-    slot.dirty = 1;
     const EvictionStop stop(store_);
     const std::uint64_t evicted = slot.evicted_newest.load();  // 0: none
     if (evicted && evicted >= slot.durable.load()) slot.lost = 1;
     hold_back(file, std::max(slot.durable.load(), evicted + 1), error);
+    // What was written without the store cannot be written again from it.
+    if (failed_pieces(store_, file).empty()) slot.error = 0;
+    else slot.dirty = 1;
 }
 
 int Drain::sync_written(std::uint32_t file, int fd, std::uint64_t before) {

@@ -117,7 +117,10 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     if (const auto existing = find_slot(store, status); existing != file_slots) {
         auto& slot = store.file(existing);
         if (slot.users.load() == 0) drop_outdated_data(store, existing, status);
-        if (slot.users.fetch_add(1) == 0) slot.route = Route::undecided;
+        if (slot.users.fetch_add(1) == 0) {
+            slot.route = Route::undecided;
+            slot.lost = 0;  // close has told it
+        }
         if (path != slot.path) {
             set_path(slot, path);
             store.persist(&slot, sizeof slot);

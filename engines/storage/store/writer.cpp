@@ -195,21 +195,25 @@ void Writer::evict_first(const Record& oldest, std::uint64_t position) {
 }
 
 // Waits for the drain, and for the retry of a file that cannot be written. False: the oldest data
-// still cannot leave the ring.
+// still cannot leave the ring. The next wait after one that was in vain tries once.
 bool Writer::wait_for_space() {
     const std::uint64_t first = head_.first_record.load();
-    const std::uint64_t until = store_.now() + error_patience_ns;
+    const std::uint64_t until = store_.now() + (in_vain_ ? 0 : error_patience_ns);
     unsigned polls = 0;
     for (std::uint64_t poll_ns = drain_poll_ns;; sleep_ns(poll_ns)) {
         store_.request_drain();
         if (head_.drained.load() > first) {
             const Record& oldest = store_.record(rank_, first);
             const bool retried = store_.superblock().eviction_stopped.load();
-            if (may_evict(oldest) && !retried) return true;
+            if (may_evict(oldest) && !retried) {
+                in_vain_ = false;
+                return true;
+            }
             const auto error = store_.file(oldest.file).error.load();
             if (error && drain_ && drain_->retry(oldest.file) == 0) continue;
             poll_ns = error ? retry_poll_ns : drain_poll_ns;
             if (error && store_.now() > until) {
+                in_vain_ = true;
                 error_ = static_cast<int>(error);
                 return false;
             }

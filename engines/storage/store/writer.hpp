@@ -106,6 +106,7 @@ private:
     std::uint64_t looked_ns_ = 0;
     std::uint64_t released_state_ = 0;  // of the counters of `head_`, all of which only grow
     bool reserving_ = false;
+    bool in_vain_ = false;  // the last wait for space was
     Drain* drain_ = nullptr;
     EvictionGuard eviction_guard_;
     std::uint64_t evictable_before_ = 0;  // a record number

@@ -171,7 +171,7 @@ void mark_in_log(const char* what, int operation) {
     const char* path = std::getenv("FAULTY_FS_LOG");
     if (!path) return;
     const int log = chaos::open_log(path);
-    const std::string line = std::string("0 ") + what + " " + std::to_string(operation) + " -\n";
+    const std::string line = std::string("0 ") + what + " " + std::to_string(operation) + " -1 -\n";
     chaos::append(log, line.data(), line.size());
     close(log);
 }
@@ -200,7 +200,10 @@ void set_size(int operation, Arguments& arguments) {
     const auto slot = static_cast<int>(number(arguments));
     const long bytes = number(arguments);
     MPI_Barrier(MPI_COMM_WORLD);
-    on_file(operation, slot, [&](MPI_File file, long&) { return MPI_File_set_size(file, bytes); });
+    int code = MPI_ERR_FILE;
+    on_file(operation, slot,
+            [&](MPI_File file, long&) { return code = MPI_File_set_size(file, bytes); });
+    if (rank == 0 && !code) mark_in_log("resized", operation);
     MPI_Barrier(MPI_COMM_WORLD);
 }
 

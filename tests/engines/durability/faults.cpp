@@ -108,6 +108,61 @@ void healed_at_the_end() {
     plant(false);
 }
 
+// This rank writes the block of the next one.
+void write_block_of_next(MPI_File file, int version, int row) {
+    const int next = (rank + 1) % size;
+    const auto values = block_of(version, next);
+    EXPECT(MPI_File_write_at(file, MPI_Offset{row * size + next} * block * 4, values.data(), block,
+                             MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+}
+
+// An fsync fails for two rows. The rows are written again, one after the other, by other ranks.
+void written_again() {
+    MPI_File file = open_file("data");
+    for (int row = 0; row < 2; ++row) write_block(file, 1, row);
+    plant(true);
+    say("failing", MPI_File_sync(file));
+    plant(false);
+    say("idle", MPI_File_sync(file));
+    write_block(file, 1, 2);
+    say("other", MPI_File_sync(file));
+    write_block_of_next(file, 2, 0);
+    say("half", MPI_File_sync(file));
+    write_block_of_next(file, 2, 1);
+    say("all", MPI_File_sync(file));
+    say("close", MPI_File_close(&file));
+}
+
+// As before; what is missing is cut off instead.
+void cut_off() {
+    MPI_File file = open_file("data");
+    for (int row = 0; row < 2; ++row) write_block(file, 1, row);
+    plant(true);
+    say("failing", MPI_File_sync(file));
+    plant(false);
+    write_block(file, 1, 0);
+    say("half", MPI_File_sync(file));
+    EXPECT(MPI_File_set_size(file, MPI_Offset{size} * block * 4) == MPI_SUCCESS);
+    say("cut", MPI_File_sync(file));
+    say("close", MPI_File_close(&file));
+}
+
+// The failing call is close. The file is opened again, and another row or the same one is written.
+void reopen_after_a_failure(int row) {
+    MPI_File file = open_file("data");
+    write_block(file, 1);
+    plant(true);
+    say("failing", MPI_File_close(&file));
+    plant(false);
+    file = open_file("data");
+    write_block(file, 2, row);
+    say("sync", MPI_File_sync(file));
+    say("close", MPI_File_close(&file));
+}
+
+void reopened_for_more() { reopen_after_a_failure(1); }
+void reopened_for_the_same() { reopen_after_a_failure(0); }
+
 // Writes more than a store holds to a file system that fails: a write says so, none waits for ever.
 void ring_full() {
     constexpr int rows = 200;
@@ -201,6 +256,10 @@ const std::vector<Case> faults = {{"closed", closed},
                                   {"transient", transient},
                                   {"healed", healed},
                                   {"healed-at-the-end", healed_at_the_end},
+                                  {"written-again", written_again},
+                                  {"cut-off", cut_off},
+                                  {"reopened-for-more", reopened_for_more},
+                                  {"reopened-for-the-same", reopened_for_the_same},
                                   {"ring-full", ring_full},
                                   {"read-error", read_error},
                                   {"contested", contested},

@@ -9,7 +9,8 @@
 //     FAULTY_FS_WHILE=PATH      faults occur only while PATH exists
 //     FAULTY_FS_ONCE=1          a fault removes PATH, so that only one call of all processes fails
 //     FAULTY_FS_RANK=RANK       faults occur in this rank only
-//     FAULTY_FS_LOG=PATH        a line for each call: process id, event, result, path of the file
+//     FAULTY_FS_LOG=PATH        a line for each call: process id, event, result, offset in the file
+//                               (-1: none), path of the file
 //     FAULTY_FS_MEET=PATH       two ranks leave statx together, if both call it within 5 ms, and
 //                               the accelerator's sched_yield returns at once, so that races show.
 //                               PATH is a file for the ranks to share.
@@ -99,20 +100,21 @@ int planted_errno(const std::string& call) {
     std::abort();
 }
 
-void log(const char* event, long result, const std::string& path) {
+void log(const char* event, long result, const std::string& path, long offset = -1) {
     const char* file = variable("FAULTY_FS_LOG");
     if (!*file) return;
     const auto fd = static_cast<int>(
         syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
-    const std::string line =
-        std::to_string(getpid()) + " " + event + " " + std::to_string(result) + " " + path + "\n";
+    const std::string line = std::to_string(getpid()) + " " + event + " " + std::to_string(result) +
+                             " " + std::to_string(offset) + " " + path + "\n";
     if (fd < 0 || syscall(SYS_write, fd, line.data(), line.size()) < 0) std::abort();
     syscall(SYS_close, fd);
 }
 
 // A read or write: `call` makes the real one, `kind` is its CALL in FAULTY_FS, `event` is logged.
+// `offset`: of the call; -1: the descriptor's.
 template <class Call>
-ssize_t transfer(const char* kind, const char* event, int fd, Call call) {
+ssize_t transfer(const char* kind, const char* event, int fd, long offset, Call call) {
     const int before = errno;
     const std::string path = path_of(fd);
     if (!is_selected(path.c_str())) {
@@ -124,10 +126,11 @@ ssize_t transfer(const char* kind, const char* event, int fd, Call call) {
         errno = fault;
         return -1;
     }
+    if (offset < 0) offset = lseek(fd, 0, SEEK_CUR);
     errno = before;
     const ssize_t result = call();
     const int after = errno;
-    log(event, result, path);
+    log(event, result, path, offset);
     errno = after;
     return result;
 }
@@ -210,10 +213,15 @@ Function* next(const char* name) {
 }  // namespace
 
 // Programs compiled with _FILE_OFFSET_BITS=64 call the names that end in 64.
-#define TRANSFER(name, kind, event, parameters, ...)                         \
-    ssize_t name parameters {                                                \
-        static const auto real = next<ssize_t parameters>(#name);            \
-        return transfer(kind, event, fd, [&] { return real(__VA_ARGS__); }); \
+#define TRANSFER(name, kind, event, parameters, ...)                             \
+    ssize_t name parameters {                                                    \
+        static const auto real = next<ssize_t parameters>(#name);                \
+        return transfer(kind, event, fd, -1, [&] { return real(__VA_ARGS__); }); \
+    }
+#define TRANSFER_AT(name, kind, event, parameters, ...)                              \
+    ssize_t name parameters {                                                        \
+        static const auto real = next<ssize_t parameters>(#name);                    \
+        return transfer(kind, event, fd, offset, [&] { return real(__VA_ARGS__); }); \
     }
 #define SYNCHRONIZE(name)                                 \
     int name(int fd) {                                    \
@@ -242,27 +250,27 @@ Function* next(const char* name) {
 extern "C" {
 TRANSFER(write, "write", "wrote", (int fd, const void* data, size_t bytes), fd, data, bytes)
 TRANSFER(writev, "write", "wrote", (int fd, const iovec* parts, int count), fd, parts, count)
-TRANSFER(pwrite, "write", "wrote", (int fd, const void* data, size_t bytes, off_t offset), fd, data,
-         bytes, offset)
-TRANSFER(pwrite64, "write", "wrote", (int fd, const void* data, size_t bytes, off64_t offset), fd,
-         data, bytes, offset)
-TRANSFER(pwritev, "write", "wrote", (int fd, const iovec* parts, int count, off_t offset), fd,
-         parts, count, offset)
-TRANSFER(pwritev64, "write", "wrote", (int fd, const iovec* parts, int count, off64_t offset), fd,
-         parts, count, offset)
-TRANSFER(pwritev2, "write", "wrote",
-         (int fd, const iovec* parts, int count, off_t offset, int flags), fd, parts, count, offset,
-         flags)
+TRANSFER_AT(pwrite, "write", "wrote", (int fd, const void* data, size_t bytes, off_t offset), fd,
+            data, bytes, offset)
+TRANSFER_AT(pwrite64, "write", "wrote", (int fd, const void* data, size_t bytes, off64_t offset),
+            fd, data, bytes, offset)
+TRANSFER_AT(pwritev, "write", "wrote", (int fd, const iovec* parts, int count, off_t offset), fd,
+            parts, count, offset)
+TRANSFER_AT(pwritev64, "write", "wrote", (int fd, const iovec* parts, int count, off64_t offset),
+            fd, parts, count, offset)
+TRANSFER_AT(pwritev2, "write", "wrote",
+            (int fd, const iovec* parts, int count, off_t offset, int flags), fd, parts, count,
+            offset, flags)
 TRANSFER(read, "read", "read", (int fd, void* data, size_t bytes), fd, data, bytes)
 TRANSFER(readv, "read", "read", (int fd, const iovec* parts, int count), fd, parts, count)
-TRANSFER(pread, "read", "read", (int fd, void* data, size_t bytes, off_t offset), fd, data, bytes,
-         offset)
-TRANSFER(pread64, "read", "read", (int fd, void* data, size_t bytes, off64_t offset), fd, data,
-         bytes, offset)
-TRANSFER(preadv, "read", "read", (int fd, const iovec* parts, int count, off_t offset), fd, parts,
-         count, offset)
-TRANSFER(preadv64, "read", "read", (int fd, const iovec* parts, int count, off64_t offset), fd,
-         parts, count, offset)
+TRANSFER_AT(pread, "read", "read", (int fd, void* data, size_t bytes, off_t offset), fd, data,
+            bytes, offset)
+TRANSFER_AT(pread64, "read", "read", (int fd, void* data, size_t bytes, off64_t offset), fd, data,
+            bytes, offset)
+TRANSFER_AT(preadv, "read", "read", (int fd, const iovec* parts, int count, off_t offset), fd,
+            parts, count, offset)
+TRANSFER_AT(preadv64, "read", "read", (int fd, const iovec* parts, int count, off64_t offset), fd,
+            parts, count, offset)
 dirent* readdir(DIR* folder) {
     static const auto real = next<dirent*(DIR*)>("readdir");
     dirent* entry = real(folder);

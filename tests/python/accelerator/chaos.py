@@ -42,9 +42,11 @@ class Options:
     fault: str | None = None
     without: tuple[str, ...] = ()
     stock: bool = False
+    route: str | None = None  # store, direct; None: by the seed
 
     def plan(self, seed: int) -> Plan:
-        plan = make_plan(seed, mpis(self.stock), self.operations, self.fault, self.without)
+        direct = self.route == "direct" if self.route else None
+        plan = make_plan(seed, mpis(self.stock), self.operations, self.fault, self.without, direct)
         if self.stock:
             plan.level, plan.consistency, plan.through_io_run = "file", "posix", False
         return plan
@@ -55,6 +57,7 @@ class Options:
         words += [f"--operations {self.operations}"] if self.operations != Options.operations else []
         words += [f"--fault {self.fault}"] if self.fault else []
         words += [f"--without {kind}" for kind in self.without]
+        words += [f"--route {self.route}"] if self.route else []
         return " ".join([*words, *(["--stock"] if self.stock else [])])
 
 
@@ -117,6 +120,11 @@ def main() -> int:
     )
     parser.add_argument("--fault", choices=list(FAULTS), help="this fault in every run")
     parser.add_argument(
+        "--route",
+        choices=["store", "direct"],
+        help="whether files may be written directly (default: odd seeds)",
+    )
+    parser.add_argument(
         "--without", action="append", default=[], metavar="KIND", help="leave an operation out"
     )
     parser.add_argument("--ignore", action="append", default=[], metavar="KIND", help="a kind of violation")
@@ -127,7 +135,7 @@ def main() -> int:
     args = parser.parse_args()
     if not mpis():
         parser.error(f"no chaos_io in {PROGRAMS}; fix: make test, or ninja -C build")
-    options = Options(args.operations, args.fault, tuple(args.without), args.stock)
+    options = Options(args.operations, args.fault, tuple(args.without), args.stock, args.route)
     if args.plan:
         plan = options.plan(args.seed)
         print(f"# {plan.summary()}\n{plan.text()}", end="")

@@ -6,8 +6,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos_medium import Returned
 from chaos_model import Check, History, Write
-from chaos_plan import KILLS, SLOW, Operation, Plan
+from chaos_plan import KILLS, SLOW, Plan
 from chaos_replay import File, Read, Replay
 
 
@@ -19,8 +20,11 @@ class Violation:
     text: str
 
 
-def check_errors(plan: Plan, replay: Replay) -> list[Violation]:
-    """Operations fail only while something is wrong."""
+def check_errors(plan: Plan, replay: Replay, after: dict[int, Returned]) -> list[Violation]:
+    """Operations fail only while something is wrong, or if a failed fsync has lost bytes.
+
+    ``after``: by sync or close, what was not safe then.
+    """
     notes = replay.logs[0].notes
     begins, ends = notes.get("fault-begins"), notes.get("fault-ended")
     violations = [Violation("wrong count", flaw) for flaw in replay.flaws]
@@ -30,6 +34,8 @@ def check_errors(plan: Plan, replay: Replay) -> list[Violation]:
         said = f"{operation.line()}: error class {outcome.error} on rank {rank}"
         if begins is None or outcome.ended_ns < begins or plan.fault in SLOW:
             violations.append(Violation("error without a fault", said))
+        elif operation.number in after and after[operation.number].lost:
+            continue
         elif ends and outcome.started_ns > ends:
             violations.append(
                 Violation("error after the fault", f"{said}, after the file system was well again")
@@ -116,38 +122,20 @@ def is_saved(file: File, write: Write) -> bool:
     return any(write.operation < number and write.rank in ranks for number, ranks in file.saved.items())
 
 
-def check_synchronised(replay: Replay, log: Path) -> list[Violation]:
-    """What was written to a file before an acknowledged sync or close was followed by an fsync.
+def check_synchronised(replay: Replay, after: dict[int, Returned]) -> list[Violation]:
+    """A sync or close that succeeded on all ranks has left nothing that a power failure would take.
 
-    ``log``: of the file system, see tests/engines/faulty_fs. It also has lines of the ranks: "returned" when all have
-    returned from a sync or close, "changed-name" after a rename or deletion.
+    ``after``: by sync or close, what was not safe then.
     """
-    operations = {operation.number: operation for operation in replay.plan.operations}
-    written: dict[str, int] = {}  # by path: the line of the last write that no fsync followed
-    syncing: dict[tuple[str, str], int] = {}
     violations = []
-    for number, line in enumerate(log.read_text().splitlines() if log.exists() else []):
-        process, what, result, path = line.split(" ", 3)
-        name = Path(path).name
-        if what == "wrote" and int(result) > 0:
-            written[name] = number
-        elif what == "syncing":
-            syncing[process, name] = number
-        elif what == "synced" and written.get(name, -1) < syncing.get((process, name), -1):
-            written.pop(name, None)
-        elif what == "changed-name":
-            _change_name(operations[int(result)], written)
-        elif what == "returned" and (saved := replay.returned_names.get(int(result))) in written:
-            said = operations[int(result)].line()
+    for number in replay.acknowledged_saves:
+        said = f"{replay.operation(number).line()} succeeded"
+        if number in after and after[number].unsynced:
+            violations.append(Violation("no fsync", f"{said}, but the file was written after its last fsync"))
+        if number in after and after[number].lost:
             violations.append(
-                Violation("no fsync", f"{said} succeeded, but {saved} was written after its last fsync")
+                Violation(
+                    "lost by fsync", f"{said}, but bytes that a failed fsync lost were not written again"
+                )
             )
     return violations
-
-
-def _change_name(operation: Operation, written: dict[str, int]) -> None:
-    line = written.pop(str(operation.arguments[0]), None)
-    if operation.kind == "rename":
-        written.pop(str(operation.arguments[1]), None)
-        if line is not None:
-            written[str(operation.arguments[1])] = line

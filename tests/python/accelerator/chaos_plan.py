@@ -105,6 +105,7 @@ class Plan:
     fault_once: bool  # one call fails
     fault_ends: bool
     through_io_run: bool
+    direct: bool = False  # files may be written without the store
     kill_drain_s: float = 0  # when background drains are killed, after the start; 0: never
     operations: list[Operation] = field(default_factory=list)
 
@@ -126,7 +127,7 @@ class Plan:
             f"{self.fault}{self._duration()}, {self.mpi}, {self.ranks} ranks on {nodes} node{'s' * (nodes > 1)}, "
             f"{self.store_size >> 20} MiB, level {self.level}"
             f"{f' (drain killed after {self.kill_drain_s:.1f} s)' if self.kill_drain_s else ''}, "
-            f"{self.consistency}, {how}"
+            f"{self.consistency}, {'direct' if self.direct else 'store'}, {how}"
         )
 
 
@@ -146,14 +147,24 @@ def written_blocks(operation: Operation, ranks: int) -> dict[int, Blocks]:
 
 
 def make_plan(
-    seed: int, mpis: list[str], operations: int = 120, fault: str | None = None, without: Sequence[str] = ()
+    seed: int,
+    mpis: list[str],
+    operations: int = 120,
+    fault: str | None = None,
+    without: Sequence[str] = (),
+    direct: bool | None = None,
 ) -> Plan:
-    """``fault``: in place of a random one; ``without``: kinds of operations to leave out."""
+    """``fault``, ``direct``: in place of random ones; ``without``: kinds of operations to leave out."""
     random = Random(f"chaos {seed}")
+    route = Random(f"route {seed}")
+    direct = seed % 2 == 1 if direct is None else direct
     chosen = random.choices(list(FAULTS), list(FAULTS.values()))[0]
     chosen = fault or chosen
     ranks = random.choice((2, 2, 3, 4))
     per_node = random.choice((0, 0, (ranks + 1) // 2))
+    # Where the direct route is allowed it is taken by one node at level file only.
+    takes_it = direct and route.random() < 0.8
+    per_node = 0 if takes_it else per_node
     # Some stores are so small that the rings wrap.
     local = per_node or ranks
     least = -(-(TABLES_BYTES + local * RANK_BYTES) // STORE_STEP) * STORE_STEP
@@ -177,6 +188,8 @@ def make_plan(
         fault_ends=ends or once or chosen in SLOW,
         through_io_run=chosen != "lost_peer" and random.random() < 0.4,
     )
+    plan.direct = direct
+    plan.level = "file" if takes_it else plan.level
     _Planner(plan, random, without).fill(operations)
     if plan.level == "memory" and random.random() < 0.3:
         plan.kill_drain_s = random.uniform(0.1, 2)

@@ -51,7 +51,10 @@ class Replay:
         self.flaws: list[str] = []  # of single operations
         self.expected_failures: set[int] = set()  # renames and deletions of files that are not there
         self.in_flight: Operation | None = None  # a rename or deletion that has not returned
-        self.returned_names: dict[int, str] = {}  # by sync or close: the file's name then
+        self.names_then: dict[
+            int, str
+        ] = {}  # by sync, close or change of size: the file's name in the log then
+        self.acknowledged_saves: list[int] = []  # syncs and closes that promise the file system's medium
         self._everywhere = 0
         self._read_bytes = [0] * plan.ranks
         for operation in plan.operations:
@@ -115,7 +118,12 @@ class Replay:
             self.open[slot] = file
             file.opened_as = name
 
+    def operation(self, number: int) -> Operation:
+        return next(operation for operation in self.plan.operations if operation.number == number)
+
     def _use(self, operation: Operation, file: File, outcomes: dict[int, Outcome]) -> None:
+        if operation.kind in ("sync", "close", "size"):
+            self.names_then[operation.number] = file.name or f"{file.history.name} (deleted)"
         if operation.kind == "read":
             self._read(operation, file, outcomes)
         elif operation.kind == "size":
@@ -175,7 +183,7 @@ class Replay:
                 closes and self.plan.fault in UNACCELERATED
             )  # the MPI's own, which does not synchronise
             if file.name and everyone and not own_close:
-                self.returned_names[operation.number] = file.name
+                self.acknowledged_saves.append(operation.number)
         if len(good) == self.plan.ranks and (closes or self.plan.level == "file"):
             file.settled = operation.number
         if closes:

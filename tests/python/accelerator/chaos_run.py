@@ -14,8 +14,10 @@ from pathlib import Path
 from background import drains_of, end_drains, faulty_drain
 from chaos_check import Violation, check_errors, check_files, check_reads, check_synchronised
 from chaos_log import read_log
+from chaos_medium import returns
 from chaos_plan import KILLS, SLOW, UNACCELERATED, Plan
 from chaos_replay import Replay
+from chaos_stacks import connections, stacks_of
 from mpi_programs import AS_ROOT, MPIRUN, ROOT, accelerated, patient
 
 from assay import cli
@@ -49,7 +51,7 @@ def run_plan(plan: Plan, keep: bool = False, stock: bool = False) -> Result:
     folder = Path(tempfile.mkdtemp(prefix="assay-chaos-", dir="/dev/shm"))
     job = _Job(plan, folder, stock)
     violations = job.run()
-    kept = folder if keep and violations else None
+    kept = folder if violations and (keep or job.stacks) else None
     if not kept:
         shutil.rmtree(folder)
     return Result(plan, violations, time.monotonic() - begin, kept, job.output)
@@ -65,22 +67,23 @@ class _Job:
         self.stores.mkdir()
         (folder / "plan").write_text(plan.text())
         self.violations: list[Violation] = []
-        self.output = ""
+        self.output = self.stacks = ""
 
     def run(self) -> list[Violation]:
         ended = self._start()
         self.output = ended.output
         if ended.status is None:
-            self._add("no end", f"the job did not end within {LIMIT_S} s")
+            self._add("no end", f"the job did not end within {LIMIT_S} s; its processes:\n{self.stacks}")
         (self.folder / "fault").unlink(missing_ok=True)  # from here on the file system is well
         replay = Replay(self.plan, [read_log(self.folder, rank) for rank in range(self.plan.ranks)])
         self._wait_for_drains()
         left = sorted(self.stores.iterdir())
         self._check_what_was_said(ended, replay, left)
-        self.violations += check_errors(self.plan, replay)
+        after = returns(self.folder / "fs.log", self.plan.operations, replay.names_then)
+        self.violations += check_errors(self.plan, replay, after)
         self.violations += check_reads(replay)
         if not self.stock:  # its close does not synchronise
-            self.violations += check_synchronised(replay, self.folder / "fs.log")
+            self.violations += check_synchronised(replay, after)
         # A background drain brings what recovery would bring.
         drained = self.plan.level == "memory" and not left
         self.violations += check_files(self.plan, replay, self.files, recovered=drained)
@@ -107,7 +110,7 @@ class _Job:
             ASSAY_IO_RANKS_PER_NODE=str(plan.ranks_per_node),
             ASSAY_IO_CONSISTENCY=plan.consistency,
             ASSAY_IO_WARM="0.01",
-            ASSAY_IO_DIRECT="0",  # what is tested is the store
+            ASSAY_IO_DIRECT=str(int(plan.direct)),
             ASSAY_IO_REQUIRE=str(int(plan.fault not in UNACCELERATED)),
             ASSAY_IO_UNTIL=plan.level,
             **faulty_drain(self.folder, self._faults()),
@@ -160,6 +163,8 @@ class _Job:
             time.sleep(self.plan.kill_drain_s)
             end_drains(self.stores)
         status = wait_for(pid, LIMIT_S)
+        if status is None:
+            self._note_stacks()
         deadline = time.monotonic() + (5 if status is not None else 0)
         while (left := self._processes()) and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -171,6 +176,12 @@ class _Job:
         while self._processes():
             time.sleep(0.01)
         return Ended(status, (self.folder / "output").read_text(errors="replace"))
+
+    def _note_stacks(self) -> None:
+        """What the processes wait for that do not end."""
+        pids = [*self._processes(), *drains_of(self.stores)]
+        self.stacks = "\n".join([*(stacks_of(pid) for pid in pids), connections()])
+        (self.folder / "stacks").write_text(self.stacks)
 
     def _processes(self) -> list[int]:
         """Of this job: they have its folder among their arguments."""
@@ -192,7 +203,8 @@ class _Job:
         deadline = time.monotonic() + LIMIT_S
         while drains_of(self.stores):
             if time.monotonic() > deadline:
-                self._add("no end", "a background drain does not end")
+                self._note_stacks()
+                self._add("no end", f"a background drain does not end:\n{self.stacks}")
                 return end_drains(self.stores)
             time.sleep(0.01)
 

@@ -10,6 +10,7 @@ import pytest
 from chaos_bytes import decode, encode
 from chaos_check import check_errors, check_files, check_reads, check_synchronised
 from chaos_log import Outcome, RankLog
+from chaos_medium import Returned, returns
 from chaos_model import Check, History, Resize, Write
 from chaos_plan import FAULTS, Blocks, Operation, Plan, make_plan, written_blocks
 from chaos_replay import Replay
@@ -216,7 +217,7 @@ def kinds_of(files: Path, replay: Replay, recovered: bool) -> set[str]:
 
 def test_a_good_run_has_no_violation(files: Path) -> None:
     replay = Replay(planned(), logs(GOOD[1000:1100]))
-    assert [*check_errors(planned(), replay), *check_reads(replay)] == []
+    assert [*check_errors(planned(), replay, {}), *check_reads(replay)] == []
     assert kinds_of(files, replay, True) == kinds_of(files, replay, False) == set()
 
 
@@ -262,7 +263,7 @@ def failing(operation: int) -> list[RankLog]:
 
 def test_an_error_needs_a_fault() -> None:
     replay = Replay(planned(), failing(5))
-    assert [violation.kind for violation in check_errors(planned(), replay)] == ["error without a fault"]
+    assert [violation.kind for violation in check_errors(planned(), replay, {})] == ["error without a fault"]
 
 
 @pytest.mark.parametrize(
@@ -273,24 +274,48 @@ def test_errors_belong_to_the_fault(begins: int, ends: int, kinds: list[str]) ->
     """The sync, operation 5, fails between 50 and 55 ns."""
     replay = Replay(planned("EIO"), failing(5))
     replay.logs[0].notes |= {"fault-begins": begins, "fault-ended": ends}
-    assert [violation.kind for violation in check_errors(planned("EIO"), replay)] == kinds
+    assert [violation.kind for violation in check_errors(planned("EIO"), replay, {})] == kinds
+
+
+def on_medium(lines: list[str], folder: Path) -> dict[int, Returned]:
+    """After operation 5, a sync. Lines: event, result, offset."""
+    log = folder / "fs.log"
+    log.write_text("".join(f"77 {line} /x/files/n0\n" for line in lines) + "0 returned 5 -1 -\n")
+    return returns(log, PLAN, Replay(planned(), logs(GOOD[1000:1100])).names_then)
+
+
+FAILED = ["wrote 10 0", "syncing 0 -1", "failed -1 -1"]
+SYNCED = ["syncing 0 -1", "synced 0 -1"]
 
 
 @pytest.mark.parametrize(
     ("lines", "found"),
     [
-        (["wrote 10", "syncing 0", "synced 0"], False),
-        (["wrote 10"], True),
-        (["syncing 0", "wrote 10", "synced 0"], True),
-        (["wrote 10", "syncing 0", "failed -1"], True),
-        (["wrote -5"], False),
+        (["wrote 10 0", *SYNCED], []),
+        (["wrote 10 0"], ["no fsync"]),
+        (["syncing 0 -1", "wrote 10 0", "synced 0 -1"], ["no fsync"]),
+        (["wrote -5 0"], []),
+        (FAILED, ["lost by fsync"]),
+        ([*FAILED, *SYNCED], ["lost by fsync"]),
+        ([*FAILED, "wrote 9 0", *SYNCED], ["lost by fsync"]),
+        ([*FAILED, "wrote 9 1", "wrote 1 0", *SYNCED], []),
+        ([*FAILED, "wrote 10 0"], ["no fsync"]),
     ],
 )
-def test_a_missing_fsync_is_found(lines: list[str], found: bool, tmp_path: Path) -> None:
-    log = tmp_path / "fs.log"
-    log.write_text("".join(f"77 {line} /x/files/n0\n" for line in lines) + "0 returned 5 -\n")
+def test_what_a_sync_has_left_unsafe_is_found(lines: list[str], found: list[str], tmp_path: Path) -> None:
+    after = on_medium(lines, tmp_path)
     replay = Replay(planned(), logs(GOOD[1000:1100]))
-    assert bool(check_synchronised(replay, log)) is found
+    assert [violation.kind for violation in check_synchronised(replay, after)] == found
+
+
+def test_an_error_after_the_fault_needs_lost_bytes(tmp_path: Path) -> None:
+    ranks = logs(GOOD[1000:1100])
+    ranks[0].notes |= {"fault-begins": 1, "fault-ended": 2}
+    ranks[0].outcomes[5] = Outcome(50, 55, 32)
+    replay = Replay(planned("fsync"), ranks)
+    for lines, kinds in (([*FAILED, *SYNCED], []), (["wrote 10 0", *SYNCED], ["error after the fault"])):
+        found = check_errors(planned("fsync"), replay, on_medium(lines, tmp_path))
+        assert [violation.kind for violation in found] == kinds
 
 
 # ---- plans

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from durability import FAULTY_FS, planted
+from durability import FAULTY_FS, codes, has_blocks, planted, run_case
 from mpi_programs import MPIS, PROGRAMS, ROOT, accelerated, memory_folder, mpi_command, run
 
 pytestmark = pytest.mark.programs
@@ -98,7 +98,46 @@ def test_a_refused_write_fails_at_once(mpi: str, data: Path, shm: Path) -> None:
 def test_a_failed_fsync_fails_close(mpi: str, data: Path, shm: Path) -> None:
     result = ior(mpi, data, shm, "--write", rules="sync:EIO")
     assert result.returncode == 2 and "cannot close" in result.stdout, result.stdout + result.stderr
-    assert "could not be written to the file system: Input/output error" in result.stderr
+    assert "could not be written to the file system: Input/output error; what was written" in result.stderr
+
+
+def after_a_failed_fsync(mpi: str, name: str, data: Path, shm: Path) -> subprocess.CompletedProcess[str]:
+    faults = planted(data, "sync:EDQUOT", WHILE=str(data / "fault"))
+    result = run_case(mpi, name, data, shm, faults=faults, ASSAY_IO_DIRECT="1")
+    assert f"ok {name}" in result.stdout and set(codes(result, "failing")) == {"quota"}, result.stdout
+    assert list(shm.iterdir()) == []
+    return result
+
+
+@pytest.mark.parametrize("mpi", CASES)
+def test_after_a_failed_fsync_the_data_must_be_written_again(mpi: str, data: Path, shm: Path) -> None:
+    """The kernel calls the data clean, and they are in no store: another fsync proves nothing."""
+    result = after_a_failed_fsync(mpi, "written-again", data, shm)
+    for step in ("idle", "other", "half"):
+        assert set(codes(result, step)) == {"io"}, result.stdout
+    for step in ("all", "close"):
+        assert set(codes(result, step)) == {"success"}, result.stdout
+    assert result.returncode == 0
+    assert all(has_blocks(data / "data", version, row) for version, row in ((2, 0), (2, 1), (1, 2)))
+
+
+def test_what_is_cut_off_need_not_be_written_again(data: Path, shm: Path) -> None:
+    result = after_a_failed_fsync("mpich", "cut-off", data, shm)
+    assert set(codes(result, "half")) == {"io"}, result.stdout
+    assert set(codes(result, "cut")) == set(codes(result, "close")) == {"success"}, result.stdout
+    assert result.returncode == 0
+
+
+@pytest.mark.parametrize(("name", "status"), [("reopened-for-more", 2), ("reopened-for-the-same", 0)])
+@pytest.mark.parametrize("mpi", CASES)
+def test_close_tells_of_lost_data_and_so_does_the_exit_status(
+    mpi: str, name: str, status: int, data: Path, shm: Path
+) -> None:
+    """A handle that is opened later is not concerned; a program that ignores the error does not end with 0."""
+    result = after_a_failed_fsync(mpi, name, data, shm)
+    assert set(codes(result, "sync")) == set(codes(result, "close")) == {"success"}, result.stdout
+    assert result.returncode == status, result.stderr
+    assert (f"{data}/data may lack bytes" in result.stderr) == bool(status), result.stderr
 
 
 @pytest.mark.parametrize("mpi", CASES)

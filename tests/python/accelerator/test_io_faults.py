@@ -207,7 +207,7 @@ def read_log(log: Path) -> list[tuple[str, str, int]]:
     """The lines of faulty_fs's log: process, call, result (bytes of a write). A mark has its text as the process."""
     calls = []
     for line in log.read_text().splitlines():
-        process, what, number, rest = line.split(maxsplit=3)
+        process, what, number, _, rest = line.split(maxsplit=4)
         calls.append((rest if what == "mark" else process, what, int(number)))
     return calls
 

@@ -1,0 +1,45 @@
+// Which bytes a rank has written straight into a file since its last fsync, and which of them the
+// file system may have lost because an fsync failed.
+//
+// After a failed fsync the kernel counts the pages as clean, on most file systems, and the next
+// fsync succeeds although they never reached the medium. This library has no copy of them, and the
+// page cache proves nothing: a page may have been dropped and read again. So such bytes are lost
+// until the program has written them again and a later fsync has succeeded.
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "storage/accelerator/range_set.hpp"
+
+namespace assay::storage {
+
+// Writes may come from any thread; the other calls are those of one sync at a time.
+class SyncLedger {
+public:
+    // Call it after the write: a sync that began before need not cover it.
+    void note_written(std::uint64_t begin, std::uint64_t end);
+    // Written into the store, which can write it to the file again after a failed fsync.
+    void note_stored(std::uint64_t begin, std::uint64_t end);
+    void note_truncated(std::uint64_t size);
+
+    // A sync begins: it concerns what was written before.
+    void begin_sync();
+    // What this sync makes durable if it succeeds.
+    RangeSet covered() const;
+    // The fsync has failed.
+    void fail_sync();
+    // It has not taken place, or not all data were handed to the file system.
+    void postpone_sync();
+    void succeed_sync();
+    // It has succeeded for these bytes, which this rank or another one has written.
+    void note_durable(const std::vector<Range>& ranges) { lost_.remove(ranges); }
+
+    const RangeSet& lost() const { return lost_; }
+
+private:
+    std::mutex lock_;
+    RangeSet written_, stored_, syncing_, lost_;
+};
+
+}  // namespace assay::storage
