@@ -84,19 +84,29 @@ public:
     }
 
     void rows(const Measurement& measurement, const Json& params) const {
-        std::map<int, std::map<int, double>> matrix;
+        struct Cell {
+            int destination;
+            double bandwidth;
+        };
+        std::vector<std::vector<Cell>> matrix(static_cast<std::size_t>(session_.size()));
         for (const RankResult& result : results_)
             for (const FlowBandwidth& flow : result.flows)
-                matrix[flow.source][flow.destination] = flow.bandwidth * correct_share(flow);
-        for (const auto& [source, row] : matrix) {
+                matrix[static_cast<std::size_t>(flow.source)].push_back(
+                    {flow.destination, flow.bandwidth * correct_share(flow)});
+        for (std::size_t source = 0; source < matrix.size(); ++source) {
+            std::vector<Cell>& row = matrix[source];
+            if (row.empty()) continue;
+            std::ranges::sort(row, {}, &Cell::destination);
             std::vector<std::string> peers;
             std::vector<double> values;
             for (const auto& [destination, bandwidth] : row) {
                 peers.push_back(session_.label(destination));
                 values.push_back(bandwidth);
             }
-            session_.sink.pairs(measurement, "bandwidth", {.host = session_.label(source)}, params,
-                                peers, values);
+            session_.sink.pairs(measurement, "bandwidth",
+                                {.host = session_.label(static_cast<int>(source))}, params, peers,
+                                values);
+            row = {};
         }
     }
 

@@ -18,6 +18,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <numeric>
 #include <thread>
 
@@ -47,6 +48,14 @@ void let_output_pass() {
         std::this_thread::sleep_for(10ms);
     }
     std::this_thread::sleep_for(100ms);
+}
+
+constexpr int gather_tag = 32000;  // no measurement's; MPI allows tags to 32767
+
+// Bytes that one MPI_Gatherv may move; tests make it small.
+long long max_gathered() {
+    const char* text = std::getenv("ASSAY_MAX_GATHERED");
+    return text ? std::strtoll(text, nullptr, 10) : std::numeric_limits<int>::max();
 }
 
 class Mpi final : public Transport {
@@ -135,6 +144,12 @@ private:
                            &collective_);
     }
 
+    // The values of all ranks; `lengths` is empty but on rank 0.
+    std::vector<std::string> gather_at_once(const std::string& value,
+                                            const std::vector<long long>& lengths);
+    std::vector<std::string> gather_one_by_one(const std::string& value,
+                                               const std::vector<long long>& lengths);
+
     int rank_ = 0, size_ = 0;
     std::vector<MPI_Request> requests_;
     std::vector<Ticket> free_;
@@ -203,19 +218,58 @@ bool Mpi::test_collective() {
     return done != 0;
 }
 
+// MPI_Gatherv counts bytes in an int. What is too long for it in all (10,000 ranks with 200 kB
+// each) is sent rank by rank.
 std::vector<std::string> Mpi::gather(const std::string& value) {
     const std::size_t n = rank_ == 0 ? static_cast<std::size_t>(size_) : 0;
-    const int length = static_cast<int>(value.size());
-    std::vector<int> lengths(n), starts(n);
-    MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, MPI_COMM_WORLD);
-    std::exclusive_scan(lengths.begin(), lengths.end(), starts.begin(), 0);
-    std::string all(n ? static_cast<std::size_t>(starts.back() + lengths.back()) : 0, '\0');
-    MPI_Gatherv(value.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR,
-                0, MPI_COMM_WORLD);
-    std::vector<std::string> parts(n);
-    for (std::size_t i = 0; i < n; ++i)
-        parts[i] =
-            all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i]));
+    const auto length = static_cast<long long>(value.size());
+    std::vector<long long> lengths(n);
+    MPI_Gather(&length, 1, MPI_LONG_LONG, lengths.data(), 1, MPI_LONG_LONG, 0, MPI_COMM_WORLD);
+    long long total = std::accumulate(lengths.begin(), lengths.end(), 0LL);
+    MPI_Bcast(&total, 1, MPI_LONG_LONG, 0, MPI_COMM_WORLD);
+    return total <= max_gathered() ? gather_at_once(value, lengths)
+                                   : gather_one_by_one(value, lengths);
+}
+
+std::vector<std::string> Mpi::gather_at_once(const std::string& value,
+                                             const std::vector<long long>& lengths) {
+    const std::vector<int> counts(lengths.begin(), lengths.end());
+    std::vector<int> starts(counts.size());
+    std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), 0);
+    std::string all(counts.empty() ? 0 : static_cast<std::size_t>(starts.back() + counts.back()),
+                    '\0');
+    MPI_Gatherv(value.data(), static_cast<int>(value.size()), MPI_CHAR, all.data(), counts.data(),
+                starts.data(), MPI_CHAR, 0, MPI_COMM_WORLD);
+    std::vector<std::string> parts;
+    parts.reserve(counts.size());
+    for (std::size_t i = 0; i < counts.size(); ++i)
+        parts.push_back(
+            all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(counts[i])));
+    return parts;
+}
+
+std::vector<std::string> Mpi::gather_one_by_one(const std::string& value,
+                                                const std::vector<long long>& lengths) {
+    static constexpr std::size_t piece = 1 << 30;
+    const auto pieces = [](std::size_t bytes, const auto& transfer) {
+        for (std::size_t at = 0; at < bytes; at += piece)
+            transfer(at, static_cast<int>(std::min(piece, bytes - at)));
+    };
+    if (rank_ != 0) {
+        pieces(value.size(), [&](std::size_t at, int bytes) {
+            MPI_Send(value.data() + at, bytes, MPI_CHAR, 0, gather_tag, MPI_COMM_WORLD);
+        });
+        return {};
+    }
+    std::vector<std::string> parts(lengths.size());
+    parts[0] = value;
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+        parts[i].resize(static_cast<std::size_t>(lengths[i]));
+        pieces(parts[i].size(), [&](std::size_t at, int bytes) {
+            MPI_Recv(parts[i].data() + at, bytes, MPI_CHAR, static_cast<int>(i), gather_tag,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        });
+    }
     return parts;
 }
 

@@ -19,13 +19,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.records.schema import AnyRecord, Pairs, Scalar
+from assay.records.matrices import cells_of
+from assay.records.schema import AnyRecord, Matrix, Pairs, Scalar
 
 # Bytes. Bandwidth limits messages of this size on all known networks; latency limits shorter ones.
 BANDWIDTH_SIZE = 64 * 1024
 ONE_WAY = "network.one_way"  # measured without traffic in the other direction; never mixed with the sweep
 LARGEST = 8  # sizes within this factor of the largest one are combined
 
+Row = Pairs | Matrix  # a row, or a whole matrix
 Layer = tuple[str, Scalar, Scalar]  # measurement, operation, size
 Cells = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]  # source, target, logarithm
 
@@ -86,22 +88,24 @@ class PairMatrix:
         return cls(list(hosts), source.astype(np.int32), target.astype(np.int32), value)
 
 
-def _bandwidth_rows(records: Iterable[AnyRecord]) -> Iterable[Pairs]:
+def _bandwidth_rows(records: Iterable[AnyRecord]) -> Iterable[Row]:
     return (
         record
         for record in records
-        if isinstance(record, Pairs) and record.metric == "bandwidth" and record.subject.host
+        if isinstance(record, Pairs | Matrix)
+        and record.metric == "bandwidth"
+        and (isinstance(record, Matrix) or record.subject.host)
     )
 
 
-def _layers(rows: Iterable[Pairs]) -> dict[Layer, list[Pairs]]:
-    layers: dict[Layer, list[Pairs]] = defaultdict(list)
+def _layers(rows: Iterable[Row]) -> dict[Layer, list[Row]]:
+    layers: dict[Layer, list[Row]] = defaultdict(list)
     for row in rows:
         layers[_layer(row)].append(row)
     return layers
 
 
-def _layer(row: Pairs) -> Layer:
+def _layer(row: Row) -> Layer:
     return row.name, row.params.get("op", ""), row.params.get("size", 0)
 
 
@@ -115,10 +119,10 @@ def host_of(label: str) -> str:
     return name if name and number.isdigit() else label
 
 
-def _combine(layers: dict[Layer, list[Pairs]], order: Sequence[str]) -> PairMatrix:
+def _combine(layers: dict[Layer, list[Row]], order: Sequence[str]) -> PairMatrix:
     """Averages each cell over the layers that measured it, relative to the layer's median."""
     rows = [row for layer in layers.values() for row in layer]
-    senders = [str(row.subject.host) for row in rows]
+    senders = [sender for row in rows for sender in _senders(row)]
     # Senders in the given order, else in that of their rows; then those that only receive.
     rank = {host: number for number, host in enumerate(order)}
     first = sorted(
@@ -133,24 +137,38 @@ def _combine(layers: dict[Layer, list[Pairs]], order: Sequence[str]) -> PairMatr
     source, target, value = (np.concatenate(column) for column in zip(*cells, strict=True))
     key, value = _mean_by(source * np.int64(len(index)) + target, value, len(index) ** 2)
     ids: dict[str, list[int]] = defaultdict(list)
-    for host, row in zip(senders, rows, strict=True):
-        ids[host].append(row.id)
+    for row in rows:
+        for host in _senders(row):
+            ids[host].append(row.id)
     source, target = (end.astype(np.int32) for end in np.divmod(key, len(index)))
     return PairMatrix(list(index), source, target, value, list(layers), dict(ids))
 
 
-def _cells(rows: Iterable[Pairs], index: dict[str, int]) -> Cells:
+def _senders(row: Row) -> list[str]:
+    if isinstance(row, Pairs):
+        return [str(row.subject.host)]
+    return [row.hosts[i] for i in np.unique(cells_of(row)[0])]
+
+
+def _cells(rows: Iterable[Row], index: dict[str, int]) -> Cells:
     """Returns the cells of a layer, hosts numbered by ``index``."""
-    sources, targets, values = [], [], []
-    for row in rows:
-        source = index[str(row.subject.host)]
-        target = np.fromiter(map(index.__getitem__, row.peers), np.int32, len(row.peers))
-        value = np.asarray(row.values, np.float32)
-        is_usable = np.isfinite(value) & (value > 0)
-        sources.append(np.full(np.count_nonzero(is_usable), source, np.int32))
-        targets.append(target[is_usable])
-        values.append(np.log(value[is_usable]))
-    return np.concatenate(sources), np.concatenate(targets), np.concatenate(values)
+    parts = [_cells_of_row(row, index) for row in rows]
+    source, target, value = (np.concatenate(column) for column in zip(*parts, strict=True))
+    is_usable = np.isfinite(value) & (value > 0)
+    return source[is_usable], target[is_usable], np.log(value[is_usable])
+
+
+def _cells_of_row(row: Row, index: dict[str, int]) -> Cells:
+    if isinstance(row, Matrix):
+        source, target, value = cells_of(row)
+        number = np.fromiter(map(index.__getitem__, row.hosts), np.int32, len(row.hosts))
+        return number[source], number[target], np.asarray(value)
+    target = np.fromiter(map(index.__getitem__, row.peers), np.int32, len(row.peers))
+    return (
+        np.full(len(target), index[str(row.subject.host)], np.int32),
+        target,
+        np.asarray(row.values, np.float32),
+    )
 
 
 def _centred(cells: Cells, machine: NDArray[np.integer]) -> Cells:

@@ -31,6 +31,7 @@ from assay.records.schema import (
     Corruption,
     Failure,
     Finding,
+    Matrix,
     Measurement,
     Pairs,
     Verdict,
@@ -94,7 +95,9 @@ def _named(verdict: Verdict) -> str:
 
 def _hosts(records: Iterable[AnyRecord], hosts: Collection[str]) -> set[str]:
     """Returns the given hosts, else those of the records."""
-    subjects = [item.subject for item in records if not isinstance(item, Verdict | Capacity | Comparison)]
+    subjects = [
+        item.subject for item in records if not isinstance(item, Verdict | Capacity | Comparison | Matrix)
+    ]
     return set(hosts) or {name for item in subjects for name in (item.host, item.peer) if name}
 
 
@@ -292,7 +295,8 @@ def _judge_findings(criterion: Criterion, records: Sequence[AnyRecord]) -> Verdi
     faults = [finding for finding in findings if finding.severity == "fault"]
     failures = [record for record in records if isinstance(record, Failure)]
     measured = any(
-        (isinstance(record, Measurement) and record.status == "ok") or isinstance(record, Pairs | Corruption)
+        (isinstance(record, Measurement) and record.status == "ok")
+        or isinstance(record, Pairs | Matrix | Corruption)
         for record in records
     )
     if faults:

@@ -2,6 +2,7 @@
 
     run.json        command, hosts, start, end and outcome (RunInfo)
     records.jsonl   one record a line, append-only, flushed line by line
+    pairs-N.*       the cells of a pair matrix of many hosts (record N, ``Matrix``)
 
 A killed run keeps every complete line; an incomplete last line is dropped on reading. Its ``run.json`` still says
 "running", which is read as "partial".
@@ -21,6 +22,7 @@ import msgspec
 
 from assay import __version__
 from assay.errors import UserError
+from assay.records.matrices import MANY, RowCollector, attach
 from assay.records.schema import (
     SCHEMA_VERSION,
     AnyRecord,
@@ -29,7 +31,9 @@ from assay.records.schema import (
     Context,
     Failure,
     Finding,
+    Matrix,
     Measurement,
+    Pairs,
     RunInfo,
     Verdict,
     decode_record,
@@ -56,6 +60,11 @@ class Run:
         self.info = info
         self.records = records
         self._file: IO[bytes] | None = None
+        self._rows = RowCollector(path)
+        self._contexts = {_fingerprint(r) for r in records if isinstance(r, Context)}
+        for record in records:
+            if isinstance(record, Matrix):
+                attach(record, path)
 
     @classmethod
     def create(cls, verb: str, command: list[str], parent: Path = RUNS, path: Path | None = None) -> Run:
@@ -127,14 +136,31 @@ class Run:
         os.replace(temporary, self.path / "records.jsonl")
 
     def append(self, record: AnyRecord) -> AnyRecord:
-        """Assigns the record's id, writes it and flushes. An equal ``Context`` is kept once."""
-        if isinstance(record, Context) and any(
-            isinstance(earlier, Context)
-            and (earlier.subject, earlier.facts) == (record.subject, record.facts)
-            for earlier in self.records
-        ):
+        """Assigns the record's id, writes it and flushes. An equal ``Context`` is kept once.
+
+        Rows of a pair matrix of many hosts are collected, and written as one ``Matrix`` when another record comes."""
+        if isinstance(record, Context):
+            fingerprint = _fingerprint(record)
+            if fingerprint in self._contexts:
+                return record
+            self._contexts.add(fingerprint)
+        if isinstance(record, Pairs) and max(len(self.info.hosts), len(record.peers)) >= MANY:
+            if not self._rows.takes(record):
+                self._flush_rows()
+            self._rows.add(record)
             return record
-        record.id = self.records[-1].id + 1 if self.records else 1
+        self._flush_rows()
+        return self._write(record)
+
+    def _flush_rows(self) -> None:
+        if not self._rows.is_empty:
+            self._write(self._rows.write(self._next_id()))
+
+    def _next_id(self) -> int:
+        return self.records[-1].id + 1 if self.records else 1
+
+    def _write(self, record: AnyRecord) -> AnyRecord:
+        record.id = self._next_id()
         if self._file is None:
             self._file = open(self.path / "records.jsonl", "ab")  # noqa: SIM115 - open as long as the run
         self._file.write(encode(record) + b"\n")
@@ -158,6 +184,7 @@ class Run:
     def finish(self, state: str, reason: str = "") -> None:
         """Ends the run as "complete", "partial" or "failed", with a reason."""
         assert state in ("complete", "partial", "failed")
+        self._flush_rows()
         self.info.state = state  # type: ignore[assignment]
         self.info.reason = reason
         self.info.ended = datetime.now(UTC).isoformat(timespec="seconds")
@@ -165,6 +192,10 @@ class Run:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _fingerprint(record: Context) -> bytes:
+    return encode((record.subject, sorted(record.facts.items())))
 
 
 def _is_provisional(record: AnyRecord, completed: list[str]) -> bool:

@@ -114,6 +114,25 @@ class Pairs(Record, tag="pairs"):
     values: list[float] = []
 
 
+class Matrix(Record, tag="matrix", dict=True):
+    """A pair matrix of many hosts, whose cells are in files beside ``records.jsonl``; it stands for the rows
+    (``pairs``) that an engine sent.
+
+    ``index``: file of ``cells`` sources, then ``cells`` targets, as positions in ``hosts`` (int32, little-endian).
+    Matrices with the same pairs share one. ``values``: file of ``cells`` values (float32, little-endian).
+    """
+
+    name: str
+    metric: str
+    unit: str
+    better: Literal["higher", "lower", "none"] = "none"
+    params: dict[str, Scalar] = {}
+    hosts: list[str] = []
+    cells: Annotated[int, Meta(ge=0)] = 0
+    index: str = ""
+    values: str = ""
+
+
 class Flows(Record, tag="flows"):
     """Concurrent flows: ``values[k]`` is the rate from ``sources[k]`` to ``targets[k]``.
 
@@ -235,7 +254,17 @@ class Finding(Record, tag="finding"):
 
 
 AnyRecord = (
-    Measurement | Pairs | Flows | Capacity | Comparison | Corruption | Context | Failure | Verdict | Finding
+    Measurement
+    | Pairs
+    | Matrix
+    | Flows
+    | Capacity
+    | Comparison
+    | Corruption
+    | Context
+    | Failure
+    | Verdict
+    | Finding
 )
 
 

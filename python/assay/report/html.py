@@ -9,10 +9,10 @@ string of 300 MB. The file loads nothing from the network: it can be mailed, arc
 from __future__ import annotations
 
 import base64
-import gzip
 import os
+import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,16 +21,16 @@ import msgspec
 from assay.errors import UserError
 from assay.profile.heap import load_dumps, load_profiles
 from assay.profile.sources import load_sources
+from assay.records.matrices import rows_of
 from assay.records.run import Run
-from assay.records.schema import AnyRecord, Pairs, encode
+from assay.records.schema import AnyRecord, Matrix, Pairs, Subject, encode
 from assay.report.heap_page import heap_pages
 
 REPORT_NAME = "report.html"
 MARKER = b"@ASSAY_DATA@"
 PAIR_DIGITS = 5  # significant digits kept of a pair's value; the page shows 3
-PAIR_VALUES = (
-    20_000_000  # pair values in one report: the matrix of 4096 hosts once; a browser opens it in 10 s
-)
+# Pair values in one report, beyond the first matrix: a browser opens that of 4096 hosts in 10 s.
+PAIR_VALUES = 4_000_000
 GZIP_LEVEL = 6  # 9 takes three times as long for 2 % less
 
 _PACKAGED = Path(__file__).with_name(REPORT_NAME)
@@ -54,10 +54,16 @@ def build_report(run_dir: Path, output: Path | None = None) -> Path:
     page = _template()
     run = Run.load(run_dir)
     target = output or run_dir / REPORT_NAME
-    data = base64.b64encode(gzip.compress(b"".join(_lines(run)), GZIP_LEVEL, mtime=0))
     before, after = page.split(MARKER)
+    data = base64.b64encode(_compressed(_lines(run)))
     _write_whole(target, before + data + after, 0o600 if load_sources(run.path).files else 0o666)
     return target
+
+
+def _compressed(lines: Iterator[bytes]) -> bytes:
+    """The lines as one gzip stream, never all of them in memory."""
+    packer = zlib.compressobj(GZIP_LEVEL, wbits=16 + zlib.MAX_WBITS)
+    return b"".join([*map(packer.compress, lines), packer.flush()])
 
 
 def _template() -> bytes:
@@ -74,9 +80,20 @@ def _lines(run: Run) -> Iterator[bytes]:
     yield encode(run.info) + b"\n"
     kept = _kept_matrices(run.records)
     for record in run.records:
-        yield encode(_reduced(record, kept) if isinstance(record, Pairs) else record) + b"\n"
+        rows: Iterable[AnyRecord] = rows_of(record) if isinstance(record, Matrix) else (record,)
+        if isinstance(record, Matrix) and _matrix_key(record) not in kept:
+            rows = [_head(record, host) for host in record.hosts]
+        for row in rows:
+            yield encode(_reduced(row, kept) if isinstance(row, Pairs) else row) + b"\n"
     for page in heap_pages(load_profiles(run.path), load_dumps(run.path), load_sources(run.path)):
         yield msgspec.json.encode(page) + b"\n"
+
+
+def _head(matrix: Matrix, host: str) -> Pairs:
+    return Pairs(
+        id=matrix.id, name=matrix.name, metric=matrix.metric, unit=matrix.unit, better=matrix.better,
+        subject=Subject(host=host), params=matrix.params,
+    )  # fmt: skip
 
 
 def _reduced(row: Pairs, kept: set[MatrixKey]) -> Pairs:
@@ -91,8 +108,8 @@ def _kept_matrices(records: list[AnyRecord]) -> set[MatrixKey]:
     """Returns the matrices that fit into ``PAIR_VALUES``, largest messages first; at least one."""
     extent: Counter[MatrixKey] = Counter()
     for record in records:
-        if isinstance(record, Pairs):
-            extent[_matrix_key(record)] += len(record.values)
+        if isinstance(record, Pairs | Matrix):
+            extent[_matrix_key(record)] += len(record.values) if isinstance(record, Pairs) else record.cells
     kept: set[MatrixKey] = set()
     total = 0
     for key in sorted(extent, key=lambda key: key.size, reverse=True):
@@ -102,7 +119,7 @@ def _kept_matrices(records: list[AnyRecord]) -> set[MatrixKey]:
     return kept
 
 
-def _matrix_key(row: Pairs) -> MatrixKey:
+def _matrix_key(row: Pairs | Matrix) -> MatrixKey:
     return MatrixKey(row.name, row.metric, str(row.params.get("op", "")), int(row.params.get("size", 0)))
 
 

@@ -80,6 +80,19 @@ def test_all_to_all_of_three(tmp_path: Path, launcher: str, schedule: str) -> No
 
 
 @pytest.mark.parametrize("launcher", MPIS)
+def test_results_that_are_too_long_for_one_gather(
+    tmp_path: Path, launcher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with 10,000 ranks, whose results exceed 2 GiB; here the limit is 10 bytes."""
+    monkeypatch.setenv("ASSAY_MAX_GATHERED", "10")
+    status, run = assay(tmp_path / "run", "net", "--ranks", "3", "--launcher", launcher, *SWEEP)
+    assert status == 0
+    nothing_failed(run)
+    pairs = {(r.subject.host, peer) for r in run.records if isinstance(r, Pairs) for peer in r.peers}
+    assert len(pairs) == 6
+
+
+@pytest.mark.parametrize("launcher", MPIS)
 def test_client_server(tmp_path: Path, launcher: str) -> None:
     status, run = assay(
         tmp_path / "run", "run", "network.client_server", "--ranks", "4", "--launcher", launcher,

@@ -138,6 +138,27 @@ export interface Machine {
 }
 
 /**
+ * A pair matrix of many hosts, whose cells are in files beside ``records.jsonl``; it stands for the rows
+ * (``pairs``) that an engine sent.
+ *
+ * ``index``: file of ``cells`` sources, then ``cells`` targets, as positions in ``hosts`` (int32, little-endian).
+ * Matrices with the same pairs share one. ``values``: file of ``cells`` values (float32, little-endian).
+ */
+export interface Matrix {
+  kind: "matrix";
+  name: string;
+  metric: string;
+  unit: string;
+  better?: "higher" | "lower" | "none";
+  params?: Record<string, Scalar>;
+  hosts?: string[];
+  cells?: number;
+  index?: string;
+  values?: string;
+  id?: number;
+}
+
+/**
  * One metric of one subject under one set of parameters.
  *
  * ``status``: "ok"; "waived", it cannot be measured here; "error", its measurement went wrong, and a value in
@@ -268,6 +289,7 @@ export type AnyRecord =
   | Failure
   | Finding
   | Flows
+  | Matrix
   | Measurement
   | Pairs
   | Ranks
