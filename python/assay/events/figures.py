@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from assay.records.schema import AnyRecord, Measurement, Scalar
+from assay.records.units import format_size
 
 BUILD, SLICES, ALLTOALL, TUNE = "events.build", "events.slices", "events.alltoall", "events.tune"
 # Parameters that tell records of one building apart; all others tell buildings apart.
@@ -144,8 +145,6 @@ def _slice(begin: float, end: float, records: Sequence[Measurement]) -> Slice:
 
 def describe(params: dict[str, Scalar]) -> str:
     """The parameters that were asked for most, in words."""
-    from assay.records.units import format_size
-
     parts = [str(params[name]) for name in ("protocol", "schedule") if name in params]
     if "fragment" in params:
         parts.append(format_size(int(params["fragment"])))

@@ -7,10 +7,11 @@ A point's jobs write no records of their own but failures and wrong fragments: i
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.events.figures import BUILD, TUNE, WRONG
+from assay.events.figures import BUILD, TUNE, WRONG, describe
 from assay.events.landscape import importances
 from assay.events.space import Point, Space
 from assay.events.tuner import Tuner, Tuning
@@ -21,7 +22,9 @@ from assay.launch.threads import Threads
 from assay.measure.events import EventRequest, per_rank
 from assay.measure.session import Session
 from assay.records.schema import AnyRecord, Measurement, Progress, Scalar, Summary
+from assay.records.units import format_quantity
 
+TOLD_S = 10.0  # between two lines on the best so far
 MARGIN = 0.02  # of the best: the points that count as reaching it
 
 DESCRIBED = [
@@ -86,8 +89,10 @@ def measure_tuning(session: Session, request: TuneRequest) -> Tuning:
     """Searches, and keeps what was found; also of a search that was interrupted."""
     done = 0
 
+    told = time.monotonic()
+
     def measure(point: Point) -> float | None:
-        nonlocal done
+        nonlocal done, told
         if session.ended_early:
             raise KeyboardInterrupt
         value = _measure_point(session, request, request.space.params(point), done / request.points)
@@ -95,6 +100,9 @@ def measure_tuning(session: Session, request: TuneRequest) -> Tuning:
         if session.interrupted:
             raise KeyboardInterrupt
         session.carry_on()  # a point that cannot be measured is not the end of the search
+        if time.monotonic() - told > TOLD_S:
+            told = time.monotonic()
+            session.err.print(_so_far(done, request.points, tuner.result), soft_wrap=True)
         return value
 
     tuner = Tuner(request.space, measure, request.points)
@@ -109,6 +117,13 @@ def measure_tuning(session: Session, request: TuneRequest) -> Tuning:
         if not session.interrupted:
             session.complete(TUNE)
     return tuner.result
+
+
+def _so_far(done: int, points: int, result: Tuning) -> str:
+    if result.best is None:
+        return f"{done} of {points} points, none could be measured yet"
+    rate = format_quantity(result.value(result.best), "B/s")
+    return f"{done} of {points} points, best {rate}: {describe(result.space.params(result.best))}"
 
 
 def _measure_point(
