@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
+from assay.commands.fabric.source import add_routes, is_named, options_of_source, read_source
 from assay.commands.options import (
     add,
     add_alias,
@@ -17,6 +18,8 @@ from assay.commands.options import (
 )
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
+from assay.explain.links import blame
+from assay.fabric import Routes
 from assay.launch.direct import Direct
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import fold, host_list, refuse_shared
@@ -88,6 +91,7 @@ class Net:
             metavar="N",
             help="a sample of N rounds of the schedule (default: all that fit the budget)",
         )
+        add_routes(advanced)
         add(advanced, "--confidence", "default: 5%", default=0.05)
         add(advanced, "--timeout", "a message; default: 30s", default=30.0)
         advanced.add_argument("--no-retest", action="store_true", help="do not measure suspects again")
@@ -106,6 +110,7 @@ def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[s
     """Measures and judges a checked request. Returns the exit code. A simulated cluster leaves out ``built_in``, as
     it has no wire to judge."""
     wanted = specifications(args, *built_in)
+    routes = _routes(args, request)
     check_hosts(request.site, [*request.servers, *request.clients], request.launcher.name)
     run = open_run("net", args)
     run.info.hosts = [host for segment in request.segments() for host in segment.hosts]
@@ -114,12 +119,15 @@ def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[s
         "clients": request.clients,
         "servers_hcas": request.adapters,
         **request.params,
+        **options_of_source(args),
     }
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json or args.compat_netsan)
     session.err.print(_introduce(request))
     with session.interruptible():
         measure_network(session, request)
+    if routes is not None:
+        _blame(session, routes)
     status = session.conclude(wanted)
     if args.json:
         session.print_json()
@@ -128,6 +136,29 @@ def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[s
         rows = sweep_rows(run.records)
         print(netsan_table(rows, request.servers, len(request.adapters), request.clients))
     return status
+
+
+def _routes(args: argparse.Namespace, request: NetworkRequest) -> Routes | None:
+    """Those of the fabric that is named. Raises UserError, also for a host that the fabric does not have."""
+    if not is_named(args):
+        return None
+    if request.servers:
+        raise UserError(
+            "a fabric is joined with all to all", "leave out --servers, or use 'assay fabric blame'"
+        )
+    routes = read_source(args)
+    routes.fabric.find_hosts(request.clients)
+    return routes
+
+
+def _blame(session: Session, routes: Routes) -> None:
+    """Adds a finding for each slow link."""
+    run = session.run
+    found = blame(run.records, run.info.hosts, str(run.info.options["schedule"]), routes)
+    for finding in found.findings if found else []:
+        run.append(finding)
+    lines = found.lines() if found else ["no bandwidth between pairs of hosts, so no link is judged"]
+    session.err.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 def _introduce(request: NetworkRequest) -> str:

@@ -116,9 +116,10 @@ class _Model:
     def _judged(self, link: int, effect: float) -> Suspect:
         count = int(self.size[link])
         slow = int((self.residual[self.pair[self.link == link]] < effect / 2).sum())
-        everywhere = float((self.residual < effect / 2).mean())
+        others = len(self.residual) - count
+        elsewhere = (float((self.residual < effect / 2).sum() - slow) + 0.5) / (others + 1)
         z = effect * math.sqrt(count) / (self.sigma * MEDIAN_ERROR)
-        likely = max(float(ndtr(z)), float(bdtrc(slow - 1, count, everywhere)))
+        likely = max(float(ndtr(z)), float(bdtrc(slow - 1, count, min(elsewhere, 1.0))))
         return Suspect((link,), effect, z, self.used * likely, count, slow)
 
     def _alternatives(self, best: int, effect: Floats, gain: Floats, pairs: Ints) -> list[int]:

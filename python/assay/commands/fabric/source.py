@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from assay.commands.options import Group, add, add_output, open_run
 from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.fabric import Fabric, Routes, synthetic, tables
-from assay.fabric.read import read_fabric, read_order, read_tables
+from assay.fabric.read import files_of, read_fabric, read_order, read_tables
 from assay.fabric.read.order import as_written
 from assay.fabric.topology import Ints
 from assay.launch.hosts import parse_hosts
 from assay.measure.fabric import describe_fabric, members_of
 from assay.measure.session import Session
+from assay.records.schema import Scalar
 
 FABRIC = (
-    "its topology: output of ibnetdiscover, opensm-subnet.lst, ibdiagnet2.db_csv or opareport -o snapshot -r"
+    "its topology: output of ibnetdiscover, opensm-subnet.lst, ibdiagnet2.db_csv or opareport -o snapshot -r; "
+    "or a folder with it and the tables"
 )
 TABLES = (
     "its forwarding tables: dump_fts, opensm-lfts.dump, .fdbs of opensm or ibdiagnet, or opareport's snapshot"
@@ -38,7 +41,7 @@ ORDER = "hosts by rank: opensm-ftree-ca-order.dump, or a host or list a line; DU
 
 def add_cables(parser: Group) -> None:
     """Adds the options that name a fabric."""
-    parser.add_argument("--fabric", type=Path, metavar="FILE", help=FABRIC)
+    parser.add_argument("--fabric", type=Path, metavar="FILE|DIR", help=FABRIC)
     parser.add_argument(
         "--fat-tree",
         metavar="TEXT|FILE",
@@ -48,7 +51,11 @@ def add_cables(parser: Group) -> None:
 
 def add_source(parser: Parser) -> None:
     """Adds the options that name a fabric and its forwarding tables."""
-    source = parser.add_argument_group("fabric")
+    add_routes(parser.add_argument_group("fabric"))
+
+
+def add_routes(source: Group) -> None:
+    """The same options in a given group."""
     add_cables(source)
     source.add_argument("--tables", type=Path, metavar="FILE", help=TABLES)
     source.add_argument(
@@ -79,6 +86,10 @@ def read_source(args: argparse.Namespace) -> Routes:
         raise UserError(
             f"--tables with --{'fat-tree' if args.fat_tree else 'routing'}", "give real tables or a model's"
         )
+    if args.fabric is not None and args.fabric.is_dir():
+        args = argparse.Namespace(**vars(args))
+        args.fabric, tables_file = files_of(args.fabric)
+        args.tables = args.tables or (None if args.routing else tables_file)
     if args.fabric and not args.tables and not args.routing:
         raise UserError(
             "--fabric without --tables",
@@ -94,7 +105,32 @@ def read_cables(args: argparse.Namespace) -> Fabric:
     """The fabric without its tables. Raises UserError."""
     if (args.fabric is None) == (args.fat_tree is None):
         raise UserError("which fabric?", "give --fabric FILE, or --fat-tree radix=36,nodes=45")
+    if args.fabric is not None and args.fabric.is_dir():
+        return read_fabric(files_of(args.fabric)[0])
     return read_fabric(args.fabric) if args.fabric else synthetic.build(_described(args.fat_tree))
+
+
+def is_named(args: argparse.Namespace) -> bool:
+    """Whether a fabric is given. Raises UserError for tables or a routing without one."""
+    if args.fabric is None and args.fat_tree is None and (args.tables or args.routing):
+        raise UserError("--tables or --routing without a fabric", "give --fabric or --fat-tree as well")
+    return args.fabric is not None or args.fat_tree is not None
+
+
+def options_of_source(args: argparse.Namespace) -> dict[str, Scalar]:
+    """The options that name the fabric, as a run keeps them: files by their whole path."""
+    paths = {name: getattr(args, name) for name in ("fabric", "tables")}
+    kept: dict[str, Scalar] = {name: str(path.resolve()) for name, path in paths.items() if path is not None}
+    return kept | {name: value for name in ("fat_tree", "routing") if (value := getattr(args, name))}
+
+
+def source_of_run(args: argparse.Namespace, options: dict[str, Any]) -> argparse.Namespace:
+    """``args``, or where they name no fabric, that of the run."""
+    if is_named(args) or not (options.get("fabric") or options.get("fat_tree")):
+        return args
+    kept = {name: options.get(name) for name in ("fat_tree", "routing")}
+    paths = {name: Path(options[name]) if options.get(name) else None for name in ("fabric", "tables")}
+    return argparse.Namespace(**(vars(args) | kept | paths))
 
 
 def _described(text: str) -> synthetic.FatTree:
@@ -137,9 +173,13 @@ __all__ = [
     "add_cables",
     "add_members",
     "add_output",
+    "add_routes",
     "add_source",
     "begin",
+    "is_named",
+    "options_of_source",
     "read_cables",
     "read_members",
     "read_source",
+    "source_of_run",
 ]

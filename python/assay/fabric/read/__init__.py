@@ -23,6 +23,7 @@ TABLES: dict[str, tuple[Callable[[str], bool], Callable[[Path, Fabric], Forwardi
     "opareport -o snapshot -r": (opa.looks_like_tables, opa.read_tables),
 }
 HEAD = 1 << 16  # bytes that tell the format
+MOST_FILES = 1000  # of a folder
 
 
 def read_fabric(path: Path | str) -> Fabric:
@@ -53,6 +54,35 @@ def read_tables(path: Path | str, fabric: Fabric) -> ForwardingTables:
     )
 
 
+def files_of(folder: Path) -> tuple[Path, Path | None]:
+    """The topology in a folder of dumps, and the forwarding tables, None where there are none. Of several formats the
+    first of TOPOLOGIES and of TABLES. Raises UserError without a topology, or with two files of one format."""
+    heads = {
+        path: _head(path)
+        for path in sorted(folder.iterdir())[:MOST_FILES]
+        if path.is_file() and path.stat().st_size
+    }
+    topology = _first(heads, {name: looks_like for name, (looks_like, _) in TOPOLOGIES.items()})
+    if topology is None:
+        raise UserError(
+            f"{folder}: no topology of a fabric in it", f"put the output of {', '.join(TOPOLOGIES)} there"
+        )
+    return topology, _first(heads, {name: looks_like for name, (looks_like, _) in TABLES.items()})
+
+
+def _first(heads: dict[Path, str], formats: dict[str, Callable[[str], bool]]) -> Path | None:
+    for name, looks_like in formats.items():
+        found = [path for path, head in heads.items() if looks_like(head)]
+        if len(found) > 1:
+            raise UserError(
+                f"{found[0].parent}: {found[0].name} and {found[1].name} are both of {name}",
+                "name the files with --fabric and --tables",
+            )
+        if found:
+            return found[0]
+    return None
+
+
 def read_order(path: Path | str, fabric: Fabric) -> Ints:
     """The hosts in the order of their ranks, -1 for an empty slot. Raises UserError with file and line."""
     return order.read(Path(path), fabric)
@@ -69,4 +99,4 @@ def _head(path: Path) -> str:
     return head.decode("utf-8", errors="replace")
 
 
-__all__ = ["read_fabric", "read_order", "read_tables"]
+__all__ = ["files_of", "read_fabric", "read_order", "read_tables"]

@@ -1,0 +1,175 @@
+"""The slow link of a network run, end to end: a fabric with a planted cable is simulated, measured by ``assay net`` and
+joined with its forwarding tables; in a virtual cluster a host's own cable is slowed down."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from recorded import SIX, db_csv, snapshot
+
+from assay.cli import main
+from assay.errors import UserError
+from assay.fabric import Routes, synthetic, tables
+from assay.fabric.platform import platform_text
+from assay.fabric.read import files_of
+from assay.lab import Fault, Lab, Rates
+from assay.records.run import Run
+from assay.records.schema import Finding
+
+ASSAY = Path(__file__).parents[3] / "assay"
+LIMIT_S = 240
+RATE = 12.5e9
+NET = ["--sizes", "1MiB", "--repeats", "3", "--no-retest"]
+
+
+def planted(folder: Path, text: str, link: str, share: float) -> None:
+    """A platform whose ``link`` has ``share`` of its rate, and the dumps of the fabric."""
+    fabric = synthetic.build(synthetic.parse(text))
+    made = tables.compute(fabric, "d-mod-k")
+    platform = platform_text(Routes(fabric, made), RATE)
+    name = link.replace(">", "&gt;")
+    whole = f'<link id="{name}" bandwidth="{RATE:.6g}Bps"'
+    assert share == 1 or platform.count(whole) == 1
+    (folder / "p.xml").write_text(
+        platform.replace(whole, f'<link id="{name}" bandwidth="{RATE * share:.6g}Bps"')
+    )
+    (folder / "dumps").mkdir()
+    (folder / "dumps" / "snapshot.xml").write_text(snapshot(fabric, made))
+
+
+def measured(folder: Path) -> list[Finding]:
+    """The slow links that ``assay net --fabric DIR`` names, and ``assay fabric blame`` too."""
+    command = [ASSAY, "simulate", folder / "p.xml", "--", "net", *NET]
+    done = subprocess.run(
+        [*command, "--fabric", folder / "dumps", "-o", folder / "run"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        cwd=folder,
+    )
+    assert "pairs of" in done.stderr and "conflicts of the shift taken into account" in done.stderr, (
+        done.stderr
+    )
+    found = [r for r in Run.load(folder / "run").records if isinstance(r, Finding) and r.rule == "slow_link"]
+    assert main(["fabric", "blame", str(folder / "run")]) == (1 if found else 0)  # no link without pairs
+    return found
+
+
+needs_simgrid = pytest.mark.skipif(not shutil.which("smpirun"), reason="smpirun is not installed")
+
+
+@pytest.mark.programs
+@needs_simgrid
+@pytest.mark.parametrize("link", ["leaf1[5] -> spine0[2]", "spine2[3] -> leaf2[7]", "node03[1] -> leaf0[4]"])
+def test_a_planted_cable_is_named(link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    planted(tmp_path, "radix=8,nodes=12", link, 0.5)
+    (found,) = measured(tmp_path)
+    assert (found.subject.device, found.severity) == (link, "fault")
+    assert -0.6 < found.effect < -0.4
+    assert found.evidence
+    assert f"the link {link} carries" in capsys.readouterr().out
+
+
+@pytest.mark.programs
+@needs_simgrid
+def test_a_sound_fabric_has_no_slow_link(tmp_path: Path) -> None:
+    planted(tmp_path, "radix=8,nodes=12", "leaf1[5] -> spine0[2]", 1.0)
+    assert measured(tmp_path) == []
+
+
+@pytest.mark.programs
+@needs_simgrid
+def test_links_that_share_all_their_pairs_are_not_told_apart(tmp_path: Path) -> None:
+    """The only host of leaf1 is reached over one cable, which has the pairs of the host's own."""
+    planted(tmp_path, "radix=8,nodes=9,levels=2", "spine0[3] -> leaf2[5]", 0.5)
+    (found,) = measured(tmp_path)
+    assert found.severity == "warning"
+    assert "spine0[3] -> leaf2[5]" in found.cause and "leaf2[1] -> node8[1]" in found.cause
+    assert any(
+        line.startswith("no pair of these hosts crosses spine0[3] -> leaf2[5]") for line in found.details
+    )
+
+
+@pytest.fixture
+def lab() -> Iterator[Lab]:
+    made = Lab.up(8, 1, Rates(up=100e6 / 8, down=100e6 / 8), name=f"blame-{os.getpid()}")
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.mark.lab
+@pytest.mark.alone
+@pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
+def test_a_slow_cable_of_a_virtual_cluster(lab: Lab, tmp_path: Path) -> None:
+    """Real bytes between eight hosts, cabled in the dumps to two leaf switches: what h4 sends is limited, and since
+    both directions share the host's processor, what it receives may be slow as well."""
+    fabric = synthetic.build(synthetic.parse("radix=8,nodes=8"))
+    fabric = replace(
+        fabric, host_names=[f"h{k}" for k in range(8)], switch_names=["a", "b", *fabric.switch_names[2:]]
+    )
+    (tmp_path / "fabric.db_csv").write_text(db_csv(fabric))
+    lab.fault(["h4"], Fault(tx=0.15 * 100e6 / 8))
+    arguments = ["--sizes", "64KiB,512KiB", "--budget", "16s", "--no-retest", "-o", tmp_path / "run"]
+    source = ["--fabric", tmp_path / "fabric.db_csv", "--routing", "d-mod-k"]
+    done = subprocess.run(
+        [ASSAY, "net", "--lab", lab.name, *arguments, *source],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    found = [
+        r for r in Run.load(tmp_path / "run").records if isinstance(r, Finding) and r.rule == "slow_link"
+    ]
+    assert found, done.stdout + done.stderr
+    assert found[0].subject.device == "h4[1] -> b[1]"
+    assert all("h4[1]" in str(f.subject.device) for f in found)
+    assert found[0].subject.host == "h4"
+    assert any(
+        "the cable, the adapter and the host itself have the same pairs" in line for line in found[0].details
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--fat-tree", "radix=8,nodes=4", "-w", "x1,x2"], "no host 'x1' in the fabric"),
+        (["--routing", "min-hop"], "without a fabric"),
+        (["--fabric", "missing", "--tables", "t"], "cannot read missing"),
+        (
+            ["--fat-tree", "radix=8,nodes=4", "--servers", "node0", "--clients", "node1"],
+            "joined with all to all",
+        ),
+    ],
+)
+def test_a_mistake_is_one_line_and_starts_nothing(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["net", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_dumps(tmp_path: Path) -> None:
+    for name in ("topology.txt", "fts.txt", "opensm-subnet.lst", "opensm.fdbs"):
+        shutil.copy(SIX / name, tmp_path / name)
+    assert files_of(tmp_path) == (tmp_path / "topology.txt", tmp_path / "fts.txt")
+    shutil.copy(SIX / "topology.txt", tmp_path / "yesterday.txt")
+    with pytest.raises(UserError, match=r"topology\.txt and yesterday\.txt are both of ibnetdiscover"):
+        files_of(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="no topology of a fabric in it"):
+        files_of(tmp_path / "empty")
