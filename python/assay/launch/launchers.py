@@ -7,11 +7,13 @@ and reads records.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import re
 import shlex
 import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -21,7 +23,8 @@ from typing import Protocol
 
 from assay.errors import UserError
 from assay.launch.engines import flavours
-from assay.launch.placement import Segment, Site
+from assay.launch.placement import Segment, Site, with_env
+from assay.launch.vendors import Aprun, IntelMpi, Pals
 
 SSH_LIMIT_S = 15  # until a host has answered
 
@@ -29,8 +32,11 @@ SSH_LIMIT_S = 15  # until a host has answered
 class Launcher(Protocol):
     """``name`` is what --launcher takes; ``flavour`` the engine that it starts ("" needs no MPI)."""
 
-    name: str
-    flavour: str
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def flavour(self) -> str: ...
 
     def unavailable(self) -> str | None:
         """Why it cannot be used on this machine, and what would fix that; None when it can."""
@@ -49,11 +55,6 @@ def _is_here(host: str) -> bool:
     return host in ("localhost", socket.gethostname(), socket.gethostname().split(".")[0])
 
 
-def _with_env(segment: Segment, argv: Sequence[str]) -> list[str]:
-    """Returns the command that starts a rank with its segment's environment, under any launcher."""
-    return ["env", *(f"{k}={v}" for k, v in segment.env.items()), *argv] if segment.env else list(argv)
-
-
 class Local:
     """Without MPI: one process on one host, through ssh if it is remote."""
 
@@ -66,7 +67,7 @@ class Local:
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         (segment,) = segments
         (host,) = segment.hosts
-        command = _with_env(segment, argv)
+        command = with_env(segment, argv)
         if site.lab:
             return site.lab.enter(host, command)
         if site.name == "here" or _is_here(host):
@@ -129,7 +130,7 @@ class OpenMpi:
             command += ["-np", str(len(segment.hosts))]
             if site.name != "here":
                 command += ["-H", ",".join(segment.hosts)]
-            command += _with_env(segment, argv)
+            command += with_env(segment, argv)
         return site.wrap(command)
 
     def environment(self, site: Site) -> dict[str, str]:
@@ -179,7 +180,7 @@ class Hydra:
             command += ["-hosts", ",".join(f"{host}:{ranks}" for host, ranks in hosts.items())]
         for index, segment in enumerate(segments):
             command += [":"] if index else []
-            command += ["-n", str(len(segment.hosts)), *_with_env(segment, argv)]
+            command += ["-n", str(len(segment.hosts)), *with_env(segment, argv)]
         return site.wrap(command)
 
     def environment(self, site: Site) -> dict[str, str]:
@@ -193,26 +194,43 @@ class Hydra:
 
 
 class Srun:
-    """Slurm's srun, in an allocation or a new one; ranks start through PMIx with Open MPI."""
+    """Slurm's srun, in an allocation or a new one; ranks start through PMIx with Open MPI, or where this Slurm has no
+    PMIx or no engine is built for Open MPI, through PMI-2 with MPICH and what shares its ABI."""
 
     name = "srun"
-    flavour = "openmpi"
+
+    @property
+    def flavour(self) -> str:
+        return self._start()[1]
+
+    def _start(self) -> tuple[str, str]:
+        """Returns the kind of PMI and the engine's flavour; PMIx and Open MPI if srun does not say what it has."""
+        types, built = _pmi_types(), flavours()
+        for kind, engines in (("pmix", ["openmpi"]), ("pmi2", ["mpich", "mpich-wheel"])):
+            for flavour in engines:
+                if flavour in built and (kind in types or not types):
+                    return kind, flavour
+        return "pmix", "openmpi"
 
     def unavailable(self) -> str | None:
         if shutil.which("srun") is None:
             return "no srun on PATH (Debian: apt-get install slurm-client)"
-        if self.flavour not in flavours():
+        types, (kind, flavour) = _pmi_types(), self._start()
+        if flavour not in flavours():
             return "no engine is built for Open MPI (Debian: apt-get install libopenmpi-dev, then make setup)"
+        if types and kind not in types:
+            have = ", ".join(sorted(types))
+            return f"this Slurm starts ranks by {have}; Open MPI needs pmix, MPICH pmi2, and an engine built for it"
         return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         hosts = [host for segment in segments for host in segment.hosts]
-        command = ["srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--distribution=arbitrary"]
+        command = ["srun", f"--mpi={self._start()[0]}", "--kill-on-bad-exit=1", "--distribution=arbitrary"]
         command += [f"--ntasks={len(hosts)}", f"--nodes={len(set(hosts))}", f"--nodelist={','.join(hosts)}"]
         command += ["--unbuffered", "--overcommit"]
         if len({tuple(s.env.items()) for s in segments}) > 1:
             return site.wrap([*command, "--multi-prog", _multi_prog(site, segments, argv)])
-        return site.wrap(command + _with_env(segments[0], argv))
+        return site.wrap(command + with_env(segments[0], argv))
 
     def environment(self, site: Site) -> dict[str, str]:
         extra = {"OMPI_MCA_plm_rsh_agent": site.agent} if site.agent else {}
@@ -221,6 +239,10 @@ class Srun:
             # same host only. A rank then sends to one that is still in MPI_Init, and Open MPI 4.1 crashes on that.
             # The ring waits for all.
             extra["SLURM_PMIX_FENCE"] = "ring"
+        if self._start()[0] == "pmi2":
+            library = os.environ.get("I_MPI_PMI_LIBRARY") or _pmi2_library()
+            extra |= {"I_MPI_PMI_LIBRARY": library} if library and "I_MPI_ROOT" in os.environ else {}
+            return extra | ({"FI_PROVIDER": "tcp", "FI_TCP_IFACE": site.interface} if site.interface else {})
         if site.interface:
             extra |= {
                 "OMPI_MCA_pml": "ob1",
@@ -236,6 +258,23 @@ class Srun:
         return f"rank {match[2]} on {match[1]}: {match[3].strip()}" if match else None
 
 
+@functools.cache
+def _pmi_types() -> frozenset[str]:
+    """Returns what `srun --mpi=list` names; empty if it does not answer."""
+    try:
+        done = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return frozenset()
+    words = re.findall(r"^(?:srun: |\s+)?([a-z0-9_]+)$", done.stdout + done.stderr, re.M)
+    return frozenset(words) - {"none"} if done.returncode == 0 else frozenset()
+
+
+def _pmi2_library() -> str | None:
+    """Slurm's libpmi2.so, which Intel MPI has to be told."""
+    folders = ("/usr/lib64", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
+    return next((path for f in folders if Path(path := f"{f}/libpmi2.so").is_file()), None)
+
+
 def _multi_prog(site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> str:
     """Writes srun's list of programs by rank, each segment with its own environment, and returns its path. srun reads
     it on this machine alone, so it may be in a temporary folder (a lab's head has its own /tmp, and sees the lab's
@@ -244,7 +283,7 @@ def _multi_prog(site: Site, segments: Sequence[Segment], argv: Sequence[str]) ->
     lines, first = [], 0
     for segment in segments:
         last = first + len(segment.hosts) - 1
-        words = _with_env(segment, argv)
+        words = with_env(segment, argv)
         unfit = [word for word in words if re.search(r"['\"\\\\\s%]", word)]
         if unfit:  # srun replaces %t and %o, and its quoting differs between versions
             raise UserError(
@@ -265,6 +304,9 @@ WHEEL_MPIEXEC = str(Path(sys.executable).parent / "mpiexec.hydra")
 
 LAUNCHERS: list[Launcher] = [
     OpenMpi(),
+    IntelMpi(),
+    Pals(),
+    Aprun(),
     Hydra("mpich", ["mpiexec.mpich", "mpiexec.hydra"]),
     Hydra("mpich-wheel", [WHEEL_MPIEXEC]),
     Srun(),

@@ -41,3 +41,8 @@ REMOTE = Site("ssh")
 
 def lab_site(lab: Lab) -> Site:
     return Site("lab", agent=lab.agent, interface=lab.interface, lab=lab)
+
+
+def with_env(segment: Segment, argv: Sequence[str]) -> list[str]:
+    """Returns the command that starts a rank with its segment's environment, under any launcher."""
+    return ["env", *(f"{k}={v}" for k, v in segment.env.items()), *argv] if segment.env else list(argv)

@@ -28,8 +28,8 @@ def parse_adapters(text: str) -> list[str]:
 
 
 def is_interface(adapter: str) -> bool:
-    """A network interface by its name (eth0, enp1s0, ib0, bond0), not an RDMA device (mlx5_0, hfi1_0)."""
-    return re.match(r"(eth|en|ib\d|bond|wl|br|veth)", adapter) is not None
+    """A network interface by its name (eth0, enp1s0, p1p1, ib0, hsn0, bond0), not an RDMA device (mlx5_0, hfi1_0)."""
+    return re.match(r"(eth|en|ib\d|bond|wl|br|veth|hsn|p\d+p\d+)", adapter) is not None
 
 
 def binding(flavour: str, adapter: str) -> dict[str, str]:
@@ -38,12 +38,18 @@ def binding(flavour: str, adapter: str) -> dict[str, str]:
         if is_interface(adapter):
             return {"OMPI_MCA_btl_tcp_if_include": adapter}
         return {"UCX_NET_DEVICES": f"{adapter}:1"}
+    if slingshot := re.fullmatch(
+        r"(?:hsn|cxi)(\d+)", adapter
+    ):  # Cray's MPI counts adapters, for all local ranks
+        mapping = {"MPICH_OFI_NIC_POLICY": "USER", "MPICH_OFI_NIC_MAPPING": f"{slingshot[1]}:0-255"}
+        return {"FI_TCP_IFACE": adapter, **mapping} if is_interface(adapter) else mapping
     if is_interface(adapter):
         return {"FI_TCP_IFACE": adapter, "UCX_NET_DEVICES": adapter}
     return {
         "UCX_NET_DEVICES": f"{adapter}:1",
         "MPIR_CVAR_CH4_OFI_PREF_NIC": adapter,
         "MPIR_CVAR_CH4_OFI_MAX_NICS": "1",
+        "I_MPI_MULTIRAIL": "0",
         "MV2_IBA_HCA": adapter,
         "MV2_NUM_HCAS": "1",
     }

@@ -65,7 +65,7 @@ def test_srun_needs_no_ssh_port(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_unknown_launcher_is_told_the_known_ones() -> None:
-    with pytest.raises(UserError, match="openmpi, mpich, mpich-wheel, srun, local"):
+    with pytest.raises(UserError, match="openmpi, intelmpi, pals, aprun, mpich, mpich-wheel, srun, local"):
         find_launcher("teleport")
 
 
