@@ -29,3 +29,18 @@ target_compile_options(assay-numa PRIVATE ${ASSAY_WARNINGS})
 target_link_libraries(assay-numa PRIVATE assay_profile_numa)
 set_target_properties(assay-numa PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 install(TARGETS assay-numa RUNTIME DESTINATION assay/bin)
+
+# The runtime of the exact modes: programs that are compiled for them link it.
+file(GLOB sources CONFIGURE_DEPENDS ${numa}/exact/*.cpp)
+assay_numa_injected(assay-numa-exact assay-numa-exact ${numa_hooks} ${numa}/hooks/apply.cpp ${numa}/format/lines.cpp ${sources})
+
+# The pass for clang 14, where its headers are: built against LLVM's C++ interface, which has no run-time types.
+find_program(LLVM_CONFIG NAMES llvm-config-14)
+if(LLVM_CONFIG)
+  execute_process(COMMAND ${LLVM_CONFIG} --includedir OUTPUT_VARIABLE llvm_include OUTPUT_STRIP_TRAILING_WHITESPACE)
+  add_library(assay-numa-pass MODULE ${numa}/llvm/pass.cpp)
+  target_include_directories(assay-numa-pass SYSTEM PRIVATE ${llvm_include})
+  target_compile_options(assay-numa-pass PRIVATE ${ASSAY_WARNINGS} -fPIC -fno-rtti -fno-exceptions)
+  set_target_properties(assay-numa-pass PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  install(TARGETS assay-numa-pass LIBRARY DESTINATION assay/bin)
+endif()

@@ -32,6 +32,7 @@ test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev d
     libhdf5-openmpi-dev libhdf5-mpich-dev hdf5-tools                               # HDF5 above both MPIs
     qemu-system-x86 busybox-static kmod xz-utils ndctl daxctl acpica-tools # the lab's guests
     libsimgrid-dev                                                                # platforms are simulated
+    clang-14 llvm-14-dev libomp-14-dev gfortran                                    # exact NUMA profiles
     g++-aarch64-linux-gnu qemu-user                                               # another processor's stacks
     rdma-core ibverbs-providers perftest iperf3 hpcc likwid heaptrack valgrind) # SoftRoCE, and peers to compare with
 # Debian starts opensm as it installs it. On a machine with an adapter a second subnet manager could take over the

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from assay.numa.profile import Location, Profile, by_object, by_thread, first_touches, resident
-from assay.numa.recording import NOWHERE, PARTS
+from assay.numa.recording import NOWHERE, PARTS, as_text
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_quantity, format_share
 
@@ -25,13 +25,14 @@ PLACED = ("heap", "mapping")  # kinds that ``--apply`` can place
 
 @dataclass(frozen=True)
 class Advice:
-    """``action``: "spread", "bind" or "interleave". Shares are of the object's accesses; ``before`` is None where it
-    was not measured. ``assumed``: the prediction rests on an even use by all nodes."""
+    """``action``: "spread", "bind" or "interleave". ``nodes``: of "spread" the home of each of the object's equal
+    parts, else the nodes to use. Shares are of the object's accesses. ``assumed``: the prediction rests on an even use
+    by all nodes."""
 
     object: int
     action: str
-    node: int  # of "bind"
-    before: float | None
+    nodes: tuple[int, ...]
+    before: float
     predicted: float
     assumed: bool
     toucher: Location | None
@@ -40,7 +41,7 @@ class Advice:
     def remedy(self) -> str:
         return {
             "spread": "touch it first in parallel, each thread the part that it uses",
-            "bind": f"place it on node {self.node}, whose threads use it",
+            "bind": f"place it on node {self.nodes[0]}, whose threads use it",
             "interleave": "interleave its pages over the nodes",
         }[self.action]
 
@@ -88,7 +89,7 @@ def _by_touches(profile: Profile) -> list[Advice]:
             continue
         even = 1 - 1 / len(nodes)
         toucher = _main_toucher(profile, number)
-        found.append(Advice(number, "spread", NOWHERE, even, 0.0, True, toucher))
+        found.append(Advice(number, "spread", tuple(sorted(nodes)), even, 0.0, True, toucher))
     return found
 
 
@@ -101,27 +102,36 @@ def _uses(profile: Profile) -> dict[int, dict[int, dict[int, int]]]:
     return uses
 
 
-def predicted_share(
-    parts: dict[int, dict[int, int]], action: str, nodes: list[int], node: int = NOWHERE
-) -> float:
-    """The remote share of accesses that a placement would give. ``parts``: accesses by part and thread's node."""
+def homes(parts: dict[int, dict[int, int]], nodes: list[int]) -> tuple[int, ...]:
+    """For each part the node that uses it most; parts that nobody uses go with the one before."""
+    chosen: list[int] = []
+    for part in range(PARTS):
+        users = parts.get(part, {})
+        before = chosen[-1] if chosen else nodes[0]
+        chosen.append(max(users, key=lambda node: (users[node], node == before)) if users else before)
+    return tuple(chosen)
+
+
+def predicted_share(parts: dict[int, dict[int, int]], action: str, nodes: tuple[int, ...]) -> float:
+    """The remote share of accesses that a placement would give. ``parts``: accesses by part and thread's node.
+    ``nodes`` as in ``Advice``."""
     total = sum(count for users in parts.values() for count in users.values())
     if not total:
         return 0.0
     local = 0.0
     for part, users in parts.items():
         if action == "interleave":
-            local += sum(users.get(each, 0) for each in nodes) / len(nodes)
+            local += sum(users.get(node, 0) for node in nodes) / len(nodes)
         else:
-            home = nodes[part * len(nodes) // PARTS] if action == "spread" else node
-            local += users.get(home, 0)
+            local += users.get(nodes[part * len(nodes) // PARTS], 0)
     return 1 - local / total
 
 
-def _candidates(nodes: list[int]) -> Iterable[tuple[str, int]]:
-    yield "spread", NOWHERE
-    yield from (("bind", node) for node in nodes)
-    yield "interleave", NOWHERE
+def _candidates(parts: dict[int, dict[int, int]], nodes: list[int]) -> Iterable[tuple[str, tuple[int, ...]]]:
+    """The simplest first: of equal predictions it is taken."""
+    yield from (("bind", (node,)) for node in nodes)
+    yield "spread", homes(parts, nodes)
+    yield "interleave", tuple(nodes)
 
 
 def _by_accesses(profile: Profile) -> list[Advice]:
@@ -135,11 +145,12 @@ def _by_accesses(profile: Profile) -> list[Advice]:
             continue
         if counts.total < MIN_SHARE * total:
             continue
-        shares = {way: predicted_share(uses[number], way[0], nodes, way[1]) for way in _candidates(nodes)}
-        action, node = min(shares, key=lambda way: shares[way])
-        if before - shares[action, node] >= MIN_GAIN:
+        parts = uses[number]
+        shares = {way: predicted_share(parts, *way) for way in _candidates(parts, nodes)}
+        best = min(shares, key=lambda way: shares[way])
+        if before - shares[best] >= MIN_GAIN:
             toucher = _main_toucher(profile, number)
-            found.append(Advice(number, action, node, before, shares[action, node], False, toucher))
+            found.append(Advice(number, best[0], best[1], before, shares[best], False, toucher))
     return found
 
 
@@ -152,7 +163,7 @@ def findings(profile: Profile, host: str) -> list[Finding]:
 def _finding(profile: Profile, advice: Advice, host: str, marked: str) -> Finding:
     name = profile.name(advice.object)
     where = f" by {advice.toucher.function} ({advice.toucher.source})" if advice.toucher else ""
-    before = format_share(advice.before or 0.0)
+    before = format_share(advice.before)
     after = format_share(advice.predicted)
     size = profile.recording.objects[advice.object].bytes
     if advice.assumed:
@@ -167,7 +178,7 @@ def _finding(profile: Profile, advice: Advice, host: str, marked: str) -> Findin
         subject=Subject(host=host),
         side="node",
         severity="advice",
-        effect=-(advice.before or 0.0),
+        effect=-advice.before,
         details=[share, *([f"{format_quantity(float(size), 'B')} allocated there"] if size else [])],
         fix=advice.remedy,
     )
@@ -183,7 +194,7 @@ def plan(profile: Profile, advices: Iterable[Advice]) -> str:
             module = next((m for m in modules if m.begin <= address < m.end), None)
             if module is None or Location("", "", 0, module.path).is_runtime or "\n" in module.path:
                 continue
-            node = max(advice.node, 0)
-            lines.append(f"{address - module.bias:x} {advice.action} {node} {module.path}\n")
+            nodes = ",".join(map(str, advice.nodes))
+            lines.append(f"{address - module.bias:x} {advice.action} {nodes} {as_text(module.path)}\n")
             break
     return "".join(lines)

@@ -18,7 +18,7 @@
 namespace assay::numa {
 namespace {
 
-constexpr int max_entries = 256, max_depth = 64;
+constexpr int max_entries = 256, max_depth = 64, max_parts = 64;
 constexpr std::uint64_t page = 4096;
 
 enum class Action { interleave, bind, spread };
@@ -26,7 +26,7 @@ enum class Action { interleave, bind, spread };
 struct Entry {
     std::uint64_t offset;
     Action action;
-    int node;
+    int nodes[max_parts], parts;
     char module[512];
     std::uint64_t address;  // 0 until the module is loaded
 };
@@ -34,24 +34,29 @@ Entry* entries = nullptr;
 int entry_count = 0;
 int node_count = 0;
 
-// "OFFSET ACTION NODE MODULE".
+// "OFFSET ACTION NODES MODULE".
 bool read_entry(char* line, Entry& entry) {
     char* rest = nullptr;
     entry.offset = strtoull(line, &rest, 16);
     char* action = strtok_r(nullptr, " ", &rest);
-    const char* node = strtok_r(nullptr, " ", &rest);
+    char* node = strtok_r(nullptr, " ", &rest);
     const char* module = strtok_r(nullptr, "\n", &rest);
     if (action == nullptr || node == nullptr || module == nullptr ||
         strlen(module) >= sizeof entry.module)
         return false;
-    entry.node = static_cast<int>(strtol(node, nullptr, 10));
+    for (entry.parts = 0; entry.parts < max_parts && *node >= '0' && *node <= '9';) {
+        const long number = strtol(node, &node, 10);
+        if (number >= 64) return false;
+        entry.nodes[entry.parts++] = static_cast<int>(number);
+        if (*node == ',') ++node;
+    }
     strcpy(entry.module, module);
     entry.address = 0;
     if (strcmp(action, "interleave") == 0) entry.action = Action::interleave;
     else if (strcmp(action, "bind") == 0) entry.action = Action::bind;
     else if (strcmp(action, "spread") == 0) entry.action = Action::spread;
     else return false;
-    return entry.node >= 0 && entry.node < 64;
+    return entry.parts > 0;
 }
 
 int resolve_module(dl_phdr_info* object, size_t, void*) {
@@ -116,12 +121,12 @@ void apply_plan(const void* block, std::size_t bytes, stack::StackId stack) {
     if (entry->action == Action::interleave)
         return place(begin, end, MPOL_INTERLEAVE, (std::uint64_t{1} << node_count) - 1);
     if (entry->action == Action::bind)
-        return place(begin, end, MPOL_BIND, std::uint64_t{1} << entry->node);
-    const auto parts = static_cast<std::uint64_t>(node_count);
+        return place(begin, end, MPOL_BIND, std::uint64_t{1} << entry->nodes[0]);
+    const auto parts = static_cast<std::uint64_t>(entry->parts);
     const std::uint64_t pages = (end - begin) / page;
     for (std::uint64_t k = 0; k < parts; ++k)
         place(begin + pages * k / parts * page, begin + pages * (k + 1) / parts * page, MPOL_BIND,
-              std::uint64_t{1} << k);
+              std::uint64_t{1} << entry->nodes[k]);
 }
 
 }  // namespace assay::numa

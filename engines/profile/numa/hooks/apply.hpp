@@ -1,9 +1,10 @@
 // Applies placements to blocks by the place that allocates them, without a change of source.
 //
-// A plan is a file of lines "OFFSET ACTION NODE MODULE": the offset of the allocating call's return
-// address in the module (hexadecimal), what to do (interleave, bind, spread), the node of `bind`,
-// and the module's path. `spread` gives each node an equal, contiguous part, as a parallel first
-// touch of a static schedule does.
+// A plan is a file of lines "OFFSET ACTION NODES MODULE": the offset of the allocating call in the
+// module (hexadecimal, within the call instruction), what to do (interleave, bind, spread), nodes
+// with commas between them, and the module's path. `spread` gives each of the nodes listed an
+// equal, contiguous part of the block, as a parallel first touch does; `bind` takes the first of
+// them.
 #pragma once
 
 #include <cstddef>

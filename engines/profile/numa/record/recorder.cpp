@@ -120,6 +120,7 @@ pid_t Recorder::launch() {
         set_environment(settings_, folder_, topology_.nodes.size());
         for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
         std::vector<char*> argv;
+        argv.reserve(settings_.program.size() + 1);
         for (const std::string& word : settings_.program)
             argv.push_back(const_cast<char*>(word.c_str()));
         argv.push_back(nullptr);

@@ -6,6 +6,7 @@ import argparse
 from typing import Protocol, TypeAlias
 
 from assay.commands.numa.compare import Compare
+from assay.commands.numa.compilers import Compiler
 from assay.commands.numa.record import prepare_record, record
 from assay.commands.numa.show import Show
 from assay.commands.parser import Example, Parser
@@ -20,7 +21,7 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [Show(), Compare()]
+SUB_VERBS: list[SubVerb] = [Show(), Compare(), Compiler("cc"), Compiler("c++"), Compiler("fortran")]
 
 
 class Numa:

@@ -1,0 +1,259 @@
+// Start, threads and the report of the exact modes' runtime.
+#include "profile/numa/exact/runtime.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <link.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "profile/numa/hooks/apply.hpp"
+#include "profile/numa/hooks/capture.hpp"
+#include "profile/numa/hooks/ring.hpp"
+#include "profile/numa/hooks/tracker.hpp"
+
+namespace assay::numa {
+
+bool is_counting = false;
+bool reserve_objects();
+
+namespace {
+
+constexpr std::uint64_t object_stacks = 1 << 26, static_stacks = 1 << 27;
+ThreadCounts* threads = nullptr;
+std::uint32_t thread_count = 0;
+pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+bool has_static_sites = false;
+
+struct Module {
+    const StaticSite* sites;
+    std::uint32_t base, count;
+};
+constexpr std::uint32_t max_modules = 4096;
+Module modules[max_modules];
+std::uint32_t module_count = 0, site_count = 0;
+
+// Numbers of stacks that were written, by address.
+struct Written {
+    std::uint64_t pc, number;
+};
+constexpr std::uint64_t max_written = 1 << 18;
+Written* written = nullptr;
+std::uint64_t written_count = 0;
+
+int node_row(unsigned node) { return node == unknown_node ? -1 : static_cast<int>(node); }
+
+void write_process(Lines& lines) {
+    char command[4096];
+    const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    const ssize_t size = fd >= 0 ? read(fd, command, sizeof command) : 0;
+    if (fd >= 0) close(fd);
+    const char* rank = nullptr;
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+        if (rank == nullptr) rank = getenv(name);
+    lines.write("process", recording_version, Text(has_static_sites ? "llvm" : "gcc"), getpid(),
+                getppid(), 4096, is_emulated() ? static_cast<int>(node_total()) : 0,
+                Text(command, size > 0 ? static_cast<std::size_t>(size) : 0),
+                Text(rank != nullptr ? rank : ""));
+}
+
+int write_module(dl_phdr_info* object, size_t, void* given) {
+    char self[PATH_MAX];
+    Text name(object->dlpi_name);
+    if (name.size == 0) {
+        const ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+        if (n <= 0) return 0;
+        name = Text(self, static_cast<std::size_t>(n));
+    }
+    if (name.data[0] != '/') return 0;
+    for (int k = 0; k < object->dlpi_phnum; ++k) {
+        const ElfW(Phdr) & segment = object->dlpi_phdr[k];
+        if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
+        const std::uint64_t begin = object->dlpi_addr + segment.p_vaddr;
+        static_cast<Lines*>(given)->write("module", object->dlpi_addr, begin,
+                                          begin + segment.p_memsz, name);
+    }
+    return 0;
+}
+
+void write_value(Lines& lines, const ThreadCounts& thread, std::uint32_t value, unsigned on,
+                 std::uint64_t count) {
+    const ClassInfo info = class_info(value >> node_bits);
+    lines.write("part", info.object, info.part, thread.number, node_row(on),
+                node_row(value & unknown_node), count);
+}
+
+void write_table(Lines& lines, const ThreadCounts& thread) {
+    if (thread.table == nullptr) return;
+    for (std::uint32_t k = 0; k < 1u << table_bits; ++k) {
+        const Entry& entry = thread.table[k];
+        if (entry.reads + entry.writes == 0) continue;
+        const std::uint64_t stack = stack_of(entry.pc, lines);
+        lines.write("access", class_info(entry.value >> node_bits).object, stack, thread.number,
+                    node_row(entry.thread_node), node_row(entry.value & unknown_node), entry.reads,
+                    entry.writes);
+        write_value(lines, thread, entry.value, entry.thread_node, entry.reads + entry.writes);
+    }
+}
+
+void write_sites(Lines& lines, const ThreadCounts& thread) {
+    if (thread.sites == nullptr) return;
+    for (std::uint32_t k = 0; k < module_count; ++k)
+        for (std::uint32_t site = 0; site < modules[k].count; ++site) {
+            const std::uint64_t number = modules[k].base + site;
+            const bool writes = modules[k].sites[site].is_write != 0;
+            for (unsigned cell = 0; cell < site_counters; ++cell)
+                if (const std::uint64_t n = thread.sites[number * site_counters + cell]; n > 0)
+                    lines.write("access", -1, static_stacks + number, thread.number,
+                                node_row(cell / 8), node_row(cell % 8), writes ? 0 : n,
+                                writes ? n : 0);
+        }
+    for (std::uint32_t value = 1 << node_bits; value < max_classes << node_bits; ++value)
+        for (unsigned on = 0; on < 8; ++on)
+            if (const std::uint64_t n = thread.values[value * 8 + on]; n > 0)
+                write_value(lines, thread, value, on, n);
+}
+
+void write_static_sites(Lines& lines) {
+    for (std::uint32_t k = 0; k < module_count; ++k)
+        for (std::uint32_t site = 0; site < modules[k].count; ++site) {
+            const StaticSite& given = modules[k].sites[site];
+            lines.write("site", static_stacks + modules[k].base + site, Text(given.function),
+                        Text(given.file), given.line);
+        }
+}
+
+int open_recording() {
+    const char* folder = getenv("ASSAY_NUMA_DIRECTORY");
+    if (folder == nullptr) return -1;
+    char path[PATH_MAX];
+    for (int number = 0; number < 1000; ++number) {
+        snprintf(path, sizeof path, "%s/%d.exact%d.numa", folder, getpid(), number);
+        const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd >= 0 || errno != EEXIST) return fd;
+    }
+    return -1;
+}
+
+void forget_parent() {
+    // The parent reports what it did before the fork.
+    for (const ThreadCounts* thread = threads; thread != nullptr; thread = thread->next) {
+        if (thread->table != nullptr)
+            madvise(thread->table, sizeof(Entry) << table_bits, MADV_DONTNEED);
+        if (thread->sites != nullptr)
+            madvise(thread->sites, std::size_t{max_sites} * site_counters * 8, MADV_DONTNEED);
+        if (thread->values != nullptr)
+            madvise(thread->values, (std::size_t{max_classes} << node_bits) * 64, MADV_DONTNEED);
+    }
+}
+
+__attribute__((constructor(101))) void start() {
+    ++in_hook;
+    read_nodes();
+    void* const wanted = reinterpret_cast<void*>(shadow_address);
+    const void* got =
+        mmap(wanted, page_count * 4, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    written = static_cast<Written*>(map_zeroed(max_written * sizeof(Written)));
+    is_counting = got == wanted && written != nullptr && reserve_objects();
+    if (!is_counting) {
+        static const char message[] =
+            "assay-numa: cannot reserve address space for the counters; fix: ulimit -v unlimited, "
+            "vm.overcommit_memory=0\n";
+        [[maybe_unused]] const ssize_t n = write(2, message, sizeof message - 1);
+        _exit(2);  // code that was compiled for the counters cannot run without them
+    }
+    pthread_atfork(nullptr, nullptr, forget_parent);
+    if (const char* bytes = getenv(at_least_variable))
+        at_least = static_cast<std::size_t>(strtoull(bytes, nullptr, 10));
+    read_plan();
+    --in_hook;
+}
+
+__attribute__((destructor)) void report() {
+    if (!is_counting || threads == nullptr) return;
+    ++in_hook;
+    const int fd = open_recording();
+    if (fd < 0) return;
+    static Lines lines(fd);
+    write_process(lines);
+    write_nodes(lines);
+    dl_iterate_phdr(write_module, &lines);
+    for (const ThreadCounts* t = threads; t != nullptr; t = t->next)
+        lines.write("thread", t->number, t->tid, Text(""));
+    write_objects(lines, object_stacks);
+    write_static_sites(lines);
+    std::uint64_t lost = 0;
+    for (const ThreadCounts* thread = threads; thread != nullptr; thread = thread->next) {
+        write_table(lines, *thread);
+        write_sites(lines, *thread);
+        lost += thread->overflow;
+    }
+    write_touches(lines);
+    lines.write("end", 0, lost, 0);
+    lines.flush();
+    close(fd);
+}
+
+}  // namespace
+
+ThreadCounts* add_thread() {
+    if (!is_counting) return nullptr;
+    ++in_hook;
+    auto* made = static_cast<ThreadCounts*>(map_zeroed(sizeof(ThreadCounts)));
+    if (made != nullptr) {
+        made->table = static_cast<Entry*>(map_zeroed(sizeof(Entry) << table_bits));
+        made->sites =
+            static_cast<std::uint64_t*>(map_zeroed(std::size_t{max_sites} * site_counters * 8));
+        made->values =
+            static_cast<std::uint64_t*>(map_zeroed((std::size_t{max_classes} << node_bits) * 64));
+        made->tid = static_cast<int>(syscall(SYS_gettid));
+        pthread_mutex_lock(&mutex);
+        made->number = thread_count++;
+        made->next = threads;
+        threads = made;
+        pthread_mutex_unlock(&mutex);
+    }
+    --in_hook;
+    return made;
+}
+
+std::uint64_t stack_of(std::uint64_t pc, Lines& lines) {
+    if (pc >= static_stacks && pc < static_stacks + max_sites) return pc;  // a static site
+    const std::uint64_t hash = pc * 0x9e3779b97f4a7c15ull >> 20;
+    for (std::uint64_t k = 0; k < max_written; ++k) {
+        Written& entry = written[(hash + k) % max_written];
+        if (entry.pc == pc) return entry.number;
+        if (entry.pc != 0) continue;
+        entry = {pc, ++written_count};
+        lines.write("stack", entry.number, List<std::uint64_t>{&pc, 1});
+        return entry.number;
+    }
+    return 0;
+}
+
+}  // namespace assay::numa
+
+using namespace assay::numa;
+
+// Called by each module that the LLVM pass has compiled, before its code runs. Returns the number
+// of its first site.
+extern "C" __attribute__((visibility("default"))) std::uint32_t __assay_numa_module(
+    const StaticSite* sites, std::uint32_t count) {
+    pthread_mutex_lock(&mutex);
+    has_static_sites = true;
+    std::uint32_t base = 0;  // without room its accesses count as those of the first site
+    if (module_count < max_modules && site_count + count <= max_sites) {
+        base = site_count;
+        modules[module_count++] = {sites, base, count};
+        site_count += count;
+    }
+    pthread_mutex_unlock(&mutex);
+    return base;
+}

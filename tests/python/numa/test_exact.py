@@ -1,0 +1,128 @@
+"""Exact mode on programs whose accesses are known, and placements that are applied."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.commands.numa.compilers import commands_of
+from assay.errors import UserError
+from assay.lab.guest import Guest, Hardware, run_guest
+from assay.measure.numa import FOLDER, load_profiles
+from assay.numa.advice import advise
+from assay.numa.profile import Counts, Profile, by_object, by_site
+
+ROOT = Path(__file__).parents[3]
+FIXTURE = ROOT / "tests" / "fixtures" / "numa" / "placed.c"
+COUNT, REPEATS = 1 << 20, 10
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+two_processors = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor has one node")
+
+
+def assay(*arguments: object, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "assay", "numa", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=ENVIRONMENT | environment,
+    )
+
+
+@pytest.fixture(scope="module", params=["gcc", "clang-14"])
+def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of known placement, compiled so that it counts its accesses."""
+    program = tmp_path_factory.mktemp(request.param) / "placed"
+    done = assay("cc", "-O1", "-pthread", FIXTURE, "-o", program, CC=request.param)
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def array_of(profile: Profile) -> int:
+    return next(n for n in by_object(profile) if profile.name(n).startswith("allocate "))
+
+
+def of_function(profile: Profile, function: str) -> Counts:
+    counts = Counts()
+    for location, found in by_site(profile).items():
+        if location.function == function:
+            for (thread, page), count in found.cells.items():
+                counts.add(thread, page, count)
+    return counts
+
+
+def array_counts(profile: Profile) -> Counts:
+    return by_object(profile)[array_of(profile)]
+
+
+@two_processors
+def test_every_access_is_counted(counted: Path, tmp_path: Path) -> None:
+    done = assay("--emulate", "2", "-o", tmp_path / "run", "--", counted, "serial", 2)
+    assert (done.returncode, done.stdout) == (7, "10\n"), done.stderr
+    profile = load_profiles(tmp_path / "run" / FOLDER)[0]
+    assert profile.is_exact and profile.recording.end is not None and profile.recording.end.lost == 0
+    # A read and a write of each element in each repeat, and one write of each at the start.
+    counts = array_counts(profile)
+    accesses = COUNT * (2 * REPEATS + 1)
+    # Objects are told apart by pages: the block's last elements may share a page with what follows.
+    assert accesses - 512 * 21 <= counts.total <= accesses * 1.001
+    assert counts.known == counts.total
+    # All pages are on node 0, where half of the threads run.
+    assert abs(counts.cells[1, 0] - COUNT * REPEATS) <= 512 * 20
+    assert counts.by_page_node().get(1, 0) == 0
+    written = sum(
+        row.writes for row in profile.recording.accesses if profile.site(row.stack).function == "work"
+    )
+    assert COUNT * REPEATS <= written <= COUNT * REPEATS * 1.001
+    assert of_function(profile, "initialise").by_thread_node().get(1, 0) == 0
+
+
+@two_processors
+def test_advice_is_proved(counted: Path, tmp_path: Path) -> None:
+    before = assay("--emulate", "2", "-o", tmp_path / "before", "--", counted, "serial", 2)
+    assert before.returncode == 7
+    [advice] = advise(load_profiles(tmp_path / "before" / FOLDER)[0])
+    assert advice.action == "spread" and 0.45 < advice.before < 0.5
+    # The main thread's initialisation becomes remote where a part is another node's.
+    assert advice.predicted == pytest.approx(0.5 / 21, abs=0.002)
+    options = ["--emulate", "2", "--apply", tmp_path / "before", "-o", tmp_path / "after"]
+    after = assay(*options, "--", counted, "serial", 2)
+    assert (after.returncode, after.stdout) == (7, "10\n"), after.stderr
+    measured = array_counts(load_profiles(tmp_path / "after" / FOLDER)[0]).remote_share
+    assert measured == pytest.approx(advice.predicted, abs=0.02)
+    shown = assay("compare", tmp_path / "before", tmp_path / "after", "--json")
+    assert shown.returncode == 0 and '"after"' in shown.stdout
+
+
+@pytest.mark.guest
+def test_two_real_nodes(counted: Path, tmp_path: Path) -> None:
+    one = f"{sys.executable} -m assay numa -o {tmp_path}"
+    runs = (
+        f"{one}/before -- {counted} serial; {one}/after --apply {tmp_path}/before -- {counted} serial; exit 0"
+    )
+    program = Guest(
+        Hardware(cpus=4, numa=2, memory=1 << 30), ["sh", "-c", runs], output=tmp_path, limit_s=900
+    )
+    with open(tmp_path / "log", "wb") as log:
+        assert run_guest(program, log.fileno(), log.fileno()) == 0
+    before, after = (load_profiles(tmp_path / run / FOLDER)[0] for run in ("before", "after"))
+    assert before.recording.process.emulated == 0
+    assert abs(array_counts(before).cells[1, 0] - COUNT * REPEATS) <= 512 * 20
+    [advice] = advise(before)
+    measured = array_counts(after).remote_share
+    assert measured is not None and measured < 0.05
+    assert measured == pytest.approx(advice.predicted, abs=0.02)
+
+
+def test_compiling_alone_and_with_the_link(tmp_path: Path) -> None:
+    [alone] = commands_of("cc", ["-O2", "-c", "a.c"], tmp_path)
+    assert "-fsanitize=thread" in alone and not any("rpath" in word for word in alone)
+    compiled, linked = commands_of("cc", ["-O2", "a.c", "b.o", "-lm", "-o", "a"], tmp_path)
+    assert "a.c" in compiled and "-lm" not in compiled and "b.o" not in compiled and "-c" in compiled
+    assert "-fsanitize=thread" not in linked and "-lassay-numa-exact" in linked and "a.c" not in linked
+    with pytest.raises(UserError, match="nothing to compile"):
+        commands_of("c++", [], tmp_path)
