@@ -1,5 +1,6 @@
 // assay-heap: records the allocations of a program, and analyses the traces.
 //
+//   assay-heap --describe      prints the descriptor of its measurement as JSON
 //   assay-heap record [OPTION ...] DIRECTORY -- PROGRAM [ARGUMENT ...]
 //                              runs the program; output and exit status are the program's
 //   assay-heap record [OPTION ...] --attach PID DIRECTORY
@@ -13,12 +14,16 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <array>
 #include <csignal>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "core/main.hpp"
+#include "core/registry.hpp"
+#include "probe/describe.hpp"
 #include "profile/analyse/analyse.hpp"
 #include "profile/analyse/heaptrack.hpp"
 #include "profile/pack/pack.hpp"
@@ -27,6 +32,23 @@
 namespace {
 
 using namespace assay;
+
+constexpr std::array parameters = {
+    Parameter{"program", Kind::text, "", "", "its path"},
+    Parameter{"pid", Kind::integer, "", "0", "the process id", 0, 1u << 31},
+};
+constexpr std::array metrics = {
+    Metric{"peak", "B", Better::lower, "largest number of live bytes"},
+    Metric{"allocated", "B", Better::lower, "bytes of all blocks"},
+    Metric{"allocations", "1", Better::lower, "number of blocks"},
+    Metric{"leaked", "B", Better::lower, "bytes never freed"},
+};
+// Recorded by `assay heap`, which takes the figures from the analysis: it is never run by name.
+constexpr std::array table = {
+    Measurement{"profile.heap", Scope::node,
+                "totals of a program's allocations: assay heap -- PROGRAM", parameters, metrics,
+                runs_anywhere, nullptr},
+};
 
 // The hook library, beside this executable.
 std::string library_path() {
@@ -49,6 +71,10 @@ std::string library_path() {
 }
 
 int run(int argc, char** argv) {
+    if (argc == 2 && std::string_view(argv[1]) == "--describe") {
+        fmt::print("{}\n", describe(table).dump());
+        return 0;
+    }
     CLI::App app("Records the allocations of a program, and analyses the traces.", "assay-heap");
     app.require_subcommand(1);
     heap::Settings settings;

@@ -115,14 +115,14 @@ def build_parser() -> Parser:
 def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     """A command line; of ``run --resume RUN`` that of the run, with ``resumed`` set to it."""
     typed = arguments
-    arguments, program = _split(arguments)
+    arguments, program = _split(_complete(arguments))
     args, unknown = parser.parse_known_args(arguments)
     resumed = getattr(args, "resume", None)
     if resumed is not None:
         if getattr(args, "measurement", None) is not None or unknown:
             raise UserError("--resume takes the command of the run", "give nothing else with it")
         typed = Run.load(resumed).info.command[1:]
-        arguments, program = _split(typed)
+        arguments, program = _split(_complete(typed))
         args, unknown = parser.parse_known_args(arguments)
     if unknown and not getattr(args, "takes_unknown", False):
         _refuse(args.parser, unknown)
@@ -137,6 +137,14 @@ def _refuse(parser: Parser, unknown: list[str]) -> None:
     options = [option for action in parser._actions for option in action.option_strings]
     near = nearest(unknown[0], options) if unknown[0].startswith("-") else ""
     parser.error(f"unrecognised: {' '.join(unknown)}{near}")
+
+
+def _complete(arguments: list[str]) -> list[str]:
+    """With the sub-verb that is understood where none is typed, of a verb that has such a one."""
+    for command in COMMANDS:
+        if arguments[:1] == [command.name] and hasattr(command, "complete"):
+            return [command.name, *command.complete(arguments[1:])]
+    return arguments
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:

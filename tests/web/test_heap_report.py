@@ -56,18 +56,50 @@ def choose(page: Page, label: str, option: str) -> None:
     page.locator(f"#heap label.choice:has(span:text-is('{label}')) select").select_option(label=option)
 
 
-VIEWS = [
+ALWAYS = [
     "Summary", "Functions", "Source", "Call tree", "Flame graph", "Stacks", "Threads", "Over time",
-    "Sizes and lifetimes", "Leaks", "Reallocations", "First touch", "Fragmentation", "Variables",
+    "Sizes and lifetimes",
 ]  # fmt: skip
+WITH_DATA = ["Leaks", "Reallocations", "First touch", "Fragmentation", "Variables"]
 
 
-@pytest.mark.parametrize("what", ["threads", "fragments", "touch"])
+@pytest.mark.parametrize(
+    ("what", "there"),
+    [("threads", []), ("fragments", ["Fragmentation"]), ("leak", ["Leaks"]), ("grow", ["Reallocations"])],
+)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_opens(open_report: Open, recorded: Callable[[str], Path], what: str, scheme: str) -> None:
+def test_every_view_opens(
+    open_report: Open, recorded: Callable[[str], Path], what: str, there: list[str], scheme: str
+) -> None:
     page = open_report(recorded(what), color_scheme=scheme)
-    for view in VIEWS:
+    views = page.get_by_role("tab").all_inner_texts()
+    assert views[: len(ALWAYS)] == ALWAYS and views[-1] == "Run"
+    assert set(there) <= set(views) <= {*ALWAYS, *WITH_DATA, "Run", "Findings (1)"}
+    for view in views:
         assert show(page, view).strip(), view
+
+
+def test_what_there_is_nothing_to_see_of_has_no_view(
+    open_report: Open, recorded: Callable[[str], Path]
+) -> None:
+    page = open_report(recorded("clean"))
+    views = page.get_by_role("tab").all_inner_texts()
+    assert not {"Reallocations", "Fragmentation", "Findings (0)"} & set(views)
+    assert "Fragmentation: the process never held" in show(page, "Run")
+
+
+def test_the_headline_and_the_tabs_come_first(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("leak"))
+    headline = page.locator(".headline").inner_text()
+    assert "Peak" in headline and "Not freed" in headline
+    assert "Worst line" in headline and "% of the peak" in headline and "planted.cpp:" in headline
+    tabs, window = page.get_by_role("tablist").bounding_box(), page.viewport_size
+    assert tabs and window and tabs["y"] + tabs["height"] < window["height"] / 4
+    show(page, "Flame graph")
+    flame = page.locator(".flame").bounding_box()
+    assert flame and flame["width"] > 0.95 * window["width"]
+    page.locator(".headline").get_by_role("button").click()
+    assert page.get_by_role("tab", name="Source", exact=True).get_attribute("aria-selected") == "true"
 
 
 def test_the_summary_names_the_totals_and_who_has_them(
@@ -166,7 +198,9 @@ def test_fragments_name_who_keeps_the_pages(open_report: Open, recorded: Callabl
 
 def test_a_profile_is_no_verdict(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("grow"))
+    show(page, "Run")
     assert page.locator(".banner").inner_text() == "Heap profile"
+    show(page, "Findings (1)")
     assert "against what was expected" not in page.locator("#findings").inner_text()
     assert "of all allocations" in page.locator("#findings").inner_text()
 
@@ -204,7 +238,7 @@ def test_sources_are_those_of_the_recording(open_report: Open, tmp_path: Path) -
     subprocess.run([ROOT / "assay", "report", run], check=True, capture_output=True, timeout=LIMIT_S)
     text = show(open_report(run / "report.html"), "Source")
     assert "std::malloc(5000)" in text and "another line" not in text and "has been changed" not in text
-    again = [ROOT / "assay", "heap", run, "--sources"]
+    again = [ROOT / "assay", "heap", "show", run, "--sources"]
     subprocess.run(again, check=True, capture_output=True, timeout=LIMIT_S)
     assert "has been changed since" in show(open_report(run / "report.html"), "Source")
     (run / "sources.json").unlink()

@@ -13,6 +13,25 @@ std::size_t log2_bin(std::uint64_t value) {
     return std::min<std::size_t>(log2_bins - 1, value == 0 ? 0 : std::bit_width(value) - 1);
 }
 
+// The mean of the timed calls, for all calls.
+std::uint64_t extrapolated(std::uint64_t ticks, std::uint64_t timed, std::uint64_t calls) {
+    return timed == 0 ? 0
+                      : static_cast<std::uint64_t>(
+                            std::llround(static_cast<double>(ticks) / static_cast<double>(timed) *
+                                         static_cast<double>(calls)));
+}
+
+// The figures that follow from others.
+void complete_figures(StackStats& stats) {
+    stats.leaked = stats.live;
+    stats.leaked_count = stats.live_count;
+    stats.freed = stats.count - stats.live_count;
+    const std::uint64_t own = stats.reallocated - stats.foreign_reallocations;
+    stats.new_blocks = stats.count > own ? stats.count - own : 0;
+    stats.malloc_time = extrapolated(stats.sampled_ticks, stats.sampled_calls, stats.count);
+    stats.free_time = extrapolated(stats.sampled_free_ticks, stats.sampled_frees, stats.frees);
+}
+
 }  // namespace
 
 AllocationStats::AllocationStats(std::uint64_t first, std::uint64_t last, std::size_t steps,
@@ -216,7 +235,7 @@ void AllocationStats::restore_block(std::uint64_t address, const Block& block) {
 void AllocationStats::record_lifetime(const Block& block, std::uint64_t time) {
     StackStats& stats = stack(block.stack);
     const std::uint64_t lifetime = time > block.time ? time - block.time : 0;
-    stats.lifetime_sum += lifetime * block.weight;
+    stats.lifetimes += lifetime * block.weight;
     stats.min_lifetime = std::min(stats.min_lifetime, lifetime);
     stats.max_lifetime = std::max(stats.max_lifetime, lifetime);
     if (Histograms* stack_histograms = histograms[block.stack].get())
@@ -227,7 +246,10 @@ void AllocationStats::record_lifetime(const Block& block, std::uint64_t time) {
 }
 
 void AllocationStats::finish() {
-    for (StackStats& stats : stacks) update_at_peak(stats);
+    for (StackStats& stats : stacks) {
+        update_at_peak(stats);
+        complete_figures(stats);
+    }
     while (step_ + 1 < timeline.live.size()) timeline.live[++step_] = last_live_;
     if (groups_ != nullptr) groups_->finish();
 }

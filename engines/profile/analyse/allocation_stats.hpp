@@ -11,6 +11,7 @@
 #include <tsl/robin_map.h>
 
 #include "profile/analyse/group_peaks.hpp"
+#include "profile/analyse/heap_schema.hpp"
 #include "profile/trace/hash.hpp"
 
 namespace assay::heap {
@@ -18,23 +19,15 @@ namespace assay::heap {
 // Bins of a histogram by log2: of sizes in bytes, of lifetimes in units of 16 ticks.
 inline constexpr std::size_t log2_bins = 48;
 
-// Blocks that were allocated by one stack. Bytes are requested bytes.
-struct StackStats {
-    std::uint64_t count = 0, bytes = 0;
-    std::uint64_t live = 0, live_count = 0;   // bytes and blocks; at the end: leaked
-    std::uint64_t peak = 0;                   // maximum of live
-    std::uint64_t at_peak = 0;                // live when the whole process was at its peak
-    std::uint64_t peak_epoch = 0;             // number of the process's peak that at_peak is of
-    std::uint64_t temporary = 0;              // blocks freed before the thread's next allocation
-    std::uint64_t reallocated = 0;            // reallocations by this stack
-    std::uint64_t foreign_reallocations = 0;  // those of blocks that another stack had allocated
-    std::uint64_t frees = 0;                  // by this stack, of any stack's blocks
-    std::uint64_t lifetime_sum = 0;           // ticks, over the freed blocks
+// Blocks that were allocated by one stack: its figures, and what they are made of.
+struct StackStats : HeapFigures {
+    std::uint64_t live = 0, live_count = 0;  // bytes and blocks; at the end: leaked
+    std::uint64_t peak_epoch = 0;            // number of the process's peak that at_peak is of
     // Time of the allocation calls that were timed, in ticks, and their number.
     std::uint64_t sampled_ticks = 0, sampled_calls = 0;
     std::uint64_t sampled_free_ticks = 0, sampled_frees = 0;  // the same for frees
-    std::uint64_t min_size = ~std::uint64_t{0}, max_size = 0;
-    std::uint64_t min_lifetime = ~std::uint64_t{0}, max_lifetime = 0;  // of freed blocks, ticks
+
+    bool is_used() const { return (count | frees | reallocated) != 0; }
 };
 
 // Histograms of one stack's blocks.
@@ -104,7 +97,7 @@ public:
     AllocationStats(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t stacks,
                     GroupPeaks* groups = nullptr, std::uint64_t sample = 0);
     void add(std::uint32_t thread, const Event& event);  // in time order
-    void finish();
+    void finish();  // to be called once, before the stacks' figures are read
     const Blocks& blocks() const { return blocks_; }
 
     std::vector<StackStats> stacks;                       // by stack id

@@ -202,24 +202,33 @@ std::uint32_t CallTree::location_number(const Location& location, bool is_python
     if (const auto cached = location_numbers_.find(&location); cached != location_numbers_.end())
         return cached->second;
     const std::string function = location.function + '\0' + location.module;
-    const std::string key = function + '\0' + location.file + '\0' + std::to_string(location.line);
-    const auto [entry, is_new] =
-        number_of_line_.try_emplace(key, static_cast<std::uint32_t>(locations_.size()));
+    const std::string place = '\0' + location.file + '\0' + std::to_string(location.line);
+    const auto [entry, is_new] = number_of_location_.try_emplace(
+        function + place, static_cast<std::uint32_t>(locations_.size()));
     if (is_new) {
         const std::uint32_t first =
             number_of_function_.try_emplace(function, entry->second).first->second;
+        // A relative file ("<string>") may be several.
+        const std::string& line = location.file.starts_with('/') ? place : function + place;
         locations_.push_back({&location, first,
+                              number_of_line_.try_emplace(line, entry->second).first->second,
                               first == entry->second ? !is_python && is_allocator_frame(location)
                                                      : locations_[first].is_allocator_frame});
     }
     return location_numbers_[&location] = entry->second;
 }
 
-std::uint32_t CallTree::allocation_site(std::uint32_t node) const {
-    for (std::uint32_t ancestor = node; ancestor != none; ancestor = nodes_[ancestor].parent)
-        if (!locations_[nodes_[ancestor].location].is_allocator_frame)
-            return nodes_[ancestor].location;
-    return nodes_[node].location;
+std::vector<std::uint32_t> CallTree::allocation_sites() const {
+    std::vector<std::uint32_t> innermost, sites;  // innermost: none where all are allocator frames
+    innermost.reserve(nodes_.size());
+    sites.reserve(nodes_.size());
+    for (const Node& node : nodes_) {
+        const std::uint32_t inherited = node.parent == none ? none : innermost[node.parent];
+        innermost.push_back(locations_[node.location].is_allocator_frame ? inherited
+                                                                         : node.location);
+        sites.push_back(innermost.back() == none ? node.location : innermost.back());
+    }
+    return sites;
 }
 
 }  // namespace assay::heap

@@ -33,6 +33,8 @@ public:
         const Location* location;
         // The first location with this function name and object, which identifies the function.
         std::uint32_t function_id;
+        // The first location on this line of this file; where no file is known, the function's.
+        std::uint32_t line_id;
         bool is_allocator_frame;  // its allocations count for its caller
     };
 
@@ -46,8 +48,9 @@ public:
                    ? node_of_stack_[stack]
                    : unknown_;
     }
-    // The innermost location on the node's stack that is no allocator frame.
-    std::uint32_t allocation_site(std::uint32_t node) const;
+    // By node: the innermost location on its stack that is no allocator frame; its own where there
+    // is none.
+    std::vector<std::uint32_t> allocation_sites() const;
 
     const std::vector<Node>& nodes() const { return nodes_; }  // parents come before children
     const std::vector<TreeLocation>& locations() const { return locations_; }
@@ -80,7 +83,8 @@ private:
     std::vector<Node> nodes_;
     std::vector<TreeLocation> locations_;
     std::unordered_map<std::uint64_t, std::uint32_t> children_;  // node by parent + 1 and location
-    std::unordered_map<std::string, std::uint32_t> number_of_line_, number_of_function_;
+    std::unordered_map<std::string, std::uint32_t> number_of_location_, number_of_function_,
+        number_of_line_;
     std::unordered_map<const Location*, std::uint32_t> location_numbers_;
 };
 

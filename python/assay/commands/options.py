@@ -26,7 +26,6 @@ from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.measure.alloc import parse_sizes, parse_threads
 from assay.measure.events_tune import DESCRIBED as EVENTS
 from assay.measure.fabric import DESCRIBED as FABRIC
-from assay.measure.heap import HEAP
 from assay.measure.storage import SPEEDUP_DESCRIBED
 from assay.records.run import Run
 from assay.records.units import parse_in, parse_size
@@ -243,7 +242,6 @@ def read_specification(name: str) -> Specification:
     measurements = [
         *description.measurements,
         *described_profilers(),
-        HEAP,
         *described_storage(),
         SPEEDUP_DESCRIBED,
         *FABRIC,

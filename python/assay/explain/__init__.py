@@ -25,6 +25,16 @@ from assay.explain.expected import below_expected
 from assay.explain.fabric import credit_loop, crowded_ports, lost_routes, slow_cables
 from assay.explain.gpu import gpu_copies
 from assay.explain.hca import hca_binding
+from assay.explain.heap import (
+    heap_copies,
+    heap_first_touch,
+    heap_fragmentation,
+    heap_leak,
+    heap_reallocation,
+    heap_temporary,
+    heap_tiny,
+    heap_variable,
+)
 from assay.explain.loss import packet_loss
 from assay.explain.matrix import PairMatrix
 from assay.explain.power import state_power
@@ -71,6 +81,14 @@ RULES: dict[str, Rule] = {
     "event_backpressure": event_backpressure,  # a rank that waits far longer than others to pass events on
     "event_share": event_share,  # building far below what the network carries
     "alloc": alloc,  # the best allocator, as advice
+    "heap_leak": heap_leak,  # a line of a profiled program whose blocks are never freed
+    "heap_temporary": heap_temporary,  # blocks that are freed before the next allocation
+    "heap_tiny": heap_tiny,  # blocks of a byte
+    "heap_reallocation": heap_reallocation,  # blocks that grow in many small steps
+    "heap_copies": heap_copies,  # containers that are copied and thrown away
+    "heap_fragmentation": heap_fragmentation,  # a few blocks that keep many pages
+    "heap_first_touch": heap_first_touch,  # page faults that huge pages, or blocks that are kept, would save
+    "heap_variable": heap_variable,  # a large variable
 }
 
 

@@ -10,20 +10,27 @@ from assay.explain.matrix import PairMatrix
 from assay.explain.retest import Outcome, outcome_of, retested_pairs
 from assay.explain.suspect import Suspect
 from assay.explain.together import group_outcome, measured_groups
+from assay.profile.heap import HeapProfile
+from assay.profile.profiles import Profiles
 from assay.records.schema import AnyRecord, Measurement, Scalar
 
 Options = Mapping[str, Scalar | list[str] | None]
 
 
 class Evidence:
-    """The records of one run, its hosts in rank order, and the options that it was started with."""
+    """The records of one run, its hosts in rank order, the options that it was started with, and its profiles."""
 
     def __init__(
-        self, records: Iterable[AnyRecord], hosts: Sequence[str] = (), options: Options | None = None
+        self,
+        records: Iterable[AnyRecord],
+        hosts: Sequence[str] = (),
+        options: Options | None = None,
+        profiles: Profiles | None = None,
     ) -> None:
         self.records = list(records)
         self.hosts = list(hosts)
         self.options: Options = options or {}
+        self.profiles = profiles
 
     def measurements(self, name: str, metric: str = "") -> list[Measurement]:
         """The records with a value of one measurement, or of one of its metrics."""
@@ -36,6 +43,11 @@ class Evidence:
             and record.status == "ok"
             and record.summary
         ]
+
+    @property
+    def heap(self) -> HeapProfile | None:
+        """The merged ranks of an MPI program, or else the largest process; None in a run without heap profiles."""
+        return None if self.profiles is None else self.profiles.main
 
     @cached_property
     def matrix(self) -> PairMatrix:

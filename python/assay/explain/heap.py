@@ -4,10 +4,13 @@ totals, so that small and long programs are treated alike."""
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from assay.profile.figures import Figures
+import numpy as np
+
+from assay.explain.evidence import Evidence
 from assay.profile.heap import HeapProfile
-from assay.profile.tree import by_line
+from assay.profile.tree import CallTree, Figures, Location
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_quantity, format_share
 
@@ -34,23 +37,22 @@ PYTHON = re.compile(r"(lib)?python\d[\d.]*[a-z]*(\.so[\d.]*)?$")
 RUNTIME = ("libc.so", "libstdc++.so", "ld-linux", "libgcc_s.so")  # these keep buffers to the end
 
 
-def heap_advice(profile: HeapProfile, host: str) -> list[Finding]:
-    """Findings of rule "heap"; within a kind the most expensive first."""
-    return [
-        *_leaks(profile, host),
-        *_temporary(profile, host),
-        *_tiny(profile, host),
-        *_reallocations(profile, host),
-        *_copies(profile, host),
-        *_fragmentation(profile, host),
-        *_first_touch(profile, host),
-        *_variables(profile, host),
-    ]
+Advice = Callable[[HeapProfile, str], list[Finding]]
 
 
-def _finding(host: str, cause: str, details: list[str], fix: str) -> Finding:
+def _rule(advice: Advice) -> Callable[[Evidence], list[Finding]]:
+    """The rule of some advice: nothing in a run without a heap profile."""
+
+    def rule(evidence: Evidence) -> list[Finding]:
+        profile = evidence.heap
+        return [] if profile is None else advice(profile, evidence.hosts[0] if evidence.hosts else "")
+
+    return rule
+
+
+def _finding(rule: str, host: str, cause: str, details: list[str], fix: str) -> Finding:
     return Finding(
-        rule="heap",
+        rule=rule,
         cause=cause,
         subject=Subject(host=host),
         side="node",
@@ -60,16 +62,16 @@ def _finding(host: str, cause: str, details: list[str], fix: str) -> Finding:
     )
 
 
-def _where(figures: Figures) -> str:
-    return f"{figures.location.function} ({figures.location.source})"
+def _where(location: Location) -> str:
+    return f"{location.function} ({location.source})"
 
 
-def _is_runtime(figures: Figures) -> bool:
-    return figures.location.module.rpartition("/")[2].startswith(RUNTIME) or _is_interpreter(figures)
+def _is_runtime(location: Location) -> bool:
+    return location.module.rpartition("/")[2].startswith(RUNTIME) or _is_interpreter(location)
 
 
-def _is_interpreter(figures: Figures) -> bool:
-    return PYTHON.match(figures.location.module.rpartition("/")[2]) is not None
+def _is_interpreter(location: Location) -> bool:
+    return PYTHON.match(location.module.rpartition("/")[2]) is not None
 
 
 def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
@@ -78,13 +80,14 @@ def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
     limit = max(MIN_LEAK, MIN_LEAK_OF_PEAK * profile.totals.peak)
     leaks = [
         figures
-        for figures in profile.by("leaked", by_line)
-        if figures.exclusive >= limit and not _is_runtime(figures)
+        for figures in profile.by("leaked", "line")
+        if figures.exclusive >= limit and not _is_runtime(figures.location)
     ]
     return [
         _finding(
+            "heap_leak",
             host,
-            f"{_where(figures)} allocates {format_quantity(figures.exclusive, 'B')} that are never freed",
+            f"{_where(figures.location)} allocates {format_quantity(figures.exclusive, 'B')} that are never freed",
             [f"{format_share(figures.exclusive / profile.totals.peak)} of the peak"],
             "free them; blocks that are kept on purpose until the end count here too",
         )
@@ -96,13 +99,15 @@ def _temporary(profile: HeapProfile, host: str) -> list[Finding]:
     limit = max(MIN_COUNT, MIN_TEMPORARY_SHARE * profile.totals.count)
     lines = [
         figures
-        for figures in profile.by("temporary", by_line)
-        if figures.exclusive >= limit and not _is_interpreter(figures)
+        for figures in profile.by("temporary", "line")
+        if figures.exclusive >= limit and not _is_interpreter(figures.location)
     ]
     return [
         _finding(
+            "heap_temporary",
             host,
-            f"{_where(figures)} allocates {figures.exclusive} blocks that are freed before the next allocation",
+            f"{_where(figures.location)} allocates {figures.exclusive:.0f} blocks "
+            "that are freed before the next allocation",
             [f"{format_share(figures.exclusive / profile.totals.count)} of all allocations"],
             "allocate once, before the loop"
             if figures.location.is_python
@@ -112,97 +117,141 @@ def _temporary(profile: HeapProfile, host: str) -> list[Finding]:
     ]
 
 
-def _copies(profile: HeapProfile, host: str) -> list[Finding]:
-    """Implicit allocations: a container is copied, used once and destroyed."""
-    counts: dict[object, tuple[Figures, str]] = {}
-    for number, node in enumerate(profile.nodes):
-        path = profile.path_to_allocation_site(number)
-        constructor = COPY_CONSTRUCTOR.search(path[-2].function) if len(path) > 1 and node.count else None
-        if constructor is None or node.exclusive_peak > MAX_LIVE_COPIES * node.bytes:
-            continue
-        counts.setdefault(by_line(path[-1]), (Figures(path[-1]), constructor[1]))[0].exclusive += node.count
+def _tiny(profile: HeapProfile, host: str) -> list[Finding]:
+    tree = profile.calls
+    counts = tree.of_stacks("count") * (tree.of_stacks("max_size") <= TINY_SIZE)
     return [
         _finding(
+            "heap_tiny",
             host,
-            f"{_where(figures)} makes {figures.exclusive} short-lived copies of a {type_name}",
-            [f"{format_share(figures.exclusive / profile.totals.count)} of all allocations"],
-            "take it by reference (const auto&), or move it",
+            f"{_where(figures.location)} allocates {figures.exclusive:.0f} blocks of {TINY_SIZE} byte or none",
+            [
+                f"{format_share(figures.exclusive / profile.totals.count)} of all allocations",
+                "each takes 32 bytes of glibc's heap",
+            ],
+            "check for sizes of zero; else store the byte in its owner",
         )
-        for figures, type_name in sorted(counts.values(), key=lambda f: -f[0].exclusive)[:MAX_FINDINGS]
+        for figures in tree.lines_of(counts)[:MAX_FINDINGS]
         if figures.exclusive >= MIN_COUNT
     ]
 
 
-def _fragmentation(profile: HeapProfile, host: str) -> list[Finding]:
-    fragmentation = profile.fragmentation
-    if fragmentation is None or fragmentation.empty < max(
-        MIN_EMPTY, MIN_EMPTY_OF_RESIDENT * fragmentation.resident
-    ):
-        return []
-    lines: dict[object, Figures] = {}
-    for pin in fragmentation.pins:
-        site = profile.allocation_site(pin.node)
-        figures = lines.setdefault(by_line(site), Figures(site))
-        figures.exclusive += pin.bytes
-        figures.inclusive += pin.blocks
+def _reallocations(profile: HeapProfile, host: str) -> list[Finding]:
+    tree = profile.calls
+    new_blocks = tree.exclusive("line", "new_blocks")
+    findings = []
+    for line, times in sorted(tree.exclusive("line", "reallocated").items(), key=lambda item: -item[1]):
+        blocks = max(1, new_blocks[line])
+        if times >= MIN_COUNT and times >= MIN_REALLOCS_PER_BLOCK * blocks:
+            findings.append(
+                _finding(
+                    "heap_reallocation",
+                    host,
+                    f"{_where(tree.locations[line])} reallocates {times:.0f} times",
+                    [
+                        f"{times / blocks:.0f} times for each block",
+                        f"{format_share(times / profile.totals.count)} of all allocations",
+                    ],
+                    "grow by a factor, or allocate the final size at once",
+                )
+            )
+    return findings[:MAX_FINDINGS]
+
+
+def _copies(profile: HeapProfile, host: str) -> list[Finding]:
+    """Implicit allocations: a container is copied, used once and destroyed."""
+    tree = profile.calls
+    found = [COPY_CONSTRUCTOR.search(location.function) for location in tree.locations]
+    types = [match[1] if match else "" for match in found]
+    callees = _callees_of_sites(tree)
+    short_lived = tree.of_stacks("peak") <= MAX_LIVE_COPIES * tree.of_stacks("bytes")
+    counts = tree.of_stacks("count") * short_lived
+    findings: list[tuple[Figures, str]] = []
+    for type_name in sorted(set(types) - {""}):
+        is_copy = np.array([name == type_name for name in types])[callees] & (callees != tree.stack_site)
+        findings += [(figures, type_name) for figures in tree.lines_of(counts * is_copy)]
     return [
         _finding(
+            "heap_copies",
             host,
-            f"{_where(figures)} keeps {format_quantity(figures.exclusive, 'B')} of nearly empty pages "
-            f"with {figures.inclusive} blocks",
+            f"{_where(figures.location)} makes {figures.exclusive:.0f} short-lived copies of a {type_name}",
+            [f"{format_share(figures.exclusive / profile.totals.count)} of all allocations"],
+            "take it by reference (const auto&), or move it",
+        )
+        for figures, type_name in sorted(findings, key=lambda found: -found[0].exclusive)[:MAX_FINDINGS]
+        if figures.exclusive >= MIN_COUNT
+    ]
+
+
+def _callees_of_sites(tree: CallTree) -> np.ndarray:
+    """For each stack: the location that its allocation site called, or the site where it called none."""
+    is_frame = np.array([location.is_allocator_frame for location in tree.locations], bool)
+    node = tree.stack_node.astype(np.int64)
+    while True:  # once for each allocator frame of the deepest chain of them
+        caller = tree.parent[node]
+        goes_on = (caller >= 0) & is_frame[tree.location[node]] & is_frame[tree.location[caller]]
+        if not goes_on.any():
+            return np.asarray(tree.location[node])
+        node = np.where(goes_on, caller, node)
+
+
+def _fragmentation(profile: HeapProfile, host: str) -> list[Finding]:
+    fragmentation = profile.fragmentation
+    if fragmentation is None:
+        return []
+    empty = max(0, fragmentation.pages * fragmentation.page_bytes - fragmentation.live)
+    if empty < max(MIN_EMPTY, MIN_EMPTY_OF_RESIDENT * fragmentation.resident):
+        return []
+    pins = zip(fragmentation.pin_site, fragmentation.pin_bytes, fragmentation.pin_blocks, strict=True)
+    return [
+        _finding(
+            "heap_fragmentation",
+            host,
+            f"{_where(profile.calls.locations[site])} keeps {format_quantity(size, 'B')} of nearly empty pages "
+            f"with {blocks} blocks",
             [
-                f"{format_share(figures.exclusive / fragmentation.resident)} of the resident memory",
+                f"{format_share(size / fragmentation.resident)} of the resident memory",
                 f"{fragmentation.seconds:.2f} s after the start "
                 f"{format_quantity(fragmentation.resident, 'B')} were resident and "
                 f"{format_quantity(fragmentation.live, 'B')} in use",
             ],
             "allocate long-lived blocks before short-lived ones, or from a pool",
         )
-        for figures in sorted(lines.values(), key=lambda f: -f.exclusive)[:MAX_FINDINGS]
-        if figures.exclusive >= MIN_PIN_OF_EMPTY * fragmentation.empty
+        for site, size, blocks in list(pins)[:MAX_FINDINGS]
+        if size >= MIN_PIN_OF_EMPTY * empty
     ]
 
 
 def _first_touch(profile: HeapProfile, host: str) -> list[Finding]:
     """Page faults of first touches: the time that malloc saved."""
-    if profile.touches is None:
+    touches = profile.touches
+    if touches is None:
         return []
-    lines: dict[object, tuple[Figures, list[int]]] = {}
-    for stack in profile.touches.stacks:
-        site = profile.allocation_site(stack.node)
-        figures, sums = lines.setdefault(by_line(site), (Figures(site), [0, 0]))
-        figures.exclusive += stack.pages
-        sums[0] += stack.with_huge
-        sums[1] += profile.nodes[stack.node].exclusive_peak
+    peaks = profile.calls.exclusive("line", "peak")
     findings = []
-    for figures, (with_huge, peak) in sorted(lines.values(), key=lambda pair: -pair[0].exclusive):
-        if figures.exclusive < MIN_PAGES:
+    for site, pages, with_huge in zip(touches.site, touches.site_pages, touches.site_with_huge, strict=True):
+        where, peak = _where(profile.calls.locations[site]), peaks.get(site, 0)
+        if pages < MIN_PAGES:
             break
-        if figures.exclusive * PAGE >= MIN_RETOUCHES * peak:
-            times = figures.exclusive * PAGE / max(1, peak)
-            cause = (
-                f"blocks of {_where(figures)} are touched anew: "
-                f"{figures.exclusive} page faults, {times:.0f} times their peak"
-            )
+        if pages * PAGE >= MIN_RETOUCHES * peak:
+            times = pages * PAGE / max(1, peak)
+            cause = f"blocks of {where} are touched anew: {pages} page faults, {times:.0f} times their peak"
             fix = "reuse the blocks, or use an allocator that keeps freed memory (see assay alloc)"
-        elif with_huge <= MAX_LEFT_WITH_HUGE * figures.exclusive:
-            cause = (
-                f"blocks of {_where(figures)} take {figures.exclusive} page faults; "
-                f"with huge pages it would be {with_huge}"
-            )
+        elif with_huge <= MAX_LEFT_WITH_HUGE * pages:
+            cause = f"blocks of {where} take {pages} page faults; with huge pages it would be {with_huge}"
             fix = "try huge pages: GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or madvise(MADV_HUGEPAGE)"
         else:
             continue
-        findings.append(_finding(host, cause, [], fix))
+        findings.append(_finding("heap_first_touch", host, cause, [], fix))
     return findings[:MAX_FINDINGS]
 
 
 def _variables(profile: HeapProfile, host: str) -> list[Finding]:
-    resident = max((sample[2] for sample in profile.timeline.samples), default=0.0)
+    resident = max(profile.timeline.resident, default=0.0)
     limit = max(MIN_VARIABLE, MIN_VARIABLES_OF_PEAK * max(profile.totals.peak, resident))
     threads = max(1, len(profile.threads))
     findings = []
-    for variable in profile.globals.variables:
+    for variable in profile.variables:
         total_bytes = variable.bytes * (threads if variable.per_thread else 1)
         if total_bytes < limit:
             continue
@@ -219,6 +268,7 @@ def _variables(profile: HeapProfile, host: str) -> list[Finding]:
         )
         findings.append(
             _finding(
+                "heap_variable",
                 host,
                 f"the variable {variable.name}{source} takes {format_quantity(variable.bytes, 'B')}{per_thread}",
                 [
@@ -231,48 +281,11 @@ def _variables(profile: HeapProfile, host: str) -> list[Finding]:
     return findings[:MAX_FINDINGS]
 
 
-def _tiny(profile: HeapProfile, host: str) -> list[Finding]:
-    counts: dict[object, Figures] = {}
-    for number, node in enumerate(profile.nodes):
-        if node.count and node.max_size <= TINY_SIZE:
-            site = profile.allocation_site(number)
-            counts.setdefault(by_line(site), Figures(site)).exclusive += node.count
-    return [
-        _finding(
-            host,
-            f"{_where(figures)} allocates {figures.exclusive} blocks of {TINY_SIZE} byte or none",
-            [
-                f"{format_share(figures.exclusive / profile.totals.count)} of all allocations",
-                "each takes 32 bytes of glibc's heap",
-            ],
-            "check for sizes of zero; else store the byte in its owner",
-        )
-        for figures in sorted(counts.values(), key=lambda f: -f.exclusive)[:MAX_FINDINGS]
-        if figures.exclusive >= MIN_COUNT
-    ]
-
-
-def _reallocations(profile: HeapProfile, host: str) -> list[Finding]:
-    allocations = {by_line(figures.location): figures.exclusive for figures in profile.by("count", by_line)}
-    foreign = {
-        by_line(figures.location): figures.exclusive
-        for figures in profile.by("foreign_reallocations", by_line)
-    }
-    findings = []
-    for figures in profile.by("reallocated", by_line):
-        line = by_line(figures.location)
-        # Blocks that replaced no other, and blocks that were allocated elsewhere.
-        blocks = allocations.get(line, 0) - figures.exclusive + foreign.get(line, 0)
-        if figures.exclusive >= MIN_COUNT and figures.exclusive >= MIN_REALLOCS_PER_BLOCK * max(1, blocks):
-            findings.append(
-                _finding(
-                    host,
-                    f"{_where(figures)} reallocates {figures.exclusive} times",
-                    [
-                        f"{figures.exclusive / max(1, blocks):.0f} times for each block",
-                        f"{format_share(figures.exclusive / profile.totals.count)} of all allocations",
-                    ],
-                    "grow by a factor, or allocate the final size at once",
-                )
-            )
-    return findings[:MAX_FINDINGS]
+heap_leak = _rule(_leaks)
+heap_temporary = _rule(_temporary)
+heap_tiny = _rule(_tiny)
+heap_reallocation = _rule(_reallocations)
+heap_copies = _rule(_copies)
+heap_fragmentation = _rule(_fragmentation)
+heap_first_touch = _rule(_first_touch)
+heap_variable = _rule(_variables)

@@ -169,7 +169,12 @@ def described_storage() -> list[Described]:
     return describe(executables[0]).measurements if executables else []
 
 
+def profilers() -> list[Path]:
+    """Returns the profilers' executables that are built."""
+    paths = [engines_folder() / name for name in ("assay-alloc", "assay-heap")]
+    return [path for path in paths if path.is_file()]
+
+
 def described_profilers() -> list[Described]:
     """Returns what the profilers' executables can measure; empty if none is built."""
-    alloc = engines_folder() / "assay-alloc"
-    return describe(alloc).measurements if alloc.is_file() else []
+    return [measurement for path in profilers() for measurement in describe(path).measurements]

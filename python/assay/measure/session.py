@@ -30,10 +30,12 @@ from assay.launch.placement import REMOTE, Segment, Site
 from assay.launch.simulator import FLAVOUR as SIMULATED
 from assay.launch.supervise import Ending, Limits, Started, run_engine
 from assay.measure.show_progress import shown_progress
+from assay.profile.profiles import Profiles
 from assay.records import schema
 from assay.records.run import Run
 from assay.records.schema import AnyRecord
 from assay.records.units import parse_size
+from assay.report.heap import show_profiles
 from assay.report.html import build_report
 from assay.report.terminal import console, show_outcome, show_run, show_verdicts
 
@@ -339,13 +341,15 @@ class Session:
         left = [size for size in sizes if any((size, op) not in have for op in ops)] or sizes[-1:]
         return {**params, "sizes": ",".join(map(str, left))}
 
-    def conclude(self, specifications: Sequence[Specification]) -> int:
-        """Explains and judges the records, writes the report, and shows both. Returns the exit code.
+    def conclude(self, specifications: Sequence[Specification], profiles: Profiles | None = None) -> int:
+        """Explains and judges the records, writes the report, and shows both. Returns the exit code. ``profiles``:
+        those of the run, where they are loaded already.
 
         Without a specification nothing is judged: the code says whether everything was measured.
         """
         hosts, options = self.run.info.hosts, self.run.info.options
-        evidence = Evidence(self.run.records, hosts, options)
+        profiles = profiles or Profiles(self.run.path)
+        evidence = Evidence(self.run.records, hosts, options, profiles)
         for finding in explain_evidence(evidence):
             self.run.append(finding)
         verdicts = [v for spec in specifications for v in judge(spec, self.run.records, hosts)]
@@ -358,8 +362,9 @@ class Session:
         outcome = self._outcome(verdicts, judged=bool(specifications))
         self.run.info.outcome = outcome
         self.run.finish("partial" if self.ended_early else "complete", self.ended_early)
-        report = build_report(self.run.path)
+        report = build_report(self.run.path, profiles=profiles)
         if not self.quiet:
+            show_profiles(self.out, profiles, self.run.path)
             show_run(self.out, self.run.records)
             show_verdicts(self.out, verdicts)
             if outcome:

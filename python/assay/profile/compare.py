@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from assay.profile.heap import HeapProfile
@@ -11,7 +10,7 @@ from assay.profile.tree import Location
 
 @dataclass
 class Change:
-    """The exclusive figure of one function or line, before and after."""
+    """The exclusive figure of one function, before and after."""
 
     location: Location
     before: int = 0
@@ -22,23 +21,18 @@ class Change:
         return self.after - self.before
 
 
-def without_object(location: Location) -> object:
-    """Functions of two builds are the same by name and file; line numbers and object paths may differ."""
-    return location.function, location.file
-
-
-def changes(
-    before: HeapProfile,
-    after: HeapProfile,
-    metric: str,
-    key: Callable[[Location], object] = without_object,
-) -> list[Change]:
-    """The largest difference first; unchanged functions are left out."""
+def changes(before: HeapProfile, after: HeapProfile, metric: str) -> list[Change]:
+    """The largest difference first; unchanged functions are left out. Functions of two builds are the same by name
+    and file; line numbers and object paths may differ."""
     by_key: dict[object, Change] = {}
-    for figures in before.by(metric, key):
-        by_key.setdefault(key(figures.location), Change(figures.location)).before = figures.exclusive
-    for figures in after.by(metric, key):
-        by_key.setdefault(key(figures.location), Change(figures.location)).after = figures.exclusive
+    for figures in before.by(metric, "function"):
+        location = figures.location
+        change = by_key.setdefault((location.function, location.file), Change(location))
+        change.before += round(figures.exclusive)
+    for figures in after.by(metric, "function"):
+        location = figures.location
+        change = by_key.setdefault((location.function, location.file), Change(location))
+        change.after += round(figures.exclusive)
     return sorted(
         (change for change in by_key.values() if change.difference),
         key=lambda change: (-abs(change.difference), change.location.function),

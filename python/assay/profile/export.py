@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
 
 from assay.profile.heap import COUNTED, METRICS, HeapProfile
 from assay.profile.tree import Location
@@ -18,14 +20,24 @@ def _frame(location: Location) -> str:
 def collapsed(profile: HeapProfile, metric: str) -> str:
     """One line for each stack, the outermost function first: "main (a.c:3);work (a.c:9) 4096"."""
     lines: dict[str, int] = {}
-    for number, node in enumerate(profile.nodes):
-        if value := getattr(node, metric):
-            stack = ";".join(
-                _frame(profile.locations[profile.nodes[ancestor].location])
-                for ancestor in reversed(list(profile.stack(number)))
-            )
-            lines[stack] = lines.get(stack, 0) + value
+    for node, value in _values(profile, metric):
+        stack = ";".join(_frame(location) for location in reversed(profile.calls.callers(node)))
+        lines[stack] = lines.get(stack, 0) + value
     return "".join(f"{stack} {value}\n" for stack, value in lines.items())
+
+
+def _values(profile: HeapProfile, metric: str) -> Iterator[tuple[int, int]]:
+    """The innermost node of each stack with a figure, and the figure."""
+    values = profile.calls.of_stacks(metric).tolist()
+    for node, value in zip(profile.calls.stack_node.tolist(), values, strict=True):
+        if value:
+            yield node, round(value)
+
+
+def _stack(profile: HeapProfile, node: int) -> list[int]:
+    """Numbers of locations, from this node to the outermost."""
+    calls = profile.calls
+    return [int(calls.location[ancestor]) for ancestor in calls.stack(node)]
 
 
 def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
@@ -33,12 +45,9 @@ def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
     profiles = []
     for metric, title in metrics.items():
         samples, weights = [], []
-        for number, node in enumerate(profile.nodes):
-            if value := getattr(node, metric):
-                samples.append(
-                    [profile.nodes[ancestor].location for ancestor in reversed(list(profile.stack(number)))]
-                )
-                weights.append(value)
+        for node, value in _values(profile, metric):
+            samples.append(_stack(profile, node)[::-1])
+            weights.append(value)
         unit = "none" if metric in COUNTED else "bytes"
         profiles.append({"type": "sampled", "name": title, "unit": unit, "startValue": 0,
                          "endValue": sum(weights), "samples": samples, "weights": weights})  # fmt: skip
@@ -48,7 +57,7 @@ def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
             "file": location.file or location.module,
             **({"line": location.line} if location.line else {}),
         }
-        for location in profile.locations
+        for location in profile.calls.locations
     ]
     return json.dumps(
         {
@@ -71,12 +80,12 @@ def pprof(profile: HeapProfile) -> bytes:
     for metric, title in METRICS.items():
         unit = "count" if metric in COUNTED else "bytes"
         out += _message(1, _number(1, strings[title]) + _number(2, strings[unit]))
-    for number, node in enumerate(profile.nodes):
-        values = [getattr(node, metric) for metric in METRICS]
+    for stack in profile.calls.stacks:
+        values = [round(stack.figures[metric]) for metric in METRICS]
         if any(values):
-            stack = [profile.nodes[ancestor].location + 1 for ancestor in profile.stack(number)]
-            out += _message(2, _packed(1, stack) + _packed(2, values))
-    for number, location in enumerate(profile.locations, 1):
+            lines = [location + 1 for location in _stack(profile, stack.node)]
+            out += _message(2, _packed(1, lines) + _packed(2, values))
+    for number, location in enumerate(profile.calls.locations, 1):
         out += _message(4, _number(1, number) + _message(4, _number(1, number) + _number(2, location.line)))
         names = _number(2, strings[location.function]) + _number(4, strings[location.file or location.module])
         out += _message(5, _number(1, number) + names)
@@ -124,19 +133,25 @@ def _packed(field: int, values: Iterable[int]) -> bytes:
 def callgrind(profile: HeapProfile) -> str:
     """Exclusive costs by line, and calls with their inclusive costs."""
     names = list(METRICS)
-    inclusive = [[getattr(node, name) for name in names] for node in profile.nodes]
     exclusive: dict[Location, list[int]] = {}
     calls: dict[tuple[Location, Location], tuple[list[int], int]] = {}
-    for number in range(len(inclusive) - 1, -1, -1):
-        node = profile.nodes[number]
-        location = profile.locations[node.location]
-        _add(exclusive.setdefault(location, [0] * len(names)), [getattr(node, name) for name in names])
-        if node.parent >= 0:
-            _add(inclusive[node.parent], inclusive[number])
-            edge = (profile.locations[profile.nodes[node.parent].location], location)
-            sums, times = calls.get(edge, ([0] * len(names), 0))
-            _add(sums, inclusive[number])
-            calls[edge] = (sums, times + max(1, node.count))
+    tree = profile.calls
+    for stack in tree.stacks:
+        location = tree.locations[tree.location[stack.node]]
+        _add(exclusive.setdefault(location, [0] * len(names)), [round(stack.figures[name]) for name in names])
+    nodes = tree.tables.nodes
+    columns = [tree.column(nodes.figures, name, nodes.rows).astype(np.int64).tolist() for name in names]
+    times = tree.of_nodes_themselves("count").astype(np.int64).tolist()
+    for number, (parent, inclusive) in enumerate(
+        zip(tree.parent.tolist(), zip(*columns, strict=True), strict=True)
+    ):
+        location = tree.locations[tree.location[number]]
+        exclusive.setdefault(location, [0] * len(names))
+        if parent >= 0:
+            edge = (tree.locations[tree.location[parent]], location)
+            sums, before = calls.get(edge, ([0] * len(names), 0))
+            _add(sums, inclusive)
+            calls[edge] = (sums, before + max(1, times[number]))
     lines = [
         "# callgrind format", "version: 1", "creator: assay", f"cmd: {profile.process.program}",
         "positions: line", "events: " + " ".join(names),
@@ -155,7 +170,7 @@ def callgrind(profile: HeapProfile) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _add(sums: list[int], values: list[int]) -> None:
+def _add(sums: list[int], values: Sequence[int]) -> None:
     for k, value in enumerate(values):
         sums[k] += value
 

@@ -8,19 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
-from assay.profile.heap import HeapProfile, Process, Timeline, Totals, Trace
-from assay.profile.tree import Location, Node, Tree
+from assay.profile.heap import HeapProfile
+from assay.profile.merge import MergedTree
+from assay.records.heap import METRICS, HeapHistograms, HeapProcess, HeapTimeline, HeapTotals, HeapTrace
 from assay.records.statistics import median_and_mad, robust_sigma
 
 COMPARED_TOTALS = ("peak", "bytes", "count", "leaked")
 OUTLIER_DEVIATIONS = 5.0  # robust standard deviations from the median
 MIN_DIFFERENCE = 0.10  # of the median; a smaller difference is no outlier
-
-SUMMED = ("count", "bytes", "exclusive_peak", "inclusive_peak", "at_peak", "leaked", "leaked_count", "temporary",
-          "reallocated", "frees", "lifetime_sum", "sampled_ticks", "sampled_calls", "sampled_free_ticks",
-          "sampled_frees", "foreign_reallocations")  # fmt: skip
 
 
 def mpi_ranks(profiles: Sequence[HeapProfile]) -> list[HeapProfile]:
@@ -54,11 +49,18 @@ def outliers(ranks: Sequence[HeapProfile]) -> list[list[str]]:
 def merge_ranks(ranks: Sequence[HeapProfile]) -> HeapProfile:
     """One profile of all ranks: without page faults and fragmentation; threads and variables are the first rank's."""
     first = ranks[0]
-    merged = MergedTree()
+    merged = MergedTree(METRICS)
+    histograms: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
     for rank in ranks:
-        merged.add(rank)
+        locations = merged.add(rank.calls)
+        for function, counts in rank.histograms.items():
+            sums = histograms.setdefault(merged.locations.function_id[locations[int(function)]], ({}, {}))
+            for by_log, (start, *values) in zip(sums, (counts.sizes, counts.lifetimes), strict=True):
+                for k, count in enumerate(values, start):
+                    by_log[k] = by_log.get(k, 0) + count
+    frequent = _sum_counts(ranks)
     return HeapProfile(
-        process=Process(
+        process=HeapProcess(
             pid=0,
             parent=first.process.parent,
             program=f"{first.process.program}, {len(ranks)} ranks",
@@ -69,87 +71,22 @@ def merge_ranks(ranks: Sequence[HeapProfile]) -> HeapProfile:
         trace=_sum_trace(ranks),
         totals=_sum_totals(ranks),
         tick=first.tick,
-        threads=first.threads,
+        threads=first.threads,  # the first rank's locations keep their numbers
         timeline=_sum_timelines([rank.timeline for rank in ranks]),
         sizes=_sum_lists([rank.sizes for rank in ranks]),
-        frequent=_sum_counts([rank.frequent for rank in ranks]),
+        frequent_size=[size for size, _ in frequent],
+        frequent_count=[count for _, count in frequent],
         lifetimes=[_sum_lists(rows) for rows in zip(*(rank.lifetimes for rank in ranks), strict=True)],
         touches=None,
         fragmentation=None,
-        globals=first.globals,
+        objects=first.objects,
+        variables=first.variables,
+        histograms={
+            str(function): HeapHistograms(_with_first_logarithm(sizes), _with_first_logarithm(lifetimes))
+            for function, (sizes, lifetimes) in histograms.items()
+        },
         tree=merged.tree(),
     )
-
-
-class MergedTree:
-    """Call trees merged by location and stack."""
-
-    def __init__(self) -> None:
-        self.location_numbers: dict[tuple[str, str, int, str], int] = {}
-        self.locations: list[Location] = []
-        self.node_numbers: dict[tuple[int, int], int] = {}
-        self.nodes: list[Node] = []
-        self.histograms: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
-
-    def add(self, profile: HeapProfile) -> None:
-        locations = [self._location(profile, location) for location in profile.locations]
-        numbers: list[int] = []
-        for node in profile.nodes:
-            parent = numbers[node.parent] if node.parent >= 0 else -1
-            numbers.append(self._node(node, parent, locations[node.location]))
-        for node_number, lists in profile.tree.histograms.items():
-            for counts_by_log, (start, *counts) in zip(
-                self.histograms.setdefault(numbers[int(node_number)], ({}, {})), lists, strict=True
-            ):
-                for k, count in enumerate(counts):
-                    counts_by_log[start + k] = counts_by_log.get(start + k, 0) + count
-
-    def _location(self, profile: HeapProfile, location: Location) -> int:
-        key = (location.function, location.file, location.line, location.module)
-        number = self.location_numbers.setdefault(key, len(self.locations))
-        if number == len(self.locations):
-            first = profile.locations[location.function_id]
-            function_id = self.location_numbers.get(
-                (first.function, first.file, first.line, first.module), number
-            )
-            self.locations.append(replace(location, function_id=function_id))
-        else:
-            merged = self.locations[number]
-            self.locations[number] = replace(
-                merged,
-                exclusive_peak=merged.exclusive_peak + location.exclusive_peak,
-                inclusive_peak=merged.inclusive_peak + location.inclusive_peak,
-                function_exclusive_peak=merged.function_exclusive_peak + location.function_exclusive_peak,
-                function_inclusive_peak=merged.function_inclusive_peak + location.function_inclusive_peak,
-            )
-        return number
-
-    def _node(self, node: Node, parent: int, location: int) -> int:
-        number = self.node_numbers.setdefault((parent, location), len(self.nodes))
-        if number == len(self.nodes):
-            self.nodes.append(replace(node, parent=parent, location=location))
-            return number
-        merged = self.nodes[number]
-        allocating = [each_node for each_node in (merged, node) if each_node.count]
-        merged.min_size = min((each_node.min_size for each_node in allocating), default=0)
-        merged.max_size = max(merged.max_size, node.max_size)
-        merged.min_lifetime = min(
-            (each_node.min_lifetime for each_node in allocating if each_node.max_lifetime), default=0
-        )
-        merged.max_lifetime = max(merged.max_lifetime, node.max_lifetime)
-        for name in SUMMED:
-            setattr(merged, name, getattr(merged, name) + getattr(node, name))
-        return number
-
-    def tree(self) -> Tree:
-        return Tree(
-            locations=self.locations,
-            nodes=self.nodes,
-            histograms={
-                str(node): (_with_first_logarithm(sizes), _with_first_logarithm(lifetimes))
-                for node, (sizes, lifetimes) in self.histograms.items()
-            },
-        )
 
 
 def _with_first_logarithm(counts: dict[int, int]) -> list[int]:
@@ -163,20 +100,21 @@ def _sum_lists(lists: Sequence[list[int]]) -> list[int]:
     return [sum(values) for values in zip(*lists, strict=True)]
 
 
-def _sum_counts(lists: Sequence[list[tuple[int, int]]]) -> list[tuple[int, int]]:
+def _sum_counts(ranks: Sequence[HeapProfile]) -> list[tuple[int, int]]:
+    """The frequent sizes and their blocks, the most frequent first."""
     sums: dict[int, int] = {}
-    for counts in lists:
-        for size, count in counts:
+    for rank in ranks:
+        for size, count in zip(rank.frequent_size, rank.frequent_count, strict=True):
             sums[size] = sums.get(size, 0) + count
     return sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
-def _sum_trace(ranks: Sequence[HeapProfile]) -> Trace:
+def _sum_trace(ranks: Sequence[HeapProfile]) -> HeapTrace:
     sums = {
         name: sum(getattr(rank.trace, name) for rank in ranks)
         for name in ("bytes", "events", "lost_events", "damaged_bytes", "unreadable_chunks")
     }
-    return Trace(
+    return HeapTrace(
         imported_from="",
         **sums,
         missing_objects=sorted({path for rank in ranks for path in rank.trace.missing_objects}),
@@ -186,16 +124,16 @@ def _sum_trace(ranks: Sequence[HeapProfile]) -> Trace:
     )
 
 
-def _sum_totals(ranks: Sequence[HeapProfile]) -> Totals:
+def _sum_totals(ranks: Sequence[HeapProfile]) -> HeapTotals:
     sums = {
         name: sum(getattr(rank.totals, name) for rank in ranks)
-        for name in Totals.__struct_fields__
+        for name in HeapTotals.__struct_fields__
         if name != "peak_seconds"
     }
-    return Totals(**sums, peak_seconds=max(ranks, key=lambda rank: rank.totals.peak).totals.peak_seconds)
+    return HeapTotals(**sums, peak_seconds=max(ranks, key=lambda rank: rank.totals.peak).totals.peak_seconds)
 
 
-def _sum_timelines(timelines: Sequence[Timeline]) -> Timeline:
+def _sum_timelines(timelines: Sequence[HeapTimeline]) -> HeapTimeline:
     """On the time steps of the longest timeline; all ranks begin together."""
     longest = max(timelines, key=lambda timeline: timeline.step * len(timeline.live))
     steps, step = len(longest.live), longest.step
@@ -214,29 +152,28 @@ def _sum_timelines(timelines: Sequence[Timeline]) -> Timeline:
                     index - 1
                 ]  # this grid may be finer: an empty step keeps the value before
             live[index] += live_max[index]
-    samples = [
-        (seconds, virtual, resident)
-        for seconds, virtual, resident in zip(
-            [longest.start + k * step for k in range(steps)],
-            *(_sum_samples(timelines, column, longest.start, step, steps) for column in (1, 2)),
-            strict=True,
-        )
-    ]
-    return Timeline(start=longest.start, step=step, live=live, count=count, bytes=total, samples=samples)
+    return HeapTimeline(
+        start=longest.start,
+        step=step,
+        live=live,
+        count=count,
+        bytes=total,
+        seconds=[longest.start + k * step for k in range(steps)],
+        virtual=_sum_samples([(line.seconds, line.virtual) for line in timelines], longest),
+        resident=_sum_samples([(line.seconds, line.resident) for line in timelines], longest),
+    )
 
 
-def _sum_samples(
-    timelines: Sequence[Timeline], column: int, start: float, step: float, steps: int
-) -> list[float]:
-    """The sum over all ranks of the last sample within each step."""
-    sums = [0.0] * steps
-    for timeline in timelines:
+def _sum_samples(samples: Sequence[tuple[list[float], list[float]]], longest: HeapTimeline) -> list[float]:
+    """The sum over all ranks of the last sample within each step; samples are times and values."""
+    sums = [0.0] * len(longest.live)
+    for times, values in samples:
         index, value = 0, 0.0
-        last = timeline.samples[-1][0] if timeline.samples else 0.0
-        for k in range(steps):
-            now = start + (k + 1) * step
-            while index < len(timeline.samples) and timeline.samples[index][0] <= now:
-                value = timeline.samples[index][column]
+        last = times[-1] if times else 0.0
+        for k in range(len(sums)):
+            now = longest.start + (k + 1) * longest.step
+            while index < len(times) and times[index] <= now:
+                value = values[index]
                 index += 1
-            sums[k] += value if now - step <= last else 0.0
+            sums[k] += value if now - longest.step <= last else 0.0
     return sums

@@ -24,9 +24,8 @@ from msgspec import Struct, field
 
 from assay.errors import UserError
 from assay.profile.heap import HeapProfile
-from assay.profile.tree import by_line
 from assay.records.decode import decoder
-from assay.records.heap_page import HeapSource
+from assay.records.profile import Source
 
 SOURCES_NAME = "sources.json"
 MAX_SOURCES_BYTES = 8 << 20  # of all source files of a run together
@@ -50,7 +49,7 @@ class Refused(Exception):
 class Sources(Struct):
     """``files`` by name; ``left_out``: the reasons, by the name of a file that exists and was not read."""
 
-    files: dict[str, HeapSource] = field(default_factory=dict)
+    files: dict[str, Source] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def notice(self) -> str:
@@ -75,7 +74,7 @@ def collect_sources(profiles: Sequence[HeapProfile], started: float) -> Sources:
         except (OSError, ValueError):  # it is not on this machine, or the name holds a NUL
             continue
         else:
-            sources.files[name] = HeapSource(text=text, changed=modified > started + CLOCK_STEP_S)
+            sources.files[name] = Source(text=text, changed=modified > started + CLOCK_STEP_S)
             room -= len(text.encode())
     return sources
 
@@ -86,7 +85,7 @@ def _names(profiles: Sequence[HeapProfile]) -> list[str]:
         figures.location.file
         for profile in profiles
         for metric in ("bytes", "count")
-        for figures in profile.by(metric, by_line)
+        for figures in profile.by(metric, "line")
     )
     return list(dict.fromkeys(name for name in names if name.startswith("/")))[:MAX_FILES]
 

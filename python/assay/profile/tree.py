@@ -1,15 +1,25 @@
-"""The call tree of a heap profile: locations (lines of functions) and nodes (a location below its caller).
+"""The call tree of a profile, of any profiler: its locations, stacks, and figures by line and by function.
 
-Both are arrays in the analyser's JSON (engines/profile/analyse/analyse.cpp): the order of the fields is the format.
+All figures were made by the analyser (engines/profile/analyse/tree_tables.hpp); here they are looked up and sorted.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from assay.profile.columns import Numbers, unpacked
+from assay.records.profile import Column, Groups, Metric, Tree
+
+Group = Literal["function", "line"]
 
 
-class Location(Struct, array_like=True, frozen=True):
-    """A line of a function. Peaks are bytes that were live at once; "inclusive" adds what callees allocated."""
+class Location(NamedTuple):
+    """A line of a function."""
 
     function: str
     file: str
@@ -17,11 +27,6 @@ class Location(Struct, array_like=True, frozen=True):
     module: str
     inlined: bool
     is_allocator_frame: bool  # malloc, operator new, std::...: its allocations count for its caller
-    function_id: int  # the number of the first location of the same function
-    exclusive_peak: int  # of this line
-    inclusive_peak: int
-    function_exclusive_peak: int
-    function_inclusive_peak: int
 
     @property
     def is_python(self) -> bool:
@@ -35,44 +40,163 @@ class Location(Struct, array_like=True, frozen=True):
         return f"{name}:{self.line}" if name else self.module.rpartition("/")[2]
 
 
-class Node(Struct, array_like=True):
-    """One location below one caller. Bytes are requested bytes; lifetimes and sampled times are ticks."""
+@dataclass(frozen=True)
+class Figures:
+    """A metric of one line or function: ``exclusive`` is its own, ``inclusive`` that with what it calls. ``location``
+    is the line itself; of a function the line with most of the metric."""
 
-    parent: int  # -1 for an outermost node
-    location: int
-    count: int
-    bytes: int
-    exclusive_peak: int
-    inclusive_peak: int
-    at_peak: int  # bytes live when the whole process was at its peak
-    leaked: int
-    leaked_count: int
-    temporary: int  # blocks freed before the thread's next allocation
-    reallocated: int  # reallocations made here
-    frees: int
-    lifetime_sum: int  # over the freed blocks
-    sampled_ticks: int  # time of the allocation calls that were timed
-    sampled_calls: int  # the number of those calls
-    sampled_free_ticks: int
-    sampled_frees: int
-    min_size: int
-    max_size: int
-    min_lifetime: int
-    max_lifetime: int
-    foreign_reallocations: int = 0  # reallocations made here of blocks that were allocated elsewhere
+    location: Location
+    exclusive: float
+    inclusive: float
 
 
-class Tree(Struct):
-    locations: list[Location]
-    nodes: list[Node]  # parents come before their children
-    # By node number: blocks by log2 of their size, and by log2 of their lifetime in 16 ticks. Each list begins with
-    # the first logarithm.
-    histograms: dict[str, tuple[list[int], list[int]]]
+@dataclass(frozen=True)
+class Stack:
+    """A stack that did something itself. ``site`` is the location that counts as its cause."""
+
+    node: int
+    site: int
+    figures: Mapping[str, float]
 
 
-def by_function(location: Location) -> object:
-    return location.function, location.module
+class CallTree:
+    """Raises ValueError for tables that contradict each other or lack a metric."""
+
+    def __init__(self, tables: Tree, metrics: Sequence[Metric]) -> None:
+        self.tables = tables
+        self.metrics = {metric.key: metric for metric in metrics}
+        names = {metric.key for metric in metrics if metric.fold != "mean"}
+        nodes, stacks = tables.nodes, tables.stacks
+        self.parent = unpacked(nodes.parent, nodes.rows)
+        self.location = unpacked(nodes.location, nodes.rows)
+        self.stack_node = unpacked(stacks.node, stacks.rows)
+        self.stack_site = unpacked(stacks.site, stacks.rows)
+        self._check(names)
+
+    def _check(self, names: set[str]) -> None:
+        table = self.tables.locations
+        lists = (table.file, table.line, table.module, table.inlined, table.is_allocator_frame)
+        count = len(table.function)
+        if any(len(values) != count for values in (*lists, table.function_id, table.line_id)):
+            raise ValueError("locations of different lengths")
+        numbers = np.arange(count)
+        for first in (table.function_id, table.line_id):
+            _check_range(np.array(first, np.int64), 0, numbers + 1)
+        _check_range(self.parent, -1, np.arange(len(self.parent)))
+        for values, limit in (
+            (self.location, count),
+            (self.stack_node, len(self.parent)),
+            (self.stack_site, count),
+        ):
+            _check_range(values, 0, limit)
+        columns = [(self.tables.stacks.figures, self.tables.stacks.rows)]
+        columns.append((self.tables.nodes.figures, self.tables.nodes.rows))
+        for groups in (self.tables.lines, self.tables.functions):
+            _check_range(unpacked(groups.location, groups.rows), 0, count)
+            columns += [(groups.exclusive, groups.rows), (groups.inclusive, groups.rows)]
+        for figures, rows in columns:
+            if set(figures) != names:
+                raise ValueError(f"other metrics: {', '.join(sorted(set(figures) ^ names))}")
+            for column in figures.values():
+                unpacked(column, rows)
+
+    @cached_property
+    def locations(self) -> list[Location]:
+        table = self.tables.locations
+        lists = (table.file, table.line, table.module, table.inlined, table.is_allocator_frame)
+        return [Location(*row) for row in zip(table.function, *lists, strict=True)]
+
+    def stack(self, node: int) -> Iterator[int]:
+        """The nodes from this one to the outermost."""
+        while node >= 0:
+            yield node
+            node = int(self.parent[node])
+
+    def callers(self, node: int) -> list[Location]:
+        """The locations from this node to the outermost."""
+        return [self.locations[self.location[ancestor]] for ancestor in self.stack(node)]
+
+    def column(self, columns: dict[str, Column], metric: str, rows: int) -> Numbers:
+        """A metric as floating point numbers; of a mean 0 where nothing is counted."""
+        described = self.metrics[metric]
+        if described.fold != "mean":
+            return unpacked(columns[metric], rows).astype(np.float64)
+        dividend: Numbers = self.column(columns, described.dividend, rows)
+        divisor = self.column(columns, described.divisor, rows)
+        quotient: Numbers = np.divide(dividend, divisor, out=np.zeros(rows), where=divisor > 0)
+        return quotient
+
+    def of_stacks(self, metric: str) -> Numbers:
+        return self.column(self.tables.stacks.figures, metric, self.tables.stacks.rows)
+
+    def of_nodes_themselves(self, metric: str) -> Numbers:
+        """By node; 0 where no stack ends."""
+        values = np.zeros(len(self.parent))
+        values[self.stack_node] = self.of_stacks(metric)
+        return values
+
+    @cached_property
+    def stacks(self) -> list[Stack]:
+        names = list(self.tables.stacks.figures)
+        columns = [self.of_stacks(name).tolist() for name in names]
+        rows = zip(*columns, strict=True) if columns else iter(())
+        return [
+            Stack(node, site, dict(zip(names, row, strict=True)))
+            for node, site, row in zip(self.stack_node.tolist(), self.stack_site.tolist(), rows, strict=True)
+        ]
+
+    def lines_of(self, values: Numbers) -> list[Figures]:
+        """Any figure of the stacks, one value each, added up by the line of their sites; the largest first."""
+        table = self.tables.locations
+        sums = np.zeros(len(table.function))
+        if len(values):
+            np.add.at(sums, np.array(table.line_id, np.int64)[self.stack_site], values)
+        return [
+            Figures(self.locations[line], float(sums[line]), float(sums[line]))
+            for line in np.argsort(-sums, kind="stable").tolist()
+            if sums[line]
+        ]
+
+    def exclusive(self, group: Group, metric: str) -> dict[int, float]:
+        """By the first location of each line or function."""
+        groups = self._groups(group)
+        values = self.column(groups.exclusive, metric, groups.rows)
+        return dict(zip(unpacked(groups.location, groups.rows).tolist(), values.tolist(), strict=True))
+
+    def by(self, metric: str, group: Group) -> list[Figures]:
+        """The lines or functions with a figure, the largest exclusive one first."""
+        groups = self._groups(group)
+        first = unpacked(groups.location, groups.rows)
+        exclusive = self.column(groups.exclusive, metric, groups.rows)
+        inclusive = self.column(groups.inclusive, metric, groups.rows)
+        shown = self._line_with_most(metric) if group == "function" else None
+        order = np.lexsort((-inclusive, -exclusive))
+        return [
+            Figures(
+                self.locations[first[row] if shown is None else shown[first[row]]],
+                float(exclusive[row]),
+                float(inclusive[row]),
+            )
+            for row in order.tolist()
+            if exclusive[row] or inclusive[row]
+        ]
+
+    def _groups(self, group: Group) -> Groups:
+        return self.tables.functions if group == "function" else self.tables.lines
+
+    def _line_with_most(self, metric: str) -> Numbers:
+        """By location, where it is the first of its function: the location of the function's line with most."""
+        table, lines = self.tables.locations, self.tables.lines
+        of_line = np.zeros(len(table.function))
+        of_line[unpacked(lines.location, lines.rows)] = self.column(lines.exclusive, metric, lines.rows)
+        values = of_line[np.array(table.line_id, np.int64)] if table.line_id else of_line
+        most = np.arange(len(values))
+        order = np.lexsort((-np.arange(len(values)), values))  # of equals the first comes last, and stays
+        most[np.array(table.function_id, np.int64)[order]] = order
+        return most
 
 
-def by_line(location: Location) -> object:
-    return location.function, location.file, location.line, location.module
+def _check_range(values: Numbers, low: int, high: int | Numbers) -> None:
+    """``low <= values < high``, else ValueError."""
+    if not (np.all(values >= low) and np.all(values < high)):
+        raise ValueError("a row that names another which does not exist")

@@ -1,25 +1,31 @@
-"""Generates the JSON Schema and the TypeScript types of records from ``assay.records.schema``.
+"""Generates the JSON Schema and the TypeScript types of records from ``assay.records.schema``, and the C++ structs and
+TypeScript types of profiles from ``assay.records.heap``.
 
 Run it with ``python -m assay.records.generate``. The JSON Schema is for engines and other tools, the types for the
-report. Both are committed, so that building the engines and the page needs no Python; a test compares them with a
-fresh generation. The TypeScript is derived from the JSON Schema that msgspec makes.
+report, the structs for the analyser. All are committed, so that building the engines and the page needs no Python; a
+test compares them with a fresh generation. The TypeScript is derived from the JSON Schema that msgspec makes.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from assay.records.heap_page import HeapPage
+from assay.records import heap, profile
+from assay.records.generate_cpp import cpp_figures, cpp_structs
+from assay.records.heap import HeapPage
 from assay.records.schema import SCHEMA_VERSION, AnyLine, ReportData
 
 SCHEMA_FILE = "schema/records.schema.json"
 TYPES_FILE = "web/src/data/records.ts"
-HEAP_TYPES_FILE = "web/src/data/heapPage.ts"
+HEAP_TYPES_FILE = "web/src/data/heapProfile.ts"
+PROFILE_STRUCTS_FILE = "engines/profile/analyse/profile_schema.hpp"
+HEAP_STRUCTS_FILE = "engines/profile/analyse/heap_schema.hpp"
 # Hello, Progress and Ready are never stored; ReportData is what "--json" prints.
 NOT_IN_REPORT = {"Hello", "Progress", "Ready", "ReportData"}
 
@@ -32,8 +38,8 @@ _TYPES_HEAD = """\
 """
 
 _HEAP_HEAD = """\
-// A heap profile as the page meets it. Generated from python/assay/records/heap_page.py by
-// "python -m assay.records.generate": change the structs there, never this file.
+// A heap profile as the page meets it, and its metrics. Generated from python/assay/records/heap.py and
+// profile.py by "python -m assay.records.generate": change them there, never this file.
 """
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
@@ -65,14 +71,29 @@ def typescript() -> str:
 
 
 def heap_typescript() -> str:
-    """The TypeScript module of a heap profile's page: one interface a struct."""
-    _, definitions = msgspec.json.schema_components([HeapPage], ref_template="#/$defs/{name}")
-    return "\n".join(
-        [_HEAP_HEAD, *(_interface(name, schema) for name, schema in sorted(definitions.items()))]
-    )
+    """The TypeScript module of a heap profile's page: one interface a struct, and the metrics."""
+    _, definitions = msgspec.json.schema_components([HeapPage, profile.Metric], ref_template="#/$defs/{name}")
+    interfaces = [
+        _interface(name, schema, optional=name == "Metric") for name, schema in sorted(definitions.items())
+    ]
+    return "\n".join([_HEAP_HEAD, *interfaces, _metrics("HEAP_METRICS", heap.METRICS)])
 
 
-def _interface(name: str, schema: JsonSchema) -> str:
+def _metrics(name: str, metrics: Sequence[profile.Metric]) -> str:
+    """As prettier lays it out."""
+    lines = [f"export const {name}: Metric[] = ["]
+    for metric in metrics:
+        given = {
+            field.name: value
+            for field in msgspec.structs.fields(metric)
+            if (value := getattr(metric, field.name)) != field.default
+        }
+        lines += ["  {", *(f"    {key}: {json.dumps(value)}," for key, value in given.items()), "  },"]
+    return "\n".join([*lines, "];", ""])
+
+
+def _interface(name: str, schema: JsonSchema, optional: bool = True) -> str:
+    """``optional``: a field with a default may be absent, since the encoder leaves defaults out."""
     lines = []
     if description := schema.get("description"):
         lines += [
@@ -83,7 +104,7 @@ def _interface(name: str, schema: JsonSchema) -> str:
     lines.append(f"export interface {name} {{")
     required = set(schema.get("required", []))
     for field, field_schema in schema["properties"].items():
-        mark = "" if field in required else "?"
+        mark = "" if field in required or not optional else "?"
         lines.append(f"  {field}{mark}: {_type(field_schema)};")
     return "\n".join([*lines, "}", ""])
 
@@ -114,6 +135,17 @@ def generated() -> dict[str, str]:
         SCHEMA_FILE: json.dumps(json_schema(), indent=2) + "\n",
         TYPES_FILE: typescript(),
         HEAP_TYPES_FILE: heap_typescript(),
+        PROFILE_STRUCTS_FILE: cpp_structs(
+            "call tree", "python/assay/records/profile.py", [profile.Tree], "assay::profile", []
+        ),
+        HEAP_STRUCTS_FILE: cpp_structs(
+            "heap profile",
+            "python/assay/records/heap.py",
+            [heap.HeapProfile],
+            "assay::heap",
+            [profile],
+            cpp_figures("HeapFigures", heap.METRICS),
+        ),
     }
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from assay.profile.compare import Change
 from assay.profile.heap import COUNTED, METRICS, HeapProfile
+from assay.profile.profiles import Profiles
 from assay.profile.ranks import COMPARED_TOTALS, outliers
-from assay.profile.tree import by_function
 from assay.records.units import format_quantity, format_share
 
 MAX_FUNCTIONS = 8  # a metric
@@ -17,6 +19,21 @@ MAX_CHANGES = 15  # functions in a comparison
 READ_PYTHONS = "3.11 to 3.13, with the GIL"
 UNKNOWN_CODE = "(unknown code)"  # the analyser's name for an address outside of all known objects
 TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "not freed"}
+
+
+def show_profiles(console: Console, profiles: Profiles, run: Path, show_all: bool = False) -> None:
+    """The merged ranks or the largest process; all processes if asked for. Nothing in a run without profiles."""
+    if profiles.merged is not None:
+        show_profile(console, profiles.merged)
+        show_ranks(console, profiles.ranks)
+    first = 0 if profiles.ranks else 1
+    for profile in profiles.processes if show_all else profiles.processes[:first]:
+        show_profile(console, profile)
+    others = len(profiles.processes) - (len(profiles.ranks) or first)
+    if others > 0 and not show_all:
+        noun = "process" if others == 1 else "processes"
+        console.print(f"{others} more {noun}: assay heap show {run} --all", soft_wrap=True)
+        console.print()
 
 
 def show_profile(console: Console, profile: HeapProfile) -> None:
@@ -30,10 +47,8 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
         f"in malloc     {_time_share(profile, ('malloc', 'calloc', 'memalign', 'realloc'))}",
         f"in free       {_time_share(profile, ('free',))}",
     ]
-    if profile.timeline.samples:
-        lines.append(
-            f"resident      {_format_bytes(max(resident for _, _, resident in profile.timeline.samples))} at most"
-        )
+    if profile.timeline.resident:
+        lines.append(f"resident      {_format_bytes(max(profile.timeline.resident))} at most")
     for line in lines:
         console.print(Text(line), soft_wrap=True)
     for problem in problems(profile):
@@ -84,7 +99,7 @@ def problems(profile: HeapProfile) -> list[str]:
         messages.append(
             f"Python {trace.unsupported_python} is not supported: its functions are missing (supported: {READ_PYTHONS})"
         )
-    if any(location.function == UNKNOWN_CODE for location in profile.locations):
+    if any(location.function == UNKNOWN_CODE for location in profile.calls.locations):
         messages.append(
             "some code has no name: it was generated at run time; to name it, run Node.js with --perf-basic-prof "
             "--interpreted-frames-native-stack, or Java with -XX:+PreserveFramePointer "
@@ -112,10 +127,10 @@ def _attach_problems(profile: HeapProfile) -> list[str]:
 
 
 def _show_functions(console: Console, profile: HeapProfile, metric: str) -> None:
-    rows = [figures for figures in profile.by(metric, by_function) if figures.exclusive][:MAX_FUNCTIONS]
+    rows = [figures for figures in profile.by(metric, "function") if figures.exclusive][:MAX_FUNCTIONS]
     if not rows:
         return
-    total = sum(getattr(node, metric) for node in profile.nodes)
+    total = profile.calls.of_stacks(metric).sum()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (METRICS[metric], "", "with callees"):
         table.add_column(heading, justify="right")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from assay.errors import UserError
-from assay.profile.heap import load_dumps, load_profiles
+from assay.profile.profiles import Profiles
 from assay.profile.sources import load_sources
 from assay.records.matrices import rows_of
 from assay.records.run import Run
@@ -46,8 +46,9 @@ class MatrixKey(NamedTuple):
     size: int  # B
 
 
-def build_report(run_dir: Path, output: Path | None = None) -> Path:
+def build_report(run_dir: Path, output: Path | None = None, profiles: Profiles | None = None) -> Path:
     """Writes the report of the run in ``run_dir`` atomically to ``output`` (default: ``report.html`` in ``run_dir``).
+    ``profiles``: those of the run, where they are loaded already.
 
     Returns its path. Raises UserError if the page is not built or the file cannot be written.
     """
@@ -55,7 +56,7 @@ def build_report(run_dir: Path, output: Path | None = None) -> Path:
     run = Run.load(run_dir)
     target = output or run_dir / REPORT_NAME
     before, after = page.split(MARKER)
-    data = base64.b64encode(_compressed(_lines(run)))
+    data = base64.b64encode(_compressed(_lines(run, profiles or Profiles(run_dir))))
     _write_whole(target, before + data + after, 0o600 if load_sources(run.path).files else 0o666)
     return target
 
@@ -76,7 +77,7 @@ def _template() -> bytes:
     raise UserError(f"the report's page is not built: no {_CHECKOUT}", "build it with 'make setup'")
 
 
-def _lines(run: Run) -> Iterator[bytes]:
+def _lines(run: Run, profiles: Profiles) -> Iterator[bytes]:
     yield encode(run.info) + b"\n"
     kept = _kept_matrices(run.records)
     for record in run.records:
@@ -85,7 +86,7 @@ def _lines(run: Run) -> Iterator[bytes]:
             rows = [_head(record, host) for host in record.hosts]
         for row in rows:
             yield encode(_reduced(row, kept) if isinstance(row, Pairs) else row) + b"\n"
-    for page in heap_pages(load_profiles(run.path), load_dumps(run.path), load_sources(run.path)):
+    for page in heap_pages(profiles, load_sources(run.path)):
         yield msgspec.json.encode(page) + b"\n"
 
 

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+import make_heap
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -72,6 +73,7 @@ PIECES = [
     ),
 ]
 QUANTITY = r"[0-9]{1,400}(\.[0-9]*)?([eE][+-]?[0-9]{1,5})? ?[kKMGTPi]{0,2}[bB]?(/s)?"
+HEAP_ANALYSIS = msgspec.json.encode(make_heap.make_profile(3))
 
 
 @st.composite
@@ -163,7 +165,7 @@ def test_quantities(text: str) -> None:
 
 
 @fuzzed
-@given(damaged(b'{"process": {"pid": 1}, "trace": {}, "totals": {}, "threads": [], "tree": {}}'))
+@given(damaged(HEAP_ANALYSIS))
 def test_analyses_of_heap_traces(content: bytes) -> None:
     of_file(content, "x.json", load_profile)
 

@@ -13,7 +13,7 @@ from heap_runs import LIMIT_S, REQUIREMENTS, ROOT, load_profile, run_heap
 from assay.errors import UserError
 from assay.profile import sources as module
 from assay.profile.sources import Refused, Sources, collect_sources, load_sources, read_source, save_sources
-from assay.records.heap_page import HeapSource
+from assay.records.profile import Source
 
 LIMIT = 1 << 20
 SECRET = "planted secret"
@@ -108,7 +108,7 @@ def test_size_and_text(tmp_path: Path) -> None:
 
 def test_kept_sources_come_back_and_damaged_ones_are_one_line(tmp_path: Path) -> None:
     assert load_sources(tmp_path) == Sources()
-    kept = Sources({"/a.c": HeapSource("int a;", True)}, {"/etc/shadow": "not readable by everybody"})
+    kept = Sources({"/a.c": Source("int a;", True)}, {"/etc/shadow": "not readable by everybody"})
     save_sources(tmp_path, kept)
     assert load_sources(tmp_path) == kept
     for damage in (b"{", b'{"files": 3}', b'{"files": {"\xff": 1}}'):
@@ -150,7 +150,7 @@ def test_a_program_that_names_secrets(secret: Path, tmp_path: Path) -> None:
     subprocess.run(["g++", "-g", hostile, "-o", tmp_path / "hostile"], check=True, timeout=LIMIT_S)
     done = run_heap(tmp_path / "run", tmp_path / "hostile")
     assert done.returncode == 0, done.stderr
-    named = {place.file for place in load_profile(tmp_path / "run").locations}
+    named = {place.file for place in load_profile(tmp_path / "run").calls.locations}
     assert {str(secret), "/proc/self/environ", str(fifo), "/dev/zero", str(own)} <= named
     kept = load_sources(tmp_path / "run")
     assert str(own) in kept.files
@@ -171,10 +171,10 @@ def test_a_program_that_names_secrets(secret: Path, tmp_path: Path) -> None:
     # A run from elsewhere names files of this machine: none is read unless it is asked for.
     (tmp_path / "run" / module.SOURCES_NAME).unlink()
     subprocess.run(
-        [ROOT / "assay", "heap", tmp_path / "run"], check=True, capture_output=True, timeout=LIMIT_S
+        [ROOT / "assay", "heap", "show", tmp_path / "run"], check=True, capture_output=True, timeout=LIMIT_S
     )
     assert load_sources(tmp_path / "run") == Sources()
-    again = [ROOT / "assay", "heap", tmp_path / "run", "--sources"]
+    again = [ROOT / "assay", "heap", "show", tmp_path / "run", "--sources"]
     subprocess.run(again, check=True, capture_output=True, timeout=LIMIT_S)
     assert str(own) in load_sources(tmp_path / "run").files
 

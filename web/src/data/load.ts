@@ -1,7 +1,7 @@
 // Reads the run out of the page: base64, gzip, then JSON lines, of which the first is run.json. The lines
 // are taken as they stream in and pair rows are packed at once, so that the text is never held whole.
 
-import type { HeapPage } from "./heapPage";
+import type { HeapPage } from "./heapProfile";
 import { MatrixBuilder, type Matrix } from "./matrix";
 import { withoutIterations } from "./sweep";
 import type {

@@ -16,7 +16,7 @@ import { Banner } from "./Banner";
 import { Events } from "./events/Events";
 import { Fabric } from "./fabric/Fabric";
 import { Figures } from "./Figures";
-import { Heap } from "./heap/Heap";
+import { HeapReport } from "./heap/HeapReport";
 import { Hosts } from "./Hosts";
 import { Findings, Verdicts } from "./Judgement";
 import { Measurements } from "./Measurements";
@@ -28,6 +28,18 @@ import { Trouble } from "./Trouble";
 
 export function App({ run }: { run: Run }) {
   useTheme();
+  return (
+    <>
+      {run.heaps.length > 0 ? <HeapReport run={run} /> : <Sections run={run} />}
+      <footer class="soft">
+        Written by Assay {run.info.assay}. This file holds the whole run and loads nothing from any
+        network.
+      </footer>
+    </>
+  );
+}
+
+function Sections({ run }: { run: Run }) {
   const swept = useMemo(() => sweeps(run.measurements.filter(isSweepPoint)), [run]);
   const single = useMemo(() => run.measurements.filter((record) => !isSweepPoint(record)), [run]);
   const storage = useMemo(() => single.filter(isStorage), [single]);
@@ -51,7 +63,6 @@ export function App({ run }: { run: Run }) {
       <Trouble run={run} />
       <Findings run={run} />
       <Verdicts run={run} />
-      {run.heaps.length > 0 && <Heap pages={run.heaps} />}
       {run.capacities.length > 0 && (
         <Model capacities={run.capacities} comparisons={run.comparisons} />
       )}
@@ -72,10 +83,6 @@ export function App({ run }: { run: Run }) {
       {allocators.length > 0 && <Allocators points={allocators} />}
       {listed.length > 0 && <Measurements measurements={listed} />}
       {facts.length > 0 && <Hosts contexts={facts} />}
-      <footer class="soft">
-        Written by Assay {run.info.assay}. This file holds the whole run and loads nothing from any
-        network.
-      </footer>
     </>
   );
 }

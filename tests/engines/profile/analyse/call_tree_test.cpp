@@ -99,7 +99,7 @@ TEST_CASE("the interpreter allocates for the function that it runs, a library fo
     p.python.named_stacks.assign(p.nodes.size(), true);
     const CallTree tree(p.nodes, p.python, p.symbols);
     const auto site = [&](stack::StackId stack) {
-        return tree.locations()[tree.allocation_site(tree.node_of(stack))].location->function;
+        return tree.locations()[tree.allocation_sites()[tree.node_of(stack)]].location->function;
     };
     CHECK(site(interpreter_allocation) == "function");
     CHECK(site(library_allocation) == "parse");

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -82,9 +83,8 @@ Chunk process_chunk(std::uint32_t page_bytes) {
 }
 
 bool has_function(const nlohmann::json& analysis, const std::string& name) {
-    for (const auto& location : analysis["tree"]["locations"])
-        if (location[0] == name) return true;
-    return false;
+    const auto& names = analysis["tree"]["locations"]["function"];
+    return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 const std::string head = "v 10500 3\nX /bin/prog\nI 1000 100\n";

@@ -26,12 +26,13 @@ from heap_runs import (
     finding_causes,
     functions_on_stack,
     load_profile,
+    stacks_of,
     total_of,
     usage_error,
 )
 
 from assay.launch.engines import engines_folder
-from assay.profile.heap import load_profiles
+from assay.profile.profiles import load_profiles
 from assay.records.run import Run
 from assay.records.schema import Measurement
 
@@ -138,8 +139,8 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
         record.metric for record in Run.load(tmp_path / "run").records if isinstance(record, Measurement)
     }
     assert total_of(profile, "new_block").leaked == 100_000 and "not freed" in output
-    (tossed,) = (k for k, node in enumerate(profile.nodes) if node.bytes == 3000)
-    assert {"t", "new_block"} <= functions_on_stack(profile, tossed)
+    (tossed,) = (stack for stack in stacks_of(profile) if stack.bytes == 3000)
+    assert {"t", "new_block"} <= functions_on_stack(profile, tossed.node)
 
 
 @pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
@@ -156,9 +157,9 @@ def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
         target.end()
     touches = load_profile(tmp_path / "run").touches
     assert touches is not None
-    (line,) = [line for line in touches.lines if line.function.startswith("touched")]
-    assert abs(line.pages - sum(pages.values())) <= len(pages)
-    assert sorted(pages.values()) == pytest.approx(sorted(n for _, n in touches.threads), abs=50)
+    (line,) = [k for k, name in enumerate(touches.line_function) if name.startswith("touched")]
+    assert abs(touches.line_pages[line] - sum(pages.values())) <= len(pages)
+    assert sorted(pages.values()) == pytest.approx(sorted(touches.thread_pages), abs=50)
     with running(program, "obeys") as target:
         attached = Attached(target.pid, tmp_path / "without", "--no-faults")
         target.tell("touch 1")
@@ -197,12 +198,12 @@ def test_python(tmp_path: Path) -> None:
         attached.end()
         target.end()
     profile = load_profile(tmp_path / "run")
-    nodes = [
-        k
-        for k, node in enumerate(profile.nodes)
-        if node.count and any("planted" in f for f in functions_on_stack(profile, k))
+    counts = [
+        stack.count
+        for stack in stacks_of(profile)
+        if stack.max_size > 5000 and any("planted" in f for f in functions_on_stack(profile, stack.node))
     ]
-    assert sum(profile.nodes[k].count for k in nodes if profile.nodes[k].max_size > 5000) == 400
+    assert sum(counts) == 400
 
 
 @pytest.mark.parametrize("turns", [6])
@@ -378,7 +379,7 @@ def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
 def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_path: Path) -> None:
     def refusal(pid: int) -> str:
         run = tmp_path / "not"
-        error = usage_error("--attach", str(pid), "-o", str(run), cwd=tmp_path)
+        error = usage_error("attach", str(pid), "-o", str(run), cwd=tmp_path)
         assert error.count("\n") == 1, error
         assert not run.exists()
         return error
@@ -485,17 +486,15 @@ def test_a_program_of_32_bits(tmp_path: Path) -> None:
     except OSError as error:
         pytest.skip(f"optional: the kernel runs no programs of 32 bits: {error.strerror}")
     with running(other) as target:
-        refusal = usage_error("--attach", str(target.pid), "-o", str(tmp_path / "run"), cwd=tmp_path)
+        refusal = usage_error("attach", str(target.pid), "-o", str(tmp_path / "run"), cwd=tmp_path)
         assert "runs a program of another architecture" in refusal and refusal.count("\n") == 1
         target.end()
 
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:
-    assert "--attach cannot be combined with a program" in usage_error(
-        "--attach", "1", "--", "true", cwd=tmp_path
-    )
-    assert "--budget needs --attach" in usage_error("--budget", "1s", "--", "true", cwd=tmp_path)
-    assert "not a time above zero" in usage_error("--attach", "1", "--budget=-1", cwd=tmp_path)
+    assert "'heap attach' takes no program" in usage_error("attach", "1", "--", "true", cwd=tmp_path)
+    assert "unrecognised: --budget" in usage_error("--budget", "1s", "--", "true", cwd=tmp_path)
+    assert "not a time above zero" in usage_error("attach", "1", "--budget=-1", cwd=tmp_path)
 
 
 def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None:
@@ -504,7 +503,7 @@ def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None
         children = Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text().split()
         (recorder,) = children
         (pid,) = Path(f"/proc/{recorder}/task/{recorder}/children").read_text().split()
-        error = usage_error("--attach", pid, "-o", tmp_path / "second", cwd=tmp_path)
+        error = usage_error("attach", pid, "-o", tmp_path / "second", cwd=tmp_path)
         assert "is already being recorded" in error
         assert target.process.stdin is not None
         target.process.stdin.close()

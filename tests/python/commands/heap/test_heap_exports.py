@@ -16,6 +16,7 @@ from heap_runs import (
     REQUIREMENTS,
     load_profile,
     run_heap,
+    stacks_of,
     usage_error,
 )
 
@@ -27,20 +28,20 @@ pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_heap(tmp_path / "a", planted, "clean")
     run_heap(tmp_path / "b", planted, "leak")
-    arguments = ["heap", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    arguments = ["heap", "diff", str(tmp_path / "a"), str(tmp_path / "b")]
     assert main([*arguments, "--metric", "leaked"]) == 0
     assert "+977 KiB" in capsys.readouterr().out
     assert main([*arguments, "--metric", "leaked", "--json"]) == 0
     comparison = json.loads(capsys.readouterr().out)
     leak = next(function for function in comparison["functions"] if "leak" in function["function"])
     assert (leak["before"], leak["after"]) == (0, 1_000_000)
-    assert main(["heap", "compare", str(tmp_path / "a"), str(tmp_path / "a")]) == 0
+    assert main(["heap", "diff", str(tmp_path / "a"), str(tmp_path / "a")]) == 0
     assert "no function differs" in capsys.readouterr().out
 
 
 def test_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_heap(tmp_path / "run", planted, "leak")
-    assert main(["heap", str(tmp_path / "run"), "--json"]) == 0
+    assert main(["heap", "show", str(tmp_path / "run"), "--json"]) == 0
     (profile,) = json.loads(capsys.readouterr().out)
     assert profile["totals"]["leaked"] >= 1_000_000
     assert profile["functions"]["leaked"][0]["exclusive"] == 1_000_000
@@ -50,7 +51,7 @@ def test_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_callgrind_reads_it(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "leak")
     text = subprocess.run(
-        [ASSAY, "heap", tmp_path / "run", "--export", "callgrind"], capture_output=True, check=True
+        [ASSAY, "heap", "export", tmp_path / "run", "callgrind"], capture_output=True, check=True
     )
     (tmp_path / "callgrind.out.1").write_bytes(text.stdout)
     listing = subprocess.run(
@@ -65,7 +66,7 @@ def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
     """The fields of a pprof profile by number (profile.proto)."""
     run_heap(tmp_path / "run", planted, "leak")
     exported = subprocess.run(
-        [ASSAY, "heap", tmp_path / "run", "--export", "pprof"], capture_output=True, check=True
+        [ASSAY, "heap", "export", tmp_path / "run", "pprof"], capture_output=True, check=True
     )
     fields = list(messages(gzip.decompress(exported.stdout)))
     strings = [str(value, "utf-8") for field, value in fields if field == 6 and isinstance(value, bytes)]
@@ -127,12 +128,12 @@ def varints(data: int | bytes) -> list[int]:
 
 def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_heap(tmp_path / "run", planted, "leak")
-    assert main(["heap", str(tmp_path / "run")]) == 0
+    assert main(["heap", "show", str(tmp_path / "run")]) == 0
     assert "not freed" in capsys.readouterr().out
-    assert main(["heap", str(tmp_path / "run"), "--export", "collapsed", "--metric", "leaked"]) == 0
+    assert main(["heap", "export", str(tmp_path / "run"), "collapsed", "--metric", "leaked"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines if "leak" in line.split(";")[-1]) == 1_000_000
-    assert main(["heap", str(tmp_path / "run"), "--export", "speedscope"]) == 0
+    assert main(["heap", "export", str(tmp_path / "run"), "speedscope"]) == 0
     scope = json.loads(capsys.readouterr().out)
     leaked = next(p for p in scope["profiles"] if p["name"] == "not freed")
     assert leaked["endValue"] == sum(leaked["weights"]) >= 1_000_000
@@ -156,9 +157,7 @@ def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "imported from heaptrack" in done.stdout
     profile = load_profile(tmp_path / "run")
-    nodes = [
-        n for k, n in enumerate(profile.nodes) if n.count and "leak" in profile.allocation_site(k).function
-    ]
+    nodes = [stack for stack in stacks_of(profile) if stack.count and "leak" in stack.site.function]
     assert [(n.count, n.bytes, n.leaked) for n in nodes] == [(10, 1_000_000, 1_000_000)]
     assert (tmp_path / "run/report.html").is_file()
     cut = tmp_path / "cut.zst"

@@ -16,10 +16,9 @@ from heap_runs import (
     functions_on_stack,
     load_profile,
     run_heap,
+    stacks_of,
     total_of,
 )
-
-from assay.profile.tree import by_function
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
@@ -79,7 +78,7 @@ def test_an_allocation_wrapper_is_not_the_cause(small: Path, tmp_path: Path) -> 
 def test_a_functions_line_is_the_one_with_most_bytes(small: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", small, "two lines")
     functions = {
-        entry.location.function: entry for entry in load_profile(tmp_path / "run").by("bytes", by_function)
+        entry.location.function: entry for entry in load_profile(tmp_path / "run").by("bytes", "function")
     }
     lines = (ROOT / "tests/fixtures/heap/small.c").read_text().splitlines()
     assert "malloc(1000000)" in lines[functions["two_lines"].location.line - 1]
@@ -99,7 +98,7 @@ def test_every_allocation_function(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "ways")
     result = load_profile(tmp_path / "run")
     nodes = [
-        n for k, n in enumerate(result.nodes) if "every_allocation_function" in functions_on_stack(result, k)
+        n for n in stacks_of(result) if "every_allocation_function" in functions_on_stack(result, n.node)
     ]
     # 12 blocks and strdup's source string; libstdc++ rounds an aligned block up from 1000 to 1024 bytes.
     assert sum(n.count for n in nodes if n.min_size == n.max_size == 1000) == 12
@@ -140,12 +139,21 @@ def test_blocks_that_another_thread_frees(planted: Path, tmp_path: Path) -> None
 def test_peaks_of_blocks_that_are_not_live_together_do_not_add_up(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "halves")
     result = load_profile(tmp_path / "run")
-    peaks = {p.function.partition("(")[0].rpartition("::")[2]: p for p in result.locations}
-    assert peaks["both_halves"].function_inclusive_peak == 3_000_000
-    assert peaks["first_half"].function_inclusive_peak == 1_000_000
-    assert peaks["leak"].function_exclusive_peak == 3_000_000
-    callers = [n for n in result.nodes if result.locations[n.location].function.startswith("both_halves")]
-    assert sorted(n.inclusive_peak for n in callers) == [1_000_000, 3_000_000]  # each on its own line
+    peaks = {
+        p.location.function.partition("(")[0].rpartition("::")[2]: p for p in result.by("peak", "function")
+    }
+    assert peaks["both_halves"].inclusive == 3_000_000
+    assert peaks["first_half"].inclusive == 1_000_000
+    assert peaks["leak"].exclusive == 3_000_000
+    lines = [p for p in result.by("peak", "line") if p.location.function.startswith("both_halves")]
+    assert sorted(p.inclusive for p in lines) == [1_000_000, 3_000_000]
+    nodes = result.calls.column(result.tree.nodes.figures, "peak", result.tree.nodes.rows)
+    callers = [
+        peak
+        for peak, location in zip(nodes, result.calls.location, strict=True)
+        if result.calls.locations[location].function.startswith("both_halves")
+    ]
+    assert sorted(callers) == [1_000_000, 3_000_000]  # each on its own line
 
 
 def test_fragmentation(planted: Path, tmp_path: Path) -> None:
@@ -155,10 +163,10 @@ def test_fragmentation(planted: Path, tmp_path: Path) -> None:
     assert 19_000 < result.fragmentation.pages < 22_000
     # Fragmentation is measured again only when resident minus live bytes has grown by a quarter, so the result may be
     # that far below the maximum.
-    assert result.fragmentation.empty > 0.75 * result.fragmentation.pages * result.fragmentation.page_bytes
-    worst = result.fragmentation.pins[0]
-    assert "interleave" in result.allocation_site(worst.node).function
-    assert worst.blocks == 20_000
+    page_bytes = result.fragmentation.pages * result.fragmentation.page_bytes
+    assert page_bytes - result.fragmentation.live > 0.75 * page_bytes
+    assert "interleave" in result.calls.locations[result.fragmentation.pin_site[0]].function
+    assert result.fragmentation.pin_blocks[0] == 20_000
     (cause,) = finding_causes(tmp_path / "run")
     assert "interleave" in cause and "nearly empty pages" in cause
 
@@ -166,11 +174,11 @@ def test_fragmentation(planted: Path, tmp_path: Path) -> None:
 def test_stack_depth(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "deep")
     (thread,) = load_profile(tmp_path / "run").threads
-    assert 1_000_000 < thread.stack.deepest < 1_200_000
-    assert thread.stack.deepest <= thread.stack.resident < thread.stack.deepest + 200_000
+    assert 1_000_000 < thread.deepest < 1_200_000
+    assert thread.deepest <= thread.resident < thread.deepest + 200_000
     result = load_profile(tmp_path / "run")
-    assert "leak" in functions_on_stack(result, thread.stack.node)
-    assert max(thread.stack.depth) == thread.stack.deepest
+    assert result.calls.locations[thread.deepest_site].function.startswith("leak")
+    assert max(thread.depth) == thread.deepest
 
 
 def test_implicit_copies(planted: Path, tmp_path: Path) -> None:
@@ -185,14 +193,14 @@ def test_first_touch(planted: Path, tmp_path: Path) -> None:
     result = load_profile(tmp_path / "run")
     assert result.touches is not None
     pages = (100 << 20) // 4096
-    (line,) = [t for t in result.touches.lines if t.function.startswith("touch")]
-    assert abs(line.pages - pages) <= 2
-    stack = max(result.touches.stacks, key=lambda t: t.pages)
-    assert "allocate_large" in result.allocation_site(stack.node).function
-    assert abs(stack.pages - pages) <= 2
+    touches = result.touches
+    (line,) = [k for k, name in enumerate(touches.line_function) if name.startswith("touch")]
+    assert abs(touches.line_pages[line] - pages) <= 2
+    assert "allocate_large" in result.calls.locations[touches.site[0]].function
+    assert abs(touches.site_pages[0] - pages) <= 2
     # 49 or 50 huge pages fit into the block; up to 512 small pages remain at each end.
-    assert 49 <= stack.with_huge <= 50 + 2 * 512
-    assert abs(dict(result.touches.threads)[1] - pages) <= 50
+    assert 49 <= touches.site_with_huge[0] <= 50 + 2 * 512
+    assert abs(dict(zip(touches.thread, touches.thread_pages, strict=True))[1] - pages) <= 50
     (cause,) = finding_causes(tmp_path / "run")
     assert "allocate_large" in cause and "with huge pages it would be" in cause
 
@@ -204,8 +212,8 @@ def test_first_touch_by_library_functions(planted: Path, tmp_path: Path) -> None
     touches = load_profile(tmp_path / "run").touches
     assert touches is not None
     pages = Counter[str]()
-    for line in touches.lines:
-        pages[line.function.partition("(")[0]] += line.pages
+    for function, count in zip(touches.line_function, touches.line_pages, strict=True):
+        pages[function.partition("(")[0]] += count
     expected = (8 << 20) // 4096
     for name in ("clear", "copy", "receive", "fill"):
         assert abs(pages[name] - expected) <= 2, (name, pages)
@@ -227,13 +235,13 @@ def test_global_variables(tmp_path: Path) -> None:
     source = ROOT / "tests/fixtures/heap/globals.cpp"
     subprocess.run(["g++", "-std=c++17", "-O1", "-g", source, "-o", program], check=True, timeout=LIMIT_S)
     run_heap(tmp_path / "run", program)
-    variables = {v.name: v for v in load_profile(tmp_path / "run").globals.variables}
+    variables = {v.name: v for v in load_profile(tmp_path / "run").variables}
     zeroed, per_thread = variables["planted::zeroed"], variables["of_each_thread"]
     assert (zeroed.bytes, zeroed.per_thread, zeroed.line) == (8 << 20, False, 8)
     assert zeroed.resident is not None and abs(zeroed.resident - (4 << 20)) <= 8192
     assert (per_thread.bytes, per_thread.per_thread) == (64 << 10, True)
     assert variables["planted::initialised"].bytes == 1_000_000
-    objects = {o.path: o for o in load_profile(tmp_path / "run").globals.objects}
+    objects = {o.path: o for o in load_profile(tmp_path / "run").objects}
     sections = objects[str(program)]
     assert sections.data >= 1_000_000 and sections.bss >= 8 << 20 and sections.tls >= 64 << 10
     assert any("planted::zeroed" in cause and "8 MiB" in cause for cause in finding_causes(tmp_path / "run"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from heap_runs import LIMIT_S, REQUIREMENTS, ROOT, load_profile, run_heap, total_of
+from heap_runs import LIMIT_S, REQUIREMENTS, ROOT, load_profile, run_heap, stacks_of, total_of
 
 from assay.profile.heap import HeapProfile
 from assay.report.heap import UNKNOWN_CODE, problems
@@ -46,12 +46,8 @@ def names_gone() -> Iterator[list[int]]:
 
 def stack_of(profile: HeapProfile, function: str) -> list[str]:
     """The stack of the only allocation site in this function, innermost first."""
-    (node,) = [
-        k
-        for k, n in enumerate(profile.nodes)
-        if n.count and profile.allocation_site(k).function.startswith(function)
-    ]
-    return [profile.locations[profile.nodes[ancestor].location].function for ancestor in profile.stack(node)]
+    (stack,) = [s for s in stacks_of(profile) if s.count and s.site.function.startswith(function)]
+    return [location.function for location in profile.calls.callers(stack.node)]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +69,7 @@ def test_stacks_go_through_it(
     assert [f.partition("(")[0] for f in functions if f in ("main", name)] == [name.partition("(")[0], "main"]
     total = total_of(profile, "allocate")
     assert (total.count, total.bytes) == (100, 100_000)
-    (place,) = [p for p in profile.locations if p.function == name]
+    (place,) = [p for p in profile.calls.locations if p.function == name]
     assert (place.file, place.line, place.module) == (file, line, "")
     assert any("--perf-basic-prof" in problem for problem in problems(profile)) == (how == "unnamed")
 
@@ -90,18 +86,14 @@ def test_functions_of_nodejs(names_gone: list[int], tmp_path: Path, monkeypatch:
     profile = load_profile(tmp_path / "run")
     names_gone.append(profile.process.pid)
     size = 0
-    for k, n in enumerate(profile.nodes):
-        functions = (
-            [profile.locations[profile.nodes[ancestor].location].function for ancestor in profile.stack(k)]
-            if n.count
-            else []
-        )
-        if "leaf" not in functions:
+    for stack in stacks_of(profile):
+        functions = [location.function for location in profile.calls.callers(stack.node)]
+        if not stack.count or "leaf" not in functions:
             continue
-        size += n.bytes
+        size += stack.bytes
         inner, outer = functions[: functions.index("leaf")], functions[functions.index("leaf") :]
         assert "work" in outer and outer[-1] in ("_start", "clone", "__clone3"), outer
         assert any(re.search("node::|v8::", f) for f in inner)
     assert size >= sum(range(100000, 100200))
-    lines = {(p.function, p.line) for p in profile.locations if p.file == str(script)}
+    lines = {(p.function, p.line) for p in profile.calls.locations if p.file == str(script)}
     assert {("leaf", 2), ("work", 3)} <= lines

@@ -17,7 +17,7 @@ from heap_runs import (
     total_of,
 )
 
-from assay.profile.heap import load_dumps, load_profiles
+from assay.profile.profiles import load_dumps, load_profiles
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
@@ -88,4 +88,4 @@ def test_a_profile_on_the_way(planted: Path, tmp_path: Path) -> None:
 def test_a_profile_when_much_is_in_memory(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "fragments", options=["--dump-at", "40MB"])
     dumps = load_dumps(tmp_path / "run")
-    assert dumps and all("interleave" in str(dump.locations) for dump in dumps)
+    assert dumps and all("interleave" in str(dump.calls.locations) for dump in dumps)

@@ -20,10 +20,11 @@ from heap_runs import (
     functions_on_stack,
     load_profile,
     run_heap,
+    stacks_of,
     total_of,
 )
 
-from assay.profile.heap import load_profiles
+from assay.profile.profiles import load_profiles
 from assay.records.run import Run
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
@@ -48,14 +49,12 @@ def test_threads_that_ask_the_c_library_first(planted: Path, tmp_path: Path) -> 
     profile = load_profile(tmp_path / "run")
     assert total_of(profile, "leak").leaked == 10 * 1000
     counts = [
-        n.count
-        for k, n in enumerate(profile.nodes)
-        if profile.allocation_site(k).function.endswith("pthread_getattr_np")
+        stack.count for stack in stacks_of(profile) if stack.site.function.endswith("pthread_getattr_np")
     ]
     assert sum(counts) == 10
-    for k, node in enumerate(profile.nodes):
-        if node.leaked == 10 * 1000:
-            assert any("clone" in function for function in functions_on_stack(profile, k))
+    for stack in stacks_of(profile):
+        if stack.leaked == 10 * 1000:
+            assert any("clone" in function for function in functions_on_stack(profile, stack.node))
 
 
 @pytest.mark.parametrize("kind", ["-pie", "-no-pie"])
@@ -65,9 +64,7 @@ def test_segments_that_lie_apart(kind: str, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", program, "leak")
     profile = load_profile(tmp_path / "run")
     nodes = [
-        k
-        for k, node in enumerate(profile.nodes)
-        if node.count and profile.allocation_site(k).function.startswith("leak")
+        stack.node for stack in stacks_of(profile) if stack.count and stack.site.function.startswith("leak")
     ]
     assert nodes and all({"main", "_start"} <= functions_on_stack(profile, k) for k in nodes)
 
@@ -76,8 +73,8 @@ def test_a_coroutine_has_a_stack_of_its_own(planted: Path, tmp_path: Path) -> No
     run_heap(tmp_path / "run", planted, "coroutine")
     profile = load_profile(tmp_path / "run")
     assert (total_of(profile, "leak").count, total_of(profile, "leak").leaked) == (500, 500_000)
-    (leaking,) = (k for k in range(len(profile.nodes)) if profile.nodes[k].leaked == 500_000)
-    callers = [profile.locations[profile.nodes[node].location].function for node in profile.stack(leaking)]
+    (leaking,) = (stack.node for stack in stacks_of(profile) if stack.leaked == 500_000)
+    callers = [location.function for location in profile.calls.callers(leaking)]
     assert any(function.startswith("yielding") for function in callers), callers
 
 

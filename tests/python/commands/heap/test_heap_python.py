@@ -10,14 +10,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from heap_runs import stacks_of
 
 from assay.launch.engines import engines_folder
 from assay.profile.export import collapsed
-from assay.profile.heap import HeapProfile, load_profiles
+from assay.profile.heap import HeapProfile
+from assay.profile.profiles import Profiles, load_profiles
 from assay.profile.sources import load_sources
-from assay.profile.tree import by_function
 from assay.report.heap import UNKNOWN_CODE, problems
 from assay.report.heap_page import heap_pages
 
@@ -109,38 +111,33 @@ def line(name: str) -> int:
 
 def frames(profile: HeapProfile, node: int) -> list[str]:
     """The Python functions and lines on a stack, outermost first."""
-    places = [profile.locations[profile.nodes[ancestor].location] for ancestor in profile.stack(node)]
+    places = profile.calls.callers(node)
     return [f"{place.function}:{place.line}" for place in reversed(places) if place.is_python]
 
 
-def large(profile: HeapProfile, way: str) -> Iterator[int]:
-    """Nodes of large blocks that were allocated below this line of the planted program."""
-    for number, node in enumerate(profile.nodes):
-        if node.count == 0 or node.min_size < LARGE:
+def large(profile: HeapProfile, way: str) -> Iterator[SimpleNamespace]:
+    """Stacks of large blocks that were allocated below this line of the planted program."""
+    for stack in stacks_of(profile):
+        if stack.count == 0 or stack.min_size < LARGE:
             continue
-        places = [
-            p
-            for ancestor in profile.stack(number)
-            if (p := profile.locations[profile.nodes[ancestor].location]).is_python
-        ]
+        places = [place for place in profile.calls.callers(stack.node) if place.is_python]
         if any(p.function == way for p in places) and not places[0].file.startswith(("/usr", "<frozen")):
-            yield number
+            yield stack
 
 
 def stacks(profile: HeapProfile, way: str) -> dict[tuple[str, ...], int]:
     """Bytes of large blocks by the Python functions and lines on their stacks."""
     sizes: Counter[tuple[str, ...]] = Counter()
-    for node in large(profile, way):
-        sizes[tuple(frames(profile, node))] += profile.nodes[node].bytes
+    for stack in large(profile, way):
+        sizes[tuple(frames(profile, stack.node))] += stack.bytes
     return dict(sizes)
 
 
 def lines(profile: HeapProfile, way: str) -> dict[tuple[str, int], int]:
     """Bytes of large blocks by allocation site."""
     sizes: Counter[tuple[str, int]] = Counter()
-    for node in large(profile, way):
-        site = profile.allocation_site(node)
-        sizes[site.function, site.line] += profile.nodes[node].bytes
+    for stack in large(profile, way):
+        sizes[stack.site.function, stack.site.line] += stack.bytes
     return dict(sizes)
 
 
@@ -168,8 +165,8 @@ def test_functions_and_lines(profile: HeapProfile) -> None:
 
 def test_from_the_c_program_to_python_to_the_c_function(profile: HeapProfile) -> None:
     """A stack holds the C frames before the interpreter, the Python functions, and the C functions that these call."""
-    for node in large(profile, "calls"):
-        places = [profile.locations[profile.nodes[k].location] for k in profile.stack(node)][::-1]
+    for stack in large(profile, "calls"):
+        places = profile.calls.callers(stack.node)[::-1]
         kinds, names = [place.is_python for place in places], [place.function for place in places]
         first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
         assert all(kinds[first : last + 1])  # consecutive, without frames of the interpreter between them
@@ -182,7 +179,7 @@ def test_recursion(profile: HeapProfile) -> None:
     sizes = stacks(profile, "recursion")
     assert sorted(stack.count(f"sink:{line('recursion')}") for stack in sizes) == [0, 7]
     assert lines(profile, "recursion") == {("sink", line("bottom")): 2 * (3_000_000 + HEAD)}
-    (figures,) = (f for f in profile.by("bytes", by_function) if f.location.function == "sink")
+    (figures,) = (f for f in profile.by("bytes", "function") if f.location.function == "sink")
     assert 6_000_000 <= figures.inclusive < 6_000_000 + LARGE  # a recursive function counts once
 
 
@@ -194,8 +191,8 @@ def test_from_c_back_to_python(profile: HeapProfile) -> None:
         stack_of(MAIN, "callbacks@qsort", f"{called}@compare", "key@key"): 100_000 + HEAD,
     }
     ways = []
-    for node in large(profile, "callbacks"):
-        names = [profile.locations[profile.nodes[k].location].function for k in profile.stack(node)][::-1]
+    for stack in large(profile, "callbacks"):
+        names = [place.function for place in profile.calls.callers(stack.node)][::-1]
         ways.append(names[names.index("callbacks") : names.index("key")])
     assert all(any(name.startswith("_PyEval_EvalFrameDefault") for name in way) for way in ways)
     (through_c,) = (way for way in ways if any("qsort" in name for name in way))
@@ -252,9 +249,8 @@ def test_threads(profile: HeapProfile) -> None:
 
 def made(profile: HeapProfile) -> None:
     sizes: Counter[tuple[str, str]] = Counter()
-    for node in large(profile, "made"):
-        site = profile.allocation_site(node)
-        sizes[site.function, site.file] += profile.nodes[node].bytes
+    for stack in large(profile, "made"):
+        sizes[stack.site.function, stack.site.file] += stack.bytes
     functions = {
         (f"made_{name}", "<string>"): 3 * n * (800_000 + HEAD) for name, n in (("a", 2), ("b", 2), ("c", 1))
     }
@@ -269,9 +265,9 @@ def test_a_library_that_lets_the_interpreter_go(profile: HeapProfile) -> None:
     """Allocations in a library that has released the GIL belong to the line that called it."""
     waiting = f"search:{line('search')}"
     of_library = [
-        (frames(profile, k), n.count)
-        for k, n in enumerate(profile.nodes)
-        if n.count and "libsqlite3" in profile.allocation_site(k).module
+        (frames(profile, stack.node), stack.count)
+        for stack in stacks_of(profile)
+        if stack.count and "libsqlite3" in stack.site.module
     ]
     assert not [stack for stack, count in of_library if count > 1000 and waiting not in stack]
     in_threads = sum(count for stack, count in of_library if stack[0].startswith("Thread._bootstrap"))
@@ -297,7 +293,7 @@ def test_exports_and_figures_know_them(profile: HeapProfile) -> None:
     )
     assert all("_PyEval_EvalFrameDefault" in text.partition(";calls")[0] for text in stacks)
     exclusive = {
-        f.location.function: f.exclusive for f in profile.by("bytes", by_function) if f.location.is_python
+        f.location.function: f.exclusive for f in profile.by("bytes", "function") if f.location.is_python
     }
     assert 2_000_000 + HEAD <= exclusive["two"] < 2_000_000 + LARGE
 
@@ -374,7 +370,7 @@ def test_another_version(tmp_path: Path) -> None:
 def test_an_older_version(tmp_path: Path) -> None:
     (profile,) = recorded(tmp_path, interpreter("3.10"), "-c", "print(list(range(1000)))")
     assert profile.trace.unsupported_python == "3.10 or older"
-    assert not any(place.is_python for place in profile.locations)
+    assert not any(place.is_python for place in profile.calls.locations)
 
 
 def test_an_interpreter_in_a_program(tmp_path: Path) -> None:
@@ -387,14 +383,10 @@ def test_an_interpreter_in_a_program(tmp_path: Path) -> None:
     )
     (profile,) = recorded(tmp_path / "run", tmp_path / "embedded", library)
     sizes: Counter[str] = Counter()
-    for number, node in enumerate(profile.nodes):
-        if (
-            node.count
-            and node.min_size >= LARGE
-            and (site := profile.allocation_site(number)).function.startswith("embedded_")
-        ):
-            sizes[site.function] += node.bytes
-            names = [profile.locations[profile.nodes[k].location].function for k in profile.stack(number)]
+    for stack in stacks_of(profile):
+        if stack.count and stack.min_size >= LARGE and stack.site.function.startswith("embedded_"):
+            sizes[stack.site.function] += stack.bytes
+            names = [place.function for place in profile.calls.callers(stack.node)]
             assert "run" in names and "<module>" in names
     assert sizes == {"embedded_main": 2 * (1_000_000 + HEAD), "embedded_thread": 2 * (2_000_000 + HEAD)}
 
@@ -410,15 +402,14 @@ def test_the_report_has_them_and_their_source(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "two" in done.stderr and done.stdout == ""
     assert "Py_RunMain" not in done.stderr.partition("Findings")[2]  # no Python line can change it
-    (profile,) = load_profiles(tmp_path / "run")
-    (page,) = heap_pages([profile], [], load_sources(tmp_path / "run"))
+    (page,) = heap_pages(Profiles(tmp_path / "run"), load_sources(tmp_path / "run"))
     assert "# line: two" in page.sources[str(PLANTED)].text
 
 
 def test_left_out_on_request(tmp_path: Path) -> None:
     (profile,) = recorded(tmp_path, SYSTEM, "-S", PLANTED, "calls", options=["--no-python"])
-    assert not any(place.is_python for place in profile.locations)
-    assert any(place.function == "_PyEval_EvalFrameDefault" for place in profile.locations)
+    assert not any(place.is_python for place in profile.calls.locations)
+    assert any(place.function == "_PyEval_EvalFrameDefault" for place in profile.calls.locations)
 
 
 ASKING = """
@@ -432,15 +423,13 @@ for _ in range(100): ask()
 
 def allocated_by(profile: HeapProfile, function: str) -> tuple[int, int]:
     """Blocks and bytes of at least the planted size from this function; all its callers are known."""
-    nodes = []
-    for k, node in enumerate(profile.nodes):
-        names = [
-            profile.locations[profile.nodes[ancestor].location].function for ancestor in profile.stack(k)
-        ]
-        if node.max_size >= 50_000 and function in names:
+    stacks = []
+    for stack in stacks_of(profile):
+        names = [place.function for place in profile.calls.callers(stack.node)]
+        if stack.max_size >= 50_000 and function in names:
             assert UNKNOWN_CODE not in names, names
-            nodes.append(node)
-    return sum(node.count for node in nodes), sum(node.bytes for node in nodes)
+            stacks.append(stack)
+    return sum(stack.count for stack in stacks), sum(stack.bytes for stack in stacks)
 
 
 @pytest.mark.parametrize("options", [[], ["--at-least", "10000"]], ids=["all", "large"])

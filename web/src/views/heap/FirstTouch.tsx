@@ -2,14 +2,15 @@
 
 import { useMemo } from "preact/hooks";
 
-import { basename, shortName } from "../../data/heap";
+import type { HeapTouches } from "../../data/heapProfile";
+import { basename, shortName } from "../../data/profile";
 import { Table, type Column } from "../Table";
-import { amount, share } from "./Figure";
-import type { ViewProps } from "./props";
-import { locationColumn } from "./LocationLink";
+import { amount, share } from "../profile/Figure";
+import { locationColumn } from "../profile/LocationLink";
+import type { HeapViewProps } from "./props";
 
-interface Stack {
-  node: number;
+interface Site {
+  site: number;
   pages: number;
   left: number;
 }
@@ -20,33 +21,35 @@ interface Line {
   pages: number;
 }
 
-export function FirstTouch({ model, select }: ViewProps) {
-  const { touches, threads } = model.page;
-  const stacks = useMemo(
+interface Props extends HeapViewProps {
+  touches: HeapTouches;
+}
+
+export function FirstTouch({ model, select, touches }: Props) {
+  const { threads } = model.profile;
+  const sites = useMemo(
     () =>
-      (touches?.node ?? [])
-        .map((node, k): Stack => ({
-          node,
-          pages: touches!.node_pages[k]!,
-          left: touches!.node_with_huge[k]!,
-        }))
-        .filter((row) => row.node >= 0),
+      touches.site.map((site, k): Site => ({
+        site,
+        pages: touches.site_pages[k]!,
+        left: touches.site_with_huge[k]!,
+      })),
     [touches],
   );
   const lines = useMemo(
     () =>
-      (touches?.line ?? []).map((line, k): Line => {
-        const file = basename(touches!.line_file[k]!);
+      touches.line.map((line, k): Line => {
+        const file = basename(touches.line_file[k]!);
         return {
-          function: touches!.line_function[k]!,
+          function: touches.line_function[k]!,
           at: file ? `${file}:${line}` : "",
-          pages: touches!.line_pages[k]!,
+          pages: touches.line_pages[k]!,
         };
       }),
     [touches],
   );
   const stackColumns = useMemo(
-    (): Column<Stack>[] => [
+    (): Column<Site>[] => [
       {
         id: "pages",
         header: "page faults",
@@ -61,7 +64,7 @@ export function FirstTouch({ model, select }: ViewProps) {
         value: (row) => row.left,
         show: (row) => amount(row.left, "1"),
       },
-      locationColumn("allocated by", model, select, (row) => model.allocationSite[row.node]!),
+      locationColumn("allocated by", model, select, (row) => row.site),
     ],
     [model],
   );
@@ -84,15 +87,8 @@ export function FirstTouch({ model, select }: ViewProps) {
     ],
     [],
   );
-  if (!touches)
-    return (
-      <p class="soft">
-        Page faults were not watched, or the system does not let a user watch them
-        (kernel.perf_event_paranoid above 2).
-      </p>
-    );
-  const pages = stacks.reduce((sum, row) => sum + row.pages, 0);
-  const left = stacks.reduce((sum, row) => sum + row.left, 0);
+  const pages = sites.reduce((sum, row) => sum + row.pages, 0);
+  const left = sites.reduce((sum, row) => sum + row.left, 0);
   const most = Math.max(1, ...touches.thread_pages);
   return (
     <>
@@ -124,7 +120,7 @@ export function FirstTouch({ model, select }: ViewProps) {
       <Table
         caption="Page faults by allocation site of the block"
         columns={stackColumns}
-        rows={stacks}
+        rows={sites}
       />
       <Table caption="Page faults by who has touched it" columns={lineColumns} rows={lines} />
     </>

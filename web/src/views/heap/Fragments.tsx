@@ -5,27 +5,29 @@ import { useMemo } from "preact/hooks";
 
 import { quantity } from "../../data/format";
 import { Table, type Column } from "../Table";
-import { amount, share } from "./Figure";
-import type { ViewProps } from "./props";
-import { locationColumn } from "./LocationLink";
+import type { HeapFragmentation } from "../../data/heapProfile";
+import { amount, share } from "../profile/Figure";
+import { locationColumn } from "../profile/LocationLink";
+import type { HeapViewProps } from "./props";
 
 interface Row {
-  node: number;
+  site: number;
   bytes: number;
   blocks: number;
 }
 
-export function Fragments({ model, select }: ViewProps) {
-  const pages = model.page.fragmentation;
+interface Props extends HeapViewProps {
+  pages: HeapFragmentation;
+}
+
+export function Fragments({ model, select, pages }: Props) {
   const rows = useMemo(
     () =>
-      (pages?.pin_node ?? [])
-        .map((node, k): Row => ({
-          node,
-          bytes: pages!.pin_bytes[k]!,
-          blocks: pages!.pin_blocks[k]!,
-        }))
-        .filter((row) => row.node >= 0),
+      pages.pin_site.map((site, k): Row => ({
+        site,
+        bytes: pages.pin_bytes[k]!,
+        blocks: pages.pin_blocks[k]!,
+      })),
     [pages],
   );
   const columns = useMemo(
@@ -44,17 +46,10 @@ export function Fragments({ model, select }: ViewProps) {
         value: (row) => row.blocks,
         show: (row) => amount(row.blocks, "1"),
       },
-      locationColumn("allocated by", model, select, (row) => model.allocationSite[row.node]!),
+      locationColumn("allocated by", model, select, (row) => row.site),
     ],
     [model],
   );
-  if (!pages)
-    return (
-      <p class="soft">
-        The process never held notably more memory than was allocated, or the trace has no
-        addresses.
-      </p>
-    );
   const livePages = pages.pages * pages.page_bytes;
   const maxCount = Math.max(1, ...pages.filled);
   return (

@@ -1,47 +1,68 @@
-// The heap profile: selects the process and the view. All views share the metric and the selected function or line.
+// The page of a heap profile: its views, all with the same metric and the same selected function or line.
 
+import type { ComponentChildren } from "preact";
 import { useMemo, useState } from "preact/hooks";
 
-import { HeapModel, isSum, METRICS, metricOf } from "../../data/heap";
-import type { HeapPage } from "../../data/heapPage";
+import { quantity } from "../../data/format";
+import { HeapModel } from "../../data/heap";
+import type { HeapPage } from "../../data/heapProfile";
+import { isSum } from "../../data/profile";
 import { Choice } from "../Choice";
-import { CallTree } from "./CallTree";
+import { CallTree } from "../profile/CallTree";
+import { amount, share } from "../profile/Figure";
+import { Flame } from "../profile/Flame";
+import { Functions } from "../profile/Functions";
+import { LocationLink } from "../profile/LocationLink";
+import { ProfilePage, type Headline, type Tab } from "../profile/ProfilePage";
+import type { Selection } from "../profile/props";
+import { Source } from "../profile/Source";
+import { Stacks } from "../profile/Stacks";
 import { FirstTouch } from "./FirstTouch";
-import { Flame } from "./Flame";
 import { Fragments } from "./Fragments";
-import { Functions } from "./Functions";
 import { OverTime } from "./OverTime";
-import { VIEWS, type Selection, type ViewName, type ViewProps } from "./props";
+import type { HeapViewProps } from "./props";
 import { Ranks } from "./Ranks";
 import { Reallocations } from "./Reallocations";
 import { Sizes } from "./Sizes";
-import { Source } from "./Source";
-import { Stacks } from "./Stacks";
 import { Summary } from "./Summary";
 import { Threads } from "./Threads";
 import { Variables } from "./Variables";
-import "./heap.css";
+import "../profile/profile.css";
 
-const VIEWS_WITH_METRIC = new Set<ViewName>(["functions", "source", "tree", "flame", "stacks"]);
+const WITH_METRIC = new Set(["functions", "source", "tree", "flame", "stacks"]);
 
-export function Heap({ pages }: { pages: HeapPage[] }) {
+interface Props {
+  pages: HeapPage[];
+  /** Views of the run around the profile: findings, records. */
+  others: Tab[];
+}
+
+export function Heap({ pages, others }: Props) {
   const [process, setProcess] = useState(0);
-  const [view, setView] = useState<ViewName>("summary");
+  const [view, setView] = useState("summary");
   const [metricKey, setMetric] = useState("bytes");
   const [selection, setSelection] = useState<Selection | undefined>();
   const page = pages[process]!;
   const model = useMemo(() => new HeapModel(page), [page]);
-  const metric = metricOf(metricKey);
-  const select = (next: Selection | undefined, nextView?: ViewName) => {
-    setSelection(next);
-    if (nextView) setView(nextView);
+  const chosen = model.metric(metricKey);
+  const metric = view === "flame" && !isSum(chosen) ? model.metric("bytes") : chosen;
+  const props: HeapViewProps = {
+    model,
+    metric,
+    selection,
+    select: (next, nextView) => {
+      setSelection(next);
+      if (nextView) setView(nextView);
+    },
   };
-  const props: ViewProps = { model, metric, selection, select };
   return (
-    <section id="heap">
-      <h2>Memory of {page.program}</h2>
-      {pages.length > 1 && (
-        <div class="controls">
+    <ProfilePage
+      id="heap"
+      title={`Memory of ${page.profile.process.program}`}
+      headline={headline(props)}
+      notices={notices(page)}
+      choice={
+        pages.length > 1 && (
           <Choice
             label="Process"
             value={String(process)}
@@ -51,67 +72,129 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
               setSelection(undefined);
             }}
           />
-        </div>
-      )}
-      <div class="tabs" role="tablist" aria-label="Views of the profile">
-        {Object.entries(VIEWS).map(([name, label]) => (
-          <button
-            key={name}
-            type="button"
-            role="tab"
-            aria-selected={view === name}
-            onClick={() => setView(name as ViewName)}
-          >
-            {label}
-          </button>
-        ))}
-      </div>
-      <div role="tabpanel" aria-label={VIEWS[view]} class="heap-view" data-view={view}>
-        {VIEWS_WITH_METRIC.has(view) && (
-          <div class="controls">
-            <Choice
-              label="Metric"
-              value={metricKey}
-              options={METRICS.filter((item) => view !== "flame" || isSum(item)).map((item) => [
-                item.key,
-                item.label,
-              ])}
-              onChange={setMetric}
-            />
-            {selection && (
-              <p class="soft">
-                {model.functionName(selection.location)} ({model.source(selection.location)}){" "}
-                <button
-                  type="button"
-                  onClick={() => setSelection(undefined)}
-                  title="Clear the selection"
-                >
-                  ✕
-                </button>
-              </p>
-            )}
-          </div>
-        )}
-        {view === "summary" && <Summary {...props} />}
-        {view === "summary" && page.ranks.length > 0 && <Ranks ranks={page.ranks} />}
-        {view === "functions" && <Functions {...props} />}
-        {view === "source" && <Source {...props} />}
-        {view === "tree" && <CallTree {...props} key={process} />}
-        {view === "flame" && (
-          <Flame {...props} metric={isSum(metric) ? metric : metricOf("bytes")} key={process} />
-        )}
-        {view === "stacks" && <Stacks {...props} />}
-        {view === "threads" && <Threads {...props} />}
-        {view === "time" && <OverTime {...props} />}
-        {view === "sizes" && <Sizes {...props} />}
-        {view === "leaks" && (
-          <Stacks {...props} metric={metricOf("leaked")} selection={undefined} />
-        )}
-        {view === "reallocations" && <Reallocations {...props} />}
-        {view === "touch" && <FirstTouch {...props} />}
-        {view === "fragments" && <Fragments {...props} />}
-        {view === "variables" && <Variables {...props} />}
-      </div>
-    </section>
+        )
+      }
+      tabs={[...tabs(props, process), ...others]}
+      view={view}
+      onView={setView}
+      controls={WITH_METRIC.has(view) && <Controls {...props} view={view} onMetric={setMetric} />}
+    />
   );
+}
+
+interface ControlProps extends HeapViewProps {
+  view: string;
+  onMetric: (key: string) => void;
+}
+
+function Controls({ model, metric, selection, select, view, onMetric }: ControlProps) {
+  return (
+    <div class="controls">
+      <Choice
+        label="Metric"
+        value={metric.key}
+        options={model.metrics
+          .filter((item) => view !== "flame" || isSum(item))
+          .map((item) => [item.key, item.label])}
+        onChange={onMetric}
+      />
+      {selection && (
+        <p class="soft">
+          {model.functionName(selection.location)} ({model.source(selection.location)}){" "}
+          <button type="button" onClick={() => select(undefined)} title="Clear the selection">
+            ✕
+          </button>
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** The peak, what is left, and the line that holds most of the peak. */
+function headline({ model, select }: HeapViewProps): Headline[] {
+  const { totals, process } = model.profile;
+  const worst = model.entries(model.metric("at_peak"), "line")[0];
+  const figures: Headline[] = [
+    {
+      label: "Peak",
+      value: quantity(totals.peak, "B"),
+      note: `${amount(totals.peak_count, "1")} blocks, after ${quantity(totals.peak_seconds, "s")}`,
+    },
+    {
+      label: process.detached ? "In use at the end" : "Not freed",
+      value: quantity(totals.leaked, "B"),
+      note: `${amount(totals.leaked_count, "1")} blocks`,
+    },
+  ];
+  if (worst && worst.exclusive > 0 && totals.peak > 0)
+    figures.push({
+      label: "Worst line",
+      value: `${share(worst.exclusive / totals.peak)} of the peak`,
+      note: <LocationLink model={model} select={select} location={worst.location} />,
+    });
+  return figures;
+}
+
+function notices(page: HeapPage): string[] {
+  if (page.left_out === 0) return page.problems;
+  const count = page.left_out.toLocaleString("en");
+  return [
+    ...page.problems,
+    `${count} calls with the smallest figures are left out of the call tree, the flame graph and the stacks.`,
+  ];
+}
+
+function tabs(props: HeapViewProps, process: number): Tab[] {
+  const { model } = props;
+  const { touches, fragmentation, objects, variables } = model.profile;
+  const { page } = model;
+  const has = (metric: string) => model.total(model.metric(metric)) > 0;
+  const when = (there: unknown, show: () => ComponentChildren) => (there ? show : undefined);
+  return [
+    {
+      name: "summary",
+      label: "Summary",
+      show: () => (
+        <>
+          <Summary {...props} />
+          {page.ranks.length > 0 && <Ranks ranks={page.ranks} />}
+        </>
+      ),
+    },
+    { name: "functions", label: "Functions", show: () => <Functions {...props} /> },
+    { name: "source", label: "Source", show: () => <Source {...props} /> },
+    { name: "tree", label: "Call tree", show: () => <CallTree {...props} key={process} /> },
+    { name: "flame", label: "Flame graph", show: () => <Flame {...props} key={process} /> },
+    { name: "stacks", label: "Stacks", show: () => <Stacks {...props} /> },
+    { name: "threads", label: "Threads", show: () => <Threads {...props} /> },
+    { name: "time", label: "Over time", show: () => <OverTime {...props} /> },
+    { name: "sizes", label: "Sizes and lifetimes", show: () => <Sizes {...props} /> },
+    {
+      name: "leaks",
+      label: "Leaks",
+      show: when(has("leaked_count"), () => (
+        <Stacks {...props} metric={model.metric("leaked")} selection={undefined} />
+      )),
+    },
+    {
+      name: "reallocations",
+      label: "Reallocations",
+      show: when(has("reallocated"), () => <Reallocations {...props} />),
+    },
+    {
+      name: "touch",
+      label: "First touch",
+      show: touches ? () => <FirstTouch {...props} touches={touches} /> : undefined,
+    },
+    {
+      name: "fragments",
+      label: "Fragmentation",
+      show: fragmentation ? () => <Fragments {...props} pages={fragmentation} /> : undefined,
+    },
+    {
+      name: "variables",
+      label: "Variables",
+      show: when(objects.length + variables.length, () => <Variables {...props} />),
+    },
+  ];
 }

@@ -3,13 +3,13 @@
 import { useMemo } from "preact/hooks";
 
 import { TimeLines, type TimeLine } from "../../charts/TimeLines";
-import type { ViewProps } from "./props";
+import type { HeapViewProps } from "./props";
 import { nameOf } from "./Threads";
 
 const STACKS = 8; // threads with the deepest
 
-export function OverTime({ model }: ViewProps) {
-  const { timeline, threads } = model.page;
+export function OverTime({ model }: HeapViewProps) {
+  const { timeline, threads } = model.profile;
   const { memory, rate, allocations, stacks } = useMemo(() => {
     const steps = (values: number[], scale = 1): [number, number][] =>
       values.map((value, k) => [timeline.start + k * timeline.step, value * scale]);

@@ -4,9 +4,9 @@
 import { useMemo } from "preact/hooks";
 
 import { quantity } from "../../data/format";
-import type { HeapRank } from "../../data/heapPage";
+import type { HeapRank } from "../../data/heapProfile";
 import { Table, type Column } from "../Table";
-import { amount } from "./Figure";
+import { amount } from "../profile/Figure";
 
 export function Ranks({ ranks }: { ranks: HeapRank[] }) {
   const columns = useMemo((): Column<HeapRank>[] => {

@@ -2,11 +2,10 @@
 
 import { useMemo } from "preact/hooks";
 
-import { FOREIGN_REALLOCATIONS, metricOf } from "../../data/heap";
 import { Table, type Column } from "../Table";
-import { amount } from "./Figure";
-import type { ViewProps } from "./props";
-import { locationColumn } from "./LocationLink";
+import { amount } from "../profile/Figure";
+import { locationColumn } from "../profile/LocationLink";
+import type { HeapViewProps } from "./props";
 
 interface Row {
   location: number;
@@ -15,34 +14,23 @@ interface Row {
   bytes: number;
 }
 
-export function Reallocations({ model, select }: ViewProps) {
+export function Reallocations({ model, select }: HeapViewProps) {
   const rows = useMemo(() => {
-    const counts = new Map(
-      model.entries(metricOf("count"), "line").map((entry) => [entry.location, entry.exclusive]),
-    );
-    const sizes = new Map(
-      model.entries(metricOf("bytes"), "line").map((entry) => [entry.location, entry.exclusive]),
-    );
-    const foreign = new Map(
-      model
-        .entries(FOREIGN_REALLOCATIONS, "line")
-        .map((entry) => [entry.location, entry.exclusive]),
-    );
-    return model
-      .entries(metricOf("reallocated"), "line")
-      .filter((entry) => entry.exclusive > 0)
-      .map(({ location, exclusive }): Row => {
-        const fresh = Math.max(
-          1,
-          (counts.get(location) ?? 0) - exclusive + (foreign.get(location) ?? 0),
-        );
-        return {
-          location,
-          times: exclusive,
-          steps: exclusive / fresh,
-          bytes: sizes.get(location) ?? 0,
-        };
-      });
+    const exclusive = (metric: string) =>
+      new Map(
+        model
+          .entries(model.metric(metric), "line")
+          .map((entry) => [entry.location, entry.exclusive]),
+      );
+    const [sizes, steps] = [exclusive("bytes"), exclusive("steps")];
+    return [...exclusive("reallocated")]
+      .filter(([, times]) => times > 0)
+      .map(([location, times]): Row => ({
+        location,
+        times,
+        steps: steps.get(location) || times,
+        bytes: sizes.get(location) ?? 0,
+      }));
   }, [model]);
   const columns = useMemo(
     (): Column<Row>[] => [
@@ -71,6 +59,5 @@ export function Reallocations({ model, select }: ViewProps) {
     ],
     [model],
   );
-  if (rows.length === 0) return <p class="soft">No block was reallocated.</p>;
   return <Table caption="Reallocations by line" columns={columns} rows={rows} />;
 }

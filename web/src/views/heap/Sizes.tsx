@@ -3,23 +3,24 @@
 import { useMemo } from "preact/hooks";
 
 import { exactSize, quantity } from "../../data/format";
-import { metricOf, type HeapModel } from "../../data/heap";
+import type { HeapModel } from "../../data/heap";
 import { Choice } from "../Choice";
-import { amount, share } from "./Figure";
-import type { Selection, ViewProps } from "./props";
+import { amount, share } from "../profile/Figure";
+import type { Selection } from "../profile/props";
+import type { HeapViewProps } from "./props";
 
 const TICKS = 16; // of a step of lifetimes
 const FUNCTIONS = 100; // to choose from
 const FREQUENT = 25;
 
-export function Sizes({ model, selection, select }: ViewProps) {
-  const { page } = model;
+export function Sizes({ model, selection, select }: HeapViewProps) {
+  const { profile: page, tree } = model;
   const spread = useMemo(() => spreadOf(model, selection), [model, selection]);
   const functions = model
-    .entries(metricOf("count"), "function")
+    .entries(model.metric("count"), "function")
     .filter((entry) => entry.exclusive > 0)
     .slice(0, FUNCTIONS);
-  const chosen = selection ? page.locations.function_id[selection.location]! : -1;
+  const chosen = selection ? tree.locations.function_id[selection.location]! : -1;
   const listed = functions.some((entry) => entry.location === chosen);
   return (
     <>
@@ -73,24 +74,16 @@ function spreadOf(
   model: HeapModel,
   selection: Selection | undefined,
 ): { sizes: number[]; lifetimes: number[] } {
-  const { page } = model;
+  const page = model.profile;
   if (!selection) {
     return {
       sizes: page.sizes,
       lifetimes: page.lifetimes.map((row) => row.reduce((sum, count) => sum + count, 0)),
     };
   }
-  const key = model.groupKey("function");
-  const target = key(selection.location);
-  const sum = { sizes: page.sizes.map(() => 0), lifetimes: page.sizes.map(() => 0) };
-  for (const [node, spread] of Object.entries(page.histograms)) {
-    if (key(model.allocationSite[Number(node)]!) !== target) continue;
-    for (const kind of ["sizes", "lifetimes"] as const) {
-      const [first, ...counts] = spread[kind];
-      counts.forEach((count, k) => (sum[kind][first! + k]! += count));
-    }
-  }
-  return sum;
+  const spread = page.histograms[model.groupKey("function")(selection.location)];
+  const bins = ([first, ...counts]: number[]) => page.sizes.map((_, k) => counts[k - first!] ?? 0);
+  return { sizes: bins(spread?.sizes ?? [0]), lifetimes: bins(spread?.lifetimes ?? [0]) };
 }
 
 function Bins({
@@ -129,7 +122,7 @@ function Bins({
 
 /** Freed blocks: lifetimes upwards, sizes to the right, darker the more there are. */
 function LifetimeOverSize({ model }: { model: HeapModel }) {
-  const { lifetimes, tick } = model.page;
+  const { lifetimes, tick } = model.profile;
   const rows = lifetimes
     .map((row, k) => ({ row, k }))
     .filter(({ row }) => row.some((count) => count > 0));

@@ -1,22 +1,15 @@
 // What the program took in all, and the functions that took most of it.
 
 import { quantity } from "../../data/format";
-import { metricOf } from "../../data/heap";
-import type { ViewProps } from "./props";
-import { amount, share, ShareBar } from "./Figure";
+import { amount, share, ShareBar } from "../profile/Figure";
+import type { HeapViewProps } from "./props";
 
 const TOP = 5;
 const TOP_METRICS = ["bytes", "count", "peak", "leaked", "malloc_time", "temporary"];
 
-export function Summary(props: ViewProps) {
-  const { page } = props.model;
+export function Summary(props: HeapViewProps) {
   return (
     <>
-      {page.problems.map((problem) => (
-        <p key={problem} class="notice">
-          {problem}
-        </p>
-      ))}
       <dl class="tiles">
         {tiles(props).map(([label, value, detail]) => (
           <div key={label}>
@@ -30,15 +23,16 @@ export function Summary(props: ViewProps) {
       </dl>
       <div class="charts">
         {TOP_METRICS.map((key) => (
-          <TopFunctions key={key} {...props} metric={metricOf(key)} />
+          <TopFunctions key={key} {...props} metric={props.model.metric(key)} />
         ))}
       </div>
     </>
   );
 }
 
-function tiles({ model }: ViewProps): [string, string, string][] {
-  const { totals, timeline, threads, seconds, objects, variables } = model.page;
+function tiles({ model }: HeapViewProps): [string, string, string][] {
+  const { totals, timeline, threads, objects, variables } = model.profile;
+  const { seconds } = model.profile.process;
   const most = (values: number[]) => values.reduce((a, b) => Math.max(a, b), 0);
   const calls = (kinds: string[]) =>
     threads.reduce(
@@ -109,13 +103,10 @@ function tiles({ model }: ViewProps): [string, string, string][] {
   ];
 }
 
-function TopFunctions({ model, metric, select }: ViewProps) {
+function TopFunctions({ model, metric, select }: HeapViewProps) {
   const entries = model.entries(metric, "function").filter((entry) => entry.exclusive > 0);
   if (entries.length === 0) return null;
-  const total =
-    metric.fold === "peak"
-      ? model.page.totals.peak
-      : entries.reduce((sum, entry) => sum + entry.exclusive, 0);
+  const total = metric.fold === "peak" ? model.profile.totals.peak : model.total(metric);
   return (
     <figure class="top">
       <figcaption>{metric.label}</figcaption>
@@ -126,7 +117,7 @@ function TopFunctions({ model, metric, select }: ViewProps) {
           <button
             type="button"
             class="link"
-            title={model.page.locations.function[location]}
+            title={model.tree.locations.function[location]}
             onClick={() => select({ location, group: "function" }, "source")}
           >
             {model.functionName(location)}

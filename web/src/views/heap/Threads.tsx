@@ -3,11 +3,11 @@
 import { useMemo, useState } from "preact/hooks";
 
 import { quantity } from "../../data/format";
-import type { HeapThread } from "../../data/heapPage";
+import type { HeapThread } from "../../data/heapProfile";
 import { Choice } from "../Choice";
 import { Table, type Column } from "../Table";
-import { amount } from "./Figure";
-import type { ViewProps } from "./props";
+import { amount } from "../profile/Figure";
+import type { HeapViewProps } from "./props";
 
 const KINDS: [kind: string, label: string][] = [
   ["malloc", "malloc, new"],
@@ -21,8 +21,9 @@ const KINDS: [kind: string, label: string][] = [
 ];
 const SHOWN = 64; // bars; the table has all
 
-export function Threads({ model, select }: ViewProps) {
-  const { threads, seconds } = model.page;
+export function Threads({ model, select }: HeapViewProps) {
+  const { threads } = model.profile;
+  const { seconds } = model.profile.process;
   const [what, setWhat] = useState<"count" | "seconds">("count");
   const kinds = KINDS.filter(([kind]) => threads.some((thread) => thread.calls[kind]?.[what]));
   const sum = (thread: HeapThread) =>
@@ -66,19 +67,14 @@ export function Threads({ model, select }: ViewProps) {
         numeric: true,
         value: (thread) => thread.deepest,
         show: (thread) =>
-          thread.deepest_node < 0 ? (
-            quantity(thread.deepest, "B")
+          thread.deepest === 0 ? (
+            "–"
           ) : (
             <button
               type="button"
               class="link"
-              title={`at ${quantity(thread.deepest_seconds, "s")}, in ${model.functionName(model.allocationSite[thread.deepest_node]!)}`}
-              onClick={() =>
-                select(
-                  { location: model.allocationSite[thread.deepest_node]!, group: "line" },
-                  "source",
-                )
-              }
+              title={`at ${quantity(thread.deepest_seconds, "s")}, in ${model.functionName(thread.deepest_site)}`}
+              onClick={() => select({ location: thread.deepest_site, group: "line" }, "source")}
             >
               {quantity(thread.deepest, "B")}
             </button>

@@ -3,13 +3,13 @@
 import { useMemo } from "preact/hooks";
 
 import { quantity } from "../../data/format";
-import { basename, shortName } from "../../data/heap";
-import type { HeapObject, HeapVariable } from "../../data/heapPage";
+import { basename, shortName } from "../../data/profile";
+import type { HeapObject, HeapVariable } from "../../data/heapProfile";
 import { Table, type Column } from "../Table";
-import type { ViewProps } from "./props";
+import type { HeapViewProps } from "./props";
 
-export function Variables({ model }: ViewProps) {
-  const { objects, variables, threads } = model.page;
+export function Variables({ model }: HeapViewProps) {
+  const { objects, variables, threads } = model.profile;
   const size = (variable: HeapObject) => variable.data + variable.bss + variable.tls;
   const most = Math.max(1, ...objects.map(size));
   const parts: [keyof HeapObject & ("data" | "bss" | "tls"), string][] = [

@@ -1,11 +1,11 @@
 // A function's name that links to its source, also as a table column of locations.
 
-import type { HeapModel } from "../../data/heap";
+import type { ProfileModel } from "../../data/profile";
 import type { Column } from "../Table";
 import type { ViewProps } from "./props";
 
 interface Props {
-  model: HeapModel;
+  model: ProfileModel;
   select: ViewProps["select"];
   location: number;
 }
@@ -15,7 +15,7 @@ export function LocationLink({ model, select, location }: Props) {
     <button
       type="button"
       class="link"
-      title={model.page.locations.function[location]}
+      title={model.tree.locations.function[location]}
       onClick={() => select({ location, group: "line" }, "source")}
     >
       {model.functionName(location)} <small>{model.source(location)}</small>
@@ -26,7 +26,7 @@ export function LocationLink({ model, select, location }: Props) {
 /** A column of a table whose rows have a location each: the function, linked to its source. */
 export function locationColumn<T>(
   header: string,
-  model: HeapModel,
+  model: ProfileModel,
   select: ViewProps["select"],
   locationOf: (row: T) => number,
 ): Column<T> {

@@ -3,6 +3,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 
+import type { ProfileModel } from "../../data/profile";
 import { amount, share } from "./Figure";
 import type { ViewProps } from "./props";
 
@@ -20,16 +21,12 @@ export function Flame({ model, metric, select }: ViewProps) {
   const [top, setTop] = useState<number | undefined>();
   const [query, setQuery] = useState("");
   const totals = model.totals(metric);
-  const total = model.roots.reduce((sum, node) => sum + totals[node]!, 0);
-  const boxes = useMemo(
-    () => layOut(top, model.roots, model.children, model.page.nodes.parent, totals),
-    [model, totals, top],
-  );
+  const total = model.total(metric) || 1;
+  const boxes = useMemo(() => layOut(top, model, totals), [model, totals, top]);
   const height = boxes.reduce((deepest, box) => Math.max(deepest, box.depth + 1), 1) * ROW;
-  const names = model.page.locations.function;
+  const names = model.tree.locations.function;
   const isFound = (node: number) =>
-    query !== "" &&
-    names[model.page.nodes.location[node]!]!.toLowerCase().includes(query.toLowerCase());
+    query !== "" && names[model.location[node]!]!.toLowerCase().includes(query.toLowerCase());
   const foundPart = useMemo(() => foundShare(boxes, isFound), [boxes, query]);
   return (
     <>
@@ -57,7 +54,7 @@ export function Flame({ model, metric, select }: ViewProps) {
         aria-label={`Flame graph by: ${metric.label}`}
       >
         {boxes.map(({ node, left, width, depth }) => {
-          const location = model.page.nodes.location[node]!;
+          const location = model.location[node]!;
           return (
             <div
               key={node}
@@ -81,21 +78,16 @@ export function Flame({ model, metric, select }: ViewProps) {
   );
 }
 
-function layOut(
-  top: number | undefined,
-  roots: number[],
-  children: number[][],
-  parent: number[],
-  totals: Float64Array,
-): Box[] {
+function layOut(top: number | undefined, model: ProfileModel, totals: ArrayLike<number>): Box[] {
   const boxes: Box[] = [];
   let depth = 0;
   if (top !== undefined) {
     const callers: number[] = [];
-    for (let caller = parent[top]!; caller >= 0; caller = parent[caller]!) callers.push(caller);
+    for (let caller = model.parent[top]!; caller >= 0; caller = model.parent[caller]!)
+      callers.push(caller);
     for (const node of callers.reverse()) boxes.push({ node, left: 0, width: 1, depth: depth++ });
   }
-  const start = top === undefined ? roots : [top];
+  const start = top === undefined ? model.roots : [top];
   const scale =
     1 /
     Math.max(
@@ -108,7 +100,7 @@ function layOut(
       const width = totals[node]! * scale;
       if (width < NARROWEST) break;
       boxes.push({ node, left, width, depth: level });
-      visit(children[node]!, left, level + 1);
+      visit(model.children(node), left, level + 1);
       left += width;
     }
   };

@@ -3,7 +3,7 @@
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
-import { basename, METRICS, type Entry } from "../../data/heap";
+import { basename, type Entry } from "../../data/profile";
 import { Choice } from "../Choice";
 import { amount } from "./Figure";
 import type { ViewProps } from "./props";
@@ -11,7 +11,8 @@ import { Stacks } from "./Stacks";
 
 export function Source({ model, metric, selection, select }: ViewProps) {
   const [kind, setKind] = useState<"exclusive" | "inclusive">("exclusive");
-  const { locations, sources } = model.page;
+  const { sources } = model;
+  const { locations } = model.tree;
   const byFile = useMemo(() => {
     const entries = new Map<string, Entry[]>();
     for (const entry of model.entries(metric, "line")) {
@@ -79,23 +80,12 @@ interface LinesProps extends ViewProps {
 }
 
 function Lines({ file, entries, kind, model, metric, selection, select }: LinesProps) {
-  const { locations, sources } = model.page;
-  const source = sources[file];
-  const figures = useMemo(() => {
-    const byLine = new Map<number, Entry>(); // by line: inlined copies and template instances are one line
-    for (const entry of entries) {
-      const line = locations.line[entry.location]!;
-      const before = byLine.get(line);
-      if (!before) byLine.set(line, entry);
-      else if (metric.fold === "sum" || metric.fold === "peak")
-        byLine.set(line, {
-          location: before.location,
-          exclusive: before.exclusive + entry.exclusive,
-          inclusive: before.inclusive + entry.inclusive,
-        });
-    }
-    return byLine;
-  }, [entries, metric]);
+  const { locations } = model.tree;
+  const source = model.sources[file];
+  const figures = useMemo(
+    () => new Map(entries.toReversed().map((entry) => [locations.line[entry.location]!, entry])),
+    [entries],
+  );
   const largest = [...figures.values()].reduce((a, entry) => Math.max(a, entry[kind]), 0);
   const lineElement = useRef<HTMLDivElement>(null);
   const line =
@@ -110,8 +100,8 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   if (!source) {
     return (
       <p class="notice">
-        {file} is not in this report; assay heap RUN --sources adds the files of the machine that it
-        is typed on. Its lines with figures:{" "}
+        {file} is not in this report; assay heap show RUN --sources adds the files of the machine
+        that it is typed on. Its lines with figures:{" "}
         {[...figures.keys()]
           .sort((a, b) => a - b)
           .map((number) => `${number}: ${amount(figures.get(number)![kind], metric.unit)}`)
@@ -184,7 +174,7 @@ function Details({ model, selection }: ViewProps) {
           </tr>
         </thead>
         <tbody>
-          {METRICS.map((metric) => {
+          {model.metrics.map((metric) => {
             const entries = model.entries(metric, group).find((entry) => entry.location === key);
             return (
               <tr key={metric.key}>

@@ -51,24 +51,24 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
             <span>
               {inWords(
                 model.stack(node).map((location) => model.functionName(location)),
-                model.functionName(model.allocationSite[node]!),
+                model.functionName(model.site(node)),
               )}
             </span>
           </summary>
           <ol class="frames">
             {model.stack(node).map((location, k) => (
-              <li key={k} class={location === model.allocationSite[node] ? "allocation-site" : ""}>
+              <li key={k} class={location === model.site(node) ? "allocation-site" : ""}>
                 <button
                   type="button"
                   class="link"
-                  title={model.page.locations.function[location]}
+                  title={model.tree.locations.function[location]}
                   onClick={() => select({ location, group: "line" }, "source")}
                 >
                   {model.functionName(location)}
                 </button>{" "}
                 <small>
                   {model.source(location)}
-                  {model.page.locations.inlined[location] ? ", inlined" : ""}
+                  {model.tree.locations.inlined[location] ? ", inlined" : ""}
                 </small>
               </li>
             ))}

@@ -14,17 +14,14 @@ export function CallTree(props: ViewProps) {
   const totals = model.totals(metric);
   const ranked = (nodes: number[]) =>
     nodes.filter((node) => totals[node]! > 0).sort((a, b) => totals[b]! - totals[a]!);
-  const total =
-    metric.fold === "sum"
-      ? model.roots.reduce((sum, node) => sum + totals[node]!, 0)
-      : Math.max(1, ...model.roots.map((node) => totals[node]!));
+  const total = model.total(metric) || 1;
   const [open, setOpen] = useState(() =>
-    hotPath(model.roots, (node) => model.children[node]!, totals),
+    hotPath(model.roots, (node) => model.children(node), totals),
   );
   const toggle = (node: number) => {
     const next = new Set(open);
     if (!next.delete(node))
-      for (const opened of hotPath([node], (parent) => model.children[parent]!, totals))
+      for (const opened of hotPath([node], (parent) => model.children(parent), totals))
         next.add(opened);
     setOpen(next);
   };
@@ -32,15 +29,15 @@ export function CallTree(props: ViewProps) {
   const visit = (nodes: number[], depth: number) => {
     for (const node of ranked(nodes).slice(0, SHOWN)) {
       rows.push({ node, depth });
-      if (open.has(node)) visit(model.children[node]!, depth + 1);
+      if (open.has(node)) visit(model.children(node), depth + 1);
     }
   };
   visit(model.roots, 0);
   return (
     <div class="calltree" role="tree" aria-label={`Call tree by: ${metric.label}`}>
       {rows.map(({ node, depth }) => {
-        const location = model.page.nodes.location[node]!;
-        const inner = ranked(model.children[node]!).length;
+        const location = model.location[node]!;
+        const inner = ranked(model.children(node)).length;
         return (
           <div
             key={node}
@@ -65,7 +62,7 @@ export function CallTree(props: ViewProps) {
               <button
                 type="button"
                 class="link"
-                title={model.page.locations.function[location]}
+                title={model.tree.locations.function[location]}
                 onClick={() => props.select({ location, group: "line" }, "source")}
               >
                 {model.functionName(location)}
@@ -83,7 +80,7 @@ export function CallTree(props: ViewProps) {
 function hotPath(
   from: number[],
   children: (node: number) => number[],
-  totals: Float64Array,
+  totals: ArrayLike<number>,
 ): Set<number> {
   const path = new Set<number>();
   let nodes = from;

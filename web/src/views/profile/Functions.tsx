@@ -2,7 +2,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 
-import type { Entry } from "../../data/heap";
+import type { Entry } from "../../data/profile";
 import { Table, type Column } from "../Table";
 import { amount, ShareBar } from "./Figure";
 import type { ViewProps } from "./props";
@@ -13,7 +13,7 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
   const entries = model.entries(metric, "function");
   const matching = useMemo(() => {
     const text = query.toLowerCase();
-    const { function: names, file } = model.page.locations;
+    const { function: names, file } = model.tree.locations;
     return entries.filter(({ location }) =>
       `${names[location]} ${file[location]}`.toLowerCase().includes(text),
     );
@@ -51,7 +51,7 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
           <button
             type="button"
             class="link"
-            title={model.page.locations.function[entry.location]}
+            title={model.tree.locations.function[entry.location]}
             onClick={() => select({ location: entry.location, group: "function" })}
           >
             {model.functionName(entry.location)}

@@ -1,0 +1,92 @@
+"""``assay heap``: heap profiles of programs. One file per sub-verb."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+from assay.commands.heap.attach import Attach
+from assay.commands.heap.diff import Diff
+from assay.commands.heap.export import Export
+from assay.commands.heap.importing import Import
+from assay.commands.heap.record import Record
+from assay.commands.heap.show import Show
+from assay.commands.parser import Example, Parser, nearest
+from assay.errors import UserError
+
+# argparse has no public name for this type.
+Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
+
+
+class SubVerb(Protocol):
+    """Like ``assay.cli.Command``, for ``assay heap``."""
+
+    name: str
+
+    def prepare(self, verbs: Verbs) -> None: ...
+
+
+SUB_VERBS: list[SubVerb] = [Record(), Attach(), Show(), Diff(), Export(), Import()]
+
+
+class Heap:
+    """Memory profile of a program: every allocation, with its stack. Each free is recorded too, with thread and time.
+    The program's output and exit status are unchanged; the profile goes to standard error and into the run. Without
+    a command, 'record' is understood."""
+
+    name = "heap"
+    takes_program = True
+    notes = "See also the --help of each command."
+    examples = [
+        Example("assay heap -o before -- python3 -c pass", "record a program"),
+        Example("assay heap show before", "show it again"),
+        Example("assay heap export before collapsed --metric leaked", "for flamegraph.pl"),
+    ]
+
+    def prepare_parser(self, parser: Parser) -> None:
+        parser.usage = "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s COMMAND [options]"
+        verbs = parser.add_subparsers(title="commands", dest="heap_command", metavar="COMMAND", required=True)
+        for verb in SUB_VERBS:
+            verb.prepare(verbs)
+
+    def run(self, args: argparse.Namespace) -> int:
+        if args.program and args.heap_command != "record":
+            raise UserError(f"'heap {args.heap_command}' takes no program", "leave out what comes after --")
+        status: int = args.heap_verb(args)
+        return status
+
+    def complete(self, arguments: list[str]) -> list[str]:
+        """The arguments with 'record' in front where they are a program's. Raises UserError for a spelling of
+        earlier versions, with the one to type."""
+        if not arguments:
+            raise UserError("heap: no program given", "write it after --: assay heap -- ./program")
+        if arguments[0] in ("-h", "--help", *(verb.name for verb in SUB_VERBS)):
+            return arguments
+        options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+        if command := _new_spelling(options):
+            raise UserError("heap: this is spelled otherwise now", f"assay heap {command}")
+        if "--" in arguments or arguments[0].startswith("-"):
+            return ["record", *arguments]
+        if near := nearest(arguments[0], [verb.name for verb in SUB_VERBS]):
+            raise UserError(f"heap: unknown command '{arguments[0]}'{near}")
+        raise UserError(
+            f"heap: unknown command '{arguments[0]}'",
+            f"a program comes after --: assay heap -- {arguments[0]}",
+        )
+
+
+def _new_spelling(options: Sequence[str]) -> str:
+    """What to type for an option or a positional that is a command now; empty for none."""
+    if any(option == "--attach" or option.startswith("--attach=") for option in options):
+        return "attach PID"
+    if options[:1] == ["compare"]:
+        return f"diff {' '.join(options[1:]) or 'RUN RUN'}"
+    runs = [option for option in options[:1] if (Path(option) / "run.json").is_file()]
+    if any(option == "--export" or option.startswith("--export=") for option in options):
+        return f"export {runs[0] if runs else 'RUN'} FORMAT"
+    return f"show {' '.join(options)}" if runs else ""
+
+
+__all__ = ["Heap"]

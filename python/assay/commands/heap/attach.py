@@ -1,0 +1,67 @@
+"""``assay heap attach``: records a process that runs already."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from assay.commands.heap.recording import add_recording, recording
+from assay.commands.heap.runs import fail_if_nothing_recorded, new_session
+from assay.commands.options import add
+from assay.commands.parser import Example
+from assay.errors import EXIT_PASS, UserError
+from assay.measure.heap import FOLDER, conclude
+from assay.measure.heap_recorder import record_running
+from assay.records.units import format_quantity
+
+if TYPE_CHECKING:
+    from assay.commands.heap import Verbs
+
+
+class Attach:
+    """The sub-verb."""
+
+    name = "attach"
+
+    def prepare(self, verbs: Verbs) -> None:
+        parser = verbs.add_parser(
+            self.name,
+            help="record a process that runs already",
+            description="Records a running process until Ctrl-C, for a time, or to its end. Then it goes on without "
+            "hooks. It needs the process's owner and kernel.yama.ptrace_scope=0, or root.",
+            examples=[
+                Example("assay heap attach 4711", "until Ctrl-C", "a process"),
+                Example("assay heap attach 4711 --budget 30s", needs="a process"),
+                Example("assay heap attach 4711 --at-least 4KiB -o server", needs="a process"),
+            ],
+        )
+        parser.add_argument("pid", type=int, metavar="PID", help="the process")
+        add(parser, "-o --output")
+        add(parser, "--budget", "default: to its end")
+        add_recording(parser)
+        parser.set_defaults(heap_verb=attach)
+
+
+def attach(args: argparse.Namespace) -> int:
+    pid: int = args.pid
+    session = new_session(args, {"attach": pid})
+    until = f"for {format_quantity(args.budget, 's')}, or until Ctrl-C" if args.budget else "until Ctrl-C"
+    try:
+        recorded = record_running(
+            session.run.path / FOLDER,
+            pid,
+            args.budget or 0.0,
+            recording(args),
+            lambda: session.err.print(f"attached to {pid} {until}"),
+        )
+    except UserError:
+        session.run.discard()
+        raise
+    if recorded.problem:
+        session.err.print(recorded.problem, soft_wrap=True)
+    session.err.print(
+        f"left {pid}: it goes on" if recorded.goes_on else f"{pid} has ended, or runs another program now"
+    )
+    fail_if_nothing_recorded(session, f"nothing was recorded of process {pid}")
+    conclude(session, sources=True)
+    return EXIT_PASS

@@ -1,0 +1,54 @@
+"""``assay heap import``: a profile from a file of another tool."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.commands.heap.runs import new_session
+from assay.commands.options import add
+from assay.commands.parser import Example
+from assay.errors import EXIT_PASS, UserError
+from assay.measure.heap import FOLDER, conclude, import_file
+
+if TYPE_CHECKING:
+    from assay.commands.heap import Verbs
+
+
+class Import:
+    """The sub-verb."""
+
+    name = "import"
+
+    def prepare(self, verbs: Verbs) -> None:
+        parser = verbs.add_parser(
+            self.name,
+            help="read a file of heaptrack",
+            description="Makes a run from a file of heaptrack. Lifetimes are then estimates; threads and call times "
+            "are unknown.",
+            examples=[
+                Example("assay heap import heaptrack.solver.4711.zst", needs="a file"),
+                Example("assay heap import heaptrack.solver.4711.zst -o solver", needs="a file"),
+                Example("assay heap import heaptrack.solver.4711.zst --sources", needs="a file"),
+            ],
+        )
+        parser.add_argument("file", type=Path, metavar="FILE", help="heaptrack.PROGRAM.PID.zst")
+        add(parser, "-o --output")
+        parser.add_argument(
+            "--sources", action="store_true", help="put this machine's source files into the report"
+        )
+        parser.set_defaults(heap_verb=import_profile)
+
+
+def import_profile(args: argparse.Namespace) -> int:
+    if not args.file.is_file():
+        raise UserError(f"cannot read {args.file}: no such file")
+    session = new_session(args, {"import": str(args.file)})
+    try:
+        import_file(session.run.path / FOLDER, args.file)
+    except UserError:
+        session.run.finish("failed", f"{args.file} could not be read")
+        raise
+    conclude(session, sources=args.sources)
+    return EXIT_PASS

@@ -1,0 +1,82 @@
+"""``assay heap record``: runs a program and records its allocations."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.commands.heap.recording import add_ranks, add_recording, recording
+from assay.commands.heap.runs import fail_if_nothing_recorded, new_session
+from assay.commands.options import add
+from assay.commands.parser import Example
+from assay.errors import UserError
+from assay.measure.heap import FOLDER, conclude
+from assay.measure.heap_recorder import check_program, record_program
+from assay.measure.session import Session
+from assay.profile.heap import HeapProfile
+from assay.records.run import as_text
+from assay.records.units import format_quantity
+
+if TYPE_CHECKING:
+    from assay.commands.heap import Verbs
+
+PYTHON = re.compile(r"python[0-9.]*$")
+PYTHON_ARENA_BYTES = 1 << 20  # of CPython's allocator (Include/internal/pycore_obmalloc.h)
+
+
+class Record:
+    """The sub-verb."""
+
+    name = "record"
+
+    def prepare(self, verbs: Verbs) -> None:
+        parser = verbs.add_parser(
+            self.name,
+            help="run a program and record it (understood where no command is typed)",
+            description="Runs a program and records its allocations and frees, and those of the processes that it "
+            "starts. Its output and exit status are unchanged; the profile goes to standard error and into the run.",
+            usage="%(prog)s [options] -- PROGRAM [ARGUMENT ...]",
+            examples=[
+                Example("assay heap -o first -- python3 -c pass"),
+                Example(
+                    "assay heap record -o second --sample 64KiB -- python3 -c pass", "figures are estimates"
+                ),
+                Example("assay heap record --only-ranks 0,3 -- mpirun -n 4 ./solver", needs="a program"),
+            ],
+        )
+        add(parser, "-o --output")
+        add_recording(parser)
+        add_ranks(parser)
+        parser.set_defaults(heap_verb=record, program=[])
+
+
+def record(args: argparse.Namespace) -> int:
+    if not args.program:
+        raise UserError("no program given", "write it after --: assay heap -- ./program")
+    check_program(args.program[0])
+    session = new_session(args, {"program": [as_text(argument) for argument in args.program]})
+    session.out = session.err  # standard output is the program's
+    status = record_program(session.run.path / FOLDER, args.program, recording(args))
+    fail_if_nothing_recorded(
+        session,
+        f"nothing was recorded of {args.program[0]}",
+        "is it statically linked, or does it run as another user?",
+    )
+    profiles = conclude(session, sources=True)
+    if "PYTHONMALLOC" not in os.environ:
+        _print_arena_notice(session, args.program[0], profiles.processes)
+    return status
+
+
+def _print_arena_notice(session: Session, program: str, profiles: list[HeapProfile]) -> None:
+    """Notes that CPython's arenas hide small objects."""
+    python_profiles = [profile for profile in profiles if profile.has_python]
+    if not python_profiles and not PYTHON.match(Path(program).name):
+        return
+    mapped = max((profile.totals.mapped_bytes for profile in python_profiles), default=0)
+    size = f", {format_quantity(mapped, 'B')}" if mapped >= PYTHON_ARENA_BYTES else ""
+    notice = f"Python allocates small objects from its own arenas{size}; set PYTHONMALLOC=malloc to see each of them"
+    session.err.print(notice, soft_wrap=True)

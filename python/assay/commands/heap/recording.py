@@ -1,0 +1,71 @@
+"""The options that say what is recorded, of 'record' and 'attach'."""
+
+from __future__ import annotations
+
+import argparse
+
+from assay.commands.options import reader, size
+from assay.commands.parser import Parser
+from assay.errors import UserError
+from assay.measure.heap_recorder import Recording
+
+
+def add_recording(parser: Parser) -> None:
+    group = parser.advanced
+    group.add_argument(
+        "--at-least", type=size, default=0, metavar="SIZE", help="record blocks of this size and more"
+    )
+    group.add_argument(
+        "--sample",
+        type=size,
+        default=0,
+        metavar="SIZE",
+        help="record about one block for each so many bytes; figures are then estimates",
+    )
+    group.add_argument(
+        "--no-python",
+        action="store_true",
+        help="C stacks alone, without the Python functions that run in them (some 12 ns a call)",
+    )
+    group.add_argument(
+        "--no-faults",
+        action="store_true",
+        help="do not watch page faults: who touches memory first (some 0.5 us a fault)",
+    )
+    group.add_argument(
+        "--dump-at",
+        type=size,
+        default=0,
+        metavar="SIZE",
+        help="write a profile when a process has so much in memory; also on SIGUSR1",
+    )
+
+
+def add_ranks(parser: Parser) -> None:
+    parser.advanced.add_argument(
+        "--only-ranks",
+        type=reader(_ranks),
+        default=[],
+        metavar="LIST",
+        help="only these ranks of an MPI program, such as 0,3",
+    )
+
+
+def _ranks(text: str) -> list[int]:
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise UserError(
+            f"'{text}' is not a list of ranks", "expected comma-separated ranks, e.g. 0,3"
+        ) from None
+
+
+def recording(args: argparse.Namespace) -> Recording:
+    return Recording(
+        at_least=args.at_least,
+        sample=args.sample,
+        ranks=getattr(args, "only_ranks", []),
+        python=not args.no_python,
+        faults=not args.no_faults,
+        dump_at=args.dump_at,
+    )

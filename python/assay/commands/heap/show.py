@@ -1,0 +1,83 @@
+"""``assay heap show``: a recorded profile again."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
+
+from assay.commands.heap.runs import profiles_of
+from assay.commands.options import add
+from assay.commands.parser import Example
+from assay.errors import EXIT_PASS
+from assay.measure.heap import keep_sources
+from assay.profile.heap import METRICS, HeapProfile
+from assay.records.schema import Finding
+from assay.report.heap import show_profiles
+from assay.report.html import build_report
+from assay.report.terminal import console, show_findings
+
+if TYPE_CHECKING:
+    from assay.commands.heap import Verbs
+
+
+class Show:
+    """The sub-verb."""
+
+    name = "show"
+
+    def prepare(self, verbs: Verbs) -> None:
+        parser = verbs.add_parser(
+            self.name,
+            help="show a recorded profile, and write its report again",
+            description="Shows the profile of a run, and writes its report again.",
+            examples=[
+                Example("assay heap show first", needs="a run"),
+                Example("assay heap show first --all", "every process", "a run"),
+                Example("assay heap show first --json", "totals and functions", "a run"),
+            ],
+        )
+        parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
+        parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
+        parser.add_argument(
+            "--sources", action="store_true", help="put this machine's source files into the report"
+        )
+        add(parser, "--json")
+        parser.set_defaults(heap_verb=show)
+
+
+def show(args: argparse.Namespace) -> int:
+    run, profiles = profiles_of(args.run)
+    if args.json:
+        print(json.dumps([_summary(profile) for profile in profiles.processes], indent=1))
+        return EXIT_PASS
+    if args.sources:
+        keep_sources(run, profiles.processes)
+    out = console()
+    show_profiles(out, profiles, run.path, show_all=args.all)
+    show_findings(out, [record for record in run.records if isinstance(record, Finding)])
+    out.print(f"report: {build_report(run.path, profiles=profiles)}", soft_wrap=True)
+    return EXIT_PASS
+
+
+def _summary(profile: HeapProfile) -> dict[str, object]:
+    """Totals and functions; the whole analysis is in the run's heap folder."""
+    return {
+        "process": to_builtins(profile.process),
+        "totals": to_builtins(profile.totals),
+        "functions": {
+            metric: [
+                {
+                    "function": figures.location.function,
+                    "source": figures.location.source,
+                    "exclusive": round(figures.exclusive),
+                    "inclusive": round(figures.inclusive),
+                }
+                for figures in profile.by(metric, "function")
+            ]
+            for metric in METRICS
+        },
+    }

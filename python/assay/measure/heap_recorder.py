@@ -1,0 +1,141 @@
+"""Runs the recorder of heap profiles (the engine assay-heap)."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.errors import UserError
+from assay.launch.engines import engines_folder
+
+
+@dataclass(frozen=True)
+class AttachedRecording:
+    """How the recording of a running process ended."""
+
+    goes_on: bool  # the process goes on
+    problem: str  # reported by the recorder; empty for none
+
+
+def recorder() -> Path:
+    path = engines_folder() / "assay-heap"
+    if not path.is_file():
+        raise UserError(f"{path} is missing", "build it: make setup")
+    return path
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What to record: blocks of ``at_least`` bytes and more; about one block for every ``sample`` allocated bytes (0:
+    all); ``ranks`` of an MPI program (empty: all). ``dump_at``: write a profile when this many bytes are resident."""
+
+    at_least: int = 0
+    sample: int = 0
+    ranks: Sequence[int] = ()
+    python: bool = True  # with Python functions on the stacks
+    faults: bool = True  # page faults: which line touches memory first
+    dump_at: int = 0
+
+    def arguments(self) -> list[str]:
+        options = {"--at-least": self.at_least, "--sample": self.sample, "--dump-at": self.dump_at}
+        arguments = [argument for name, value in options.items() if value for argument in (name, str(value))]
+        arguments += [] if self.python else ["--no-python"]
+        arguments += [] if self.faults else ["--no-faults"]
+        return arguments + (["--ranks", ",".join(map(str, self.ranks))] if self.ranks else [])
+
+
+def record_program(folder: Path, program: Sequence[str], recording: Recording = Recording()) -> int:
+    """Runs the program to its end, with its own input and output. Returns its exit status, 128 + N after signal N.
+
+    Raises UserError when it cannot be started.
+    """
+    make_private(folder)
+    process = subprocess.Popen([recorder(), "record", *recording.arguments(), folder, "--", *program])
+    with _interrupts_reach_program(process):
+        status = process.wait()
+    return 128 - status if status < 0 else status
+
+
+def record_running(
+    folder: Path, pid: int, seconds: float, recording: Recording, on_attached: Callable[[], None]
+) -> AttachedRecording:
+    """Records a running process until Ctrl-C, for ``seconds`` (0: no limit) or to its end. ``on_attached`` is called
+    when the recorder has attached.
+
+    Raises UserError if attaching fails; the process is then unchanged.
+    """
+    make_private(folder)
+    arguments = [
+        *recording.arguments(),
+        "--attach",
+        str(pid),
+        *(["--budget", str(seconds)] if seconds else []),
+    ]
+    process = subprocess.Popen(
+        [recorder(), "record", *arguments, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with _interrupts_end_recording(process):
+        assert process.stdout is not None
+        if process.stdout.readline():
+            on_attached()
+        output, problems = process.communicate()
+    if process.returncode:
+        raise UserError(problems.strip().removeprefix("assay-heap: "))
+    return AttachedRecording(goes_on=output.startswith("left"), problem=problems.strip())
+
+
+def make_private(folder: Path) -> None:
+    """A trace holds paths, names and sizes of what a program works on: its folder is the user's alone."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def check_program(name: str) -> None:
+    """Raises UserError when there is no such program."""
+    if shutil.which(name) is None:
+        raise UserError(
+            f"cannot run {name}",
+            "check that it is on PATH and executable",
+        )
+
+
+@contextlib.contextmanager
+def _interrupts_end_recording(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP end the recording only; SIGUSR1 asks for a profile."""
+
+    def pass_on(*_: object) -> None:
+        process.send_signal(signal.SIGINT)
+
+    before = {
+        number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _interrupts_reach_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C reaches the program itself; what was recorded until then is kept. SIGTERM, SIGHUP and SIGUSR1 (a profile
+    while the program runs) are passed on to the recorder."""
+
+    def pass_on(number: int, _: object) -> None:
+        process.send_signal(number)
+
+    before = {
+        number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+    }
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,94 @@
+"""What every profile of a program is made of: columns, locations, the call tree, figures by stack, line and function.
+
+A profiler defines its metrics as a list of ``Metric`` and its profile as a ``Struct`` (assay.records.heap). From both
+``python -m assay.records.generate`` makes the analyser's structs (engines/profile/analyse/*_schema.hpp) and the page's
+types (web/src/data/*Profile.ts), so that no field is named twice.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Fold = Literal["sum", "least", "most", "peak", "mean"]
+
+
+class Metric(Struct, frozen=True, omit_defaults=False):
+    """A figure of stacks, lines and functions. ``fold``: how the figures of several stacks become one: their sum, the
+    least or the largest; a peak is followed over time; a mean is the quotient of two other metrics."""
+
+    key: str
+    label: str
+    unit: Literal["B", "1", "s"]
+    fold: Fold
+    dividend: str = ""  # of a mean
+    divisor: str = ""
+    known_by: str = ""  # a count: where it is 0, the least is unknown and stands as 0
+    listed: bool = False  # in the terminal, in comparisons and exports; sums alone
+    shown: bool = True  # offered in the page
+
+
+class Column(Struct):
+    """Numbers, a row each, in little-endian order. ``type``: "zero" (all are 0, without data), unsigned integers (u1,
+    u2, u4), signed ones (i4) or floating point numbers (f4, f8) of so many bytes."""
+
+    type: Literal["zero", "u1", "u2", "u4", "i4", "f4", "f8"]
+    data: bytes
+
+
+class Locations(Struct):
+    """Lines of functions. Allocations of an allocator frame (malloc, operator new, std::...) count for its caller.
+    ``function_id`` and ``line_id`` are the first location of the same function and of the same line of source."""
+
+    function: list[str]
+    file: list[str]
+    line: list[int]
+    module: list[str]
+    inlined: list[bool]
+    is_allocator_frame: list[bool]
+    function_id: list[int]
+    line_id: list[int]
+
+
+class Stacks(Struct):
+    """The stacks that did something themselves: ``node`` is the innermost call, ``site`` the location that counts as
+    its cause (the innermost that is no allocator frame). ``figures``: a column for each metric."""
+
+    rows: int
+    node: Column
+    site: Column
+    figures: dict[str, Column]
+
+
+class Nodes(Struct):
+    """The call tree, callers before their callees; ``parent`` is -1 for an outermost call. ``figures`` are those of a
+    call with everything that it calls."""
+
+    rows: int
+    parent: Column
+    location: Column
+    figures: dict[str, Column]
+
+
+class Groups(Struct):
+    """Lines or functions by their first location. ``exclusive`` is what the group did itself; ``inclusive`` adds what
+    it called, where a recursive function counts once a stack."""
+
+    rows: int
+    location: Column
+    exclusive: dict[str, Column]
+    inclusive: dict[str, Column]
+
+
+class Tree(Struct):
+    locations: Locations
+    nodes: Nodes
+    stacks: Stacks
+    lines: Groups
+    functions: Groups
+
+
+class Source(Struct):
+    text: str
+    changed: bool  # modified since the program ran

@@ -1,0 +1,432 @@
+// A heap profile as the page meets it, and its metrics. Generated from python/assay/records/heap.py and
+// profile.py by "python -m assay.records.generate": change them there, never this file.
+
+/**
+ * Numbers, a row each, in little-endian order. ``type``: "zero" (all are 0, without data), unsigned integers (u1,
+ * u2, u4), signed ones (i4) or floating point numbers (f4, f8) of so many bytes.
+ */
+export interface Column {
+  type: "f4" | "f8" | "i4" | "u1" | "u2" | "u4" | "zero";
+  data: string;
+}
+
+/**
+ * Lines or functions by their first location. ``exclusive`` is what the group did itself; ``inclusive`` adds what
+ * it called, where a recursive function counts once a stack.
+ */
+export interface Groups {
+  rows: number;
+  location: Column;
+  exclusive: Record<string, Column>;
+  inclusive: Record<string, Column>;
+}
+
+export interface HeapCalls {
+  count: number;
+  seconds: number;
+}
+
+/**
+ * Pages that hold live blocks, at the moment when resident memory exceeded live bytes most. ``filled`` counts
+ * them by the tenth that is in use; ``pin_bytes`` is the share of the empty bytes that each allocation site's blocks
+ * keep (``pin_site`` is its line's first location).
+ */
+export interface HeapFragmentation {
+  seconds: number;
+  resident: number;
+  live: number;
+  page_bytes: number;
+  pages: number;
+  filled: number[];
+  pin_site: number[];
+  pin_bytes: number[];
+  pin_blocks: number[];
+}
+
+/**
+ * Blocks by log2 of their size, and by log2 of their lifetime in 16 ticks; each list begins with its first
+ * logarithm.
+ */
+export interface HeapHistograms {
+  sizes: number[];
+  lifetimes: number[];
+}
+
+/**
+ * Bytes of the variables of one object: initialised (.data), zero at the start (.bss), and of each thread.
+ */
+export interface HeapObject {
+  path: string;
+  data: number;
+  bss: number;
+  tls: number;
+  variables: number;
+  resident: number | null;
+}
+
+/**
+ * One line of the report's embedded data.
+ */
+export interface HeapPage {
+  kind: "heap";
+  title: string;
+  problems: string[];
+  ranks: HeapRank[];
+  sources: Record<string, Source>;
+  left_out: number;
+  profile: HeapProfile;
+}
+
+export interface HeapProcess {
+  pid: number;
+  parent: number;
+  program: string;
+  rank: string;
+  seconds: number;
+  complete: boolean;
+  detached: boolean;
+  attached_after: number | null;
+  at_least: number;
+  sample: number;
+}
+
+export interface HeapProfile {
+  process: HeapProcess;
+  trace: HeapTrace;
+  totals: HeapTotals;
+  tick: number;
+  threads: HeapThread[];
+  timeline: HeapTimeline;
+  sizes: number[];
+  frequent_size: number[];
+  frequent_count: number[];
+  lifetimes: number[][];
+  touches: HeapTouches | null;
+  fragmentation: HeapFragmentation | null;
+  objects: HeapObject[];
+  variables: HeapVariable[];
+  histograms: Record<string, HeapHistograms>;
+  tree: Tree;
+}
+
+/**
+ * One rank of a merged profile. ``outlier``: the names of the totals in which it is an outlier.
+ */
+export interface HeapRank {
+  name: string;
+  pid: number;
+  peak: number;
+  bytes: number;
+  count: number;
+  leaked: number;
+  seconds: number;
+  outlier: string[];
+}
+
+/**
+ * ``deepest`` and the fields after it are of the thread's stack, sampled at its allocations and frees: ``depth`` is
+ * the maximum within each step of the timeline, in bytes, 0 where there is no sample; ``deepest_site`` is the line
+ * that allocated or freed where it was deepest; ``resident`` is known when the thread ended, 0: unknown.
+ */
+export interface HeapThread {
+  thread: number;
+  name: string;
+  bytes: number;
+  first: number;
+  last: number;
+  foreign_frees: number;
+  calls: Record<string, HeapCalls>;
+  deepest: number;
+  deepest_seconds: number;
+  deepest_site: number;
+  resident: number;
+  depth: number[];
+}
+
+/**
+ * ``live`` is the maximum within each step of ``step`` seconds; ``count`` and ``bytes`` are the allocations in it.
+ * The last three are samples of the whole process.
+ */
+export interface HeapTimeline {
+  start: number;
+  step: number;
+  live: number[];
+  count: number[];
+  bytes: number[];
+  seconds: number[];
+  virtual: number[];
+  resident: number[];
+}
+
+export interface HeapTotals {
+  count: number;
+  bytes: number;
+  frees: number;
+  unknown_frees: number;
+  peak: number;
+  peak_count: number;
+  peak_seconds: number;
+  leaked: number;
+  leaked_count: number;
+  mapped: number;
+  mapped_bytes: number;
+}
+
+/**
+ * First touches, one page fault each: by the line that touched, by the allocation site of the block (``site``:
+ * its line's first location; ``site_with_huge``: the faults that would remain with huge pages), and by thread.
+ * ``outside`` counts those outside of blocks: stacks, variables, code.
+ */
+export interface HeapTouches {
+  outside: number;
+  line_function: string[];
+  line_file: string[];
+  line: number[];
+  line_pages: number[];
+  site: number[];
+  site_pages: number[];
+  site_with_huge: number[];
+  thread: number[];
+  thread_pages: number[];
+}
+
+export interface HeapTrace {
+  imported_from: string;
+  bytes: number;
+  events: number;
+  lost_events: number;
+  damaged_bytes: number;
+  unreadable_chunks: number;
+  missing_objects: string[];
+  unsupported_python: string;
+}
+
+export interface HeapVariable {
+  name: string;
+  object: string;
+  bytes: number;
+  per_thread: boolean;
+  file: string;
+  line: number;
+  resident: number | null;
+}
+
+/**
+ * Lines of functions. Allocations of an allocator frame (malloc, operator new, std::...) count for its caller.
+ * ``function_id`` and ``line_id`` are the first location of the same function and of the same line of source.
+ */
+export interface Locations {
+  function: string[];
+  file: string[];
+  line: number[];
+  module: string[];
+  inlined: boolean[];
+  is_allocator_frame: boolean[];
+  function_id: number[];
+  line_id: number[];
+}
+
+/**
+ * A figure of stacks, lines and functions. ``fold``: how the figures of several stacks become one: their sum, the
+ * least or the largest; a peak is followed over time; a mean is the quotient of two other metrics.
+ */
+export interface Metric {
+  key: string;
+  label: string;
+  unit: "1" | "B" | "s";
+  fold: "least" | "mean" | "most" | "peak" | "sum";
+  dividend?: string;
+  divisor?: string;
+  known_by?: string;
+  listed?: boolean;
+  shown?: boolean;
+}
+
+/**
+ * The call tree, callers before their callees; ``parent`` is -1 for an outermost call. ``figures`` are those of a
+ * call with everything that it calls.
+ */
+export interface Nodes {
+  rows: number;
+  parent: Column;
+  location: Column;
+  figures: Record<string, Column>;
+}
+
+export interface Source {
+  text: string;
+  changed: boolean;
+}
+
+/**
+ * The stacks that did something themselves: ``node`` is the innermost call, ``site`` the location that counts as
+ * its cause (the innermost that is no allocator frame). ``figures``: a column for each metric.
+ */
+export interface Stacks {
+  rows: number;
+  node: Column;
+  site: Column;
+  figures: Record<string, Column>;
+}
+
+export interface Tree {
+  locations: Locations;
+  nodes: Nodes;
+  stacks: Stacks;
+  lines: Groups;
+  functions: Groups;
+}
+
+export const HEAP_METRICS: Metric[] = [
+  {
+    key: "bytes",
+    label: "allocated",
+    unit: "B",
+    fold: "sum",
+    listed: true,
+  },
+  {
+    key: "count",
+    label: "allocations",
+    unit: "1",
+    fold: "sum",
+    listed: true,
+  },
+  {
+    key: "peak",
+    label: "peak",
+    unit: "B",
+    fold: "peak",
+  },
+  {
+    key: "at_peak",
+    label: "live at the peak",
+    unit: "B",
+    fold: "sum",
+    listed: true,
+  },
+  {
+    key: "leaked",
+    label: "not freed",
+    unit: "B",
+    fold: "sum",
+    listed: true,
+  },
+  {
+    key: "leaked_count",
+    label: "blocks not freed",
+    unit: "1",
+    fold: "sum",
+  },
+  {
+    key: "temporary",
+    label: "freed before the next allocation",
+    unit: "1",
+    fold: "sum",
+    listed: true,
+  },
+  {
+    key: "reallocated",
+    label: "reallocations",
+    unit: "1",
+    fold: "sum",
+    listed: true,
+  },
+  {
+    key: "foreign_reallocations",
+    label: "reallocations of others' blocks",
+    unit: "1",
+    fold: "sum",
+    shown: false,
+  },
+  {
+    key: "new_blocks",
+    label: "blocks that replace none of this stack",
+    unit: "1",
+    fold: "sum",
+    shown: false,
+  },
+  {
+    key: "steps",
+    label: "reallocations a block",
+    unit: "1",
+    fold: "mean",
+    dividend: "reallocated",
+    divisor: "new_blocks",
+    shown: false,
+  },
+  {
+    key: "frees",
+    label: "frees made here",
+    unit: "1",
+    fold: "sum",
+  },
+  {
+    key: "freed",
+    label: "blocks freed",
+    unit: "1",
+    fold: "sum",
+    shown: false,
+  },
+  {
+    key: "mean_size",
+    label: "size, mean",
+    unit: "B",
+    fold: "mean",
+    dividend: "bytes",
+    divisor: "count",
+  },
+  {
+    key: "min_size",
+    label: "size, least",
+    unit: "B",
+    fold: "least",
+    known_by: "count",
+  },
+  {
+    key: "max_size",
+    label: "size, largest",
+    unit: "B",
+    fold: "most",
+  },
+  {
+    key: "lifetimes",
+    label: "lifetimes, added up",
+    unit: "s",
+    fold: "sum",
+    shown: false,
+  },
+  {
+    key: "lifetime",
+    label: "lifetime, mean",
+    unit: "s",
+    fold: "mean",
+    dividend: "lifetimes",
+    divisor: "freed",
+  },
+  {
+    key: "min_lifetime",
+    label: "lifetime, shortest",
+    unit: "s",
+    fold: "least",
+    known_by: "freed",
+  },
+  {
+    key: "max_lifetime",
+    label: "lifetime, longest",
+    unit: "s",
+    fold: "most",
+  },
+  {
+    key: "malloc_time",
+    label: "time in malloc",
+    unit: "s",
+    fold: "sum",
+  },
+  {
+    key: "free_time",
+    label: "time in free",
+    unit: "s",
+    fold: "sum",
+  },
+];
