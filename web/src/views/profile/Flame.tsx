@@ -1,5 +1,5 @@
-// The tree of calls as a flame graph: as wide as the figure, callees above their callers. A click looks closer, and
-// what is searched for is marked.
+// The tree of calls as a flame graph: as wide as the figure, callees below their callers, so that the outermost are
+// seen first. A click looks closer, and what is searched for is marked.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -62,7 +62,7 @@ export function Flame({ model, metric, select }: ViewProps) {
               style={{
                 left: `${left * 100}%`,
                 width: `${width * 100}%`,
-                bottom: `${depth * ROW}px`,
+                top: `${depth * ROW}px`,
                 filter: `hue-rotate(${hue(names[location]!)}deg)`,
               }}
               title={`${names[location]}\n${model.source(location)}\n${amount(totals[node]!, metric.unit)}, ${share(totals[node]! / total)} of all\ndouble-click: source`}
