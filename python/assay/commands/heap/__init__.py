@@ -61,7 +61,7 @@ class Heap:
         """The arguments with 'record' in front where they are a program's. Raises UserError for a spelling of
         earlier versions, with the one to type."""
         if not arguments:
-            raise UserError("heap: no program given", "write it after --: assay heap -- ./program")
+            raise UserError("heap: no program given", "one is required after --: assay heap -- ./program")
         if arguments[0] in ("-h", "--help", *(verb.name for verb in SUB_VERBS)):
             return arguments
         options = arguments[: arguments.index("--")] if "--" in arguments else arguments
