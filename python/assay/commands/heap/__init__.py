@@ -47,7 +47,9 @@ class Heap:
 
     def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s COMMAND [options]"
-        verbs = parser.add_subparsers(title="commands", dest="heap_command", metavar="COMMAND", required=True)
+        verbs = parser.add_subparsers(
+            title="commands", dest="heap_command", metavar="COMMAND", required=True, prog="assay heap"
+        )
         for verb in SUB_VERBS:
             verb.prepare(verbs)
 

@@ -31,9 +31,9 @@ class Export:
             description="Writes the merged ranks of an MPI program, or else the largest process, to standard output: "
             "for flamegraph.pl (collapsed), speedscope.app, pprof and KCachegrind (callgrind).",
             examples=[
-                Example("assay heap export first speedscope > first.speedscope.json", needs="a run"),
-                Example("assay heap export first pprof > first.pb.gz", needs="a run"),
-                Example("assay heap export first collapsed --metric leaked > leaks.txt", needs="a run"),
+                Example("assay heap export first speedscope", "one profile for each metric", "a run"),
+                Example("assay heap export first pprof", needs="a run"),
+                Example("assay heap export first collapsed --metric leaked", "for flamegraph.pl", "a run"),
             ],
         )
         parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
