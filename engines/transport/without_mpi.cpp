@@ -4,7 +4,7 @@
 //   ASSAY_TRANSPORT     tcp or udp
 //   ASSAY_RANK, ASSAY_RANKS
 //   ASSAY_INTERFACE     the network interface to listen on; default: that of the default route
-//   ASSAY_HEARTBEAT_MS  a peer that is silent for so long is lost; default 150
+//   ASSAY_HEARTBEAT_MS  a peer that is silent for three of these is lost; default 50
 
 #include <fmt/format.h>
 #include <poll.h>
@@ -84,7 +84,7 @@ void run_rank(const std::string& name, const std::function<void(Transport&)>& bo
     const Make make = find(name);
     const int ranks = number("ASSAY_RANKS", 1, 65536);
     const int rank = number("ASSAY_RANK", 0, ranks - 1);
-    const int heartbeat_ms = number("ASSAY_HEARTBEAT_MS", 10, 600'000, 150);
+    const int heartbeat_ms = number("ASSAY_HEARTBEAT_MS", 1, 60'000, 50);
     const char* interface = std::getenv("ASSAY_INTERFACE");
     Listener listener(own_address(interface ? interface : ""));
     const std::string line = listening_line(rank, listener.address());
@@ -94,7 +94,7 @@ void run_rank(const std::string& name, const std::function<void(Transport&)>& bo
     end_with_launcher();
     MeshSettings settings;
     settings.transport = name;
-    settings.heartbeat_limit = Nanoseconds{heartbeat_ms} * 1'000'000;
+    settings.heartbeat_limit = Nanoseconds{heartbeat_ms} * 3'000'000;
     settings.start_limit = start_limit;
     const std::unique_ptr<PeerTransport> transport =
         make(std::move(listener), std::move(self), std::move(settings));

@@ -23,6 +23,7 @@ constexpr std::size_t most_callers = 64;  // that have not proved themselves, be
 constexpr int call_limit_ms = 5000;       // for a peer's proof and answer
 constexpr Nanoseconds greeting_limit = 5'000'000'000, expiry_period = 1'000'000'000;
 constexpr Nanoseconds rejoin_limit = 1'000'000'000;  // to reach a peer, for a rank that comes back
+constexpr useconds_t retry_us = 50'000;
 constexpr std::size_t most_named = 8;
 
 // Names in epoll: a peer's rank, or one of these with a descriptor.
@@ -114,7 +115,7 @@ void Mesh::connect_all() {
                                     self_.peers[index(peer)].address, self_.peers[index(peer)].port,
                                     reason),
                         "check that the hosts reach each other on any port");
-        listening_.gone(peer, reason);
+        listening_.gone(peer, reason, false);
     }
     while (!comes_back && !missing().empty()) {
         if (now() > deadline)
@@ -139,28 +140,46 @@ std::string Mesh::missing() const {
     return names;
 }
 
+// Opens a connection. Returns the socket; else -1, and errno says why.
+int Mesh::open_connection(const Address& address, Nanoseconds deadline) const {
+    const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return -1;
+    // From this rank's own address, so that the connection takes the chosen interface.
+    Address own = listener_.address();
+    own.set_port(0);
+    int error = 0;
+    if (bind(fd, own.data(), own.length) != 0) {
+        error = errno;
+    } else if (connect(fd, address.data(), address.length) != 0) {
+        error = errno;
+        if (error == EINPROGRESS) {
+            socklen_t length = sizeof error;
+            if (!await(fd, POLLOUT, deadline)) error = ETIMEDOUT;
+            else getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
+        }
+    }
+    if (error == 0) return fd;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
 // Connects to a peer. Returns why it failed; empty if it did not.
 std::string Mesh::call(int peer, Nanoseconds limit) {
     const Nanoseconds deadline = now() + limit;
-    Address address = read_address(self_.peers[index(peer)].address, self_.peers[index(peer)].port);
-    const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    const Address address =
+        read_address(self_.peers[index(peer)].address, self_.peers[index(peer)].port);
+    int fd = open_connection(address, deadline);
+    // A link that has just come up has no route for a moment.
+    while (fd < 0 && (errno == EHOSTUNREACH || errno == ENETUNREACH) && now() < deadline) {
+        usleep(retry_us);
+        fd = open_connection(address, deadline);
+    }
     if (fd < 0) return std::strerror(errno);
     const auto fail = [fd](std::string reason) {
         close(fd);
         return reason;
     };
-    // From this rank's own address, so that the connection takes the chosen interface.
-    Address own = listener_.address();
-    own.set_port(0);
-    if (bind(fd, own.data(), own.length) != 0) return fail(std::strerror(errno));
-    if (connect(fd, address.data(), address.length) != 0) {
-        if (errno != EINPROGRESS) return fail(std::strerror(errno));
-        if (!await(fd, POLLOUT, deadline)) return fail("no answer");
-        int error = 0;
-        socklen_t length = sizeof error;
-        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
-        if (error != 0) return fail(std::strerror(error));
-    }
     prepare(fd);
     if (!session::introduce(fd, self_.token, purpose, call_limit_ms))
         return fail("what answers there does not belong to this job");
@@ -240,8 +259,10 @@ void Mesh::poll(int milliseconds) {
         for (const int peer : liveness_.silent())
             if (is_connected(peer)) {
                 drop(peer);
-                listening_.gone(peer, fmt::format("nothing was heard from it for {:.0f} ms",
-                                                  seconds(liveness_.limit()) * 1e3));
+                listening_.gone(peer,
+                                fmt::format("nothing was heard from it for {:.0f} ms",
+                                            seconds(liveness_.limit()) * 1e3),
+                                true);
             }
     if (!gate_.empty() || !greetings_.empty()) expire();
 }
@@ -300,7 +321,7 @@ void Mesh::answer(Greeting& greeting) {
     }
     if (is_connected(peer)) {
         drop(peer);
-        listening_.gone(peer, "a new process took its place");
+        listening_.gone(peer, "a new process took its place", false);
     }
     take(peer, greeting.socket, greeting.hello, key_of(greeting.hello, ours), greeting.address);
 }

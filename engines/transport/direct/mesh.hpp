@@ -49,7 +49,7 @@ public:
         // Something happened on a peer's socket: EPOLLIN, EPOLLOUT, EPOLLRDHUP.
         virtual void happened(int peer, std::uint32_t events) = 0;
         // The peer's process ended, fell silent, or was replaced by a new one.
-        virtual void gone(int peer, const std::string& reason) = 0;
+        virtual void gone(int peer, const std::string& reason, bool silent) = 0;
     };
 
     Mesh(Listener listener, Membership self, MeshSettings settings, Listening& listening);
@@ -69,8 +69,8 @@ public:
     int rank() const { return self_.rank; }
     int size() const { return self_.size(); }
     int incarnation() const { return self_.incarnation; }
-    const Address& address() const { return listener_.address(); }
-    const session::Token& token() const { return self_.token; }
+    const std::string& address_of(int peer) const { return self_.peers[index(peer)].address; }
+    Nanoseconds heartbeat_limit() const { return settings_.heartbeat_limit; }
     // Connections that were refused: strangers, other versions, ranks that were replaced.
     std::uint64_t refused() const { return refused_ + gate_.refused(); }
 
@@ -97,6 +97,7 @@ private:
     void answer(Greeting& greeting);
     Hello own_hello(int peer) const;
     session::Proof key_of(const Hello& caller, const Hello& listener) const;
+    int open_connection(const Address& address, Nanoseconds deadline) const;
     std::string call(int peer, Nanoseconds limit);
     void take(int peer, int socket, const Hello& theirs, const session::Proof& key,
               Address address);

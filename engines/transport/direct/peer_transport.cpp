@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/topology.hpp"
 
 namespace assay::direct {
 namespace {
@@ -47,21 +48,18 @@ bool PeerTransport::has_left(int peer) const {
     return farewell >= 0 && tickets_.outcome(farewell) == Tickets::Outcome::completed;
 }
 
-void PeerTransport::gone(int peer, const std::string& reason) {
+void PeerTransport::gone(int peer, const std::string& reason, bool silent) {
     const bool in_order = has_left(peer);
     detach(peer);
     Ticket& farewell = farewells_[static_cast<std::size_t>(peer)];
     if (farewell >= 0) tickets_.give_back(std::exchange(farewell, -1));
-    if (first_lost_ < 0) {
-        first_lost_ = peer;
-        loss_ = in_order ? "it has ended" : reason;
-    }
+    losses_.push_back({peer, in_order ? "it has ended" : reason, silent, now()});
     if (!in_order) changes_.push_back({peer, PeerChange::State::lost});
 }
 
 void PeerTransport::end_peer(int peer, const std::string& reason) {
     mesh_.drop(peer);
-    gone(peer, reason);
+    gone(peer, reason, false);
 }
 
 void PeerTransport::peer_changes(std::vector<PeerChange>& changes) {
@@ -127,9 +125,17 @@ void PeerTransport::check_complete(const char* activity) const {
     if (incarnation() > 0)
         throw Error(fmt::format("rank {} came back: it cannot take part in {}", rank(), activity),
                     "only measurements that survive a rank's death can take it back");
-    if (first_lost_ >= 0)
-        throw Error(fmt::format("rank {} was lost during {}: {}", first_lost_, activity, loss_),
-                    "check that host and its network");
+    if (losses_.empty()) return;
+    const Loss& first = losses_.front();
+    // A host that is cut off loses all others within one limit: it is then the one to be named.
+    if (first.silent && now() - first.time < mesh_.heartbeat_limit()) return;
+    if (first.silent && size() > 2 && losses_.size() + 1 == static_cast<std::size_t>(size()))
+        throw Error(fmt::format("rank {} on {} hears no other rank: the host is cut off", rank(),
+                                host_name()),
+                    "check its network");
+    throw Error(fmt::format("rank {} at {} was lost during {}: {}", first.peer,
+                            mesh_.address_of(first.peer), activity, first.reason),
+                "check that host and its network");
 }
 
 void PeerTransport::wait_once(const char* activity) {

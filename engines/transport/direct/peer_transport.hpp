@@ -79,8 +79,9 @@ private:
     };
     void connected(int peer, int socket, const Hello& hello, const session::Proof& key) final;
     void happened(int peer, std::uint32_t events) final { note(peer, events); }
-    void gone(int peer, const std::string& reason) final;
+    void gone(int peer, const std::string& reason, bool silent) final;
     void begin(std::span<double> values, bool sum);
+    // Throws Error if a collective cannot end.
     void check_complete(const char* activity) const;
     void send_own(const void* data, std::size_t bytes, int peer, int tag);
     Ticket receive_own(void* data, std::size_t bytes, int peer, int tag);
@@ -96,8 +97,13 @@ private:
     Mesh mesh_;
     std::vector<Ticket> farewells_;  // of each peer: the receive of its last message
     std::vector<PeerChange> changes_;
-    int first_lost_ = -1;
-    std::string loss_;
+    struct Loss {
+        int peer;
+        std::string reason;
+        bool silent;
+        Nanoseconds time;
+    };
+    std::vector<Loss> losses_;
     std::optional<Reduction> reduction_;
     std::list<Held> held_;
 };

@@ -48,7 +48,7 @@ class Job(Struct):
     interface: str = ""
     survive: bool = False
     restart_s: float | None = None
-    heartbeat_ms: int = 0  # a peer that is silent for so long is lost; 0: the engine's default
+    heartbeat_ms: int = 0  # a peer that is silent for three of these is lost; 0: the engine's default, 50
 
     def place(self) -> Site:
         if self.site == "lab":

@@ -178,11 +178,11 @@ def measure(
     site: Site,
     hosts: list[str],
     on_record: Callable[[AnyRecord], object] = lambda _: None,
-    heartbeat_ms: int = 3000,
+    heartbeat_ms: int = 1000,
     seconds: float = 3,
 ) -> tuple[Ending, list[AnyRecord]]:
     direct = Direct(transport, heartbeat_ms=heartbeat_ms)
-    engine = [str(probe("")), "run", "network.all_to_all", "--sizes", "65536", "--budget", str(seconds)]
+    engine = [str(probe("")), "run", "network.all_to_all", "--sizes", "1048576", "--budget", str(seconds)]
     argv = direct.command(site, [Segment(hosts)], [*engine, "--timeout", "30", "--yield-us", "0"])
     records: list[AnyRecord] = []
 
@@ -197,7 +197,7 @@ def measure(
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("operation", ["send", "put", "get"])
 def test_the_network_measurement_runs_without_mpi(transport: str, operation: str) -> None:
-    direct = Direct(transport, heartbeat_ms=5000)
+    direct = Direct(transport, heartbeat_ms=2000)
     engine = [str(probe("")), "run", "network.all_to_all", "--sizes", "8,100000", "--repeats", "20"]
     argv = direct.command(HERE, [Segment(["localhost"] * 3)], [*engine, "--op", operation, "--budget", "0"])
     records: list[AnyRecord] = []
@@ -215,7 +215,7 @@ def test_the_network_measurement_runs_without_mpi(transport: str, operation: str
     [
         ("ASSAY_TRANSPORT", "rapidio", "no transport is called 'rapidio'; fix: choose one of tcp, udp"),
         ("ASSAY_RANK", "7", "ASSAY_RANK='7' is not a number from 0 to 1"),
-        ("ASSAY_HEARTBEAT_MS", "fast", "ASSAY_HEARTBEAT_MS='fast' is not a number from 10 to 600000"),
+        ("ASSAY_HEARTBEAT_MS", "fast", "ASSAY_HEARTBEAT_MS='fast' is not a number from 1 to 60000"),
         ("ASSAY_INTERFACE", "nonsense0", "no interface 'nonsense0' with an address"),
     ],
 )
@@ -266,8 +266,9 @@ def test_four_hosts_of_a_lab(lab: Lab, transport: str) -> None:
     assert ending.failure is None, ending.stderr
     rows = [r for r in records if isinstance(r, Pairs) and r.metric == "bandwidth"]
     assert {row.subject.host for row in rows} == set(lab.hosts)
-    most = 200e6 / 8
-    assert all(0.3 * most < value < 1.3 * most for row in rows for value in row.values)
+    values = [value for row in rows for value in row.values]
+    # Each host sends to one peer at a time, so no pair is faster than its host.
+    assert len(values) == 12 and min(values) > 0 and max(values) < 1.3 * 200e6 / 8, values
 
 
 @pytest.mark.lab
@@ -291,7 +292,7 @@ def test_a_host_whose_link_goes_down_is_named(lab: Lab, transport: str) -> None:
         if isinstance(record, Pairs):  # the first size is measured: the second is under way
             lab.fault(["h3"], Fault(down=True))
 
-    direct = Direct(transport, heartbeat_ms=1000)
+    direct = Direct(transport, heartbeat_ms=300)
     engine = [str(probe("")), "run", "network.all_to_all", "--sizes", "1024,65536", "--budget", "20"]
     argv = direct.command(lab_site(lab), [Segment(hosts)], [*engine, "--timeout", "30", "--yield-us", "0"])
     try:
@@ -300,6 +301,8 @@ def test_a_host_whose_link_goes_down_is_named(lab: Lab, transport: str) -> None:
     finally:
         lab.fault(["h3"], None)
     assert ending.failure is not None
-    said = ending.failure.what + ending.stderr
-    assert "nothing was heard from it for 1000 ms" in said or "no progress" in said
-    assert "rank 2" in said or "h3" in said
+    # The others name it, or it names itself: it has lost all of them.
+    said = ending.failure.what
+    assert (
+        "rank 3 at" in said and "nothing was heard from it for 900 ms" in said
+    ) or "h3 hears no other" in said

@@ -98,7 +98,8 @@ TEST_CASE("a killed process is reported as lost, its operations fail, the others
         wait_for(*trio.zero, {out});
         other.join();
         CHECK(received == 'a');
-        CHECK_THROWS_WITH_AS(trio.zero->gather("x"), doctest::Contains("rank 2 was lost"), Error);
+        CHECK_THROWS_WITH_AS(trio.zero->gather("x"),
+                             doctest::Contains("rank 2 at 127.0.0.1 was lost"), Error);
     }
 }
 
