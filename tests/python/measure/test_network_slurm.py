@@ -1,0 +1,72 @@
+"""A network run as users of Slurm start one: inside an allocation, from the head, on hosts that call themselves
+otherwise than Slurm does and have two adapters each."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.lab import Lab
+from assay.records.run import Run
+from assay.records.schema import Context, Failure, Measurement, Pairs
+
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.alone,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)"),
+    pytest.mark.skipif(shutil.which("slurmctld") is None, reason="Slurm is not installed (slurm-wlm)"),
+]
+
+ASSAY = Path(__file__).parents[3] / "assay"
+
+
+def second_adapter(lab: Lab) -> None:
+    """Gives each host eth1 in a network of its own, and another name than the lab's."""
+    for number, host in enumerate(lab.hosts):
+        script = (
+            f"ip link add link eth0 name eth1 type macvlan mode bridge && "
+            f"ip addr add 10.99.0.{number + 1}/24 dev eth1 && ip link set eth1 up && hostname n{number}.site"
+        )
+        subprocess.run(lab.enter(host, ["sh", "-c", script]), check=True, capture_output=True, timeout=30)
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder that the lab's hosts see: they have a /tmp of their own."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="assay-test-") as folder:
+        yield Path(folder)
+
+
+def test_inside_an_allocation_across_hosts_with_other_names_and_two_adapters(
+    make_lab: Callable[..., Lab], shared: Path
+) -> None:
+    lab = make_lab(hosts=4, host_rate="100mbit", slurm=True)
+    second_adapter(lab)
+    command = ["salloc", "-Q", "-N4", str(ASSAY), "net", "-w", "h[0-3]", "--sizes", "64KiB", "--budget", "8s"]
+    done = subprocess.run(
+        lab.enter("head", [*command, "-o", str(shared / "run")]),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert "under srun" in done.stderr, done.stderr
+    run = Run.load(shared / "run")
+    assert [r for r in run.records if isinstance(r, Failure)] == []
+    assert (done.returncode, run.info.state) == (0, "complete"), done.stdout
+    pairs = {(r.subject.host, peer) for r in run.records if isinstance(r, Pairs) for peer in r.peers}
+    assert {host for pair in pairs for host in pair} == set(lab.hosts)  # Slurm's names, not the hosts' own
+    own = {r.subject.host: r.facts["host.own_name"] for r in run.records
+           if isinstance(r, Context) and "host.own_name" in r.facts}  # fmt: skip
+    assert own == {host: f"n{number}.site" for number, host in enumerate(lab.hosts)}
+    wire = [
+        r
+        for r in run.records
+        if isinstance(r, Measurement) and (r.name, r.metric) == ("network.wire", "share")
+    ]
+    assert {r.subject.host for r in wire} == set(lab.hosts) and min(r.median for r in wire) >= 1.0
