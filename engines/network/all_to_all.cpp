@@ -13,7 +13,9 @@ namespace assay::network {
 void detail::run_all_to_all(const Options& options, Bench& bench) {
     run_group(options, bench, [&](Session& session) {
         const std::string& shape = options.text("schedule");
-        const Schedule schedule = Schedule::all_to_all(shape, session.size());
+        const Schedule schedule =
+            shape == "file" ? Schedule::of_file(options.text("schedule_file"), session.size())
+                            : Schedule::all_to_all(shape, session.size());
         SweepOptions sweep = parse_sweep(options, Op::stream);
         sweep.rounds = static_cast<int>(options.integer("rounds"));
         run_sweep(session, all_to_all, std::move(sweep),

@@ -86,7 +86,10 @@ inline constexpr std::array all_to_all_parameters = {
     budget,
     confidence,
     Parameter{"schedule", Kind::text, "", "shift",
-              "shift, circle (isolated pairs), xor (powers of two) or random (a congestion test)"},
+              "shift, circle (isolated pairs), xor (powers of two), random (a congestion test) or "
+              "file"},
+    Parameter{"schedule_file", Kind::text, "", "",
+              "with schedule file: a step a line, the destination of each rank, -1 for none"},
     Parameter{"rounds", Kind::integer, "", "0",
               "number of rounds, sampled from all; 0: all that fit the budget, at least 10", 0,
               1e9},

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "core/steps.hpp"
 
 namespace assay::network {
 namespace {
@@ -68,6 +69,17 @@ Schedule Schedule::matched(std::vector<std::vector<RankPair>> rounds) {
     Schedule schedule(Shape::matched, 0, static_cast<int>(rounds.size()));
     schedule.matched_ = std::move(rounds);
     return schedule;
+}
+
+Schedule Schedule::of_file(const std::string& path, int ranks) {
+    std::vector<std::vector<RankPair>> rounds;
+    for (const std::vector<int>& step : read_steps(path, ranks)) {
+        std::vector<RankPair>& round = rounds.emplace_back();
+        for (int rank = 0; rank < ranks; ++rank)
+            if (const int to = step[static_cast<std::size_t>(rank)]; to >= 0)
+                round.emplace_back(rank, to);
+    }
+    return matched(std::move(rounds));
 }
 
 Round Schedule::round(int index, int rank) const {

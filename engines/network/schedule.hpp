@@ -18,6 +18,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -48,6 +49,8 @@ public:
     static Schedule client_server(int ranks, int servers, bool to_servers);
     static Schedule listed(const std::vector<RankPair>& pairs);          // one pair per round
     static Schedule matched(std::vector<std::vector<RankPair>> rounds);  // disjoint in each round
+    // The steps of a file (core/steps.hpp) as rounds. Throws Error.
+    static Schedule of_file(const std::string& path, int ranks);
 
     int rounds() const { return rounds_; }
     Round round(int index, int rank) const;

@@ -19,7 +19,7 @@ from assay.commands.options import (
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.explain.links import blame
-from assay.fabric import Routes
+from assay.fabric import Routes, schedules
 from assay.launch.direct import Direct
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import fold, host_list, refuse_shared
@@ -85,6 +85,7 @@ class Net:
             "--nflight", type=count, default=1, metavar="N", help="messages in flight (default: 1)"
         )
         add(advanced, "--schedule", "default: shift")
+        add(advanced, "--schedule-file", "such as schedule.txt of 'assay fabric schedule'")
         advanced.add_argument(
             "--rounds",
             type=count,
@@ -238,8 +239,10 @@ def _params(args: argparse.Namespace, servers: list[str], clients: list[str]) ->
         raise UserError(
             "--repeats and --budget contradict each other", "give a number of messages, or a time"
         )
-    if servers and (args.schedule or args.rounds):
+    if servers and (args.schedule or args.schedule_file or args.rounds):
         raise UserError("--schedule and --rounds are for all to all", "leave them out with --servers")
+    if args.schedule and args.schedule_file:
+        raise UserError("--schedule and --schedule-file are both given", "give one of them")
     if args.schedule == "xor" and len(clients) & (len(clients) - 1):
         raise UserError(
             f"--schedule xor needs a power of two of hosts, these are {len(clients)}",
@@ -257,9 +260,17 @@ def _params(args: argparse.Namespace, servers: list[str], clients: list[str]) ->
     else:
         params["budget"] = 60.0 if args.budget is None else args.budget
     if not servers:
-        params["schedule"] = args.schedule or "shift"
+        params |= _schedule(args, len(clients))
         params["rounds"] = args.rounds or 0
     return params
+
+
+def _schedule(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
+    """The schedule of all to all. Raises UserError with file and line."""
+    if args.schedule_file is None:
+        return {"schedule": args.schedule or "shift"}
+    schedules.read(args.schedule_file, ranks)  # its mistakes, before anything is started
+    return {"schedule": "file", "schedule_file": str(args.schedule_file.resolve())}
 
 
 def _sizes(args: argparse.Namespace) -> list[int]:

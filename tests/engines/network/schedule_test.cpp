@@ -1,8 +1,12 @@
 // Property tests: every schedule, over many numbers of ranks.
 #include "network/schedule.hpp"
 
+#include <unistd.h>
+
 #include <doctest/doctest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
 
@@ -159,4 +163,37 @@ TEST_CASE("sampled rounds are ascending, distinct, spread, and the same each tim
                 CHECK(chosen[static_cast<std::size_t>(i)] < rounds * (i + 1) / n);
             }
         }
+}
+
+TEST_CASE("the steps of a file are rounds, and a mistake in it names its line") {
+    const std::string path =
+        (std::filesystem::temp_directory_path() / ("assay-steps-" + std::to_string(getpid())))
+            .string();
+    const auto of = [&](const std::string& text) {
+        std::ofstream(path) << text;
+        return Schedule::of_file(path, 3);
+    };
+    const Schedule schedule = of("# three ranks\n0 1 2\n1 2 0 # a shift\n\n2 -1 1\n-1 0 -1\n");
+    CHECK(schedule.rounds() == 4);
+    check_all_pairs_once(pairs_of(schedule, 3), 3);
+    for (const auto& [text, what] : std::map<std::string, std::string>{
+             {"1 2\n", ":1: 2 destinations for 3 ranks"},
+             {"1 2 0\n1 2 3\n", ":2: there is no rank 3 among 3"},
+             {"1 -2 0\n", ":1: there is no rank -2 among 3"},
+             {"2 2 1\n", ":1: rank 2 receives from two ranks"},
+             {"a b c\n", ":1: not a list of ranks"},
+             {"99999999999 0 0\n", ":1: not a list of ranks"},
+             {"# nothing\n", ": no flow in the schedule"},
+             {"0 1 2\n", ": no flow in the schedule"},
+         }) {
+        try {
+            of(text);
+            FAIL("read: " << text);
+        } catch (const Error& error) {
+            CHECK(error.what() == path + what);
+        }
+    }
+    std::filesystem::remove(path);
+    CHECK_THROWS_AS(Schedule::of_file(path, 3), Error);
+    CHECK_THROWS_AS(Schedule::of_file("/dev/zero", 3), Error);
 }

@@ -20,7 +20,7 @@ from assay.fabric.platform import platform_text
 from assay.fabric.read import files_of
 from assay.lab import Fault, Lab, Rates
 from assay.records.run import Run
-from assay.records.schema import Finding
+from assay.records.schema import Finding, Pairs
 
 ASSAY = Path(__file__).parents[3] / "assay"
 LIMIT_S = 240
@@ -137,12 +137,36 @@ def test_a_slow_cable_of_a_virtual_cluster(lab: Lab, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.programs
+@needs_simgrid
+def test_the_planned_exchange_is_measured_without_a_conflict(tmp_path: Path) -> None:
+    """``assay net`` follows schedule.txt of ``assay fabric schedule``: every pair has the rate of an empty fabric."""
+    text = "radix=8,nodes=11"
+    planted(tmp_path, text, "leaf0[5] -> spine0[1]", 1.0)
+    assert main(["fabric", "schedule", "--fat-tree", text, "--into", str(tmp_path / "made")]) == 0
+    slowest = {}
+    for name, schedule in {
+        "shift": [],
+        "planned": ["--schedule-file", tmp_path / "made" / "schedule.txt"],
+    }.items():
+        command = [ASSAY, "simulate", tmp_path / "p.xml", "--", "net", *NET, *schedule, "-o", tmp_path / name]
+        subprocess.run(command, capture_output=True, timeout=LIMIT_S, cwd=tmp_path, check=True)
+        run = Run.load(tmp_path / name)
+        pairs = [r for r in run.records if isinstance(r, Pairs) and r.metric == "bandwidth"]
+        assert sum(len(r.values) for r in pairs) == 11 * 10
+        slowest[name] = min(min(r.values) for r in pairs) / max(max(r.values) for r in pairs)
+    assert run.info.options["schedule"] == "file"
+    assert slowest["shift"] < 0.6 and slowest["planned"] > 0.9
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--fat-tree", "radix=8,nodes=4", "-w", "x1,x2"], "no host 'x1' in the fabric"),
         (["--routing", "min-hop"], "without a fabric"),
         (["--fabric", "missing", "--tables", "t"], "cannot read missing"),
+        (["-n", "3", "--schedule-file", str(SIX / "fts.txt")], ":1: not a list of ranks"),
+        (["-n", "3", "--schedule-file", "x", "--schedule", "xor"], "both given"),
         (
             ["--fat-tree", "radix=8,nodes=4", "--servers", "node0", "--clients", "node1"],
             "joined with all to all",

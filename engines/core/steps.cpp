@@ -1,0 +1,76 @@
+#include "core/steps.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <charconv>
+#include <cstddef>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::size_t most_steps = 1U << 20U;
+constexpr int idle = -1;
+constexpr std::string_view form = "write a step a line, the destination of each rank, -1 for none";
+
+std::vector<int> numbers(const std::string& line, const std::string& where) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::vector<int> found;
+    for (std::string word; words >> word;) {
+        int value = 0;
+        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+        if (error != std::errc() || end != word.data() + word.size())
+            throw Error(fmt::format("{}: not a list of ranks", where), std::string(form));
+        found.push_back(value);
+    }
+    return found;
+}
+
+void check(std::vector<int>& step, int ranks, const std::string& where) {
+    if (step.size() != static_cast<std::size_t>(ranks))
+        throw Error(fmt::format("{}: {} destinations for {} ranks", where, step.size(), ranks),
+                    "make the schedule for these hosts");
+    std::set<int> receivers;
+    for (std::size_t rank = 0; rank < step.size(); ++rank) {
+        int& to = step[rank];
+        if (to < idle || to >= ranks)
+            throw Error(fmt::format("{}: there is no rank {} among {}", where, to, ranks));
+        if (to == static_cast<int>(rank)) to = idle;
+        if (to != idle && !receivers.insert(to).second)
+            throw Error(fmt::format("{}: rank {} receives from two ranks", where, to),
+                        "give each receiver one sender in a step");
+    }
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> read_steps(const std::string& path, int ranks) {
+    struct stat facts{};
+    if (stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode))
+        throw Error(fmt::format("cannot read the schedule {}: no such file on this host", path),
+                    "put it where every host can read it");
+    std::ifstream file(path);
+    std::vector<std::vector<int>> steps;
+    std::size_t number = 0, flows = 0;
+    for (std::string line; std::getline(file, line);) {
+        const std::string where = fmt::format("{}:{}", path, ++number);
+        std::vector<int> step = numbers(line, where);
+        if (step.empty()) continue;
+        check(step, ranks, where);
+        for (const int to : step) flows += to == idle ? 0 : 1;
+        if (steps.size() == most_steps)
+            throw Error(fmt::format("{}: more than {} steps", where, most_steps));
+        steps.push_back(std::move(step));
+    }
+    if (flows == 0)
+        throw Error(fmt::format("{}: no flow in the schedule", path), std::string(form));
+    return steps;
+}
+
+}  // namespace assay
