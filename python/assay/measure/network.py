@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from assay.explain import PairMatrix, all_suspects, plan_again, plan_groups, plan_retest
@@ -74,18 +74,26 @@ class NetworkRequest:
 
 class Allowance:
     """The time of a run, from its first launch on. ``budget`` in seconds; 0: no limit. Simulated time is another, so
-    a simulation has no limit here."""
+    a simulation has no limit here.
 
-    def __init__(self, budget: float) -> None:
+    ``launch``: seconds that an engine takes beyond its own budget, to start and to end; on a busy machine several."""
+
+    def __init__(self, budget: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.budget = budget
-        self._begun = time.monotonic()
+        self.launch = LAUNCH_S
+        self._clock = clock
+        self._begun = clock()
 
     def next(self, reserve: float = 0.0) -> float:
         """Returns the time for the next engine, if ``reserve`` is to be left after it; 0 without a limit."""
-        return max(LEAST_S, self.left() - reserve - LAUNCH_S) if self.budget else 0.0
+        return max(LEAST_S, self.left() - reserve - self.launch) if self.budget else 0.0
 
     def left(self) -> float:
-        return self.budget - (time.monotonic() - self._begun)
+        return self.budget - (self._clock() - self._begun)
+
+    def learn(self, given: float) -> None:
+        """Takes the time of the first engine, which had ``given`` seconds, for what the next ones need."""
+        self.launch = max(LAUNCH_S, self.budget - self.left() - given)
 
 
 def measure_network(session: Session, request: NetworkRequest) -> None:
@@ -110,6 +118,7 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
         sweep["budget"] = SWEEP_SHARE * allowance.budget
     if not measure(request.measurement, sweep) or not request.retest:
         return
+    allowance.learn(float(sweep.get("budget", 0.0)))
     labels = session.labels or rank_labels(segments)
     session.run.info.hosts = [host_of(label) for label in labels]
     matrix = PairMatrix.of_bandwidth(session.run.records, labels)
@@ -118,7 +127,12 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     size = min(int(size) for _, _, size in matrix.layers)
     if request.launcher.flavour != SIMULATED and not measure(
         "network.one_way",
-        {**roles, "size": size, "repeats": PASSES, "budget": allowance.next(LAUNCH_S + ONE_SUSPECT_S)},
+        {
+            **roles,
+            "size": size,
+            "repeats": PASSES,
+            "budget": allowance.next(allowance.launch + ONE_SUSPECT_S),
+        },
     ):
         return
     one_way = PairMatrix.of_one_way(session.run.records, labels)
@@ -143,7 +157,8 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     if not pairs or not retest(pairs):
         return
     again = plan_again(suspects, session.run.records)
-    if again and not retest(again):
+    has_time = not allowance.budget or allowance.left() > allowance.launch
+    if again and has_time and not retest(again):
         return
     session.complete("network.pairs")
     has_own_ranks = not request.servers and len(set(map(host_of, labels))) == len(labels)
@@ -180,7 +195,7 @@ def _affordable(suspects: Sequence[Suspect], matrix: PairMatrix, allowance: Allo
     for count in range(len(suspects), 0, -1):
         for own, controls in ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS)):
             pairs = plan_retest(suspects, matrix, count, own, controls)
-            if not allowance.budget or len(pairs) * PAIR_S <= allowance.left():
+            if not allowance.budget or len(pairs) * PAIR_S <= allowance.left() - allowance.launch:
                 return pairs
     return plan_retest(suspects, matrix, 1, OWN_PAIRS, CONTROL_PAIRS)
 
