@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <random>
 
@@ -43,17 +44,34 @@ TEST_CASE("the median's interval narrows with more samples and is infinite for f
     CHECK(many == doctest::Approx(1.96 * 1.2533 * 5 / std::sqrt(3000) / 100).epsilon(0.25));
 }
 
-TEST_CASE("the interval covers the true median in about 95 of 100 experiments") {
+TEST_CASE("the interval holds the true median in 95 of 100 experiments, of any distribution") {
     std::mt19937 random(2);
     std::exponential_distribution<double> skewed(1);
-    int covered = 0;
-    for (int experiment = 0; experiment < 2000; ++experiment) {
-        std::vector<double> samples(40);
-        for (double& s : samples) s = skewed(random);
-        const double median = summarize(samples).median;
-        if (std::abs(median - std::log(2)) <= 1.3 * median_confidence(samples) * median) ++covered;
-    }
-    CHECK(covered > 1800);
+    std::lognormal_distribution<double> heavy(0, 1);
+    std::normal_distribution<double> normal(10, 1);
+    std::bernoulli_distribution disturbed(0.2);
+    const auto mixed = [&] { return normal(random) + (disturbed(random) ? 5 : 0); };
+    // The median of the mixture: 0.8 Phi(x - 10) + 0.2 Phi(x - 15) = 0.5.
+    const struct {
+        std::function<double()> draw;
+        double median;
+    } distributions[] = {{[&] { return skewed(random); }, std::log(2)},
+                         {[&] { return heavy(random); }, 1.0},
+                         {[&] { return normal(random); }, 10.0},
+                         {mixed, 10.31864}};
+    constexpr int experiments = 4000;
+    for (const auto& [draw, truth] : distributions)
+        for (const std::size_t n : {6U, 10U, 40U}) {
+            int covered = 0;
+            for (int experiment = 0; experiment < experiments; ++experiment) {
+                std::vector<double> samples(n);
+                for (double& sample : samples) sample = draw();
+                const double median = summarize(samples).median;
+                covered += std::abs(median - truth) <= median_confidence(samples) * median;
+            }
+            // 95 % less four standard errors.
+            CHECK(covered > experiments * (0.95 - 4 * std::sqrt(0.95 * 0.05 / experiments)));
+        }
 }
 
 TEST_CASE("a histogram's quantiles are within a bucket's width of the samples'") {
