@@ -155,6 +155,10 @@ class Ranks:
             self._ended(rank)
         elif line.startswith(b'{"kind":"listening"'):
             self._heard(rank, line)
+        elif self.job.survive and number > 0 and rank.told and line.startswith(b'{"kind":"failure"'):
+            # The others go on: a host that is cut off takes all of them for lost. Rank 0 tells how the job ends.
+            self.err.write(line.decode(errors="replace"))
+            self.err.flush()
         else:
             self._write(line)
 

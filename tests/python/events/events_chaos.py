@@ -44,7 +44,7 @@ FAULTS = (
     "freeze",
 )  # kill -9; the link taken down; the process stopped: a host that falls silent
 RATE = "400mbit"
-BUDGET_S = 4.0
+BUDGET_S = 6.0
 LIMIT_S = 120.0  # against hangs
 SLICE_S = 0.1
 READY_S = 60.0  # until every rank runs
@@ -61,13 +61,16 @@ class Plan:
     protocol: str
     policy: str
     transport: str
+    heartbeat_ms: int  # a host that is silent for three of these is lost
 
     def summary(self) -> str:
         how = f"{self.transport}, {self.protocol}, {self.policy}"
         return f"{how}: {self.fault} of rank {self.rank} after {self.at:.2f} s"
 
 
-def make_plan(seed: int, hosts: int, transport: str = "tcp", fault: str | None = None) -> Plan:
+def make_plan(
+    seed: int, hosts: int, transport: str = "tcp", fault: str | None = None, heartbeat_ms: int = 50
+) -> Plan:
     draw = random.Random(seed)
     return Plan(
         seed,
@@ -77,6 +80,7 @@ def make_plan(seed: int, hosts: int, transport: str = "tcp", fault: str | None =
         draw.choice(["push", "pull"]),
         draw.choice(["drop", "mark"]),
         transport,
+        heartbeat_ms,
     )
 
 
@@ -125,7 +129,15 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
         "--slice",
         str(SLICE_S),
     ]
-    command += ["--budget", str(BUDGET_S), "--json", "-o", str(path)]
+    command += [
+        "--heartbeat-ms",
+        str(plan.heartbeat_ms),
+        "--budget",
+        str(BUDGET_S),
+        "--json",
+        "-o",
+        str(path),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     host = lab.hosts[plan.rank]
     with (path.parent / "out").open("wb") as out, (path.parent / "err").open("wb") as err:
@@ -263,6 +275,9 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=8, help="of the lab (default: 8)")
     parser.add_argument("--transport", default="tcp", help="one that survives deaths (default: tcp)")
     parser.add_argument("--fault", choices=FAULTS, help="this fault in every run")
+    parser.add_argument(
+        "--heartbeat-ms", type=int, default=50, help="a host silent for three of these is lost (default: 50)"
+    )
     parser.add_argument("--keep", action="store_true", help="keep the folder of every run")
     parser.add_argument("--json", action="store_true", help="one JSON line a run")
     args = parser.parse_args()
@@ -272,7 +287,8 @@ def main() -> int:
     results = []
     try:
         for seed in range(args.seed, args.seed + args.runs):
-            result = run_plan(make_plan(seed, args.hosts, args.transport, args.fault), lab, args.keep)
+            plan = make_plan(seed, args.hosts, args.transport, args.fault, args.heartbeat_ms)
+            result = run_plan(plan, lab, args.keep)
             results.append(result)
             if args.json:
                 print(
