@@ -46,9 +46,7 @@ double median_confidence(std::span<const double> samples) {
     const double median = percentile(sorted, 0.5);
     if (median == 0)
         return sorted[high] == sorted[low] ? 0 : std::numeric_limits<double>::infinity();
-    // The farther end, so that median (1 -+ result) contains the interval, also of a skewed
-    // distribution.
-    return std::max(sorted[high] - median, median - sorted[low]) / std::abs(median);
+    return (sorted[high] - sorted[low]) / 2 / std::abs(median);
 }
 
 void Histogram::clear() {

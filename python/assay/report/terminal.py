@@ -27,6 +27,7 @@ from assay.report.rdma import show_rdma
 from assay.report.storage import show_storage
 from assay.report.sweep import SweepRow, sweep_rows
 from assay.report.udp import show_udp
+from assay.report.wire import show_wire
 
 WIDTH = 132  # columns without a terminal: a log or a pipe is not folded at 80
 
@@ -86,6 +87,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_udp(console, records)
     show_rdma(console, records)
     show_sweep(console, sweep_rows(records))
+    show_wire(console, records)
     show_events(console, records)
     show_storage(console, records)
     show_alloc(console, records)

@@ -1,0 +1,43 @@
+"""The table of the wire: which adapter carried how much of each host's bytes, beside the speed of its link."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import median
+
+from ClusterShell.NodeSet import NodeSet
+from rich.console import Console
+from rich.table import Table
+
+from assay.explain.adapters import Adapters, adapters_of
+from assay.records.schema import AnyRecord, Measurement
+from assay.records.text import printable
+from assay.records.units import format_quantity, format_share
+
+
+def show_wire(console: Console, records: Sequence[AnyRecord]) -> None:
+    """Prints a row for each adapter, hosts with the same adapter and link folded; nothing where there is one adapter a
+    host and its speed is unknown. The bytes are the median of the hosts."""
+    if not any(isinstance(r, Measurement) and r.name == "network.wire" for r in records):
+        return
+    hosts = adapters_of(records)
+    rows: dict[tuple[str, float], list[tuple[str, Adapters]]] = defaultdict(list)
+    for host, adapters in hosts.items():
+        for device in {**adapters.sent, **adapters.speed}:
+            rows[device, adapters.speed.get(device, 0.0)].append((host, adapters))
+    if not any(speed for _, speed in rows) and all(len(own.sent) == 1 for own in hosts.values()):
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("adapter", "hosts"):
+        table.add_column(title)
+    for title in ("sent", "of its host's bytes", "link"):
+        table.add_column(title, justify="right")
+    for (device, speed), of in sorted(rows.items()):
+        sent = median(own.sent.get(device, 0.0) for _, own in of)
+        share = median(own.share(device) for _, own in of)
+        link = format_quantity(speed, "B/s") if speed else "unknown"
+        names = printable(str(NodeSet.fromlist([host for host, _ in of])))
+        table.add_row(printable(device), names, format_quantity(sent, "B"), format_share(share), link)
+    console.print(table)
+    console.print()
