@@ -44,3 +44,11 @@ if(LLVM_CONFIG)
   set_target_properties(assay-numa-pass PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
   install(TARGETS assay-numa-pass LIBRARY DESTINATION assay/bin)
 endif()
+
+# The plugin of QEMU's user mode, GPL-2.0-or-later: QEMU alone loads it.
+add_library(assay-numa-qemu MODULE ${numa}/qemu/plugin.cpp ${numa}/exact/nodes.cpp ${numa}/format/lines.cpp)
+target_include_directories(assay-numa-qemu PRIVATE engines)
+target_compile_options(assay-numa-qemu PRIVATE ${ASSAY_WARNINGS} -fPIC -fno-rtti -fno-exceptions -fvisibility=hidden
+                       -fno-threadsafe-statics)
+set_target_properties(assay-numa-qemu PROPERTIES PREFIX "" LINKER_LANGUAGE C LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+install(TARGETS assay-numa-qemu LIBRARY DESTINATION assay/bin)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -45,6 +46,7 @@ class NumaRecording:
     at_least: int = 4096
     faults: bool = True
     plan: Path | None = None
+    emulator: bool = False  # QEMU's user mode counts every access of the unmodified program
 
     def arguments(self) -> list[str]:
         arguments = ["--at-least", str(self.at_least)]
@@ -62,6 +64,17 @@ def recorder() -> Path:
     return path
 
 
+def emulator() -> list[str | Path]:
+    """The command that runs a program in QEMU's user mode. Raises UserError where a part is missing."""
+    plugin = engines_folder() / "assay-numa-qemu.so"
+    if not plugin.is_file():
+        raise UserError(f"{plugin} is missing", "build it: make setup")
+    qemu = shutil.which("qemu-x86_64")
+    if qemu is None:
+        raise UserError("no qemu-x86_64", "Debian: apt-get install qemu-user")
+    return [qemu, "-plugin", plugin]
+
+
 def record_program(folder: Path, program: Sequence[str], recording: NumaRecording) -> int:
     """Runs the program to its end, with its own input and output. Returns its exit status, 128 + N after signal N.
 
@@ -72,6 +85,11 @@ def record_program(folder: Path, program: Sequence[str], recording: NumaRecordin
     )  # a profile holds paths and names of the user's work
     environment = {**os.environ, RECORDINGS_VARIABLE: str(folder.resolve())}
     command: list[str | Path] = [recorder(), "record", *recording.arguments(), folder, "--", *program]
+    if recording.emulator:
+        command = [*emulator(), *program]
+        environment["ASSAY_NUMA_COMMAND"] = " ".join(program)
+        if recording.emulated:
+            environment["ASSAY_NUMA_EMULATE"] = str(recording.emulated)
     process = subprocess.Popen(command, env=environment)
     with _interrupts_reach_program(process):
         status = process.wait()

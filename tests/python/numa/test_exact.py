@@ -98,6 +98,28 @@ def test_advice_is_proved(counted: Path, tmp_path: Path) -> None:
     assert shown.returncode == 0 and '"after"' in shown.stdout
 
 
+@two_processors
+def test_the_emulator_agrees(counted: Path, placed: Path, tmp_path: Path) -> None:
+    """The compiled program against the unmodified one: accesses of the lines that both count."""
+    compiled = assay("--emulate", "2", "-o", tmp_path / "compiled", "--", counted, "serial", 2)
+    emulated = assay(
+        "--emulate", "2", "--every-access", "-o", tmp_path / "emulated", "--", placed, "serial", 2
+    )
+    assert (compiled.returncode, emulated.returncode, emulated.stdout) == (7, 7, "10\n"), emulated.stderr
+    profiles = [load_profiles(tmp_path / run / FOLDER)[0] for run in ("compiled", "emulated")]
+    assert profiles[1].recording.process.mode == "qemu"
+    for function in ("initialise", "work"):
+        written = [_written(profile, function) for profile in profiles]
+        for nodes in (0, 1):
+            assert written[1][nodes] == pytest.approx(written[0][nodes], rel=0.005, abs=8)
+
+
+def _written(profile: Profile, function: str) -> list[int]:
+    """Stores of a function by the thread's node."""
+    rows = [row for row in profile.recording.accesses if profile.site(row.stack).function == function]
+    return [sum(row.writes for row in rows if row.thread_node == node) for node in (0, 1)]
+
+
 @pytest.mark.guest
 def test_two_real_nodes(counted: Path, tmp_path: Path) -> None:
     one = f"{sys.executable} -m assay numa -o {tmp_path}"

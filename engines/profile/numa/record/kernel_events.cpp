@@ -20,6 +20,8 @@ namespace {
 
 constexpr std::size_t max_ring_pages = 2048, min_ring_pages = 16;
 constexpr std::uint32_t stack_bytes = stack_words * 8;
+// A wake-up costs the program more than its faults do: mostly the recorder looks by itself.
+constexpr std::uint32_t wakeup_bytes = 256 << 10;
 
 #if defined(__aarch64__)
 constexpr std::uint64_t wanted_registers = (std::uint64_t{1} << PERF_REG_ARM64_X29) |
@@ -79,7 +81,7 @@ int open_event(pid_t process, int processor, bool with_kernel) {
     wanted.exclude_hv = 1;
     wanted.exclude_kernel = with_kernel ? 0 : 1;
     wanted.watermark = 1;
-    wanted.wakeup_watermark = static_cast<std::uint32_t>(min_ring_pages / 2 * page_bytes());
+    wanted.wakeup_watermark = wakeup_bytes;
     return static_cast<int>(
         syscall(SYS_perf_event_open, &wanted, process, processor, -1, PERF_FLAG_FD_CLOEXEC));
 }

@@ -16,7 +16,7 @@
 
 namespace assay::numa {
 
-inline constexpr std::size_t stack_words = 128;  // of the stack that a fault keeps
+inline constexpr std::size_t stack_words = 64;  // of the stack that a fault keeps
 
 struct KernelEvent {
     enum class Kind : std::uint8_t { fault, map, start, exec, exit } kind = Kind::fault;

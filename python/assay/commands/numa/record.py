@@ -15,11 +15,13 @@ from assay.measure.numa import (
     NUMA,
     NumaRecording,
     conclude_recordings,
+    emulator,
     load_profiles,
     record_program,
     record_totals,
 )
 from assay.numa.advice import advise, findings, plan
+from assay.numa.profile import Profile
 from assay.records.run import Run, as_text
 from assay.report.numa import show_numa, show_numa_comparison
 from assay.report.terminal import console, show_findings
@@ -41,6 +43,11 @@ def prepare_record(parser: Parser) -> None:
         metavar="RUN",
         help="place the program's memory as that run's advice says, and compare",
     )
+    parser.add_argument(
+        "--every-access",
+        action="store_true",
+        help="count each load and store of the unmodified program, in QEMU's user mode (some 20 times slower)",
+    )
     parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
     parser.advanced.add_argument(
         "--at-least", type=size, default=4096, metavar="SIZE", help="blocks of this size and more are objects"
@@ -54,8 +61,12 @@ def record(args: argparse.Namespace) -> int:
     program: list[str] = getattr(args, "program", None) or []
     if not program:
         raise UserError("no program given", "write it after --: assay numa -- ./program")
-    if shutil.which(program[0]) is None:
+    found = shutil.which(program[0])
+    if found is None:
         raise UserError(f"cannot run {program[0]}", "check that it is on PATH and executable")
+    if args.every_access:
+        _check_emulated(Path(found), args)
+        program = [found, *program[1:]]
     if args.emulate > 64:
         raise UserError(f"--emulate {args.emulate}: too many nodes", "give at most 64")
     before = load_profiles(Path(args.apply) / FOLDER) if args.apply else []
@@ -80,13 +91,25 @@ def record(args: argparse.Namespace) -> int:
             run.discard()
             raise UserError(f"{args.apply} has no advice that can be applied", "see: assay numa show RUN")
         chosen.write_text(text, errors="surrogateescape")
-    recording = NumaRecording(args.emulate, args.at_least, not args.no_faults, chosen)
+    recording = NumaRecording(args.emulate, args.at_least, not args.no_faults, chosen, args.every_access)
     status = record_program(folder, program, recording)
     _conclude(run, args, before, status)
     return status
 
 
-def _conclude(run: Run, args: argparse.Namespace, before: list, status: int) -> None:  # type: ignore[type-arg]
+def _check_emulated(program: Path, args: argparse.Namespace) -> None:
+    """Raises UserError where QEMU's user mode cannot count."""
+    if args.apply:
+        raise UserError("--apply needs the preloaded part", "record without --every-access")
+    emulator()
+    with program.open("rb") as file:
+        if file.read(4) != b"\x7fELF":
+            raise UserError(
+                f"{program} is a script", "name its interpreter: --every-access -- python3 script.py"
+            )
+
+
+def _conclude(run: Run, args: argparse.Namespace, before: list[Profile], status: int) -> None:
     """Reads the recordings, appends records and advice, and prints to standard error."""
     profiles = conclude_recordings(run.path / FOLDER)
     if not profiles:

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""What the engines of ``assay numa`` cost: CPU time of six kernels (programs/numa_kernels.c) under each, over that of
+the uninstrumented program, in turns. NUMAPROF's published figure is 40."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from figures import figure  # noqa: E402 - the path comes first
+
+from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
+from assay.measure.numa import emulator  # noqa: E402 - the path comes first
+
+ROUNDS = 3
+LIMIT_S = 600
+SOURCE = ROOT / "bench" / "programs" / "numa_kernels.c"
+LIMITS = {"touch": 1.02, "gcc": 9.0, "llvm": 2.0, "qemu": 30.0}
+NUMAPROF = 40.0  # its author's figure
+
+
+def built(folder: Path, name: str, command: Sequence[str], compiler: str) -> Path:
+    program = folder / name
+    environment = {**os.environ, "CC": compiler, "PYTHONPATH": str(ROOT / "python")}
+    subprocess.run(
+        [*command, "-O2", str(SOURCE), "-lm", "-o", program], check=True, timeout=LIMIT_S, env=environment
+    )
+    return program
+
+
+def seconds(command: Sequence[str | Path], folder: Path) -> float:
+    """The program's own CPU time; recordings go into ``folder``."""
+    environment = {**os.environ, "ASSAY_NUMA_DIRECTORY": str(folder), "ASSAY_NUMA_EMULATE": "2"}
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_S, check=True, env=environment
+    )
+    return float(done.stdout)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        counting = [sys.executable, "-m", "assay", "numa", "cc"]
+        bare = {name: built(folder, f"bare-{name}", [name], name) for name in ("gcc", "clang-14")}
+        recorder = engines_folder() / "assay-numa"
+        commands: dict[str, tuple[list[str | Path], Path]] = {
+            "touch": ([recorder, "record", folder, "--", bare["gcc"]], bare["gcc"]),
+            "gcc": ([built(folder, "gcc", counting, "gcc")], bare["gcc"]),
+            "llvm": ([built(folder, "llvm", counting, "clang-14")], bare["clang-14"]),
+            "qemu": ([*emulator(), bare["gcc"]], bare["gcc"]),
+        }
+        ratios: dict[str, list[float]] = {name: [] for name in commands}
+        for _ in range(ROUNDS):
+            for name, (command, plain) in commands.items():
+                ratios[name].append(seconds(command, folder) / seconds([plain], folder))
+        for name, values in ratios.items():
+            figure(f"numa.overhead.{name}", values, LIMITS[name], "lower", peer=NUMAPROF)
+
+
+if __name__ == "__main__":
+    main()
