@@ -36,8 +36,8 @@ def test_each_adapter_is_a_row_with_its_share_and_link() -> None:
         records += [link(host, "eth0", 1.25e8), link(host, "eth1", 1.25e10), link(host, "eth2", 1.25e10)]
     lines = [line.split() for line in shown(records).splitlines() if line.strip()]
     rows = {words[0]: words[1:] for words in lines[1:]}
-    assert rows["eth0"][:5] == ["n[1-3]", "9.00", "GiB", "90", "%"]
-    assert rows["eth1"][:5] == ["n[1-3]", "1.00", "GiB", "10", "%"]
+    assert rows["eth0"][:5] == ["n[1-3]", "9", "GiB", "90", "%"]
+    assert rows["eth1"][:5] == ["n[1-3]", "1", "GiB", "10", "%"]
     assert rows["eth2"][:3] == ["n[1-3]", "0", "B"]  # up, and idle
 
 
