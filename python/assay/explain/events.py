@@ -13,11 +13,15 @@ from assay.explain.matrix import host_of
 from assay.records.schema import Failure, Finding, Measurement, Subject
 from assay.records.units import format_quantity, format_share
 
-HELD_UP = 0.1  # share of the time that a rank spent waiting for a filter unit or for credits
+HELD_UP = 0.25  # share of the time that a rank spent waiting for a filter unit or for credits
 APART = 2.0  # a rank waits longer than the others by this factor
 LOW_SHARE = 0.8  # of what pairs reach: what event builders are designed for
 BELOW_ALLTOALL = 0.9
 
+WAITS = {
+    "filter": "its filter unit must take events as fast as they are built: raise --filter-rate, or add --filters",
+    "credits": "give builders more --credits, or look why they are slow: assay net over the same hosts",
+}
 UNBALANCED = "the ledger does not balance"  # of engines/events/results.cpp
 
 NAMES = {
@@ -168,7 +172,7 @@ def event_backpressure(evidence: Evidence) -> list[Finding]:
                         severity="warning",
                         effect=-share,
                         evidence=[record.id],
-                        fix="filter units must take events as fast as they are built; --credits bridge short waits",
+                        fix=WAITS.get(str(record.params.get("waiting_for")), ""),
                     )
                 )
     return findings

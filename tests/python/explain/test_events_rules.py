@@ -93,7 +93,7 @@ def test_a_lost_rank_of_several_on_a_host_is_named_by_its_host() -> None:
 
 def test_a_rank_that_waits_far_longer_than_others_is_named() -> None:
     (finding,) = found(PlantedBuilding(waits={"h5": 20.0}).records(), "event_backpressure")
-    assert finding.subject.host == "h5" and "33.3 %" in finding.cause
+    assert finding.subject.host == "h5" and "33.3 %" in finding.cause and "--credits" in finding.fix
 
 
 def test_waiting_alike_is_nobodys_fault() -> None:
