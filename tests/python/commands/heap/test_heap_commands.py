@@ -1,0 +1,43 @@
+"""The sub-verbs of ``assay heap``: which one is understood, and what to type for the spellings of earlier versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.commands.heap import Heap
+from assay.errors import UserError
+
+
+def test_a_program_is_recorded() -> None:
+    assert Heap().complete(["--", "ls", "-l"]) == ["record", "--", "ls", "-l"]
+    assert Heap().complete(["-o", "x", "--", "show"]) == ["record", "-o", "x", "--", "show"]
+    assert Heap().complete(["record", "--", "ls"]) == ["record", "--", "ls"]
+    assert Heap().complete(["show", "x"]) == ["show", "x"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "now"),
+    [
+        ("--attach 4711", "assay heap attach PID"),
+        ("--attach=4711 -o x", "assay heap attach PID"),
+        ("compare a b", "assay heap diff a b"),
+        ("RUN", "assay heap show RUN"),
+        ("RUN --all", "assay heap show RUN --all"),
+        ("RUN --export pprof", "assay heap export RUN FORMAT"),
+        ("./program", "assay heap -- ./program"),
+        ("", "assay heap -- ./program"),
+    ],
+)
+def test_earlier_spellings_say_what_to_type(typed: str, now: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    arguments = [str(tmp_path) if word == "RUN" else word for word in typed.split()]
+    with pytest.raises(UserError) as raised:
+        Heap().complete(arguments)
+    assert now.replace("RUN", str(tmp_path)) in raised.value.fix
+
+
+def test_a_word_that_is_nearly_one() -> None:
+    with pytest.raises(UserError, match="did you mean 'show'"):
+        Heap().complete(["shwo", "x"])
