@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from recorded import SIX, db_csv, snapshot
 
 from assay.cli import main
 from assay.errors import UserError
+from assay.explain.links import _clear
 from assay.fabric import Routes, synthetic, tables
 from assay.fabric.platform import platform_text
 from assay.fabric.read import files_of
@@ -197,3 +199,12 @@ def test_a_folder_of_dumps(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="no topology of a fabric in it"):
         files_of(tmp_path / "empty")
+
+
+def test_pairs_with_a_conflict_are_judged_only_where_a_link_has_no_others() -> None:
+    """Link 0 has three pairs without a conflict and one with; link 1 has one with alone."""
+    crossed = np.array([[0, 2], [0, 3], [0, 4], [0, 5], [1, 6]])
+    lost = np.array([0.0, 0.0, 0.0, np.log(2), np.log(2)])
+    clear = _clear(crossed, lost, 7)
+    assert clear[:3].all() and clear[4]
+    assert not _clear(crossed[:, :1], lost, 7)[3] and _clear(crossed[:, :1], lost, 7)[4]

@@ -171,3 +171,16 @@ def test_a_run_of_other_hosts_is_refused(tmp_path: Path, capsys: pytest.CaptureF
     a_run(tmp_path / "run", fat_tree("radix=8,nodes=30"), {})
     assert main(["fabric", "blame", str(tmp_path / "run"), "--fat-tree", "radix=8,nodes=20"]) == 2
     assert "no host 'node20' in the fabric" in capsys.readouterr().err
+
+
+def test_pairs_that_are_slow_everywhere_blame_no_link() -> None:
+    """Two fifths of all pairs at half the rate, drawn at random: links with some pairs more of them are no culprits."""
+    fabric = synthetic.build(synthetic.parse("radix=8,nodes=24"))
+    routes = Routes(fabric, tables.compute(fabric, "d-mod-k"))
+    src, dst = np.nonzero(~np.eye(24, dtype=bool))
+    crossed = routes.links(src, dst)
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        slow = rng.random(len(crossed)) < 0.4
+        value = np.where(slow, np.log(0.5), 0.0) + 0.01 * rng.standard_normal(len(crossed))
+        assert find_slow_links(crossed, value, fabric.links) == []
