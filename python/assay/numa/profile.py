@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from assay.errors import UserError
 from assay.launch.engines import engines_folder
-from assay.numa.recording import NOWHERE, Recording, as_text
+from assay.numa.recording import NOWHERE, Recording, as_text, check_recording
 
 SYMBOLS_LIMIT_S = 600
 # Their code acts for a caller in the program: it is the caller's line that is wanted.
@@ -235,8 +235,12 @@ def _named(recording: Recording) -> dict[int, list[Location]]:
 def load_profile(path: Path) -> Profile:
     """The profile that ``save_profile`` wrote. Raises UserError."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Profile)
-    except (OSError, msgspec.DecodeError) as error:
+        profile = msgspec.json.decode(path.read_bytes(), type=Profile)
+        check_recording(profile.recording)
+        if any(not 0 <= k < len(profile.locations) for frames in profile.stacks.values() for k in frames):
+            raise ValueError("a stack refers to a location that does not exist")
+        return profile
+    except (OSError, ValueError, msgspec.DecodeError) as error:
         raise UserError(f"{path}: {error}", "record it again: assay numa -- PROGRAM") from None
 
 

@@ -265,6 +265,34 @@ def parse_recording(lines: Iterable[bytes], name: str) -> Recording:
     return recording
 
 
+def check_recording(recording: Recording) -> None:
+    """Raises ValueError for a recording, read in another way, whose rows refer to rows that do not exist."""
+    fresh = _begin(recording.process)
+    for rows in (
+        recording.nodes.values(),
+        recording.modules,
+        recording.threads.values(),
+        recording.bindings,
+        (Stack(number, list(addresses)) for number, addresses in recording.stacks.items()),
+        recording.sites.values(),
+        recording.objects.values(),
+        recording.touches,
+        recording.accesses,
+        recording.parts,
+        recording.placed,
+        recording.moved,
+        recording.memory,
+        [recording.end] if recording.end else [],
+    ):
+        for row in rows:
+            _add(fresh, row)
+    for own, made in ((recording.nodes, fresh.nodes), (recording.threads, fresh.threads)):
+        if own.keys() != made.keys():
+            raise ValueError("a row is filed under another number than its own")
+    if recording.objects.keys() != fresh.objects.keys():
+        raise ValueError("an object is filed under another number than its own")
+
+
 def _begin(row: object) -> Recording:
     if not isinstance(row, Process):
         raise ValueError("a recording begins with its process")

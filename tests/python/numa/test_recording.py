@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from assay.errors import UserError
 from assay.numa.recording import parse_recording, read_recording
@@ -88,20 +86,3 @@ def test_the_first_row(change: dict[int, object], said: str) -> None:
 def test_an_empty_file() -> None:
     with pytest.raises(UserError, match="empty"):
         parse_recording([], "x")
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    position=st.integers(0, len(b"".join(lines(ROWS))) - 1),
-    put=st.binary(max_size=8),
-    removed=st.integers(0, 20),
-)
-def test_mutated_bytes_are_read_or_refused(position: int, put: bytes, removed: int) -> None:
-    whole = b"".join(lines(ROWS))
-    damaged = whole[:position] + put + whole[position + removed :]
-    try:
-        recording = parse_recording(damaged.splitlines(keepends=True), "x")
-    except UserError:
-        return
-    for row in recording.touches:
-        assert row.object in recording.objects and row.thread in recording.threads

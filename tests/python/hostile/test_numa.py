@@ -1,0 +1,87 @@
+"""Recordings and profiles of ``assay numa`` under mutated bytes: read and shown, or refused in one line.
+
+``make fuzz`` runs more rounds: ASSAY_FUZZ_ROUNDS for each test.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from assay.errors import UserError
+from assay.numa.advice import findings, plan
+from assay.numa.profile import Location, Profile, load_profile, save_profile
+from assay.numa.recording import parse_recording
+from assay.report.numa import show_numa
+
+fuzzed = settings(max_examples=int(os.environ.get("ASSAY_FUZZ_ROUNDS", "60")), deadline=None)
+ROWS: list[list[object]] = [
+    ["process", 1, "gcc", 10, 1, 4096, 2, "./a\x00b\x00", "3"],
+    ["node", 0, [0], 0, []],
+    ["node", 1, [1], 0, [21, 10]],
+    ["module", 4096, 8192, 12288, "/bin/a"],
+    ["thread", 0, 10, "a"],
+    ["binding", 0, 5, [0], 0, []],
+    ["stack", 1, [8200, 8300]],
+    ["site", 2, "f", "a.c", 3],
+    ["object", 0, "heap", "", 1, 8192, 1],
+    ["touch", 0, 1, 0, 0, 0, 0, 2, 0],
+    ["access", -1, 2, 0, 0, 1, 3, 4],
+    ["part", 0, 15, 0, 0, 1, 7],
+    ["placed", 0, 0, 2],
+    ["moved", 0, 0, 1, 1],
+    ["memory", 7, -1, 2],
+    ["note", "nothing is missing"],
+    ["end", 9, 0, 0],
+]
+WHOLE = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
+
+
+def profile_of(text: bytes) -> Profile:
+    recording = parse_recording(text.splitlines(keepends=True), "x")
+    return Profile(recording, [Location("f", "a.c", 3, "/bin/a")], {1: [0, 0], 2: [0]})
+
+
+def use(profile: Profile) -> None:
+    """All that a command does with a profile."""
+    show_numa(Console(file=io.StringIO()), profile)
+    findings(profile, "h")
+    plan(profile, [])
+
+
+@fuzzed
+@given(position=st.integers(0, len(WHOLE) - 1), put=st.binary(max_size=8), removed=st.integers(0, 20))
+def test_recordings(position: int, put: bytes, removed: int) -> None:
+    try:
+        profile = profile_of(WHOLE[:position] + put + WHOLE[position + removed :])
+    except UserError:
+        return
+    use(profile)
+
+
+@fuzzed
+@given(data=st.data())
+def test_profiles(data: st.DataObject) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "1.0.json"
+        save_profile(profile_of(WHOLE), path)
+        whole = path.read_bytes()
+        position = data.draw(st.integers(0, len(whole) - 1))
+        put, removed = data.draw(st.binary(max_size=6)), data.draw(st.integers(0, 12))
+        path.write_bytes(whole[:position] + put + whole[position + removed :])
+        try:
+            profile = load_profile(path)
+        except UserError:
+            return
+        use(profile)
+
+
+def test_the_rows_as_they_are() -> None:
+    use(profile_of(WHOLE))
