@@ -59,10 +59,10 @@ Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
         throw Error(
             fmt::format("cannot open a UDP socket on {}: {}", own.text(), std::strerror(errno)),
             "check the limit on open files (ulimit -n)");
-    // Before it is connected it takes nothing from anybody: the filter is the peer's address with
-    // the discard port.
+    // Until the peer's port is known, nobody's datagrams pass: the filter is the discard port.
+    // Where this fails, their tags are refused.
     other.set_port(9);
-    connect(socket_, other.data(), other.length);
+    static_cast<void>(connect(socket_, other.data(), other.length));
     const int wanted = receive_buffer, on = 1, probe = IP_PMTUDISC_DO;
     if (setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)
         setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted);
