@@ -9,9 +9,11 @@ namespace {
 constexpr std::size_t first_window = 32, least_window = 8;  // datagrams
 constexpr std::size_t most_window = 64U << 20;
 constexpr std::uint64_t most_reorder = 1024;
+constexpr std::size_t most_kept = 4096;  // datagrams that may still prove to be late
+constexpr std::size_t scale = 32;        // growth a round trip: 3 %
 constexpr double reduction = 0.7;  // as CUBIC (RFC 9438): Reno's half leaves short queues empty
 // A program that computes between two polls acknowledges late.
-constexpr Nanoseconds least_patience = 5'000'000, first_patience = 50'000'000,
+constexpr Nanoseconds least_patience = 10'000'000, first_patience = 50'000'000,
                       most_patience = 500'000'000;
 constexpr int probes = 2;    // datagrams that are sent again after a silence
 constexpr int collapse = 3;  // silences in a row after which the window starts anew
@@ -26,8 +28,9 @@ Sender::Sender(std::size_t most_bytes, std::uint64_t granted)
 
 Sender::Datagram Sender::send(std::uint64_t offset, std::uint32_t length, Nanoseconds time) {
     if (in_flight_ == 0) heard_ = time;
-    sent_.push_back({offset, length, State::in_flight, time});
+    sent_.push_back({offset, length, State::in_flight, false, time});
     in_flight_ += length;
+    ++flying_;
     ++counts_.sent;
     return {first_number_ + sent_.size() - 1, offset, length};
 }
@@ -71,6 +74,7 @@ void Sender::take_back(std::uint64_t number) {
     while (first_number_ + sent_.size() > number) {
         const Sent& last = sent_.back();
         in_flight_ -= last.length;
+        --flying_;
         --counts_.sent;
         if (last.offset + last.length == next_offset_ && lost_.empty()) next_offset_ = last.offset;
         else if (last.length > 0) lost_.push_front({last.offset, last.length});
@@ -81,6 +85,7 @@ void Sender::take_back(std::uint64_t number) {
 void Sender::lose(Sent& sent) {
     sent.state = State::lost;
     in_flight_ -= sent.length;
+    --flying_;
     ++counts_.lost;
     if (sent.length > 0) lost_.push_back({sent.offset, sent.length});
 }
@@ -103,9 +108,11 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
             if (sent.state == State::arrived) continue;
             if (sent.state == State::lost) {
                 ++counts_.spurious;
-                reorder_ = std::min(2 * reorder_, most_reorder);
+                if (sent.by_order) reorder_ = std::min(2 * reorder_, most_reorder);
+                restore();
             } else {
                 in_flight_ -= sent.length;
+                --flying_;
                 fresh += sent.length;
                 if (number == largest) measure(time - sent.time);
             }
@@ -115,23 +122,27 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
             backoff_ = 0;
         }
     }
-    // It grows only where it is what limits (RFC 9002, section 7.8).
-    if (limited && fresh > 0)
+    // It grows only where it is what limits (RFC 9002, section 7.8). Beside Reno's growth, that of
+    // Scalable TCP: a user-space receiver that shares its processor answers late, and a datagram a
+    // round trip is then too little.
+    if (limited && fresh > 0) {
+        const std::size_t reno = std::max<std::size_t>(1, most_bytes_ * fresh / window_);
         window_ = std::min(
-            most_window, window_ + (window_ < threshold_
-                                        ? fresh
-                                        : std::max<std::size_t>(1, most_bytes_ * fresh / window_)));
+            most_window, window_ + (window_ < threshold_ ? fresh : std::max(reno, fresh / scale)));
+    }
     find_lost(largest);
     forget_settled();
     return true;
 }
 
 void Sender::find_lost(std::uint64_t largest) {
-    for (std::uint64_t number = first_number_; number + reorder_ <= largest; ++number) {
-        Sent& sent = sent_[number - first_number_];
+    for (searched_ = std::max(searched_, first_number_); searched_ + reorder_ <= largest;
+         ++searched_) {
+        Sent& sent = sent_[searched_ - first_number_];
         if (sent.state != State::in_flight) continue;
+        sent.by_order = true;
         lose(sent);
-        reduce(number);
+        reduce(searched_);
     }
 }
 
@@ -139,15 +150,28 @@ void Sender::find_lost(std::uint64_t largest) {
 void Sender::reduce(std::uint64_t number) {
     if (number < recovered_) return;
     recovered_ = first_number_ + sent_.size();
+    save();
     window_ = std::max(least_window * most_bytes_,
                        static_cast<std::size_t>(static_cast<double>(window_) * reduction));
     threshold_ = window_;
 }
 
+// Before the window is reduced.
+void Sender::save() {
+    saved_window_ = window_;
+    saved_threshold_ = threshold_;
+}
+
+// What was taken for lost was late: the reduction is undone (as Eifel's, RFC 4015).
+void Sender::restore() {
+    window_ = std::max(window_, saved_window_);
+    threshold_ = std::max(threshold_, saved_threshold_);
+}
+
 // The lost ones stay a while, in case they were only late.
 void Sender::forget_settled() {
     while (!sent_.empty() && (sent_.front().state == State::arrived ||
-                              (sent_.front().state == State::lost && sent_.size() > reorder_))) {
+                              (sent_.front().state == State::lost && sent_.size() > most_kept))) {
         sent_.pop_front();
         ++first_number_;
     }
@@ -173,8 +197,7 @@ Nanoseconds Sender::patience() const {
 void Sender::expire(Nanoseconds time, std::uint64_t end) {
     // Nothing is on its way: the receiver may have granted more, and its word may be lost.
     const bool blocked = in_flight_ == 0 && next_offset_ >= granted_ && next_offset_ < end;
-    const bool waits =
-        std::ranges::any_of(sent_, [](const Sent& sent) { return sent.state == State::in_flight; });
+    const bool waits = flying_ > 0;
     if (!waits && !blocked) {
         heard_ = time;
         return;
@@ -190,7 +213,8 @@ void Sender::expire(Nanoseconds time, std::uint64_t end) {
         lose(sent);
         if (--left == 0) break;
     }
-    if (backoff_ >= collapse) {
+    if (backoff_ == collapse) {
+        save();
         threshold_ = std::max(window_ / 2, least_window * most_bytes_);
         window_ = least_window * most_bytes_;
     }

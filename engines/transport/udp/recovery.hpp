@@ -4,8 +4,8 @@
 // Every datagram has a number of its own, also one that carries bytes again. The receiver
 // acknowledges ranges of numbers. So a round trip is never measured against the wrong copy, and a
 // datagram is known to be lost when later ones have arrived (RFC 9002, section 6). The window is
-// halved less than by half on a loss and grows as Reno's (RFC 9002, section 7). The receiver grants
-// bytes of the stream: a program that does not take them holds the sender back.
+// reduced on a loss, by CUBIC's factor, and given back where the datagram was only late. The
+// receiver grants bytes of the stream: a program that does not take them holds the sender back.
 #pragma once
 
 #include <cstddef>
@@ -64,6 +64,7 @@ private:
         std::uint64_t offset;
         std::uint32_t length;
         State state;
+        bool by_order;  // taken for lost since later ones arrived
         Nanoseconds time;
     };
     struct Piece {
@@ -77,6 +78,8 @@ private:
     void forget_settled();
     void measure(Nanoseconds round_trip);
     void reduce(std::uint64_t number);
+    void save();
+    void restore();
     Nanoseconds patience() const;
 
     std::size_t most_bytes_;
@@ -84,7 +87,9 @@ private:
     std::deque<Sent> sent_;  // from first_number_ on
     std::deque<Piece> lost_;
     Ranges arrived_;
-    std::size_t in_flight_ = 0, window_, threshold_;
+    std::size_t in_flight_ = 0, flying_ = 0;  // bytes, datagrams
+    std::size_t window_, threshold_, saved_window_ = 0, saved_threshold_ = 0;
+    std::uint64_t searched_ = 0;                 // for lost ones, up to here
     std::uint64_t reorder_ = 3, recovered_ = 0;  // RFC 9002: kPacketThreshold; end of a recovery
     Nanoseconds smoothed_ = 0, variation_ = 0, heard_ = 0;
     int backoff_ = 0;
