@@ -1,7 +1,6 @@
 #include "transport/udp/recovery.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace assay::udp {
 namespace {
@@ -58,7 +57,8 @@ std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end
         probe_ = false;
         return send(next_offset_, 0, time);
     }
-    if (in_flight_ > 0 && in_flight_ + most_bytes_ > window_) return std::nullopt;
+    limited_ = in_flight_ > 0 && in_flight_ + most_bytes_ > window_;
+    if (limited_) return std::nullopt;
     if (const auto piece = next_lost()) return send(piece->offset, piece->length, time);
     const std::uint64_t limit = std::min(end, granted_);
     if (next_offset_ >= limit) return std::nullopt;
@@ -101,7 +101,6 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
     if (acknowledgement.ranges.empty()) return true;
     const std::uint64_t largest = acknowledgement.ranges.back().second - 1;
     std::size_t fresh = 0;
-    const bool limited = in_flight_ + most_bytes_ * least_window >= window_;
     for (const auto& [begin, end] : acknowledgement.ranges) {
         for (std::uint64_t number = std::max(begin, first_number_); number < end; ++number) {
             Sent& sent = sent_[number - first_number_];
@@ -125,7 +124,7 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
     // It grows only where it is what limits (RFC 9002, section 7.8). Beside Reno's growth, that of
     // Scalable TCP: a user-space receiver that shares its processor answers late, and a datagram a
     // round trip is then too little.
-    if (limited && fresh > 0) {
+    if (limited_ && fresh > 0) {
         const std::size_t reno = std::max<std::size_t>(1, most_bytes_ * fresh / window_);
         window_ = std::min(
             most_window, window_ + (window_ < threshold_ ? fresh : std::max(reno, fresh / scale)));
@@ -177,20 +176,16 @@ void Sender::forget_settled() {
     }
 }
 
-// RFC 9002, section 5.3.
 void Sender::measure(Nanoseconds round_trip) {
-    if (smoothed_ == 0) {
-        smoothed_ = round_trip;
-        variation_ = round_trip / 2;
-        return;
-    }
-    variation_ = (3 * variation_ + std::abs(smoothed_ - round_trip)) / 4;
-    smoothed_ = (7 * smoothed_ + round_trip) / 8;
+    shortest_ = smoothed_ == 0 ? round_trip : std::min(shortest_, round_trip);
+    smoothed_ = smoothed_ == 0 ? round_trip : (7 * smoothed_ + round_trip) / 8;  // RFC 9002, 5.3
 }
 
 Nanoseconds Sender::patience() const {
+    // From the shortest round trip: the average has the time in it that a receiver did not run, and
+    // to ask too early costs two datagrams.
     const Nanoseconds base =
-        smoothed_ == 0 ? first_patience : std::max(least_patience, smoothed_ + 4 * variation_);
+        smoothed_ == 0 ? first_patience : std::max(least_patience, 4 * shortest_);
     return std::min(most_patience, base << std::min(backoff_, 10));
 }
 

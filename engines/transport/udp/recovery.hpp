@@ -91,9 +91,9 @@ private:
     std::size_t window_, threshold_, saved_window_ = 0, saved_threshold_ = 0;
     std::uint64_t searched_ = 0;                 // for lost ones, up to here
     std::uint64_t reorder_ = 3, recovered_ = 0;  // RFC 9002: kPacketThreshold; end of a recovery
-    Nanoseconds smoothed_ = 0, variation_ = 0, heard_ = 0;
+    Nanoseconds smoothed_ = 0, shortest_ = 0, heard_ = 0;
     int backoff_ = 0;
-    bool probe_ = false;
+    bool probe_ = false, limited_ = false;  // by the window, at the last next()
     Counts counts_;
 };
 
