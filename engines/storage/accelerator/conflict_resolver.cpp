@@ -72,7 +72,7 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
                                 end = begin + record.length;
             for (std::uint64_t offset = begin; offset < end;) {
                 const Lookup other = others.find(offset, end);
-                conflict |= other.data;
+                conflict |= other.data && record.sequence >= slot.settled.load();
                 if (!other.data || other.sequence > record.sequence) {
                     offset = other.end;
                     continue;
@@ -91,14 +91,15 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
     return pieces;
 }
 
+// Bytes that were put right count until they are settled: after a failed fsync a drain writes all
+// that is not settled again, the older bytes of its node too.
 bool ConflictResolver::has_conflicts() {
     bool conflict = false;
     if (!job_.directory().any_shared()) return false;
     const auto& head = job_.store().head(job_.local_rank());
     if (!job_.directory().query_nodes()) return true;
     job_.directory().scan_node(true);
-    winning_pieces(std::max(resolved_before_, head.first_record.load()), head.tail.load(),
-                   conflict);
+    winning_pieces(head.first_record.load(), head.tail.load(), conflict);
     return conflict;
 }
 

@@ -79,6 +79,7 @@ int AcceleratedFile::make_durable() {
     // the file system from now on.
     auto& slot = job_->store().file(slot_);
     if (!written && !synced) slot.acknowledged = 0;
+    if (!written && !synced && all_nodes_) slot.settled = slot.durable.load();
     if (!all_nodes_ && !synced) slot.foreign_before = slot.durable.load();
     return std::max(written, synced);
 }

@@ -83,6 +83,7 @@ Drain::~Drain() { stop(); }
 // Data may leave the rings once `drained` has passed them, so the error comes first.
 void Drain::hold_back(std::uint32_t file, std::uint64_t oldest, int error) const {
     auto& slot = store_.file(file);
+    oldest = std::max(oldest, slot.settled.load());
     if (!slot.error.load() || oldest < slot.failed_from.load()) slot.failed_from = oldest;
     store_.superblock().write_failed = 1;
     slot.error.store(static_cast<std::uint32_t>(error), std::memory_order_seq_cst);

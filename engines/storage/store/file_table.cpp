@@ -141,7 +141,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.inode = status.inode;
     slot.birth_ns = status.birth_ns;
     slot.end = slot.valid_from = slot.durable = slot.failed_from = slot.evicted_newest =
-        slot.foreign_before = 0;
+        slot.foreign_before = slot.settled = 0;
     slot.size = -1;
     slot.mtime_ns = slot.ctime_ns = slot.server_skew_ns = 0;
     slot.known_mtime_ns = status.mtime_ns;

@@ -124,7 +124,10 @@ struct FileSlot {
     std::atomic<std::uint8_t> custody_refused;  // the background drain could not open the file
     std::atomic<Route> route;              // from the first opening for writing to the last close
     std::atomic<std::uint8_t> conflicted;  // several nodes have written the same bytes
-    char padding[page - path_limit - 137];
+    // Sequence: of older bytes the file has the newest of all nodes, and has them on its medium. No
+    // node writes its older records again.
+    std::atomic<std::uint64_t> settled;
+    char padding[page - path_limit - 152];
     char path[path_limit];  // for messages and recovery; the job itself uses descriptors
 };
 static_assert(sizeof(FileSlot) == page);

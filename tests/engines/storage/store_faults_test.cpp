@@ -258,3 +258,22 @@ TEST_CASE("recovery leaves out records that no writer makes") {
     CHECK(contents(path) == std::string(3, '\0') + "def");
     store->remove();
 }
+
+TEST_CASE("a failed write of settled bytes does not make the older ones of the node come again") {
+    Folder folder;
+    auto store = create_store(folder.path, 1);
+    const auto path = folder.file("out");
+    const auto slot = slot_of_file(*store, path);
+    Writer writer(*store, 0);
+    write_block(*store, writer, slot, 0, "old", 3);
+    write_block(*store, writer, slot, 3, "abc", 3);
+    const FileHandles handles(*store);
+    Drain drain(*store, handles, 1);
+    drain.finish(0, 2);
+    store->file(slot).settled = store->record(0, 1).sequence;
+    std::ofstream(path, std::ios::binary) << "newold";  // another node's bytes, then a lost write
+    drain.hold_back(slot, store->record(0, 0).sequence, EIO);
+    CHECK(drain.retry(slot) == 0);
+    CHECK(contents(path) == "newabc");
+    store->remove();
+}
