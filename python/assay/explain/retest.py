@@ -68,7 +68,7 @@ def plan_retest(
     own_pairs: int = MORE_OWN_PAIRS,
     control_pairs: int = MORE_CONTROL_PAIRS,
 ) -> list[Pair]:
-    """Returns the pairs (source, target) to measure one after another: those of suspects, then controls.
+    """Returns the pairs (source, target) to measure one after another: those of suspects and controls.
 
     Only pairs that the run has measured, with partners that are suspected as little as possible. Empty without
     suspects or without controls.
@@ -88,8 +88,14 @@ def plan_retest(
         # A suspected partner says little about this suspect, but is better than none.
         cells_of_suspect = np.flatnonzero(mask & (times == times[mask].min()))
         chosen += _spaced(cells_of_suspect, own_pairs).tolist()
-    cells = dict.fromkeys([*chosen, *controls.tolist()])
+    cells = _mixed([*dict.fromkeys([*chosen, *controls.tolist()])])
     return [(matrix.hosts[matrix.source[cell]], matrix.hosts[matrix.target[cell]]) for cell in cells]
+
+
+def _mixed(cells: list[int]) -> list[int]:
+    """Returns the cells in an even mixture, so that a load that comes and goes slows suspects and controls alike."""
+    golden = (math.sqrt(5) - 1) / 2
+    return [cell for _, cell in sorted((number * golden % 1, cell) for number, cell in enumerate(cells))]
 
 
 def plan_again(suspects: Sequence[Suspect], records: Iterable[AnyRecord]) -> list[Pair]:
