@@ -3,9 +3,11 @@
 //
 // The process fills buffers with events; the recorder copies full buffers into the trace and frees
 // them. Everything is in shared memory, so nothing is lost when the process is killed: the recorder
-// finds its half-filled buffers. The file is sparse and takes only the memory that is used.
+// finds its half-filled buffers. The file is sparse and takes only the memory that is used. The
+// process asks for that memory before it touches it: where there is none, events are lost and
+// counted, and the program goes on.
 //
-//     ArenaHeader | 512 buffers of 64 KiB | nodes of the stack tree
+//     ArenaHeader | nodes of the stack tree | up to 16,384 buffers of 64 KiB
 //
 // A buffer is free, or being filled by one thread, or full. It begins with a BufferHeader; then
 // events follow (event_layout.hpp). Numbers have the machine's own layout: the file never leaves
@@ -21,7 +23,9 @@
 namespace assay::heap {
 
 inline constexpr std::uint64_t arena_magic = 0x3150414548595341;  // "ASYHEAP1"
-inline constexpr std::uint32_t buffer_count = 512;
+// A thread keeps its buffer until it is full or the thread ends, so this many threads can live at a
+// time. Where the address space or the size of files is limited, there are fewer.
+inline constexpr std::uint32_t max_buffers = 16384, min_buffers = 512;
 inline constexpr std::uint32_t buffer_bytes = 64 << 10;
 inline constexpr std::uint32_t node_count = 1 << 24;  // as many as an event can name
 
@@ -85,6 +89,13 @@ enum class EndState : std::uint32_t {
     detached  // goes on, but is no longer recorded
 };
 
+// Why events were lost.
+enum class Shortage : std::uint32_t {
+    none,
+    memory,  // the file system of the arena is full
+    buffers  // more threads than buffers
+};
+
 struct ArenaHeader {
     std::uint64_t magic;
     std::uint32_t pid, parent;
@@ -98,13 +109,20 @@ struct ArenaHeader {
     std::atomic<std::uint32_t> recorder;      // its process number; 0 until it is there
     std::atomic<std::uint64_t> lost_events;   // events that could not be recorded
     std::atomic<std::uint32_t> thread_count;  // thread serials used so far
+    std::atomic<std::uint32_t> buffers_used;  // one more than the highest buffer used so far
+    std::atomic<std::uint32_t> shortage;      // a Shortage
+    std::uint32_t own_allocator;              // 1: the executable exports a malloc of its own
+    std::uint32_t buffer_count;
     alignas(64) std::atomic<std::uint32_t> nodes_used;
-    alignas(64) std::atomic<std::uint32_t> buffer_states[buffer_count];
+    alignas(64) std::atomic<std::uint32_t> buffer_states[max_buffers];
 };
 
 inline constexpr std::size_t header_bytes = (sizeof(ArenaHeader) + 4095) & ~std::size_t{4095};
-inline constexpr std::size_t nodes_offset = header_bytes + std::size_t{buffer_count} * buffer_bytes;
-inline constexpr std::size_t arena_bytes =
+inline constexpr std::size_t nodes_offset = header_bytes;
+inline constexpr std::size_t buffers_offset =
     nodes_offset + std::size_t{node_count} * sizeof(stack::Node);
+constexpr std::size_t arena_bytes(std::uint32_t buffers) {
+    return buffers_offset + std::size_t{buffers} * buffer_bytes;
+}
 
 }  // namespace assay::heap

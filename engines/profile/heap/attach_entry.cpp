@@ -12,7 +12,8 @@ ASSAY_EXPORTED std::uint32_t assay_heap_attach(const char* settings, std::uint64
     const ErrnoGuard errno_guard;
     const auto result = [=] {
         const HookPosition position = find_functions();
-        if (position == HookPosition::preloaded) return AttachResult::preloaded;
+        if (position == HookPosition::preloaded || is_recorded_from_start())
+            return AttachResult::preloaded;
         if (position == HookPosition::no_allocator) return AttachResult::no_allocator;
         unbind_hooks();  // of an earlier recorder that was killed
         if (!set_settings(settings, bytes) || !restart()) return AttachResult::no_arena;

@@ -152,6 +152,8 @@ HookPosition find_functions() {
     return position;
 }
 
+bool has_own_allocator() { return program.contains(functions[0].real); }
+
 void bind_hooks() {
     is_bound.store(true, std::memory_order_release);
     dl_iterate_phdr(

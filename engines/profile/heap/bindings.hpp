@@ -23,6 +23,9 @@ enum class HookPosition : unsigned char {
 // loader for a name.
 HookPosition find_functions();
 
+// Whether the executable exports a malloc. Known after find_functions().
+bool has_own_allocator();
+
 // Binds the hooks in all objects. No thread may be about to load an object.
 void bind_hooks();
 // Restores the real functions in all objects; at any time.

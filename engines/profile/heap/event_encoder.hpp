@@ -23,6 +23,8 @@ public:
         base_ = 0;
         __builtin_memset(stack_of_code_, 0, sizeof stack_of_code_);
     }
+    // Moves the end of the buffer.
+    void set_end(std::uint64_t* end) { limit = end - (max_words - 1); }
     void stop() { next = limit = nullptr; }
 
     // Requires next < limit.

@@ -125,10 +125,11 @@ inline bool was_recorded(void* block) {
     return real.malloc_usable_size == nullptr || real.malloc_usable_size(block) >= filter.at_least;
 }
 
-// Records mappings and the like, which are rare.
+// Records mappings and the like, which are rare. An allocator that is part of the executable calls
+// these hooks while it holds its locks.
 void record_mapping(Kind kind, const void* address, std::uint64_t bytes,
                     const assay::stack::Frame& caller) {
-    if (Thread* thread = recording_thread())
+    if (Thread* thread = recording_thread(Caller::allocator))
         record(*thread, assay::stack::ticks(), kind, address, bytes, caller);
 }
 

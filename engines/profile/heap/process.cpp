@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,6 +32,9 @@ namespace {
 
 ArenaHeader* header = nullptr;
 char* buffers = nullptr;
+std::size_t mapped_bytes = 0;                // of the arena
+std::uint32_t populated_bytes[max_buffers];  // of each buffer; only its owner uses the entry
+std::atomic<bool> is_attached{false};        // this process ran before it was recorded
 std::atomic<Thread*> all_threads{nullptr};
 std::atomic<std::uint32_t> epoch{1};  // number of the current arena
 pthread_key_t thread_key;
@@ -53,7 +57,8 @@ constexpr int recorder_timeout_s = 20;
 // the program may be in another PID namespace.
 bool has_recorder() {
     const auto recorder = static_cast<pid_t>(header->recorder.load(std::memory_order_relaxed));
-    return !has_bound_hooks() || recorder == 0 || kill(recorder, 0) == 0 || errno != ESRCH;
+    return !is_attached.load(std::memory_order_relaxed) || recorder == 0 ||
+           kill(recorder, 0) == 0 || errno != ESRCH;
 }
 
 // Stops recording. In an attached process the hooks are removed, too.
@@ -65,20 +70,111 @@ void stop_without_recorder() {
     // A killed recorder has not deleted the arena: do it here.
     unlink(arena_path);
     rmdir(setting(directory_variable));
-    madvise(static_cast<void*>(header), arena_bytes, MADV_REMOVE);
+    madvise(static_cast<void*>(header), mapped_bytes, MADV_REMOVE);
+}
+
+// Whether memory of the arena can be touched from now on. Its file system may be full: touching it
+// then would end the program by SIGBUS.
+bool make_touchable(void* address, std::size_t bytes) {
+    constexpr int madv_populate_write = 23;  // Linux 5.14
+    const auto begin = reinterpret_cast<std::uint64_t>(address) & ~std::uint64_t{4095},
+               end = reinterpret_cast<std::uint64_t>(address) + bytes;
+    int status = 0;
+    do {
+        status = madvise(reinterpret_cast<void*>(begin), end - begin, madv_populate_write);
+    } while (status != 0 && errno == EINTR);
+    if (status != 0 && errno == EINVAL) {
+        const int fd = open(arena_path, O_RDWR | O_CLOEXEC);
+        const auto offset = static_cast<off_t>(begin - reinterpret_cast<std::uint64_t>(header));
+        status = fd < 0 ? -1 : fallocate(fd, 0, offset, static_cast<off_t>(end - begin));
+        if (fd >= 0) close(fd);
+    }
+    return status == 0;
+}
+
+// The same, once the header can be touched: a shortage is noted there.
+bool populate(void* address, std::size_t bytes) {
+    if (make_touchable(address, bytes)) return true;
+    header->shortage.store(static_cast<std::uint32_t>(Shortage::memory), std::memory_order_relaxed);
+    return false;
+}
+
+// A thread that writes little touches little: the room in its buffer doubles as it fills.
+constexpr std::uint32_t first_room = 8 << 10;
+
+// Doubles the room in the thread's buffer. False if it is whole, or if there is no memory.
+bool extend_buffer(Thread& thread) {
+    std::uint32_t& populated = populated_bytes[thread.buffer_index];
+    if (thread.buffer_header == nullptr) return false;
+    char* const buffer = reinterpret_cast<char*>(thread.buffer_header);
+    const std::uint32_t room = static_cast<std::uint32_t>(
+        reinterpret_cast<char*>(thread.encoder.limit + EventEncoder::max_words - 1) - buffer);
+    if (room >= buffer_bytes) return false;
+    const std::uint32_t more = std::min(2 * room, buffer_bytes);
+    if (populated < more && !populate(buffer + populated, more - populated)) return false;
+    populated = std::max(populated, more);
+    thread.encoder.set_end(reinterpret_cast<std::uint64_t*>(buffer + more));
+    return true;
 }
 
 void join_arena(Thread& thread) {
     thread.epoch = epoch.load(std::memory_order_relaxed);
     thread.serial = header->thread_count.fetch_add(1, std::memory_order_relaxed);
     thread.sequence = 0;
+    thread.is_unnamed = true;
+    thread.no_buffer_at = 0;
     thread.step = stack::ticks() >> time_shift;
     thread.depth_low = thread.depth_range = 0;
 }
 
 void name_thread(Thread& thread);
 
-// Takes a free buffer, waiting for one if needed. False if nothing is recorded any more.
+enum class Claim : std::uint8_t { done, wait, none };
+
+// Takes a free buffer. Wait: the recorder will free some. None: every buffer is being filled by a
+// thread, or there is no memory.
+Claim claim_buffer(Thread& thread) {
+    const std::uint32_t count = header->buffer_count;
+    bool any_full = false;
+    // Searched from the first buffer: while the recorder keeps up, few buffers are used, and they
+    // stay in the caches.
+    for (std::uint32_t index = 0; index < count; ++index) {
+        auto expected = static_cast<std::uint32_t>(BufferState::free);
+        const std::uint32_t state = header->buffer_states[index].load(std::memory_order_relaxed);
+        any_full |= state == static_cast<std::uint32_t>(BufferState::full);
+        if (state != expected || !header->buffer_states[index].compare_exchange_strong(
+                                     expected, static_cast<std::uint32_t>(BufferState::filling),
+                                     std::memory_order_acq_rel))
+            continue;
+        BufferHeader* head = buffer_at(index);
+        if (populated_bytes[index] < first_room && !populate(head, first_room)) {
+            header->buffer_states[index].store(static_cast<std::uint32_t>(BufferState::free),
+                                               std::memory_order_release);
+            return any_full ? Claim::wait : Claim::none;
+        }
+        populated_bytes[index] = std::max(populated_bytes[index], first_room);
+        std::uint32_t used = header->buffers_used.load(std::memory_order_relaxed);
+        while (used <= index && !header->buffers_used.compare_exchange_weak(
+                                    used, index + 1, std::memory_order_release)) {
+        }
+        head->used.store(0, std::memory_order_relaxed);
+        head->thread = thread.serial;
+        head->sequence = thread.sequence++;
+        head->step = thread.step;
+        thread.buffer_index = index;
+        thread.buffer_header = head;
+        thread.encoder.start(reinterpret_cast<std::uint64_t*>(head + 1),
+                             (populated_bytes[index] - sizeof *head) / sizeof(std::uint64_t));
+        return Claim::done;
+    }
+    if (!any_full)
+        header->shortage.store(static_cast<std::uint32_t>(Shortage::buffers),
+                               std::memory_order_relaxed);
+    return any_full ? Claim::wait : Claim::none;
+}
+
+// Takes a free buffer, waiting for one while the recorder is behind. False if there is none, or if
+// nothing is recorded any more.
 bool acquire_buffer(Thread& thread) {
     const bool is_new = thread.epoch != epoch.load(std::memory_order_relaxed);
     if (is_new) join_arena(thread);
@@ -86,29 +182,20 @@ bool acquire_buffer(Thread& thread) {
         if (phase.load(std::memory_order_relaxed) == Phase::off) return false;
         if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
         const std::uint32_t freed_count = header->buffers_freed.load(std::memory_order_acquire);
-        // Searched from the first buffer: while the recorder keeps up, few buffers are used, and
-        // they stay in the caches.
-        for (std::uint32_t index = 0; index < buffer_count; ++index) {
-            auto expected = static_cast<std::uint32_t>(BufferState::free);
-            if (header->buffer_states[index].load(std::memory_order_relaxed) != expected ||
-                !header->buffer_states[index].compare_exchange_strong(
-                    expected, static_cast<std::uint32_t>(BufferState::filling),
-                    std::memory_order_acq_rel))
-                continue;
-            BufferHeader* head = buffer_at(index);
-            head->used.store(0, std::memory_order_relaxed);
-            head->thread = thread.serial;
-            head->sequence = thread.sequence++;
-            thread.buffer_index = index;
-            thread.buffer_header = head;
-            head->step = thread.step;
-            thread.encoder.start(reinterpret_cast<std::uint64_t*>(head + 1),
-                                 buffer_room / sizeof(std::uint64_t));
-            if (is_new) {
+        if (thread.no_buffer_at == std::uint64_t{freed_count} + 1) return false;
+        const Claim claim = claim_buffer(thread);
+        if (claim == Claim::done) {
+            thread.no_buffer_at = 0;
+            if (thread.is_unnamed) {
+                thread.is_unnamed = false;
                 name_thread(thread);
                 record_modules(thread);
             }
             return true;
+        }
+        if (claim == Claim::none) {
+            thread.no_buffer_at = std::uint64_t{freed_count} + 1;
+            return false;
         }
         if (!has_recorder()) break;
         const timespec limit{0, 10'000'000};
@@ -166,9 +253,10 @@ void on_thread_exit(void* state) {
     thread->ended.store(true, std::memory_order_release);
 }
 
-stack::Bounds stack_bounds() {
-    if (in_getattr_np) {
-        // From /proc/self/maps; the thread's control block lies above its stack.
+stack::Bounds stack_bounds(Caller caller) {
+    if (in_getattr_np || caller == Caller::allocator) {
+        // From /proc/self/maps, without an allocation; the thread's control block lies above its
+        // stack.
         const auto control_block = static_cast<std::uint64_t>(pthread_self()),
                    stack_address = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
         const stack::Bounds mapping = stack::mapping_of(stack_address);
@@ -231,6 +319,20 @@ void read_program(char* into, std::size_t bytes) {
     into[n > 0 ? n : 0] = 0;
 }
 
+// Maps the arena's file with `count` buffers, or fewer where limits ask for that. Null if it cannot
+// be mapped. A file beyond its limit would end the program by SIGXFSZ.
+void* map_arena(int fd, std::uint32_t& count) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0) limit.rlim_cur = RLIM_INFINITY;
+    for (; count >= min_buffers; count /= 2) {
+        mapped_bytes = arena_bytes(count);
+        if (limit.rlim_cur != RLIM_INFINITY && mapped_bytes > limit.rlim_cur) continue;
+        if (ftruncate(fd, static_cast<off_t>(mapped_bytes)) != 0) return nullptr;
+        if (void* mapping = map(mapped_bytes, MAP_SHARED, fd); mapping != nullptr) return mapping;
+    }
+    return nullptr;
+}
+
 // Creates "DIRECTORY/PID.N.arena". The file gets this name when it is complete.
 bool create_arena(const char* directory) {
     char part[PATH_MAX];
@@ -244,33 +346,41 @@ bool create_arena(const char* directory) {
     if (!write_name(part, ".part") || !write_name(arena_path, ".arena")) return false;
     const int fd = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return false;
-    void* mapping = ftruncate(fd, static_cast<off_t>(arena_bytes)) == 0
-                        ? map(arena_bytes, MAP_SHARED, fd)
-                        : nullptr;
+    std::uint32_t count = max_buffers;
+    void* mapping = map_arena(fd, count);
     close(fd);
-    if (mapping == nullptr) {
+    header = static_cast<ArenaHeader*>(mapping);
+    memset(populated_bytes, 0, sizeof populated_bytes);
+    strncpy(arena_path, part, sizeof arena_path - 1);  // where populate() finds it
+    const bool has_memory = mapping != nullptr && make_touchable(mapping, header_bytes);
+    if (!write_name(arena_path, ".arena")) return false;
+    if (!has_memory) {
         unlink(part);
         return false;
     }
-    header = static_cast<ArenaHeader*>(mapping);
-    buffers = static_cast<char*>(mapping) + header_bytes;
+    buffers = static_cast<char*>(mapping) + buffers_offset;
+    header->buffer_count = count;
     header->pid = pid;
     header->parent = static_cast<std::uint32_t>(getppid());
     header->start_ticks = stack::ticks();
     header->start_ns = real_time_ns();
     read_program(header->program, sizeof header->program);
     strncpy(header->rank, mpi_rank(), sizeof header->rank - 1);
+    header->own_allocator = has_own_allocator() ? 1 : 0;
     header->magic = arena_magic;
     tree.release();
     if (!tree.reserve(node_count,
-                      reinterpret_cast<stack::Node*>(static_cast<char*>(mapping) + nodes_offset)))
+                      reinterpret_cast<stack::Node*>(static_cast<char*>(mapping) + nodes_offset),
+                      populate)) {
+        unlink(part);
         return false;
+    }
     return rename(part, arena_path) == 0;
 }
 
 // Unmaps the arena. Threads join the next one at their next event.
 void detach_arena() {
-    if (header != nullptr) syscall(SYS_munmap, header, arena_bytes);
+    if (header != nullptr) syscall(SYS_munmap, header, mapped_bytes);
     header = nullptr;
     epoch.fetch_add(1, std::memory_order_relaxed);
     stack::generation.fetch_add(1, std::memory_order_relaxed);
@@ -307,6 +417,7 @@ void register_callbacks() {
 
 void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes) {
     while (!thread.encoder.put_text(kind, text, bytes)) {
+        if (extend_buffer(thread)) continue;
         submit_buffer(thread);
         if (!acquire_buffer(thread)) return;
     }
@@ -331,12 +442,18 @@ bool start() {
 
 bool restart() {
     phase.store(Phase::starting, std::memory_order_release);
+    is_attached.store(true, std::memory_order_relaxed);
     detach_arena();
     for (Thread* t = all_threads.load(std::memory_order_relaxed); t != nullptr; t = t->next)
         t->in_hook = 0;  // still set in a thread that got no buffer
     const bool is_ready = load_filter() && create_arena(setting(directory_variable));
     phase.store(is_ready ? Phase::active : Phase::off, std::memory_order_release);
     return is_ready;
+}
+
+bool is_recorded_from_start() {
+    return phase.load(std::memory_order_relaxed) == Phase::active &&
+           !is_attached.load(std::memory_order_relaxed);
 }
 
 void stop() {
@@ -356,7 +473,7 @@ void note_exit() {
                             std::memory_order_release);
 }
 
-Thread* register_thread() {
+Thread* register_thread(Caller caller) {
     const ErrnoGuard errno_guard;
     const Phase now = phase.load(std::memory_order_acquire);
     if (now == Phase::fresh) {
@@ -375,15 +492,17 @@ Thread* register_thread() {
     thread->pthread_id = static_cast<std::uint64_t>(pthread_self());
     thread->random_state = stack::ticks() | 1;
     thread->bytes_to_sample = next_sample_gap(thread->random_state);
-    thread->unwinder->set_bounds(stack_bounds());
+    thread->unwinder->set_bounds(stack_bounds(caller));
     pthread_setspecific(thread_key, thread);
-    if (!acquire_buffer(*thread)) return nullptr;
+    acquire_buffer(*thread);  // without one, its events are counted as lost until there is one
+    if (phase.load(std::memory_order_relaxed) != Phase::active) return nullptr;
     thread->in_hook = 0;
     return thread;
 }
 
 bool switch_buffer(Thread& thread) {
     const ErrnoGuard errno_guard;
+    if (extend_buffer(thread)) return true;
     header->nodes_used.store(tree.size(),
                              std::memory_order_release);  // before the events that name them
     submit_buffer(thread);
@@ -433,9 +552,13 @@ __attribute__((destructor)) void finish() {
     note_exit();
 }
 
+// The loader binds calls to the executable before it looks at preloaded libraries. So where the
+// executable exports a malloc, the libraries' calls are bound to the hooks here; those of the
+// executable itself are not seen.
 __attribute__((constructor(101))) void begin() {
     register_callbacks();
-    start();
+    const bool is_bypassed = find_functions() == HookPosition::not_preloaded;
+    if (start() && is_bypassed) bind_hooks();
 }
 
 }  // namespace

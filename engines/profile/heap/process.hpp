@@ -28,8 +28,9 @@ struct Thread {
     std::uint32_t serial = 0;
     std::uint32_t sequence = 0;  // of its next buffer
     std::uint32_t buffer_index = 0;
-    int destructor_rounds = 0;  // of this thread's exit, so far
-    std::uint32_t epoch = 0;    // which arena it uses
+    std::uint64_t no_buffer_at = 0;  // 1 + count of freed buffers when there was none for it
+    int destructor_rounds = 0;       // of this thread's exit, so far
+    std::uint32_t epoch = 0;         // which arena it uses
     // Its depth is recorded again when the stack pointer leaves [depth_low, depth_low +
     // depth_range].
     std::uint64_t depth_low = 0, depth_range = 0;
@@ -41,6 +42,7 @@ struct Thread {
     std::uint64_t pthread_id = 0;           // pthread_self()
     Thread* next = nullptr;                 // in the list of all threads; entries are reused
     std::atomic<bool> ended{false};
+    bool is_unnamed = false;  // its name has not been recorded yet
 };
 
 // Restores the program's errno at the end of a scope.
@@ -70,6 +72,8 @@ bool start();
 // Starts again in an attached process, with a new arena and the current settings. No thread may be
 // inside a hook.
 bool restart();
+// Whether this process has been recorded from its start.
+bool is_recorded_from_start();
 // Stops recording; the process goes on.
 void stop();
 
@@ -77,8 +81,11 @@ void stop();
 // its parent's memory.
 void note_exit();
 
+// Who asks: the program, or its allocator, which may hold a lock.
+enum class Caller : std::uint8_t { program, allocator };
+
 // The calling thread's state, created at its first call; null while nothing is recorded.
-Thread* register_thread();
+Thread* register_thread(Caller caller);
 
 // Submits the full buffer and acquires another. False if nothing is recorded any more.
 bool switch_buffer(Thread& thread);
@@ -101,9 +108,9 @@ void before_unloading();
 void after_unloading();
 
 // The calling thread; null if nothing is to be recorded: not started, inside a hook, or stopped.
-inline Thread* recording_thread() {
+inline Thread* recording_thread(Caller caller = Caller::program) {
     Thread* thread = self;
-    if (__builtin_expect(thread == nullptr, 0)) thread = register_thread();
+    if (__builtin_expect(thread == nullptr, 0)) thread = register_thread(caller);
     return thread == nullptr || thread->in_hook != 0 ? nullptr : thread;
 }
 

@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "profile/attach/attach.hpp"
+#include "profile/record/executable.hpp"
 #include "profile/record/fault_watch.hpp"
 #include "profile/record/trace_recorder.hpp"
 
@@ -35,6 +37,7 @@ namespace fs = std::filesystem;
 constexpr Nanoseconds scan_interval_ns = 10'000'000;      // for new processes and ended ones
 constexpr Nanoseconds children_limit_ns = 1'000'000'000;  // for children that outlive the program
 constexpr std::size_t max_waiting_faults = 100'000;
+constexpr std::uint64_t least_room_bytes = 32 << 20;  // that the buffers of a small program need
 constexpr auto poll_interval = std::chrono::microseconds(500);
 
 volatile sig_atomic_t received_signal = 0;
@@ -42,17 +45,26 @@ void on_signal(int number) { received_signal = number; }
 volatile sig_atomic_t dump_requested = 0;
 void on_dump_signal(int) { dump_requested = 1; }
 
+// Whether a file system has room for buffers. That of /dev/shm is small in containers.
+bool has_room(const std::string& folder) {
+    struct statvfs status{};
+    return statvfs(folder.c_str(), &status) == 0 &&
+           status.f_bavail * status.f_frsize >= least_room_bytes;
+}
+
 // A temporary directory for the arenas, in memory if possible.
 class ArenaDirectory {
 public:
     explicit ArenaDirectory(const std::string& fallback) {
         for (std::string path :
              {std::string("/dev/shm/assay-heap-XXXXXX"), fallback + "/arena-XXXXXX"})
-            if (mkdtemp(path.data()) != nullptr) {
+            if (has_room(path.substr(0, path.rfind('/'))) && mkdtemp(path.data()) != nullptr) {
                 path_ = path;
                 return;
             }
-        throw Error("cannot create the buffers: neither /dev/shm nor " + fallback + " is writable");
+        throw Error("cannot create the buffers: neither /dev/shm nor " + fallback +
+                        " is writable and has 32 MiB free",
+                    "choose another folder with -o");
     }
     ~ArenaDirectory() {
         std::error_code none;
@@ -87,6 +99,8 @@ std::map<std::string, std::string> environment_of(const Settings& settings,
 // first instruction on.
 pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) {
     std::vector<std::string>& program = settings.program;
+    const auto reason = unrecordable(program[0]);
+    if (reason) fmt::print(stderr, "assay-heap: {} {}; it runs unrecorded\n", program[0], *reason);
     int exec_error[2], start_pipe[2];
     if (pipe2(exec_error, O_CLOEXEC) != 0 || pipe2(start_pipe, O_CLOEXEC) != 0)
         throw Error(std::string("no pipe: ") + std::strerror(errno));
@@ -94,11 +108,12 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
     if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
     if (pid == 0) {
         const char* preloaded = std::getenv("LD_PRELOAD");
-        setenv("LD_PRELOAD",
-               (preloaded != nullptr && *preloaded != 0 ? settings.library + ":" + preloaded
-                                                        : settings.library)
-                   .c_str(),
-               1);
+        if (!reason)
+            setenv("LD_PRELOAD",
+                   (preloaded != nullptr && *preloaded != 0 ? settings.library + ":" + preloaded
+                                                            : settings.library)
+                       .c_str(),
+                   1);
         for (const auto& [name, value] : environment_of(settings, arenas))
             setenv(name.c_str(), value.c_str(), 1);
         std::signal(SIGUSR1, SIG_DFL);
@@ -163,7 +178,7 @@ public:
         scan();
         for (TraceRecorder& recorder : recorders_) {
             recorder.abandon();
-            recorder.finish();
+            finish(recorder, false);
         }
         for (const pid_t pid : analyser_pids_)
             waitpid(pid, nullptr, 0);  // they only read files, so they end
@@ -205,9 +220,17 @@ private:
                 continue;
             }
             drain_faults();
-            recorder->finish(replaced);
+            finish(*recorder, replaced);
             recorder = recorders_.erase(recorder);
         }
+    }
+
+    // Each kind of warning is said of the first process that has it.
+    void finish(TraceRecorder& recorder, bool is_replaced) {
+        recorder.finish(is_replaced);
+        for (const std::string& line : recorder.warnings())
+            if (warned_.insert(line.substr(line.find_first_not_of("0123456789 "))).second)
+                fmt::print(stderr, "assay-heap: {}: {}\n", recorder.program(), line);
     }
 
     void report_failure(TraceRecorder& recorder) {
@@ -253,7 +276,7 @@ private:
     int dump_count_ = 0;
     std::vector<pid_t> analyser_pids_;  // of dumps
     std::list<TraceRecorder> recorders_;
-    std::set<std::string> known_arenas_;
+    std::set<std::string> known_arenas_, warned_;
     Nanoseconds last_scan_ = 0;
     bool is_failure_reported = false;
 };

@@ -4,6 +4,7 @@
 #include <linux/futex.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -32,16 +33,20 @@ constexpr std::uint32_t max_unused_nodes = 64;  // gaps left by threads that wer
 
 // Maps the arena and locks its file until it is closed: without the lock, another recorder knows
 // that this one was killed.
-ArenaHeader* map_arena(const std::string& path, int& arena_fd) {
+ArenaHeader* map_arena(const std::string& path, int& arena_fd, std::size_t& bytes) {
     const int fd = arena_fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    void* mapping = fd >= 0 ? mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                            : MAP_FAILED;
+    struct stat status{};
+    if (fd >= 0 && fstat(fd, &status) == 0) bytes = static_cast<std::size_t>(status.st_size);
+    void* mapping = fd >= 0 && bytes >= arena_bytes(min_buffers)
+                        ? mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                        : MAP_FAILED;
     const std::string reason = std::strerror(errno);
     if (mapping == MAP_FAILED && fd >= 0) close(fd);
     if (mapping == MAP_FAILED) throw Error("cannot read " + path + ": " + reason);
     auto* header = static_cast<ArenaHeader*>(mapping);
-    if (header->magic != arena_magic) {
-        munmap(mapping, arena_bytes);
+    if (header->magic != arena_magic || header->buffer_count > max_buffers ||
+        arena_bytes(header->buffer_count) != bytes) {
+        munmap(mapping, bytes);
         close(fd);
         throw Error(path + " was written by another version of Assay", "delete it");
     }
@@ -75,13 +80,14 @@ std::uint64_t real_time_ns() {
 
 TraceRecorder::TraceRecorder(const std::string& arena, const std::string& trace,
                              const Settings& settings)
-    : header_(map_arena(arena, arena_fd_)),
+    : header_(map_arena(arena, arena_fd_, arena_bytes_)),
       arena_path_(arena),
       trace_path_(trace),
       settings_(settings),
       writer_(trace) {
     statm_ = open(("/proc/" + std::to_string(pid()) + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
     process_start_ = start_time_of(pid());
+    buffer_count_ = header_->buffer_count;
     list_interval_ = first_list_interval_ns;
     last_list_ = now();
     write_process(EndState::none);
@@ -90,8 +96,8 @@ TraceRecorder::TraceRecorder(const std::string& arena, const std::string& trace,
 TraceRecorder::~TraceRecorder() {
     // A detached process keeps the mapping but not the memory.
     if (ending() == EndState::detached)
-        madvise(static_cast<void*>(header_), arena_bytes, MADV_REMOVE);
-    munmap(static_cast<void*>(header_), arena_bytes);
+        madvise(static_cast<void*>(header_), arena_bytes_, MADV_REMOVE);
+    munmap(static_cast<void*>(header_), arena_bytes_);
     close(arena_fd_);
     if (statm_ >= 0) close(statm_);
     unlink(arena_path_.c_str());
@@ -99,16 +105,22 @@ TraceRecorder::~TraceRecorder() {
 
 const BufferHeader* TraceRecorder::buffer(std::uint32_t index) const {
     return reinterpret_cast<const BufferHeader*>(reinterpret_cast<const char*>(header_) +
-                                                 header_bytes + std::size_t{index} * buffer_bytes);
+                                                 buffers_offset +
+                                                 std::size_t{index} * buffer_bytes);
 }
 
 BufferState TraceRecorder::state(std::uint32_t index) const {
     return static_cast<BufferState>(header_->buffer_states[index].load(std::memory_order_acquire));
 }
 
+// The program writes this number: it is checked.
+std::uint32_t TraceRecorder::buffers_used() const {
+    return std::min(header_->buffers_used.load(std::memory_order_acquire), buffer_count_);
+}
+
 bool TraceRecorder::drain() {
     std::vector<std::uint32_t> full;
-    for (std::uint32_t index = 0; index < buffer_count; ++index)
+    for (std::uint32_t index = 0; index < buffers_used(); ++index)
         if (state(index) == BufferState::full) full.push_back(index);
     std::ranges::sort(full, {}, [&](std::uint32_t index) {
         return std::pair(buffer(index)->thread, buffer(index)->sequence);
@@ -168,14 +180,29 @@ void TraceRecorder::write_nodes(std::uint32_t end, bool has_ended) {
     nodes_written_ = n;
 }
 
+namespace {
+
+// Whether memory of the arena can be read: reading what its file has not got yet takes memory, and
+// its file system may be full.
+bool is_readable(const void* address) {
+    constexpr int madv_populate_read = 22;
+    auto* page =
+        reinterpret_cast<void*>(reinterpret_cast<std::uint64_t>(address) & ~std::uint64_t{4095});
+    return madvise(page, 4096, madv_populate_read) == 0 || errno != EFAULT;
+}
+
+}  // namespace
+
 // Includes nodes that a killed process had not published in nodes_used.
 std::uint32_t TraceRecorder::count_nodes() const {
     const auto* nodes =
         reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
     std::uint32_t end =
         std::max(header_->nodes_used.load(std::memory_order_acquire), nodes_written_);
-    for (std::uint32_t n = end; n < node_count && n < end + max_unused_nodes; ++n)
+    for (std::uint32_t n = end; n < node_count && n < end + max_unused_nodes; ++n) {
+        if (!is_readable(nodes + n)) break;
         if (nodes[n].address != 0) end = n + 1;
+    }
     return end;
 }
 
@@ -300,8 +327,8 @@ void TraceRecorder::abandon() { header_->recorder_gone.store(1, std::memory_orde
 void TraceRecorder::finish(bool is_replaced) {
     while (drain()) {
     }
-    for (std::uint32_t index = 0; index < buffer_count; ++index)
-        if (state(index) == BufferState::filling)
+    for (std::uint32_t index = 0; index < buffers_used(); ++index)
+        if (state(index) == BufferState::filling && is_readable(buffer(index)))
             copy_buffer(index, buffer(index)->used.load(std::memory_order_acquire));
     write_nodes(count_nodes(), true);
     write_code();
@@ -309,6 +336,29 @@ void TraceRecorder::finish(bool is_replaced) {
     write_mappings();
     if (settings_.watches_faults) write_faults();
     write_process(is_replaced && ending() == EndState::none ? EndState::exited : ending());
+}
+
+std::string TraceRecorder::program() const {
+    return {header_->program, strnlen(header_->program, sizeof header_->program)};
+}
+
+std::vector<std::string> TraceRecorder::warnings() const {
+    std::vector<std::string> lines;
+    if (header_->own_allocator == 1)
+        lines.emplace_back(
+            "the executable has a malloc of its own: calls inside the executable are not recorded, "
+            "those of its libraries are");
+    if (const auto lost = header_->lost_events.load(std::memory_order_relaxed); lost > 0) {
+        const auto shortage = static_cast<Shortage>(header_->shortage.load());
+        lines.push_back(std::to_string(lost) + " events were not recorded" +
+                        (shortage == Shortage::memory
+                             ? ": the file system of the buffers (" +
+                                   arena_path_.substr(0, arena_path_.rfind('/')) + ") is full"
+                         : shortage == Shortage::buffers
+                             ? ": more than " + std::to_string(buffer_count_) + " threads at a time"
+                             : ""));
+    }
+    return lines;
 }
 
 void TraceRecorder::write_process(EndState ending) {
@@ -325,7 +375,7 @@ void TraceRecorder::write_process(EndState ending) {
                      .sample = settings_.sample};
     payload_.resize(sizeof info);
     std::memcpy(payload_.data(), &info, sizeof info);
-    std::string text(header_->program, strnlen(header_->program, sizeof header_->program));
+    std::string text = program();
     const std::string rank(header_->rank, strnlen(header_->rank, sizeof header_->rank));
     const bool is_attached =
         settings_.process != 0 && header_->pid == static_cast<std::uint32_t>(settings_.process);

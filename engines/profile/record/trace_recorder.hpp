@@ -26,6 +26,9 @@ public:
     std::uint32_t pid() const { return header_->pid; }
     std::uint64_t start_ticks() const { return header_->start_ticks; }
     const std::string& error() const { return writer_.error(); }
+    // What the user should know of the recording, a line each; without the program's name.
+    std::vector<std::string> warnings() const;
+    std::string program() const;
     const std::string& trace_path() const { return trace_path_; }
     std::uint64_t written_bytes() const { return writer_.bytes(); }
     // Whether resident memory has reached dump_at for the first time, or grown by half since the
@@ -54,9 +57,12 @@ private:
     const BufferHeader* buffer(std::uint32_t index) const;
     BufferState state(std::uint32_t index) const;
     std::uint32_t count_nodes() const;
+    std::uint32_t buffers_used() const;
 
     int arena_fd_ = -1;
+    std::size_t arena_bytes_ = 0;
     ArenaHeader* header_;
+    std::uint32_t buffer_count_ = 0;
     std::string arena_path_, trace_path_;
     const Settings& settings_;
     TraceWriter writer_;

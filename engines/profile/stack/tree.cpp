@@ -22,8 +22,10 @@ std::uint64_t mix(StackId parent, std::uint64_t address) {
 
 }  // namespace
 
-bool Tree::reserve(std::size_t nodes, Node* storage) {
+bool Tree::reserve(std::size_t nodes, Node* storage, Populate populate) {
     capacity_ = std::min(nodes, slots_in(tables - 1) / 2);
+    populate_ = populate;
+    ready_ = populate == nullptr ? static_cast<StackId>(capacity_) : 0;
     owns_nodes_ = storage == nullptr;
     nodes_ = owns_nodes_ ? static_cast<Node*>(map(capacity_ * sizeof(Node))) : storage;
     for (unsigned table = 0; table < tables; ++table) {
@@ -31,7 +33,18 @@ bool Tree::reserve(std::size_t nodes, Node* storage) {
         if (slots_[table] == nullptr) return false;
     }
     used_ = lost_root + 1;
-    return nodes_ != nullptr;
+    return nodes_ != nullptr && make_ready(lost_root);
+}
+
+bool Tree::make_ready(StackId id) {
+    StackId ready = ready_.load(std::memory_order_acquire);
+    while (id >= ready) {
+        const std::size_t step = std::min<std::size_t>(nodes_per_step, capacity_ - ready);
+        if (!populate_(nodes_ + ready, step * sizeof(Node))) return false;
+        const StackId end = ready + static_cast<StackId>(step);
+        if (ready_.compare_exchange_weak(ready, end, std::memory_order_acq_rel)) ready = end;
+    }
+    return true;
 }
 
 void Tree::release() {
@@ -63,6 +76,9 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
         }
     }
     const StackId id = used_.fetch_add(1, std::memory_order_acq_rel);
+    if (id < capacity_ && __builtin_expect(id >= ready_.load(std::memory_order_acquire), 0) &&
+        !make_ready(id))
+        capacity_ = ready_.load(std::memory_order_acquire);  // there is no more memory
     if (id >= capacity_) {
         used_.store(static_cast<StackId>(capacity_), std::memory_order_release);
         return no_stack;

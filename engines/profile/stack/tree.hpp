@@ -31,9 +31,12 @@ struct Node {
 
 class Tree {
 public:
-    // Reserves `nodes` nodes, in `storage` (zeroed) if it is given. Memory is touched as it fills.
-    // Returns false when there is no memory.
-    bool reserve(std::size_t nodes, Node* storage = nullptr);
+    // Makes sure that memory can be touched. False where there is none.
+    using Populate = bool (*)(void* address, std::size_t bytes);
+
+    // Reserves `nodes` nodes, in `storage` (zeroed) if it is given. Memory is touched as it fills,
+    // after `populate` has returned true for it. Returns false when there is no memory.
+    bool reserve(std::size_t nodes, Node* storage = nullptr, Populate populate = nullptr);
     void release();
 
     // The node of `address` under `parent`, added if it is new; no_stack when the tree is full.
@@ -68,10 +71,17 @@ private:
         return table;
     }
 
+    // Makes node `id` and those before it touchable.
+    bool make_ready(StackId id);
+
+    static constexpr StackId nodes_per_step = 4096;  // 64 KiB
+
     Node* nodes_ = nullptr;
     bool owns_nodes_ = false;
+    Populate populate_ = nullptr;
+    std::atomic<StackId> ready_{0};  // nodes that may be touched
     std::atomic<Slot>* slots_[tables] = {};
-    std::size_t capacity_ = 0;
+    std::atomic<std::size_t> capacity_{0};
     std::atomic<StackId> used_{0};
 };
 

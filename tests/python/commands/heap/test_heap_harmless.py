@@ -1,0 +1,207 @@
+"""Recording never harms a program: one with a malloc of its own, many threads, a full /dev/shm, static programs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from heap_runs import ASSAY, LIMIT_S, REQUIREMENTS, load_profile, run_heap
+
+pytestmark = [*REQUIREMENTS, pytest.mark.programs]
+
+# An allocator as in rustc and chromium: part of the executable, it maps memory while it holds its lock. A thread's
+# first call of a hook is then that mmap.
+OWN_MALLOC = r"""
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static char *at, *end;
+
+void* malloc(size_t size) {
+    pthread_mutex_lock(&lock);
+    size_t bytes = (size + 31) & ~(size_t)15;
+    if (at == NULL || (size_t)(end - at) < bytes) {
+        size_t room = bytes > (1 << 20) ? bytes : 1 << 20;
+        at = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        end = at + room;
+    }
+    *(size_t*)at = size;
+    void* block = at + 16;
+    at += bytes;
+    pthread_mutex_unlock(&lock);
+    return block;
+}
+void free(void* block) { (void)block; }
+void* calloc(size_t count, size_t size) { return memset(malloc(count * size), 0, count * size); }
+void* realloc(void* old, size_t size) {
+    void* block = malloc(size);
+    if (old != NULL) {
+        size_t before = ((size_t*)old)[-2];
+        memcpy(block, old, before < size ? before : size);
+    }
+    return block;
+}
+size_t malloc_usable_size(void* block) { return block == NULL ? 0 : ((size_t*)block)[-2]; }
+
+static void* work(void* unused) {
+    char* text = malloc(1 << 20);
+    memset(text, 'x', 1 << 20);
+    return unused;
+}
+
+int main(void) {
+    pthread_t threads[8];
+    for (int k = 0; k < 8; ++k) pthread_create(&threads[k], NULL, work, NULL);
+    for (int k = 0; k < 8; ++k) pthread_join(threads[k], NULL);
+    for (int k = 0; k < 1000; ++k)
+        if (strdup("a copy by the C library") == NULL) return 1;
+    puts("done");
+    return 5;
+}
+"""
+
+THREADS = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static pthread_barrier_t all;
+static void* work(void* unused) {
+    void* block = malloc(77);
+    pthread_barrier_wait(&all);
+    free(block);
+    return unused;
+}
+int main(int argc, char** argv) {
+    int count = argc > 1 ? atoi(argv[1]) : 1;
+    pthread_t* threads = malloc(sizeof *threads * count);
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 65536);
+    pthread_barrier_init(&all, NULL, count);
+    for (int k = 0; k < count; ++k)
+        if (pthread_create(&threads[k], &small, work, NULL) != 0) return 1;
+    for (int k = 0; k < count; ++k) pthread_join(threads[k], NULL);
+    free(threads);
+    puts("done");
+    return 6;
+}
+"""
+
+CHURN = r"""
+#include <stdlib.h>
+static void* deep(int depth) {
+    void* block = depth == 0 ? malloc(16) : deep(depth - 1);
+    __asm__ volatile("");
+    return block;
+}
+int main(void) {
+    for (int k = 0; k < 100000; ++k) {
+        void* volatile block = malloc(32);
+        free(block);
+    }
+    for (int k = 0; k < 20000; ++k) deep(k % 400);
+    return 4;
+}
+"""
+
+
+def build(folder: Path, source: str, *options: str) -> Path:
+    (folder / "program.c").write_text(source)
+    subprocess.run(
+        ["gcc", "-g", "-O0", *options, "-o", folder / "program", folder / "program.c", "-pthread"],
+        check=True,
+        timeout=120,
+    )
+    return folder / "program"
+
+
+def test_an_executable_with_its_own_malloc(tmp_path: Path) -> None:
+    program = build(tmp_path, OWN_MALLOC, "-fno-builtin", "-rdynamic")
+    done = run_heap(tmp_path / "run", program)
+    assert (done.returncode, done.stdout) == (5, "done\n")
+    assert "the executable has a malloc of its own" in done.stderr
+    profile = load_profile(tmp_path / "run")
+    copies = [
+        node.count
+        for k, node in enumerate(profile.nodes)
+        if profile.allocation_site(k).function.endswith("main")  # strdup ends in a jump to malloc
+    ]
+    assert sum(copies) == 1000
+
+
+def test_two_thousand_threads_that_live_at_a_time(tmp_path: Path) -> None:
+    done = run_heap(tmp_path / "run", build(tmp_path, THREADS), "2000")
+    assert (done.returncode, done.stdout) == (6, "done\n"), done.stderr
+    profile = load_profile(tmp_path / "run")
+    blocks = [
+        node.count
+        for k, node in enumerate(profile.nodes)
+        if profile.allocation_site(k).function.endswith("work")
+    ]
+    assert sum(blocks) == 2000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a /dev/shm needs root")
+@pytest.mark.parametrize("room", ["64k", "64m"])
+def test_a_small_shm(tmp_path: Path, room: str) -> None:
+    """Where /dev/shm has no room, the buffers are in the run's folder."""
+    program = build(tmp_path, CHURN)
+    script = f'mount -t tmpfs -o size={room} none /dev/shm && exec "$@"'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", ASSAY, "heap", "-o", tmp_path / "run", "--", program],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 4, done.stderr
+    assert sum(node.count for node in load_profile(tmp_path / "run").nodes) >= 120_000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
+def test_buffers_that_find_no_memory(tmp_path: Path) -> None:
+    """The file system fills while the program runs: events are lost, counted and named; the program goes on."""
+    program = build(tmp_path, THREADS)
+    script = 'mount -t tmpfs -o size=34m none /dev/shm && exec "$@"'
+    done = subprocess.run(
+        [
+            "unshare",
+            "-m",
+            "sh",
+            "-c",
+            script,
+            "sh",
+            ASSAY,
+            "heap",
+            "-o",
+            tmp_path / "run",
+            "--",
+            program,
+            "6000",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 6, done.stderr
+    assert "events were not recorded: the file system of the buffers" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [(["-static"], "is statically linked"), (["-fsanitize=address"], "is built with AddressSanitizer")],
+    ids=["static", "asan"],
+)
+def test_programs_that_cannot_be_recorded_run_as_they_are(
+    tmp_path: Path, options: list[str], reason: str
+) -> None:
+    done = run_heap(tmp_path / "run", build(tmp_path, THREADS, *options), "3")
+    assert (done.returncode, done.stdout) == (6, "done\n")
+    assert f"{reason}" in done.stderr and "it runs unrecorded" in done.stderr
