@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.commands.heap.recording import add_ranks, add_recording, recording
-from assay.commands.heap.runs import fail_if_nothing_recorded, new_session
+from assay.commands.heap.runs import new_session
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import UserError
-from assay.measure.heap import FOLDER, conclude
+from assay.measure.heap import FOLDER, conclude, traces
 from assay.measure.heap_recorder import check_program, record_program
 from assay.measure.session import Session
 from assay.profile.heap import HeapProfile
@@ -60,11 +60,12 @@ def record(args: argparse.Namespace) -> int:
     session = new_session(args, {"program": [as_text(argument) for argument in args.program]})
     session.out = session.err  # standard output is the program's
     status = record_program(session.run.path / FOLDER, args.program, recording(args))
-    fail_if_nothing_recorded(
-        session,
-        f"nothing was recorded of {args.program[0]}",
-        "is it statically linked, or does it run as another user?",
-    )
+    if not traces(session.run.path / FOLDER):
+        # The exit code stays the program's: a job script that wraps it must not see another.
+        session.run.finish("partial", "nothing was recorded")
+        reason = f"nothing was recorded of {args.program[0]}; is it statically linked, or does it run as another user?"
+        session.err.print(f"assay: {reason}", soft_wrap=True, markup=False, highlight=False)
+        return status
     profiles = conclude(session, sources=True)
     if "PYTHONMALLOC" not in os.environ:
         _print_arena_notice(session, args.program[0], profiles.processes)
