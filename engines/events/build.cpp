@@ -1,13 +1,59 @@
+// events.build: reads the settings, runs the rank, and ends the job on failure.
+#include <fmt/format.h>
+
+#include <new>
+
 #include "core/error.hpp"
+#include "core/identity.hpp"
+#include "core/interrupt.hpp"
 #include "events/measurements.hpp"
+#include "events/participant.hpp"
 
 namespace assay::events {
+namespace {
 
-void detail::run_build(const Options&, Bench&) {
-    throw Error("events.build is not complete in this version", "take a later one");
+constexpr int exit_unusable = 2;
+constexpr Nanoseconds farewell = 1'000'000'000;  // for the word that a rank cannot start
+
+// A rank whose own files or settings are wrong tells rank 0, which ends the run.
+void decline(Transport& transport, const Error& error) {
+    Post post(transport);
+    const Json hello = {{"error", error.what()}, {"fix", error.fix}};
+    post.mail(0, tag::to_manager, std::make_shared<const Bytes>(write_hello(hello.dump())));
+    const Nanoseconds begin = transport.clock();
+    while (post.mails() > 0 && transport.clock() - begin < farewell)
+        post.poll([](const Operation&, bool) {});
 }
-void detail::run_all_to_all(const Options&, Bench&) {
-    throw Error("events.alltoall is not complete in this version", "take a later one");
+
+[[noreturn]] void fail(Bench& bench, const std::string& label, const Error& error) {
+    const int rank = bench.transport.rank();
+    bench.sink.failure(label + ": " + error.what(), error.fix, {.host = label, .rank = rank});
+    bench.transport.abort(exit_unusable);
+    __builtin_unreachable();
+}
+
+}  // namespace
+
+void detail::run_build(const Options& options, Bench& bench) {
+    Transport& transport = bench.transport;
+    std::optional<Settings> settings;
+    try {
+        settings = read_settings(options, transport.size(), transport.simulated());
+    } catch (const Error& error) {
+        if (transport.rank() == 0) throw;
+        decline(transport, error);
+        return;
+    }
+    if (!transport.simulated()) catch_interrupts();
+    Participant participant(transport, *settings, bench.sink);
+    try {
+        participant.run();
+    } catch (const Error& error) {
+        fail(bench, participant.label(), error);
+    } catch (const std::bad_alloc&) {
+        fail(bench, participant.label(),
+             Error("not enough memory for the buffers", "lower --fragment or --credits"));
+    }
 }
 
 }  // namespace assay::events

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <map>
 #include <thread>
 
 #include "core/error.hpp"
@@ -47,16 +46,6 @@ std::string format_bytes(double bytes) {
 
 }  // namespace
 
-std::vector<std::string> rank_labels(const std::vector<std::string>& hosts) {
-    std::map<std::string, int> total, numbered;
-    for (const std::string& host : hosts) ++total[host];
-    std::vector<std::string> labels;
-    labels.reserve(hosts.size());
-    for (const std::string& host : hosts)
-        labels.push_back(total[host] == 1 ? host : fmt::format("{}:{}", host, numbered[host]++));
-    return labels;
-}
-
 Session::Session(Bench& bench, WaitLimits limits)
     : transport(bench.transport), sink(bench.sink), rank_(bench.transport.rank()), limits_(limits) {
     if (!transport.simulated())
@@ -77,24 +66,7 @@ void Session::exchange_identities() {
     guarded("waits for the list of hosts", 0, [&] { transport.broadcast(all); });
     hosts_ = split(all, '\n');
     labels_ = rank_labels(hosts_);
-    if (rank_ == 0) report_ranks(identities);
-}
-
-void Session::report_ranks(const std::vector<Identity>& identities) const {
-    Json hosts = Json::array();
-    std::map<std::string, int> number;
-    std::vector<int> of;
-    of.reserve(identities.size());
-    for (const Identity& identity : identities) {
-        const auto [entry, is_new] =
-            number.try_emplace(identity.host, static_cast<int>(number.size()));
-        if (is_new)
-            hosts.push_back({{"host", identity.host},
-                             {"names", identity.names},
-                             {"addresses", identity.addresses}});
-        of.push_back(entry->second);
-    }
-    sink.ranks(labels_, of, hosts);
+    if (rank_ == 0) report_ranks(sink, identities, labels_);
 }
 
 int Session::ranks_on_this_host() const {

@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/identity.hpp"
 #include "core/record.hpp"
-#include "network/identity.hpp"
 #include "transport/transport.hpp"
 #include "transport/watchdog.hpp"
 
@@ -100,7 +100,6 @@ public:
 
 private:
     void exchange_identities();
-    void report_ranks(const std::vector<Identity>& identities) const;
     void finish_collective(Nanoseconds pause = 0);
     [[noreturn]] void find_missing_ranks(Nanoseconds waited);
     void stalled();
@@ -113,8 +112,5 @@ private:
     int awaited_peer_ = -1;
     std::optional<Watchdog> watchdog_;  // none in a simulator
 };
-
-// One label for each rank, see Session::label.
-std::vector<std::string> rank_labels(const std::vector<std::string>& hosts);
 
 }  // namespace assay::network

@@ -21,6 +21,7 @@
 #include <limits>
 #include <numeric>
 #include <thread>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/record.hpp"
@@ -109,6 +110,22 @@ public:
     }
 
     void poll(std::vector<Ticket>& completed) override;
+    void wake_at(Nanoseconds time) override { wake_ = time; }
+#ifdef ASSAY_SIMULATED
+    std::byte* allocate(std::size_t bytes) override {
+        return static_cast<std::byte*>(SMPI_SHARED_MALLOC(bytes));
+    }
+    void release(std::byte* memory) override { SMPI_SHARED_FREE(memory); }
+    bool keeps_contents() const override { return false; }
+#endif
+
+    bool has_all_to_all() const override { return true; }
+    void all_to_all(const std::byte* from, std::byte* to, std::size_t each) override {
+        const int n = static_cast<int>(each);
+        MPI_Alltoall(from, n, MPI_BYTE, to, n, MPI_BYTE, MPI_COMM_WORLD);
+    }
+    void all_to_all(const std::byte* from, std::span<const int> sent, std::byte* to,
+                    std::span<const int> received) override;
 
     void begin_sum(std::span<double> values) override { begin(values, MPI_SUM); }
     void begin_max(std::span<double> values) override { begin(values, MPI_MAX); }
@@ -155,6 +172,7 @@ private:
     std::vector<Ticket> free_;
     std::vector<int> indices_;
     int active_ = 0;
+    Nanoseconds wake_ = 0;  // none: 0
     MPI_Request collective_ = MPI_REQUEST_NULL;
     MPI_Win window_ = MPI_WIN_NULL;
 };
@@ -194,13 +212,16 @@ void Mpi::poll(std::vector<Ticket>& completed) {
     if (active_ == 0) return;
     indices_.resize(requests_.size());
     int done = 0;
-    if (in_simulator) {  // one at a time: testing for more would cost simulated time
+    const Nanoseconds wake = std::exchange(wake_, 0);
+    if (in_simulator && wake == 0) {  // one at a time: testing for more would cost simulated time
         MPI_Waitany(static_cast<int>(requests_.size()), requests_.data(), indices_.data(),
                     MPI_STATUS_IGNORE);
         done = 1;
     } else {
-        MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, indices_.data(),
-                     MPI_STATUSES_IGNORE);
+        do
+            MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done,
+                         indices_.data(), MPI_STATUSES_IGNORE);
+        while (in_simulator && done == 0 && clock() < wake);  // each test takes simulated time
     }
     if (done == MPI_UNDEFINED) return;
     active_ -= done;
@@ -209,6 +230,15 @@ void Mpi::poll(std::vector<Ticket>& completed) {
         free_.push_back(ticket);
         completed.push_back(ticket);
     }
+}
+
+void Mpi::all_to_all(const std::byte* from, std::span<const int> sent, std::byte* to,
+                     std::span<const int> received) {
+    std::vector<int> sent_from(sent.size()), received_to(received.size());
+    std::exclusive_scan(sent.begin(), sent.end(), sent_from.begin(), 0);
+    std::exclusive_scan(received.begin(), received.end(), received_to.begin(), 0);
+    MPI_Alltoallv(from, sent.data(), sent_from.data(), MPI_BYTE, to, received.data(),
+                  received_to.data(), MPI_BYTE, MPI_COMM_WORLD);
 }
 
 bool Mpi::test_collective() {

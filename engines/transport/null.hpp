@@ -24,12 +24,31 @@ struct Faults {
     Nanoseconds delay = 0;                    // from transmission to arrival
     struct Flip {
         int source, destination;
-        // Counts the payloads between these two from 0: puts, gets, and sends other than
-        // acknowledgements.
+        // Counts the payloads between these two from 0: puts, gets, and sends with a payload's tag.
         std::uint64_t message;
         std::size_t offset;  // of the byte that arrives with a flipped bit
     };
     std::vector<Flip> flips;
+    // Sends whose message arrives twice: the copy takes the next receive of its peer and tag.
+    struct Duplicate {
+        int source, destination;
+        std::uint64_t message;  // counted as for a flip
+    };
+    std::vector<Duplicate> duplicates;
+    // A rank is killed at `at`; its peers learn of it `noticed` later (up to `spread` more, each at
+    // another time), and it comes back `back` after it was killed (0: never), as a new process.
+    // Deaths make the transport one that survives them.
+    struct Death {
+        int rank;
+        Nanoseconds at, noticed = 20'000'000, spread = 5'000'000, back = 0;
+    };
+    std::vector<Death> deaths;
+    // A rank does nothing for a while, and is not lost.
+    struct Stall {
+        int rank;
+        Nanoseconds at, time;
+    };
+    std::vector<Stall> stalls;
     // By rank: posted operations after which it stops answering.
     std::map<int, std::uint64_t> silent_after;
     // Time stands still while a rank runs. When all wait, it moves to the next completion; if there

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,8 +49,21 @@ public:
     virtual std::string host() const { return host_name(); }
     virtual Nanoseconds clock() const { return now(); }
 
+    // In a simulator, poll() returns by this time also if nothing has completed. Holds for the next
+    // call of poll(). Elsewhere poll() never waits, and this does nothing.
+    virtual void wake_at(Nanoseconds /*time*/) {}
+
+    // Memory for messages, page-aligned; release() frees it. In SimGrid all of it is one small
+    // block, so that a simulation of many ranks fits: keeps_contents() is then false.
+    virtual std::byte* allocate(std::size_t bytes) {
+        return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{4096}));
+    }
+    virtual void release(std::byte* memory) { ::operator delete(memory, std::align_val_t{4096}); }
+    virtual bool keeps_contents() const { return true; }
+
     // Two-sided operations. The buffer must not be used until poll() reports the ticket. Messages
-    // with the same peer and tag match receives in the order of posting.
+    // with the same peer and tag match receives in the order of posting. A message may be shorter
+    // than its receive.
     virtual Ticket send(const void* data, std::size_t bytes, int peer, int tag) = 0;
     virtual Ticket receive(void* data, std::size_t bytes, int peer, int tag) = 0;
 
@@ -91,6 +105,13 @@ public:
     virtual void broadcast(std::string& value) = 0;  // from rank 0
 
     virtual std::vector<Counter> counters() const { return {}; }
+
+    // The library's own exchange of all ranks with all; block, and are MPI's alone. Rank r gets the
+    // bytes from r * `each` on; with counts, the bytes after those of the ranks before it.
+    virtual bool has_all_to_all() const { return false; }
+    virtual void all_to_all(const std::byte* /*from*/, std::byte* /*to*/, std::size_t /*each*/) {}
+    virtual void all_to_all(const std::byte* /*from*/, std::span<const int> /*sent*/,
+                            std::byte* /*to*/, std::span<const int> /*received*/) {}
 
     // Ends every rank of the job immediately.
     [[noreturn]] virtual void abort(int status) = 0;

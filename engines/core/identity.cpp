@@ -1,4 +1,4 @@
-#include "network/identity.hpp"
+#include "core/identity.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 #include "core/topology.hpp"
 
-namespace assay::network {
+namespace assay {
 namespace {
 
 // The text of an address of an interface; empty for other families and for link-local addresses,
@@ -44,13 +44,13 @@ std::vector<std::string> addresses_here() {
     return addresses;
 }
 
+}  // namespace
+
 std::string printable(std::string text) {
     std::ranges::replace_if(
         text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
     return text;
 }
-
-}  // namespace
 
 Identity identify(const std::string& host, bool simulated) {
     if (simulated) return {.host = host, .boot = {}, .names = {}, .addresses = {}};
@@ -88,4 +88,32 @@ void make_unique(std::vector<Identity>& ranks) {
     }
 }
 
-}  // namespace assay::network
+std::vector<std::string> rank_labels(const std::vector<std::string>& hosts) {
+    std::map<std::string, int> total, numbered;
+    for (const std::string& host : hosts) ++total[host];
+    std::vector<std::string> labels;
+    labels.reserve(hosts.size());
+    for (const std::string& host : hosts)
+        labels.push_back(total[host] == 1 ? host : fmt::format("{}:{}", host, numbered[host]++));
+    return labels;
+}
+
+void report_ranks(Sink& sink, const std::vector<Identity>& ranks,
+                  const std::vector<std::string>& labels) {
+    Json hosts = Json::array();
+    std::map<std::string, int> number;
+    std::vector<int> of;
+    of.reserve(ranks.size());
+    for (const Identity& identity : ranks) {
+        const auto [entry, is_new] =
+            number.try_emplace(identity.host, static_cast<int>(number.size()));
+        if (is_new)
+            hosts.push_back({{"host", identity.host},
+                             {"names", identity.names},
+                             {"addresses", identity.addresses}});
+        of.push_back(entry->second);
+    }
+    sink.ranks(labels, of, hosts);
+}
+
+}  // namespace assay

@@ -7,7 +7,7 @@
 
 #include "core/record.hpp"
 
-namespace assay::network {
+namespace assay {
 
 struct Identity {
     std::string host;                    // its host name, made unique among the hosts of the job
@@ -26,4 +26,15 @@ Identity read_identity(const std::string& json);
 // Control characters in names become '?'.
 void make_unique(std::vector<Identity>& ranks);
 
-}  // namespace assay::network
+// The text without control characters: '?' in their place.
+std::string printable(std::string text);
+
+// One label for each rank: the name of its host; with several ranks on a host "host:0", "host:1",
+// ... in the order of ranks.
+std::vector<std::string> rank_labels(const std::vector<std::string>& hosts);
+
+// Tells Python the labels of the ranks, and what else their hosts are called.
+void report_ranks(Sink& sink, const std::vector<Identity>& ranks,
+                  const std::vector<std::string>& labels);
+
+}  // namespace assay

@@ -1,0 +1,93 @@
+// The event manager's side of the conversation with the ranks: who takes part, who was lost and who
+// came back, what is given out, what is reported. Decisions are EventManager's.
+//
+// A rank that starts, and one that comes back, says hello. A rank that came back takes part again
+// when every member has seen it, since a message to a rank that is not yet seen would fail.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/identity.hpp"
+#include "events/manager.hpp"
+#include "events/member.hpp"
+#include "events/results.hpp"
+#include "events/slices.hpp"
+
+namespace assay::events {
+
+class Director {
+public:
+    Director(Member& member, Sink& sink);
+
+    // Rank 0's own words.
+    void greet_self(const std::string& hello);
+    // What was posted for the rank has arrived.
+    void on_received(int rank, Nanoseconds time);
+    void on_message(int rank, std::span<const std::byte> message, Nanoseconds time);
+    void on_change(const PeerChange& change, Nanoseconds time);
+    void on_receive_failed(int rank) { buffers_[static_cast<std::size_t>(rank)].posted = false; }
+    void advance(Nanoseconds time);
+    // All ranks have sent their last report.
+    bool ended() const { return phase_ == Phase::ended; }
+    // Writes the records of the whole run.
+    void write_results();
+    // Ends the giving out of events: on SIGINT.
+    void interrupt() { interrupted_ = true; }
+    // Whom it waits for; for messages.
+    std::string waits_for() const;
+    // Messages to rank 0's own units.
+    std::deque<std::shared_ptr<const Bytes>> to_self;
+
+private:
+    enum class Phase : std::uint8_t { greeting, running, stopping, ended };
+    struct Buffer {
+        Bytes bytes;
+        bool posted = false;
+    };
+    struct Loss {
+        int rank;
+        Nanoseconds noticed, before;  // the last progress before
+        std::set<int> left;           // builder units that have not built again
+    };
+    void receive(int rank);
+    void on_hello(int rank, const std::string& hello, Nanoseconds time);
+    void begin(Nanoseconds time);
+    void check_memory() const;
+    void admit_returned(Nanoseconds time);
+    void lose(int rank, Nanoseconds time);
+    void on_done(const Done& done, Nanoseconds time);
+    void on_damage(int rank, const Damage& damage);
+    void note_resumed(int builder, Nanoseconds given, Nanoseconds time);
+    void on_report(int rank, const Report& report);
+    void give_out(Nanoseconds time);
+    void stop();
+    void send_stop(int rank);
+    void send(int rank, std::shared_ptr<const Bytes> message);
+    void broadcast(Bytes message);
+    std::vector<int> member_ranks() const;
+    void show_progress(Nanoseconds time);
+
+    Member& member_;
+    const Settings& settings_;
+    Results results_;
+    Sink& sink_;
+    EventManager manager_;
+    Slices slices_;
+    Phase phase_ = Phase::greeting;
+    std::vector<Buffer> buffers_;  // by rank
+    std::vector<std::optional<Identity>> identities_;
+    std::vector<double> needs_, available_;  // B of memory, by rank
+    std::map<int, std::set<int>> seen_;      // by rank that came back: who has seen it
+    std::set<int> returned_;                 // have said hello again
+    std::set<int> last_reports_;
+    std::vector<Loss> losses_;
+    Nanoseconds begun_ = 0, progress_ = 0, shown_ = 0;
+    Nanoseconds spent_ = 0;  // on settling, since the last batch
+    bool interrupted_ = false;
+};
+
+}  // namespace assay::events

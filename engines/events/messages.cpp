@@ -1,0 +1,225 @@
+#include "events/messages.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+
+#include "core/error.hpp"
+
+namespace assay::events {
+namespace {
+
+constexpr std::uint32_t magic = 0x4d425645;  // "EVBM"
+constexpr std::size_t most_identity = 4096, most_label = 512;
+
+// In a batch a fresh bulk is its builder unit and slot; its number follows from the place.
+struct PackedPlace {
+    std::uint16_t builder, slot;
+};
+
+[[noreturn]] void refuse() {
+    throw Error("a message between ranks is damaged or of another version",
+                "run the same version of Assay on every host");
+}
+
+class Writer {
+public:
+    explicit Writer(MessageKind kind) {
+        const Head head{magic, kind, 0, 0, 0};
+        put(head);
+    }
+    template <class Value>
+    Writer& put(const Value& value) {
+        static_assert(std::is_trivially_copyable_v<Value>);
+        const auto* from = reinterpret_cast<const std::byte*>(&value);
+        bytes_.insert(bytes_.end(), from, from + sizeof value);
+        return *this;
+    }
+    template <class Value>
+    Writer& put_all(std::span<const Value> values) {
+        put(static_cast<std::uint32_t>(values.size()));
+        const auto* from = reinterpret_cast<const std::byte*>(values.data());
+        bytes_.insert(bytes_.end(), from, from + values.size_bytes());
+        return *this;
+    }
+    Bytes take() {
+        const auto bytes = static_cast<std::uint32_t>(bytes_.size());
+        std::memcpy(bytes_.data() + offsetof(Head, bytes), &bytes, sizeof bytes);
+        return std::move(bytes_);
+    }
+
+private:
+    Bytes bytes_;
+};
+
+class Reader {
+public:
+    explicit Reader(std::span<const std::byte> message) : left_(message) {
+        const Head head = get<Head>();
+        if (head.magic != magic || head.bytes < sizeof head || head.bytes > message.size())
+            refuse();
+        kind = head.kind;
+        left_ = message.subspan(sizeof head, head.bytes - sizeof head);
+    }
+    template <class Value>
+    Value get() {
+        static_assert(std::is_trivially_copyable_v<Value>);
+        Value value;
+        if (left_.size() < sizeof value) refuse();
+        std::memcpy(&value, left_.data(), sizeof value);
+        left_ = left_.subspan(sizeof value);
+        return value;
+    }
+    template <class Value>
+    std::vector<Value> get_all(std::size_t most) {
+        const auto n = get<std::uint32_t>();
+        if (n > most || left_.size() / sizeof(Value) < n) refuse();
+        std::vector<Value> values(n);
+        if (n > 0) std::memcpy(values.data(), left_.data(), n * sizeof(Value));
+        left_ = left_.subspan(n * sizeof(Value));
+        return values;
+    }
+    MessageKind kind{};
+
+private:
+    std::span<const std::byte> left_;
+};
+
+constexpr std::size_t most_ranks = 65536;
+
+Membership get_members(Reader& in) {
+    Membership members;
+    members.epoch = in.get<Epoch>();
+    members.since = in.get_all<Epoch>(most_ranks);
+    return members;
+}
+
+std::string get_text(Reader& in, std::size_t most) {
+    const std::vector<char> text = in.get_all<char>(most);
+    return {text.begin(), text.end()};
+}
+
+}  // namespace
+
+std::size_t member_message(int ranks) {
+    const auto n = static_cast<std::size_t>(ranks);
+    return 1024 + 64 * sizeof(Move) + n * std::max(sizeof(Epoch), sizeof(PackedPlace)) + most_label;
+}
+
+Bytes write_hello(const std::string& identity) {
+    return Writer(MessageKind::hello)
+        .put_all(std::span(identity.data(), std::min(identity.size(), most_identity)))
+        .take();
+}
+Bytes write_done(const Done& done) { return Writer(MessageKind::done).put(done).take(); }
+Bytes write_rank(MessageKind kind, int rank) { return Writer(kind).put(rank).take(); }
+Bytes write_misses(const Misses& misses) { return Writer(MessageKind::misses).put(misses).take(); }
+Bytes write_damage(const Damage& damage) { return Writer(MessageKind::damage).put(damage).take(); }
+Bytes write_plain(MessageKind kind) { return Writer(kind).take(); }
+Bytes write_slot(MessageKind kind, const SlotNote& note) { return Writer(kind).put(note).take(); }
+Bytes write_barrier(const BarrierNote& note) {
+    return Writer(MessageKind::barrier).put(note).take();
+}
+
+std::vector<Bytes> write_report(const Report& report) {
+    const std::size_t part = (manager_message - 256) / sizeof(Report::Count);
+    std::vector<Bytes> messages;
+    std::span<const Report::Count> left(report.latency);
+    do {
+        const auto counts = left.subspan(0, std::min(part, left.size()));
+        left = left.subspan(counts.size());
+        Writer out(MessageKind::report);
+        out.put(report.slice).put(!left.empty()).put(report.last).put(report.span);
+        out.put(report.received).put(report.received_here).put(report.sent);
+        out.put(report.waited_credits).put(report.waited_filter).put(report.given);
+        messages.push_back(out.put_all(counts).take());
+    } while (!left.empty());
+    return messages;
+}
+
+Bytes write_welcome(const Welcome& welcome) {
+    Writer out(MessageKind::welcome);
+    out.put(welcome.next_bulk).put(welcome.slice).put(welcome.membership.epoch);
+    out.put_all(std::span(welcome.membership.since));
+    return out.put_all(std::span(welcome.label.data(), std::min(welcome.label.size(), most_label)))
+        .take();
+}
+
+Bytes write_members(const Membership& membership) {
+    return Writer(MessageKind::members)
+        .put(membership.epoch)
+        .put_all(std::span(membership.since))
+        .take();
+}
+
+Bytes write_batch(const Batch& batch) {
+    std::vector<PackedPlace> places;
+    places.reserve(batch.fresh.size());
+    for (const Place& place : batch.fresh)
+        places.push_back({static_cast<std::uint16_t>(place.builder), place.slot});
+    Writer out(MessageKind::batch);
+    out.put(batch.epoch).put(batch.number).put(batch.first);
+    out.put_all(std::span<const PackedPlace>(places));
+    return out.put_all(std::span(batch.moved)).take();
+}
+
+MessageKind kind_of(std::span<const std::byte> message) { return Reader(message).kind; }
+
+std::string read_hello(std::span<const std::byte> message) {
+    Reader in(message);
+    return get_text(in, most_identity);
+}
+Done read_done(std::span<const std::byte> message) { return Reader(message).get<Done>(); }
+int read_rank(std::span<const std::byte> message) { return Reader(message).get<int>(); }
+Misses read_misses(std::span<const std::byte> message) { return Reader(message).get<Misses>(); }
+Damage read_damage(std::span<const std::byte> message) { return Reader(message).get<Damage>(); }
+SlotNote read_slot(std::span<const std::byte> message) { return Reader(message).get<SlotNote>(); }
+BarrierNote read_barrier(std::span<const std::byte> message) {
+    return Reader(message).get<BarrierNote>();
+}
+
+Report read_report(std::span<const std::byte> message) {
+    Reader in(message);
+    Report report;
+    report.slice = in.get<std::uint64_t>();
+    report.more = in.get<std::uint8_t>() != 0;
+    report.last = in.get<std::uint8_t>() != 0;
+    report.span = in.get<Nanoseconds>();
+    report.received = in.get<std::uint64_t>();
+    report.received_here = in.get<std::uint64_t>();
+    report.sent = in.get<std::uint64_t>();
+    report.waited_credits = in.get<Nanoseconds>();
+    report.waited_filter = in.get<Nanoseconds>();
+    report.given = in.get<std::uint64_t>();
+    report.latency = in.get_all<Report::Count>(manager_message / sizeof(Report::Count));
+    return report;
+}
+
+Welcome read_welcome(std::span<const std::byte> message) {
+    Reader in(message);
+    Welcome welcome;
+    welcome.next_bulk = in.get<std::uint64_t>();
+    welcome.slice = in.get<std::uint64_t>();
+    welcome.membership = get_members(in);
+    welcome.label = get_text(in, most_label);
+    return welcome;
+}
+
+Membership read_members(std::span<const std::byte> message) {
+    Reader in(message);
+    return get_members(in);
+}
+
+Batch read_batch(std::span<const std::byte> message) {
+    Reader in(message);
+    Batch batch;
+    batch.epoch = in.get<Epoch>();
+    batch.number = in.get<std::uint64_t>();
+    batch.first = in.get<std::uint64_t>();
+    for (const PackedPlace& place : in.get_all<PackedPlace>(most_ranks))
+        batch.fresh.push_back({place.builder, place.slot});
+    batch.moved = in.get_all<Move>(most_ranks);
+    return batch;
+}
+
+}  // namespace assay::events

@@ -1,0 +1,125 @@
+// The messages between ranks that are not events: how they are written and read.
+//
+// A message has a head with its kind and length; numbers are in the byte order of the machine,
+// which the head tells. A reader checks every length: what does not fit throws Error.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "events/manager.hpp"
+
+namespace assay::events {
+
+using Bytes = std::vector<std::byte>;
+
+enum class MessageKind : std::uint16_t {
+    // from a rank to the manager
+    hello = 1,
+    done,
+    sees,
+    misses,
+    damage,
+    report,
+    // from the manager
+    welcome,
+    members,
+    batch,
+    stop,
+    evict,
+    // between units
+    request,
+    barrier,
+    offer,
+    take,
+    taken,
+    close,
+};
+
+struct Head {
+    std::uint32_t magic;
+    MessageKind kind;
+    std::uint16_t reserved;
+    std::uint32_t bytes, zero;  // of the message, with this head
+};
+static_assert(sizeof(Head) == 16);
+
+struct Done {
+    Assignment assignment;
+    Outcome outcome;
+};
+struct Misses {
+    int rank;
+    Epoch since;  // of the rank's membership
+};
+struct Damage {
+    int source;  // rank
+    std::uint64_t event, offset, expected, observed;
+};
+// What one rank did in one slice of time. The last report of a rank says so.
+struct Report {
+    std::uint64_t slice = 0;
+    bool more = false, last = false;  // more: another part of the same report follows
+    Nanoseconds span = 0;
+    std::uint64_t received = 0, received_here = 0, sent = 0;  // B; here: from the rank itself
+    Nanoseconds waited_credits = 0, waited_filter = 0;
+    std::uint64_t given = 0;  // events for which its readout unit had a fragment, in all
+    struct Count {
+        std::uint32_t bucket, count;
+    };
+    std::vector<Count> latency{};  // of assay::Histogram
+};
+struct Welcome {
+    std::string label;
+    std::uint64_t next_bulk, slice;  // the next to be given out; the slice that begins now
+    Membership membership;
+};
+// Of a bulk in a slot of a builder unit. An offer has the bytes and messages of the event; `taken`
+// has in `messages` how many fragments were damaged.
+struct SlotNote {
+    std::uint64_t bulk, bytes;
+    std::uint32_t slot, messages;
+};
+struct BarrierNote {
+    Epoch epoch;
+    std::uint32_t round;
+    std::uint64_t number;
+};
+
+// Sizes that no message of its channel exceeds.
+inline constexpr std::size_t unit_message = 64;
+inline constexpr std::size_t manager_message = 8192;
+std::size_t member_message(int ranks);  // from the manager
+// Receives from the manager that a rank has posted at a time.
+inline constexpr int manager_buffers = 2;
+
+Bytes write_hello(const std::string& identity);
+Bytes write_done(const Done& done);
+Bytes write_rank(MessageKind kind, int rank);
+Bytes write_misses(const Misses& misses);
+Bytes write_damage(const Damage& damage);
+std::vector<Bytes> write_report(const Report& report);
+Bytes write_welcome(const Welcome& welcome);
+Bytes write_members(const Membership& membership);
+Bytes write_batch(const Batch& batch);
+Bytes write_plain(MessageKind kind);
+Bytes write_slot(MessageKind kind, const SlotNote& note);
+Bytes write_barrier(const BarrierNote& note);
+
+// `message` may be longer than what was written. Each throws Error for what it cannot be.
+MessageKind kind_of(std::span<const std::byte> message);
+std::string read_hello(std::span<const std::byte> message);
+Done read_done(std::span<const std::byte> message);
+int read_rank(std::span<const std::byte> message);
+Misses read_misses(std::span<const std::byte> message);
+Damage read_damage(std::span<const std::byte> message);
+Report read_report(std::span<const std::byte> message);
+Welcome read_welcome(std::span<const std::byte> message);
+Membership read_members(std::span<const std::byte> message);
+Batch read_batch(std::span<const std::byte> message);
+SlotNote read_slot(std::span<const std::byte> message);
+BarrierNote read_barrier(std::span<const std::byte> message);
+
+}  // namespace assay::events

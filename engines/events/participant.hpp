@@ -1,0 +1,71 @@
+// One rank of an event builder: its units, their messages, and the loop that drives them.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/record.hpp"
+#include "events/builder.hpp"
+#include "events/director.hpp"
+#include "events/filter.hpp"
+#include "events/readout.hpp"
+
+namespace assay::events {
+
+class Participant {
+public:
+    Participant(Transport& transport, const Settings& settings, Sink& sink);
+
+    // Returns when the run has ended everywhere. Throws Error if it cannot go on.
+    void run();
+    const std::string& label() const { return label_; }
+
+private:
+    struct UnitBuffer {
+        alignas(8) std::byte bytes[unit_message];
+        bool posted = false;
+    };
+    struct ManagerBuffer {
+        Bytes bytes;
+        bool arrived = false;
+    };
+    void greet();
+    void read_manager();
+    void on_ended(const Operation& operation, bool success);
+    void on_manager(std::span<const std::byte> message);
+    void on_unit(int peer, std::span<const std::byte> message);
+    void on_changes();
+    void on_change(const PeerChange& change);
+    void on_members();
+    void on_stop();
+    void start(const Welcome& welcome);
+    void receive_from_manager(std::uint32_t buffer);
+    void receive_from_unit(int peer);
+    void report(bool last);
+    void rest(std::size_t ended);
+    bool finished() const;
+    [[noreturn]] void give_up(Nanoseconds waited) const;
+
+    Sink& sink_;
+    Member member_;
+    const Settings& settings_;
+    const bool units_talk_;
+    std::optional<Director> director_;
+    std::optional<Builder> builder_;
+    std::optional<Readout> readout_;
+    std::optional<Filter> filter_;
+    std::vector<ManagerBuffer> from_manager_;
+    std::uint32_t next_from_manager_ = 0;  // the one that was posted first
+    std::vector<UnitBuffer> from_unit_;    // by rank
+    std::vector<bool> closed_;             // by rank: the other side sends no more
+    std::vector<PeerChange> changes_;
+    std::string label_;
+    bool started_ = false, stopping_ = false;
+    int stops_ = 0;
+    Nanoseconds time_ = 0, last_activity_ = 0, slice_begun_ = 0;
+    std::uint64_t slice_ = 0;
+};
+
+}  // namespace assay::events

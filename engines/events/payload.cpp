@@ -1,0 +1,132 @@
+#include "events/payload.hpp"
+
+#include <xxhash.h>
+
+#include <cstring>
+#include <numeric>
+
+#include "core/pattern.hpp"
+
+namespace assay::events {
+namespace {
+
+constexpr std::uint32_t magic = 0x31425645;  // "EVB1"
+constexpr std::size_t max_located = 4;
+
+std::size_t padded(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
+
+template <class Header>
+std::uint64_t checksum_of(const Header& header) {
+    return XXH3_64bits(&header, offsetof(Header, checksum));
+}
+std::uint64_t key_of(int source, std::uint64_t event) { return stamp_key(source, 0, event); }
+
+bool event_is_intact(const FragmentHeader& head, const std::byte* content, const Format& format,
+                     int source, std::uint64_t event, std::uint32_t size) {
+    if (head.checksum != checksum_of(head) || head.event != event || head.size != size ||
+        head.source != static_cast<std::uint32_t>(source))
+        return false;
+    return !format.verify ||
+           head.content == XXH3_64bits_withSeed(content, size, key_of(source, event));
+}
+
+// The first byte that differs from what was written; the header's, if the bytes are as written.
+WrongByte locate(const FragmentHeader& head, const std::byte* content, int source,
+                 std::uint64_t event, std::uint32_t size) {
+    const std::uint64_t key = key_of(source, event);
+    if (const auto offset = first_wrong_byte(content, size, key)) {
+        const std::size_t begin = *offset & ~std::size_t{7};
+        std::uint64_t observed = 0;
+        std::memcpy(&observed, content + begin, std::min<std::size_t>(8, size - begin));
+        return {event, *offset, stamped_word(key, begin), observed};
+    }
+    return {event, 0, event, head.event};
+}
+
+}  // namespace
+
+std::size_t Format::payload_bytes(int source, const Bulk& bulk) const {
+    std::size_t bytes = 0;
+    for (std::uint32_t i = 0; i < bulk.events; ++i) bytes += sizes.of(source, bulk.first_event + i);
+    return bytes;
+}
+
+std::size_t Format::message_bytes(int source, const Bulk& bulk) const {
+    std::size_t bytes = sizeof(MessageHeader);
+    for (std::uint32_t i = 0; i < bulk.events; ++i)
+        bytes += sizeof(FragmentHeader) + padded(sizes.of(source, bulk.first_event + i));
+    return bytes;
+}
+
+std::size_t Format::capacity(int source, std::uint32_t events) const {
+    return sizeof(MessageHeader) +
+           events * (sizeof(FragmentHeader) + padded(sizes.largest(source)));
+}
+
+std::size_t write_message(std::byte* out, const Format& format, int source, const Bulk& bulk) {
+    std::byte* at = out + sizeof(MessageHeader);
+    for (std::uint32_t i = 0; i < bulk.events; ++i) {
+        const std::uint64_t event = bulk.first_event + i;
+        const std::uint32_t size = format.sizes.of(source, event);
+        std::byte* const content = at + sizeof(FragmentHeader);
+        const std::uint64_t key = key_of(source, event);
+        stamp(content, size, key);
+        FragmentHeader head{event, static_cast<std::uint32_t>(source), size, 0, 0};
+        if (format.verify) head.content = XXH3_64bits_withSeed(content, size, key);
+        head.checksum = checksum_of(head);
+        std::memcpy(at, &head, sizeof head);
+        at = content + padded(size);
+    }
+    const auto bytes = static_cast<std::size_t>(at - out);
+    MessageHeader head{magic,
+                       static_cast<std::uint32_t>(source),
+                       bulk.number,
+                       bulk.first_event,
+                       bulk.events,
+                       0,
+                       bytes,
+                       {format.run, 0},
+                       0};
+    head.checksum = checksum_of(head);
+    std::memcpy(out, &head, sizeof head);
+    return bytes;
+}
+
+Verdict verify_message(const std::byte* in, const Format& format, int source, const Bulk& bulk) {
+    Verdict verdict;
+    MessageHeader head;
+    std::memcpy(&head, in, sizeof head);
+    const bool sound =
+        head.magic == magic && head.checksum == checksum_of(head) && head.run[0] == format.run;
+    if (sound && (head.bulk != bulk.number || head.source != static_cast<std::uint32_t>(source))) {
+        verdict.state = Verdict::State::other;
+        return verdict;
+    }
+    if (!sound || head.events != bulk.events || head.first_event != bulk.first_event) {
+        verdict.state = Verdict::State::damaged;
+        verdict.damaged.resize(bulk.events);
+        std::iota(verdict.damaged.begin(), verdict.damaged.end(), 0);
+        verdict.located.push_back({bulk.first_event, 0, bulk.number, head.bulk});
+        return verdict;
+    }
+    const std::byte* at = in + sizeof head;
+    for (std::uint32_t i = 0; i < bulk.events; ++i) {
+        const std::uint64_t event = bulk.first_event + i;
+        const std::uint32_t size = format.sizes.of(source, event);
+        FragmentHeader fragment;
+        std::memcpy(&fragment, at, sizeof fragment);
+        const std::byte* const content = at + sizeof fragment;
+        if (event_is_intact(fragment, content, format, source, event, size)) {
+            verdict.payload += size;
+        } else {
+            verdict.state = Verdict::State::damaged;
+            verdict.damaged.push_back(i);
+            if (verdict.located.size() < max_located)
+                verdict.located.push_back(locate(fragment, content, source, event, size));
+        }
+        at = content + padded(size);
+    }
+    return verdict;
+}
+
+}  // namespace assay::events

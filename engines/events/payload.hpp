@@ -1,0 +1,71 @@
+// A message from a readout unit to a builder unit: the fragments of one or more successive events,
+// a bulk.
+//
+// Each fragment carries the stamp of its event and source, its size, and a checksum. Its bytes are
+// a function of event and source, so that a wrong byte can be located. Headers have checksums of
+// their own: a message of an earlier bulk is told from a damaged one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "events/sizes.hpp"
+
+namespace assay::events {
+
+// Successive events that travel together.
+struct Bulk {
+    std::uint64_t number, first_event;
+    std::uint32_t events;
+};
+
+struct MessageHeader {
+    std::uint32_t magic, source;
+    std::uint64_t bulk, first_event;
+    std::uint32_t events, reserved;
+    std::uint64_t bytes;  // of the message, with this header
+    std::uint64_t run[2];
+    std::uint64_t checksum;  // XXH3 of the fields before
+};
+struct FragmentHeader {
+    std::uint64_t event;
+    std::uint32_t source, size;
+    std::uint64_t content;   // XXH3 of the bytes, seeded with event and source; 0: not verified
+    std::uint64_t checksum;  // XXH3 of the fields before
+};
+static_assert(sizeof(MessageHeader) == 64 && sizeof(FragmentHeader) == 32);
+
+inline constexpr std::size_t least_message =
+    sizeof(MessageHeader) + sizeof(FragmentHeader) + sizeof(std::uint64_t);
+
+// What a unit knows of every message.
+struct Format {
+    Sizes sizes;
+    std::uint64_t run;  // tells this run's messages from another's
+    bool verify;
+
+    std::size_t message_bytes(int source, const Bulk& bulk) const;
+    std::size_t payload_bytes(int source, const Bulk& bulk) const;
+    std::size_t capacity(int source, std::uint32_t events) const;  // no message is larger
+};
+
+// Writes the message. `out` is 8-byte aligned and holds capacity(). Returns its bytes.
+std::size_t write_message(std::byte* out, const Format& format, int source, const Bulk& bulk);
+
+struct WrongByte {
+    std::uint64_t event, offset, expected, observed;  // the 8 bytes around the offset
+};
+struct Verdict {
+    // `other`: an intact message of another bulk or source, which came twice or to the wrong place.
+    enum class State : std::uint8_t { intact, damaged, other };
+    State state = State::intact;
+    std::uint64_t payload = 0;             // verified bytes
+    std::vector<std::uint32_t> damaged{};  // indices in the bulk, ascending
+    std::vector<WrongByte> located{};      // at most 4
+};
+
+// `in` is 8-byte aligned and holds capacity() bytes; of them only verified sizes are read.
+Verdict verify_message(const std::byte* in, const Format& format, int source, const Bulk& bulk);
+
+}  // namespace assay::events

@@ -1,0 +1,206 @@
+#include "events/results.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "events/measurements.hpp"
+
+namespace assay::events {
+namespace {
+
+// Samples kept of a metric over time. A longer run keeps every second slice, then every fourth.
+constexpr std::size_t most_samples = 4096;
+constexpr std::size_t most_located = 64;
+
+Summary single_summary(double value) { return summarize({&value, 1}); }
+
+void thin(std::vector<double>& values) {
+    for (std::size_t i = 0; 2 * i < values.size(); ++i) values[i] = values[2 * i];
+    values.resize((values.size() + 1) / 2);
+}
+
+}  // namespace
+
+std::string Results::label(int rank) const {
+    const auto r = static_cast<std::size_t>(rank);
+    return r < labels.size() ? labels[r] : fmt::format("rank {}", rank);
+}
+
+Json Results::params() const {
+    static constexpr const char* orders[] = {"shift", "random", "all", "file"};
+    static constexpr const char* policies[] = {"drop", "mark", "wait"};
+    Json params = {{"protocol", settings_.pull ? "pull" : "push"},
+                   {"schedule", orders[static_cast<int>(settings_.schedule.order())]},
+                   {"synchronised", settings_.synchronised},
+                   {"fragment", settings_.fragment},
+                   {"credits", settings_.credits},
+                   {"ranks", labels.size()},
+                   {"readouts", settings_.units.readouts.size()},
+                   {"builders", settings_.units.builders.size()}};
+    if (settings_.pull) params["parallel"] = settings_.parallel;
+    else params["in_flight"] = settings_.in_flight;
+    if (!settings_.units.filters.empty()) params["filters"] = settings_.units.filters.size();
+    if (settings_.events_per_message > 1)
+        params["events_per_message"] = settings_.events_per_message;
+    if (settings_.rate > 0) params["rate"] = settings_.rate;
+    params["policy"] = policies[static_cast<int>(settings_.policy)];
+    return params;
+}
+
+void Results::single(std::string_view metric, double value, const Subject& subject,
+                     const Json& extra) {
+    Json all = params();
+    all.update(extra);
+    sink_.measurement(build, metric, subject, all, single_summary(value));
+}
+
+void Results::slice(const Slice& slice) {
+    if (slice.span <= 0) return;
+    const double span = seconds(slice.span);
+    const double network = static_cast<double>(slice.received) / span;
+    const double rate = network + static_cast<double>(slice.received_here) / span;
+    const bool whole = slice.span >= settings_.slice;
+    if (!whole) {
+        first_rate_ = rate;
+        first_network_rate_ = network;
+        if (slices_ > 0) return;
+    }
+    last_rate_ = rate;
+    const double begin = static_cast<double>(slice.number) * seconds(settings_.slice);
+    const Json params = {{"t", begin}, {"span", span}};
+    sink_.measurement(slices, "throughput", {}, params, single_summary(rate));
+    if (slice.latency.total() > 0)
+        sink_.measurement(slices, "latency", {}, params, slice.latency.summary());
+    std::vector<std::pair<std::uint64_t, int>> builders;
+    for (const auto& [rank, bytes] : slice.received_by)
+        if (std::ranges::binary_search(settings_.units.builders, rank))
+            builders.emplace_back(bytes, rank);
+    if (!builders.empty()) {
+        const auto [bytes, rank] = *std::ranges::min_element(builders);
+        sink_.measurement(slices, "rank_throughput", {.host = label(rank)}, params,
+                          single_summary(static_cast<double>(bytes) / span));
+    }
+    if (!whole) return;
+    if (slices_++ % keep_every_ != 0) return;
+    rates_.push_back(rate);
+    network_rates_.push_back(network);
+    if (rates_.size() < most_samples) return;
+    thin(rates_);
+    thin(network_rates_);
+    keep_every_ *= 2;
+}
+
+void Results::decision(Nanoseconds spent, Nanoseconds events) {
+    decisions_.record(spent / std::max<Nanoseconds>(events, 1));
+}
+
+void Results::damage(int builder, const Damage& damage) {
+    if (located_++ >= most_located) return;
+    sink_.corruption(build, {.host = label(damage.source), .peer = label(builder)}, params(),
+                     damage.event, damage.offset, damage.expected, damage.observed);
+}
+
+void Results::resumed(int rank, double seconds) {
+    single("resume", seconds, {}, {{"lost", label(rank)}});
+}
+
+void Results::not_resumed(int rank) {
+    Json all = params();
+    all["lost"] = label(rank);
+    sink_.waived(build, "resume", {}, all,
+                 "the run ended before every builder unit had built an event again");
+}
+
+void Results::write_rates(const Slices& all) {
+    if (rates_.empty() && first_rate_ > 0) {
+        rates_ = {first_rate_};
+        network_rates_ = {first_network_rate_};
+    }
+    const Json given = params();
+    if (!rates_.empty()) {
+        sink_.measurement(build, "throughput", {}, given, summarize(rates_), rates_);
+        sink_.measurement(build, "network_throughput", {}, given, summarize(network_rates_),
+                          network_rates_);
+    }
+    if (all.latency.total() > 0)
+        sink_.measurement(build, "latency", {}, given, all.latency.summary());
+    if (decisions_.total() > 0)
+        sink_.measurement(build, "decision", {.host = label(0)}, given, decisions_.summary());
+}
+
+void Results::write_ranks(const EventManager& manager, const Slices& all) {
+    for (std::size_t r = 0; r < all.totals.size(); ++r) {
+        const RankTotals& total = all.totals[r];
+        const int rank = static_cast<int>(r);
+        if (total.time <= 0) continue;
+        const double time = seconds(total.time);
+        const Subject subject{.host = label(rank), .rank = rank};
+        const bool stayed = manager.membership().had(rank, 1);
+        const auto rate = [&](const char* direction, std::uint64_t bytes) {
+            single("rank_throughput", static_cast<double>(bytes) / time, subject,
+                   {{"direction", direction}, {"stayed", stayed}});
+        };
+        const auto is = [rank](const std::vector<int>& units) {
+            return std::ranges::binary_search(units, rank);
+        };
+        if (is(settings_.units.readouts)) {
+            rate("sent", total.sent);
+            single("backpressure", seconds(total.waited_credits), subject,
+                   {{"waiting_for", "credits"}});
+        }
+        if (is(settings_.units.builders)) {
+            rate("received", total.received);
+            if (!settings_.units.filters.empty())
+                single("backpressure", seconds(total.waited_filter), subject,
+                       {{"waiting_for", "filter"}});
+        }
+    }
+}
+
+// What was given out must have been settled, and every source that stayed must have had a fragment
+// for each event.
+void Results::check(const EventManager& manager, const Slices& all) const {
+    const Ledger& ledger = manager.ledger();
+    if (!ledger.balances())
+        throw Error(
+            fmt::format("the ledger does not balance: {} fragments given out, {} accounted "
+                        "for, {} bulks open",
+                        ledger.given_fragments(), ledger.total().fragments(), ledger.open()),
+            "this is a defect of Assay");
+    for (const int rank : settings_.units.readouts) {
+        if (!manager.membership().had(rank, 1)) continue;
+        const std::uint64_t given = all.totals[static_cast<std::size_t>(rank)].given;
+        if (given != ledger.given())
+            throw Error(fmt::format("the ledger does not balance: {} had fragments of {} events, "
+                                    "{} were given out",
+                                    label(rank), given, ledger.given()),
+                        "this is a defect of Assay");
+    }
+}
+
+void Results::write(const EventManager& manager, const Slices& all) {
+    write_rates(all);
+    write_ranks(manager, all);
+    const Outcome& total = manager.ledger().total();
+    const std::pair<const char*, std::uint64_t> counts[] = {
+        {"events_built", total.events_built},
+        {"events_incomplete", total.events_incomplete},
+        {"fragments_built", total.built},
+        {"fragments_lost", total.lost},
+        {"fragments_partial", total.partial},
+        {"fragments_corrupt", total.corrupt},
+        {"fragments_duplicate", total.duplicate},
+        {"events_reassigned", manager.reassigned() * settings_.events_per_message},
+    };
+    std::string lost;
+    for (const int rank : lost_) lost += (lost.empty() ? "" : ",") + label(rank);
+    for (const auto& [metric, count] : counts)
+        single(
+            metric, static_cast<double>(count), {},
+            lost.empty() ? Json::object() : Json{{"lost", lost}, {"returned", returned_.size()}});
+    check(manager, all);
+}
+
+}  // namespace assay::events

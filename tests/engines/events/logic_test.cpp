@@ -1,0 +1,339 @@
+// Schedules, sizes, payloads, ledger, decisions and the barrier by themselves: no transport.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <random>
+#include <set>
+
+#include "core/error.hpp"
+#include "events/barrier.hpp"
+#include "events/ledger.hpp"
+#include "events/manager.hpp"
+#include "events/messages.hpp"
+#include "events/payload.hpp"
+#include "events/schedule.hpp"
+#include "events/sizes.hpp"
+
+using namespace assay;
+using namespace assay::events;
+
+namespace {
+
+std::vector<int> some_ranks(std::mt19937& random, int n, int least) {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < n; ++rank)
+        if (random() % 4 != 0 || static_cast<int>(ranks.size()) + n - rank <= least)
+            ranks.push_back(rank);
+    return ranks;
+}
+
+std::string shift_file(int n) {
+    std::string text = "# planned\n";
+    for (int k = 1; k < n; ++k) {
+        for (int rank = 0; rank < n; ++rank) text += std::to_string((rank + k) % n) + " ";
+        text += "\n";
+    }
+    return text;
+}
+
+// Every pair once, no step with two sources for a destination; and the sources are the inverse.
+void check_cover(const Schedule& schedule, const std::vector<int>& readouts,
+                 const std::vector<int>& builders, bool without_conflicts) {
+    std::map<std::pair<std::size_t, int>, int> arrivals;
+    std::size_t steps = 0;
+    for (const int from : readouts) {
+        const auto order = schedule.destinations(from, readouts, builders, 3);
+        if (steps == 0) steps = order.size();
+        CHECK(order.size() == steps);
+        std::vector<int> served;
+        for (std::size_t k = 0; k < order.size(); ++k) {
+            if (order[k] == nobody) continue;
+            served.push_back(order[k]);
+            ++arrivals[{k, order[k]}];
+        }
+        std::ranges::sort(served);
+        CHECK(served == builders);
+    }
+    for (const auto& [arrival, n] : arrivals) CHECK((n == 1 || !without_conflicts));
+    for (const int to : builders) {
+        auto sources = schedule.sources(to, readouts, builders, 3);
+        std::ranges::sort(sources);
+        CHECK(sources == readouts);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a schedule serves each pair once, also with the ranks that are left") {
+    std::mt19937 random(7);
+    for (int n = 2; n < 24; ++n) {
+        const std::vector<int> members = some_ranks(random, n, 2);
+        const std::vector<int> split_to = some_ranks(random, n, 1);
+        check_cover({Schedule::Order::shift, 1}, members, members, true);
+        check_cover({Schedule::Order::shift, 1}, members, split_to, true);
+        check_cover({Schedule::Order::random, 1}, members, members, false);
+        check_cover(Schedule::listed(shift_file(n), "f", n), members, members, true);
+    }
+}
+
+TEST_CASE("a schedule file is refused with its line") {
+    const auto refused = [](const std::string& text) {
+        try {
+            Schedule::listed(text, "f", 3);
+        } catch (const Error& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    CHECK(refused("1 2 0\n2 0 1\n") == "");
+    CHECK(refused("1 2 0\n1 2\n") == "f, line 2: 2 destinations for 3 ranks");
+    CHECK(refused("1 2 0\n1 2 x\n") == "f, line 2: \"x\" is no rank");
+    CHECK(refused("1 2 3\n") == "f, line 1: \"3\" is no rank");
+    CHECK(refused("1 0 0\n") == "f, line 1: two ranks send to rank 0");
+    CHECK(refused("1 2 0\n1 2 0\n") == "f, line 2: rank 0 sends to rank 1 a second time");
+    CHECK(refused("1 2 0\n") == "f: rank 0 never sends to rank 2");
+    CHECK(refused("") == "f: rank 0 never sends to rank 1");
+}
+
+TEST_CASE("sizes keep their distribution, their bound, and are functions of the event") {
+    const std::string text =
+        "0 fixed 100 # all alike\n1 uniform 10 20\n2 normal 1000 100\n* choice 8:3 80:1\n";
+    const Sizes sizes = Sizes::read(text, "f", 5, 42);
+    for (int source = 0; source < 5; ++source) {
+        double sum = 0;
+        constexpr int n = 20000;
+        for (std::uint64_t event = 0; event < n; ++event) {
+            const std::uint32_t size = sizes.of(source, event);
+            CHECK(size >= 1);
+            CHECK(size <= sizes.largest(source));
+            CHECK(size == sizes.of(source, event));
+            sum += size;
+        }
+        CHECK(sum / n == doctest::Approx(sizes.mean(source)).epsilon(0.03));
+    }
+    CHECK(sizes.mean(3) == 26);
+    for (const char* wrong :
+         {"0 fixed\n", "0 fixed 0\n", "0 fixed 1e20\n", "0 uniform 5 4\n", "0 choice 5\n",
+          "0 choice 5:0\n", "0 poisson 3\n", "9 fixed 3\n", "0 fixed 3\n0 fixed 3\n", "0 fixed 3\n",
+          "1-x fixed 3\n", "0 normal nan 1\n"})
+        CHECK_THROWS_AS(Sizes::read(wrong, "f", 5, 1), Error);
+}
+
+TEST_CASE("a message is intact, or its damage is found and named") {
+    const Format format{Sizes::read("* uniform 1 300\n", "f", 3, 5), 9, true};
+    const Bulk bulk{4, 40, 10};
+    std::vector<std::uint64_t> memory(format.capacity(1, 10) / 8 + 1);
+    auto* data = reinterpret_cast<std::byte*>(memory.data());
+    const std::size_t bytes = write_message(data, format, 1, bulk);
+    CHECK(bytes == format.message_bytes(1, bulk));
+    CHECK(verify_message(data, format, 1, bulk).state == Verdict::State::intact);
+    CHECK(verify_message(data, format, 1, bulk).payload == format.payload_bytes(1, bulk));
+    CHECK(verify_message(data, format, 2, bulk).state == Verdict::State::other);
+    CHECK(verify_message(data, format, 1, {5, 50, 10}).state == Verdict::State::other);
+    std::mt19937 random(3);
+    int unnoticed = 0;
+    for (int i = 0; i < 2000; ++i) {
+        const std::size_t offset = random() % bytes;
+        const std::byte flip{static_cast<unsigned char>(1u << (random() % 8))};
+        data[offset] ^= flip;
+        const Verdict verdict = verify_message(data, format, 1, bulk);
+        // Padding is no payload: a flip there changes nothing that was sent.
+        if (verdict.state == Verdict::State::intact) ++unnoticed;
+        else CHECK((verdict.state == Verdict::State::damaged && !verdict.located.empty()));
+        data[offset] ^= flip;
+    }
+    CHECK(unnoticed < 2000 * 7 * 10 / static_cast<int>(bytes));
+    CHECK(verify_message(data, format, 1, bulk).state == Verdict::State::intact);
+}
+
+TEST_CASE("the ledger takes each bulk once, and only outcomes that add up") {
+    Ledger ledger;
+    ledger.enter(0, {10, 4, 1});
+    ledger.enter(1, {10, 4, 1});
+    CHECK_THROWS(ledger.enter(1, {10, 4, 1}));
+    CHECK(!ledger.settle(2, {}).empty());
+    CHECK(!ledger.settle(0, {.events_built = 9, .built = 36}).empty());
+    CHECK(!ledger.settle(0, {.events_built = 10, .built = 39}).empty());
+    CHECK(!ledger.settle(0, {.events_built = 9, .events_incomplete = 1, .built = 37, .lost = 3})
+               .empty());
+    CHECK(ledger.settle(0, {.events_built = 10, .built = 40}).empty());
+    CHECK(!ledger.settle(0, {.events_built = 10, .built = 40}).empty());
+    CHECK(!ledger.balances());
+    CHECK(ledger.settle(1, {.events_incomplete = 10, .partial = 30, .lost = 10}).empty());
+    CHECK(ledger.balances());
+    CHECK(ledger.total().lost == 10);
+}
+
+namespace {
+
+// Builder units that finish in random order, die and come back.
+void play(unsigned seed, bool in_rounds, bool drop) {
+    std::mt19937 random(seed);
+    const int ranks = 2 + static_cast<int>(random() % 7),
+              credits = 1 + static_cast<int>(random() % 3);
+    const Units units = Units::assign(ranks, false, 0);
+    EventManager manager(units, {.ranks = ranks,
+                                 .credits = credits,
+                                 .in_rounds = in_rounds,
+                                 .events_per_bulk = 3,
+                                 .events = 1000,
+                                 .drop = drop});
+    std::vector<int> all(static_cast<std::size_t>(ranks));
+    for (int r = 0; r < ranks; ++r) all[static_cast<std::size_t>(r)] = r;
+    manager.admit(all);
+    struct Held {
+        Assignment assignment;
+        std::uint32_t sources, left;
+    };
+    std::vector<Held> held;
+    Nanoseconds time = 0;
+    const auto sources_since = [&](Epoch epoch) {
+        return static_cast<std::uint32_t>(std::ranges::count_if(
+            units.readouts, [&](int r) { return manager.membership().had(r, epoch); }));
+    };
+    for (int step = 0; step < 200000 && !manager.drained(); ++step) {
+        time += 100'000;
+        if (const auto batch = manager.plan(time)) {
+            std::set<int> builders;
+            for (std::size_t i = 0; i < batch->fresh.size(); ++i) {
+                const auto n = sources_since(manager.membership().epoch);
+                held.push_back({{batch->first + i, batch->fresh[i]}, n, n});
+                CHECK(builders.insert(batch->fresh[i].builder).second);
+            }
+            for (const Move& move : batch->moved) {
+                held.push_back({move.to, move.sources, sources_since(move.epoch)});
+                CHECK(builders.insert(move.to.place.builder).second);
+            }
+            for (const int b : builders) CHECK(manager.membership().has(b));
+        }
+        if (!held.empty() && random() % 3 != 0) {
+            const std::size_t i = random() % held.size();
+            const Held h = held[i];
+            held.erase(held.begin() + static_cast<std::ptrdiff_t>(i));
+            const std::uint64_t events = std::min<std::uint64_t>(3, 1000 - h.assignment.bulk * 3);
+            const std::uint64_t lost = h.sources - h.left;
+            Outcome outcome;
+            if (lost == 0) outcome = {.events_built = events, .built = events * h.sources};
+            else
+                outcome = {
+                    .events_incomplete = events, .partial = events * h.left, .lost = events * lost};
+            CHECK(manager.settle(h.assignment, outcome, time) == "");
+        }
+        const int victim = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1));
+        if (random() % 50 == 0 && manager.lose(victim))
+            std::erase_if(held,
+                          [&](const Held& h) { return h.assignment.place.builder == victim; });
+        if (random() % 50 == 0 && !manager.membership().has(victim)) manager.admit({victim});
+        // No slot is given twice, and none without a credit.
+        std::map<int, int> count;
+        for (const Held& h : held) CHECK(++count[h.assignment.place.builder] <= credits);
+    }
+    CHECK(manager.drained());
+    CHECK(manager.ledger().balances());
+    CHECK(manager.ledger().given() == 1000);
+    CHECK(manager.ledger().total().events() == 1000);
+}
+
+}  // namespace
+
+TEST_CASE("every event is settled once, whoever is lost and comes back") {
+    for (unsigned seed = 0; seed < 40; ++seed) play(seed, seed % 2 == 0, seed % 4 < 2);
+}
+
+TEST_CASE("a builder unit that does not answer holds only its own events back") {
+    for (const bool in_rounds : {false, true}) {
+        EventManager manager(Units::assign(4, false, 0), {.ranks = 4,
+                                                          .credits = 2,
+                                                          .in_rounds = in_rounds,
+                                                          .events_per_bulk = 1,
+                                                          .events = 0,
+                                                          .drop = true});
+        manager.admit({0, 1, 2, 3});
+        std::map<int, int> built;
+        Nanoseconds time = 0;
+        for (int i = 0; i < 20000; ++i) {
+            time += 50'000;
+            const auto batch = manager.plan(time);
+            if (!batch) continue;
+            for (std::size_t k = 0; k < batch->fresh.size(); ++k) {
+                if (batch->fresh[k].builder == 2) continue;
+                CHECK(manager.settle({batch->first + k, batch->fresh[k]},
+                                     {.events_built = 1, .built = 4}, time) == "");
+                ++built[batch->fresh[k].builder];
+            }
+        }
+        CHECK(built[2] == 0);
+        CHECK(built[1] > 1000);
+        CHECK(manager.waiting_for() == std::vector<int>{2});
+    }
+}
+
+TEST_CASE("no rank passes a barrier before all have entered it") {
+    for (unsigned seed = 0; seed < 30; ++seed) {
+        std::mt19937 random(seed);
+        const int n = 1 + static_cast<int>(random() % 9);
+        std::vector<int> ranks;
+        for (int i = 0; i < n; ++i) ranks.push_back(3 * i + 1);
+        std::vector<Barrier> barriers;
+        for (const int rank : ranks) barriers.emplace_back(rank);
+        std::vector<std::uint64_t> entered(ranks.size());
+        std::map<std::pair<int, int>, std::deque<BarrierNote>> wires;
+        // The epochs of the ranks begin at different times.
+        for (std::size_t i = 0; i < ranks.size(); ++i) barriers[i].begin(1, ranks);
+        for (int step = 0; step < 4000; ++step) {
+            const std::size_t i = random() % ranks.size();
+            if (random() % 2 == 0 && entered[i] < 20) {
+                ++entered[i];
+                barriers[i].enter();
+            }
+            for (std::size_t k = 0; k < ranks.size(); ++k)
+                for (const auto& out : barriers[k].outgoing())
+                    wires[{ranks[k], out.peer}].push_back(out.note);
+            for (auto& [wire, notes] : wires) {
+                if (notes.empty() || random() % 2 == 0) continue;
+                const auto to = static_cast<std::size_t>((wire.second - 1) / 3);
+                barriers[to].hear(wire.first, notes.front());
+                notes.pop_front();
+            }
+            for (const Barrier& barrier : barriers)
+                CHECK(barrier.passed() <= *std::ranges::min_element(entered));
+        }
+        for (const Barrier& barrier : barriers) CHECK(barrier.passed() == 20);
+    }
+}
+
+TEST_CASE("messages are read as they were written, and damaged ones are refused") {
+    Batch batch{.epoch = 3, .number = 7, .first = 100, .fresh = {{2, 1}, {5, 0}}};
+    batch.moved.push_back({{4, {1, 1}}, {3, 0}, 2, 8});
+    const Bytes written = write_batch(batch);
+    const Batch read = read_batch(written);
+    CHECK(read.first == 100);
+    CHECK(read.fresh[1].builder == 5);
+    CHECK(read.moved[0].from.builder == 3);
+    Report report;
+    for (std::uint32_t i = 0; i < 3000; ++i) report.latency.push_back({i, i + 1});
+    std::size_t counts = 0;
+    const std::vector<Bytes> parts = write_report(report);
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+        CHECK(parts[i].size() <= manager_message);
+        CHECK(read_report(parts[i]).more == (i + 1 < parts.size()));
+        counts += read_report(parts[i]).latency.size();
+    }
+    CHECK(counts == 3000);
+    std::mt19937 random(1);
+    for (int i = 0; i < 3000; ++i) {  // whatever arrives is read or refused, within its bytes
+        Bytes damaged = written;
+        for (int k = 0; k < 3; ++k)
+            damaged[random() % damaged.size()] = static_cast<std::byte>(random());
+        damaged.resize(1 + random() % damaged.size());
+        try {
+            read_batch(damaged);
+        } catch (const Error&) {
+        }
+    }
+    CHECK_THROWS_AS(read_done(write_rank(MessageKind::sees, 3)), Error);
+}
