@@ -146,7 +146,7 @@ TEST_CASE("200 deaths at random times: every fragment is accounted for") {
             .at = 100'000 + static_cast<Nanoseconds>(random() % 2'000'000)};
         if (random() % 2 == 0) death.back = 30'000'000;
         faults.deaths = {death};
-        // Half of the timeout is what policy wait waits.
+        // Policy wait waits half of the timeout: for open events, then for those that are given again.
         std::vector<std::string> options = with({"--duration", "0.06", "--timeout", "0.8"});
         const char* policies[] = {"drop", "mark", "wait"};
         const std::string policy = policies[random() % 3];
@@ -167,7 +167,7 @@ TEST_CASE("200 deaths at random times: every fragment is accounted for") {
         for (const Json& resume : built.of("resume"))
             if (resume.contains("summary")) {
                 ++resumed;
-                CHECK(resume["summary"]["median"].get<double>() < (policy == "wait" ? 0.5 : 0.05));
+                CHECK(resume["summary"]["median"].get<double>() < (policy == "wait" ? 0.9 : 0.05));
             }
     }
     CHECK(resumed > 150);
