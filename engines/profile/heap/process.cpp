@@ -351,7 +351,7 @@ bool create_arena(const char* directory) {
     close(fd);
     header = static_cast<ArenaHeader*>(mapping);
     memset(populated_bytes, 0, sizeof populated_bytes);
-    strncpy(arena_path, part, sizeof arena_path - 1);  // where populate() finds it
+    memcpy(arena_path, part, sizeof arena_path);  // where populate() finds it
     const bool has_memory = mapping != nullptr && make_touchable(mapping, header_bytes);
     if (!write_name(arena_path, ".arena")) return false;
     if (!has_memory) {

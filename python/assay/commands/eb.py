@@ -21,20 +21,19 @@ LONGEST_S = 1e7
 
 
 class Eb:
-    """Build events over a network: every node sends a fragment of each event to the node that assembles it. Every byte
-    is verified, every fragment accounted for, a node that dies is named. What pairs of hosts and MPI_Alltoall carry
-    stands beside it."""
+    """Build events over a network: each node sends its part of every event to the node that assembles it. Every byte is
+    verified; what pairs of hosts and MPI_Alltoall carry stands beside."""
 
     name = "eb"
     examples = [
-        Example("assay eb --transport null -n 4 --budget 2s", "the engine's own limit", "two seconds"),
+        Example("assay eb --transport null -n 4 --budget 2s", "the engine's own limit"),
         Example('assay eb -w "node[1-64]" --budget 3h', "does the network hold it?", "a cluster"),
         Example("assay eb --lab --transport tcp --protocol pull", "goes on when a host dies", "a lab"),
     ]
 
     def prepare_parser(self, parser: Parser) -> None:
         verbs = parser.add_subparsers(
-            title="commands", dest="eb_command", metavar="[COMMAND]", required=False
+            title="commands", dest="eb_command", metavar="[COMMAND]", required=False, prog="assay eb"
         )
         add_place(parser)
         add_building(parser)

@@ -69,7 +69,7 @@ def add_place(parser: Parser) -> None:
     add(hosts, "-n --ranks", "on this machine, without hosts")
     add(hosts, "--lab")
     add(hosts, "--transport", "or null: threads here")
-    add(hosts, "--launcher", "of MPI")
+    add(hosts, "--launcher")
     add(parser.advanced, "--hosts-file")
 
 

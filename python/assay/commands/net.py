@@ -46,11 +46,7 @@ class Net:
     examples = [
         Example("assay net --budget 5s", "the cores of this machine", needs="an MPI"),
         Example("assay net --transport tcp --size 1MiB --budget 4s", "the same without MPI"),
-        Example('assay net -w "node[1-48]"', "all to all", needs="a cluster"),
-        Example(
-            'assay net --servers "server[2-3]" --clients "client[1-48]" --servers-hcas mlx5_0:mlx5_1',
-            needs="a cluster",
-        ),
+        Example('assay net --servers "server[2-3]" --clients "client[1-48]"', needs="a cluster"),
     ]
 
     def prepare_parser(self, parser: Parser) -> None:

@@ -90,10 +90,10 @@ class Ranks:
         """Raises UserError if a rank cannot be started."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: self._lines.put((-1, -1, None)))
-        threading.Thread(target=self._read_requests, daemon=True).start()
         try:
             for rank in self._ranks:
                 self._start(rank)
+            threading.Thread(target=self._read_requests, daemon=True).start()
             while any(rank.runs or rank.restart_at for rank in self._ranks):
                 with contextlib.suppress(queue.Empty):
                     self._take(*self._lines.get(timeout=BEAT_S))

@@ -10,7 +10,7 @@ from assay.commands.fabric.source import FABRIC, ORDER, TABLES
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
 from assay.fabric import anonymous
-from assay.fabric.read import read_fabric, read_order, read_tables
+from assay.fabric.read import files_of, read_fabric, read_order, read_tables
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
@@ -38,7 +38,7 @@ class Anonymise:
             "other one. The files give the same conflicts and faults. LIDs, ports and rates stay as they are.",
             examples=EXAMPLES,
         )
-        parser.add_argument("--fabric", type=Path, required=True, metavar="FILE", help=FABRIC)
+        parser.add_argument("--fabric", type=Path, required=True, metavar="FILE|DIR", help=FABRIC)
         parser.add_argument("--tables", type=Path, metavar="FILE", help=TABLES)
         parser.add_argument("--order", type=Path, metavar="FILE", help=ORDER)
         parser.add_argument("--into", type=Path, required=True, metavar="DIR", help="where the new files go")
@@ -46,6 +46,9 @@ class Anonymise:
 
 
 def run_anonymise(args: argparse.Namespace) -> int:
+    if args.fabric.is_dir():
+        args.fabric, tables_file = files_of(args.fabric)
+        args.tables = args.tables or tables_file
     fabric = read_fabric(args.fabric)
     tables = read_tables(args.tables, fabric) if args.tables else None
     order = read_order(args.order, fabric) if args.order else None

@@ -68,8 +68,8 @@ class Repair:
             type=int,
             choices=range(MOST_LMC + 1),
             default=0,
-            metavar="N",
-            help=f"2**N LIDs a host, 0 to {MOST_LMC}, each with a way of its own (default: 0)",
+            metavar="BITS",
+            help=f"2**BITS LIDs a host, 0 to {MOST_LMC}, each with a way of its own (default: 0)",
         )
         parser.add_argument("--lfts", type=Path, metavar="FILE", help="write the tables into this file")
         add(parser, "--json")

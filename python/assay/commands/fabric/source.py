@@ -19,8 +19,8 @@ from assay.measure.session import Session
 from assay.records.schema import Scalar
 
 FABRIC = (
-    "its topology: output of ibnetdiscover, opensm-subnet.lst, ibdiagnet2.db_csv or opareport -o snapshot -r; "
-    "or a folder with it and the tables"
+    "its topology: ibnetdiscover's, opensm-subnet.lst, ibdiagnet2.db_csv or opareport -o snapshot -r; or a folder "
+    "with it and the tables"
 )
 TABLES = (
     "its forwarding tables: dump_fts, opensm-lfts.dump, .fdbs of opensm or ibdiagnet, or opareport's snapshot"

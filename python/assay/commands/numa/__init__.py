@@ -42,7 +42,7 @@ class Numa:
         prepare_record(parser)
         parser.set_defaults(numa_verb=record)
         verbs = parser.add_subparsers(
-            title="commands", dest="numa_command", metavar="COMMAND", required=False
+            title="commands", dest="numa_command", metavar="COMMAND", required=False, prog="assay numa"
         )
         for verb in SUB_VERBS:
             verb.prepare(verbs)

@@ -50,7 +50,12 @@ def prepare_record(parser: Parser) -> None:
     )
     parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
     parser.advanced.add_argument(
-        "--at-least", type=size, default=4096, metavar="SIZE", help="blocks of this size and more are objects"
+        "--blocks-from",
+        type=size,
+        default=4096,
+        dest="at_least",
+        metavar="SIZE",
+        help="blocks of this size and more are objects (default: 4KiB)",
     )
     parser.advanced.add_argument(
         "--no-faults", action="store_true", help="do not watch page faults: look up pages only"

@@ -259,6 +259,8 @@ def _parsed(text: Text, parser: Any, chunks: Iterator[bytes], ready: list[Elemen
             yield from ready
             ready.clear()
         parser.Parse(b"", True)
+    except LookupError as error:
+        text.refuse(1, f"not XML as opareport writes it: {error}", "is it whole?")
     except expat.ExpatError as error:
         if error.lineno == 1 and error.offset == 0:
             text.refuse(1, "the file is empty", EMPTY_DUMP)
