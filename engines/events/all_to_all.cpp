@@ -96,6 +96,7 @@ void detail::run_all_to_all(const Options& options, Bench& bench) {
         identities.push_back(read_identity(packed));
     make_unique(identities);
     std::vector<std::string> hosts;
+    hosts.reserve(identities.size());
     for (const Identity& identity : identities) hosts.push_back(identity.host);
     if (first) report_ranks(bench.sink, identities, rank_labels(hosts));
 

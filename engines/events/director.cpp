@@ -141,11 +141,13 @@ void Director::check_memory() const {
 
 void Director::begin(Nanoseconds time) {
     std::vector<Identity> identities;
+    identities.reserve(identities_.size());
     for (const auto& identity : identities_) identities.push_back(*identity);
     make_unique(identities);
     for (std::size_t r = 0; r < identities.size(); ++r) identities_[r] = identities[r];
     check_memory();
     std::vector<std::string> hosts;
+    hosts.reserve(identities.size());
     for (const Identity& identity : identities) hosts.push_back(identity.host);
     results_.labels = rank_labels(hosts);
     report_ranks(sink_, identities, results_.labels);

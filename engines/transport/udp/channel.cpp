@@ -62,7 +62,7 @@ Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
     // Until the peer's port is known, nobody's datagrams pass: the filter is the discard port.
     // Where this fails, their tags are refused.
     other.set_port(9);
-    static_cast<void>(connect(socket_, other.data(), other.length));
+    [[maybe_unused]] const int status = connect(socket_, other.data(), other.length);
     const int wanted = receive_buffer, on = 1, probe = IP_PMTUDISC_DO;
     if (setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)
         setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted);

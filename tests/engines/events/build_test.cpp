@@ -146,7 +146,8 @@ TEST_CASE("200 deaths at random times: every fragment is accounted for") {
             .at = 100'000 + static_cast<Nanoseconds>(random() % 2'000'000)};
         if (random() % 2 == 0) death.back = 30'000'000;
         faults.deaths = {death};
-        // Policy wait waits half of the timeout: for open events, then for those that are given again.
+        // Policy wait waits half of the timeout: for open events, then for those that are given
+        // again.
         std::vector<std::string> options = with({"--duration", "0.06", "--timeout", "0.8"});
         const char* policies[] = {"drop", "mark", "wait"};
         const std::string policy = policies[random() % 3];

@@ -88,7 +88,7 @@ def test_two_real_nodes(placed: Path, tmp_path: Path) -> None:
 
 
 def test_without_page_faults_pages_are_looked_up(placed: Path, tmp_path: Path) -> None:
-    done = numa(tmp_path / "run", placed, "serial", 2, options=("--no-faults",))
+    done = numa(tmp_path / "run", placed, "serial", 2, options=("--pages-only",))
     assert (done.returncode, done.stdout) == (7, "10\n")
     assert "page faults were not watched" in done.stderr
     profile = load_profiles(tmp_path / "run" / FOLDER)[0]

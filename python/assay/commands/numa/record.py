@@ -58,7 +58,7 @@ def prepare_record(parser: Parser) -> None:
         help="blocks of this size and more are objects (default: 4KiB)",
     )
     parser.advanced.add_argument(
-        "--no-faults", action="store_true", help="do not watch page faults: look up pages only"
+        "--pages-only", action="store_true", help="do not watch page faults: look up pages only"
     )
 
 
@@ -96,7 +96,7 @@ def record(args: argparse.Namespace) -> int:
             run.discard()
             raise UserError(f"{args.apply} has no advice that can be applied", "see: assay numa show RUN")
         chosen.write_text(text, errors="surrogateescape")
-    recording = NumaRecording(args.emulate, args.at_least, not args.no_faults, chosen, args.every_access)
+    recording = NumaRecording(args.emulate, args.at_least, not args.pages_only, chosen, args.every_access)
     status = record_program(folder, program, recording)
     _conclude(run, args, before, status)
     return status
