@@ -6,7 +6,7 @@ import argparse
 import math
 from typing import TYPE_CHECKING
 
-from assay.commands.eb_options import add_place, launchers, place
+from assay.commands.eb.options import add_place, launchers, place
 from assay.commands.options import add, add_output, count, open_run, specifications
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError

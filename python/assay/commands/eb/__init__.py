@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from assay.commands.eb_options import add_building, add_place, build_request
-from assay.commands.eb_tune import Tune
+from assay.commands.eb.options import add_building, add_place, build_request
+from assay.commands.eb.tune import Tune
 from assay.commands.options import add, add_alias, add_output, open_run, specifications
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
