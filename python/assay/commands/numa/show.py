@@ -38,7 +38,7 @@ class Show:
             ],
         )
         parser.add_argument("run", metavar="RUN", help="the run's directory")
-        parser.add_argument("--all", action="store_true", help="every process, not only the largest")
+        parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
         add(parser, "--json")
         parser.set_defaults(numa_verb=show)
 
