@@ -53,6 +53,7 @@ public:
     void note_idle(Nanoseconds time, PendingPeers pending_peers) {
         const Nanoseconds waited = time - last_completion_;
         if (waited > limits_.spin) sched_yield();
+        transport.check_peers();
         if (waited > limits_.timeout + 2 * expected_) give_up(waited, pending_peers());
     }
     // Extends the limits: bursts may last that long without a completion.

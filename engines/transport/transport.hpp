@@ -93,6 +93,8 @@ public:
     // is lost, every operation in flight with it fails, and its buffer may be used again. What is
     // posted to a lost peer fails at the next call.
     virtual void poll_failed(std::vector<Ticket>& /*failed*/) {}
+    // For measurements that need every rank, while they wait: throws Error if one was lost.
+    virtual void check_peers() const {}
 
     // Collectives, one at a time: call begin_*, then test_collective() until it returns true, which
     // happens only after every rank has begun. The values are reduced in place on every rank and

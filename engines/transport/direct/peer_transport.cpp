@@ -53,7 +53,7 @@ void PeerTransport::gone(int peer, const std::string& reason, bool silent) {
     detach(peer);
     Ticket& farewell = farewells_[static_cast<std::size_t>(peer)];
     if (farewell >= 0) tickets_.give_back(std::exchange(farewell, -1));
-    losses_.push_back({peer, in_order ? "it has ended" : reason, silent, now()});
+    losses_.push_back({peer, in_order ? "it has ended" : reason, silent, in_order, now()});
     if (!in_order) changes_.push_back({peer, PeerChange::State::lost});
 }
 
@@ -126,15 +126,26 @@ void PeerTransport::check_complete(const char* activity) const {
         throw Error(fmt::format("rank {} came back: it cannot take part in {}", rank(), activity),
                     "only measurements that survive a rank's death can take it back");
     if (losses_.empty()) return;
-    const Loss& first = losses_.front();
     // A host that is cut off loses all others within one limit: it is then the one to be named.
-    if (first.silent && now() - first.time < mesh_.heartbeat_limit()) return;
-    if (first.silent && size() > 2 && losses_.size() + 1 == static_cast<std::size_t>(size()))
+    const Loss& first = losses_.front();
+    if (!first.silent || now() - first.time >= mesh_.heartbeat_limit()) fail_for(first, activity);
+}
+
+// A rank that has ended in order is missed in collectives only: its transfers were complete.
+void PeerTransport::check_peers() const {
+    const auto first = std::ranges::find(losses_, false, &Loss::in_order);
+    if (first == losses_.end()) return;
+    if (!first->silent || now() - first->time >= mesh_.heartbeat_limit())
+        fail_for(*first, "a transfer");
+}
+
+void PeerTransport::fail_for(const Loss& loss, const char* activity) const {
+    if (loss.silent && size() > 2 && losses_.size() + 1 == static_cast<std::size_t>(size()))
         throw Error(fmt::format("rank {} on {} hears no other rank: the host is cut off", rank(),
                                 host_name()),
                     "check its network");
-    throw Error(fmt::format("rank {} at {} was lost during {}: {}", first.peer,
-                            mesh_.address_of(first.peer), activity, first.reason),
+    throw Error(fmt::format("rank {} at {} was lost during {}: {}", loss.peer,
+                            mesh_.address_of(loss.peer), activity, loss.reason),
                 "check that host and its network");
 }
 

@@ -30,6 +30,7 @@ public:
     int incarnation() const final { return mesh_.incarnation(); }
     bool survives() const final { return true; }
     void peer_changes(std::vector<PeerChange>& changes) final;
+    void check_peers() const override;
 
     Ticket send(const void* data, std::size_t bytes, int peer, int tag) final;
     Ticket receive(void* data, std::size_t bytes, int peer, int tag) final;
@@ -83,6 +84,8 @@ private:
     void begin(std::span<double> values, bool sum);
     // Throws Error if a collective cannot end.
     void check_complete(const char* activity) const;
+    struct Loss;
+    [[noreturn]] void fail_for(const Loss& loss, const char* activity) const;
     void send_own(const void* data, std::size_t bytes, int peer, int tag);
     Ticket receive_own(void* data, std::size_t bytes, int peer, int tag);
     bool take_outcome(Ticket own);
@@ -100,7 +103,7 @@ private:
     struct Loss {
         int peer;
         std::string reason;
-        bool silent;
+        bool silent, in_order;
         Nanoseconds time;
     };
     std::vector<Loss> losses_;

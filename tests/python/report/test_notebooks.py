@@ -24,6 +24,7 @@ def test_a_notebook_reads_a_run(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plt.switch_backend("agg")
+    plt.close("all")  # those of other tests
     monkeypatch.setenv("ASSAY_NOTEBOOK_RUN", str(make_run.make("storage", tmp_path / "run")))
     monkeypatch.chdir(DOCS)
     cells = json.loads(path.read_text())["cells"]

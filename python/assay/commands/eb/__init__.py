@@ -21,8 +21,8 @@ LONGEST_S = 1e7
 
 
 class Eb:
-    """Build events over a network: each node sends its part of every event to the node that assembles it. Every byte is
-    verified; what pairs of hosts and MPI_Alltoall carry stands beside."""
+    """Build events over a network: each node assembles some, from a part of every node. Every byte is verified; what the
+    network can carry is measured beside."""
 
     name = "eb"
     examples = [

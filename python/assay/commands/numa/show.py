@@ -32,9 +32,9 @@ class Show:
             help="show a recorded profile",
             description="Shows a profile that assay numa has recorded.",
             examples=[
-                Example("assay numa show placed"),
-                Example("assay numa show placed --all", "every process"),
-                Example("assay numa show placed --json"),
+                Example("assay numa show placed", needs="a run"),
+                Example("assay numa show placed --all", "every process", "a run"),
+                Example("assay numa show placed --json", needs="a run"),
             ],
         )
         parser.add_argument("run", metavar="RUN", help="the run's directory")

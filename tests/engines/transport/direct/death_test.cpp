@@ -100,6 +100,9 @@ TEST_CASE("a killed process is reported as lost, its operations fail, the others
         CHECK(received == 'a');
         CHECK_THROWS_WITH_AS(trio.zero->gather("x"),
                              doctest::Contains("rank 2 at 127.0.0.1 was lost"), Error);
+        // A rank that waits for a transfer is told too.
+        CHECK_THROWS_WITH_AS(trio.zero->check_peers(),
+                             doctest::Contains("rank 2 at 127.0.0.1 was lost"), Error);
     }
 }
 
@@ -255,6 +258,7 @@ TEST_CASE("the end of a rank in order is no death") {
             std::vector<Ticket> completed;
             const Nanoseconds begin = now();
             while (now() - begin < 100'000'000) transport.poll(completed);
+            CHECK_NOTHROW(transport.check_peers());
             std::vector<PeerChange> changes;
             transport.peer_changes(changes);
             losses += static_cast<int>(changes.size());
