@@ -21,8 +21,8 @@ LONGEST_S = 1e7
 
 
 class Eb:
-    """Build events over a network: each node assembles some, from a part of every node. Every byte is verified; what the
-    network can carry is measured beside."""
+    """Build events over a network: each node assembles some, from a part of every node. Each byte is verified; what the
+    network can carry stands beside."""
 
     name = "eb"
     examples = [
