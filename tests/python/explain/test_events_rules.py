@@ -110,6 +110,14 @@ def test_building_below_what_the_network_carries_is_advice() -> None:
     assert "MPI_Alltoall carries" in found(records, "event_share")[0].cause
 
 
+def test_on_one_host_mpi_in_shared_memory_is_no_measure_of_another_transport() -> None:
+    records = PlantedBuilding().records() + carried(HOSTS, RATE, 14 * RATE)
+    one_host = ["here"] * len(HOSTS)
+    for transport, rules in (("tcp", set()), ("mpi", {"event_share"})):
+        findings = explain(records, one_host, {"transport": transport})
+        assert {finding.rule for finding in findings} & {"event_share"} == rules
+
+
 def test_paced_sources_look_for_no_limit() -> None:
     records = PlantedBuilding(params={"rate": 5e6}).records() + carried(HOSTS, 10 * RATE, 70 * RATE)
     assert found(records, "event_share") == []
