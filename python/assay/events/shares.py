@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from assay.events.figures import ALLTOALL
-from assay.records.schema import AnyRecord, Measurement, Pairs
+from assay.records.matrices import rows_of
+from assay.records.schema import AnyRecord, Matrix, Measurement, Pairs
 
 PAIRS = "network.all_to_all"
 
@@ -31,8 +32,9 @@ def beside(records: Iterable[AnyRecord]) -> Beside:
     rates: dict[str, float] = {}
     ids: list[int] = []
     for record in records:
-        if isinstance(record, Pairs) and record.name == PAIRS and record.metric == "bandwidth":
-            rows.setdefault(str(record.subject.host), []).extend(record.values)
+        if isinstance(record, Pairs | Matrix) and (record.name, record.metric) == (PAIRS, "bandwidth"):
+            for row in [record] if isinstance(record, Pairs) else rows_of(record):
+                rows.setdefault(str(row.subject.host), []).extend(row.values)
             ids.append(record.id)
         elif isinstance(record, Measurement) and (record.name, record.metric) == (ALLTOALL, "bandwidth"):
             rates[str(record.params.get("operation", ""))] = (
