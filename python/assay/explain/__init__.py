@@ -41,6 +41,7 @@ from assay.explain.power import state_power
 from assay.explain.rdma import rdma_wire
 from assay.explain.retest import plan_again, plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
+from assay.explain.slow_network import slow_network
 from assay.explain.storage import straggler, wrong_data
 from assay.explain.together import plan_groups
 from assay.explain.turns import taking_turns
@@ -61,6 +62,7 @@ RULES: dict[str, Rule] = {
     "slow_host": slow_host,  # a host that sends or receives more slowly than its peers
     "slow_pair": slow_pair,  # a slow path between two hosts that are fast with others
     "slow_block": slow_block,  # a group of hosts that is slow with the rest or with another group
+    "slow_network": slow_network,  # a network on which most hosts stay below what their links let expect
     "congestion": congestion,  # a loss under load that vanishes when the pair is alone
     "hca_binding": hca_binding,  # a requested RDMA adapter that carried too little
     "port_errors": port_errors,  # link errors that an adapter's port counted

@@ -26,6 +26,7 @@ from assay.explain.retest import (
     SCALE_FLOOR,
 )
 from assay.explain.retest import LEAST_EFFECT as LEAST_RETEST_EFFECT
+from assay.explain.slow_network import describe_level
 from assay.records.schema import Verdict
 from assay.records.units import format_share
 
@@ -92,8 +93,8 @@ def describe_power(evidence: Evidence) -> str:
 def state_power(verdicts: Sequence[Verdict], evidence: Evidence) -> None:
     """Adds to each verdict of "no fault" on a network what the run could have found."""
     for verdict in _of_no_fault(verdicts):
-        text = describe_power(evidence)
-        verdict.reason = "; ".join(part for part in (verdict.reason, text) if part)
+        texts = (verdict.reason, describe_power(evidence), describe_level(evidence))
+        verdict.reason = "; ".join(text for text in texts if text)
 
 
 def _of_no_fault(verdicts: Sequence[Verdict]) -> Iterable[Verdict]:

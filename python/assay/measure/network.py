@@ -19,6 +19,7 @@ from assay.explain.matrix import host_of
 from assay.explain.retest import CONTROL_PAIRS, MORE_CONTROL_PAIRS, MORE_OWN_PAIRS, OWN_PAIRS
 from assay.explain.suspect import Suspect
 from assay.explain.together import SHAPE
+from assay.lab.traffic import planted_rate
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 from assay.launch.simulator import FLAVOUR as SIMULATED
@@ -27,7 +28,7 @@ from assay.measure.saturation import SaturationRequest, measure_rounds
 from assay.measure.session import SIMULATED_START_S, Session
 from assay.model.rounds import Round
 from assay.model.study import Effort
-from assay.records.schema import Scalar
+from assay.records.schema import Context, Scalar, Subject
 
 # How long an engine may say nothing beyond its own limit for a message, before it is taken for lost.
 SILENCE_MARGIN_S = 30.0
@@ -116,7 +117,9 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     sweep = {**request.params, **roles}
     if allowance.budget and request.retest:
         sweep["budget"] = SWEEP_SHARE * allowance.budget
-    if not measure(request.measurement, sweep) or not request.retest:
+    finished = measure(request.measurement, sweep)
+    _note_planted_rate(session, request.site)
+    if not finished or not request.retest:
         return
     allowance.learn(float(sweep.get("budget", 0.0)))
     labels = session.labels or rank_labels(segments)
@@ -165,6 +168,19 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     groups = plan_groups(suspects, matrix) if has_own_ranks else []
     if groups:
         _measure_groups(session, request, labels, groups, size, allowance)
+
+
+def _note_planted_rate(session: Session, site: Site) -> None:
+    """A lab's links tell no rate of their own: what the lab was made with stands for it."""
+    rates = [planted_rate(site.lab.rates, side) for side in ("tx", "rx")] if site.lab else []
+    slowest = min((rate for rate in rates if rate is not None), default=None)
+    if site.lab is None or slowest is None:
+        return
+    known = {r.subject.host for r in session.run.records if isinstance(r, Context) and "lab.rate" in r.facts}
+    for host in site.lab.hosts:
+        if host not in known:
+            subject = Subject(host=host, device=site.interface)
+            session.run.append(Context(subject=subject, facts={"lab.rate": slowest}))
 
 
 def _measure_groups(

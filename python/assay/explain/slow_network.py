@@ -1,0 +1,147 @@
+"""A network that is slow as a whole: every host below what its own link lets expect.
+
+Rules that compare hosts with each other see nothing where all are slow alike: a cluster that fell back to a slower
+link, a switch that limits every port, an MPI that uses TCP on RDMA adapters. Here the rate of each host's best pair,
+in one direction and without other traffic, is held against the interval of the adapter that carried its bytes
+(``assay.explain.expected``). A single slow host among fast ones is the matter of ``slow_host``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from ClusterShell.NodeSet import NodeSet
+
+from assay.explain.adapters import IDLE, adapters_of
+from assay.explain.evidence import Evidence
+from assay.explain.expected import BROKEN, Expected, expected_figures
+from assay.explain.matrix import BANDWIDTH_SIZE, ONE_WAY, host_of
+from assay.records.matrices import cells_of
+from assay.records.schema import AnyRecord, Finding, Matrix, Measurement, Pairs, Subject
+from assay.records.units import format_bit_rate
+
+ALONE = "network.pairs"
+MOST_HOSTS = 0.5  # from this share of the hosts on, the network is slow and not some hosts
+SHOWN = 4
+
+
+@dataclass
+class Reached:
+    """The rate of a host's best pair, in B/s, and the records that have it."""
+
+    rate: float = 0.0
+    ids: list[int] = field(default_factory=list)
+
+    def add(self, rate: float, record: int) -> None:
+        if rate > self.rate:
+            self.rate, self.ids = rate, [record]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A host, what its best pair reached, and what its adapter lets expect."""
+
+    host: str
+    reached: Reached
+    expected: Expected
+
+
+def reached_by(records: Iterable[AnyRecord]) -> dict[str, Reached]:
+    """Returns by host its best pair in one direction, sending or receiving, of messages that bandwidth limits."""
+    hosts: dict[str, Reached] = defaultdict(Reached)
+    for record in records:
+        if not isinstance(record, Pairs | Matrix | Measurement) or record.metric != "bandwidth":
+            continue
+        size = record.params.get("size", 0)
+        if record.name not in (ONE_WAY, ALONE) or not isinstance(size, int) or size < BANDWIDTH_SIZE:
+            continue
+        for host, peer, rate in _best_pairs(record):
+            if host_of(host) != host_of(peer):
+                hosts[host_of(host)].add(rate, record.id)
+                hosts[host_of(peer)].add(rate, record.id)
+    return dict(hosts)
+
+
+def _best_pairs(record: Pairs | Matrix | Measurement) -> Iterable[tuple[str, str, float]]:
+    """Yields (sender, receiver, B/s): of a matrix the best of each sender and the best of each receiver."""
+    if isinstance(record, Measurement):
+        if record.summary and record.subject.host and record.subject.peer:
+            yield record.subject.host, record.subject.peer, record.median
+    elif isinstance(record, Pairs):
+        host = str(record.subject.host)
+        yield from ((host, peer, rate) for peer, rate in zip(record.peers, record.values, strict=True))
+    else:
+        source, target, value = (np.asarray(column) for column in cells_of(record))
+        for end in (source, target):
+            order = np.lexsort((value, end))
+            last = np.flatnonzero(np.append(np.diff(end[order]) != 0, True)) if order.size else order
+            for k in order[last]:
+                yield record.hosts[source[k]], record.hosts[target[k]], float(value[k])
+
+
+def compared(evidence: Evidence) -> list[Compared]:
+    """Returns the hosts whose pairs were measured and whose adapter has an interval."""
+    intervals = {
+        (figure.host, figure.device): figure
+        for figure in expected_figures(evidence.records)
+        if figure.name == ONE_WAY
+    }
+    adapters = adapters_of(evidence.records)
+    found = []
+    for host, reached in reached_by(evidence.records).items() if intervals else ():
+        own = adapters.get(host)
+        carried = {device: n for device, n in own.sent.items() if (host, device) in intervals} if own else {}
+        used = [device for device, n in carried.items() if n >= IDLE * sum(carried.values())]
+        if used and sum(carried.values()) > 0:  # with several, a pair may have used the slowest
+            slowest = min((intervals[host, device] for device in used), key=lambda figure: figure.low)
+            found.append(Compared(host, reached, slowest))
+    return found
+
+
+def slow_network(evidence: Evidence) -> list[Finding]:
+    """Finds a network on which most hosts stay below what their links let expect."""
+    hosts = compared(evidence)
+    slow = [entry for entry in hosts if entry.reached.rate < entry.expected.low]
+    if not slow or len(slow) < MOST_HOSTS * len(hosts):
+        return []
+    best = max(slow, key=lambda entry: entry.reached.rate / entry.expected.low)
+    share = best.reached.rate / best.expected.low
+    count = "all" if len(slow) == len(hosts) else f"{len(slow)} of"
+    return [
+        Finding(
+            rule="slow_network",
+            cause=f"{count} {len(hosts)} hosts are slower than their links: the best reaches "
+            f"{format_bit_rate(best.reached.rate)} where {format_bit_rate(best.expected.low)} to "
+            f"{format_bit_rate(best.expected.high)} are expected of {best.expected.device}",
+            subject=Subject(device=best.expected.device),
+            side="block",
+            severity="fault" if share < BROKEN else "warning",
+            effect=share - 1,
+            confidence=0.7,
+            evidence=sorted({number for entry in slow[:SHOWN] for number in entry.reached.ids}),
+            details=[
+                f"{NodeSet.fromlist([entry.host for entry in slow])}: no pair of these hosts, one direction alone, "
+                "reaches what one link lets expect",
+                *best.expected.steps,
+            ],
+            fix="no host is slower than the others, so look at what they share: the transport that the MPI chose, the "
+            "rates and limits of the switch ports, MTU, and links between switches",
+        )
+    ]
+
+
+def describe_level(evidence: Evidence) -> str:
+    """Says whether a network that is slow as a whole would have shown; empty for a run without such pairs."""
+    if not reached_by(evidence.records):
+        return ""
+    hosts = compared(evidence)
+    if not hosts:
+        return "no link tells its rate, so a network that is slow as a whole would not show"
+    least = min(hosts, key=lambda entry: entry.reached.rate / entry.expected.low)
+    return (
+        f"every host reaches at least {format_bit_rate(least.reached.rate)} with its best pair, and "
+        f"{format_bit_rate(least.expected.low)} are expected of {least.expected.device}"
+    )
