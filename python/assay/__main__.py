@@ -23,6 +23,9 @@ def main() -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
     try:
         from assay import cli
+
+        for verb in cli.verbs_of(sys.argv[1:]):
+            cli.load(verb)
     except Exception as error:  # a module is missing or damaged
         print(f"assay: cannot start: {type(error).__name__}: {error}; fix: make setup", file=sys.stderr)
         return 2

@@ -13,34 +13,12 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
 from assay import __version__
-from assay.commands.alloc import Alloc
-from assay.commands.check import Check
-from assay.commands.comply import Comply
-from assay.commands.doctor import Doctor
-from assay.commands.eb import Eb
-from assay.commands.expect import Expect
-from assay.commands.fabric import Fabric
-from assay.commands.gpu import Gpu
-from assay.commands.heap import Heap
-from assay.commands.io import Io
-from assay.commands.judge import Judge
-from assay.commands.lab import Lab
-from assay.commands.list import List
-from assay.commands.mem import Mem
-from assay.commands.model import Model
-from assay.commands.net import Net
-from assay.commands.numa import Numa
 from assay.commands.parser import Example, Parser, nearest
-from assay.commands.rdma import Rdma
-from assay.commands.report import Report
-from assay.commands.run import Run as RunMeasurement
-from assay.commands.saturate import Saturate
-from assay.commands.simulate import Simulate
-from assay.commands.udp import Udp
 from assay.errors import EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.records.run import Run, as_text
 from assay.records.text import one_line
@@ -62,34 +40,46 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-COMMANDS: list[Command] = [
-    Check(),
-    Comply(),
-    Net(),
-    Saturate(),
-    Model(),
-    Simulate(),
-    Eb(),
-    Mem(),
-    Gpu(),
-    Udp(),
-    Rdma(),
-    Fabric(),
-    Heap(),
-    Numa(),
-    Alloc(),
-    Io(),
-    Lab(),
-    List(),
-    Doctor(),
-    Expect(),
-    RunMeasurement(),
-    Judge(),
-    Report(),
+# In the order of the help. Verb "net" is class Net of module assay.commands.net, which is imported when it is used.
+VERBS = [
+    "check",
+    "comply",
+    "net",
+    "saturate",
+    "model",
+    "simulate",
+    "eb",
+    "mem",
+    "gpu",
+    "udp",
+    "rdma",
+    "fabric",
+    "heap",
+    "numa",
+    "alloc",
+    "io",
+    "lab",
+    "list",
+    "doctor",
+    "expect",
+    "run",
+    "judge",
+    "report",
 ]
 
 
-def build_parser() -> Parser:
+def verbs_of(arguments: Sequence[str]) -> list[str]:
+    """The verb that a command line begins with, or all where it begins with none."""
+    return [arguments[0]] if arguments and arguments[0] in VERBS else VERBS
+
+
+def load(verb: str) -> Command:
+    command: Command = getattr(import_module(f"assay.commands.{verb}"), verb.capitalize())()
+    return command
+
+
+def build_parser(arguments: Sequence[str] = ()) -> Parser:
+    """The parser for a command line that begins with ``arguments``."""
     parser = Parser(
         prog="assay",
         description="Tells whether a cluster is fit for its purpose and, if it is not, why.",
@@ -98,7 +88,8 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
     verbs = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", prog="assay")
-    for command in COMMANDS:
+    for name in verbs_of(arguments):
+        command = load(name)
         description = " ".join((command.__doc__ or "").split())
         verb = verbs.add_parser(
             command.name,
@@ -123,7 +114,7 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
             raise UserError("--resume takes the command of the run", "give nothing else with it")
         typed = Run.load(resumed).info.command[1:]
         arguments, program = _split(_complete(typed))
-        args, unknown = parser.parse_known_args(arguments)
+        args, unknown = build_parser(arguments).parse_known_args(arguments)
     if unknown and not getattr(args, "takes_unknown", False):
         _refuse(args.parser, unknown)
     args.unknown, args.resumed = unknown, resumed
@@ -141,15 +132,16 @@ def _refuse(parser: Parser, unknown: list[str]) -> None:
 
 def _complete(arguments: list[str]) -> list[str]:
     """With the sub-verb that is understood where none is typed, of a verb that has such a one."""
-    for command in COMMANDS:
-        if arguments[:1] == [command.name] and hasattr(command, "complete"):
-            return [command.name, *command.complete(arguments[1:])]
+    for verb in verbs_of(arguments):
+        command = load(verb)
+        if arguments[:1] == [verb] and hasattr(command, "complete"):
+            return [verb, *command.complete(arguments[1:])]
     return arguments
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:
     """Splits at "--" for a verb with ``takes_program``: its arguments, and the program's. None for other verbs."""
-    takes = {command.name for command in COMMANDS if getattr(command, "takes_program", False)}
+    takes = {verb for verb in verbs_of(arguments) if getattr(load(verb), "takes_program", False)}
     if not arguments or arguments[0] not in takes:
         return arguments, None
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
@@ -177,7 +169,7 @@ def main(argv: list[str] | None = None, begin: Callable[[], object] = lambda: No
 
 
 def _execute(arguments: list[str]) -> int:
-    parser = build_parser()
+    parser = build_parser(arguments)
     try:
         args = parse(parser, arguments)
     except SystemExit:  # argparse has printed the help or the version

@@ -8,14 +8,16 @@ Deadlock: a packet holds buffers of a link while it waits for those of the next.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components
 
 from assay.fabric.routes import Broken, Routes
 from assay.fabric.topology import LANE_RATES, Fabric, Ints
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 CROWDED = 2.0  # times the mean of a switch's up ports; a difference of one destination is no fault
 
@@ -128,6 +130,9 @@ def credit_loops(routes: Routes, *others: Routes) -> list[Ints]:
     waits = np.concatenate([_waits(one) for one in (routes, *others)])
     if not len(waits):
         return []
+    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+    from scipy.sparse.csgraph import connected_components
+
     links = routes.fabric.links
     graph = csr_array((np.ones(len(waits), np.int8), (waits[:, 0], waits[:, 1])), shape=(links, links))
     count, group = connected_components(graph, directed=True, connection="strong")
@@ -148,6 +153,8 @@ def _waits(routes: Routes) -> NDArray[np.int64]:
 
 def _cycle(graph: csr_array, group: Ints) -> Ints:
     """A shortest cycle through the first link of a strongly connected group."""
+    from scipy.sparse.csgraph import breadth_first_order  # takes long to import, and is seldom needed
+
     inside = graph[group][:, group]
     order, before = breadth_first_order(inside, 0, directed=True)
     into = set(np.flatnonzero(inside[:, [0]].toarray().ravel()).tolist())

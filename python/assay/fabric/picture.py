@@ -13,8 +13,6 @@ import zlib
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from assay.fabric.routes import Routes
 from assay.fabric.schedules import Schedule
@@ -67,6 +65,9 @@ def groups(fabric: Fabric) -> Ints:
     Switches below the top level that reach each other without it are one (a pod); so are those of the top level with
     the same neighbours.
     """
+    from scipy.sparse import coo_array  # takes long to import, and is seldom needed
+    from scipy.sparse.csgraph import connected_components
+
     known = np.where(fabric.levels == UNREACHED, -1, fabric.levels)
     top = int(known.max(initial=0))
     links = np.flatnonzero(fabric.between_switches)

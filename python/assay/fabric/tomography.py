@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, ndtr
 
 from assay.fabric.routes import PAD, Routes
 from assay.fabric.topology import Ints
@@ -114,6 +113,8 @@ class _Model:
         return np.bincount(self.link, np.clip(ratio, -CAP, CAP), len(self.size)).astype(np.float64)
 
     def _judged(self, link: int, effect: float) -> Suspect:
+        from scipy.special import bdtrc, ndtr  # takes long to import, and is seldom needed
+
         count = int(self.size[link])
         slow = int((self.residual[self.pair[self.link == link]] < effect / 2).sum())
         others = len(self.residual) - count

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from assay.cli import build_parser, main
+from assay.cli import VERBS, build_parser, main
 from assay.commands import options
 from assay.commands.parser import Parser
 
@@ -161,3 +163,22 @@ def test_a_typo_is_one_line_with_the_nearest_word(
     assert main(typed) == 2
     error = capsys.readouterr().err
     assert meant in error and len(error.splitlines()) == 1 and len(error) < 100
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_alone_is_the_same_as_among_all(verb: str) -> None:
+    alone = {
+        name: parser.format_full_help() for name, parser in walk(build_parser([verb])) if name != "assay"
+    }
+    assert alone and alone == {name: PARSERS[name].format_full_help() for name in alone}
+    assert set(alone) == {name for name in PARSERS if f"{name} ".startswith(f"assay {verb} ")}
+
+
+def test_a_verb_does_not_import_what_it_does_not_use() -> None:
+    code = "import sys; from assay.cli import main; main(['numa', '--help']); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    modules = done.stdout.splitlines()[-1].split()
+    assert "assay.commands.numa" in modules
+    assert not {"assay.commands.net", "assay.commands.fabric", "scipy"} & set(modules)
