@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/facts.hpp"
+#include "core/identity.hpp"
 #include "core/main.hpp"
 #include "core/options.hpp"
 #include "core/record.hpp"
@@ -21,6 +22,7 @@ namespace {
 void print_usage(std::FILE* stream, std::string_view program, std::span<const Measurement> table) {
     fmt::print(stream,
                "usage: {0} --describe\n"
+               "       {0} --identity\n"
                "       {0} run MEASUREMENT [--param value ...]\n\n"
                "measurements:\n",
                program);
@@ -72,6 +74,10 @@ int engine_main(std::string_view program, std::span<const Measurement> table, in
         const std::string command = argc > 1 ? argv[1] : "";
         if (command == "--describe") {
             fmt::print("{}\n", describe(table).dump());
+            return 0;
+        }
+        if (command == "--identity") {
+            fmt::print("{}\n", to_json(identify(host_name(), false)).dump());
             return 0;
         }
         if (command == "run" && argc > 2) return run(find_measurement(table, argv[2]), argc, argv);

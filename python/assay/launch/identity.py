@@ -55,10 +55,13 @@ def addresses_of(name: str) -> set[str]:
 
 
 def match_names(
-    asked: Sequence[str], machines: Sequence[Machine], of: Sequence[int], resolve: Resolve = addresses_of
+    asked: Sequence[str],
+    machines: Sequence[Machine],
+    of: Sequence[int] = (),
+    resolve: Resolve = addresses_of,
 ) -> list[Match]:
     """Finds the listed names of each machine. ``asked``: by rank, as the launcher was told; ``of``: by rank, the
-    index of its machine."""
+    index of its machine; empty before anything was started."""
     matches = [Match() for _ in machines]
     left = list(dict.fromkeys(asked))
 
@@ -73,7 +76,8 @@ def match_names(
     take(_by_short_name(left, asked, machines, matches), "short name")
     if left and any(machine.addresses for machine in machines):
         take(_by_address(left, machines, resolve), "address")
-    take(_by_ranks(left, asked, of, matches), "rank")
+    if of:
+        take(_by_ranks(left, asked, of, matches), "rank")
     for match in matches:
         match.names.sort(key=list(asked).index)
     return matches

@@ -24,6 +24,7 @@ from typing import Protocol
 from assay.errors import UserError
 from assay.launch.engines import flavours
 from assay.launch.placement import Segment, Site, with_env
+from assay.launch.slurm_nodes import node_names
 from assay.launch.vendors import Aprun, IntelMpi, Pals
 
 SSH_LIMIT_S = 15  # until a host has answered
@@ -225,6 +226,9 @@ class Srun:
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         hosts = [host for segment in segments for host in segment.hosts]
+        if not site.lab:  # whose names are those of its nodes
+            nodes = node_names(tuple(dict.fromkeys(hosts)))
+            hosts = [nodes[host] for host in hosts]
         command = ["srun", f"--mpi={self._start()[0]}", "--kill-on-bad-exit=1", "--distribution=arbitrary"]
         command += [f"--ntasks={len(hosts)}", f"--nodes={len(set(hosts))}", f"--nodelist={','.join(hosts)}"]
         command += ["--unbuffered", "--overcommit"]

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from assay.errors import UserError
 from assay.launch.placement import Site
+from assay.launch.slurm_nodes import node_names
 
 SSH_PORT = 22
 LIMIT_S = 3.0
@@ -24,10 +25,13 @@ CONCURRENT = 64
 def check_hosts(site: Site, hosts: Sequence[str], launcher: str = "") -> None:
     """Raises UserError that names the hosts that are unknown or do not answer.
 
-    srun needs no ssh and names the nodes that Slurm cannot use, so nothing is checked before it.
+    srun needs no ssh and names the nodes that Slurm cannot use, so before it only the names are checked.
     """
     unique = list(dict.fromkeys(hosts))
-    if site.name == "here" or (launcher == "srun" and not site.lab):
+    if site.name == "here":
+        return
+    if launcher == "srun" and not site.lab:
+        node_names(tuple(unique))
         return
     if site.lab:
         _check_lab(site, unique)

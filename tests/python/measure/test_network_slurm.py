@@ -1,5 +1,5 @@
 """A network run as users of Slurm start one: inside an allocation, from the head, on hosts that call themselves
-otherwise than Slurm does and have two adapters each."""
+otherwise than Slurm does, have two adapters each, and are listed by other names than Slurm's."""
 
 from __future__ import annotations
 
@@ -43,12 +43,29 @@ def shared() -> Iterator[Path]:
         yield Path(folder)
 
 
+# A node's name, a host's own name, an address of the second adapter, which Slurm does not know, and the address that it
+# knows.
+LISTED = ["h0", "n1.site", "10.99.0.3", "10.77.0.4"]
+
+
 def test_inside_an_allocation_across_hosts_with_other_names_and_two_adapters(
     make_lab: Callable[..., Lab], shared: Path
 ) -> None:
     lab = make_lab(hosts=4, host_rate="100mbit", slurm=True)
     second_adapter(lab)
-    command = ["salloc", "-Q", "-N4", str(ASSAY), "net", "-w", "h[0-3]", "--sizes", "64KiB", "--budget", "8s"]
+    command = [
+        "salloc",
+        "-Q",
+        "-N4",
+        str(ASSAY),
+        "net",
+        "-w",
+        ",".join(LISTED),
+        "--sizes",
+        "64KiB",
+        "--budget",
+        "8s",
+    ]
     done = subprocess.run(
         lab.enter("head", [*command, "-o", str(shared / "run")]),
         capture_output=True,
@@ -60,13 +77,19 @@ def test_inside_an_allocation_across_hosts_with_other_names_and_two_adapters(
     assert [r for r in run.records if isinstance(r, Failure)] == []
     assert (done.returncode, run.info.state) == (0, "complete"), done.stdout
     pairs = {(r.subject.host, peer) for r in run.records if isinstance(r, Pairs) for peer in r.peers}
-    assert {host for pair in pairs for host in pair} == set(lab.hosts)  # Slurm's names, not the hosts' own
+    assert {host for pair in pairs for host in pair} == set(LISTED)  # not the hosts' own names, nor Slurm's
     own = {r.subject.host: r.facts["host.own_name"] for r in run.records
            if isinstance(r, Context) and "host.own_name" in r.facts}  # fmt: skip
-    assert own == {host: f"n{number}.site" for number, host in enumerate(lab.hosts)}
+    assert own == {host: f"n{number}.site" for number, host in enumerate(LISTED) if host != f"n{number}.site"}
     wire = [
         r
         for r in run.records
         if isinstance(r, Measurement) and (r.name, r.metric) == ("network.wire", "share")
     ]
-    assert {r.subject.host for r in wire} == set(lab.hosts) and min(r.median for r in wire) >= 1.0
+    assert {r.subject.host for r in wire} == set(LISTED) and min(r.median for r in wire) >= 1.0
+
+    strange = [*command[:3], str(ASSAY), "net", "-w", "h0,h7", "-o", str(shared / "none")]
+    refused = subprocess.run(lab.enter("head", strange), capture_output=True, text=True, timeout=120)
+    assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
+    assert "h7: no node of this allocation (h[0-3]) has this name or address" in refused.stderr
+    assert not (shared / "none").exists()

@@ -1,0 +1,128 @@
+"""Slurm's name of each listed host: srun takes no other.
+
+A list may hold what users call a host: an alias, a domain name, an address, a name of another adapter. Slurm knows of
+a node its name, its host name and one address. What that does not tell, the nodes of the allocation say themselves:
+the engine reports their names and addresses (``assay-probe --identity``). A name that stays open is an error, before
+anything is measured.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+from assay.errors import UserError
+from assay.launch.engines import probe
+from assay.launch.identity import RESOLVING, addresses_of, match_names
+from assay.records.schema import Machine
+
+ANSWER_S = 10.0  # of scontrol
+START_S = 60.0  # of one process on each node of the allocation
+
+
+@functools.cache
+def node_names(hosts: tuple[str, ...]) -> dict[str, str]:
+    """Returns the node of each listed host, as Slurm calls it; the same name where Slurm does not answer, and srun then
+    says what it cannot use. Raises UserError for a host that is no node, and for two names of one node."""
+    nodes = _nodes()
+    if not nodes:
+        return {host: host for host in hosts}
+    found = {host: host for host in hosts if host in nodes}
+    if len(found) < len(hosts):
+        found |= _match(_without(hosts, found), _machines(nodes))
+    if len(found) < len(hosts) and _allocated():
+        found |= _match(_without(hosts, found), _ask(_allocated()))
+    _refuse(hosts, found, list(nodes))
+    return {host: found[host] for host in hosts}
+
+
+def _refuse(hosts: Sequence[str], found: dict[str, str], nodes: list[str]) -> None:
+    missing = _without(hosts, found)
+    if missing:
+        have = NodeSet.fromlist(_allocated() or nodes)
+        where = "of this allocation" if _allocated() else "of Slurm"
+        raise UserError(
+            f"{', '.join(missing[:8])}: no node {where} ({have}) has this name or address",
+            "list the nodes as Slurm calls them (scontrol show nodes), or use --launcher openmpi",
+        )
+    for host in hosts:
+        same = [other for other in hosts if found[other] == found[host]]
+        if len(same) > 1:
+            raise UserError(f"{' and '.join(same)} are one node, {found[host]}", "name each node once")
+
+
+def _without(hosts: Sequence[str], found: dict[str, str]) -> list[str]:
+    return [host for host in hosts if host not in found]
+
+
+def _match(hosts: Sequence[str], machines: Sequence[Machine]) -> dict[str, str]:
+    """Returns the node of each host that is recognised. The first name of a machine is its node's."""
+    matches = match_names(hosts, machines, resolve=addresses_of)
+    return {
+        name: machine.names[0]
+        for machine, match in zip(machines, matches, strict=True)
+        for name in match.names
+    }
+
+
+def _nodes() -> dict[str, dict[str, str]]:
+    """Returns what Slurm knows of its nodes, of the allocation alone inside one; empty if it does not answer."""
+    command = ["scontrol", "show", "node", "--oneliner"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=ANSWER_S, stdin=subprocess.DEVNULL
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return {}
+    allocated = set(_allocated())
+    nodes = {}
+    for line in done.stdout.splitlines() if done.returncode == 0 else ():
+        fields: dict[str, str] = dict(re.findall(r"\b(NodeName|NodeAddr|NodeHostName)=(\S+)", line))
+        name = fields.get("NodeName", "")
+        if name and (not allocated or name in allocated):
+            nodes[name] = fields
+    return nodes
+
+
+def _machines(nodes: dict[str, dict[str, str]]) -> list[Machine]:
+    with ThreadPoolExecutor(RESOLVING) as pool:
+        addresses = pool.map(addresses_of, (fields.get("NodeAddr", name) for name, fields in nodes.items()))
+    return [
+        Machine(host=name, names=[name, fields.get("NodeHostName", name)], addresses=sorted(found))
+        for (name, fields), found in zip(nodes.items(), addresses, strict=True)
+    ]
+
+
+def _allocated() -> list[str]:
+    """Returns the nodes of the allocation; none outside."""
+    try:
+        return list(NodeSet(os.environ.get("SLURM_JOB_NODELIST", "")))
+    except NodeSetException:
+        return []
+
+
+def _ask(nodes: Sequence[str]) -> list[Machine]:
+    """Returns what each node of the allocation says of itself; none if that cannot be started."""
+    count = len(nodes)
+    command = ["srun", "--mpi=none", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1"]
+    command += ["--overcommit", f"--nodelist={','.join(nodes)}", str(probe()), "--identity"]
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=START_S, stdin=subprocess.DEVNULL)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    machines = []
+    for line in done.stdout.splitlines():
+        try:
+            machine = msgspec.json.decode(line, type=Machine)
+        except msgspec.MsgspecError:
+            continue
+        if machine.names and machine.names[0] in nodes:
+            machines.append(machine)
+    return machines
