@@ -28,7 +28,6 @@ SAID = "\n".join(
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     resolved = {"alias-two": {"10.0.0.2"}, "n3-ib": {"10.9.0.3"}}
-    monkeypatch.setattr(identity.match_names, "__defaults__", ((), lambda name: resolved.get(name, set())))
     monkeypatch.setattr(slurm_nodes, "addresses_of", lambda name: resolved.get(name, {name}))
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
     node_names.cache_clear()
