@@ -59,22 +59,25 @@ private:
     std::size_t node_count_, location_count_;
 };
 
-// Measures fragmentation at the moment when resident memory exceeds live bytes most.
+// Measures fragmentation at the moment when resident memory exceeds live bytes most. Pages of files
+// and of shared memory are left out: an allocator has none.
 class WorstFragmentation {
 public:
     explicit WorstFragmentation(const TraceMetadata& metadata)
         : metadata_(metadata), page_(metadata.process.page_bytes) {}
     void advance_to(std::uint64_t time, const AllocationStats& stats) {
         for (; next_ < metadata_.samples.size() && metadata_.samples[next_].time <= time; ++next_) {
-            const std::uint64_t resident =
-                static_cast<std::uint64_t>(metadata_.samples[next_].resident_pages) * page_;
+            const MemorySample& sample = metadata_.samples[next_];
+            const std::uint64_t resident = static_cast<std::uint64_t>(std::max<std::int64_t>(
+                                               0, sample.resident_pages - sample.shared_pages)) *
+                                           page_;
             const std::uint64_t gap = resident - std::min(resident, stats.live);
             if (gap <= min_gap ||
                 static_cast<double>(gap) < min_growth * static_cast<double>(max_gap_))
                 continue;
             max_gap_ = gap;
             fragmentation = measure_fragmentation(stats.blocks(), page_);
-            fragmentation.time = metadata_.samples[next_].time;
+            fragmentation.time = sample.time;
             fragmentation.resident = resident;
         }
     }

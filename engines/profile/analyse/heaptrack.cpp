@@ -230,7 +230,7 @@ void read_samples(LineReader& lines, TraceMetadata& metadata) {
             metadata.unreadable_chunks += !check_page_bytes(metadata.process.page_bytes);
         } else if (line[0] == 'c') time = numbers.get() * ns_in_ms;
         else if (line[0] == 'R')
-            metadata.samples.push_back({time, 0, static_cast<std::int64_t>(numbers.get())});
+            metadata.samples.push_back({time, 0, static_cast<std::int64_t>(numbers.get()), 0});
     }
 }
 

@@ -44,12 +44,12 @@ bool read_nodes(const ChunkHeader& head, const Bytes& payload, std::uint64_t lim
 void read_samples(const ChunkHeader& head, const Bytes& payload, TraceMetadata& metadata) {
     VarintReader in(payload);
     std::uint64_t time = head.first >> time_shift;
-    std::int64_t pages[2] = {0, 0};
+    std::int64_t pages[3] = {0, 0, 0};
     for (std::uint32_t k = 0; k < head.count; ++k) {
         time += in.varint();
         for (std::int64_t& count : pages) count += unzigzag(in.varint());
         if (!in.ok()) return;
-        metadata.samples.push_back({time << time_shift, pages[0], pages[1]});
+        metadata.samples.push_back({time << time_shift, pages[0], pages[1], pages[2]});
     }
 }
 

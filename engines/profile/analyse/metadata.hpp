@@ -19,6 +19,7 @@ namespace assay::heap {
 struct MemorySample {
     std::uint64_t time;  // ticks
     std::int64_t virtual_pages, resident_pages;
+    std::int64_t shared_pages;  // resident pages of files and of shared memory
 };
 
 // Where a thread took a page fault: the instruction, and the last words of the thread's stack.

@@ -215,20 +215,24 @@ void TraceRecorder::sample() {
     const ssize_t n = pread(statm_, text, sizeof text - 1, 0);
     if (n <= 0) return;
     text[n] = 0;
-    char *first_end = nullptr, *second_end = nullptr;
-    const std::int64_t size = std::strtoll(text, &first_end, 10),
-                       resident = std::strtoll(first_end, &second_end, 10);
-    if (size == 0 || second_end == first_end) return;
-    const std::int64_t pages[2] = {size, resident};
+    std::array<std::int64_t, 3> pages;  // virtual, resident, shared
+    const char* field = text;
+    for (std::int64_t& count : pages) {
+        char* end = nullptr;
+        count = std::strtoll(field, &end, 10);
+        if (end == field) return;
+        field = end;
+    }
+    if (pages[0] == 0) return;
     resident_bytes_ =
         static_cast<std::uint64_t>(pages[1]) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const std::uint64_t time = stack::ticks() >> time_shift;
     if (sample_count_ == 0) {
         samples_first_ = sample_time_ = time;
-        pages_[0] = pages_[1] = 0;
+        pages_ = {};
     }
     put_varint(samples_, time - sample_time_);
-    for (int k = 0; k < 2; ++k) {
+    for (std::size_t k = 0; k < pages.size(); ++k) {
         put_varint(samples_, zigzag(pages[k] - pages_[k]));
         pages_[k] = pages[k];
     }

@@ -2,6 +2,7 @@
 // was killed.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -73,7 +74,7 @@ private:
     Bytes samples_, payload_;
     std::uint32_t sample_count_ = 0;
     std::uint64_t samples_first_ = 0, sample_time_ = 0;
-    std::int64_t pages_[2] = {0, 0};
+    std::array<std::int64_t, 3> pages_{};
     Nanoseconds last_sample_ = 0;
     Bytes faults_;
     std::uint32_t fault_count_ = 0;

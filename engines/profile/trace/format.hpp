@@ -23,8 +23,8 @@
 //     events    packed raw chunks (assay-heap pack): events of one thread as columns, each
 //               compressed by itself (encode_columns below) and not again as a whole. Blocks have
 //               ids instead of addresses.
-//     samples   of the process's memory, as varints: time (delta) | virtual pages | resident pages
-//               (zigzag deltas)
+//     samples   of the process's memory, as varints: time (delta) | virtual pages | resident pages |
+//               those of them that belong to files or shared memory (zigzag deltas)
 //     mappings  text, a line per writable mapping of an object, its zeroed pages included:
 //               "begin end pages path", numbers in hex. `pages` is a bit mask of the pages that are
 //               in memory, four per digit, the lowest bit first. The last such chunk counts;
@@ -50,19 +50,19 @@
 namespace assay::heap {
 
 // Numbers that are left out were used by earlier formats, which are not read any more: 5 (columns
-// compressed together) and 9 (page faults without a stack).
+// compressed together), 6 (samples without shared pages) and 9 (page faults without a stack).
 enum class ChunkKind : std::uint32_t {
     process = 1,
     nodes,
     modules,
     thread,
-    samples = 6,
-    raw,
+    raw = 7,
     mappings,
     python = 10,
     faults,
     code,
-    events
+    events,
+    samples
 };
 
 // The words from the stack pointer upwards at a page fault; 0 beyond the end of the stack.

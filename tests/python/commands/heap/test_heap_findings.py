@@ -171,6 +171,13 @@ def test_fragmentation(planted: Path, tmp_path: Path) -> None:
     assert "interleave" in cause and "nearly empty pages" in cause
 
 
+def test_shared_memory_and_libraries_are_no_fragmentation(planted: Path, tmp_path: Path) -> None:
+    run_heap(tmp_path / "run", planted, "shared")
+    result = load_profile(tmp_path / "run")
+    assert max(result.timeline.resident) > 8 << 20
+    assert result.fragmentation is None
+
+
 def test_stack_depth(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "deep")
     (thread,) = load_profile(tmp_path / "run").threads

@@ -56,11 +56,11 @@ export function Fragments({ model, select, pages }: Props) {
     <>
       <p>
         After {quantity(pages.seconds, "s")} the process had {quantity(pages.resident, "B")} in
-        memory, of which {quantity(pages.live, "B")} were in use. Live blocks lay on{" "}
-        {amount(pages.pages, "1")} pages, {quantity(livePages, "B")}:{" "}
+        memory (without files and shared memory), of which {quantity(pages.live, "B")} were in use.
+        Live blocks lay on {amount(pages.pages, "1")} pages, {quantity(livePages, "B")}:{" "}
         {quantity(Math.max(0, livePages - pages.live), "B")} of these were empty and could not be
         returned to the system. The remaining{" "}
-        {quantity(Math.max(0, pages.resident - livePages), "B")} are code, variables, and free
+        {quantity(Math.max(0, pages.resident - livePages), "B")} are variables, stacks, and free
         memory that the allocator keeps.
       </p>
       <div class="bars-plot" role="table" aria-label="Pages by how full they are">
