@@ -1,4 +1,4 @@
-"""Exact mode on programs whose accesses are known, and placements that are applied."""
+"""Exact mode on programs whose accesses are known, and placements that are applied; on emulated nodes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pytest
 
 from assay.commands.numa.compilers import commands_of
 from assay.errors import UserError
-from assay.lab.guest import Guest, Hardware, run_guest
 from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.advice import advise
 from assay.numa.profile import Counts, Profile, by_object, by_site
 
 ROOT = Path(__file__).parents[3]
 FIXTURE = ROOT / "tests" / "fixtures" / "numa" / "placed.c"
+COMPILERS = ["gcc", "clang-14"]
 COUNT, REPEATS = 1 << 20, 10
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
 two_processors = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor has one node")
@@ -33,13 +33,16 @@ def assay(*arguments: object, **environment: str) -> subprocess.CompletedProcess
     )
 
 
-@pytest.fixture(scope="module", params=["gcc", "clang-14"])
-def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program of known placement, compiled so that it counts its accesses."""
-    program = tmp_path_factory.mktemp(request.param) / "placed"
-    done = assay("cc", "-O1", "-pthread", FIXTURE, "-o", program, CC=request.param)
+def counting(compiler: str, program: Path) -> Path:
+    done = assay("cc", "-O1", "-pthread", FIXTURE, "-o", program, CC=compiler)
     assert done.returncode == 0, done.stderr
     return program
+
+
+@pytest.fixture(scope="module", params=COMPILERS)
+def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of known placement, compiled so that it counts its accesses."""
+    return counting(request.param, tmp_path_factory.mktemp(request.param) / "placed")
 
 
 def array_of(profile: Profile) -> int:
@@ -118,26 +121,6 @@ def _written(profile: Profile, function: str) -> list[int]:
     """Stores of a function by the thread's node."""
     rows = [row for row in profile.recording.accesses if profile.site(row.stack).function == function]
     return [sum(row.writes for row in rows if row.thread_node == node) for node in (0, 1)]
-
-
-@pytest.mark.guest
-def test_two_real_nodes(counted: Path, tmp_path: Path) -> None:
-    one = f"{sys.executable} -m assay numa -o {tmp_path}"
-    runs = (
-        f"{one}/before -- {counted} serial; {one}/after --apply {tmp_path}/before -- {counted} serial; exit 0"
-    )
-    program = Guest(
-        Hardware(cpus=4, numa=2, memory=1 << 30), ["sh", "-c", runs], output=tmp_path, limit_s=900
-    )
-    with open(tmp_path / "log", "wb") as log:
-        assert run_guest(program, log.fileno(), log.fileno()) == 0
-    before, after = (load_profiles(tmp_path / run / FOLDER)[0] for run in ("before", "after"))
-    assert before.recording.process.emulated == 0
-    assert abs(array_counts(before).cells[1, 0] - COUNT * REPEATS) <= 512 * 20
-    [advice] = advise(before)
-    measured = array_counts(after).remote_share
-    assert measured is not None and measured < 0.05
-    assert measured == pytest.approx(advice.predicted, abs=0.02)
 
 
 def test_compiling_alone_and_with_the_link(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Touch mode on programs whose first touches are known, on emulated nodes and in a guest with two real ones."""
+"""Touch mode on programs whose first touches are known, on emulated nodes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from assay.lab.guest import Guest, Hardware, run_guest
 from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.advice import advise
 from assay.numa.profile import Profile, by_object, first_touches, resident
@@ -69,22 +68,6 @@ def test_emulated_nodes(how: str, placed: Path, tmp_path: Path) -> None:
     assert profile.recording.process.emulated == 2
     # Threads 0 and 2 run on processor 0, the others on 1: emulated node 0 and 1.
     check_placement(profile, how == "parallel")
-
-
-@pytest.mark.guest
-def test_two_real_nodes(placed: Path, tmp_path: Path) -> None:
-    runs = " && ".join(
-        f"{{ {sys.executable} -m assay numa -o {tmp_path}/{how} -- {placed} {how}; [ $? = 7 ]; }}"
-        for how in ("serial", "parallel")
-    )
-    hardware = Hardware(cpus=4, numa=2, memory=1 << 30)
-    program = Guest(hardware, ["sh", "-c", runs], output=tmp_path, limit_s=900)
-    with open(tmp_path / "log", "wb") as log:
-        assert run_guest(program, log.fileno(), log.fileno()) == 0, (tmp_path / "log").read_text()
-    for how in ("serial", "parallel"):
-        profile = load_profiles(tmp_path / how / FOLDER)[0]
-        assert profile.recording.process.emulated == 0 and sorted(profile.recording.nodes) == [0, 1]
-        check_placement(profile, how == "parallel")
 
 
 def test_without_page_faults_pages_are_looked_up(placed: Path, tmp_path: Path) -> None:
