@@ -39,7 +39,7 @@ class Criterion:
     statistic: str = "median"
     min: Limit | None = None
     max: Limit | None = None
-    spelled: tuple[str, str] = ("", "")  # the units that min and max are written in: "Gbit/s"
+    limit_units: tuple[str, str] = ("", "")  # of min and max, as written: "Gbit/s"
     rule: str = ""  # without a metric: the rule that must find nothing; empty means any
     fact: str = ""  # instead of a metric: "cpu.governor"
     equals: tuple[Scalar, ...] = ()  # accepted values of the fact
@@ -96,13 +96,13 @@ def _format_condition(value: Condition) -> str:
 def _format_bounds(criterion: Criterion) -> str:
     bounds = [f"is {' or '.join(map(str, criterion.equals))}"] if criterion.equals else []
     limits = (criterion.min, criterion.max)
-    for sign, bound, spelled in zip((">=", "<="), limits, criterion.spelled, strict=True):
+    for sign, bound, unit in zip((">=", "<="), limits, criterion.limit_units, strict=True):
         if bound is not None:
-            bounds.append(f"{sign} {format_limit(bound, spelled)}")
+            bounds.append(f"{sign} {format_limit(bound, unit)}")
     return " and ".join(bounds)
 
 
-def format_limit(limit: Limit, spelled: str = "") -> str:
+def format_limit(limit: Limit, unit: str = "") -> str:
     if not isinstance(limit, Quantity):
         return str(limit)
-    return format_as(limit.value, spelled) if spelled else format_quantity(*limit)
+    return format_as(limit.value, unit) if unit else format_quantity(*limit)

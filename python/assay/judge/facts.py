@@ -24,7 +24,7 @@ class _Check(NamedTuple):
     is_within: bool
     context: Context
     required: Quantity | None
-    spelled: str = ""  # the unit of the limit in the specification
+    limit_unit: str = ""  # the unit of the limit in the specification
 
 
 def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
@@ -92,7 +92,7 @@ def _check(criterion: Criterion, context: Context) -> _Check:
         return _Check(0.0 if is_within else -math.inf, is_within, context, None)
     worst = _Check(math.inf, True, context, None)
     limits = (criterion.min, criterion.max)
-    for bound, limit, spelled in zip(("min", "max"), limits, criterion.spelled, strict=True):
+    for bound, limit, limit_unit in zip(("min", "max"), limits, criterion.limit_units, strict=True):
         if not isinstance(limit, Quantity):
             continue
         if not isinstance(value, int | float):
@@ -101,7 +101,7 @@ def _check(criterion: Criterion, context: Context) -> _Check:
         # Shares are quotients: 0.9999999999 counts as 1.
         is_within = slack >= 0 or math.isclose(value, limit.value, rel_tol=1e-9)
         candidate = _Check(
-            slack / abs(limit.value) if limit.value else slack, is_within, context, limit, spelled
+            slack / abs(limit.value) if limit.value else slack, is_within, context, limit, limit_unit
         )
         worst = min(worst, candidate, key=lambda check: check.slack)
     return worst
@@ -116,13 +116,13 @@ def _fill_in(verdict: Verdict, criterion: Criterion, worst: _Check, among: int) 
         verdict.unit = worst.required.unit
         verdict.observed, verdict.required = float(value), worst.required.value
         verdict.margin = worst.slack if worst.required.value else None
-        verdict.observed_text = _format(float(value), worst.spelled, verdict.unit)
-        verdict.required_text = _format(worst.required.value, worst.spelled, verdict.unit)
+        verdict.observed_text = _format(float(value), worst.limit_unit, verdict.unit)
+        verdict.required_text = _format(worst.required.value, worst.limit_unit, verdict.unit)
     if among > 1 and worst.context.subject.device:
         verdict.reason = f"the worst of {among}: {worst.context.subject.device}"
 
 
-def _format(value: float, spelled: str, unit: str) -> str:
+def _format(value: float, limit_unit: str, unit: str) -> str:
     if value >= 2**63:
         return "unlimited"
-    return format_as(value, spelled) if spelled else format_quantity(value, unit)
+    return format_as(value, limit_unit) if limit_unit else format_quantity(value, unit)

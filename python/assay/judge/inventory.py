@@ -42,14 +42,14 @@ class DeviceLine:
     kind: Kind
     count: int
     rate: float = 0.0  # B/s
-    spelled: str = "Gbit/s"  # the unit of the rate in the specification
+    rate_unit: str = "Gbit/s"  # the unit of the rate in the specification
     link_layer: str = ""  # of RDMA ports; empty: any
     mtu: int = 0  # bytes, of Ethernet ports
 
     def __str__(self) -> str:
         text = f"{self.count} {SINGULAR[self.kind]}{'' if self.count == 1 else 's'}"
         state = {"gpus": "in use", "rdma_ports": "active", "ethernet_ports": "up"}[self.kind]
-        rate = f" at {format_as(self.rate, self.spelled)}" if self.rate else ""
+        rate = f" at {format_as(self.rate, self.rate_unit)}" if self.rate else ""
         if self.kind == "gpus":
             rate = f", PCIe links{rate}" if self.rate else ""
         parts = [f"{text} {state}{rate}", self.link_layer, self.mtu and f"MTU {format_size(self.mtu)}"]
@@ -63,7 +63,7 @@ class Inventory:
     sockets: int | None = None
     numa_nodes: int | None = None
     memory: float | None = None  # B, at least
-    memory_spelled: str = "GiB"
+    memory_unit: str = "GiB"
     devices: tuple[DeviceLine, ...] = ()
     ignore: tuple[str, ...] = ()  # devices that are neither counted nor tested
 
@@ -100,13 +100,13 @@ def judge_inventory(
             fix = "look at the firmware's settings, and at a cpuset that confines this process"
             verdicts.append(_verdict(title, fact, expected, "1", seen, missing, fix))
     if inventory.memory is not None:
-        title = f"inventory: memory of {format_as(inventory.memory, inventory.memory_spelled)}"
+        title = f"inventory: memory of {format_as(inventory.memory, inventory.memory_unit)}"
         seen = [_memory(records, name, inventory.memory) for name in present]
         fix = "look for modules that are missing, disabled or mirrored: dmidecode -t memory"
         verdict = _verdict(title, "memory.bytes", inventory.memory, "B", seen, missing, fix)
-        verdict.required_text = format_as(inventory.memory, inventory.memory_spelled)
+        verdict.required_text = format_as(inventory.memory, inventory.memory_unit)
         if verdict.observed is not None:
-            verdict.observed_text = format_as(verdict.observed, inventory.memory_spelled)
+            verdict.observed_text = format_as(verdict.observed, inventory.memory_unit)
         verdicts.append(verdict)
     for kind in SINGULAR:
         verdicts += _devices(inventory, kind, records, present, missing)

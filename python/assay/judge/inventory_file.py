@@ -37,14 +37,14 @@ MOST = 100_000  # devices or sockets of a host; more is a slip of the pen
 def read_inventory(file: TomlFile, table: Any) -> Inventory:
     """Reads and checks the table. Raises UserError with file and line for any mistake."""
     if not isinstance(table, dict):
-        file.refuse("inventory", "'inventory' is not a table", "head it [inventory]")
+        file.refuse("inventory", "'inventory' is not a table", "write [inventory]")
     file.only(table, ("sockets", "numa_nodes", "memory", *KEYS, "ignore"), "[inventory]")
     memory = _quantity(file, table, "memory", "B")
-    spelled = unit_of(str(table.get("memory", ""))) or "GiB"
+    memory_unit = unit_of(str(table.get("memory", ""))) or "GiB"
     devices = tuple(line for kind in KEYS for line in _lines(file, kind, table.get(kind, [])))
     inventory = Inventory(
         _count(file, table, "sockets"), _count(file, table, "numa_nodes"),
-        memory.value if memory else None, spelled, devices, _ignored(file, table.get("ignore", [])),
+        memory.value if memory else None, memory_unit, devices, _ignored(file, table.get("ignore", [])),
     )  # fmt: skip
     if inventory == Inventory(ignore=inventory.ignore):
         file.refuse("inventory", "[inventory] expects nothing", "name sockets, memory, gpus, ports, ...")
@@ -68,9 +68,11 @@ def _lines(file: TomlFile, kind: Kind, value: Any) -> list[DeviceLine]:
         layer = table.get("link_layer", "")
         if layer not in LINK_LAYERS:
             file.refuse(kind, f"link_layer = {layer!r} is not known", "choose InfiniBand or Ethernet")
-        spelled = unit_of(str(table.get(RATE_KEY[kind], ""))) or "Gbit/s"
+        rate_unit = unit_of(str(table.get(RATE_KEY[kind], ""))) or "Gbit/s"
         lines.append(
-            DeviceLine(kind, count, rate.value if rate else 0.0, spelled, layer, int(mtu.value) if mtu else 0)
+            DeviceLine(
+                kind, count, rate.value if rate else 0.0, rate_unit, layer, int(mtu.value) if mtu else 0
+            )
         )
     return lines
 

@@ -44,7 +44,7 @@ def load_specification(path: str | Path, vocabulary: Vocabulary | None = None) -
 
 
 class _Reader:
-    """Turns the parsed document into criteria."""
+    """Turns a parsed TOML document into a Specification; ``refuse`` raises UserError with file and line."""
 
     def __init__(self, file: TomlFile, vocabulary: Vocabulary) -> None:
         self.file, self.vocabulary = file, vocabulary
@@ -55,17 +55,17 @@ class _Reader:
         self._only(document, ("title", "inventory", "criterion", "parameters"), "a specification")
         tables = document.get("criterion", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-            self.refuse(
-                "criterion", "'criterion' is not a list of tables", "head each criterion with [[criterion]]"
-            )
+            problem = "'criterion' is not an array of tables"
+            self.refuse("criterion", problem, "start each criterion with the line [[criterion]]")
         if not tables and "inventory" not in document:
-            self.refuse("", "there is no criterion in it", "add one headed [[criterion]], or an [inventory]")
+            self.refuse("", "the file has no criterion", "add a table [[criterion]] or a table [inventory]")
         criteria: list[Criterion] = []
-        for self.file.table, table in enumerate(tables):
+        for index, table in enumerate(tables):
+            self.file.table = index  # errors name lines of this table
             criterion = self._criterion(table)
             for other in criteria:
                 if _identity(other) == _identity(criterion):
-                    problem = f"the same figure as in the criterion on line {other.line}"
+                    problem = f"this criterion is about the same figure as the criterion on line {other.line}"
                     self.refuse("", problem, "put min and max into one criterion")
             criteria.append(criterion)
         self.file.table = -1
@@ -83,9 +83,11 @@ class _Reader:
         return self._fact(table) if "fact" in table else self._bounds(table)
 
     def _parameters(self, tables: Any) -> dict[str, dict[str, Scalar]]:
-        """Reads ``[parameters."node.udp_receive"]``: the parameters that a measurement is run with."""
+        """Reads tables such as ``[parameters."node.udp_receive"]``: a measurement is run with these parameters."""
         if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
-            self.refuse("parameters", "'parameters' are not tables", 'head them [parameters."measurement"]')
+            self.refuse(
+                "parameters", "'parameters' is not a table of tables", 'write [parameters."MEASUREMENT"]'
+            )
         parameters = self.vocabulary.parameters
         read: dict[str, dict[str, Scalar]] = {}
         for name, table in tables.items():
@@ -103,13 +105,13 @@ class _Reader:
             fix = f"choose one of {names}" if names else "remove it: this measurement has no parameters"
             self.refuse(key, f"unknown parameter '{key}' of {measurement}", fix)
         if not isinstance(value, str | int | float | bool):
-            self.refuse(key, f"'{key}' has to be one value", "a text, a number, a quantity or a truth value")
+            self.refuse(key, f"'{key}' is not a single value", "write a string, a number or a boolean")
         unit = parameters[measurement][key] if parameters is not None else ""
         if unit and isinstance(value, str) and "," not in value:
             quantity = self._quantity(value, key)
             if quantity.unit != unit:
                 problem = f"{key} = {value!r} does not fit a parameter in {describe_unit(unit)}"
-                self.refuse(key, problem, f"it is in {describe_unit(quantity.unit)}")
+                self.refuse(key, problem, f"give a value in {describe_unit(unit)}")
             return int(quantity.value) if quantity.value == int(quantity.value) else quantity.value
         return value
 
@@ -129,14 +131,14 @@ class _Reader:
         if not equals and low is None and high is None:
             self.refuse("", f"the criterion on {fact} has no bound", "give 'is', 'min' or 'max'")
         if equals and (low or high):
-            self.refuse("is", f"the criterion on {fact} has 'is' and a bound", "give one of them")
+            self.refuse("is", f"the criterion on {fact} has both 'is' and a bound", "remove one of them")
         self._check_order(low, high)
         absent = self._text(table, "absent")
         if absent not in ("", "pass"):
-            self.refuse("absent", f"absent = '{absent}' is not known", 'only absent = "pass" is')
+            self.refuse("absent", f"absent = '{absent}' is not known", 'write absent = "pass" or remove it')
         return Criterion(
             fact=fact, equals=equals, min=low, max=high, absent=absent,
-            where=self._where(table), fix=self._text(table, "fix"), spelled=_spellings(table),
+            where=self._where(table), fix=self._text(table, "fix"), limit_units=_written_units(table),
             **self._common(table),
         )  # fmt: skip
 
@@ -145,25 +147,29 @@ class _Reader:
         values = tuple(value) if isinstance(value, list | tuple) else (value,)
         for value in values:
             if not isinstance(value, str | int | float) or isinstance(value, bool):
-                self.refuse("is", f"is = {value!r} is not a text or a number", "such as 'performance'")
+                self.refuse(
+                    "is",
+                    f"is = {value!r} is not a string or a number",
+                    'write for example is = "performance"',
+                )
             if unit is not None and isinstance(value, str) != (unit == ""):
-                kind = "a text" if unit == "" else f"a number, in {describe_unit(unit)}"
-                self.refuse("is", f"is = {value!r} does not fit", f"the fact is {kind}")
+                kind = "a string" if unit == "" else f"a number in {describe_unit(unit)}"
+                self.refuse("is", f"is = {value!r} does not fit this fact", f"write {kind}")
         return values
 
     def _fact_limit(self, table: dict[str, Any], key: str, unit: str | None) -> Limit | None:
         if key in table and unit == "":
-            self.refuse(key, f"'{key}' does not fit a fact that is a text", "use 'is'")
+            self.refuse(key, f"'{key}' does not fit a fact that is text", "use 'is'")
         limit = self._limit(table, key, unit)
         if isinstance(limit, Share):
-            self.refuse(key, "a share cannot be asked of a fact", "give a quantity")
+            self.refuse(key, f"'{key}' of a fact cannot be a share of a metric", "give a quantity")
         return limit
 
     def _findings(self, table: dict[str, Any]) -> Criterion:
         self._only(table, ("findings", "rule", "hosts", "title"), "a criterion on findings")
         if table["findings"] != "none":
             self.refuse(
-                "findings", f"findings = {table['findings']!r} is not known", 'only findings = "none" is'
+                "findings", f"findings = {table['findings']!r} is not known", 'write findings = "none"'
             )
         rule = self._text(table, "rule")
         if rule and self.vocabulary.rules is not None and rule not in self.vocabulary.rules:
@@ -179,7 +185,7 @@ class _Reader:
         metric = self._text(table, "metric")
         if not metric:
             self.refuse(
-                "", "a criterion has no metric", 'say metric = "measurement/metric" or findings = "none"'
+                "", "a criterion has no metric", 'write metric = "MEASUREMENT/METRIC" or findings = "none"'
             )
         unit = self._unit(metric, "metric")
         statistic = self._text(table, "statistic") or "median"
@@ -189,7 +195,7 @@ class _Reader:
             )
         low, high = (self._limit(table, key, unit) for key in ("min", "max"))
         if low is None and high is None:
-            self.refuse("", f"the criterion on {metric} has neither min nor max", "give at least one of them")
+            self.refuse("", f"the criterion on {metric} has neither min nor max", "give min, max or both")
         self._check_order(low, high)
         where = self._where(table)
         return Criterion(
@@ -198,7 +204,7 @@ class _Reader:
             statistic,
             low,
             high,
-            spelled=_spellings(table),
+            limit_units=_written_units(table),
             fix=self._text(table, "fix"),
             **self._common(table),
         )
@@ -214,16 +220,16 @@ class _Reader:
         }
 
     def _check_order(self, low: Limit | None, high: Limit | None) -> None:
-        contradict = False
+        contradictory = False
         if isinstance(low, Quantity) and isinstance(high, Quantity):
             if low.unit != high.unit:
                 self.refuse("max", "min and max are in different units", "give both in the metric's unit")
-            contradict = low.value > high.value
-        elif isinstance(low, Share) and isinstance(high, Share) and _source(low) == _source(high):
-            contradict = low.share > high.share
-        if contradict and low and high:
+            contradictory = low.value > high.value
+        elif isinstance(low, Share) and isinstance(high, Share) and _reference(low) == _reference(high):
+            contradictory = low.share > high.share
+        if contradictory and low and high:
             problem = f"min {format_limit(low)} is above max {format_limit(high)}"
-            self.refuse("min", problem, "nothing could pass both")
+            self.refuse("min", problem, "lower min or raise max: no value can pass both")
 
     def _limit(self, table: dict[str, Any], key: str, unit: str | None) -> Limit | None:
         if key not in table:
@@ -234,7 +240,7 @@ class _Reader:
         quantity = self._quantity(value, key)
         if unit is not None and quantity.unit != unit:
             problem = f"{key} = {value!r} does not fit a metric in {describe_unit(unit)}"
-            self.refuse(key, problem, f"it is in {describe_unit(quantity.unit)}")
+            self.refuse(key, problem, f"give a value in {describe_unit(unit)}")
         return quantity
 
     def _share(self, table: dict[str, Any], key: str, unit: str | None) -> Share:
@@ -242,12 +248,14 @@ class _Reader:
         share, of = self._text(table, "share", key), self._text(table, "of", key)
         if not share or not of:
             self.refuse(
-                key, f"{key} needs 'share' and 'of'", 'such as {share = "10 %", of = "node.memory/bandwidth"}'
+                key,
+                f"{key} needs 'share' and 'of'",
+                'example: {share = "10 %", of = "node.memory/bandwidth"}',
             )
         of_unit = self._unit(of, key)
         if unit is not None and of_unit is not None and unit != of_unit:
-            problem = f"a share of {of}, in {describe_unit(of_unit)}, does not fit"
-            self.refuse(key, problem, f"the metric is in {describe_unit(unit)}")
+            problem = f"a share of {of} is in {describe_unit(of_unit)} and does not fit this metric"
+            self.refuse(key, problem, f"name a metric in {describe_unit(unit)}")
         try:
             return Share(parse_in(share, "1"), of, self._where(table, key))
         except UserError as error:
@@ -256,13 +264,13 @@ class _Reader:
     def _where(self, table: dict[str, Any], key: str = "where") -> dict[str, Condition]:
         where = table.get("where", {})
         if not isinstance(where, dict):
-            self.refuse(key, "'where' is not a table", 'such as {op = "send", size = "1 MiB"}')
+            self.refuse(key, "'where' is not a table", 'example: {op = "send", size = "1 MiB"}')
         return {name: self._condition(name, value, key) for name, value in where.items()}
 
     def _condition(self, name: str, value: Any, key: str) -> Condition:
         if not isinstance(value, str | int | float | bool):
-            self.refuse(key, f"'{name}' has to be one value", "a text, a number, a quantity or a truth value")
-        # "1 MiB" must be a valid quantity; "h3" and "2x2" are names.
+            self.refuse(key, f"'{name}' is not a single value", "write a string, a number or a boolean")
+        # A string such as "1 MiB" must be a valid quantity. Strings such as "h3" and "2x2" are names.
         if (
             isinstance(value, str)
             and name not in SUBJECT_FIELDS
@@ -282,10 +290,10 @@ class _Reader:
             self.refuse(key, error.what, error.fix)
 
     def _unit(self, metric: str, key: str) -> str | None:
-        """Returns the unit of a metric; None if the known metrics are not given."""
+        """Returns the unit of a metric; None if the vocabulary lists no metrics."""
         if metric.count("/") != 1:
             self.refuse(
-                key, f"'{metric}' is not a metric", "write measurement/metric, such as node.memory/bandwidth"
+                key, f"'{metric}' is not a metric", "write MEASUREMENT/METRIC, such as node.memory/bandwidth"
             )
         if self.vocabulary.metrics is None:
             return None
@@ -297,28 +305,32 @@ class _Reader:
                 f"did you mean {_nearest(metric, self.vocabulary.metrics)}?",
             )
         if len(units) > 1:
-            self.refuse(key, f"'{metric}' stands for metrics in several units", "make one criterion for each")
+            self.refuse(
+                key, f"'{metric}' matches metrics in several units", "write a criterion for each unit"
+            )
         return units.pop()
 
     def _text(self, table: dict[str, Any], key: str, reported_key: str = "") -> str:
         value = table.get(key, "")
         if not isinstance(value, str):
-            self.refuse(reported_key or key, f"'{key}' is not a text", "put it between quotes")
+            self.refuse(reported_key or key, f"'{key}' is not a string", "put the value between quotes")
         return value
 
 
-def _spellings(table: dict[str, Any]) -> tuple[str, str]:
+def _written_units(table: dict[str, Any]) -> tuple[str, str]:
+    """The units in which min and max are written, such as "Gbit/s"; empty where there is none."""
     low, high = (unit_of(table[key]) if isinstance(table.get(key), str) else "" for key in ("min", "max"))
     return low, high
 
 
 def _identity(criterion: Criterion) -> tuple[str, ...]:
-    """Identifies the figure that a criterion is about; two criteria must not share one."""
+    """Identifies the figure that a criterion is about. Two criteria with equal identities are refused."""
     where = repr(sorted(criterion.where.items()))
     return criterion.metric, criterion.fact, criterion.rule, criterion.statistic, where
 
 
-def _source(share: Share) -> str:
+def _reference(share: Share) -> str:
+    """Identifies the metric that a share refers to."""
     return share.of + repr(sorted(share.where.items()))
 
 

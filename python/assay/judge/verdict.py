@@ -110,7 +110,7 @@ class _Judged(NamedTuple):
     required: float
     is_within: bool
     source: list[int]  # ids of the records that a relative limit was taken from
-    spelled: str  # the unit of the limit in the specification
+    limit_unit: str  # the unit of the limit in the specification
 
 
 def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
@@ -124,14 +124,14 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
             problems.append(f"{_describe(record)}: {observed}")
             continue
         limits = (criterion.min, criterion.max)
-        for bound, limit, spelled in zip(("min", "max"), limits, criterion.spelled, strict=True):
+        for bound, limit, limit_unit in zip(("min", "max"), limits, criterion.limit_units, strict=True):
             required, source = _required(limit, record, records) if limit else (math.nan, [])
             if isinstance(required, str):
                 problems.append(required)
             elif limit:
                 slack = observed - required if bound == "min" else required - observed
                 relative = slack / abs(required) if required else slack
-                judged.append(_Judged(relative, record, observed, required, slack >= 0, source, spelled))
+                judged.append(_Judged(relative, record, observed, required, slack >= 0, source, limit_unit))
     where = {
         key: check.value if isinstance(check, Quantity) else check for key, check in criterion.where.items()
     }
@@ -141,15 +141,15 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
         verdict.outcome = "FAIL" if not worst.is_within else "INCONCLUSIVE" if problems else "PASS"
         verdict.observed, verdict.required = worst.observed, worst.required
         verdict.margin = worst.slack if worst.required else None
-        if worst.spelled:
-            verdict.observed_text = format_as(worst.observed, worst.spelled)
-            verdict.required_text = format_as(worst.required, worst.spelled)
+        if worst.limit_unit:
+            verdict.observed_text = format_as(worst.observed, worst.limit_unit)
+            verdict.required_text = format_as(worst.required, worst.limit_unit)
         verdict.subject, verdict.unit = worst.record.subject, worst.record.unit
         verdict.evidence = [worst.record.id, *worst.source]
         verdict.reason = _reason(criterion, worst, matching)
     elif isinstance(limit := criterion.min or criterion.max, Quantity):
         verdict.required, verdict.unit = limit.value, limit.unit
-        verdict.required_text = format_as(limit.value, criterion.spelled[0] or criterion.spelled[1])
+        verdict.required_text = format_as(limit.value, criterion.limit_units[0] or criterion.limit_units[1])
     if problems and verdict.outcome != "FAIL":
         suffix = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         verdict.reason = problems[0] + suffix

@@ -105,7 +105,11 @@ OK = '[[criterion]]\nmetric = "net.a/bandwidth"\nmin = "1 GB/s"\n\n'  # lines 1 
             7,
             "unknown unit 'Mib'",
         ),
-        ('[[criterion]]\nmetric = "net.a/bandwidth"\nwhere = {size = [1]}\nmax = "1 TB/s"', 7, "one value"),
+        (
+            '[[criterion]]\nmetric = "net.a/bandwidth"\nwhere = {size = [1]}\nmax = "1 TB/s"',
+            7,
+            "single value",
+        ),
         ('[[criterion]]\nmetric = "net.a/latency"\nmax = true', 7, "not a quantity"),
         (
             '[[criterion]]\nmetric = "net.a/latency"\nmax = "1 s"\nstatistic = "mean"',
@@ -131,7 +135,7 @@ OK = '[[criterion]]\nmetric = "net.a/bandwidth"\nmin = "1 GB/s"\n\n'  # lines 1 
             "unknown rule 'slow_hosts'.*choose one of slow_host",
         ),
         ('[[criterion]]\nfindings = "none"\nmetric = "net.a/latency"', 7, "unknown key 'metric'"),
-        ('[[criterion]]\nmetric = 4\nmax = "1 s"', 6, "not a text"),
+        ('[[criterion]]\nmetric = 4\nmax = "1 s"', 6, "not a string"),
         ('[[criterion]]\nfindings = "none"\nhosts = "all"', 7, "hosts = 'all' is not known"),
         ('[[criterion]]\nmetric = "net.a', 6, "not valid TOML"),
     ],
@@ -146,8 +150,8 @@ def test_a_mistake_is_refused_with_its_line(tmp_path: Path, text: str, line: int
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", r"site\.toml:1: there is no criterion"),
-        ("criterion = 1", r"site\.toml:1: 'criterion' is not a list"),
+        ("", r"site\.toml:1: the file has no criterion"),
+        ("criterion = 1", r"site\.toml:1: 'criterion' is not an array"),
         ('title = "x"\nlimits = 3', r"site\.toml:2: unknown key 'limits'"),
         ("[[criterion]]\nx = [", r"site\.toml:\d: not valid TOML"),
     ],
