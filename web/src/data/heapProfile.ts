@@ -27,7 +27,8 @@ export interface HeapCalls {
 }
 
 /**
- * Pages that hold live blocks, at the moment when resident memory exceeded live bytes most. ``filled`` counts
+ * Pages that hold live blocks, at the moment when resident memory exceeded live bytes most. ``resident`` leaves
+ * out pages of files and of shared memory (a trace of heaptrack has them in it). ``filled`` counts
  * them by the tenth that is in use; ``pin_bytes`` is the share of the empty bytes that each allocation site's blocks
  * keep (``pin_site`` is its line's first location).
  */
