@@ -1,5 +1,8 @@
-"""Advice on allocators: for each question the best one, with the figures of all. An allocator is named best only if
-its lead exceeds the spread of the figures. Allocators that never reuse freed memory are warned of."""
+"""Advises which allocator to use: names the best one for each use, with the figures of all.
+
+An allocator is named best only if its lead exceeds the spread of the figures. A warning names each allocator that
+never reuses freed memory.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,21 @@ from assay.profile.alloc import CYCLE, HANDOVER, MIXED, REPLAY, RETENTION, THREA
 from assay.records.schema import Finding, Measurement, Scalar, Subject
 from assay.records.units import format_quantity, format_share, format_size
 
-MAX_SMALL = 1024  # bytes of a small block, at most
-MIN_LARGE = 1 << 20  # bytes of a large block, at least
-MIN_LEAD = 0.05  # log of the ratio of two figures; a smaller difference is not noticeable
-MIN_LEAD_IN_SPREADS = 3.0  # in the sum of both figures' relative MAD; a smaller difference is no lead
-# An allocator that grows in each cycle by more than this share of the cycle's blocks does not reuse memory.
+MAX_SMALL = 1024  # bytes: the largest small block
+MIN_LARGE = 1 << 20  # bytes: the smallest large block
+MIN_LEAD = 0.05  # the least lead, as natural logarithm of the ratio of two figures; about 5 %
+MIN_LEAD_IN_SPREADS = 3.0  # the least lead in multiples of the sum of both relative spreads
+# An allocator does not reuse memory if each cycle adds more than this share of the cycle's bytes to its memory.
 MIN_GROWTH = 0.8
-MIN_CYCLES = 4  # in fewer, growth may be the first filling of the allocator's caches
+MIN_CYCLES = 4  # the first cycles may fill the allocator's caches
 
 
 @dataclass(frozen=True)
 class Score:
-    """An allocator's figure for a question. ``spread``: its relative median absolute deviation (MAD).
+    """An allocator's figure for a question.
 
-    ``evidence``: ids of the records.
+    ``value``: in the question's unit. ``spread``: its relative median absolute deviation (MAD). ``evidence``: ids of
+    the records.
     """
 
     allocator: str
@@ -37,7 +41,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Question:
-    """A use of an allocator, and how well each allocator suits it."""
+    """A use of an allocator, with the score of each allocator."""
 
     title: str  # "for small blocks"
     quantity: str  # what the figures measure, e.g. "malloc and free, 16 B to 1 KiB"
@@ -51,9 +55,11 @@ def alloc(evidence: Evidence) -> list[Finding]:
     if not study.measured:
         return []
     host = study.measured[0].subject.host
-    # "ALLOCATOR COMMAND" for each allocator: what starts a program with it.
-    started = dict(entry.split(" ", 1) for entry in _strings(evidence.options.get("started")) if " " in entry)
-    advice = [_advice(question, host, started) for question in _questions(study) if len(question.scores) > 1]
+    # The option "started" holds "ALLOCATOR PREFIX" for each allocator: PREFIX ./program starts a program with it.
+    prefixes = dict(
+        entry.split(" ", 1) for entry in _strings(evidence.options.get("started")) if " " in entry
+    )
+    advice = [_advice(question, host, prefixes) for question in _questions(study) if len(question.scores) > 1]
     return [*_growing(study, host), *advice]
 
 
@@ -73,7 +79,7 @@ def _questions(study: AllocStudy) -> list[Question]:
         )
         for title, quantity, metrics, chosen_sizes in (
             ("for small blocks", "malloc and free", ("malloc", "free"), small),
-            ("for large blocks again and again", "malloc, first touch and free",
+            ("for large blocks that are allocated repeatedly", "malloc, first touch and free",
              ("malloc", "first_touch", "free"), large),
         ):  # fmt: skip
             scores = _by_size(study, metrics, chosen_sizes, threads[0])
@@ -84,12 +90,16 @@ def _questions(study: AllocStudy) -> list[Question]:
         questions.append(Question(title, "blocks of 16 B to 1 KiB replaced", "1/s", scores, higher=True))
     questions.append(
         Question(
-            "for blocks that another thread frees", "blocks handed over", "1/s", _handover(study), higher=True
+            "for blocks that another thread frees",
+            "blocks passed to another thread",
+            "1/s",
+            _handover(study),
+            higher=True,
         )
     )
     questions.append(
         Question(
-            "for little memory",
+            "for a small memory footprint",
             "peak resident over peak live bytes",
             "1",
             _single(study, MIXED, "peak_over_live"),
@@ -112,17 +122,17 @@ def _range(sizes: Sequence[int]) -> str:
 
 
 def _score(allocator: str, records: Sequence[list[Measurement]]) -> Score | None:
-    """The geometric mean over sizes of the sums over each size's records."""
-    if not records or any(not parts for parts in records):
+    """Adds the records of each size up, then takes the geometric mean over sizes. ``records``: one list per size."""
+    if not records or any(not of_size for of_size in records):
         return None
-    sums = [sum(record.median for record in parts) for parts in records]
+    sums = [sum(record.median for record in of_size) for of_size in records]
     if min(sums) <= 0:
         return None
     spreads = [
-        sum(record.mad for record in parts) / total for parts, total in zip(records, sums, strict=True)
+        sum(record.mad for record in of_size) / total for of_size, total in zip(records, sums, strict=True)
     ]
     mean = math.exp(sum(map(math.log, sums)) / len(sums))
-    ids = tuple(record.id for parts in records for record in parts)
+    ids = tuple(record.id for of_size in records for record in of_size)
     return Score(allocator, mean, sum(spreads) / len(spreads), ids)
 
 
@@ -131,8 +141,8 @@ def _scores(
 ) -> list[Score]:
     scores = []
     for allocator in study.allocators(name):
-        chosen = records(allocator)
-        score = _score(allocator, chosen) if chosen else None
+        by_size = records(allocator)
+        score = _score(allocator, by_size) if by_size else None
         if score:
             scores.append(score)
     return scores
@@ -180,7 +190,7 @@ def _replayed(study: AllocStudy, trace: str) -> list[Score]:
     return _scores(study, REPLAY, times)
 
 
-def _advice(question: Question, host: str | None, started: dict[str, str]) -> Finding:
+def _advice(question: Question, host: str | None, prefixes: dict[str, str]) -> Finding:
     ranked = sorted(question.scores, key=lambda score: -score.value if question.higher else score.value)
     best = ranked[0]
     tied = list(takewhile(lambda score: not _leads(best, score), ranked))
@@ -192,17 +202,17 @@ def _advice(question: Question, host: str | None, started: dict[str, str]) -> Fi
     details = [f"{question.quantity}: " + ", ".join(_format_score(score, question.unit) for score in ranked)]
     glibc = next((score for score in ranked if score.allocator == "glibc"), None)
     if glibc and glibc is not best:
-        details.append(f"{best.allocator} over glibc: {best.value / glibc.value:.3g}")
-    command = started.get(best.allocator, "") if len(tied) == 1 else ""
+        details.append(f"{best.allocator} relative to glibc: {best.value / glibc.value:.3g}")
+    prefix = prefixes.get(best.allocator, "") if len(tied) == 1 else ""
     return Finding(
         rule="alloc",
         cause=cause,
         subject=Subject(host=host),
         side="node",
         severity="advice",
-        evidence=sorted(number for score in ranked for number in score.evidence)[:40],
+        evidence=sorted(record_id for score in ranked for record_id in score.evidence)[:40],
         details=details,
-        fix=f"try it with your program: {command} ./program" if command else "",
+        fix=f"try it with your program: {prefix} ./program" if prefix else "",
     )
 
 

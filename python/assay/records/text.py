@@ -1,14 +1,15 @@
-"""Foreign text on its way to a terminal: names of hosts and files, messages of other programs.
+"""Makes untrusted text safe to print on a terminal: names of hosts and files, messages of other programs.
 
-Control characters move the cursor, change colours or answer as if typed; characters that set the direction of text
-show one thing and say another. They are shown as escapes: "\\x1b".
+Control characters can move the cursor, change colours or make the terminal type an answer. Bidirectional formatting
+characters can make text look different from what it is. Both are printed as escapes such as "\\x1b".
 """
 
 from __future__ import annotations
 
 import re
 
-# C0 without tab and newline, DEL, C1, separators of lines, marks of direction, lone surrogates.
+# C0 controls except tab and newline, DEL, C1 controls, line and paragraph separators, bidirectional formatting
+# characters, lone surrogates.
 _UNSAFE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
@@ -22,6 +23,6 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text on one line: its lines are joined by "; ", empty ones dropped."""
+    """Joins the lines of a text by "; " and drops empty lines."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     return printable("; ".join(line for line in lines if line))

@@ -1,5 +1,7 @@
-"""A node's own storage in the terminal: a table for each operation and pattern, with a row for each method and number
-of threads and a column for each transfer size; and the peaks."""
+"""Prints the bandwidth of a node's local storage: a table for each operation and pattern, then the peak rates.
+
+A table has a row for each access method and number of threads, and a column for each transfer size.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +15,24 @@ from assay.records.schema import AnyRecord
 from assay.records.storage import DEVICE, Figure, figures
 from assay.records.units import format_quantity, format_size
 
-METHODS = {"call": "calls", "direct": "calls, direct", "mmap": "mapping", "stream": "mapping, streamed"}
+METHODS = {
+    "call": "read/write calls",
+    "direct": "O_DIRECT calls",
+    "mmap": "mmap",
+    "stream": "mmap, non-temporal stores",
+}
 
 
 def show_device(console: Console, records: Iterable[AnyRecord]) -> None:
     bandwidths = figures(records, DEVICE, "bandwidth")
-    for host, device in dict.fromkeys((f.subject.host, f.params.get("on")) for f in bandwidths):
-        chosen = [f for f in bandwidths if (f.subject.host, f.params.get("on")) == (host, device)]
-        path = chosen[0].records[0].subject.device
-        for op, pattern in dict.fromkeys((f.params["op"], f.params["pattern"]) for f in chosen):
-            rows = [f for f in chosen if (f.params["op"], f.params["pattern"]) == (op, pattern)]
-            _show_table(console, f"{op}, {pattern}: {path} on {host}, {device}", rows)
-        for op in dict.fromkeys(f.params["op"] for f in chosen):
-            best = max((f for f in chosen if f.params["op"] == op), key=lambda f: f.median)
+    for host, storage in dict.fromkeys((f.subject.host, f.params.get("on")) for f in bandwidths):
+        of_storage = [f for f in bandwidths if (f.subject.host, f.params.get("on")) == (host, storage)]
+        path = of_storage[0].records[0].subject.device
+        for op, pattern in dict.fromkeys((f.params["op"], f.params["pattern"]) for f in of_storage):
+            rows = [f for f in of_storage if (f.params["op"], f.params["pattern"]) == (op, pattern)]
+            _show_table(console, f"{op}, {pattern}: {path} on {host}, {storage}", rows)
+        for op in dict.fromkeys(f.params["op"] for f in of_storage):
+            best = max((f for f in of_storage if f.params["op"] == op), key=lambda f: f.median)
             console.print(
                 Text(f"peak {op}: {format_quantity(best.median, best.unit)} ({_describe(best)})"),
                 soft_wrap=True,
@@ -43,7 +50,7 @@ def _show_table(console: Console, title: str, rows: list[Figure]) -> None:
     sizes = sorted({int(f.params["transfer"]) for f in rows})
     console.print(Text(title, style="bold"), soft_wrap=True)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("by")
+    table.add_column("method")
     for heading in ("threads", *(format_size(size) for size in sizes)):
         table.add_column(heading, justify="right")
     for method, threads in dict.fromkeys((f.params["method"], f.params["threads"]) for f in rows):

@@ -1,4 +1,4 @@
-"""Metadata rates in the terminal: a row for each operation, stock and accelerated side by side."""
+"""Prints the rates of metadata operations (create, stat, ...): one row each, stock and accelerated side by side."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from assay.records.schema import AnyRecord, Scalar
 from assay.records.storage import ACCELERATED, METADATA, STOCK, Figure, pair_variants
 from assay.records.units import format_quantity
 
-Pair: TypeAlias = "dict[str, Figure]"  # by variant
+Pair: TypeAlias = "dict[str, Figure]"  # variant (stock, accelerated) -> figure
 INTERFACES = {"posix": "POSIX", "mpiio": "MPI-IO"}
 LEGEND = (
-    "operations (of readdir: entries) of all ranks per second of the slowest rank, median and half the range from the\n"
-    "5th to the 95th percentile over all iterations; p50, p99: time of one operation (of readdir: of a listing)"
+    "rate: operations of all ranks (readdir: entries) divided by the time of the slowest rank; median over all\n"
+    "iterations, ± half the distance from the 5th to the 95th percentile; p50, p99: latency of one operation"
 )
 
 
@@ -43,14 +43,14 @@ def _params(pair: Pair) -> dict[str, Scalar]:
 
 def _title(pair: Pair) -> str:
     params = _params(pair)
-    directory = "a directory" if params["directory"] == "shared" else "directories of each rank"
+    directory = "one shared directory" if params["directory"] == "shared" else "a directory per rank"
     return f"{params['mpi']}, {params['ranks']} ranks on {params['nodes']} nodes, {directory}"
 
 
 def _table(rows: Sequence[tuple[Pair, Pair]]) -> Table:
     variants = [variant for variant in (STOCK, ACCELERATED) if any(variant in rate for rate, _ in rows)]
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("operation", "through"):
+    for title in ("operation", "interface"):
         table.add_column(title, no_wrap=True)
     for variant in variants:
         for title in (variant, "p50", "p99"):
@@ -65,18 +65,19 @@ def _table(rows: Sequence[tuple[Pair, Pair]]) -> Table:
 
 
 def _rate(figure: Figure | None) -> str:
-    """The median with the relative spread of all iterations."""
+    """Formats the median over all iterations, ± half the distance from the 5th to the 95th percentile in per cent."""
     if figure is None:
         return "-"
     samples = sorted(figure.samples)
     median = statistics.median(samples)
     if len(samples) < 2 or median <= 0:
         return format_quantity(median, figure.unit)
-    cuts = statistics.quantiles(samples, n=20, method="inclusive")
-    return f"{format_quantity(median, figure.unit)} ± {(cuts[-1] - cuts[0]) / 2 / median:.0%}"
+    p5, *_, p95 = statistics.quantiles(samples, n=20, method="inclusive")
+    return f"{format_quantity(median, figure.unit)} ± {(p95 - p5) / 2 / median:.0%}"
 
 
 def _percentiles(figure: Figure | None) -> list[str]:
+    """The cells p50 and p99."""
     if figure is None:
         return ["-", "-"]
     p99 = figure.percentile("p99")

@@ -1,4 +1,7 @@
-"""Storage benchmarks in the terminal: stock and accelerated I/O side by side, and IOR also in IOR's own format."""
+"""Prints the results of storage benchmarks: stock and accelerated I/O side by side.
+
+IOR's results are also printed in the output format of IOR itself.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from assay.report.ior import HEADER, iterations, line, tests
 from assay.report.metadata import show_metadata
 
 PHASES = {"compute_time": "compute", "communication_time": "communication", "write_time": "write"}
-MAX_ROWS = 24  # of the table in IOR's format; a sweep with more rows has only the side-by-side table
+MAX_ROWS = 24  # with more rows the table in IOR's format is left out
 
 
 def show_storage(console: Console, records: Sequence[AnyRecord]) -> None:
@@ -29,7 +32,7 @@ def show_storage(console: Console, records: Sequence[AnyRecord]) -> None:
 
 
 def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
-    """The phases of the solver, and its write rate."""
+    """Prints phase times and write rate of the reaction-diffusion solver."""
     pairs = list(pair_variants(records, SOLVER, "bandwidth"))
     if not pairs:
         return
@@ -51,7 +54,7 @@ def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
             _speedup(pair, records),
         )
     console.print(table)
-    legend = "phases: time of the slowest rank; stock / accelerated; speedup of the write rate; medians over all rounds"
+    legend = "phases: time of the slowest rank, stock / accelerated; speedup of the write rate; medians over all rounds"
     console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
 
@@ -126,16 +129,16 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
             params = _params(pair)
             if params["mpi"] != mpi:
                 continue
-            data = f", {params['data']}" if "data" in params else ""
-            cells = [f"{params['op']}{data}", str(params["nodes"]), str(params["ranks"])]
+            payload = f", {params['data']}" if "data" in params else ""
+            cells = [f"{params['op']}{payload}", str(params["nodes"]), str(params["ranks"])]
             size = format_size(int(params["transfer"]))
             table.add_row(
                 *cells, size, *_rates(pair, records), _speedup(rate, records), *_percentiles(latency)
             )
         console.print(table)
     legend = (
-        "bandwidth from open to close, medians over all rounds; speedup: accelerated over stock, round by round;\n"
-        "transfers: speedup without open and close; p50, p99: time of a transfer, stock / accelerated"
+        "bandwidth from open to close, medians over all rounds; speedup: median over rounds of accelerated / stock;\n"
+        "transfers: the same without open and close; p50, p99: time of a transfer, stock / accelerated"
     )
     console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
@@ -151,8 +154,9 @@ def _table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:
 
 
 def _rates(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> list[str]:
-    cells = [_format(pair.get(variant), lambda figure: figure.median) for variant in (STOCK, ACCELERATED)]
-    return [*cells, _speedup(pair, records)]
+    """The cells stock, accelerated and speedup."""
+    medians = [_format(pair.get(variant), lambda figure: figure.median) for variant in (STOCK, ACCELERATED)]
+    return [*medians, _speedup(pair, records)]
 
 
 def _speedup(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> str:
@@ -168,15 +172,16 @@ def _speedup(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> str:
 
 
 def _percentiles(pair: dict[str, Figure]) -> list[str]:
-    shown = []
-    for read in (lambda figure: figure.median, lambda figure: figure.percentile("p99")):
-        values = [_format(pair[variant], read) for variant in (STOCK, ACCELERATED) if variant in pair]
-        shown.append(" / ".join(values))
-    return shown
+    """The cells p50 and p99, each "stock / accelerated"."""
+    cells = []
+    for statistic in (lambda figure: figure.median, lambda figure: figure.percentile("p99")):
+        values = [_format(pair[variant], statistic) for variant in (STOCK, ACCELERATED) if variant in pair]
+        cells.append(" / ".join(values))
+    return cells
 
 
-def _format(figure: Figure | None, read: Callable[[Figure], float | None]) -> str:
-    value = read(figure) if figure else None
+def _format(figure: Figure | None, statistic: Callable[[Figure], float | None]) -> str:
+    value = statistic(figure) if figure else None
     return "-" if value is None or figure is None else format_quantity(value, figure.unit)
 
 

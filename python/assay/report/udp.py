@@ -1,4 +1,7 @@
-"""Prints UDP measurements: the two lines of COBALT's eth-test, then losses, gaps and settings."""
+"""Prints UDP measurements: speed and loss in the format of eth-test, then losses by place, gaps and settings.
+
+eth-test is the network acceptance test of COBALT, the correlator of the LOFAR radio telescope.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,12 @@ from assay.records.units import format_bit_rate, format_quantity, format_size
 
 RECEIVE, SEND = "node.udp_receive", "node.udp_send"
 LOSS_LOCATIONS = {
-    "lost_socket": "in the sockets' buffers",
-    "lost_softnet": "in the kernel's queue of a processor",
+    "lost_socket": "in the socket receive buffers",
+    "lost_softnet": "in the kernel's backlog queue",
     "lost_nic": "in the adapter",
-    "lost_reassembly": "as fragments",
-    "lost_sender": "in the sender's own queue",
-    "lost_unattributed": "never arrived",
+    "lost_reassembly": "in IP reassembly",
+    "lost_sender": "in the sender's transmit queue",
+    "lost_unattributed": "before this host: no counter of it has seen them",
 }
 
 Figures = Mapping[str, Measurement]
@@ -35,7 +38,7 @@ def show_udp(console: Console, records: Iterable[AnyRecord]) -> None:
 
 
 def _groups(records: Iterable[AnyRecord]) -> dict[tuple[str, Subject, str], dict[str, Measurement]]:
-    """Groups the figures of all streams by measurement, subject and settings."""
+    """Groups the totals over all streams: (measurement, subject, settings) -> metric -> record."""
     groups: dict[tuple[str, Subject, str], dict[str, Measurement]] = {}
     for record in records:
         if not isinstance(record, Measurement) or record.name not in (RECEIVE, SEND) or not record.summary:
@@ -59,7 +62,7 @@ def _streams(figures: Figures, rate_parameter: str) -> str:
     seconds = float(params.get("budget") or params["seconds"])  # "seconds" in older runs
     return (
         f"{params['streams']} streams of {format_size(int(params['size']))} messages, "
-        f"{format_bit_rate(float(params[rate_parameter]))} wanted for {seconds:g} s"
+        f"target {format_bit_rate(float(params[rate_parameter]))} for {seconds:g} s"
     )
 
 
@@ -80,16 +83,16 @@ def _received(subject: Subject, figures: Figures) -> list[str]:
         ]
     duplicates, reordered = (_percent(_value(figures, metric)) for metric in ("duplicates", "reordered"))
     lines.append(f"    duplicates {duplicates}, reordered {reordered}{_corrupted(figures)}")
-    worst = figures.get("interval_bandwidth")
-    if worst and worst.summary and worst.summary.min is not None:
+    intervals = figures.get("interval_bandwidth")  # of intervals of 0.1 s
+    if intervals and intervals.summary and intervals.summary.min is not None:
         gap = format_quantity(_value(figures, "longest_gap"), "s")
-        lines.append(f"    slowest tenth of a second {format_bit_rate(worst.summary.min)}, longest gap {gap}")
+        lines.append(f"    slowest 0.1 s: {format_bit_rate(intervals.summary.min)}, longest gap {gap}")
     lines.append(
         f"    {params.get('sockets')} sockets of {format_size(int(params.get('buffer', 0)))} buffer, "
         f"{params.get('threads')} threads, MTU {params.get('mtu')}"
     )
     if foreign := _value(figures, "foreign"):
-        lines.append(f"    besides {foreign:.0f} datagrams of another run or program, left out")
+        lines.append(f"    ignored {foreign:.0f} datagrams of another run or program")
     for metric in ("bandwidth", "loss"):
         record = figures.get(metric)
         if record and record.status != "ok":
@@ -98,7 +101,7 @@ def _received(subject: Subject, figures: Figures) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    """Formats with three decimals like COBALT's test; a small loss is never shown as 0.000%."""
+    """Formats with three decimals as eth-test does. A loss that would round to 0.000% keeps two significant digits."""
     text = f"{100 * share:.3f}%"
     return f"{100 * share:.1e}%" if share and text == "0.000%" else text
 
@@ -113,11 +116,12 @@ def _corrupted(figures: Figures) -> str:
 def _sent(subject: Subject, figures: Figures) -> list[str]:
     lines = [
         f"UDP from {subject.host} {subject.device} to {subject.peer}: {_streams(figures, 'wanted')}",
-        f"    sent {format_bit_rate(_value(figures, 'bandwidth'))}, {100 * _value(figures, 'offered'):.2f}% of it; "
-        f"latest {format_quantity(_value(figures, 'longest_pause'), 's')} behind the schedule",
+        f"    sent {format_bit_rate(_value(figures, 'bandwidth'))}, "
+        f"{100 * _value(figures, 'offered'):.2f}% of the target; "
+        f"at most {format_quantity(_value(figures, 'longest_pause'), 's')} behind the schedule",
     ]
     if dropped := _value(figures, "dropped"):
-        lines.append(f"    up to {dropped:.0f} messages were dropped in this host's own queue")
+        lines.append(f"    up to {dropped:.0f} messages were dropped in this host's transmit queue")
     if "delivered" in figures:
         lines.append(f"    the receiver has {100 * _value(figures, 'delivered'):.3f}% of the messages")
     return lines

@@ -42,7 +42,7 @@ def test_the_leader_is_named_with_its_figures_and_how_to_start_it() -> None:
     records = cycle("glibc", 16, 10e-9) + cycle("fast", 16, 5e-9)
     finding = only(records, started=["fast LD_PRELOAD=/lib/fast.so"])
     assert (finding.rule, finding.cause, finding.severity) == ("alloc", "for small blocks: fast", "advice")
-    assert finding.details[1] == "fast over glibc: 0.5"
+    assert finding.details[1] == "fast relative to glibc: 0.5"
     assert "fast 10 ns" in finding.details[0] and "glibc 20 ns" in finding.details[0]
     assert "LD_PRELOAD=/lib/fast.so ./program" in finding.fix
 
@@ -57,7 +57,7 @@ def test_nobody_leads_within_the_spread(lead: float, spread: float) -> None:
 
 def test_large_blocks_are_judged_with_their_pages() -> None:
     records = cycle("maps", 1 << 24, 1e-9, touch=8e-3) + cycle("keeps", 1 << 24, 1e-7, touch=3e-5)
-    assert causes(records) == ["for large blocks again and again: keeps"]
+    assert causes(records) == ["for large blocks that are allocated repeatedly: keeps"]
 
 
 def test_sizes_that_one_allocator_has_not_count_for_none() -> None:
