@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What TCP and UDP without MPI carry between two ranks on the loopback, against iperf3 and against Open MPI.
+"""Compares the transports TCP and UDP (without MPI) with iperf3 and with Open MPI, between two ranks on the loopback.
 
-In turns, so that another program's load meets all of them; what counts is the median of the turns. Assay verifies
-every byte and loads both directions at once; iperf3 (--bidir) looks at none. The limit: what a transport's rate is to
-iperf3's, and to Open MPI's over TCP, in the same turns.
+Each figure is the ratio of a transport's rate to iperf3's or to Open MPI's over TCP in the same turn, median over all
+turns. The programs alternate, so that the load of other programs affects all alike. All use both directions at once.
+Assay verifies every byte; iperf3 verifies none.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from assay.launch.placement import HERE, Segment  # noqa: E402
 
 TURNS = 5
 SECONDS = 3
-SIZE = 512 << 10  # of DAQPIPE's messages
+SIZE = 512 << 10  # bytes of a message, as in DAQPIPE
 PORT = 5291
 LIMIT_S = 60
-LIMITS = {"tcp": 0.9, "udp": 0.5}  # of iperf3
+LIMITS = {"tcp": 0.9, "udp": 0.5}  # the least ratio to iperf3's rate, by transport
 
 
-def iperf3() -> float:
-    """B/s of both directions."""
+def iperf3_rate() -> float:
+    """B/s, sum of both directions."""
     server = subprocess.Popen(
         ["iperf3", "-s", "-1", "--forceflush", "-p", str(PORT), "-B", "127.0.0.1"],
         stdout=subprocess.PIPE,
@@ -48,21 +48,21 @@ def iperf3() -> float:
                 break
         command = ["iperf3", "-c", "127.0.0.1", "-p", str(PORT), "-t", str(SECONDS), "--bidir", "--json"]
         command += ["-l", str(SIZE)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        end = json.loads(done.stdout)["end"]
-        both = ("sum_received", "sum_received_bidir_reverse")
-        return float(sum(end[name]["bits_per_second"] for name in both)) / 8
+        result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        totals = json.loads(result.stdout)["end"]
+        directions = ("sum_received", "sum_received_bidir_reverse")
+        return float(sum(totals[name]["bits_per_second"] for name in directions)) / 8
     finally:
         server.terminate()
         server.wait(LIMIT_S)
 
 
-def assay(launcher: Launcher) -> float:
-    """B/s of both directions, verified."""
+def assay_rate(launcher: Launcher) -> float:
+    """B/s, sum of both directions, verified."""
     engine = [str(probe(launcher.flavour)), "run", "network.all_to_all", "--sizes", str(SIZE)]
     engine += ["--budget", str(SECONDS), "--confidence", "0.001", "--nflight", "4", "--yield-us", "0"]
     argv = launcher.command(HERE, [Segment(["localhost"] * 2)], engine)
-    done = subprocess.run(
+    result = subprocess.run(
         argv,
         capture_output=True,
         text=True,
@@ -71,22 +71,22 @@ def assay(launcher: Launcher) -> float:
         env={**os.environ, **launcher.environment(HERE)},
         check=False,
     )
-    for line in done.stdout.splitlines():
+    for line in result.stdout.splitlines():
         if line.startswith("{"):
             record = json.loads(line)
             if record.get("metric") == "bandwidth" and "summary" in record:
                 return float(record["summary"]["median"])
-    raise SystemExit(f"{launcher.name}: no bandwidth; {done.stderr.strip()}")
+    raise SystemExit(f"{launcher.name}: no bandwidth; {result.stderr.strip()}")
 
 
 def main() -> None:
     openmpi = find_launcher("openmpi")
-    tcp_only = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_pml": "ob1"}  # not its shared memory
+    tcp_only = {"OMPI_MCA_btl": "tcp,self", "OMPI_MCA_pml": "ob1"}  # no shared memory
     os.environ |= tcp_only
-    measures: dict[str, Callable[[], float]] = {"iperf3": iperf3}
-    measures |= {name: lambda name=name: assay(Direct(name, heartbeat_ms=2000)) for name in LIMITS}  # type: ignore[misc]
+    measures: dict[str, Callable[[], float]] = {"iperf3": iperf3_rate}
+    measures |= {name: lambda name=name: assay_rate(Direct(name, heartbeat_ms=2000)) for name in LIMITS}  # type: ignore[misc]
     if openmpi.unavailable() is None:
-        measures["openmpi"] = lambda: assay(openmpi)
+        measures["openmpi"] = lambda: assay_rate(openmpi)
     rates: dict[str, list[float]] = {name: [] for name in measures}
     for _ in range(TURNS):
         for name, measure in measures.items():
@@ -95,10 +95,10 @@ def main() -> None:
         for peer in measures:
             if peer in LIMITS:
                 continue
-            shares = [own / other for own, other in zip(rates[name], rates[peer], strict=True)]
+            ratios = [rate / peer_rate for rate, peer_rate in zip(rates[name], rates[peer], strict=True)]
             figure(
                 f"events.transport.{name}.to_{peer}",
-                shares,
+                ratios,
                 limit if peer == "iperf3" else None,
                 "higher",
                 peer={

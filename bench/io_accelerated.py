@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The accelerator against the same MPI without it, from open to close as IOR times it, with two ranks.
+"""The rate of MPI-IO with the accelerator, relative to the same MPI without it ("stock"), with two ranks.
 
-A file counts as written when close has returned; the drain that close waits for is included. Stock and accelerated
-alternate, and a figure is the median of the ratios within a round, over seven rounds. Levels: close returns when the
-data are in the node's memory ("memory"), or when the file system has all of them ("file"). Reads are of the data that
-the other rank has written. The share of plain copies is taken in each round, too.
+Rates are from open to close, as IOR times them. Stock and accelerated alternate, and a figure is the median of the
+ratios over seven rounds. With the level "memory" close returns when the data are in the node's memory, with "file"
+when the file system has all of them. Each rank reads what the other rank has written. Writes at the level "memory"
+are also compared with memcpy, in the same rounds.
 
-Lines on standard error show every round's rates: what was measured, and how much it scatters."""
+Standard error shows the rates of every round.
+"""
 
 from __future__ import annotations
 
@@ -31,30 +32,30 @@ from assay.launch.launchers import Launcher, find_launcher  # noqa: E402
 from assay.launch.stores import DEFAULT_STORE  # noqa: E402
 
 ROUNDS = 7
-BUDGET_S = 240.0  # of all cases; what does not fit is said
+BUDGET_S = 240.0  # of all cases together; a case that runs out of time has fewer rounds, and says so
 MIN_ROUNDS = 3
 DRAIN_LIMIT_S = 60.0
-OF_COPY = 0.75  # the least share of memcpy, of writes at the level "memory"
+MIN_COPY_RATIO = 0.75  # the least ratio to memcpy, of writes at the level "memory"
 LEVELS = {level: {"ASSAY_IO_UNTIL": level} for level in (MEMORY, FILE)}
 
 
 def wait_for_drain(job: str) -> None:
-    """What a run has left in memory is not written while the next one is measured."""
-    end = time.monotonic() + DRAIN_LIMIT_S
+    """Waits until the file system has all data of a job, so that its writes do not disturb the next measurement."""
+    deadline = time.monotonic() + DRAIN_LIMIT_S
     while stores := list(Path(DEFAULT_STORE).glob(f"assay-io-{job}-*")):
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
             raise SystemExit(f"bench: {stores[0]} is still there after {DRAIN_LIMIT_S:.0f} s")
         time.sleep(0.02)
 
 
-class Clock:
-    """Divides the budget among the cases that are left."""
+class Budget:
+    """Divides the time that is left among the cases that are left."""
 
     def __init__(self, cases: int) -> None:
         self.end, self.cases = time.monotonic() + BUDGET_S, cases
 
     def next_case(self) -> float:
-        """When the next case should end, in monotonic seconds."""
+        """Takes one case off; returns when it should end, in monotonic seconds."""
         share = (self.end - time.monotonic()) / max(1, self.cases)
         self.cases -= 1
         return time.monotonic() + share
@@ -65,11 +66,11 @@ def show(case: Case, launcher: Launcher, variant: str, measured: Mapping[Operati
     print(f"bench: {launcher.name}, {case.title}, {variant}: {text}", file=sys.stderr)
 
 
-def bench(launcher: Launcher, case: Case, folder: Path, clock: Clock) -> None:
+def bench(launcher: Launcher, case: Case, folder: Path, budget: Budget) -> None:
     ratios: dict[tuple[str, Operation], list[float]] = defaultdict(list)
-    of_copy: dict[Operation, list[float]] = defaultdict(list)
-    end, rounds = clock.next_case(), 0
-    while rounds < MIN_ROUNDS or (rounds < ROUNDS and time.monotonic() < end):
+    copy_ratios: dict[Operation, list[float]] = defaultdict(list)
+    deadline, rounds = budget.next_case(), 0
+    while rounds < MIN_ROUNDS or (rounds < ROUNDS and time.monotonic() < deadline):
         with tempfile.TemporaryDirectory(prefix="assay-bench-io-", dir=folder) as scratch:
             stock = rates(launcher, case, scratch, None)
             show(case, launcher, "stock", stock)
@@ -81,31 +82,34 @@ def bench(launcher: Launcher, case: Case, folder: Path, clock: Clock) -> None:
                 for op, rate in measured.items():
                     ratios[level, op].append(rate / stock[op])
                     if level == MEMORY and op.transfer and op.op == "write":
-                        of_copy[op].append(rate / copy_rate(op.transfer))
+                        copy_ratios[op].append(rate / copy_rate(op.transfer))
         rounds += 1
     if rounds < ROUNDS:
-        print(f"bench: {case.title}: {rounds} rounds instead of {ROUNDS}, for lack of time", file=sys.stderr)
+        print(f"bench: {case.title}: out of time after {rounds} of {ROUNDS} rounds", file=sys.stderr)
     name = f"io.{launcher.name} {case.title}:"
     for (level, op), values in ratios.items():
         if (level, op.op) in case.limits:
-            limit, peer = case.limits[level, op.op], f"{launcher.name} without it"
+            limit, peer = case.limits[level, op.op], f"{launcher.name} without the accelerator"
             figure(f"{name} {op.title} over stock, level {level}", values, limit, "higher", peer=peer)
-    for op, values in of_copy.items():
+    for op, values in copy_ratios.items():
         if not case.on_disk:
             peer = "memcpy into the same memory"
-            figure(f"{name} {op.title} over copies, level {MEMORY}", values, OF_COPY, "higher", peer=peer)
+            figure(
+                f"{name} {op.title} over copies, level {MEMORY}", values, MIN_COPY_RATIO, "higher", peer=peer
+            )
 
 
 def launchers() -> list[Launcher]:
-    found = []
+    """The MPIs with which the accelerator can be measured here; standard error says why others cannot."""
+    available = []
     for name in ("openmpi", "mpich"):
         try:
             launcher = find_launcher(name)
             environment(name)
-            found.append(launcher)
+            available.append(launcher)
         except UserError as error:
             print(f"bench: {error}", file=sys.stderr)
-    return found
+    return available
 
 
 def folder_of(case: Case) -> Path | None:
@@ -114,7 +118,7 @@ def folder_of(case: Case) -> Path | None:
 
 def main() -> None:
     work = [(launcher, case) for launcher in launchers() for case in CASES]
-    clock = Clock(len(work))
+    budget = Budget(len(work))
     for launcher, case in work:
         folder = folder_of(case)
         if folder is None:
@@ -123,9 +127,9 @@ def main() -> None:
                 file=sys.stderr,
             )
         elif describe(storage_bench(launcher.flavour)).find(case.command[0]).waived is None:
-            bench(launcher, case, folder, clock)
+            bench(launcher, case, folder, budget)
             continue
-        clock.next_case()
+        budget.next_case()  # its time goes to the other cases
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Another node's data: a rank reads what a rank on another host wrote, which computes and does not enter MPI.
+"""The rate at which a rank reads data that another node holds in its memory, relative to the rate of the link.
 
-Two lab hosts with a link of 400 Mbit/s. The reference is iperf3's TCP rate over the same link just before, in the same
-direction; reads are of 32 KiB and 1 MiB, in the order of writing."""
+The rank on h1 writes a file and then computes without calling MPI; the rank on h0 reads the file, in the order of
+writing, in transfers of 32 KiB or 1 MiB. The lab's link has 400 Mbit/s. The reference is the TCP rate of iperf3 over
+the same link in the same direction, measured just before.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +54,7 @@ def read_rate(lab: Lab, mpi: str, transfer: int) -> float:
     """B/s at which h0 reads what h1 wrote."""
     launcher, site = find_launcher(mpi), lab_site(lab)
     with tempfile.TemporaryDirectory(prefix="bench-io-", dir=ROOT / "build") as folder:
+        # The data stay in h1's memory for 60 s, so that h0 cannot read them from the file.
         env = environment(launcher.flavour, required=True) | {"ASSAY_IO_DRAIN_LAG": "60000"}
         program = [
             str(ROOT / f"build/bin/bench-reader-{launcher.flavour}"),
@@ -75,13 +78,13 @@ def main() -> None:
     try:
         for mpi in MPIS:
             for name, transfer in TRANSFERS.items():
-                shares = []
+                ratios = []
                 for _ in range(ROUNDS):
-                    limit = iperf_rate(lab)
-                    shares.append(read_rate(lab, mpi, transfer) / limit)
+                    link_rate = iperf_rate(lab)
+                    ratios.append(read_rate(lab, mpi, transfer) / link_rate)
                 figure(
                     f"io.{mpi} {name} read of another node's data over the wire",
-                    shares,
+                    ratios,
                     0.8,
                     "higher",
                     peer=PEER,

@@ -1,4 +1,4 @@
-"""The cases of io_accelerated.py, and one start of a benchmark: what it wrote and read, timed from open to close."""
+"""The cases of io_accelerated.py, and the function that runs a case once and returns its rates from open to close."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from assay.records.units import format_size
 
 RANKS = 2
 LIMIT_S = 60
-OPEN_TO_CLOSE = ("bandwidth", "observed_rate")  # of IOR and the solver; of HDF5
+OPEN_TO_CLOSE = (
+    "bandwidth",
+    "observed_rate",
+)  # metrics: the first of IOR and of the solver, the second of HDF5
 MEMORY, FILE = "memory", "file"
 
 
@@ -87,19 +90,19 @@ def rates(
     argv = [str(storage_bench(launcher.flavour)), "run", *case.command, "--file", f"{folder}/file"]
     argv += [] if settings is None else ["--accelerated"]
     command = launcher.command(HERE, [Segment([socket.gethostname()] * RANKS, env)], argv)
-    found = {}
+    by_operation = {}
     for record in records(command, launcher.environment(HERE)):
         if record["metric"] == "wrong" and record["summary"]["median"]:
             raise SystemExit(f"bench: wrong data, {case.title}, {launcher.name}")
         if record["metric"] in OPEN_TO_CLOSE:
             params = record["params"]
             operation = Operation(params["op"], params.get("transfer", 0) if case.is_ior else 0)
-            found[operation] = record["summary"]["median"]
-    return found
+            by_operation[operation] = record["summary"]["median"]
+    return by_operation
 
 
 def copy_rate(transfer: int) -> float:
-    """B/s of plain copies into shared memory, by as many threads."""
+    """B/s of memcpy into shared memory by RANKS threads."""
     command = [str(probe()), "run", "storage.device", "--path", "/dev/shm", "--threads", str(RANKS)]
     command += ["--sizes", str(transfer), "--op", "write", "--pattern", "sequential", "--method", "mmap"]
     command += ["--budget", "0.2", "--repeats", "3"]
@@ -108,7 +111,7 @@ def copy_rate(transfer: int) -> float:
 
 
 def disk_folder() -> Path | None:
-    """A folder on a file system that is not memory: $ASSAY_BENCH_DISK, else the build's; None: there is none."""
+    """A folder on a disk: $ASSAY_BENCH_DISK, else the build folder. None if its file system is in memory."""
     folder = Path(os.environ.get("ASSAY_BENCH_DISK") or Path(__file__).resolve().parents[1] / "build")
     kind = subprocess.run(["stat", "-f", "-c", "%T", str(folder)], capture_output=True, text=True, check=True)
     return None if kind.stdout.strip() in ("tmpfs", "ramfs") else folder

@@ -1,6 +1,9 @@
 #!/usr/bin/env python3
-"""The network engine's own cost: without a network (bench-net-engine), then over the first MPI that works
-here (bench-net-verify, two ranks on this machine). Both print one JSON line a figure."""
+"""The overhead of the network engine: without a network (bench-net-engine), then over MPI (bench-net-verify).
+
+bench-net-verify runs two ranks on this machine over the first MPI that works here. Both programs print one JSON line
+per figure.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The fastest UDP without loss over a veth pair, against iperf3: the same datagrams, cores, buffers and search.
+"""The highest UDP rate without loss over a veth pair: Assay and iperf3 with the same datagrams, cores and buffers.
 
-A lab of two hosts without rate limits. The offered rate is doubled until something is lost or half of it cannot be
-sent, then halved in between; what counts is the highest rate that was received whole. Two seconds a try. Assay
-compares every byte that it receives, as it does by default; iperf3 looks at none.
+The network is a lab of two hosts without rate limits. The offered rate is doubled until datagrams are lost or less
+than half of it arrives, then found by bisection. The result is the highest rate at which every datagram arrived. Each
+try takes two seconds. Assay compares every byte that it receives; iperf3 compares none.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ sys.path.insert(0, str(ROOT / "python"))
 from assay.lab import Lab, Rates  # noqa: E402 - the path comes first
 from assay.launch.engines import probe  # noqa: E402
 
-SIZES = (1472, 8900)  # what fills a plain Ethernet frame, and COBALT's jumbo frame
+SIZES = (1472, 8900)  # bytes: a full Ethernet frame of 1500, and the jumbo frames of COBALT's eth-test
 ROUNDS = 3
 SECONDS = 2
 STREAMS = 2
 BUFFER = 16 << 20
 LIMIT_S = 60
-START = 1e9 / 8
+FIRST_RATE = 1e9 / 8  # B/s
 BISECTIONS = 4
-REACHED = 0.5  # of the offered rate; below, more cannot be offered
+MIN_SHARE = 0.5  # of the offered rate has to arrive, or the sender cannot offer more
 SYSCTLS = ("rmem_max", "wmem_max")
 
 
 @contextmanager
-def room_for_buffers() -> Iterator[None]:
-    """iperf3 asks for its buffers as any user would; the system has to allow them."""
+def large_socket_buffers() -> Iterator[None]:
+    """Raises the system's limit of socket buffers to BUFFER, because iperf3 cannot exceed it."""
     paths = [Path("/proc/sys/net/core", name) for name in SYSCTLS]
     before = [path.read_text() for path in paths]
     for path in paths:
@@ -83,39 +83,40 @@ def iperf3(lab: Lab, size: int, offered: float) -> tuple[float, int]:
             str(STREAMS),
         ]
         command += ["-b", str(round(offered * 8 / STREAMS)), "-w", str(BUFFER), "--json"]
-        done = subprocess.run(
+        result = subprocess.run(
             lab.enter("h0", command), capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
-    report = json.loads(done.stdout)
+    report = json.loads(result.stdout)
     if "error" in report:
         raise SystemExit(f"iperf3: {report['error']}")
-    got = report["end"]["sum"]
-    return got["bits_per_second"] / 8 * (1 - got["lost_percent"] / 100), got["lost_packets"]
+    total = report["end"]["sum"]
+    return total["bits_per_second"] / 8 * (1 - total["lost_percent"] / 100), total["lost_packets"]
 
 
 def assay(lab: Lab, size: int, offered: float) -> tuple[float, int]:
+    """B/s received, and datagrams lost."""
     receiving = [str(probe()), "run", "node.udp_receive", "--host", lab.address("h1"), "--size", str(size)]
     sending = [str(probe()), "run", "node.udp_send", "--host", lab.address("h1"), "--size", str(size)]
     sending += ["--streams", str(STREAMS), "--rate", str(offered / STREAMS), "--budget", str(SECONDS)]
     with server(lab, [*receiving, "--buffer", str(BUFFER)], '"ready"') as receiver:
         subprocess.run(lab.enter("h0", sending), capture_output=True, timeout=LIMIT_S, check=False)
         out, _ = receiver.communicate(timeout=LIMIT_S)
-    got = {
+    by_metric = {
         r["metric"]: r
         for r in map(json.loads, out.splitlines())
         if r["kind"] == "measurement" and r["params"].get("of") == "all streams" and r.get("summary")
     }
-    return got["bandwidth"]["summary"]["median"], got["loss"]["params"]["lost"]
+    return by_metric["bandwidth"]["summary"]["median"], by_metric["loss"]["params"]["lost"]
 
 
 def fastest(measure: Callable[[Lab, int, float], tuple[float, int]], lab: Lab, size: int) -> float:
     """The highest rate that was received without loss, in B/s."""
-    best, low, high, offered = 0.0, 0.0, 0.0, START
+    best, low, high, offered = 0.0, 0.0, 0.0, FIRST_RATE  # high: 0 while unknown
     for _ in range(16):
         received, lost = measure(lab, size, offered)
         if lost == 0:
             best = max(best, received)
-        if lost == 0 and received >= REACHED * offered:
+        if lost == 0 and received >= MIN_SHARE * offered:
             low = offered
         else:
             high = offered
@@ -128,25 +129,27 @@ def fastest(measure: Callable[[Lab, int, float], tuple[float, int]], lab: Lab, s
 def main() -> None:
     lab = Lab.up(2, 1, Rates(), name=f"bench-udp-{time.time_ns() % 100000}", mtu=9000)
     try:
-        with room_for_buffers():
+        with large_socket_buffers():
             for size in SIZES:
-                theirs, ours = [], []
+                iperf3_rates, assay_rates = [], []
                 for _ in range(ROUNDS):
-                    theirs.append(fastest(iperf3, lab, size))
-                    ours.append(fastest(assay, lab, size))
-                    shown = " ".join(f"{rate * 8e-9:.2f}" for rate in (ours[-1], theirs[-1]))
-                    print(f"bench: {size} B, ours and iperf3: {shown} Gbit/s without loss", file=sys.stderr)
-                ratios = [a / b for a, b in zip(ours, theirs, strict=True)]
-                middle = statistics.median(ratios)
+                    iperf3_rates.append(fastest(iperf3, lab, size))
+                    assay_rates.append(fastest(assay, lab, size))
+                    gbits = [f"{rates[-1] * 8e-9:.2f} Gbit/s" for rates in (assay_rates, iperf3_rates)]
+                    print(
+                        f"bench: {size} B without loss: Assay {gbits[0]}, iperf3 {gbits[1]}", file=sys.stderr
+                    )
+                ratios = [a / b for a, b in zip(assay_rates, iperf3_rates, strict=True)]
+                median = statistics.median(ratios)
                 figure = {
                     "name": f"node.udp without loss over iperf3, {size} B",
-                    "value": round(middle, 3),
+                    "value": round(median, 3),
                     "unit": "1",
                     "limit": 2,
                     "better": "higher",
-                    "peer": {"name": "iperf3, B/s (ours beside it)", "value": round(statistics.median(theirs)),
-                             "ours": round(statistics.median(ours))},
-                    "spread": round(statistics.median(abs(r - middle) for r in ratios), 3),
+                    "peer": {"name": "iperf3, B/s (ours beside it)", "value": round(statistics.median(iperf3_rates)),
+                             "ours": round(statistics.median(assay_rates))},
+                    "spread": round(statistics.median(abs(r - median) for r in ratios), 3),
                 }  # fmt: skip
                 print(json.dumps(figure), flush=True)
     finally:
