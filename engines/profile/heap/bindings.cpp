@@ -1,8 +1,6 @@
 #include "profile/heap/bindings.hpp"
 
-#include <elf.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <atomic>
 #include <cstdint>
@@ -11,18 +9,11 @@
 #include "profile/heap/exports.hpp"
 #include "profile/heap/hooks.hpp"
 #include "profile/heap/object.hpp"
+#include "profile/heap/operators.hpp"
+#include "profile/heap/slots.hpp"
 
 namespace assay::heap {
 namespace {
-
-// Types of the relocations that store a function's address.
-#if defined(__aarch64__)
-constexpr std::uint32_t call_slot = R_AARCH64_JUMP_SLOT, data_slot = R_AARCH64_GLOB_DAT,
-                        pointer = R_AARCH64_ABS64;
-#else
-constexpr std::uint32_t call_slot = R_X86_64_JUMP_SLOT, data_slot = R_X86_64_GLOB_DAT,
-                        pointer = R_X86_64_64;
-#endif
 
 // Addresses; 0 if not found.
 struct Function {
@@ -44,32 +35,13 @@ int index_of(const char* name) {
     return -1;
 }
 
-// Calls visit(slot, index, may_be_unbound) for each word that holds a hooked function.
-template <class Visit>
-void for_each_slot(const Dynamic& dynamic, Visit visit) {
-    for (const auto& relocations : {dynamic.calls, dynamic.data})
-        for (const ElfW(Rela) & relocation : relocations) {
-            const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(relocation.r_info));
-            if ((type != call_slot && type != data_slot && type != pointer) ||
-                relocation.r_addend != 0)
-                continue;
-            const int index =
-                index_of(dynamic.names + dynamic.symbols[ELF64_R_SYM(relocation.r_info)].st_name);
-            if (index >= 0)
-                visit(reinterpret_cast<std::uint64_t*>(dynamic.bias + relocation.r_offset), index,
-                      type == call_slot);
-        }
-}
-
-std::uint64_t load_slot(const std::uint64_t* slot) {
-    return std::atomic_ref(*const_cast<std::uint64_t*>(slot)).load(std::memory_order_acquire);
-}
-
 // Whether all hooked names of an object are bound to the real functions or to the hooks. If not,
 // the object has its own allocator.
 bool shares_functions(const Dynamic& dynamic, const Range& range, const Range& program) {
     bool shares = true;
-    for_each_slot(dynamic, [&](const std::uint64_t* slot, int index, bool may_be_unbound) {
+    for_each_slot(dynamic, [&](const std::uint64_t* slot, const char* name, bool may_be_unbound) {
+        const int index = index_of(name);
+        if (index < 0) return;
         const std::uint64_t value = load_slot(slot);
         const Function& function = functions[index];
         if (value == 0 || value == function.real || value == function.hook) return;
@@ -90,33 +62,20 @@ bool rebind(const dl_phdr_info& object, std::uint64_t Function::* from,
     if (is_hook_library(object) || is_loader(object)) return true;
     const Dynamic dynamic(object);
     if (dynamic.symbols == nullptr) return true;
-    const Range range = range_of(object), sealed = relro_of(object);
+    const Range range = range_of(object);
     if (to == &Function::hook && !shares_functions(dynamic, range, program)) return true;
-    const auto must_rebind = [&](const std::uint64_t* slot, int index, bool may_be_unbound) {
-        const std::uint64_t value = load_slot(slot);
-        const Function& function = functions[index];
-        if (function.real == 0 || function.hook == 0) return false;
-        const bool is_unbound = to == &Function::hook && may_be_unbound && value != function.hook &&
-                                range.contains(value);
-        return value == function.*from || is_unbound;
-    };
-    bool any_slot = false, any_sealed = false;
-    for_each_slot(dynamic, [&](std::uint64_t* slot, int index, bool may_be_unbound) {
-        if (!must_rebind(slot, index, may_be_unbound)) return;
-        any_slot = true;
-        any_sealed |= sealed.contains(reinterpret_cast<std::uint64_t>(slot));
-    });
-    if (!any_slot) return true;
-    if (is_new && !is_relocated(object)) return false;
-    auto* const sealed_begin = reinterpret_cast<void*>(sealed.begin);
-    const std::size_t bytes = sealed.end - sealed.begin;
-    if (any_sealed && mprotect(sealed_begin, bytes, PROT_READ | PROT_WRITE) != 0) return true;
-    for_each_slot(dynamic, [&](std::uint64_t* slot, int index, bool may_be_unbound) {
-        if (must_rebind(slot, index, may_be_unbound))
-            std::atomic_ref(*slot).store(functions[index].*to, std::memory_order_release);
-    });
-    if (any_sealed) mprotect(sealed_begin, bytes, PROT_READ);
-    return true;
+    return replace_slots(
+        object, dynamic, is_new,
+        [&](const std::uint64_t* slot, const char* name, bool may_be_unbound) -> std::uint64_t {
+            const int index = index_of(name);
+            if (index < 0) return 0;
+            const std::uint64_t value = load_slot(slot);
+            const Function& function = functions[index];
+            if (function.real == 0 || function.hook == 0) return 0;
+            const bool is_unbound = to == &Function::hook && may_be_unbound &&
+                                    value != function.hook && range.contains(value);
+            return value == function.*from || is_unbound ? function.*to : 0;
+        });
 }
 
 int find_in_object(dl_phdr_info* object, std::size_t, void* into) {
@@ -156,6 +115,7 @@ bool has_own_allocator() { return program.contains(functions[0].real); }
 
 void bind_hooks() {
     is_bound.store(true, std::memory_order_release);
+    bind_operators();
     dl_iterate_phdr(
         [](dl_phdr_info* object, std::size_t, void*) {
             rebind(*object, &Function::real, &Function::hook, false);
@@ -166,6 +126,7 @@ void bind_hooks() {
 
 void unbind_hooks() {
     if (!is_bound.exchange(false, std::memory_order_acq_rel)) return;
+    unbind_operators();
     dl_iterate_phdr(
         [](dl_phdr_info* object, std::size_t, void*) {
             rebind(*object, &Function::hook, &Function::real, false);

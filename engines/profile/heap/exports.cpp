@@ -8,16 +8,16 @@ namespace assay::heap {
 // DT_GNU_HASH:
 //     buckets | first symbol | filter words | filter shift | Bloom filter | first symbol of each
 //     bucket | hash of each symbol from the first on; the lowest bit marks the last of a bucket
-std::uint64_t Exports::find(const char* name) const {
+const ElfW(Sym) * Exports::find_symbol(const char* name) const {
     const Dynamic& t = tables_;
-    if (t.hashes == nullptr || t.hashes[0] == 0 || t.hashes[2] == 0) return 0;
+    if (t.hashes == nullptr || t.hashes[0] == 0 || t.hashes[2] == 0) return nullptr;
     std::uint32_t hash = 5381;
     for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
     const std::uint32_t buckets = t.hashes[0], first = t.hashes[1], words = t.hashes[2],
                         shift = t.hashes[3];
     const auto* filter = reinterpret_cast<const std::uint64_t*>(t.hashes + 4);
     const std::uint64_t word = filter[hash / 64 % words];
-    if ((word >> (hash % 64) & word >> (hash >> shift & 63) & 1) == 0) return 0;
+    if ((word >> (hash % 64) & word >> (hash >> shift & 63) & 1) == 0) return nullptr;
     const auto* bucket = reinterpret_cast<const std::uint32_t*>(filter + words);
     const std::uint32_t* chain = bucket + buckets;
     for (std::uint32_t k = bucket[hash % buckets]; k >= first; ++k) {
@@ -25,10 +25,15 @@ std::uint64_t Exports::find(const char* name) const {
         const ElfW(Sym) & symbol = t.symbols[k];
         if ((symbol_hash | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
             strcmp(t.names + symbol.st_name, name) == 0)
-            return t.bias + symbol.st_value;
+            return &symbol;
         if ((symbol_hash & 1) != 0) break;
     }
-    return 0;
+    return nullptr;
+}
+
+std::uint64_t Exports::find(const char* name) const {
+    const ElfW(Sym)* symbol = find_symbol(name);
+    return symbol == nullptr ? 0 : tables_.bias + symbol->st_value;
 }
 
 }  // namespace assay::heap

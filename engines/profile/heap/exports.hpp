@@ -15,6 +15,8 @@ public:
     explicit Exports(const dl_phdr_info& object) : tables_(object) {}
     // The address of a name; 0 if it is not exported.
     std::uint64_t find(const char* name) const;
+    // Its entry in the symbol table; null if it is not exported.
+    const ElfW(Sym) * find_symbol(const char* name) const;
 
 private:
     Dynamic tables_;

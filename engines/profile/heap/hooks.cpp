@@ -16,7 +16,7 @@
 #include <cstdarg>
 
 #include "profile/heap/hooks.hpp"
-#include "profile/heap/process.hpp"
+#include "profile/heap/recording.hpp"
 
 namespace assay::heap {
 namespace {
@@ -106,23 +106,17 @@ __attribute__((always_inline)) inline void* record_allocation(Kind kind, std::ui
                                                               const assay::stack::Frame& caller,
                                                               Call call) {
     Thread* thread = recording_thread();
-    if (thread == nullptr || !is_selected(*thread, size)) return call();
+    if (thread == nullptr) return call();
+    if (!is_selected(*thread, size)) {
+        void* block = call();
+        thread->allocated = block;
+        return block;
+    }
     const std::uint64_t start = should_time_call(*thread) ? assay::stack::ticks() : 0;
     void* block = call();
     const std::uint64_t time = assay::stack::ticks();
-    if (block == nullptr || (__builtin_expect(filter.is_active, 0) && filter.sample != 0 &&
-                             !sampled_blocks.insert(block)))
-        return block;
-    if (record(*thread, time, kind, block, size, caller) && start != 0)
-        record_call_ticks(*thread, ticks_between(start, time));
+    record_block(*thread, start, time, kind, block, size, caller);
     return block;
-}
-
-// Whether the allocation of a block that is about to be freed was recorded, as far as is known.
-inline bool was_recorded(void* block) {
-    if (__builtin_expect(!filter.is_active, 1)) return true;
-    if (filter.sample != 0) return sampled_blocks.erase(block);
-    return real.malloc_usable_size == nullptr || real.malloc_usable_size(block) >= filter.at_least;
 }
 
 // Records mappings and the like, which are rare. An allocator that is part of the executable calls
@@ -134,6 +128,12 @@ void record_mapping(Kind kind, const void* address, std::uint64_t bytes,
 }
 
 }  // namespace
+
+bool was_recorded(void* block) {
+    if (__builtin_expect(!filter.is_active, 1)) return true;
+    if (filter.sample != 0) return sampled_blocks.erase(block);
+    return real.malloc_usable_size == nullptr || real.malloc_usable_size(block) >= filter.at_least;
+}
 
 void set_real_functions(std::uint64_t (*address_of)(const char* name)) {
     for_each_function([=]<class F>(F*& into, const char* name) {
@@ -166,13 +166,9 @@ ASSAY_HOOK void* calloc(size_t count, size_t size) {
 ASSAY_HOOK void free(void* block) {
     if (block == nullptr || is_bootstrap(block) || !resolve()) return;
     Thread* thread = recording_thread();
-    if (thread == nullptr || !was_recorded(block)) return real.free(block);
-    const std::uint64_t time = assay::stack::ticks();
-    if (!record(*thread, time, Kind::free, block, 0, ASSAY_CALLER()) || !should_time_call(*thread))
+    if (thread == nullptr || block == thread->deleted || !was_recorded(block))
         return real.free(block);
-    const std::uint64_t start = assay::stack::ticks();
-    real.free(block);
-    record_call_ticks(*thread, ticks_between(start, assay::stack::ticks()));
+    record_release(*thread, block, ASSAY_CALLER(), [=] { real.free(block); });
 }
 
 namespace {

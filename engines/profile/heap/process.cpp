@@ -19,6 +19,7 @@
 #include <new>
 
 #include "profile/heap/bindings.hpp"
+#include "profile/heap/operators.hpp"
 #include "profile/heap/settings.hpp"
 
 namespace assay::heap {
@@ -436,6 +437,7 @@ bool start() {
         return false;
     }
     register_callbacks();
+    bind_operators();
     phase.store(Phase::active, std::memory_order_release);
     return true;
 }

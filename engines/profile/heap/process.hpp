@@ -23,7 +23,9 @@ struct Thread {
     EventEncoder encoder;
     std::uint64_t step = 0;  // time of the last event: ticks >> time_shift
     BufferHeader* buffer_header = nullptr;
-    std::uint32_t in_hook = 1;  // set inside a hook, whose own calls are not recorded
+    std::uint32_t in_hook = 1;        // set inside a hook, whose own calls are not recorded
+    const void* allocated = nullptr;  // the last block, until one is freed
+    const void* deleted = nullptr;    // the block that an allocator's operator delete is freeing
     std::uint32_t calls_to_timing = 0, timing_gap = 0;  // calls until one is timed; from then on
     std::uint32_t serial = 0;
     std::uint32_t sequence = 0;  // of its next buffer
