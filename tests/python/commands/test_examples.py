@@ -34,11 +34,24 @@ SUBCOMMANDS = dict(subcommands(build_parser()))
 EXAMPLES = [
     (subcommand, example) for subcommand, parser in SUBCOMMANDS.items() for example in parser.examples
 ]
-RUNNABLE = [
-    subcommand
-    for subcommand, parser in SUBCOMMANDS.items()
-    if any(example.needs in ("", "an MPI") for example in parser.examples)
-]
+
+
+def runs_here(example: Example) -> bool:
+    return example.needs in ("", "an MPI")
+
+
+def to_run(subcommand: str) -> list[Example]:
+    """Those that one machine can run. An example that "io" shares with "io doctor" is run there."""
+    below = {x.command for name, x in EXAMPLES if name.startswith(f"{subcommand} ") and runs_here(x)}
+    return [x for x in SUBCOMMANDS[subcommand].examples if runs_here(x) and x.command not in below]
+
+
+RUNNABLE = [subcommand for subcommand in SUBCOMMANDS if to_run(subcommand)]
+
+
+def test_no_example_is_left_out() -> None:
+    run = {example.command for subcommand in RUNNABLE for example in to_run(subcommand)}
+    assert run == {example.command for _, example in EXAMPLES if runs_here(example)}
 
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
@@ -72,8 +85,8 @@ def split(line: str) -> list[list[str]]:
 def test_the_examples_run(subcommand: str, tmp_path: Path) -> None:
     """They run in their order and in one folder, because an example may read what an earlier one recorded."""
     environment = {**os.environ, "PATH": f"{ROOT}:{os.environ['PATH']}"}
-    for example in SUBCOMMANDS[subcommand].examples:
-        if example.needs not in ("", "an MPI") or (example.needs and not has_mpi(subcommand)):
+    for example in to_run(subcommand):
+        if example.needs and not has_mpi(subcommand):
             continue
         done = subprocess.run(
             ["bash", "-c", example.command],
