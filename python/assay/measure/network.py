@@ -34,11 +34,16 @@ from assay.records.schema import Context, Scalar, Subject
 SILENCE_MARGIN_S = 30.0
 # Of the budget the sweep has this share, the retest what one suspect needs at least, the one-way measurement the rest.
 SWEEP_SHARE = 0.45
+TOLERANCE = 0.2  # of the budget, beyond it
 LEAST_S = 1.0  # that a measurement is given, however little is left
 PAIR_S = 0.45  # of a pair that is measured again: its ping-pong, its first messages, one burst
 LAUNCH_S = 1.0  # of an MPI job
 ONE_SUSPECT_S = (OWN_PAIRS + CONTROL_PAIRS) * PAIR_S
 GROUP_S, SHORTEST_GROUP_S, SIMULATED_S = 0.4, 0.1, 1e-3  # of a group that is measured again
+GROUP_OVERRUN = (
+    1.5  # its flows run longer than asked for, so that all overlap (engines/network/saturation/flows.cpp)
+)
+GROUPS_SHARE = 0.5  # of what is left for the retest is kept for groups, at most
 PASSES = 8  # of the one-way measurement, at most
 
 
@@ -92,6 +97,10 @@ class Allowance:
     def left(self) -> float:
         return self.budget - (self._clock() - self._begun)
 
+    def has_time(self) -> bool:
+        """Whether one more engine can start, measure for a moment and end within a fifth beyond the budget."""
+        return not self.budget or self.left() + TOLERANCE * self.budget >= self.launch + LEAST_S
+
     def learn(self, given: float) -> None:
         """Takes the time of the first engine, which had ``given`` seconds, for what the next ones need."""
         self.launch = max(LAUNCH_S, self.budget - self.left() - given)
@@ -128,6 +137,9 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     if not matrix.value.size:
         return  # ranks of one host
     size = min(int(size) for _, _, size in matrix.layers)
+    if not allowance.has_time():
+        session.err.print("nothing is measured again: no time is left; give a longer --budget")
+        return
     if request.launcher.flavour != SIMULATED and not measure(
         "network.one_way",
         {
@@ -142,10 +154,14 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     suspects = all_suspects(matrix, one_way)
     ranks = {label: rank for rank, label in enumerate(labels)}
 
+    has_own_ranks = not request.servers and len(set(map(host_of, labels))) == len(labels)
+    groups = plan_groups(suspects, matrix) if has_own_ranks else []
+    reserve = _reserve(groups, allowance)
+
     def retest(pairs: list[Pair]) -> bool:
         session.err.print(f"retesting {len(pairs)} pairs, each alone")
         chosen = ",".join(f"{ranks[source]}-{ranks[target]}" for source, target in pairs)
-        params: dict[str, Scalar] = {"pairs": chosen, "size": size, "budget": allowance.next()}
+        params: dict[str, Scalar] = {"pairs": chosen, "size": size, "budget": allowance.next(reserve)}
         return session.measure(
             "network.pairs",
             request.launcher,
@@ -156,16 +172,19 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
             more=True,
         )
 
-    pairs = _affordable(suspects, matrix, allowance)
+    if suspects and not allowance.has_time():
+        session.err.print(
+            f"{len(suspects)} suspects are not measured again: no time is left; give a longer --budget"
+        )
+        return
+    pairs = _affordable(suspects, matrix, allowance, reserve)
     if not pairs or not retest(pairs):
         return
     again = plan_again(suspects, session.run.records)
-    has_time = not allowance.budget or allowance.left() > allowance.launch
+    has_time = not allowance.budget or allowance.left() > allowance.launch + reserve
     if again and has_time and not retest(again):
         return
     session.complete("network.pairs")
-    has_own_ranks = not request.servers and len(set(map(host_of, labels))) == len(labels)
-    groups = plan_groups(suspects, matrix) if has_own_ranks else []
     if groups:
         _measure_groups(session, request, labels, groups, size, allowance)
 
@@ -183,6 +202,14 @@ def _note_planted_rate(session: Session, site: Site) -> None:
             session.run.append(Context(subject=subject, facts={"lab.rate": slowest}))
 
 
+def _reserve(groups: Sequence[list[Pair]], allowance: Allowance) -> float:
+    """The seconds to keep for measuring groups again: their job, and each group once for a moment at least."""
+    if not groups or not allowance.budget:
+        return 0.0
+    wanted = allowance.launch + len(groups) * GROUP_OVERRUN * SHORTEST_GROUP_S
+    return min(wanted, GROUPS_SHARE * max(0.0, allowance.left()))
+
+
 def _measure_groups(
     session: Session,
     request: NetworkRequest,
@@ -191,27 +218,35 @@ def _measure_groups(
     size: int,
     allowance: Allowance,
 ) -> None:
-    """Measures groups of concurrent flows, one group after the other."""
+    """Measures groups of concurrent flows, one group after the other, as far as there is time: none is begun that
+    could not end within the budget."""
+    each = SIMULATED_S if request.launcher.flavour == SIMULATED else GROUP_S
+    if allowance.budget:
+        time_for_all = max(0.0, allowance.left() - allowance.launch)
+        each = min(GROUP_S, max(SHORTEST_GROUP_S, time_for_all / GROUP_OVERRUN / len(groups)))
+        if time_for_all < 2 * GROUP_OVERRUN * each:  # one group alone is compared with nothing
+            session.err.print(
+                f"{len(groups)} groups of flows are not measured again: no time is left; give a longer --budget"
+            )
+            return
     session.err.print(f"retesting {len(groups)} groups of flows, each group at once")
-    each = GROUP_S
-    if request.launcher.flavour == SIMULATED:
-        each = SIMULATED_S
-    elif allowance.budget:
-        each = min(GROUP_S, max(SHORTEST_GROUP_S, allowance.next() / len(groups)))
     rounds = [
         Round(tuple(flows), size, each, params={"shape": SHAPE, "turn": turn})
         for turn, flows in enumerate(groups)
     ]
-    measure_rounds(session, SaturationRequest(request.launcher, request.site, labels, Effort()), rounds)
+    fits = lambda: not allowance.budget or allowance.left() > GROUP_OVERRUN * each  # noqa: E731
+    measure_rounds(session, SaturationRequest(request.launcher, request.site, labels, Effort()), rounds, fits)
 
 
-def _affordable(suspects: Sequence[Suspect], matrix: PairMatrix, allowance: Allowance) -> list[Pair]:
+def _affordable(
+    suspects: Sequence[Suspect], matrix: PairMatrix, allowance: Allowance, reserve: float
+) -> list[Pair]:
     """The pairs to measure again: of all suspects, many of each or few, or of as many of the worst as there is time
-    for, one at least."""
+    for besides ``reserve``, one at least."""
     for count in range(len(suspects), 0, -1):
         for own, controls in ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS)):
             pairs = plan_retest(suspects, matrix, count, own, controls)
-            if not allowance.budget or len(pairs) * PAIR_S <= allowance.left() - allowance.launch:
+            if not allowance.budget or len(pairs) * PAIR_S <= allowance.left() - allowance.launch - reserve:
                 return pairs
     return plan_retest(suspects, matrix, 1, OWN_PAIRS, CONTROL_PAIRS)
 

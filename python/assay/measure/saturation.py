@@ -7,6 +7,7 @@ experiments from the start and takes the rounds that it has from its records, so
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -151,10 +152,16 @@ def measure_saturation(session: Session, request: SaturationRequest) -> Study:
     return study
 
 
-def measure_rounds(session: Session, request: SaturationRequest, rounds: Sequence[Round]) -> None:
-    """Measures the rounds one after the other; the run keeps their records."""
+def measure_rounds(
+    session: Session,
+    request: SaturationRequest,
+    rounds: Sequence[Round],
+    has_time: Callable[[], bool] = lambda: True,
+) -> None:
+    """Measures the rounds one after the other while there is time; the run keeps their records."""
     answers: dict[str, Result] = {}
-    conductor = Conductor(replay(rounds, answers), request.hosts, {})
+    in_time = itertools.takewhile(lambda _: has_time(), rounds)
+    conductor = Conductor(replay(in_time, answers), request.hosts, {})
     params: dict[str, Scalar] = {"yield_us": 0} if request.site.lab else {}
     progress = lambda: Progress(len(answers) / max(1, len(rounds)), "groups of flows")  # noqa: E731
     _converse(session, request, conductor, params, progress)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from assay.model.estimate import estimate, summed
@@ -23,7 +23,7 @@ _ANSWERED = {"round", "size", "window_s", "messages", "again", REPLACES}
 _PREPARING = {"first", "contention"}
 
 
-def replay(rounds: Sequence[Round], answers: dict[str, Result]) -> Generator[Round, Result, None]:
+def replay(rounds: Iterable[Round], answers: dict[str, Result]) -> Generator[Round, Result, None]:
     for request in rounds:
         answers[request.key] = yield request
 

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
 import pytest
 
-from assay.measure.network import LAUNCH_S, LEAST_S, ONE_SUSPECT_S, SWEEP_SHARE, Allowance
+from assay.launch.launchers import Launcher, Local
+from assay.launch.placement import Segment, Site
+from assay.measure import network
+from assay.measure.network import (
+    GROUP_OVERRUN,
+    LAUNCH_S,
+    LEAST_S,
+    ONE_SUSPECT_S,
+    SWEEP_SHARE,
+    Allowance,
+    NetworkRequest,
+)
+from assay.measure.session import Conductor, Session
+from assay.records.run import Run
+from assay.records.schema import Flows, Measurement, Pairs, Progress, Scalar, Subject, Summary
 
 BUDGET = 30.0
 
@@ -33,3 +54,94 @@ def test_an_engine_has_some_time_however_late_it_is() -> None:
 
 def test_without_a_budget_there_is_no_limit() -> None:
     assert Allowance(0.0).next(5.0) == 0.0
+
+
+class PlayedBack(Session):
+    """Engines that take planted times and report a cluster of 32 hosts of which two cabinets of four send slowly."""
+
+    def __init__(self, run: Run, start: float) -> None:
+        super().__init__(run, quiet=True)
+        self.start = start  # s of an engine, besides its budget
+        self.now = 0.0
+        self.groups = 0
+        self.labels = [f"h{i}" for i in range(32)]
+        rate = np.random.default_rng(3).lognormal(np.log(1e9), 0.02, (32, 32))
+        for first in (8, 20):
+            rate[first : first + 4, :first] *= 0.5
+            rate[first : first + 4, first + 4 :] *= 0.5
+        self.rate = rate
+
+    def measure(
+        self,
+        measurement: str,
+        launcher: Launcher,
+        site: Site,
+        segments: Sequence[Segment],
+        params: Mapping[str, Scalar],
+        silence_s: float = 90.0,
+        flavour: str | None = None,
+        more: bool = False,
+    ) -> bool:
+        self.now += self.start + float(params["budget"])
+        common: dict[str, Any] = {"name": measurement, "metric": "bandwidth", "unit": "B/s",
+                                  "params": {"size": 1 << 20, "op": "send"}}  # fmt: skip
+        if measurement == "network.pairs":
+            for pair in str(params["pairs"]).split(","):
+                a, b = (self.labels[int(rank)] for rank in pair.split("-"))
+                self.run.append(
+                    Measurement(subject=Subject(host=a, peer=b), summary=Summary(n=1, median=1e9), **common)
+                )
+            return True
+        for i, host in enumerate(self.labels):
+            peers = [peer for peer in self.labels if peer != host]
+            values = [float(self.rate[i, self.labels.index(peer)]) for peer in peers]
+            if measurement == "network.one_way":  # a pair alone does not fill the uplink
+                values = [1e9] * len(peers)
+            self.run.append(Pairs(subject=Subject(host=host), peers=peers, values=values, **common))
+        return True
+
+    def converse(
+        self,
+        measurement: str,
+        launcher: Launcher,
+        site: Site,
+        segments: Sequence[Segment],
+        params: Mapping[str, Scalar],
+        conductor: Conductor,
+        progress: Callable[[], Progress],
+        silence_s: float,
+        keep: bool = True,
+    ) -> bool:
+        self.now += self.start / 2
+        with os.fdopen(os.dup(conductor.stdin)) as asked:
+            conductor.ready()
+            while not conductor.finished:
+                request = json.loads(asked.readline())
+                self.now += GROUP_OVERRUN * request["seconds"] + 0.01
+                flows = [(self.labels[a], self.labels[b]) for a, b in request["flows"]]
+                record = Flows(
+                    name=measurement, metric="rate", unit="B/s", params=request["params"],
+                    sources=[a for a, _ in flows], targets=[b for _, b in flows], values=[1e9] * len(flows),
+                )  # fmt: skip
+                self.run.append(conductor.receive(record))
+                self.groups += 1
+                conductor.ready()
+        self.now += self.start / 2
+        return True
+
+
+@pytest.mark.parametrize("budget", [8.0, 12.0, 20.0, 60.0])
+@pytest.mark.parametrize("start", [0.2, 1.0, 2.0])
+def test_the_retest_of_groups_is_within_the_budget_too(
+    budget: float, start: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two slow uplinks: pairs alone, then groups of flows; five engines start, each with a planted time."""
+    session = PlayedBack(Run.create(tmp_path / "run", ["net"]), start)
+    monkeypatch.setattr(network, "Allowance", lambda limit: Allowance(limit, lambda: session.now))
+    request = NetworkRequest(Local(), Site("ssh"), [], session.labels, params={"budget": budget})
+    network.measure_network(session, request)
+    assert session.now <= 1.2 * budget, session.now
+    if budget >= 20.0:
+        assert session.groups >= 8, "each of the suspected groups and others, for comparison"
+    if budget == 60.0:
+        assert session.groups % 2 == 0  # all of them, twice
