@@ -3,22 +3,14 @@
 # CMake's own FindMPI supports one MPI at a time. This file asks each compiler wrapper for its flags (-show) and makes a
 # target of them. ASSAY_MPIS lists the names:
 #   openmpi, mpich      the system's (Debian installs both, with suffixed wrappers; elsewhere mpicxx on PATH)
+#   mpich               also Cray's, by its module or its compiler CC
 #   mpich-wheel         PyPI's, in .venv, for machines without an MPI or without root
 # The target assay_mpi_smpi is SimGrid's MPI, which runs the same measurements in a simulator; it is not in ASSAY_MPIS.
 set(ASSAY_MPIS "")
 include(${CMAKE_CURRENT_LIST_DIR}/MpiKind.cmake)
 
-function(assay_add_mpi name wrapper)
-  if(NOT EXISTS "${wrapper}" OR name IN_LIST ASSAY_MPIS)
-    return()
-  endif()
-  execute_process(COMMAND ${wrapper} -show OUTPUT_VARIABLE shown RESULT_VARIABLE status ERROR_QUIET
-                  OUTPUT_STRIP_TRAILING_WHITESPACE)
-  if(NOT status EQUAL 0)
-    return()
-  endif()
-  separate_arguments(flags UNIX_COMMAND "${shown}")
-  list(POP_FRONT flags)
+# FLAGS: of compiling and linking, as a list.
+function(assay_add_mpi_flags name origin flags)
   # Assay calls the C interface only.
   list(FILTER flags EXCLUDE REGEX "^-l(mpi_cxx|mpichcxx|mpicxx)$")
   set(compile ${flags})
@@ -31,14 +23,49 @@ function(assay_add_mpi name wrapper)
   target_link_libraries(assay_mpi_${name} INTERFACE "${link}")
   # At run time the libraries are found in the wrapper's -L folders.
   foreach(flag IN LISTS flags)
-    if(flag MATCHES "^-L(.+)$" AND NOT CMAKE_MATCH_1 MATCHES "^/usr/lib/[^/]+$")
-      target_link_options(assay_mpi_${name} INTERFACE "-Wl,-rpath,${CMAKE_MATCH_1}")
+    if(flag MATCHES "^-L(.+)$")
+      set(folder "${CMAKE_MATCH_1}")
+      if(NOT folder MATCHES "^/usr/lib/[^/]+$")
+        target_link_options(assay_mpi_${name} INTERFACE "-Wl,-rpath,${folder}")
+      endif()
     endif()
   endforeach()
   list(APPEND ASSAY_MPIS ${name})
   set(ASSAY_MPIS ${ASSAY_MPIS} PARENT_SCOPE)
-  message(STATUS "MPI: ${name} (${wrapper})")
+  message(STATUS "MPI: ${name} (${origin})")
 endfunction()
+
+function(assay_add_mpi name wrapper)
+  if(NOT EXISTS "${wrapper}" OR name IN_LIST ASSAY_MPIS)
+    return()
+  endif()
+  execute_process(COMMAND ${wrapper} -show OUTPUT_VARIABLE shown RESULT_VARIABLE status ERROR_QUIET
+                  OUTPUT_STRIP_TRAILING_WHITESPACE)
+  if(NOT status EQUAL 0)
+    return()
+  endif()
+  separate_arguments(flags UNIX_COMMAND "${shown}")
+  list(POP_FRONT flags)
+  assay_add_mpi_flags(${name} "${wrapper}" "${flags}")
+  set(ASSAY_MPIS ${ASSAY_MPIS} PARENT_SCOPE)
+endfunction()
+
+# Cray's compilers, cc and CC, are wrappers of all libraries whose modules are loaded; none is called mpicxx, and they know
+# no -show. The module cray-mpich names its folder; without it CC prints its flags.
+if(EXISTS "$ENV{CRAY_MPICH_DIR}/include/mpi.h")
+  assay_add_mpi_flags(mpich "$ENV{CRAY_MPICH_DIR}"
+                      "-I$ENV{CRAY_MPICH_DIR}/include;-L$ENV{CRAY_MPICH_DIR}/lib;-lmpi")
+else()
+  find_program(ASSAY_WRAPPER_CRAY CC)
+  if(ASSAY_WRAPPER_CRAY)
+    execute_process(COMMAND ${ASSAY_WRAPPER_CRAY} --cray-print-opts=all OUTPUT_VARIABLE shown
+                    RESULT_VARIABLE status ERROR_QUIET OUTPUT_STRIP_TRAILING_WHITESPACE TIMEOUT 60)
+    if(status EQUAL 0 AND shown MATCHES "-l(:?lib)?mpi")
+      separate_arguments(flags UNIX_COMMAND "${shown}")
+      assay_add_mpi_flags(mpich "${ASSAY_WRAPPER_CRAY}" "${flags}")
+    endif()
+  endif()
+endif()
 
 foreach(flavour openmpi mpich)
   find_program(ASSAY_WRAPPER_${flavour} mpicxx.${flavour})

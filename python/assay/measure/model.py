@@ -14,18 +14,39 @@ from assay.measure.saturation import SaturationRequest, read_cabinets, simulate_
 from assay.measure.session import Session
 from assay.model.compare import comparisons, rounds_to_simulate, verdict
 from assay.model.fit import Model, fit
+from assay.model.levels import more_levels
 from assay.model.network import Topology
 from assay.model.study import Effort
 from assay.records.run import Run
-from assay.records.schema import Capacity, Comparison, Verdict
+from assay.records.schema import Capacity, Comparison, Finding, Verdict
+
+MORE_LEVELS = "more_levels"  # the rule of this finding
 
 
 def fit_capacities(run: Run, cabinets: Topology) -> Model:
     """Fits the run's measurements and replaces its capacities."""
-    run.withdraw(lambda record: isinstance(record, Capacity))
+    run.withdraw(
+        lambda record: (
+            isinstance(record, Capacity) or (isinstance(record, Finding) and record.rule == MORE_LEVELS)
+        )
+    )
     model = fit(run.records, cabinets)
     for capacity in model.capacities:
         run.append(capacity)
+    model.more_levels = more_levels(run.records, model)
+    if model.more_levels:
+        run.append(
+            Finding(
+                rule=MORE_LEVELS,
+                cause="the network has more than two levels, hosts and cabinets: rows of cabinets, or links that "
+                "only some of them share",
+                severity="warning",
+                confidence=0.9,
+                details=model.more_levels,
+                fix="the model has two: name the upper level as cabinets (--topology), or use its platform inside "
+                "one row",
+            )
+        )
     return model
 
 
@@ -70,6 +91,12 @@ def validate(session: Session, model: Model, platform: Path, limit: float) -> Ve
         result.outcome, result.reason = (
             "INCONCLUSIVE",
             f"{run.info.busy}; measure again when nothing else runs here",
+        )
+    unknown = [c for c in model.capacities if c.value is None and c.unit == "B/s"]
+    if result.outcome == "PASS" and unknown:
+        result.outcome, result.reason = (
+            "INCONCLUSIVE",
+            f"the platform is partial: {len(unknown)} capacities were not measured",
         )
     run.append(result)
     return result

@@ -34,7 +34,6 @@ from assay.records.schema import Context, Scalar, Subject
 SILENCE_MARGIN_S = 30.0
 # Of the budget the sweep has this share, the retest what one suspect needs at least, the one-way measurement the rest.
 SWEEP_SHARE = 0.45
-TOLERANCE = 0.2  # of the budget, beyond it
 LEAST_S = 1.0  # that a measurement is given, however little is left
 PAIR_S = 0.45  # of a pair that is measured again: its ping-pong, its first messages, one burst
 LAUNCH_S = 1.0  # of an MPI job
@@ -97,10 +96,6 @@ class Allowance:
     def left(self) -> float:
         return self.budget - (self._clock() - self._begun)
 
-    def has_time(self) -> bool:
-        """Whether one more engine can start, measure for a moment and end within a fifth beyond the budget."""
-        return not self.budget or self.left() + TOLERANCE * self.budget >= self.launch + LEAST_S
-
     def learn(self, given: float) -> None:
         """Takes the time of the first engine, which had ``given`` seconds, for what the next ones need."""
         self.launch = max(LAUNCH_S, self.budget - self.left() - given)
@@ -137,9 +132,6 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     if not matrix.value.size:
         return  # ranks of one host
     size = min(int(size) for _, _, size in matrix.layers)
-    if not allowance.has_time():
-        session.err.print("nothing is measured again: no time is left; give a longer --budget")
-        return
     if request.launcher.flavour != SIMULATED and not measure(
         "network.one_way",
         {
@@ -172,11 +164,6 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
             more=True,
         )
 
-    if suspects and not allowance.has_time():
-        session.err.print(
-            f"{len(suspects)} suspects are not measured again: no time is left; give a longer --budget"
-        )
-        return
     pairs = _affordable(suspects, matrix, allowance, reserve)
     if not pairs or not retest(pairs):
         return

@@ -15,6 +15,7 @@ from assay.records.schema import AnyRecord, Comparison, Flows, Scalar, Verdict
 from assay.records.units import format_share
 
 BUCKET = "a single message is faster than a stream, as behind a token bucket; SimGrid has no token buckets"
+MOST_DOUBT = 3.0  # of the limit: the largest uncertainty of a time that still proves something
 ROUND_TRIPS, MESSAGES = 1, 6  # simulated messages all take the same time
 
 # Parameters that a record adds to those of its round.
@@ -145,6 +146,17 @@ def _rates(request: Round, measured: Sequence[Flows], answer: Result, cabinets: 
                 str(params["direction"])
             ]
             return [point(f"{params['cabinet']}: {direction}", "pairs", float(params["count"]))]
+        case "strides":
+            return [
+                point("all cabinets at once, each to a further one", "cabinets away", float(params["stride"]))
+            ]
+        case "two_cabinets":
+            place = float(list(cabinets).index(str(params["other"])))
+            return [
+                point(
+                    f"{params['cabinet']} to each other cabinet", "cabinet", place, label=str(params["other"])
+                )
+            ]
         case "backbone":
             return [point("all cabinets at once, each to the next", "flows", len(flows))]
         case _:
@@ -159,15 +171,18 @@ def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str)
 def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     """PASS when every rate and time is simulated within ``limit`` (relative) of the measurement.
 
-    A time whose own uncertainty is larger than ``limit`` is judged by that. A point without a simulated value is
-    INCONCLUSIVE.
+    A time whose own uncertainty is larger than ``limit`` is judged by that, up to ``MOST_DOUBT`` times the limit:
+    what is known worse proves nothing. Such a point, and one without a simulated value, is INCONCLUSIVE.
     """
     waived = sum(1 for point in points if point.waived)
     points = [point for point in points if not point.waived]
 
+    def allowed(point: Comparison) -> float:
+        return min(max(limit, point.uncertainty), MOST_DOUBT * limit)
+
     def used(point: Comparison) -> float:
         """The error as a share of the allowed one."""
-        return abs(point.error or 0.0) / max(limit, point.uncertainty)
+        return abs(point.error or 0.0) / allowed(point)
 
     vague = sum(1 for point in points if point.uncertainty > limit)
     required = f"within {format_share(limit)} of measured, at each of {len(points)} points"
@@ -183,14 +198,24 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     if missing or not points:
         head.reason = f"{len(missing)} points were not simulated" if points else "nothing to compare"
         return head
-    worst = max(points, key=used)
+    unknown = [point for point in points if point.uncertainty > MOST_DOUBT * limit]
+    worst = max((point for point in points if point not in unknown), key=used, default=None)
+    if unknown and (worst is None or used(worst) <= 1):
+        vaguest = max(unknown, key=lambda point: point.uncertainty)
+        head.reason = (
+            f"{len(unknown)} times are known too badly to prove anything, the worst within "
+            f"{format_share(vaguest.uncertainty)}: {vaguest.curve}, {vaguest.axis} {vaguest.label or f'{vaguest.x:g}'}"
+        )
+        head.fix = "measure again when nothing else uses the hosts and their network"
+        return head
+    assert worst is not None
     observed = abs(worst.error or 0.0)
     head.outcome = "PASS" if used(worst) <= 1 else "FAIL"
     head.observed, head.observed_text = (
         observed,
         f"{format_share(observed)} at worst: {worst.curve}, {worst.axis} {worst.label or f'{worst.x:g}'}",
     )
-    head.required = max(limit, worst.uncertainty)
+    head.required = allowed(worst)
     head.margin = 1 - used(worst)
     if head.outcome == "FAIL":
         head.fix = "the report shows which curve parts; measure again when the network is quiet"

@@ -9,7 +9,7 @@ round is repeated until its result is precise enough.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from assay.errors import UserError
 from assay.model.contention import discover_by_contention
@@ -20,6 +20,7 @@ from assay.model.study import PLATEAU, Rounds, Study, repeat, until_steady
 from assay.model.sweep import sweep
 from assay.records.schema import Scalar
 
+MOST_PARTNERS = 4  # of a host in one direction
 STEPS = 8  # at most so many steps of an all-to-all are measured, evenly spread
 
 
@@ -27,7 +28,8 @@ def expected_rounds(study: Study) -> int:
     """The approximate number of rounds of the study; 0 while the cabinets are unknown."""
     if not study.cabinets:
         return 0
-    trunks = {1: 0, 2: 9}.get(len(study.cabinets), 9 * len(study.cabinets) + 1)
+    strides = 2 * min(STEPS, len(study.cabinets))
+    trunks = {1: 0, 2: 9}.get(len(study.cabinets), 9 * len(study.cabinets) + 1 + strides)
     return 1 + 20 + 3 * len(star_rounds(study.cabinets)) + trunks + STEPS
 
 
@@ -117,20 +119,113 @@ def shape_flows(hosts: Sequence[str], shape: str, count: int) -> list[Flow]:
 
 
 def _hosts(study: Study) -> Rounds:
-    """Each host with two partners: sending, receiving, and both at once."""
+    """Each host with two partners: sending, receiving, and both at once. Where its partners could take or give no
+    more than they did, it is measured again with the fastest partners of its cabinet."""
     study.phase = "each host"
     for direction in ("up", "down", "both"):
         for stars in star_rounds(study.cabinets):
-            flows = [flow for centre, partners in stars for flow in star_flows(centre, partners, direction)]
             if len(stars[0][1]) < 2 and direction == "both" and len(study.hosts) > 2:
                 continue
-            params: dict[str, Scalar] = {
-                "experiment": "host",
-                "direction": direction,
-                "centres": ",".join(c for c, _ in stars),
-            }
-            request = Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
-            yield from repeat(study, request, [[centre] for centre, _ in stars])
+            flows = {centre: star_flows(centre, partners, direction) for centre, partners in stars}
+            yield from _stars(study, flows, direction)
+        if direction == "both":
+            yield from _faster(study, ("both",))
+        elif direction == "down":  # a sender's partners receive, so both directions have to be known
+            yield from _faster(study, ("up", "down"))
+
+
+def _stars(study: Study, stars: Mapping[str, Sequence[Flow]], direction: str, partners: str = "") -> Rounds:
+    """Measures the flows of several hosts at once, and notes the rate of each."""
+    params: dict[str, Scalar] = {
+        "experiment": "host",
+        "direction": direction,
+        "centres": ",".join(stars),
+    }
+    if partners:
+        params["partners"] = partners
+    flows = tuple(flow for own in stars.values() for flow in own)
+    request = Round(flows, study.size, study.seconds(study.single / 2), params=params)
+    result = yield from repeat(study, request, [[centre] for centre in stars])
+    rates = dict(zip(flows, result.flows.values if result.flows else [], strict=False))
+    for centre, own in stars.items():
+        study.rates[centre, direction] = sum(rates.get(flow, 0.0) for flow in own)
+
+
+def _faster(study: Study, directions: Sequence[str]) -> Rounds:
+    """Measures hosts again that their partners held back, where others of the cabinet can take or give more."""
+    first = {c: partners for stars in star_rounds(study.cabinets) for c, partners in stars}
+    for direction in directions:
+        rounds: list[dict[str, list[Flow]]] = []
+        for hosts in study.cabinets.values():
+            for centre in hosts:
+                before = star_flows(centre, first.get(centre, []), direction)
+                if not _is_held_back(study, centre, direction, before):
+                    continue
+                flows = faster_flows(study, centre, hosts, direction)
+                if _offered(study, centre, flows) > _offered(study, centre, before) / PLATEAU:
+                    _place(rounds, centre, flows)
+        for stars in rounds:
+            yield from _stars(study, stars, direction, "faster")
+
+
+def _place(rounds: list[dict[str, list[Flow]]], centre: str, flows: list[Flow]) -> None:
+    """Adds the flows to the first round in which none of their hosts takes part."""
+    members = {end for flow in flows for end in flow}
+    for stars in rounds:
+        if not members & {end for own in stars.values() for flow in own for end in flow}:
+            stars[centre] = flows
+            return
+    rounds.append({centre: flows})
+
+
+def _offered(study: Study, centre: str, flows: Sequence[Flow]) -> float:
+    """The most that the partners take from a host and give to it, in B/s; the host itself is taken as free. Each
+    partner has a single flow."""
+    rates = study.rates
+    return sum(rates.get((b, "down"), 0.0) if a == centre else rates.get((a, "up"), 0.0) for a, b in flows)
+
+
+def _is_held_back(study: Study, centre: str, direction: str, flows: Sequence[Flow]) -> bool:
+    """Whether a host was as fast as its partners let it be, and they no faster than what it may do."""
+    rates = study.rates
+    if direction != "both":
+        return bool(flows) and rates.get((centre, direction), 0.0) >= PLATEAU * _offered(study, centre, flows)
+    up = min(rates.get((centre, "up"), 0.0), _offered(study, centre, [f for f in flows if f[0] == centre]))
+    down = min(
+        rates.get((centre, "down"), 0.0), _offered(study, centre, [f for f in flows if f[1] == centre])
+    )
+    alone = rates.get((centre, "up"), 0.0) + rates.get((centre, "down"), 0.0)
+    carried = rates.get((centre, "both"), 0.0)
+    return bool(flows) and carried >= PLATEAU * (up + down) and up + down < PLATEAU * alone
+
+
+def faster_flows(study: Study, centre: str, hosts: Sequence[str], direction: str) -> list[Flow]:
+    """Flows with as many of the fastest partners as fill the host, a partner in one direction only."""
+    rates = study.rates
+    others = [host for host in hosts if host != centre]
+
+    def fastest(side: str, free: Sequence[str], wanted: float) -> list[str]:
+        chosen: list[str] = []
+        for host in sorted(free, key=lambda host: -rates.get((host, side), 0.0)):
+            if (
+                sum(rates.get((other, side), 0.0) for other in chosen) >= wanted
+                or len(chosen) >= MOST_PARTNERS
+            ):
+                break
+            chosen.append(host)
+        return chosen
+
+    # What a held back host may do is not known: twice what it did.
+    alone = {
+        side: rates.get((centre, side), 0.0) * (2 if direction != "both" else 1.05) for side in ("up", "down")
+    }
+    receivers = fastest("down", others, alone["up"]) if direction != "down" else []
+    if direction == "both" and len(receivers) == len(others):
+        receivers = receivers[: max(1, len(others) // 2)]
+    senders = (
+        fastest("up", [h for h in others if h not in receivers], alone["down"]) if direction != "up" else []
+    )
+    return [(centre, host) for host in receivers] + [(host, centre) for host in senders]
 
 
 Star = tuple[str, list[str]]
@@ -203,6 +298,28 @@ def _between(study: Study) -> Rounds:
         yield from repeat(
             study, Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
         )
+        yield from _strides(study)
+
+
+def _strides(study: Study) -> Rounds:
+    """All cabinets at once, each to the second, third, ... next, and the first to each other alone. Nothing is fitted
+    to these rounds: where the model is wrong about them, there are more than two levels."""
+    names = list(study.cabinets)
+    slow = study.single / 2
+    for stride in evenly(range(2, len(names)), STEPS):
+        params: dict[str, Scalar] = {"experiment": "strides", "stride": stride}
+        flows = ring_of_cabinets(study.cabinets, stride)
+        yield from repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
+    for index in evenly(range(1, len(names)), STEPS):
+        params = {"experiment": "two_cabinets", "cabinet": names[0], "other": names[index]}
+        flows = list(zip(study.cabinets[names[0]], study.cabinets[names[index]], strict=False))
+        yield from repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
+
+
+def evenly(choices: range, most: int) -> list[int]:
+    """At most so many of the choices, evenly spread."""
+    chosen = min(most, len(choices))
+    return [choices[i * len(choices) // chosen] for i in range(chosen)]
 
 
 def _cabinet(study: Study, name: str, direction: str) -> Rounds:
@@ -239,11 +356,11 @@ def cabinet_flows(cabinets: Topology, name: str, direction: str, count: int) -> 
     return down if direction == "down" else [flow for both in zip(pairs, down, strict=True) for flow in both]
 
 
-def ring_of_cabinets(cabinets: Topology) -> list[Flow]:
-    """Flows from every host to a host of the next cabinet."""
+def ring_of_cabinets(cabinets: Topology, stride: int = 1) -> list[Flow]:
+    """Flows from every host to a host of the next cabinet, or of that which is ``stride`` cabinets away."""
     names = list(cabinets)
     flows: list[Flow] = []
-    for name, following in zip(names, [*names[1:], names[0]], strict=True):
+    for name, following in zip(names, [*names[stride:], *names[:stride]], strict=True):
         flows += zip(cabinets[name], cabinets[following], strict=False)
     return flows
 
@@ -254,8 +371,7 @@ def all_to_all_steps(hosts: int) -> list[int]:
     The step in which hosts exchange messages in pairs is left out: an MPI may alternate the two directions.
     """
     steps = [step for step in range(1, hosts) if 2 * step != hosts]
-    chosen = min(STEPS, len(steps))
-    return [steps[i * len(steps) // chosen] for i in range(chosen)]
+    return [steps[i] for i in evenly(range(len(steps)), STEPS)]
 
 
 def _all_to_all(study: Study) -> Rounds:

@@ -9,6 +9,7 @@ experiment that would tell.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ class Model:
     inside: float = 0.0  # s: time of a small message inside a cabinet
     between: float = 0.0  # s: to another cabinet
     size: int = 0  # B: message size of the rounds with concurrent flows
+    more_levels: list[str] = field(default_factory=list)  # signs of them (assay.model.levels)
+    undecided: set[str] = field(default_factory=set)  # hosts whose limiter no round could show
 
     def find(self, level: str, resource: str, direction: str) -> Capacity | None:
         return next(
@@ -56,6 +59,7 @@ def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
     _hosts(model, [r for r in rounds if r.params.get("experiment") == "host"])
     _inside(model, [r for r in rounds if r.params.get("experiment") == "pairs"])
     _cabinets(model, [r for r in rounds if r.params.get("experiment") in ("cabinet", "backbone")])
+    _behind_trunks(model, [r for r in rounds if r.params.get("experiment") == "host"])
     sizes = [int(r.params["size"]) for r in rounds if r.params.get("experiment") == "host"]
     model.size = max(sizes, default=0)
     _segments(model, times)
@@ -85,8 +89,15 @@ class FlowSum:
 
 
 def _add_capacity(
-    model: Model, link: Link, carried_sum: FlowSum | None, reason: str, binds: bool = True, unit: str = "B/s"
+    model: Model,
+    link: Link,
+    carried_sum: FlowSum | None,
+    reason: str,
+    binds: bool = True,
+    unit: str = "B/s",
+    is_shared: bool = False,
 ) -> None:
+    """``is_shared``: the limit is real, but another link explains it as well, so this one carries that at least."""
     level, resource, direction = link
     cabinet = model.network.cabinet_of.get(resource, "") if level == "host" else ""
     record = Capacity(
@@ -100,7 +111,7 @@ def _add_capacity(
     )
     if carried_sum is not None and carried_sum.samples:
         e = carried_sum.estimate
-        record.state = "measured" if binds else "at_least"
+        record.state = "measured" if binds and not is_shared else "at_least"
         record.value, record.low, record.high, record.n = e.value, e.low, e.high, e.n
         record.evidence = carried_sum.evidence
         if binds:
@@ -112,13 +123,7 @@ def _add_capacity(
 
 
 def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
-    sums: dict[tuple[str, str], FlowSum] = defaultdict(FlowSum)
-    for record in rounds:
-        direction = str(record.params["direction"])
-        for centre in str(record.params["centres"]).split(","):
-            sums[centre, direction].add(
-                record, [i for i, flow in enumerate(flows_of(record)) if centre in flow]
-            )
+    sums = _sums_of_hosts(rounds)
     _up_and_down(model, sums)
     for host in model.network.cabinet_of:
         both = sums.get((host, "both"))
@@ -130,16 +135,56 @@ def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
         alone = model.network.total(touching)
         carried = both.estimate
         if carried.value >= PLATEAU * alone:
-            _add_capacity(
-                model,
-                link,
-                both,
-                f"{NEVER_BINDS}: both directions at once are as fast as each alone",
-                binds=False,
-            )
+            own = sum(model.network.capacity.get(("host", host, d), math.inf) for d in ("up", "down"))
+            could_show = alone >= PLATEAU * own
+            reason = f"{NEVER_BINDS}: both directions at once are as fast as each alone"
+            if not could_show:
+                model.undecided.add(host)
+                partners = ", ".join(sorted({end for flow in touching for end in flow} - {host}))
+                reason = f"limiter, or partners: {partners} could not take and give more at the same time"
+            _add_capacity(model, link, both, reason, binds=False)
             continue
         _add_capacity(model, link, both, "both directions at once carry less than each alone")
-        _mark_hidden_by_limiter(model, host, carried)
+        _mark_hidden_by_limiter(model, "host", host, carried)
+
+
+def _sums_of_hosts(rounds: Sequence[Flows]) -> dict[tuple[str, str], FlowSum]:
+    """The sums by host and direction; those with faster partners replace the first."""
+    sums: dict[tuple[str, str], FlowSum] = defaultdict(FlowSum)
+    faster = {
+        (centre, r.params["direction"])
+        for r in rounds
+        if r.params.get("partners")
+        for centre in str(r.params["centres"]).split(",")
+    }
+    for record in rounds:
+        direction = str(record.params["direction"])
+        for centre in str(record.params["centres"]).split(","):
+            if (centre, direction) not in faster or record.params.get("partners"):
+                chosen = [i for i, flow in enumerate(flows_of(record)) if centre in flow]
+                sums[centre, direction].add(record, chosen)
+    return sums
+
+
+def _behind_trunks(model: Model, rounds: Sequence[Flows]) -> None:
+    """Links of hosts whose partners stand in other cabinets: where the links between cabinets explain the rate as
+    well, it says nothing of the host beyond what it carried."""
+    home = model.network.cabinet_of
+    for (host, direction), carried_sum in _sums_of_hosts(rounds).items():
+        touching = [flow for flow in carried_sum.flows if host in flow]
+        capacity = model.find("host", host, "limiter" if direction == "both" else direction)
+        if capacity is None or capacity.state != "measured" or all(home[a] == home[b] for a, b in touching):
+            continue
+        link: Link = ("host", host, capacity.direction)
+        others = model.network.total(touching, without=[link])
+        if carried_sum.estimate.value >= PLATEAU * others:
+            capacity.state = "at_least"
+            capacity.reason = (
+                f"{capacity.direction} of the host, or the links between cabinets, which its flows passed"
+            )
+            if direction == "both":
+                del model.network.capacity[link]
+                model.undecided.add(host)
 
 
 def _up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None:
@@ -171,15 +216,15 @@ def _up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None:
             model.capacities[-1].state = "at_least"
 
 
-def _mark_hidden_by_limiter(model: Model, host: str, both: Estimate) -> None:
+def _mark_hidden_by_limiter(model: Model, level: str, name: str, both: Estimate) -> None:
     """Marks links that a limiter as narrow as they are hides: they are only known to carry at least their rate."""
     for direction in ("up", "down"):
-        capacity = model.find("host", host, direction)
+        capacity = model.find(level, name, direction)
         if capacity is not None and capacity.value is not None and both.value < capacity.value / PLATEAU:
             capacity.state = "at_least"
             capacity.reason = (
                 f"limiter or {direction} link: both directions together carry no more than this one alone, so the "
-                "limiter hides it; no traffic of this host can tell, its port's settings would"
+                f"limiter hides it; no traffic of this {level} can tell, its port's settings would"
             )
 
 
@@ -205,6 +250,9 @@ def _inside(model: Model, rounds: Sequence[Flows]) -> None:
             alone = min((_carried(r, hosts) for r in single), default=0.0)
             count = len(carried_sum.flows) / {"send": 1, "sendrecv": 2, "ring": 4}[shape]
             binds = value < PLATEAU * min(model.network.total(carried_sum.flows), count * alone)
+            # Hosts that send and receive may be limited by a limiter that no round could show.
+            both_ways = {a for a, _ in carried_sum.flows} & {b for _, b in carried_sum.flows}
+            binds = binds and not (both_ways & model.undecided)
             if best is None or value > best[0]:  # the highest rate of all shapes
                 best = (value, carried_sum, binds)
         if best is None:
@@ -252,6 +300,8 @@ def _cabinets(model: Model, rounds: Sequence[Flows]) -> None:
 
 
 def _two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
+    """With two cabinets each limit has several explanations, which all traffic meets together: the model has the
+    limit, and no link is called measured."""
     a, b = names
     blind = "the two cannot be told apart with two cabinets, a third would tell"
     for source, target, direction in ((a, b, "up"), (b, a, "down")):
@@ -261,14 +311,17 @@ def _two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str]
         if not binds:
             reason = f"{NEVER_BINDS}: all hosts from {source} to {target} are as fast as they can be alone"
         for link in (("cabinet", source, "up"), ("cabinet", target, "down")):
-            _add_capacity(model, link, carried_sum, reason, binds=binds)
+            _add_capacity(model, link, carried_sum, reason, binds=binds, is_shared=binds)
     both = sums[a, "both"]
     binds = both.estimate.value < PLATEAU * model.network.total(both.flows)
     reason = (
         f"plateau of both directions between {a} and {b}: a backbone, or a limiter at either cabinet; with four "
         "cabinets, two pairs of them at the same time would tell"
     )
-    _add_capacity(model, ("backbone", "", "through"), both, reason if binds else NEVER_BINDS, binds=binds)
+    if binds and model.undecided:
+        reason += f"; or limiters of hosts that no round could show ({len(model.undecided)})"
+    link = ("backbone", "", "through")
+    _add_capacity(model, link, both, reason if binds else NEVER_BINDS, binds=binds, is_shared=binds)
 
 
 def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
@@ -291,6 +344,7 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
                 limited[name],
                 "both directions at once carry less than each alone; all cabinets, more",
             )
+            _mark_hidden_by_limiter(model, "cabinet", name, limited[name].estimate)
         elif name in limiters:
             reason = "limiter or backbone: all cabinets together carry no more than this one alone"
             _add_capacity(model, link, limiters[name], reason, binds=False)
@@ -319,7 +373,9 @@ def _cabinet_links(
         del network.capacity[link]
         value, direction = carried_sum.estimate.value, link[2]
         if value >= PLATEAU * network.total(carried_sum.flows):
-            reason = f"{NEVER_BINDS}: as much as its hosts or the other cabinets could take"
+            reason = f"{NEVER_BINDS}: as much as its hosts could take"
+            if value < PLATEAU * _asked(network, link):
+                reason = "cabinet link, or the other ends: they could take or give no more at the same time"
             _add_capacity(model, link, carried_sum, reason, binds=False)
         elif value >= PLATEAU * total:
             reason = "cabinet link or backbone: this cabinet alone carries what all of them do together"
@@ -328,6 +384,20 @@ def _cabinet_links(
             preposition = "to" if direction == "up" else "from"
             reason = f"plateau of {len(carried_sum.flows)} flows {preposition} all other cabinets"
             _add_capacity(model, link, carried_sum, reason)
+
+
+def _asked(network: Network, link: Link) -> float:
+    """The most that the hosts of a cabinet and all others can exchange in that direction, in B/s."""
+    _, name, direction = link
+    own, far = ("up", "down") if direction == "up" else ("down", "up")
+    inside = [network.capacity.get(("host", host, own), math.inf) for host in network.cabinets[name]]
+    outside = [
+        network.capacity.get(("host", host, far), math.inf)
+        for other, hosts in network.cabinets.items()
+        if other != name
+        for host in hosts
+    ]
+    return min(sum(inside), sum(outside))
 
 
 # Times of messages.

@@ -11,6 +11,7 @@ traffic, and the factors by message size from the sweep, which are 1 for the mes
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,7 +55,9 @@ def build(model: Model, origin: str) -> Node:
             "no host's capacity is known: there is no platform to write", "see 'assay saturate --help'"
         )
     root = ET.Element("platform", version="4.1")
-    root.append(ET.Comment(f" written by assay from {origin}; capacities in bytes a second of payload "))
+    _comment(root, f"written by assay from {origin}; capacities in bytes a second of payload")
+    for sign in model.more_levels:
+        _comment(root, f"more than two levels: {sign}")
     root.append(_configuration(model))
     top = ET.SubElement(root, "zone", id="all", routing="Full")
     gateways = {}
@@ -73,9 +76,7 @@ def _host(model: Model, host: str) -> bool:
 
 def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
     if hosts:
-        parent.append(
-            ET.Comment(f" {name}: {NodeSet.fromlist(hosts)} left out: capacities unknown, not measured ")
-        )
+        _comment(parent, f"{name}: {NodeSet.fromlist(hosts)} left out: capacities unknown, not measured")
 
 
 # Configuration.
@@ -209,11 +210,15 @@ def _trunks(parent: Node, model: Model, names: Sequence[str]) -> None:
 
 def _trunk(parent: Node, model: Model, capacity: Capacity | None, name: str, latency: float) -> None:
     if capacity is None or capacity.value is None:
-        if capacity is not None:
-            parent.append(ET.Comment(f" {name}: capacity unknown: {capacity.reason} "))
+        reason = capacity.reason if capacity is not None else "not measured"
+        if name.endswith(("_up", "_down")):  # without it no route would exist, and SimGrid refuses the file
+            _comment(
+                parent, f"{name}: capacity unknown ({reason}), taken as no limit: the platform is partial"
+            )
+            _link(parent, name, max(model.network.capacity.values()), latency, sharing="FATPIPE")
         return
-    parent.append(ET.Comment(f" {name}: {describe(capacity)} "))
-    if capacity.state == "measured":
+    _comment(parent, f"{name}: {describe(capacity)}")
+    if (capacity.level, capacity.resource, capacity.direction) in model.network.capacity:
         _link(parent, name, capacity.value, latency)
     elif capacity.direction in ("up", "down"):  # it has a latency, but no shared capacity
         _link(parent, name, capacity.value, latency, sharing="FATPIPE")
@@ -228,9 +233,6 @@ def _routes(parent: Node, model: Model, gateways: dict[str, str]) -> None:
             crossed = [f"{source}_up", f"{source}_limiter", "backbone", f"{target}_limiter", f"{target}_down"]
             crossed += [f"{target}_inside"]
             there = [name for name in crossed if name in links]
-            if f"{source}_up" not in links or f"{target}_down" not in links:
-                parent.append(ET.Comment(f" no route from {source} to {target}: not measured "))
-                continue
             route = ET.SubElement(
                 parent, "zoneRoute", src=source, dst=target, gw_src=leaving, gw_dst=arriving
             )
@@ -240,6 +242,11 @@ def _routes(parent: Node, model: Model, gateways: dict[str, str]) -> None:
 
 
 # Pieces.
+
+
+def _comment(parent: Node, text: str) -> None:
+    """XML allows no two hyphens in a comment."""
+    parent.append(ET.Comment(f" {re.sub('-{2,}', '-', text)} "))
 
 
 def _link(parent: Node, name: str, bandwidth: float, latency: float = 0.0, sharing: str = "SHARED") -> str:
@@ -267,9 +274,9 @@ def _explain(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> Non
     """Adds comments with the source of a cabinet's figures; of similar hosts only the first is shown."""
     inside = model.find("inside", name, "through")
     if inside is not None:
-        parent.append(ET.Comment(f" inside {name}: {describe(inside)} "))
+        _comment(parent, f"inside {name}: {describe(inside)}")
     if hosts:
-        parent.append(ET.Comment(f" {len(hosts)} similar hosts, their median; the first, {hosts[0]}: "))
+        _comment(parent, f"{len(hosts)} similar hosts, their median; the first, {hosts[0]}:")
         _explain_host(parent, model, hosts[0])
 
 
@@ -277,7 +284,7 @@ def _explain_host(parent: Node, model: Model, host: str) -> None:
     for direction in ("up", "down", "limiter"):
         capacity = model.find("host", host, direction)
         if capacity is not None:
-            parent.append(ET.Comment(f" {host} {direction}: {describe(capacity)} "))
+            _comment(parent, f"{host} {direction}: {describe(capacity)}")
 
 
 def describe(capacity: Capacity) -> str:
@@ -294,4 +301,4 @@ def describe(capacity: Capacity) -> str:
         )
         text = f"{rate} (95 %: {low} to {high})"
     records = ", ".join(map(str, capacity.evidence))
-    return f"{text}; {capacity.reason}; records {records}".replace("--", "-")
+    return f"{text}; {capacity.reason}; records {records}"

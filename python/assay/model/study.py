@@ -42,6 +42,7 @@ class Study:
     segments: list[Segment] = field(default_factory=list)
     size: int = MIB
     single: float = 0.0  # B/s of a single pair
+    rates: dict[tuple[str, str], float] = field(default_factory=dict)  # B/s by host and direction, so far
     phase: str = ""
     rounds_asked: int = 0
 

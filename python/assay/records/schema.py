@@ -155,7 +155,8 @@ class Flows(Record, tag="flows"):
 class Capacity(Record, tag="capacity"):
     """One figure of the network's model, fitted to what was measured, with its 95 % interval.
 
-    ``at_least``: never seen to be the limit, so only known to be no less. ``unknown`` has no value.
+    ``at_least``: only known to be no less: it was never the limit, or another link explains what was seen as well, and
+    ``reason`` names it. ``unknown`` has no value.
     """
 
     level: Literal["host", "inside", "cabinet", "backbone", "network"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -49,3 +50,59 @@ def test_the_mpis_of_this_machine(name: str, tmp_path: Path) -> None:
 @needs_cmake
 def test_a_wrapper_that_is_none_has_no_kind(tmp_path: Path) -> None:
     assert kind("/nonexistent/mpicxx", tmp_path) == ""
+
+
+PROJECT = """
+cmake_minimum_required(VERSION 3.20)
+project(finds LANGUAGES NONE)
+include("{folder}/FindMpis.cmake")
+get_target_property(compile assay_mpi_mpich INTERFACE_COMPILE_OPTIONS)
+get_target_property(link assay_mpi_mpich INTERFACE_LINK_LIBRARIES)
+get_target_property(paths assay_mpi_mpich INTERFACE_LINK_OPTIONS)
+message(NOTICE "${{compile}} ${{link}} ${{paths}}")
+"""
+
+
+def mpich_found(tmp_path: Path, **environment: str) -> str:
+    """The flags of the target that CMake makes for MPICH, with that environment."""
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT.format(folder=SCRIPT.parent))
+    done = subprocess.run(
+        ["cmake", "-S", tmp_path, "-B", tmp_path / "built"],
+        capture_output=True, text=True, timeout=120, check=True, env={**os.environ, **environment},
+    )  # fmt: skip
+    return next(line for line in done.stderr.splitlines() if line.startswith("-I"))
+
+
+@needs_cmake
+def test_crays_module_names_the_folder_of_its_mpi(tmp_path: Path) -> None:
+    cray = tmp_path / "cray"
+    (cray / "include").mkdir(parents=True)
+    (cray / "include" / "mpi.h").write_text("")
+    assert mpich_found(tmp_path, CRAY_MPICH_DIR=str(cray)) == (
+        f"-I{cray}/include -L{cray}/lib -lmpi -Wl,-rpath,{cray}/lib"
+    )
+
+
+@needs_cmake
+def test_crays_compiler_prints_its_flags(tmp_path: Path) -> None:
+    """A stand-in, as no Cray is at hand: CC that answers --cray-print-opts=all alone."""
+    wrapper = tmp_path / "bin" / "CC"
+    wrapper.parent.mkdir()
+    flags = "-I/opt/cray/pe/mpich/include -L/opt/cray/pe/mpich/lib -lmpi_gnu_91 -lsci"
+    wrapper.write_text(f'#!/bin/sh\n[ "$1" = --cray-print-opts=all ] && echo "{flags}"\n')
+    wrapper.chmod(0o755)
+    found = mpich_found(tmp_path, PATH=f"{wrapper.parent}:{os.environ['PATH']}", CRAY_MPICH_DIR="")
+    assert found.startswith("-I/opt/cray/pe/mpich/include -L/opt/cray/pe/mpich/lib -lmpi_gnu_91 -lsci")
+    assert found.endswith("-Wl,-rpath,/opt/cray/pe/mpich/lib")
+
+
+@needs_cmake
+def test_another_compiler_called_cc_is_not_taken_for_crays(tmp_path: Path) -> None:
+    if shutil.which("mpicxx.mpich") is None:
+        pytest.skip("no mpicxx.mpich here")
+    wrapper = tmp_path / "bin" / "CC"
+    wrapper.parent.mkdir()
+    wrapper.write_text("#!/bin/sh\necho unknown option >&2\nexit 1\n")
+    wrapper.chmod(0o755)
+    found = mpich_found(tmp_path, PATH=f"{wrapper.parent}:{os.environ['PATH']}", CRAY_MPICH_DIR="")
+    assert "cray" not in found

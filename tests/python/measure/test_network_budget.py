@@ -130,18 +130,20 @@ class PlayedBack(Session):
         return True
 
 
-@pytest.mark.parametrize("budget", [8.0, 12.0, 20.0, 60.0])
-@pytest.mark.parametrize("start", [0.2, 1.0, 2.0])
+@pytest.mark.parametrize(
+    ("budget", "start"),
+    [(8.0, 0.2), (12.0, 1.0), (20.0, 0.2), (20.0, 1.0), (20.0, 2.0), (60.0, 2.0), (60.0, 6.0)],
+)
 def test_the_retest_of_groups_is_within_the_budget_too(
     budget: float, start: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two slow uplinks: pairs alone, then groups of flows; five engines start, each with a planted time."""
-    session = PlayedBack(Run.create(tmp_path / "run", ["net"]), start)
+    session = PlayedBack(Run.create("net", ["net"], path=tmp_path / "run"), start)
     monkeypatch.setattr(network, "Allowance", lambda limit: Allowance(limit, lambda: session.now))
     request = NetworkRequest(Local(), Site("ssh"), [], session.labels, params={"budget": budget})
     network.measure_network(session, request)
     assert session.now <= 1.2 * budget, session.now
-    if budget >= 20.0:
+    if budget >= 20.0 * max(1.0, start):
         assert session.groups >= 8, "each of the suspected groups and others, for comparison"
     if budget == 60.0:
         assert session.groups % 2 == 0  # all of them, twice

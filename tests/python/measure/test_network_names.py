@@ -70,7 +70,7 @@ def test_a_suspect_is_measured_again_under_the_lists_name(
     engine.write_text(ENGINE)
     monkeypatch.setattr(sessions, "probe", lambda _flavour: engine)
     launcher = Planted(engine)
-    session = Session(Run.create(tmp_path / "run", ["net"]), quiet=True)
+    session = Session(Run.create("net", ["net"], path=tmp_path / "run"), quiet=True)
     session.run.info.hosts = list(listed)
     request = NetworkRequest(launcher, Site("ssh"), [], list(listed), params={"budget": 60.0})
     measure_network(session, request)
@@ -96,7 +96,7 @@ def test_the_budget_is_shared_and_kept_by_fewer_pairs(
     engine.write_text(ENGINE)
     monkeypatch.setattr(sessions, "probe", lambda _flavour: engine)
     launcher = Planted(engine)
-    session = Session(Run.create(tmp_path / "run", ["net"]), quiet=True)
+    session = Session(Run.create("net", ["net"], path=tmp_path / "run"), quiet=True)
     measure_network(session, NetworkRequest(launcher, Site("ssh"), [], HOSTS, params={"budget": 15.0}))
     given = {argv[2]: float(argv[argv.index("--budget") + 1]) for argv in launcher.started}
     assert 1.0 <= given["network.pairs"] <= 15.0

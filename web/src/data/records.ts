@@ -7,7 +7,8 @@ export type Scalar = string | number | boolean;
 /**
  * One figure of the network's model, fitted to what was measured, with its 95 % interval.
  *
- * ``at_least``: never seen to be the limit, so only known to be no less. ``unknown`` has no value.
+ * ``at_least``: only known to be no less: it was never the limit, or another link explains what was seen as well, and
+ * ``reason`` names it. ``unknown`` has no value.
  */
 export interface Capacity {
   kind: "capacity";
