@@ -1,6 +1,6 @@
-// The network engine's own cost, without a network: nanoseconds per message over a transport that
-// completes everything at once, verification compared with memcpy, and planning for 10,000 nodes.
-// Prints one JSON line per figure; bench/net_engine.py adds those that need MPI.
+// The overhead of the network engine, without a network: nanoseconds per message over a transport
+// that completes every operation immediately, the speed of verification compared with memcpy, and
+// the time of planning for 10,000 nodes. Prints one JSON line per figure.
 #include <fmt/core.h>
 
 #include <cstring>
@@ -16,16 +16,17 @@ namespace {
 using namespace assay;
 using namespace assay::network;
 
-// Summary of the values that `once` returns. The figures are its median and, as spread, the median
-// absolute deviation.
-template <class Once>
-Summary repeated(Once once, int repetitions = 15) {
+// Calls `measure` once to warm up and then `repetitions` times; summarizes the values it returns.
+template <class Measure>
+Summary repeated(Measure measure, int repetitions = 15) {
     std::vector<double> values;
-    once();  // warm
-    for (int i = 0; i < repetitions; ++i) values.push_back(once());
+    measure();
+    for (int i = 0; i < repetitions; ++i) values.push_back(measure());
     return summarize(values);
 }
 
+// Prints a figure: the median, and as spread the median absolute deviation. `limit` and `peer`
+// (what the figure is compared with) are JSON.
 void figure(const char* name, const Summary& s, const char* unit, const char* limit,
             const char* better, const std::string& peer) {
     fmt::print(
@@ -38,11 +39,11 @@ void message_cost() {
     Sink sink(2);
     const auto transport = instant_transport();
     Bench bench{sink, *transport};
-    Session session(bench, {30'000'000'000, 50'000});
-    // Each repetition is shorter than a time slice, so most are not interrupted, and the median is
-    // that of an uninterrupted one.
+    Session session(bench, {.timeout = 30'000'000'000, .spin = 50'000});
+    // Each repetition is shorter than a scheduler time slice, so the median is of repetitions that
+    // were not interrupted.
     constexpr int messages = 1000, repetitions = 501;
-    Exchange exchange(session, messages * stride(8), true);
+    Exchange exchange(session, messages * stride(8), /*one_sided=*/true);
     const Round round = Schedule::all_to_all("shift", 2).round(0, 0);
     const Summary clock = repeated(
         [] {
@@ -57,7 +58,12 @@ void message_cost() {
         Histogram latency;
         const Summary cost = repeated(
             [&] {
-                const Burst burst{op, 8, messages, 1, 0, false};
+                const Burst burst{.op = op,
+                                  .size = 8,
+                                  .window = messages,
+                                  .inflight = 1,
+                                  .first_message = 0,
+                                  .verify = false};
                 return static_cast<double>(exchange.run(burst, round, latency).elapsed) / messages;
             },
             repetitions);
@@ -67,20 +73,20 @@ void message_cost() {
 }
 
 void verification() {
-    constexpr std::size_t size = 64 << 10, slots = 1024;  // 64 MiB: from memory, as after a burst
+    constexpr std::size_t size = 64 << 10, slots = 1024;  // 64 MiB do not fit into the caches
     std::vector<std::uint64_t> from(size * slots / 8), to(from.size());
     auto* const data = reinterpret_cast<std::byte*>(from.data());
     for (std::size_t slot = 0; slot < slots; ++slot)
         stamp(data + slot * size, size, stamp_key(0, 1, slot));
-    const auto rate = [&](auto pass) {
+    const auto bytes_per_ns = [&](auto pass) {
         const Nanoseconds begin = now();
         pass();
         return static_cast<double>(size * slots) / static_cast<double>(now() - begin);
     };
     const Summary copy =
-        repeated([&] { return rate([&] { std::memcpy(to.data(), data, size * slots); }); });
+        repeated([&] { return bytes_per_ns([&] { std::memcpy(to.data(), data, size * slots); }); });
     const Summary verify = repeated([&] {
-        return rate([&] {
+        return bytes_per_ns([&] {
             for (std::size_t slot = 0; slot < slots; ++slot)
                 if (first_wrong_byte(data + slot * size, size, stamp_key(0, 1, slot))) std::abort();
         });
@@ -89,7 +95,8 @@ void verification() {
            fmt::format(R"({{"name":"memcpy","value":{:.4g}}})", copy.median));
 }
 
-// What each rank of 10,000 computes before it sends anything, for all its rounds.
+// Planning on one of 10,000 ranks: the planner's decisions for all sizes, and the rank's flows in
+// all rounds.
 void plan() {
     constexpr int nodes = 10'000;
     const Summary cost = repeated([] {
@@ -100,7 +107,8 @@ void plan() {
             PlannerInput input{
                 .operations = 3, .budget = 60, .confidence = 0.05, .memory = 64 << 20};
             for (std::size_t size = 1; size <= (4 << 20); size *= 2) input.sizes.push_back(size);
-            Planner planner(input, {1e-6, 1e-10}, {1e-4, 1e-10});
+            Planner planner(input, {.fixed = 1e-6, .slope = 1e-10},
+                            {.fixed = 1e-4, .slope = 1e-10});
             planner.set_rounds(planner.affordable_rounds(schedule.rounds()));
             for (std::size_t i = 0; i < input.sizes.size(); ++i)
                 sum += planner.window(input.sizes[i]) +

@@ -16,8 +16,8 @@
 namespace assay {
 namespace {
 
-// The text of an address of an interface; empty for other families and for link-local addresses,
-// which are unique on one link only.
+// The text of an IPv4 or IPv6 address. Empty for other families, and for link-local addresses,
+// because hosts on different links may have the same one.
 std::string text_of(const sockaddr* address) {
     char text[INET6_ADDRSTRLEN] = {};
     if (address->sa_family == AF_INET) {
@@ -31,7 +31,8 @@ std::string text_of(const sockaddr* address) {
     return text;
 }
 
-std::vector<std::string> addresses_here() {
+// Addresses of this host's interfaces.
+std::vector<std::string> local_addresses() {
     std::vector<std::string> addresses;
     ifaddrs* interfaces = nullptr;
     if (getifaddrs(&interfaces) != 0) return addresses;
@@ -57,8 +58,8 @@ Identity identify(const std::string& host, bool simulated) {
     Identity identity{.host = host,
                       .boot = read_line(procfs("sys/kernel/random/boot_id")),
                       .names = {},
-                      .addresses = addresses_here()};
-    // Slurm's name of a node need not be its host name.
+                      .addresses = local_addresses()};
+    // Slurm's name of a node may differ from its host name.
     if (const char* node = std::getenv("SLURMD_NODENAME")) identity.names.emplace_back(node);
     return identity;
 }
@@ -81,39 +82,40 @@ void make_unique(std::vector<Identity>& ranks) {
         rank.host = printable(rank.host);
         for (std::string& name : rank.names) name = printable(name);
         std::vector<std::string>& boots = boots_of_name[rank.host];
-        const auto known = std::ranges::find(boots, rank.boot);
-        const auto number = known - boots.begin() + 1;
-        if (known == boots.end()) boots.push_back(rank.boot);
-        if (number > 1) rank.host += fmt::format("~{}", number);
+        const auto same_boot = std::ranges::find(boots, rank.boot);
+        const auto machine_number = same_boot - boots.begin() + 1;
+        if (same_boot == boots.end()) boots.push_back(rank.boot);
+        if (machine_number > 1) rank.host += fmt::format("~{}", machine_number);
     }
 }
 
 std::vector<std::string> rank_labels(const std::vector<std::string>& hosts) {
-    std::map<std::string, int> total, numbered;
-    for (const std::string& host : hosts) ++total[host];
+    std::map<std::string, int> ranks_on, labelled_on;
+    for (const std::string& host : hosts) ++ranks_on[host];
     std::vector<std::string> labels;
     labels.reserve(hosts.size());
     for (const std::string& host : hosts)
-        labels.push_back(total[host] == 1 ? host : fmt::format("{}:{}", host, numbered[host]++));
+        labels.push_back(ranks_on[host] == 1 ? host
+                                             : fmt::format("{}:{}", host, labelled_on[host]++));
     return labels;
 }
 
 void report_ranks(Sink& sink, const std::vector<Identity>& ranks,
                   const std::vector<std::string>& labels) {
     Json hosts = Json::array();
-    std::map<std::string, int> number;
-    std::vector<int> of;
-    of.reserve(ranks.size());
+    std::map<std::string, int> index_of_host;
+    std::vector<int> host_of_rank;
+    host_of_rank.reserve(ranks.size());
     for (const Identity& identity : ranks) {
         const auto [entry, is_new] =
-            number.try_emplace(identity.host, static_cast<int>(number.size()));
+            index_of_host.try_emplace(identity.host, static_cast<int>(index_of_host.size()));
         if (is_new)
             hosts.push_back({{"host", identity.host},
                              {"names", identity.names},
                              {"addresses", identity.addresses}});
-        of.push_back(entry->second);
+        host_of_rank.push_back(entry->second);
     }
-    sink.ranks(labels, of, hosts);
+    sink.ranks(labels, host_of_rank, hosts);
 }
 
 }  // namespace assay

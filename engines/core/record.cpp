@@ -29,6 +29,7 @@ Json to_json(const Subject& subject) {
     return j;
 }
 
+// The fields that records of all kinds of measured values share.
 Json measurement_head(std::string_view kind, const Measurement& measurement,
                       std::string_view metric, const Subject& subject, const Json& params) {
     const Metric& m = measurement.metric(metric);
@@ -41,12 +42,13 @@ Json measurement_head(std::string_view kind, const Measurement& measurement,
             {"params", params.is_null() ? Json::object() : params}};
 }
 
+// The values rounded to `digits` significant digits.
 Json rounded(std::span<const double> values, int digits) {
     Json list = Json::array();
     for (const double value : values) {
-        const double unit =
+        const double step =
             value == 0 ? 1 : std::pow(10, std::floor(std::log10(std::abs(value))) + 1 - digits);
-        list.push_back(std::round(value / unit) * unit);
+        list.push_back(std::round(value / step) * step);
     }
     return list;
 }
@@ -60,7 +62,7 @@ Json to_json(const Summary& s) {
 
 void Sink::write(const Json& record) {
     const std::string line = record.dump() + '\n';
-    // One write; a full pipe may take only a part, and the loop writes the rest.
+    // write(2) to a full pipe may write a part of the line; the loop writes the rest.
     for (std::size_t written = 0; written < line.size();) {
         const ssize_t n = ::write(descriptor_, line.data() + written, line.size() - written);
         if (n < 0 && errno == EINTR) continue;
@@ -111,7 +113,7 @@ void Sink::pairs(const Measurement& measurement, std::string_view metric, const 
                  std::span<const double> values) {
     Json record = measurement_head("pairs", measurement, metric, subject, params);
     record["peers"] = peers;
-    // A matrix has n^2 values, and their noise is above the sixth digit.
+    // Five digits keep a matrix of n^2 values small; measured rates are noisier than that.
     record["values"] = rounded(values, 5);
     write(record);
 }

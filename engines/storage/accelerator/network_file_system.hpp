@@ -1,14 +1,14 @@
-// File systems that the accelerator leaves to the MPI.
+// Network file systems without coherent client caches. The accelerator does not accelerate files on
+// them: the MPI library does their I/O.
 //
-// NFS and SMB keep file data in each host's own cache until the file is opened again. A read of
-// bytes that another host has drained meanwhile would return what was there before, and their locks
-// need a service of the server. Lustre, GPFS, BeeGFS and other parallel file systems keep the
-// caches of the hosts alike.
+// NFS and SMB clients cache file data until the file is opened again. If another host writes to the
+// file meanwhile, a read may return the old data. Locks need a service on the server. Lustre, GPFS,
+// BeeGFS and other parallel file systems keep client caches coherent.
 #pragma once
 
 namespace assay::storage {
 
-// "NFS" or "SMB" if the file is on one; null: on another file system.
+// "NFS" or "SMB" if the file is on such a file system; null otherwise.
 const char* incoherent_file_system(int fd);
 
 }  // namespace assay::storage

@@ -1,4 +1,7 @@
-"""Listed hosts under srun: planted scontrol and srun, which know their nodes by names of their own."""
+"""Translates listed hosts to Slurm's node names: with planted commands scontrol and srun.
+
+Slurm's names of the nodes (n1) differ from their host names (rack1-01.site).
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,15 @@ NodeName=n1 Arch=x86_64 CoresPerSocket=1 NodeAddr=10.0.0.1 NodeHostName=rack1-01
 NodeName=n2 Arch=x86_64 CoresPerSocket=1 NodeAddr=10.0.0.2 NodeHostName=rack1-02.site Version=22.05
 NodeName=n3 Arch=x86_64 CoresPerSocket=1 NodeAddr=10.0.0.3 NodeHostName=n3 Version=22.05
 """
-# What the nodes say of themselves: n3 has a second adapter, which Slurm does not know.
-SAID = "\n".join(
-    f'{{"host":"own{i}","boot":"x","names":["n{i}"],"addresses":["10.0.0.{i}","10.9.0.{i}"]}}'
+# The identities that srun prints. Each node has a second adapter (10.9.0.x), which Slurm does not know.
+IDENTITIES = "\n".join(
+    f'{{"host":"host{i}","boot":"x","names":["n{i}"],"addresses":["10.0.0.{i}","10.9.0.{i}"]}}'
     for i in (2, 1, 3)
 )
 
 
 @pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def planted_name_resolution(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     resolved = {"alias-two": {"10.0.0.2"}, "n3-ib": {"10.9.0.3"}}
     monkeypatch.setattr(slurm_nodes, "addresses_of", lambda name: resolved.get(name, {name}))
     monkeypatch.delenv("SLURM_JOB_NODELIST", raising=False)
@@ -37,41 +40,44 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
-    """Plants Slurm's commands, in an allocation of all nodes or in none. Returns the file that counts srun's starts."""
+    """Plants Slurm's commands, with or without an allocation of all nodes.
 
-    def plant(allocated: bool = False, nodes: str = NODES, said: str = SAID) -> Path:
-        started = tmp_path / "started"
+    Returns the file to which the planted srun appends its arguments.
+    """
+
+    def plant(allocated: bool = False, nodes: str = NODES, identities: str = IDENTITIES) -> Path:
+        srun_log = tmp_path / "srun.log"
         for name, script in (
             ("scontrol", f"cat <<'E'\n{nodes}E\n"),
-            ("srun", f"echo \"$*\" >>{started}\ncat <<'E'\n{said}\nE\n"),
+            ("srun", f"echo \"$*\" >>{srun_log}\ncat <<'E'\n{identities}\nE\n"),
         ):
             (tmp_path / name).write_text(f"#!/bin/sh\n{script}")
             (tmp_path / name).chmod(0o755)
         monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
         if allocated:
             monkeypatch.setenv("SLURM_JOB_NODELIST", "n[1-3]")
-        return started
+        return srun_log
 
     return plant
 
 
-def test_slurms_own_names_are_kept_and_nothing_is_started(slurm: Callable[..., Path]) -> None:
-    started = slurm(allocated=True)
+def test_node_names_of_slurm_are_kept_without_a_start_of_srun(slurm: Callable[..., Path]) -> None:
+    srun_log = slurm(allocated=True)
     assert node_names(("n3", "n1")) == {"n3": "n3", "n1": "n1"}
-    assert not started.exists()
+    assert not srun_log.exists()
 
 
 def test_host_names_domain_names_addresses_and_aliases_become_nodes(slurm: Callable[..., Path]) -> None:
-    started = slurm()
+    srun_log = slurm()
     listed = ("n3.site.org", "rack1-01", "alias-two")
     assert node_names(listed) == {"n3.site.org": "n3", "rack1-01": "n1", "alias-two": "n2"}
-    assert not started.exists()
+    assert not srun_log.exists()
 
 
-def test_what_slurm_does_not_know_the_nodes_of_the_allocation_tell(slurm: Callable[..., Path]) -> None:
-    started = slurm(allocated=True)
-    assert node_names(("own1", "n3-ib", "n2")) == {"own1": "n1", "n3-ib": "n3", "n2": "n2"}
-    (line,) = started.read_text().splitlines()
+def test_names_that_slurm_does_not_know_are_asked_of_the_allocated_nodes(slurm: Callable[..., Path]) -> None:
+    srun_log = slurm(allocated=True)
+    assert node_names(("host1", "n3-ib", "n2")) == {"host1": "n1", "n3-ib": "n3", "n2": "n2"}
+    (line,) = srun_log.read_text().splitlines()
     assert "--nodes=3 --ntasks=3 --ntasks-per-node=1" in line and line.endswith("--identity")
 
 
@@ -81,20 +87,22 @@ def test_srun_is_told_the_nodes_in_the_order_of_the_list(slurm: Callable[..., Pa
     assert "--nodelist=n2,n1" in command
 
 
-@pytest.mark.parametrize("said", ["", "{", '{"host":"own3","names":[],"addresses":["10.9.0.3"]}', '[1]\n"x"'])
-def test_a_host_that_is_no_node_is_one_clear_line(slurm: Callable[..., Path], said: str) -> None:
-    slurm(allocated=True, said=said)
+@pytest.mark.parametrize(
+    "identities", ["", "{", '{"host":"host3","names":[],"addresses":["10.9.0.3"]}', '[1]\n"x"']
+)
+def test_a_host_that_is_no_node_is_refused(slurm: Callable[..., Path], identities: str) -> None:
+    slurm(allocated=True, identities=identities)
     with pytest.raises(UserError) as refused:
         reach.check_hosts(REMOTE, ["n1", "n3-ib"], "srun")
     assert refused.value.what == "n3-ib: no node of this allocation (n[1-3]) has this name or address"
     assert "scontrol show nodes" in refused.value.fix
 
 
-def test_outside_an_allocation_nothing_is_started_to_ask(slurm: Callable[..., Path]) -> None:
-    started = slurm()
+def test_outside_an_allocation_srun_is_not_started(slurm: Callable[..., Path]) -> None:
+    srun_log = slurm()
     with pytest.raises(UserError, match=r"n3-ib: no node of Slurm \(n\[1-3\]\)"):
         node_names(("n1", "n3-ib"))
-    assert not started.exists()
+    assert not srun_log.exists()
 
 
 def test_a_node_outside_the_allocation_is_refused(
@@ -112,7 +120,7 @@ def test_two_names_of_one_node_are_refused(slurm: Callable[..., Path]) -> None:
         node_names(("n2", "alias-two", "n1"))
 
 
-def test_without_an_answer_of_slurm_names_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_stay_if_slurm_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert node_names(("anything",)) == {"anything": "anything"}
     monkeypatch.setattr(slurm_nodes, "_nodes", dict)

@@ -1,4 +1,4 @@
-// The messages of the protocol; other datagrams are refused.
+// The UDP protocol: each message is decoded as it was encoded; other datagrams are refused.
 #include "node/udp/wire.hpp"
 
 #include <doctest/doctest.h>
@@ -10,14 +10,15 @@ using namespace assay::node;
 
 TEST_CASE("a header is read as it was written, and other data are refused") {
     std::byte buffer[DataHeader::bytes];
-    DataHeader{7, 0x1122334455667788, 99, 123456789}.put(buffer);
+    DataHeader{.stream = 7, .run = 0x1122334455667788, .sequence = 99, .sent_at = 123456789}.put(
+        buffer);
     DataHeader read;
     CHECK(read.get(buffer));
     CHECK(read.stream == 7);
     CHECK(read.run == 0x1122334455667788);
     CHECK(read.sequence == 99);
     CHECK(read.sent_at == 123456789);
-    CHECK(std::to_integer<int>(buffer[0]) == 'A');  // of one byte order on every machine
+    CHECK(std::to_integer<int>(buffer[0]) == 'A');  // big-endian: the magic word begins with 'A'
     buffer[1] ^= std::byte{1};
     CHECK_FALSE(read.get(buffer));
 }
@@ -45,7 +46,8 @@ TEST_CASE("foreign datagrams are refused") {
           R"(assay-udp/2 {"type":7,"run":"x"})"})
         CHECK_FALSE(decode(text));
     std::mt19937 random(1);
-    for (int i = 0; i < 20'000; ++i) {  // a wrong byte may change a value, but must not crash
+    // A damaged datagram may decode to other values, but not to values out of bounds.
+    for (int i = 0; i < 20'000; ++i) {
         std::string damaged = valid;
         damaged[random() % damaged.size()] = static_cast<char>(random());
         damaged.resize(random() % 4 ? damaged.size() : random() % damaged.size());
@@ -57,11 +59,11 @@ TEST_CASE("foreign datagrams are refused") {
 
 TEST_CASE("implausible numbers are refused") {
     const Hello valid{1, 8900, 1000, 12, 93.9e6, 20, "h"};
-    for (auto spoil : {+[](Hello& h) { h.streams = 0; }, +[](Hello& h) { h.streams = 100'000; },
-                       +[](Hello& h) { h.size = 8; }, +[](Hello& h) { h.size = 1 << 20; },
-                       +[](Hello& h) { h.rate = -1; }, +[](Hello& h) { h.seconds = 1e9; }}) {
+    for (auto damage : {+[](Hello& h) { h.streams = 0; }, +[](Hello& h) { h.streams = 100'000; },
+                        +[](Hello& h) { h.size = 8; }, +[](Hello& h) { h.size = 1 << 20; },
+                        +[](Hello& h) { h.rate = -1; }, +[](Hello& h) { h.seconds = 1e9; }}) {
         Hello invalid = valid;
-        spoil(invalid);
+        damage(invalid);
         CHECK_FALSE(decode(encode(invalid)));
     }
 }
