@@ -16,6 +16,7 @@ from assay.records.units import format_share
 
 BUCKET = "a single message is faster than a stream, as behind a token bucket; SimGrid has no token buckets"
 MOST_DOUBT = 3.0  # of the limit: the largest uncertainty of a time that still proves something
+MOST_VAGUE = 1 / 3  # of all points: with more of such times the others prove too little
 ROUND_TRIPS, MESSAGES = 1, 6  # simulated messages all take the same time
 
 # Parameters that a record adds to those of its round.
@@ -171,18 +172,16 @@ def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str)
 def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     """PASS when every rate and time is simulated within ``limit`` (relative) of the measurement.
 
-    A time whose own uncertainty is larger than ``limit`` is judged by that, up to ``MOST_DOUBT`` times the limit:
-    what is known worse proves nothing. Such a point, and one without a simulated value, is INCONCLUSIVE.
+    A time whose own uncertainty is larger than ``limit`` is judged by that. From ``MOST_DOUBT`` times the limit on it
+    proves nothing, though it can refute; with more than ``MOST_VAGUE`` such times, or with a point that was not simulated,
+    the verdict is INCONCLUSIVE.
     """
     waived = sum(1 for point in points if point.waived)
     points = [point for point in points if not point.waived]
 
-    def allowed(point: Comparison) -> float:
-        return min(max(limit, point.uncertainty), MOST_DOUBT * limit)
-
     def used(point: Comparison) -> float:
         """The error as a share of the allowed one."""
-        return abs(point.error or 0.0) / allowed(point)
+        return abs(point.error or 0.0) / max(limit, point.uncertainty)
 
     vague = sum(1 for point in points if point.uncertainty > limit)
     required = f"within {format_share(limit)} of measured, at each of {len(points)} points"
@@ -198,24 +197,27 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     if missing or not points:
         head.reason = f"{len(missing)} points were not simulated" if points else "nothing to compare"
         return head
-    unknown = [point for point in points if point.uncertainty > MOST_DOUBT * limit]
-    worst = max((point for point in points if point not in unknown), key=used, default=None)
-    if unknown and (worst is None or used(worst) <= 1):
-        vaguest = max(unknown, key=lambda point: point.uncertainty)
+    unproved = [point for point in points if point.uncertainty > MOST_DOUBT * limit]
+    worst = max(points, key=used)
+    if used(worst) <= 1 and len(unproved) > MOST_VAGUE * len(points):
+        vaguest = max(unproved, key=lambda point: point.uncertainty)
         head.reason = (
-            f"{len(unknown)} times are known too badly to prove anything, the worst within "
+            f"{len(unproved)} times are known too badly to prove anything, the worst within "
             f"{format_share(vaguest.uncertainty)}: {vaguest.curve}, {vaguest.axis} {vaguest.label or f'{vaguest.x:g}'}"
         )
         head.fix = "measure again when nothing else uses the hosts and their network"
         return head
-    assert worst is not None
+    if used(worst) <= 1:  # of what proves something
+        worst = max((point for point in points if point not in unproved), key=used)
+        if unproved:
+            head.required_text += f"; {len(unproved)} times are known too badly to prove anything"
     observed = abs(worst.error or 0.0)
     head.outcome = "PASS" if used(worst) <= 1 else "FAIL"
     head.observed, head.observed_text = (
         observed,
         f"{format_share(observed)} at worst: {worst.curve}, {worst.axis} {worst.label or f'{worst.x:g}'}",
     )
-    head.required = allowed(worst)
+    head.required = max(limit, worst.uncertainty)
     head.margin = 1 - used(worst)
     if head.outcome == "FAIL":
         head.fix = "the report shows which curve parts; measure again when the network is quiet"

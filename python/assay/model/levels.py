@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from assay.model.discover import find_gap
+from assay.model.discover import Gap, PivotView, VisitTimes, find_gap, halves
 from assay.model.estimate import estimate, summed, typical
 from assay.model.fit import Model, flows_of
 from assay.model.network import Topology
@@ -19,8 +19,8 @@ from assay.records.schema import AnyRecord, Flows, Measurement
 from assay.records.units import format_quantity, format_share
 
 UNFITTED = ("strides", "two_cabinets")
+FEWEST = 4  # hosts in which a gap is looked for
 LEAST_ERROR = 0.1  # of the model; more than a plateau's share (assay.model.study) and the noise of a round
-LIST = "give the upper level as cabinets (--topology) to study it"
 
 
 def more_levels(records: Sequence[AnyRecord], model: Model) -> list[str]:
@@ -49,8 +49,7 @@ def _by_latency(records: Sequence[AnyRecord], cabinets: Topology) -> str:
                 for host, visits in of_peers.items()
                 if (home.get(host) == home.get(pivot)) == is_near
             }
-            is_sure = all(len(visits) > 1 for visits in group.values())
-            gap = find_gap(group) if len(cabinets) > 1 and is_sure else None
+            gap = _sure_gap(group) if len(cabinets) > 1 else None
             if gap is not None:
                 where = (
                     f"inside {home.get(pivot)}" if is_near else f"from {home.get(pivot)} to other cabinets"
@@ -60,6 +59,15 @@ def _by_latency(records: Sequence[AnyRecord], cabinets: Topology) -> str:
                     f"{format_quantity(gap.far, 's')}"
                 )
     return ""
+
+
+def _sure_gap(times: VisitTimes) -> Gap | None:
+    """A gap that odd and even visits put between the same hosts; None for few hosts, which differ by chance."""
+    if len(times) < FEWEST or any(len(visits) < 2 for visits in times.values()):
+        return None
+    gap = find_gap(times)
+    odd, even = (PivotView(half, gap).near() for half in halves(times))
+    return gap if odd == even else None
 
 
 def _by_rates(records: Sequence[AnyRecord], model: Model) -> list[str]:

@@ -28,6 +28,8 @@ def point(error: float | None, uncertainty: float = 0.0, waived: str = "") -> Co
         ([point(2.0, 2.5)], "INCONCLUSIVE"),  # so large a doubt excuses nothing
         ([point(0.01, 2.5)], "INCONCLUSIVE"),  # nor does it confirm
         ([point(0.01), point(0.01, 0.16)], "INCONCLUSIVE"),
+        ([point(0.01)] * 2 + [point(0.1, 0.16)], "PASS"),  # the others prove enough
+        ([point(0.01)] * 9 + [point(3.0, 2.5)], "FAIL"),  # beyond every doubt
         ([point(0.06), point(0.01, 2.5)], "FAIL"),  # what is known badly hides no other error
         ([point(0.01), point(None)], "INCONCLUSIVE"),
         ([point(2.0, waived="a bucket")], "INCONCLUSIVE"),
@@ -40,3 +42,9 @@ def test_a_platform_passes_where_every_point_is_known_and_near(
     found = verdict(points, LIMIT)
     assert found.outcome == outcome
     assert found.reason or found.outcome != "INCONCLUSIVE"
+
+
+def test_a_verdict_says_how_many_times_prove_nothing() -> None:
+    found = verdict([point(0.01)] * 5 + [point(0.1, 0.2)], LIMIT)
+    assert found.outcome == "PASS" and found.observed == pytest.approx(0.01)
+    assert "1 times are known too badly to prove anything" in found.required_text
