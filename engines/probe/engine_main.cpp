@@ -14,6 +14,7 @@
 #include "core/topology.hpp"
 #include "probe/describe.hpp"
 #include "probe/guardian.hpp"
+#include "transport/check.hpp"
 #include "transport/transport.hpp"
 
 namespace assay {
@@ -23,6 +24,7 @@ void print_usage(std::FILE* stream, std::string_view program, std::span<const Me
     fmt::print(stream,
                "usage: {0} --describe\n"
                "       {0} --identity\n"
+               "       {0} --check-transport NAME\n"
                "       {0} run MEASUREMENT [--param value ...]\n\n"
                "measurements:\n",
                program);
@@ -78,6 +80,10 @@ int engine_main(std::string_view program, std::span<const Measurement> table, in
         }
         if (command == "--identity") {
             fmt::print("{}\n", to_json(identify(host_name(), false)).dump());
+            return 0;
+        }
+        if (command == "--check-transport" && argc > 2) {
+            check_transport(argv[2]);
             return 0;
         }
         if (command == "run" && argc > 2) return run(find_measurement(table, argv[2]), argc, argv);

@@ -26,6 +26,7 @@
 #include "core/error.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
+#include "transport/check.hpp"
 #include "transport/transport.hpp"
 #include "transport/watchdog.hpp"
 
@@ -341,6 +342,10 @@ void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)
     };
     const std::unique_ptr<Mpi, decltype(finish)> mpi(new Mpi, finish);
     body(*mpi);
+}
+
+void check_transport(const std::string& name) {
+    throw Error(fmt::format("this engine has MPI alone, not '{}'", name), "ask assay-probe");
 }
 
 }  // namespace assay

@@ -1,7 +1,7 @@
 // The ranks of an executable without MPI. Where a launcher says so by the environment, the process
 // is one rank of a job; else its ranks are threads of the null transport.
 //
-//   ASSAY_TRANSPORT     tcp or udp
+//   ASSAY_TRANSPORT     tcp, udp, or ofi:PROVIDER of libfabric
 //   ASSAY_RANK, ASSAY_RANKS
 //   ASSAY_INTERFACE     the network interface to listen on; default: that of the default route
 //   ASSAY_HEARTBEAT_MS  a peer that is silent for three of these is lost; default 50
@@ -20,9 +20,11 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "transport/check.hpp"
 #include "transport/direct/peer_transport.hpp"
 #include "transport/direct/rendezvous.hpp"
 #include "transport/null.hpp"
+#include "transport/ofi/ofi.hpp"
 #include "transport/tcp/tcp.hpp"
 #include "transport/udp/udp.hpp"
 
@@ -31,14 +33,15 @@ namespace {
 
 using namespace direct;
 
-using Make = std::unique_ptr<PeerTransport> (*)(Listener, Membership, MeshSettings);
-
-// A new transport is one line here.
+// A new transport is one line here. `check` throws Error where a provider ("ofi:PROVIDER") cannot
+// be used on this host; transports without one have no providers.
 struct Known {
     const char* name;
-    Make make;
+    std::unique_ptr<PeerTransport> (*make)(Listener, Membership, MeshSettings);
+    void (*check)(const std::string& provider) = nullptr;
 };
-constexpr std::array known{Known{"tcp", tcp_transport}, Known{"udp", udp_transport}};
+constexpr std::array known{Known{"tcp", tcp_transport}, Known{"udp", udp_transport},
+                           Known{"ofi", ofi_transport, check_ofi}};
 
 constexpr Nanoseconds start_limit = 60'000'000'000;
 constexpr useconds_t end_grace_us = 3'000'000;
@@ -56,10 +59,16 @@ int number(const char* variable, int least, int most, std::optional<int> otherwi
     return read;
 }
 
-Make find(const std::string& name) {
+const Known& find(const std::string& name) {
+    const std::size_t colon = name.find(':');
     std::string names;
     for (const Known& transport : known) {
-        if (name == transport.name) return transport.make;
+        if (name == transport.name ||
+            (transport.check && name.substr(0, colon) == transport.name)) {
+            if (transport.check)
+                transport.check(colon == std::string::npos ? "" : name.substr(colon + 1));
+            return transport;
+        }
         names += fmt::format("{}{}", names.empty() ? "" : ", ", transport.name);
     }
     throw Error(fmt::format("no transport is called '{}'", name), "choose one of " + names);
@@ -81,7 +90,7 @@ void end_with_launcher() {
 
 // Meets the other ranks and runs `body` as one of them.
 void run_rank(const std::string& name, const std::function<void(Transport&)>& body) {
-    const Make make = find(name);
+    const Known& known_as = find(name);
     const int ranks = number("ASSAY_RANKS", 1, 65536);
     const int rank = number("ASSAY_RANK", 0, ranks - 1);
     const int heartbeat_ms = number("ASSAY_HEARTBEAT_MS", 1, 60'000, 50);
@@ -97,7 +106,7 @@ void run_rank(const std::string& name, const std::function<void(Transport&)>& bo
     settings.heartbeat_limit = Nanoseconds{heartbeat_ms} * 3'000'000;
     settings.start_limit = start_limit;
     const std::unique_ptr<PeerTransport> transport =
-        make(std::move(listener), std::move(self), std::move(settings));
+        known_as.make(std::move(listener), std::move(self), std::move(settings));
     transport->connect();
     body(*transport);
     transport->leave();
@@ -109,5 +118,7 @@ void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
     if (const char* name = std::getenv("ASSAY_TRANSPORT")) run_rank(name, body);
     else for_each_null_rank(body);
 }
+
+void check_transport(const std::string& name) { find(name); }
 
 }  // namespace assay

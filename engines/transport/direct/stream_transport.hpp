@@ -71,7 +71,9 @@ protected:
     virtual void announce_receive(int peer) = 0;
     // Forgets a peer's streams and fails its tickets.
     void reset(int peer);
-    bool is_idle(int peer) const final { return outboxes_[static_cast<std::size_t>(peer)].empty(); }
+    bool is_idle(int peer) const override {
+        return outboxes_[static_cast<std::size_t>(peer)].empty();
+    }
 
 private:
     void post_send(Ticket ticket, const void* data, std::size_t bytes, int peer, int tag) final;

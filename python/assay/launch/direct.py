@@ -23,10 +23,11 @@ from msgspec import Struct
 import assay
 from assay.errors import EXIT_UNUSABLE, UserError
 from assay.lab import Lab
-from assay.launch.engines import probe
+from assay.launch.engines import check_provider, probe
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
 
-TRANSPORTS = ("tcp", "udp")
+OFI = "ofi"  # libfabric: of its own choice, or a provider as in ofi:shm
+TRANSPORTS = ("tcp", "udp", OFI)
 MODULE = "assay.launch.direct"
 
 
@@ -107,8 +108,10 @@ class Direct:
 
 
 def check_transport(name: str) -> None:
-    """Raises UserError for a transport that there is not."""
-    if name not in TRANSPORTS:
+    """Raises UserError for a transport that there is not. Which providers libfabric has is known to the engine."""
+    if name == OFI or name.startswith(f"{OFI}:"):
+        check_provider(name)
+    elif name not in TRANSPORTS:
         raise UserError(f"no transport is called '{name}'", "choose one of mpi, " + ", ".join(TRANSPORTS))
 
 

@@ -158,6 +158,25 @@ def describe(executable: Path) -> Description:
     return description
 
 
+def check_provider(transport: str) -> None:
+    """Asks the engine whether this host can use a transport ("ofi:shm"). Raises UserError with what it says."""
+    executable = probe()
+    try:
+        done = subprocess.run(
+            [executable, "--check-transport", transport],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=DESCRIBE_LIMIT_S,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise UserError(f"{executable} does not answer: {error}", "build it again: make setup") from error
+    if done.returncode:
+        last = done.stderr.strip().rpartition("\n")[2].removeprefix("assay-probe: ")
+        what, _, fix = last.partition("; fix: ")
+        raise UserError(what or f"{executable} ended with status {done.returncode}", fix)
+
+
 def described() -> Description | None:
     """Returns what the engines can measure; None if no engine is built."""
     return describe(probe()) if (engines_folder() / "assay-probe").is_file() else None

@@ -60,6 +60,7 @@ def assay(env: dict[str, str], *arguments: str, limit: float = 120) -> subproces
         ([*HERE, "--sizes-file", "/no/such/file"], "/no/such/file"),
         ([*HERE, "--launcher", "openmpi"], "--launcher"),
         (["--transport", "rapidio", "-n", "2"], "rapidio"),
+        (["--transport", "ofi:rapidio", "-n", "2"], "no provider 'rapidio'"),
         (["--transport", "null", "-w", "node[1-2]"], "no network"),
         (["-w", "no-such-host-1,no-such-host-2"], "no-such-host-1"),
         (["--lab", "no-such-lab"], "no-such-lab"),

@@ -213,7 +213,7 @@ def test_the_network_measurement_runs_without_mpi(transport: str, operation: str
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("ASSAY_TRANSPORT", "rapidio", "no transport is called 'rapidio'; fix: choose one of tcp, udp"),
+        ("ASSAY_TRANSPORT", "rapidio", "no transport is called 'rapidio'; fix: choose one of tcp, udp, ofi"),
         ("ASSAY_RANK", "7", "ASSAY_RANK='7' is not a number from 0 to 1"),
         ("ASSAY_HEARTBEAT_MS", "fast", "ASSAY_HEARTBEAT_MS='fast' is not a number from 1 to 60000"),
         ("ASSAY_INTERFACE", "nonsense0", "no interface 'nonsense0' with an address"),

@@ -17,8 +17,6 @@ using namespace planted;
 
 namespace {
 
-const std::vector<std::string> transports{"tcp", "udp"};
-
 // A rank in a process of its own, which polls until it is killed.
 pid_t start_process(Job& job, int number, MeshSettings settings) {
     const pid_t child = fork();
@@ -72,7 +70,7 @@ bool is_closed_by(PeerTransport& transport, int fd) {
 }  // namespace
 
 TEST_CASE("a killed process is reported as lost, its operations fail, the others go on") {
-    for (const std::string& name : transports) {
+    for (const std::string& name : transports()) {
         CAPTURE(name);
         Trio trio(name, settings_of(name));
         std::vector<std::byte> data(1 << 20);
@@ -107,7 +105,7 @@ TEST_CASE("a killed process is reported as lost, its operations fail, the others
 }
 
 TEST_CASE("a rank comes back with a higher incarnation, and an old one is refused") {
-    for (const std::string& name : transports) {
+    for (const std::string& name : transports()) {
         CAPTURE(name);
         Trio trio(name, settings_of(name));
         end(std::exchange(trio.child, -1));
@@ -154,7 +152,7 @@ TEST_CASE("a rank comes back with a higher incarnation, and an old one is refuse
 }
 
 TEST_CASE("a process that is stopped is silent, and lost after the heartbeat's limit") {
-    for (const std::string& name : transports) {
+    for (const std::string& name : transports()) {
         CAPTURE(name);
         MeshSettings settings = settings_of(name);
         settings.heartbeat_limit = 1'000'000'000;
@@ -250,7 +248,7 @@ TEST_CASE("a rank with another token, and one of another transport, are told so"
 }
 
 TEST_CASE("the end of a rank in order is no death") {
-    for (const std::string& name : transports) {
+    for (const std::string& name : transports()) {
         CAPTURE(name);
         std::atomic<int> losses{0};
         run(name, 3, [&](PeerTransport& transport) {

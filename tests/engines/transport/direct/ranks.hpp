@@ -11,8 +11,10 @@
 #include <thread>
 #include <vector>
 
+#include "core/error.hpp"
 #include "session/token.hpp"
 #include "transport/direct/peer_transport.hpp"
+#include "transport/ofi/ofi.hpp"
 #include "transport/tcp/tcp.hpp"
 #include "transport/udp/udp.hpp"
 
@@ -20,6 +22,24 @@ namespace planted {
 
 using namespace assay;
 using namespace assay::direct;
+
+// Those that this build and this host have. libfabric's provider is named, since its favourite may
+// be an adapter's.
+inline const std::vector<std::string>& transports() {
+    static const std::vector<std::string> names = [] {
+        std::vector<std::string> found{"tcp", "udp"};
+        for (const std::string provider : {"tcp", "shm"}) {
+            try {
+                check_ofi(provider);
+                found.push_back("ofi:" + provider);
+            } catch (const Error& error) {
+                MESSAGE("without ofi:" << provider << ": " << error.what());
+            }
+        }
+        return found;
+    }();
+    return names;
+}
 
 inline MeshSettings settings_of(const std::string& transport) {
     MeshSettings settings;
@@ -31,8 +51,10 @@ inline MeshSettings settings_of(const std::string& transport) {
 
 inline std::unique_ptr<PeerTransport> make(const std::string& transport, Listener listener,
                                            Membership self, MeshSettings settings) {
-    return (transport == "tcp" ? tcp_transport : udp_transport)(
-        std::move(listener), std::move(self), std::move(settings));
+    const auto start = transport == "tcp"   ? tcp_transport
+                       : transport == "udp" ? udp_transport
+                                            : ofi_transport;
+    return start(std::move(listener), std::move(self), std::move(settings));
 }
 
 // A job that is not started: the listeners and the table of its ranks.

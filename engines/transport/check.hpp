@@ -1,0 +1,12 @@
+// What a launcher asks before it starts ranks.
+#pragma once
+
+#include <string>
+
+namespace assay {
+
+// Throws Error unless $ASSAY_TRANSPORT may have this value ("tcp", "ofi:shm") on this host. The
+// implementation is chosen at link time, as that of for_each_rank.
+void check_transport(const std::string& name);
+
+}  // namespace assay

@@ -1,0 +1,425 @@
+#include "transport/ofi/ofi.hpp"
+
+#include "core/error.hpp"
+
+#ifdef ASSAY_LIBFABRIC
+
+#include <fmt/format.h>
+#include <sodium/crypto_shorthash_siphash24.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "transport/direct/stream_transport.hpp"
+#include "transport/ofi/endpoint.hpp"
+#include "transport/ofi/flow.hpp"
+
+namespace assay {
+namespace {
+
+using direct::Hello;
+using direct::Listener;
+using direct::Membership;
+using direct::MeshSettings;
+using ofi::Buffer;
+using ofi::Endpoint;
+using ofi::Flow;
+
+constexpr std::string_view prefix_of_name = "ofi:";
+constexpr std::size_t longest_name = sizeof(Hello::transport) - 1;
+
+// Bytes of one message, its prefix included: less where many ranks would need much memory.
+constexpr std::size_t least_message = 16U << 10, most_message = 256U << 10;
+constexpr int most_pieces = 64;                 // taken of an outbox at once
+constexpr std::size_t most_memory = 64U << 20;  // of a rank's receives
+// Receives for each peer: its messages, and acknowledgements beside them.
+constexpr std::size_t receives = Flow::depth + 2;
+
+// In front of every message.
+struct Prefix {
+    std::uint64_t number;  // of a message with bytes of the stream
+    std::uint64_t taken;   // how many of the peer's messages were
+    std::uint32_t from, bytes;
+    std::array<unsigned char, 8> tag;  // of all above
+};
+static_assert(sizeof(Prefix) == 32);
+
+using Key = std::array<unsigned char, crypto_shorthash_siphash24_KEYBYTES>;
+
+std::array<unsigned char, 8> tag_of(const Prefix& prefix, const Key& key) {
+    std::array<unsigned char, 8> tag;
+    crypto_shorthash_siphash24(tag.data(), reinterpret_cast<const unsigned char*>(&prefix),
+                               sizeof prefix - sizeof prefix.tag, key.data());
+    return tag;
+}
+
+std::size_t message_bytes(const Endpoint& endpoint, int ranks) {
+    const std::size_t peers = static_cast<std::size_t>(std::max(1, ranks - 1));
+    const std::size_t share = most_memory / (peers * receives) / 4096 * 4096;
+    return std::min(std::clamp(share, least_message, most_message), endpoint.longest_message());
+}
+
+// What is on its way to one peer.
+struct Channel {
+    static constexpr std::size_t acknowledgement = Flow::depth;  // the last of the buffers
+
+    int peer = -1;
+    fi_addr_t address = FI_ADDR_UNSPEC;
+    std::string name;  // what the address was made of, as a text if it is one
+    Key key{};
+    Flow flow;
+    ofi::Memory memory;
+    std::array<Buffer, Flow::depth + 1> buffers;
+    std::array<bool, Flow::depth + 1> waits{};  // filled, and refused by the provider for now
+    // Positions in the stream: what is in buffers, and where the message of each buffer ends.
+    std::uint64_t copied = 0;
+    std::array<std::uint64_t, Flow::depth> ends{};
+    std::uint64_t finished = 0;  // messages that the provider has sent, without a gap
+    std::size_t consumed = 0;    // of the message whose turn it is
+    bool is_usable() const { return address != FI_ADDR_UNSPEC; }
+    bool is_busy() const { return std::ranges::any_of(buffers, &Buffer::busy); }
+};
+
+class Ofi final : public direct::StreamTransport {
+public:
+    Ofi(Listener listener, Membership self, MeshSettings settings,
+        std::unique_ptr<Endpoint> endpoint)
+        : StreamTransport(std::move(listener), std::move(self), std::move(settings)),
+          endpoint_(std::move(endpoint)),
+          message_bytes_(message_bytes(*endpoint_, size())),
+          channels_(static_cast<std::size_t>(size())),
+          sockets_(static_cast<std::size_t>(size()), -1) {
+        make_receives();
+    }
+    ~Ofi() override { endpoint_->stop(); }
+
+    std::string library() const override;
+    std::vector<Counter> counters() const override;
+
+private:
+    Channel* channel(int peer) { return channels_[static_cast<std::size_t>(peer)].get(); }
+    void make_receives();
+    void attach(int peer, int socket, const Hello& hello, const session::Proof& key) override;
+    void detach(int peer) override;
+    void note(int peer, std::uint32_t events) override;
+    void announce(int) override {}
+    void announce_receive(int) override {}
+    bool is_idle(int peer) const override;
+    void move() override;
+
+    void collect();
+    void accept(Buffer& buffer, std::size_t bytes);
+    void repost(Buffer& buffer);
+    void deliver(int peer, Nanoseconds time);
+    void send(int peer, Nanoseconds time);
+    void settle(Channel& to);
+    void fill_message(Channel& to, std::size_t place);
+    void begin_message(Channel& to, Buffer& buffer, std::size_t bytes);
+    void submit(Channel& to, std::size_t place);
+    Buffer& receive(int number) { return receives_[static_cast<std::size_t>(number)]; }
+
+    std::unique_ptr<Endpoint> endpoint_;
+    const std::size_t message_bytes_;
+    ofi::Memory memory_;  // of the receives
+    std::vector<Buffer> receives_;
+    std::vector<Buffer*> unposted_;
+    std::vector<std::unique_ptr<Channel>> channels_, retired_;
+    std::vector<int> sockets_;
+    std::vector<Endpoint::Completion> completions_;
+    std::uint64_t refused_ = 0;
+};
+
+void Ofi::make_receives() {
+    const std::size_t wanted = static_cast<std::size_t>(size() - 1) * receives;
+    const std::size_t count = std::min(wanted, endpoint_->most_receives());
+    if (count == 0) return;
+    memory_ = endpoint_->allocate(count * message_bytes_);
+    receives_.resize(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        Buffer& buffer = receives_[i];
+        buffer.data = memory_.data() + i * message_bytes_;
+        buffer.description = memory_.description();
+        buffer.bytes = message_bytes_;
+        repost(buffer);
+    }
+}
+
+void Ofi::repost(Buffer& buffer) {
+    const long status = endpoint_->receive(buffer);
+    if (status == -FI_EAGAIN) unposted_.push_back(&buffer);
+    else if (status != 0)
+        throw Error(fmt::format("libfabric's {} takes no receive: {}", endpoint_->provider(),
+                                ofi::reason_of(status)),
+                    "see 'fi_info -v', or choose another provider");
+}
+
+// --- Peers -------------------------------------------------------------------------------------
+
+void Ofi::attach(int peer, int socket, const Hello& hello, const session::Proof& key) {
+    auto channel = std::make_unique<Channel>();
+    channel->peer = peer;
+    std::copy_n(key.begin(), channel->key.size(), channel->key.begin());
+    channel->memory = endpoint_->allocate(channel->buffers.size() * message_bytes_);
+    for (std::size_t i = 0; i < channel->buffers.size(); ++i) {
+        channel->buffers[i].data = channel->memory.data() + i * message_bytes_;
+        channel->buffers[i].description = channel->memory.description();
+        channel->buffers[i].owner = channel.get();
+    }
+    std::array<unsigned char, sizeof hello.extra + 1> address{};  // with a zero after a text
+    std::copy_n(hello.extra.begin(), hello.extra_length, address.begin());
+    if (!endpoint_->insert(std::span(address).first(hello.extra_length), channel->address))
+        channel->address = FI_ADDR_UNSPEC;
+    channel->name = reinterpret_cast<const char*>(address.data());
+    sockets_[static_cast<std::size_t>(peer)] = socket;
+    channels_[static_cast<std::size_t>(peer)] = std::move(channel);
+}
+
+void Ofi::detach(int peer) {
+    sockets_[static_cast<std::size_t>(peer)] = -1;
+    std::unique_ptr<Channel> channel = std::move(channels_[static_cast<std::size_t>(peer)]);
+    reset(peer);
+    if (!channel) return;  // a peer that was never reached
+    channel->flow.clear([this](int buffer) { unposted_.push_back(&receive(buffer)); });
+    endpoint_->remove_remains(channel->name);
+    // The provider may still have messages of it: the memory lives until they have ended.
+    retired_.push_back(std::move(channel));
+}
+
+// Nothing is said on the connection after the greeting: its end is that of the peer's process.
+void Ofi::note(int peer, std::uint32_t) {
+    std::array<std::byte, 64> ignored;
+    for (;;) {
+        const int socket = sockets_[static_cast<std::size_t>(peer)];
+        if (socket < 0) return;
+        const ssize_t n = recv(socket, ignored.data(), ignored.size(), MSG_DONTWAIT);
+        if (n > 0 || (n < 0 && errno == EINTR)) continue;
+        if (n < 0 && errno == EAGAIN) return;
+        const std::string reason = n == 0 ? "its process ended" : std::strerror(errno);
+        collect();
+        if (channel(peer)) deliver(peer, now());
+        if (is_connected(peer)) end_peer(peer, reason);
+        return;
+    }
+}
+
+// A rank may leave when all that it sent was taken: the end of its process can overtake a message.
+bool Ofi::is_idle(int peer) const {
+    const Channel* channel = channels_[static_cast<std::size_t>(peer)].get();
+    return StreamTransport::is_idle(peer) && (!channel || channel->flow.all_taken());
+}
+
+// --- Messages ----------------------------------------------------------------------------------
+
+void Ofi::move() {
+    mesh().poll();
+    collect();
+    const Nanoseconds time = now();
+    for (int peer = 0; peer < size(); ++peer) {
+        if (channel(peer)) deliver(peer, time);
+        if (channel(peer)) send(peer, time);
+    }
+}
+
+void Ofi::collect() {
+    completions_.clear();
+    endpoint_->poll(completions_);
+    for (std::size_t i = 0; i < completions_.size(); ++i) {
+        const Endpoint::Completion done = completions_[i];
+        auto* const owner = static_cast<Channel*>(done.buffer->owner);
+        if (owner) {
+            // Of a channel that is retired nobody wants to know.
+            if (done.error != 0 && channel(owner->peer) == owner)
+                end_peer(owner->peer, "libfabric: " + ofi::reason_of(done.error));
+        } else if (done.error != 0) {
+            ++refused_;
+            repost(*done.buffer);
+        } else {
+            accept(*done.buffer, done.bytes);
+        }
+    }
+    std::erase_if(retired_, [this](const std::unique_ptr<Channel>& channel) {
+        if (channel->is_busy()) return false;
+        if (channel->is_usable()) endpoint_->remove(channel->address);
+        return true;
+    });
+    std::vector<Buffer*> unposted = std::exchange(unposted_, {});
+    for (Buffer* buffer : unposted) repost(*buffer);
+}
+
+void Ofi::accept(Buffer& buffer, std::size_t bytes) {
+    Prefix prefix;
+    std::memcpy(&prefix, buffer.data, sizeof prefix);
+    Channel* from = nullptr;
+    if (bytes >= sizeof prefix && prefix.from < static_cast<std::uint32_t>(size()) &&
+        bytes - sizeof prefix == prefix.bytes)
+        from = channel(static_cast<int>(prefix.from));
+    if (!from || prefix.tag != tag_of(prefix, from->key)) {
+        ++refused_;
+    } else if (!from->flow.heard(prefix.taken)) {
+        end_peer(from->peer, "it acknowledges what was not sent");
+    } else if (prefix.bytes > 0) {
+        if (from->flow.arrived(prefix.number, static_cast<int>(&buffer - receives_.data()))) return;
+        ++refused_;
+    }
+    repost(buffer);
+}
+
+void Ofi::deliver(int peer, Nanoseconds time) {
+    Channel& from = *channel(peer);
+    std::string fault;
+    if (inbox(peer).waits() && !resume(peer, fault) && fault.empty()) return;
+    while (fault.empty() && !inbox(peer).waits() && from.flow.front() != Flow::none) {
+        Buffer& buffer = receive(from.flow.front());
+        Prefix prefix;
+        std::memcpy(&prefix, buffer.data, sizeof prefix);
+        from.consumed += consume(peer, buffer.data + sizeof prefix + from.consumed,
+                                 prefix.bytes - from.consumed, fault);
+        if (from.consumed < prefix.bytes) continue;
+        from.consumed = 0;
+        from.flow.take(time);
+        repost(buffer);
+    }
+    if (!fault.empty()) end_peer(peer, fault);
+}
+
+void Ofi::send(int peer, Nanoseconds time) {
+    Channel& to = *channel(peer);
+    if (!to.is_usable()) {
+        end_peer(peer, "libfabric does not understand its address");
+        return;
+    }
+    for (std::size_t place = 0; place < to.buffers.size() && channel(peer); ++place)
+        if (to.waits[place]) submit(to, place);
+    if (!channel(peer)) return;
+    settle(to);
+    while (channel(peer) && to.copied < outbox(peer).end() && to.flow.may_send() &&
+           to.flow.next() - to.finished < Flow::depth) {
+        const std::size_t place = to.flow.next() % Flow::depth;
+        fill_message(to, place);
+        submit(to, place);
+    }
+    constexpr std::size_t place = Channel::acknowledgement;
+    if (!channel(peer) || !to.flow.owes(time) || to.buffers[place].busy || to.waits[place]) return;
+    begin_message(to, to.buffers[place], 0);
+    submit(to, place);
+}
+
+// Completes what the provider has sent. It may end a message before those that were sent earlier.
+void Ofi::settle(Channel& to) {
+    const auto is_done = [&to](std::size_t place) {
+        return !to.buffers[place].busy && !to.waits[place];
+    };
+    for (; to.finished < to.flow.next() && is_done(to.finished % Flow::depth); ++to.finished)
+        outbox(to.peer).release(to.ends[to.finished % Flow::depth],
+                                [this](Ticket ticket) { tickets().settle(ticket, true); });
+}
+
+// Copies the next bytes of the outbox into a buffer.
+void Ofi::fill_message(Channel& to, std::size_t place) {
+    const direct::Outbox& out = outbox(to.peer);
+    Buffer& buffer = to.buffers[place];
+    std::byte* next = buffer.data + sizeof(Prefix);
+    std::size_t left = message_bytes_ - sizeof(Prefix);
+    while (left > 0 && to.copied < out.end()) {
+        std::array<iovec, most_pieces> pieces;
+        int count = 0;
+        const std::size_t bytes = out.gather(to.copied, left, pieces, count);
+        for (const iovec& piece : std::span(pieces).first(static_cast<std::size_t>(count)))
+            next = static_cast<std::byte*>(std::memcpy(next, piece.iov_base, piece.iov_len)) +
+                   piece.iov_len;
+        left -= bytes;
+        to.copied += bytes;
+    }
+    begin_message(to, buffer, message_bytes_ - sizeof(Prefix) - left);
+    to.ends[place] = to.copied;
+    to.flow.sent();
+}
+
+void Ofi::begin_message(Channel& to, Buffer& buffer, std::size_t bytes) {
+    Prefix prefix{to.flow.next(),
+                  to.flow.taken(),
+                  static_cast<std::uint32_t>(rank()),
+                  static_cast<std::uint32_t>(bytes),
+                  {}};
+    prefix.tag = tag_of(prefix, to.key);
+    std::memcpy(buffer.data, &prefix, sizeof prefix);
+    buffer.bytes = sizeof prefix + bytes;
+    to.flow.told();
+}
+
+void Ofi::submit(Channel& to, std::size_t place) {
+    const long status = endpoint_->send(to.buffers[place], to.address);
+    to.waits[place] = status == -FI_EAGAIN;
+    if (status != 0 && status != -FI_EAGAIN)
+        end_peer(to.peer, "libfabric: " + ofi::reason_of(status));
+}
+
+std::string Ofi::library() const {
+    const std::uint32_t version = ofi::library().version();
+    return fmt::format("libfabric {}.{} {}", FI_MAJOR(version), FI_MINOR(version),
+                       endpoint_->provider());
+}
+
+std::vector<Counter> Ofi::counters() const {
+    std::vector<Counter> counters = PeerTransport::counters();
+    counters.push_back({"refused_messages", refused_});
+    return counters;
+}
+
+std::string provider_in(const std::string& transport) {
+    return transport.starts_with(prefix_of_name) ? transport.substr(prefix_of_name.size()) : "";
+}
+
+}  // namespace
+
+std::unique_ptr<direct::PeerTransport> ofi_transport(Listener listener, Membership self,
+                                                     MeshSettings settings) {
+    auto endpoint = std::make_unique<Endpoint>(
+        ofi::find_provider(provider_in(settings.transport), listener.address().text()));
+    const std::string provider = endpoint->provider();
+    if (endpoint->address().size() > sizeof(Hello::extra))
+        throw Error(fmt::format("libfabric's {} has addresses of {} bytes, at most {} are known",
+                                provider, endpoint->address().size(), sizeof(Hello::extra)),
+                    "choose another provider");
+    if (!endpoint->leaves_host())
+        for (const direct::Peer& peer : self.peers)
+            if (peer.port != 0 && peer.address != listener.address().text())
+                throw Error(fmt::format("libfabric's {} does not leave a host, and a rank is at {}",
+                                        provider, peer.address),
+                            "choose another provider");
+    // Ranks that libfabric has chosen different providers for refuse each other.
+    settings.transport = (std::string(prefix_of_name) + provider).substr(0, longest_name);
+    settings.extra.assign(endpoint->address().begin(), endpoint->address().end());
+    return std::make_unique<Ofi>(std::move(listener), std::move(self), std::move(settings),
+                                 std::move(endpoint));
+}
+
+void check_ofi(const std::string& provider) { ofi::find_provider(provider, ""); }
+
+}  // namespace assay
+
+#else
+
+namespace assay {
+namespace {
+
+[[noreturn]] void refuse() {
+    throw Error("the engines were built without libfabric",
+                "Debian: apt-get install libfabric-dev, then 'make setup'");
+}
+
+}  // namespace
+
+std::unique_ptr<direct::PeerTransport> ofi_transport(direct::Listener, direct::Membership,
+                                                     direct::MeshSettings) {
+    refuse();
+}
+
+void check_ofi(const std::string&) { refuse(); }
+
+}  // namespace assay
+
+#endif

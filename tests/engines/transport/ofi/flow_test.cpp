@@ -1,0 +1,81 @@
+#include "transport/ofi/flow.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+using assay::ofi::Flow;
+
+TEST_CASE("messages that arrive in any order are taken in their own, each once") {
+    constexpr std::size_t messages = 200;
+    for (unsigned seed = 1; seed <= 100; ++seed) {
+        CAPTURE(seed);
+        std::mt19937 random(seed);
+        Flow sender, receiver;
+        std::vector<std::uint64_t> travelling, told;
+        std::vector<int> taken;
+        assay::Nanoseconds time = 0;
+        const auto pick = [&](std::vector<std::uint64_t>& from) {
+            const auto place = from.begin() + static_cast<std::ptrdiff_t>(random() % from.size());
+            const std::uint64_t picked = *place;
+            from.erase(place);
+            return picked;
+        };
+        for (int step = 0; taken.size() < messages && step < 100'000; ++step) {
+            time += 100'000;
+            if (sender.may_send() && random() % 2) {
+                travelling.push_back(sender.next());
+                sender.sent();
+            }
+            REQUIRE(sender.next() - receiver.taken() <= Flow::depth);
+            if (!travelling.empty() && random() % 2) {
+                const std::uint64_t number = pick(travelling);
+                REQUIRE(receiver.arrived(number, static_cast<int>(number)));
+                REQUIRE_FALSE(receiver.arrived(number, 999));  // a repetition
+            }
+            while (receiver.front() != Flow::none && random() % 2) {
+                taken.push_back(receiver.front());
+                receiver.take(time);
+                REQUIRE_FALSE(receiver.arrived(receiver.taken() - 1, 999));  // an old one
+            }
+            if (receiver.owes(time)) {
+                told.push_back(receiver.taken());
+                receiver.told();
+            }
+            // Acknowledgements may overtake each other too.
+            if (!told.empty() && random() % 2) REQUIRE(sender.heard(pick(told)));
+        }
+        CHECK(taken.size() >= messages);
+        std::vector<int> expected(taken.size());
+        std::iota(expected.begin(), expected.end(), 0);
+        CHECK(taken == expected);
+    }
+}
+
+TEST_CASE("a sender is held back until messages were taken, and nobody takes what was not sent") {
+    Flow sender, receiver;
+    for (std::uint64_t i = 0; i < Flow::depth; ++i) {
+        CHECK(sender.may_send());
+        CHECK(receiver.arrived(sender.next(), static_cast<int>(i)));
+        sender.sent();
+    }
+    CHECK_FALSE(sender.may_send());
+    CHECK_FALSE(sender.all_taken());
+    CHECK_FALSE(receiver.arrived(Flow::depth, 9));  // further ahead than it may be
+    CHECK_FALSE(sender.heard(Flow::depth + 1));
+    receiver.take(1000);
+    CHECK_FALSE(receiver.owes(1000));
+    CHECK(receiver.owes(1000 + Flow::patience));
+    receiver.take(1000);
+    CHECK(receiver.owes(1000));  // half of what the sender may send
+    CHECK(sender.heard(receiver.taken()));
+    CHECK(sender.may_send());
+    std::vector<int> left;
+    receiver.clear([&](int buffer) { left.push_back(buffer); });
+    std::ranges::sort(left);
+    CHECK(left == std::vector{2, 3});
+    CHECK(receiver.front() == Flow::none);
+}

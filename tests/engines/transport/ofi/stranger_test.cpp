@@ -1,0 +1,95 @@
+// What arrives at a rank's endpoint from elsewhere than its peers, and providers that there are
+// not.
+#ifdef ASSAY_LIBFABRIC
+
+#include <cstring>
+#include <span>
+
+#include "../direct/ranks.hpp"
+#include "transport/ofi/endpoint.hpp"
+
+using namespace planted;
+
+namespace {
+
+std::uint64_t refused_messages(const Transport& transport) {
+    for (const Counter& counter : transport.counters())
+        if (counter.name == "refused_messages") return counter.value;
+    return 0;
+}
+
+// Greets rank 0 as rank 1 does, and so learns the address of its endpoint.
+class Greeter final : public Mesh::Listening {
+public:
+    std::vector<unsigned char> address;
+
+private:
+    void connected(int, int, const Hello& hello, const session::Proof&) override {
+        address.assign(hello.extra.begin(), hello.extra.begin() + hello.extra_length);
+    }
+    void happened(int, std::uint32_t) override {}
+    void gone(int, const std::string&, bool) override {}
+};
+
+}  // namespace
+
+TEST_CASE("messages that no peer has sent are refused and counted, and the rank goes on") {
+    const std::string name = "ofi:tcp";
+    if (std::ranges::find(transports(), name) == transports().end()) return;
+    Job job(name, 2);
+    const auto zero = job.rank(0);
+    ofi::Endpoint stranger(ofi::find_provider("tcp", "127.0.0.1"));
+    MeshSettings settings = settings_of(name);
+    settings.transport = "ofi:" + stranger.provider();
+    settings.extra.assign(stranger.address().begin(), stranger.address().end());
+    Greeter greeter;
+    Mesh mesh(std::move(*job.listeners[1]), {1, 0, job.token, job.peers}, settings, greeter);
+    {
+        std::jthread other([&] { zero->connect(); });
+        mesh.connect_all();
+    }
+    fi_addr_t target = 0;
+    REQUIRE(stranger.insert(greeter.address, target));
+    // As long as a header of rank 1 without its tag; shorter than a header; of a rank that there
+    // is not.
+    const ofi::Memory memory = stranger.allocate(4096);
+    std::memset(memory.data(), 0, 4096);
+    std::uint64_t expected = 0;
+    for (const auto& [bytes, from] : {std::pair{32, 1U}, {32, 0U}, {7, 1U}, {132, 77U}}) {
+        CAPTURE(bytes);
+        const std::uint32_t words[] = {from, static_cast<std::uint32_t>(std::max(0, bytes - 32))};
+        std::memcpy(memory.data() + 16, words, sizeof words);
+        ofi::Buffer message;
+        message.data = memory.data();
+        message.description = memory.description();
+        message.bytes = static_cast<std::size_t>(bytes);
+        bool sent = false;
+        ++expected;
+        std::vector<Ticket> completed;
+        std::vector<ofi::Endpoint::Completion> done;
+        until(*zero, completed, [&] {
+            if (!sent) sent = stranger.send(message, target) == 0;
+            stranger.poll(done);
+            return sent && !message.busy && refused_messages(*zero) == expected;
+        });
+    }
+    std::vector<PeerChange> changes;
+    zero->peer_changes(changes);
+    CHECK(changes.empty());
+}
+
+TEST_CASE("a provider that there is not is refused with those that there are") {
+    CHECK_THROWS_WITH_AS(check_ofi("nonsense"), doctest::Contains("no provider 'nonsense'"), Error);
+    const std::vector<std::string> known = ofi::providers();
+    if (known.empty()) return;
+    try {
+        check_ofi("nonsense");
+    } catch (const Error& error) {
+        for (const std::string& name : known)
+            CHECK(error.fix.find("ofi:" + name) != error.fix.npos);
+    }
+    CHECK_NOTHROW(check_ofi(known.front()));
+    CHECK_NOTHROW(check_ofi(""));
+}
+
+#endif

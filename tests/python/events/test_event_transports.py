@@ -1,0 +1,99 @@
+"""Event building over libfabric: both protocols build every fragment, and a rank that is killed is done without.
+
+TCP and UDP are tested with more faults, on labs: ``test_events_chaos``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UserError
+from assay.events.figures import Building, buildings
+from assay.launch.engines import check_provider
+from assay.records.run import Run
+from assay.records.schema import Failure
+
+ROOT = Path(__file__).resolve().parents[3]
+LIMIT_S = 120
+RANKS = 3
+EVENTS = 300
+# Other programs may take the processors for longer than the default of 50 ms.
+HEARTBEAT_MS = 2000
+
+
+def start(run: Path, mark: str, *options: str) -> subprocess.Popen[str]:
+    """Builds events on this machine, without MPI beside. ``mark`` is in the environment of every process."""
+    place = ["-n", str(RANKS), "--alone", "--size", "64KiB", "-o", str(run)]
+    command = [sys.executable, "-m", "assay", "eb", *place]
+    return subprocess.Popen(
+        [*command, "--heartbeat-ms", str(HEARTBEAT_MS), *options],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "ASSAY_TEST_MARK": mark},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def built(run: Path) -> Building:
+    records = Run.load(run).records
+    assert not [r.what for r in records if isinstance(r, Failure)]
+    (building,) = [b for b in buildings(records) if b.params]
+    assert all(building.count(metric) == 0 for metric in ("fragments_corrupt", "fragments_duplicate"))
+    return building
+
+
+def need(provider: str) -> None:
+    try:
+        check_provider(provider)
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(("provider", "protocol"), [("ofi:tcp", "push"), ("ofi:shm", "pull")])
+def test_every_fragment_is_built_over_libfabric(provider: str, protocol: str, tmp_path: Path) -> None:
+    need(provider)
+    process = start(
+        tmp_path / "run", "", "--transport", provider, "--protocol", protocol, "--events", str(EVENTS)
+    )
+    output = process.communicate(timeout=LIMIT_S)[0]
+    assert process.returncode == 0, output
+    building = built(tmp_path / "run")
+    assert building.count("fragments_lost") == 0
+    assert building.count("events_built") == EVENTS and building.count("fragments_built") == EVENTS * RANKS
+
+
+def rank_process(mark: str, rank: int) -> int | None:
+    """The process of a rank that has this mark in its environment."""
+    wanted = {f"ASSAY_TEST_MARK={mark}".encode(), f"ASSAY_RANK={rank}".encode()}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
+                return int(folder.name)
+    return None
+
+
+def test_building_goes_on_over_libfabric_when_a_rank_is_killed(tmp_path: Path) -> None:
+    need("ofi:tcp")
+    run, mark = tmp_path / "run", uuid.uuid4().hex
+    process = start(run, mark, "--transport", "ofi:tcp", "--budget", "3s", "--slice", "0.1s")
+    records, deadline = run / "records.jsonl", time.monotonic() + LIMIT_S
+    while not (records.is_file() and b"events.slices" in records.read_bytes()):
+        assert time.monotonic() < deadline and process.poll() is None, "no event was built"
+        time.sleep(0.05)
+    victim = rank_process(mark, 2)
+    assert victim is not None
+    os.kill(victim, signal.SIGKILL)
+    output = process.communicate(timeout=LIMIT_S)[0]
+    assert process.returncode == 1, output  # a rank was lost: no pass
+    building = built(run)
+    assert len(building.resumes) == 1 and building.resumes[0].summary is not None, output
+    assert building.count("events_built")
