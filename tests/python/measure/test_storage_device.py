@@ -1,4 +1,4 @@
-"""``assay io device``: every point that was asked for, nothing of the user's lost, and the file gone at the end."""
+"""``assay io device``: it measures every requested combination, keeps the user's files and removes its own."""
 
 from __future__ import annotations
 
@@ -37,32 +37,34 @@ def measured(capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 0
     return [r for r in records if r["kind"] == "measurement"]
 
 
-def test_every_point_is_measured_and_compared(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_combination_is_measured_and_its_data_compared(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     records = measured(capfd, "disk", "--threads", "1,3", "--sizes", "4k,64k")
     expected = set(
         product(("write", "read"), ("sequential", "random"), ("call", "mmap"), (1, 3), (4096, 65536))
     )
-    points = {
+    bandwidths = {
         tuple(r["params"][key] for key in ("op", "pattern", "method", "threads", "transfer")): r
         for r in records
         if r["metric"] == "bandwidth" and r.get("status", "ok") == "ok"
     }
-    assert expected <= set(points)  # direct and streamed besides, where this machine has them
-    assert all(len(r["samples"]) == 2 and r["summary"]["median"] > 0 for r in points.values())
-    compared = [r["summary"]["median"] for r in records if r["metric"] == "wrong"]
-    assert len(compared) >= 16 and set(compared) == {0}
-    for key, r in points.items():
+    assert expected <= set(bandwidths)  # where possible also the methods direct and stream
+    assert all(len(r["samples"]) == 2 and r["summary"]["median"] > 0 for r in bandwidths.values())
+    wrong_counts = [r["summary"]["median"] for r in records if r["metric"] == "wrong"]
+    assert len(wrong_counts) >= 16 and set(wrong_counts) == {0}
+    for (*_, transfer), r in bandwidths.items():
         (rate,) = (
             record["summary"]["median"]
             for record in records
             if record["metric"] == "rate" and record["params"] == r["params"]
         )
-        assert rate * key[4] == pytest.approx(r["summary"]["median"], rel=0.5)
+        assert rate * transfer == pytest.approx(r["summary"]["median"], rel=0.5)
     assert list((folder / "disk").iterdir()) == []
 
 
 def test_what_cannot_be_measured_is_waived_once(capfd: pytest.CaptureFixture[str]) -> None:
-    """Threads whose part is shorter than a transfer."""
+    """With 8 threads and 4 MiB, a thread's part is shorter than a transfer of 2 MiB."""
     records = measured(capfd, "disk", "--threads", "8", "--sizes", "4k,2m", "--method", "call,mmap")
     waived = [r for r in records if r.get("status") == "waived"]
     assert {(r["params"]["method"], "shorter than a transfer" in r["reason"]) for r in waived} == {
@@ -72,15 +74,15 @@ def test_what_cannot_be_measured_is_waived_once(capfd: pytest.CaptureFixture[str
     assert len(waived) == 2
 
 
-def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    precious = folder / "disk" / "precious"
-    precious.write_bytes(b"x" * (1 << 20))
-    assert main(["io", "device", str(precious), *SHORT, "-o", "refused"]) == 2
+def test_a_file_of_the_user_is_not_overwritten(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    user_file = folder / "disk" / "data"
+    user_file.write_bytes(b"x" * (1 << 20))
+    assert main(["io", "device", str(user_file), *SHORT, "-o", "refused"]) == 2
     captured = capfd.readouterr()
     assert "exists and would be overwritten; fix: give --overwrite" in captured.out + captured.err
-    read = measured(capfd, str(precious), "--op", "read", "--sizes", "4k")
+    read = measured(capfd, str(user_file), "--op", "read", "--sizes", "4k")
     assert read and all(r["params"]["op"] == "read" for r in read if "op" in r["params"])
-    assert precious.read_bytes() == b"x" * (1 << 20)
+    assert user_file.read_bytes() == b"x" * (1 << 20)
 
 
 @pytest.mark.parametrize(

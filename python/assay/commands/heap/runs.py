@@ -1,4 +1,4 @@
-"""The runs that the sub-verbs of ``assay heap`` make and show."""
+"""Opens runs for the sub-commands of ``assay heap``: new ones to record into, existing ones to show."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def new_session(args: argparse.Namespace, options: dict[str, Scalar | list[str] 
 
 
 def profiles_of(path: Path) -> tuple[Run, Profiles]:
-    """A run of 'assay heap' and its profiles; traces without an analysis are analysed. Raises UserError."""
+    """Loads a run of ``assay heap`` and its profiles. Traces that were not analysed yet are analysed. Raises UserError."""
     if not (path / "run.json").is_file():
         raise UserError(f"{path} is not a run", "record one: assay heap -o RUN -- PROGRAM")
     run = Run.load(path)
@@ -37,7 +37,7 @@ def profiles_of(path: Path) -> tuple[Run, Profiles]:
 
 
 def main_profile(path: Path) -> HeapProfile:
-    """The merged ranks of an MPI program, or else the largest process."""
+    """The profile to show first: of an MPI program the merged ranks, otherwise the largest process."""
     profile = profiles_of(path)[1].main
     assert profile is not None
     return profile
