@@ -173,8 +173,8 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     """PASS when every rate and time is simulated within ``limit`` (relative) of the measurement.
 
     A time whose own uncertainty is larger than ``limit`` is judged by that. From ``MOST_DOUBT`` times the limit on it
-    proves nothing, though it can refute; with more than ``MOST_VAGUE`` such times, or with a point that was not simulated,
-    the verdict is INCONCLUSIVE.
+    proves nothing, though it can refute; with more than ``MOST_VAGUE`` such times, or with a point that was not
+    simulated, the verdict is INCONCLUSIVE.
     """
     waived = sum(1 for point in points if point.waived)
     points = [point for point in points if not point.waived]

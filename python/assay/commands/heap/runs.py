@@ -25,7 +25,7 @@ def new_session(args: argparse.Namespace, options: dict[str, Scalar | list[str] 
 
 
 def profiles_of(path: Path) -> tuple[Run, Profiles]:
-    """Loads a run of ``assay heap`` and its profiles. Traces that were not analysed yet are analysed. Raises UserError."""
+    """Loads a run of ``assay heap`` and its profiles; first analyses traces that lack an analysis. Raises UserError."""
     if not (path / "run.json").is_file():
         raise UserError(f"{path} is not a run", "record one: assay heap -o RUN -- PROGRAM")
     run = Run.load(path)
