@@ -18,7 +18,7 @@ std::string option_name(const Parameter& parameter) {
 }
 
 double parse_number(const Parameter& parameter, std::string text) {
-    const std::string shown = fmt::format("{} {}", option_name(parameter), text);
+    const std::string given = fmt::format("{} {}", option_name(parameter), text);
     double value = 0;
     try {
         if (parameter.unit == "B") {
@@ -31,11 +31,11 @@ double parse_number(const Parameter& parameter, std::string text) {
         if (parameter.kind != Kind::real && value != std::floor(value))
             throw std::invalid_argument(text);
     } catch (const std::exception&) {
-        throw Error(shown + ": not a " + (parameter.kind == Kind::real ? "number" : "whole number"),
+        throw Error(given + ": not a " + (parameter.kind == Kind::real ? "number" : "whole number"),
                     std::string(parameter.help));
     }
     if (value < parameter.min || value > parameter.max)
-        throw Error(shown + ": out of bounds",
+        throw Error(given + ": out of bounds",
                     fmt::format("give {} to {}", parameter.min, parameter.max));
     return value;
 }
@@ -75,7 +75,8 @@ Options Options::parse(const Measurement& measurement, std::vector<std::string> 
     try {
         app.parse(std::move(arguments));
     } catch (const CLI::ParseError& error) {
-        throw Error(fmt::format("{}: {}", measurement.name, error.what()), "see --describe");
+        throw Error(fmt::format("{}: {}", measurement.name, error.what()),
+                    "assay-probe --describe lists the options");
     }
     Options options;
     for (const Parameter& p : measurement.parameters) {

@@ -1,6 +1,6 @@
-// The callers of a port that have not proved themselves yet. Their number and their time are
-// limited. Where there are too many, the oldest goes: a caller that belongs to the run proves
-// itself within a round trip, so strangers cannot keep it out.
+// Connections to a port that have not authenticated yet. Their number and their time are limited.
+// If there are too many, the oldest is closed. A process of the run authenticates within a round
+// trip, so connections of strangers cannot keep it out.
 #pragma once
 
 #include <list>
@@ -13,7 +13,8 @@ namespace assay::session {
 
 class Gate {
 public:
-    // `most`: callers at a time; `limit_ms`: how long each may take.
+    // `purpose` names the port's use (see handshake.hpp); `most`: callers at a time; `limit_ms`:
+    // how long each may take.
     Gate(const Token& token, std::string_view purpose, std::size_t most,
          int limit_ms = handshake_limit_ms)
         : token_(token), purpose_(purpose), most_(most), limit_ms_(limit_ms) {}
@@ -21,10 +22,10 @@ public:
     // Takes a new connection. Returns false if it was refused at once.
     bool add(int fd, std::string address);
     bool has(int fd) const;
-    // Reads from a caller. Admitted: `socket` is its socket, which the caller of this function now
-    // owns, and `address` its address.
+    // Continues the handshake on `fd` with the bytes that have arrived. If the result is
+    // `admitted`, `socket` and `address` are set, and whoever called advance() owns the socket.
     Caller::State advance(int fd, int& socket, std::string& address);
-    // Drops the callers whose time is over.
+    // Closes the connections whose time is over.
     void expire();
 
     bool empty() const { return callers_.empty(); }

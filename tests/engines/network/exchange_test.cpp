@@ -1,5 +1,5 @@
-// Bursts over the null transport: what arrives, which rank times it, and that injected faults are
-// found.
+// Bursts over the null transport: every byte arrives, the right rank times it, and injected faults
+// are found.
 #include "network/exchange.hpp"
 
 #include <doctest/doctest.h>
@@ -21,7 +21,7 @@ struct RankOutcome {
     std::uint64_t latencies = 0;
 };
 
-// One burst of round 0, by rank.
+// Runs `bursts` bursts of round 0, starting with `first`. Returns the last outcome of each rank.
 std::vector<RankOutcome> burst(int ranks, const Faults& faults, const Schedule& schedule,
                                const Burst& first, int bursts = 1) {
     std::vector<RankOutcome> outcomes(static_cast<std::size_t>(ranks));
@@ -46,7 +46,8 @@ Schedule for_op(Op op, int ranks, int servers) {
 
 }  // namespace
 
-TEST_CASE("every operation moves and verifies every byte, whatever the size, window and flight") {
+TEST_CASE(
+    "every operation moves and verifies every byte, for all sizes, windows and in-flight limits") {
     for (const Op op : all_ops)
         for (const std::size_t size : {1, 8, 100, 5000})
             for (const int inflight : {1, 3, 64})
@@ -82,7 +83,9 @@ TEST_CASE("clients time operations, except streams, which their receivers time")
     }
 }
 
-TEST_CASE("an injected corruption is counted and located exactly, and its bytes do not count") {
+TEST_CASE(
+    "an injected corruption is counted and located, and its message's bytes do not count as "
+    "arrived") {
     for (const Op op : all_ops) {
         const std::size_t size = 1000, offset = 777;
         const int source = op == Op::get ? 0 : 1, destination = op == Op::get ? 1 : 0, window = 20;
@@ -125,7 +128,7 @@ TEST_CASE("stale data of an earlier burst in the same slots is not taken for a l
     }
 }
 
-TEST_CASE("in a round of pairs each rank sends requests and acknowledges at once") {
+TEST_CASE("in a round of pairs each rank sends requests and acknowledges others concurrently") {
     const auto outcomes =
         burst(5, {}, Schedule::all_to_all("shift", 5), {Op::request, 100, 9, 2, 0});
     for (const auto& rank : outcomes) {
@@ -136,8 +139,7 @@ TEST_CASE("in a round of pairs each rank sends requests and acknowledges at once
 }
 
 TEST_CASE(
-    "a slow side is found by the rank that times it: row of a slow sender, column of a slow "
-    "receiver") {
+    "the flows of a slow sender fill its row with low rates, those of a slow receiver its column") {
     const int ranks = 4;
     const Schedule schedule = Schedule::all_to_all("shift", ranks);
     for (const bool transmit : {true, false}) {
@@ -174,7 +176,7 @@ TEST_CASE(
 TEST_CASE("a rank that stops answering is named by the ranks that wait for it") {
     for (const Op op : {Op::stream, Op::request, Op::get}) {
         Faults faults;
-        faults.silent_after[2] = 12;  // past the start, within the burst
+        faults.silent_after[2] = 12;  // operations: after the start-up, within the burst
         faults.simulated_time = true;
         Recorded records;
         const int ranks = 4;

@@ -56,7 +56,7 @@ TEST_CASE("every ordered pair occurs exactly once, odd numbers of ranks too") {
         }
 }
 
-TEST_CASE("in circle and xor a rank has one partner a round, both ways, or a bye") {
+TEST_CASE("in circle and xor a rank exchanges with one partner per round, or is idle") {
     for (int ranks = 2; ranks <= 33; ++ranks)
         for (const char* shape : {"circle", "xor"}) {
             if (std::string(shape) == "xor" && (ranks & (ranks - 1))) continue;
@@ -74,7 +74,8 @@ TEST_CASE("in circle and xor a rank has one partner a round, both ways, or a bye
         }
 }
 
-TEST_CASE("client/server: every client with every server, indices agree at both ends") {
+TEST_CASE(
+    "client/server: every client meets every server once, and flow indices match at both ends") {
     for (int ranks = 2; ranks <= 12; ++ranks)
         for (int servers = 1; servers < ranks; ++servers)
             for (const bool to_servers : {true, false}) {
@@ -97,7 +98,7 @@ TEST_CASE("client/server: every client with every server, indices agree at both 
             }
 }
 
-TEST_CASE("listed pairs come one a round, alone") {
+TEST_CASE("a round of listed pairs has a single flow") {
     const Schedule schedule = Schedule::listed({{0, 3}, {3, 0}, {1, 2}});
     CHECK(schedule.rounds() == 3);
     CHECK(schedule.round(0, 0).outgoing[0].peer == 3);
@@ -106,31 +107,31 @@ TEST_CASE("listed pairs come one a round, alone") {
     CHECK(schedule.round(2, 0).incoming.empty());
 }
 
-TEST_CASE("one way: every rank has near partners, once in a round, and no rank is left out") {
+TEST_CASE("near edges join every rank to ranks at a distance of 1 or 2, once in a round") {
     for (const int ranks : {2, 3, 4, 5, 8, 9, 100}) {
         const std::vector<RankPair> edges = near_edges(ranks);
         CHECK(std::set<RankPair>(edges.begin(), edges.end()).size() == edges.size());
-        std::set<int> seen;
+        std::set<int> joined;
         for (const auto& [a, b] : edges) {
             CHECK(a < b);
             CHECK(std::min(b - a, ranks - (b - a)) <= 2);
-            seen.insert({a, b});
+            joined.insert({a, b});
         }
-        CHECK(seen.size() == static_cast<std::size_t>(ranks));
+        CHECK(joined.size() == static_cast<std::size_t>(ranks));
         const auto rounds = disjoint_rounds(edges);
         CHECK(rounds.size() <= 7);  // each rank has four partners at most
         std::size_t pairs = 0;
         for (const auto& round : rounds) {
-            std::set<int> busy;
-            for (const auto& [a, b] : round) busy.insert({a, b});
-            CHECK(busy.size() == 2 * round.size());
+            std::set<int> ranks_in_round;
+            for (const auto& [a, b] : round) ranks_in_round.insert({a, b});
+            CHECK(ranks_in_round.size() == 2 * round.size());
             pairs += round.size();
         }
         CHECK(pairs == edges.size());
     }
 }
 
-TEST_CASE("one way, client/server: each client with two servers, never a client with a client") {
+TEST_CASE("client edges join each client to two servers, never to a client") {
     const auto edges = client_edges(7, 2);
     CHECK(edges.size() == 10);
     for (const auto& [server, client] : edges) CHECK((server < 2 && client >= 2));
@@ -151,7 +152,7 @@ TEST_CASE("invalid arguments are refused") {
     CHECK_THROWS_AS(Schedule::client_server(4, 0, true), Error);
 }
 
-TEST_CASE("sampled rounds are ascending, distinct, spread, and the same each time") {
+TEST_CASE("sampled rounds are ascending, distinct, evenly spread and reproducible") {
     for (const int rounds : {1, 9, 10, 100, 9999})
         for (const int count : {1, 3, 10, 200}) {
             const std::vector<int> chosen = sample_rounds(rounds, count);
@@ -165,18 +166,19 @@ TEST_CASE("sampled rounds are ascending, distinct, spread, and the same each tim
         }
 }
 
-TEST_CASE("the steps of a file are rounds, and a mistake in it names its line") {
+TEST_CASE("each line of a schedule file is a round, and an error names the line") {
     const std::string path =
         (std::filesystem::temp_directory_path() / ("assay-steps-" + std::to_string(getpid())))
             .string();
-    const auto of = [&](const std::string& text) {
+    const auto read_schedule = [&](const std::string& text) {
         std::ofstream(path) << text;
         return Schedule::of_file(path, 3);
     };
-    const Schedule schedule = of("# three ranks\n0 1 2\n1 2 0 # a shift\n\n2 -1 1\n-1 0 -1\n");
+    const Schedule schedule =
+        read_schedule("# three ranks\n0 1 2\n1 2 0 # a shift\n\n2 -1 1\n-1 0 -1\n");
     CHECK(schedule.rounds() == 4);
     check_all_pairs_once(pairs_of(schedule, 3), 3);
-    for (const auto& [text, what] : std::map<std::string, std::string>{
+    for (const auto& [text, message] : std::map<std::string, std::string>{
              {"1 2\n", ":1: 2 destinations for 3 ranks"},
              {"1 2 0\n1 2 3\n", ":2: there is no rank 3 among 3"},
              {"1 -2 0\n", ":1: there is no rank -2 among 3"},
@@ -187,10 +189,10 @@ TEST_CASE("the steps of a file are rounds, and a mistake in it names its line") 
              {"0 1 2\n", ": no flow in the schedule"},
          }) {
         try {
-            of(text);
-            FAIL("read: " << text);
+            read_schedule(text);
+            FAIL("accepted: " << text);
         } catch (const Error& error) {
-            CHECK(error.what() == path + what);
+            CHECK(error.what() == path + message);
         }
     }
     std::filesystem::remove(path);
