@@ -1,8 +1,8 @@
 // The MPI functions that this library intercepts. Each checks whether the file is accelerated, and
 // calls the MPI's own function if not.
 //
-// Functions that are not listed here (info, extents of types, conversions) go to the MPI directly,
-// which answers from its own file behind the handle.
+// Functions that are not listed here (set_info, extents of types, conversions) go to the MPI
+// directly, which answers from its own file behind the handle.
 #include <cstring>
 
 #include "storage/accelerator/file.hpp"
@@ -240,6 +240,9 @@ ASSAY_EXPORT int MPI_File_preallocate(MPI_File f, MPI_Offset size) {
 }
 ASSAY_EXPORT int MPI_File_get_amode(MPI_File f, int* mode) {
     ACCELERATED_OR(PMPI_File_get_amode(f, mode), (*mode = file->mode(), MPI_SUCCESS));
+}
+ASSAY_EXPORT int MPI_File_get_info(MPI_File f, MPI_Info* info) {
+    ACCELERATED_OR(PMPI_File_get_info(f, info), file->get_info(info));
 }
 ASSAY_EXPORT int MPI_File_get_group(MPI_File f, MPI_Group* group) {
     ACCELERATED_OR(PMPI_File_get_group(f, group), PMPI_Comm_group(file->comm(), group));

@@ -59,6 +59,7 @@ public:
     int get_position(MPI_Offset* offset);
     int get_position_shared(MPI_Offset* offset);
     int get_byte_offset(MPI_Offset offset, MPI_Offset* displacement) const;
+    int get_info(MPI_Info* info) const;
     int mode() const { return mode_; }
     MPI_Comm comm() const { return comm_; }
     // Calls the error handler of the file, if `code` is an error.
@@ -78,7 +79,7 @@ private:
     bool open_descriptor(FileStatus& status);
     bool claim_shared_pointer();
     void join();
-    void choose_level(MPI_Info info);
+    void choose_level(bool memory);
     bool entrust();
     void leave(bool complete, bool entrusted);
     bool has_one_name(FileStatus& status) const;

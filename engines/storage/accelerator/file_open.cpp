@@ -21,6 +21,7 @@
 
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
+#include "storage/accelerator/file_info.hpp"
 #include "storage/accelerator/network_file_system.hpp"
 #include "storage/accelerator/remote.hpp"
 #include "storage/store/background.hpp"
@@ -117,29 +118,17 @@ bool is_scarce(int fd) {
            static_cast<rlim_t>(fd) >= limit.rlim_cur / 4 * 3;
 }
 
-bool is_accelerated(Job& job, const std::string& name, MPI_Info info) {
-    if (info != MPI_INFO_NULL) {
-        char value[16]{};
-        int is_set = 0;
-        PMPI_Info_get(info, "assay_io", sizeof value - 1, value, &is_set);
-        if (is_set) return std::strcmp(value, "disable") != 0;
-    }
-    return job.settings().covers(name);
-}
-
-// The info key assay_io_until is stronger than the settings.
-bool wants_memory(Job& job, MPI_Info info) {
-    bool memory = job.settings().until_memory;
-    if (info == MPI_INFO_NULL) return memory;
-    char value[16]{};
-    int is_set = 0;
-    PMPI_Info_get(info, "assay_io_until", sizeof value - 1, value, &is_set);
-    if (!is_set) return memory;
-    memory = std::strcmp(value, "memory") == 0;
-    if (!memory && std::strcmp(value, "file") != 0)
-        job.report_once(std::string("assay_io_until=") + value +
-                        ": memory or file is expected; file is used");
-    return memory;
+// Collective: false if a rank's info or name excludes the file, which ranks may give differently.
+// One rank says what is unknown in their info.
+bool all_accelerate(Job& job, MPI_Comm comm, const InfoKeys& keys) {
+    int rank, size;
+    PMPI_Comm_rank(comm, &rank);
+    PMPI_Comm_size(comm, &size);
+    const int speaks = keys.unknown.empty() ? 0 : size - rank;
+    int any[2] = {!keys.accelerated, speaks};
+    PMPI_Allreduce(MPI_IN_PLACE, any, 2, MPI_INT, MPI_MAX, comm);
+    if (speaks && speaks == any[1]) job.say_once(keys.unknown);
+    return !any[0];
 }
 
 // Calls the error handler of MPI_FILE_NULL, as for errors of opening and closing. Not every MPI
@@ -173,9 +162,10 @@ AcceleratedFile* AcceleratedFile::find(MPI_File handle) {
 int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info info,
                           MPI_File* handle) {
     Job* job = Job::current();
+    if (!job || comm == MPI_COMM_NULL) return PMPI_File_open(comm, name, mode, info, handle);
     const std::string path = strip_prefix(name);
-    if (!job || !is_accelerated(*job, path, info))
-        return PMPI_File_open(comm, name, mode, info, handle);
+    const InfoKeys keys = read_info_keys(info, job->settings(), path);
+    if (!all_accelerate(*job, comm, keys)) return PMPI_File_open(comm, name, mode, info, handle);
     std::unique_ptr<AcceleratedFile> file(new AcceleratedFile);
     file->job_ = job;
     PMPI_Comm_dup(comm, &file->comm_);
@@ -224,7 +214,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         if (job->settings().required) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
     }
-    file->choose_level(info);
+    file->choose_level(keys.memory);
     file->choose_route();
     file->join();
     *handle = file->mpi_file_;
@@ -346,8 +336,8 @@ void AcceleratedFile::join() {
 
 // Collective: whether close and sync wait for the file system. A rank that opens the file later, on
 // a node that has no part in this file, could not know that the file system lacks data.
-void AcceleratedFile::choose_level(MPI_Info info) {
-    bool memory = !(mode_ & MPI_MODE_RDONLY) && wants_memory(*job_, info);
+void AcceleratedFile::choose_level(bool memory) {
+    if (mode_ & MPI_MODE_RDONLY) memory = false;
     if (memory && !all_nodes_) {
         job_->report_once(path_ + " and other files that not all nodes open: until file");
         memory = false;

@@ -9,6 +9,7 @@
 
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
+#include "storage/accelerator/file_info.hpp"
 #include "storage/accelerator/remote.hpp"
 #include "storage/store/progress.hpp"
 
@@ -236,6 +237,12 @@ int AcceleratedFile::get_position_shared(MPI_Offset* offset) {
     std::uint64_t now = 0;
     const int code = shared_pointer(0, false, now);
     *offset = static_cast<MPI_Offset>(now);
+    return code;
+}
+
+int AcceleratedFile::get_info(MPI_Info* info) const {
+    const int code = PMPI_File_get_info(mpi_file_, info);
+    if (!code) add_info_keys(*info, !(mode_ & MPI_MODE_RDONLY), until_memory_);
     return code;
 }
 

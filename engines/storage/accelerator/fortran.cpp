@@ -167,6 +167,11 @@ BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
 BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) {
     *e = MPI_File_get_amode(FILE_OF(f), mode);
 }
+BINDING(file_get_info, MPI_Fint* f, MPI_Fint* info, MPI_Fint* e) {
+    MPI_Info result;
+    *e = MPI_File_get_info(FILE_OF(f), &result);
+    if (!*e) *info = PMPI_Info_c2f(result);
+}
 BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
     MPI_Group result;
     *e = MPI_File_get_group(FILE_OF(f), &result);
@@ -263,6 +268,9 @@ BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
 }
 BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) {
     set_error(e, MPI_File_get_amode(PMPI_File_f2c(*f), mode));
+}
+BINDING(file_get_info, MPI_Fint* f, MPI_Fint* info, MPI_Fint* e) {
+    set_error(e, MPI_File_get_info(PMPI_File_f2c(*f), info));
 }
 BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
     set_error(e, MPI_File_get_group(PMPI_File_f2c(*f), group));

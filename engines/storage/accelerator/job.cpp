@@ -79,9 +79,13 @@ void Job::report(const std::string& message) const {
 }
 
 void Job::report_once(const std::string& message) {
+    if (rank_ == 0) say_once(message);
+}
+
+void Job::say_once(const std::string& message) {
     if (std::find(reported_.begin(), reported_.end(), message) != reported_.end()) return;
     reported_.push_back(message);
-    report(message);
+    std::fprintf(stderr, "assay io: %s\n", message.c_str());
 }
 
 void Job::start() {

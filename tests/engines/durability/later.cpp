@@ -1,4 +1,10 @@
-// Programs that read what an earlier job has written with the case "closed".
+// Programs that read what an earlier job has written with the case "closed", and one that chooses
+// the level of its file.
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
 #include "durability/durability.hpp"
 
 namespace {
@@ -44,7 +50,34 @@ void rewritten() {
     close_file(file);
 }
 
+// Opens with the info keys of INFO_KEYS ("key=value;key=value"), which only the ranks below
+// INFO_RANKS give, and prints the level that the file has.
+void closed_with_info() {
+    const char* keys = std::getenv("INFO_KEYS");
+    const char* ranks = std::getenv("INFO_RANKS");
+    MPI_Info info, used;
+    MPI_Info_create(&info);
+    std::istringstream list(keys ? keys : "");
+    for (std::string pair; std::getline(list, pair, ';');)
+        if (!ranks || rank < std::atoi(ranks))
+            MPI_Info_set(info, pair.substr(0, pair.find('=')).c_str(),
+                         pair.substr(pair.find('=') + 1).c_str());
+    MPI_File file = MPI_FILE_NULL;
+    EXPECT(MPI_File_open(MPI_COMM_WORLD, path("data").c_str(), rdwr, info, &file) == MPI_SUCCESS);
+    MPI_Info_free(&info);
+    EXPECT(MPI_File_get_info(file, &used) == MPI_SUCCESS);
+    char level[MPI_MAX_INFO_VAL + 1] = "none";
+    int is_set = 0;
+    MPI_Info_get(used, "assay_io_until", MPI_MAX_INFO_VAL, level, &is_set);
+    MPI_Info_free(&used);
+    std::printf("code level %d %s\n", rank, level);
+    write_block(file, 1);
+    say("close", MPI_File_close(&file));
+}
+
 }  // namespace
 
-const std::vector<Case> later = {
-    {"reread", reread}, {"reread-changed", reread_changed}, {"rewritten", rewritten}};
+const std::vector<Case> later = {{"reread", reread},
+                                 {"reread-changed", reread_changed},
+                                 {"rewritten", rewritten},
+                                 {"closed-with-info", closed_with_info}};

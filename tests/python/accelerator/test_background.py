@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -186,3 +187,58 @@ def test_another_job_gets_an_error_if_nobody_drains(held: dict[str, str], tmp_pa
     assert "bad reread" in result.stdout and f"assay io drain {store}" in result.stderr, result.stderr
     assert assay("io", "drain", str(store)).returncode == 0
     check(run_case("mpich", "reread", tmp_path, shm), "reread")
+
+
+@needs_root
+def test_a_store_of_another_user_is_not_waited_for(held: dict[str, str], tmp_path: Path, shm: Path) -> None:
+    """What it says of the file is not believed. The file is as the file system has it."""
+    run_held("mpich", held, tmp_path, shm)
+    kill_drains(shm)
+    os.chown(the_store(shm), 65534, 65534)
+    result = run_case("mpich", "reread", tmp_path, shm)
+    assert "bad reread" in result.stdout and "cannot be opened" not in result.stderr, result.stderr
+
+
+# ---- the info key
+
+
+@mpis
+@pytest.mark.parametrize(
+    ("job", "key", "level"),
+    [("file", "memory", "memory"), ("memory", "file", "file")],
+    ids=["memory", "file"],
+)
+def test_the_info_key_is_stronger_than_the_job(
+    mpi: str, job: str, key: str, level: str, held: dict[str, str], tmp_path: Path, shm: Path
+) -> None:
+    """At level file close tells the error of the file system; at level memory it does not wait for it."""
+    result = run_with_info(mpi, f"assay_io_until={key}", held, tmp_path, shm, ASSAY_IO_UNTIL=job)
+    assert set(codes(result, "level")) == {level}, result.stdout + result.stderr
+    assert set(codes(result, "close")) == {"success" if level == "memory" else "no-space"}, result.stderr
+    assert "info key" not in result.stderr
+
+
+@mpis
+def test_an_unknown_level_means_file(mpi: str, held: dict[str, str], tmp_path: Path, shm: Path) -> None:
+    """One rank gives it. It is said in one line, and the file is opened."""
+    result = run_with_info(mpi, "assay_io_until=memoyr", held, tmp_path, shm, **MEMORY, INFO_RANKS="1")
+    assert set(codes(result, "level")) == {"file"}, result.stdout + result.stderr
+    assert set(codes(result, "close")) == {"no-space"}, result.stderr
+    words = [line for line in result.stderr.splitlines() if "info key assay_io_until=memoyr" in line]
+    assert len(words) == 1 and "memory or file is expected; file is used" in words[0], result.stderr
+
+
+def test_ranks_that_disagree_use_the_mpis_own_io(tmp_path: Path, shm: Path) -> None:
+    """The rank without the key does not wait for the other one."""
+    result = run_with_info("mpich", "assay_io=disable", {}, tmp_path, shm, INFO_RANKS="1")
+    check(result, "closed-with-info")
+    assert set(codes(result, "level")) == {"none"} and has_blocks(tmp_path / "data", 1)
+
+
+def run_with_info(
+    mpi: str, keys: str, held: dict[str, str], tmp_path: Path, shm: Path, **extra: str
+) -> subprocess.CompletedProcess[str]:
+    """``held`` plants the same fault for the ranks, which write the file themselves at level file."""
+    faults = planted(tmp_path, "write:ENOSPC", WHILE=str(tmp_path / "fault")) if held else None
+    settings = {"INFO_KEYS": keys, **NEVER_DRAIN, **held, **extra}
+    return run_case(mpi, "closed-with-info", tmp_path, shm, faults=faults, **settings)
