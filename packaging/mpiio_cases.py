@@ -1,0 +1,121 @@
+"""The test programs of the suites: how each is started, and when it has passed."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from mpiio_sources import HDF5_PROGRAMS, PNETCDF_FOLDERS
+
+SUITES = ("mpich", "romio", "hdf5", "pnetcdf")
+
+# Not run, and why. Sizes are of memory or files.
+LEFT_OUT = {
+    "mpich/bigtype": "6.5 GB",
+    "mpich/i_bigtype": "6.5 GB",
+    "romio/large_array": "4 GB or more",
+    "romio/large_file": "4 GB or more",
+    "romio/big_extents": "6 GB or more",
+    "romio/perf": "a benchmark",
+    "romio/coll_perf": "a benchmark",
+    "romio/syshints": "ROMIO's own hints",
+    "pnetcdf/mcoll_perf": "a benchmark",
+    "pnetcdf/large_var_cdf5": "files of 2 GB or more",
+    "pnetcdf/last_large_var": "files of 2 GB or more",
+    "pnetcdf/tst_max_var_dims": "files of 2 GB or more",
+    "pnetcdf/tst_version": "no file",
+}
+# Ranks, where the suite says so; else 4.
+RANKS = {
+    "mpich/getextent": 2, "mpich/i_noncontig": 2, "mpich/userioerr": 1, "mpich/resized": 1, "mpich/resized2": 1,
+    "mpich/hindexed_io": 1, "mpich/tst_fileview": 1, "mpich/simple_collective": 1,
+    "mpich/external32_derived_dtype": 1, "mpich/i_hindexed_io": 1, "mpich/i_noncontig_coll": 2,
+    "mpich/i_types_with_zeros": 2, "romio/i_noncontig": 2, "romio/noncontig": 2, "romio/noncontig_coll": 2,
+    "romio/error": 1, "romio/status": 1, "romio/types_with_zeros": 2, "romio/external32": 1,
+}  # fmt: skip
+# ROMIO's programs that take the file as their only argument, or with -f.
+BARE_NAME = {"aggregation2", "hindexed", "types_with_zeros", "darray_read"}
+SAYS_NOTHING = {"external32"}
+NC_FILES = {"put_all_kinds": ("1", "2", "5"), "iput_all_kinds": ("1", "2", "5")}
+AFTER = {"t_prestart": "t_pshutdown"}  # it reads the other's file
+READS_ONLY = {"pres_temp_4D_rd"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """``steps``: the programs, one after the other, with their arguments; ``{file}`` is a path. ``passed``: what their
+    output has then. ``files``: NetCDF files that PnetCDF's validator must accept, as suffixes of the path."""
+
+    suite: str
+    name: str
+    steps: tuple[tuple[str, ...], ...]
+    ranks: int
+    passed: str = ""
+    files: tuple[str, ...] = ()
+
+    def has_passed(self, output: str) -> bool:
+        return not self.passed or re.search(self.passed, output) is not None
+
+
+def cases(build: Path, suite: str) -> list[Case]:
+    """Those whose programs are in ``build``, a folder of one MPI."""
+    make = {"mpich": _mpich, "romio": _romio, "hdf5": _hdf5, "pnetcdf": _pnetcdf}[suite]
+    found = make(build / suite)
+    return [case for case in found if f"{suite}/{case.name}" not in LEFT_OUT]
+
+
+def _programs(folder: Path) -> list[Path]:
+    return sorted(
+        path
+        for path in folder.iterdir()
+        if path.is_file() and not path.suffix and path.read_bytes()[:4] == b"\x7fELF"
+    )
+
+
+def _mpich(folder: Path) -> list[Case]:
+    found = []
+    for program in _programs(folder):
+        arguments = ("simple_collective.testfile",) if program.name == "simple_collective" else ()
+        ranks = RANKS.get(f"mpich/{program.name}", 4)
+        found.append(Case("mpich", program.name, ((str(program), *arguments),), ranks, r"No Errors"))
+    return found
+
+
+def _romio(folder: Path) -> list[Case]:
+    found = []
+    for program in _programs(folder):
+        name = program.name
+        option = () if name in BARE_NAME else ("-f",) if name == "aggregation1" else ("-fname",)
+        ranks = RANKS.get(f"romio/{name}", 4)
+        passed = "" if name in SAYS_NOTHING else r"No Errors"
+        found.append(Case("romio", name, ((str(program), *option, "{file}"),), ranks, passed))
+    return found
+
+
+def _hdf5(folder: Path) -> list[Case]:
+    found = []
+    for name in HDF5_PROGRAMS:
+        steps = [name] if name not in AFTER else [AFTER[name], name]
+        if all((folder / step).exists() for step in steps):
+            found.append(Case("hdf5", name, tuple((str(folder / step),) for step in steps), 4))
+    return found
+
+
+def _pnetcdf(folder: Path) -> list[Case]:
+    found = []
+    for place in PNETCDF_FOLDERS:
+        for program in _programs(folder / "test" / place):
+            name = program.name
+            if name in READS_ONLY:
+                continue
+            steps = [(str(program), "{file}")]
+            if name == "pres_temp_4D_wr":
+                steps.append((str(program.with_name("pres_temp_4D_rd")), "{file}"))
+            if name == "redef1":
+                source = folder.parents[2] / "sources"
+                (given,) = source.glob("pnetcdf-*/test/testcases/redef-good.ncdump")
+                generate = folder / "src/utils/ncmpigen/ncmpigen"
+                steps.insert(0, (str(generate), "-v", "5", "-o", "redef1.nc", str(given)))
+            found.append(Case("pnetcdf", name, tuple(steps), 4, files=NC_FILES.get(name, ("",))))
+    return found
