@@ -43,13 +43,23 @@ nlohmann::json as_json(const UndrainedData& undrained) {
             {"files", as_json(undrained.files)}};
 }
 
+std::string owner_of(const std::string& path) {
+    struct stat info{};
+    if (stat(path.c_str(), &info)) return {};
+    const passwd* owner = getpwuid(info.st_uid);
+    return owner ? owner->pw_name : std::to_string(info.st_uid);
+}
+
+bool is_of_another_user(const std::string& path) {
+    struct stat info{};
+    return stat(path.c_str(), &info) == 0 && !S_ISCHR(info.st_mode) && info.st_uid != geteuid();
+}
+
 // A store says which files to write, so whoever made it must be the user whose rights are used.
 void check_owner(const std::string& path) {
-    struct stat info{};
-    if (stat(path.c_str(), &info) || S_ISCHR(info.st_mode) || info.st_uid == geteuid()) return;
-    const passwd* owner = getpwuid(info.st_uid);
-    const std::string name = owner ? owner->pw_name : fmt::format("user {}", info.st_uid);
-    throw Error(fmt::format("{} is owned by {}", path, name), "run the command as that user");
+    if (!is_of_another_user(path)) return;
+    throw Error(fmt::format("{} is owned by {}", path, owner_of(path)),
+                "run the command as that user");
 }
 
 std::unique_ptr<Store> open_store(const std::string& path) {
@@ -85,14 +95,23 @@ const char* state_of(const Store& store, bool is_used) {
     return ended && background_drain_runs(store) ? "draining" : "running";
 }
 
-std::string owner_of(const std::string& path) {
-    struct stat info{};
-    if (stat(path.c_str(), &info)) return {};
-    const passwd* owner = getpwuid(info.st_uid);
-    return owner ? owner->pw_name : std::to_string(info.st_uid);
+// Why a store cannot be read, though nothing is wrong with it; empty: it can.
+std::string why_unreadable(const std::string& path) {
+    if (is_of_another_user(path)) return fmt::format("only {} can read it", owner_of(path));
+    const std::uint32_t version = version_of(path);
+    if (!version || version == store_version) return {};
+    return fmt::format("it has version {}, this Assay reads version {}", version, store_version);
 }
 
 void print_store(const std::string& path) {
+    if (const auto reason = why_unreadable(path); !reason.empty()) {
+        const nlohmann::json result{{"store", path},
+                                    {"state", "unreadable"},
+                                    {"owner", owner_of(path)},
+                                    {"reason", reason}};
+        fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+        return;
+    }
     const auto store = open_store(path);
     const bool is_used = in_use(*store);
     auto result = is_used ? undrained_in_use(*store) : as_json(undrained_data(*store));
@@ -142,7 +161,23 @@ void recover_store(const std::string& path, const RecoveryOptions& options) {
     remove_dead_links();
 }
 
+// Nothing of what such a store holds is known.
+void drop_other_version(const std::string& path, std::uint32_t version, bool discard) {
+    if (!discard)
+        throw Error(fmt::format("{} has version {}: whether the file system has its data is not "
+                                "known",
+                                path, version),
+                    "recover it with the Assay that made it, or drop it with --discard");
+    Failure failure;
+    erase_store(path, failure);
+    if (failure) throw Error(failure.what);
+    remove_dead_links();
+}
+
 void drop_store(const std::string& path, bool discard) {
+    check_owner(path);
+    const std::uint32_t version = version_of(path);
+    if (version && version != store_version) return drop_other_version(path, version, discard);
     const auto store = open_store(path);
     if (in_use(*store))
         throw Error(path + " is in use by a running job or its background drain",

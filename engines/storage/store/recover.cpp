@@ -2,12 +2,14 @@
 
 #include <dirent.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
 
+#include "storage/store/background.hpp"
 #include "storage/store/batch.hpp"
 #include "storage/store/drain.hpp"
 #include "storage/store/file_table.hpp"
@@ -224,7 +226,20 @@ UndrainedData undrained_data(const Store& store) {
     return undrained;
 }
 
-bool in_use(const Store& store) { return flock(store.descriptor(), LOCK_EX | LOCK_NB) != 0; }
+bool in_use(const Store& store) {
+    constexpr int polls = 100;
+    for (int poll = 0; poll < polls; ++poll) {
+        if (flock(store.descriptor(), LOCK_EX | LOCK_NB) == 0) return false;
+        if (flock(store.descriptor(), LOCK_SH | LOCK_NB) == 0) {
+            flock(store.descriptor(), LOCK_UN);
+            return true;
+        }
+        if (background_drain_runs(store))
+            return true;  // it has the store alone until all is written
+        usleep(10'000);
+    }
+    return true;
+}
 
 Recovery recover(Store& store, const RecoveryOptions& options) {
     Recovery result;

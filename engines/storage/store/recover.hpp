@@ -38,7 +38,8 @@ struct UndrainedData {
 // What only the store has. `torn` records are not among it.
 UndrainedData undrained_data(const Store& store);
 
-// True: a running job has the store open. False: this process has locked it now.
+// True: a running job has the store open. False: this process has locked it now. Waits up to 1 s
+// for another command that has it locked.
 bool in_use(const Store& store);
 
 struct RecoveryOptions {

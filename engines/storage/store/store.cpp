@@ -61,6 +61,28 @@ std::uint64_t device_bytes(const struct stat& info) {
     return bytes / huge_page * huge_page;
 }
 
+// A character device other than these may do anything when it is opened.
+bool is_dax_device(const struct stat& info) {
+    char path[128], target[PATH_MAX];
+    std::snprintf(path, sizeof path, "/sys/dev/char/%u:%u/subsystem", major(info.st_rdev),
+                  minor(info.st_rdev));
+    const ssize_t length = readlink(path, target, sizeof target);
+    if (length <= 0) return false;
+    const std::string_view text(target, static_cast<std::size_t>(length));
+    return S_ISCHR(info.st_mode) && text.substr(text.rfind('/') + 1) == "dax";
+}
+
+// -1: it is neither a regular file nor a dax device, or cannot be opened; errno says why.
+int open_store_file(const std::string& path) {
+    struct stat info{};
+    if (stat(path.c_str(), &info)) return -1;
+    if (!S_ISREG(info.st_mode) && !is_dax_device(info)) {
+        errno = ENODEV;
+        return -1;
+    }
+    return open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+}
+
 // What a superblock says; `store` is false where there is none.
 struct SuperblockSummary {
     bool store = false;
@@ -121,15 +143,14 @@ bool is_zombie(std::uint32_t pid) {
 }
 
 // Whether the store can be locked by this process alone. The background drain of a job that has
-// ended is waited for.
+// ended is waited for, and for a moment a command that lists the store.
 bool lock_alone(int fd, const struct stat& info) {
-    constexpr int drain_limit_s = 600, polls_per_s = 50;
+    constexpr int drain_limit_s = 600, reader_limit_s = 1, polls_per_s = 50;
     for (int poll = 0; flock(fd, LOCK_EX | LOCK_NB); ++poll) {
         const std::uint64_t bytes =
             S_ISCHR(info.st_mode) ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
-        if (read_superblock(fd, bytes).phase != Phase::detached ||
-            poll > drain_limit_s * polls_per_s)
-            return false;
+        const bool drains = read_superblock(fd, bytes).phase == Phase::detached;
+        if (poll > (drains ? drain_limit_s : reader_limit_s) * polls_per_s) return false;
         usleep(1'000'000 / polls_per_s);
     }
     return true;
@@ -399,21 +420,48 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
     return store;
 }
 
+std::uint32_t version_of(const std::string& path) {
+    const int fd = open_store_file(path);
+    struct stat info{};
+    SuperblockSummary found;
+    if (fd >= 0 && fstat(fd, &info) == 0)
+        found =
+            read_superblock(fd, S_ISCHR(info.st_mode) ? device_bytes(info)
+                                                      : static_cast<std::uint64_t>(info.st_size));
+    if (fd >= 0) close(fd);
+    return found.store ? found.version : 0;
+}
+
+void erase_store(const std::string& path, Failure& failure) {
+    const int fd = open_store_file(path);
+    struct stat info{};
+    if (fd < 0 || fstat(fd, &info)) failure.what = path + " cannot be opened: " + errno_text();
+    else if (flock(fd, LOCK_EX | LOCK_NB)) failure.what = path + " is in use by a job";
+    else if (S_ISREG(info.st_mode)) {
+        if (unlink(path.c_str())) failure.what = path + " cannot be removed: " + errno_text();
+    } else if (void* map = mmap(nullptr, huge_page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+               map == MAP_FAILED) {
+        failure.what = path + " cannot be mapped: " + errno_text();
+    } else {
+        static_cast<Superblock*>(map)->magic = 0;
+        write_back(map, cache_line);
+        munmap(map, huge_page);
+    }
+    if (fd >= 0) close(fd);
+}
+
 std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, Failure& failure) {
     std::unique_ptr<Store> store(new Store);
     store->path_ = path;
-    store->fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    store->fd_ = open_store_file(path);
     if (store->fd_ < 0) {
-        failure.what = path + " cannot be opened: " + errno_text();
+        failure.what = errno == ENODEV ? path + " is not a store of Assay"
+                                       : path + " cannot be opened: " + errno_text();
         return nullptr;
     }
     struct stat info{};
     fstat(store->fd_, &info);
     const bool device = S_ISCHR(info.st_mode);
-    if (!device && !S_ISREG(info.st_mode)) {
-        failure.what = path + " is not a store of Assay";
-        return nullptr;
-    }
     struct statfs fs_info{};
     fstatfs(store->fd_, &fs_info);
     store->backing_ = device                          ? Backing::device

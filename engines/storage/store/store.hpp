@@ -17,6 +17,11 @@ struct Failure {
     explicit operator bool() const { return !what.empty(); }
 };
 
+// The version of a store's layout; 0: it is no store. Opens regular files and dax devices only.
+std::uint32_t version_of(const std::string& path);
+// Removes a store of any version, with its data, unless a job uses it.
+void erase_store(const std::string& path, Failure& failure);
+
 enum class Backing { memory, device, file };  // tmpfs; /dev/dax*; any other file system
 
 class Store {

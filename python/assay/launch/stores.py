@@ -61,6 +61,15 @@ class StoreContents(Struct):
         return self.state in ("running", "draining")
 
 
+class UnreadableStore(Struct):
+    """A store that this user, or this version of Assay, cannot read. ``reason`` is half a sentence."""
+
+    store: str
+    state: str  # unreadable
+    owner: str
+    reason: str
+
+
 class RecoveredStore(Struct):
     """What a store held, and what of it could not be written into the file system.
 
@@ -102,8 +111,23 @@ def find_stores(paths: Iterable[str] = ()) -> list[str]:
 
 
 def read_store(store: str) -> StoreContents:
-    """Raises UserError if it is not a store."""
-    return msgspec.json.decode(_run_tool(["list", store], LIST_LIMIT_S), type=StoreContents)
+    """Raises UserError if it is not a store, or one that cannot be read."""
+    listed = list_store(store)
+    if isinstance(listed, UnreadableStore):
+        raise UserError(
+            f"{store} cannot be read: {listed.reason}",
+            "run the command as its owner, with the Assay that made it",
+        )
+    return listed
+
+
+def list_store(store: str) -> StoreContents | UnreadableStore:
+    """Raises UserError if it is not a store, or is damaged."""
+    listed = _run_tool(["list", store], LIST_LIMIT_S)
+    unreadable = msgspec.json.decode(listed, type=dict[str, object])["state"] == "unreadable"
+    if unreadable:
+        return msgspec.json.decode(listed, type=UnreadableStore)
+    return msgspec.json.decode(listed, type=StoreContents)
 
 
 def recover_store(store: str, *, force: bool = False, discard: bool = False) -> RecoveredStore:
@@ -137,12 +161,14 @@ def wait_for_drain(store: str, limit_s: float) -> StoreContents | None:
 
 
 def _in_folder(folder: str) -> list[str]:
-    return sorted(glob.glob(f"{glob.escape(folder)}/assay-io-*"))
+    """Links of other users are left out: they may lead to anything."""
+    found = sorted(glob.glob(f"{glob.escape(folder)}/assay-io-*"))
+    return [path for path in found if not (os.path.islink(path) and os.lstat(path).st_uid != os.geteuid())]
 
 
 def _is_store(path: str) -> bool:
     try:
-        read_store(path)
+        list_store(path)
     except UserError:
         return False
     return True

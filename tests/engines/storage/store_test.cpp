@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <thread>
 
 #include "storage/store/drain.hpp"
 #include "storage/store/file_handles.hpp"
@@ -309,4 +311,62 @@ TEST_CASE("a file that cannot be written does not hold up others, and is written
     CHECK(fs::file_size(bad_path) == 3);
     CHECK(store->file(bad).error == 0);
     store->remove();
+}
+
+// ---- commands that list a store have it locked for a moment
+
+namespace {
+
+// Has the store locked alone for a tenth of a second.
+class Listing {
+public:
+    explicit Listing(const std::string& path) : fd_(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
+        REQUIRE(flock(fd_, LOCK_EX | LOCK_NB) == 0);
+        ends_ = std::thread([this] {
+            usleep(100'000);
+            flock(fd_, LOCK_UN);
+        });
+    }
+    ~Listing() {
+        ends_.join();
+        close(fd_);
+    }
+
+private:
+    int fd_;
+    std::thread ends_;
+};
+
+}  // namespace
+
+TEST_CASE("a listing does not make a store look as if a job used it") {
+    Folder folder;
+    create_store(folder.path, 1).reset();
+    const std::string path = folder.path / "assay-io-t";
+    Failure failure;
+    auto store = Store::attach(path, false, failure);
+    REQUIRE_MESSAGE(store, failure.what);
+    {
+        const Listing other(path);
+        CHECK(!in_use(*store));
+    }
+    store.reset();
+    const auto job = Store::attach(path, true, failure);
+    const auto second = Store::attach(path, false, failure);
+    REQUIRE(second);
+    CHECK(in_use(*second));
+}
+
+TEST_CASE("a listing does not keep a job from its kept store") {
+    Folder folder;
+    Failure failure;
+    const std::string path = folder.path / "assay-io-t";
+    auto store = Store::create(folder.path, small_store, 1, "job", "t", failure, "checkpoint");
+    REQUIRE_MESSAGE(store, failure.what);
+    store->finish();
+    store.reset();
+    const Listing other(path);
+    store = Store::create(folder.path, small_store, 1, "later", "t", failure, "checkpoint");
+    REQUIRE_MESSAGE(store, failure.what);
+    CHECK(store->taken_over());
 }

@@ -9,9 +9,12 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
+from background import STORE_TOOL, held_drain
+from durability import FAULTY_FS, block_of, planted
 from mpi_programs import PROGRAMS, ROOT
 from test_io_run import WRITER, check_blocks
 
@@ -34,6 +37,8 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a standard {redirect["devdax"]}
         mkdir /mnt/pmem/stores
         ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=40M {common} {cases} {folder}/b standard {redirect["fsdax"]}
+        {later_jobs(folder, "devdax", "/dev/dax0.0", common)}
+        {later_jobs(folder, "fsdax", "/mnt/pmem/stores", common + " ASSAY_IO_SIZE=40M")}
         {ROOT}/assay io doctor --json >{folder}/doctor
         ASSAY_IO_STORE=/dev/dax0.0 ASSAY_IO_DRAIN_LAG=100000 {common} {folder}/writer {folder}/out {BLOCKS} fail
     """
@@ -45,6 +50,47 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     second_boot = in_guest(*hardware, "--", "sh", "-c", second)
     assert second_boot.returncode == 0, first_boot.stderr + second_boot.stderr
     return {"folder": folder, "lost": first_boot, "size": size}
+
+
+def later_jobs(folder: Path, kind: str, store: str, settings: str) -> str:
+    """Commands for the guest: a job whose store is kept, one that reads it while the file system refuses the data, and
+    one that returns before the file system has all. What the tool says of the store is kept after each."""
+    files = folder / f"later-{kind}"
+    files.mkdir()
+    durability = shutil.copy(PROGRAMS / "durability-mpich", folder / "durability")
+    settings = f"ASSAY_IO_STORE={store} {settings}"
+    keep = f"{settings} ASSAY_IO_KEEP=checkpoint"
+    unreadable = " ".join(f"{name}={value}" for name, value in planted(files, "read:EIO").items())
+    held = " ".join(f"{name}={value}" for name, value in held_drain(files).items())
+    behind = f"{settings} {held} ASSAY_IO_UNTIL=memory ASSAY_IO_DRAIN_LAG=100000"
+    path = store if kind == "devdax" else f"{store}/*"
+    listed = f"{STORE_TOOL} list {path} >>{files}/listed 2>&1"
+    drop = f"{STORE_TOOL} drop {path} 2>>{files}/listed"
+    return f"""
+        {keep} {durability} {files} closed >>{files}/words 2>&1; {listed}
+        {unreadable} {keep.replace("LD_PRELOAD=", f"LD_PRELOAD={FAULTY_FS}:")} {durability} {files} reread \\
+            >>{files}/words 2>&1; {listed}; {drop}
+        rm {files}/data
+        {behind} {durability} {files} closed >>{files}/words 2>&1; {listed}
+        rm {files}/fault
+        for wait in $(seq 600); do {STORE_TOOL} list {path} 2>&1 | grep -q draining || break; sleep 0.1; done
+    """
+
+
+@pytest.mark.parametrize("kind", ["devdax", "fsdax"])
+def test_kept_and_draining_stores_on_persistent_memory(boots: dict[str, Any], kind: str) -> None:
+    import json
+
+    files = boots["folder"] / f"later-{kind}"
+    words = (files / "words").read_text()
+    assert [line for line in words.splitlines() if line.startswith(("ok", "bad"))] == [
+        "ok closed", "ok reread", "ok closed",
+    ], words  # fmt: skip
+    listed = [json.loads(line) for line in (files / "listed").read_text().splitlines()]
+    assert [(store["state"], store["persistent"]) for store in listed] == [
+        ("kept", True), ("kept", True), ("draining", True),
+    ], listed  # fmt: skip
+    assert (files / "data").read_bytes() == block_of(1, 0)
 
 
 @pytest.mark.parametrize("kind", ["devdax", "fsdax"])

@@ -10,13 +10,14 @@ import msgspec
 from rich import box
 from rich.table import Table
 
+from assay.commands.io.stores import summary
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.launch.accelerator import library
 from assay.launch.backends import Backend, backends
 from assay.launch.engines import flavours
-from assay.launch.stores import StoreContents, find_stores, read_store
+from assay.launch.stores import StoreContents, UnreadableStore, find_stores, list_store
 from assay.records.units import format_quantity
 from assay.report.terminal import console
 
@@ -55,7 +56,7 @@ def run_doctor(args: argparse.Namespace) -> int:
     """Exit status 2 if no store is possible here, or no library is built."""
     backends_here = backends()
     mpis = [name for name in sorted(flavours()) if name and _built(name)]
-    stores = [store for store in (_read_store(path) for path in find_stores()) if store is not None]
+    stores = [store for store in (_list_store(path) for path in find_stores()) if store is not None]
     if args.json:
         print(msgspec.json.encode({"backends": backends_here, "mpis": mpis, "stores": stores}).decode())
     else:
@@ -72,14 +73,16 @@ def _built(mpi: str) -> bool:
     return True
 
 
-def _read_store(path: str) -> StoreContents | None:
+def _list_store(path: str) -> StoreContents | UnreadableStore | None:
     try:
-        return read_store(path)
+        return list_store(path)
     except UserError:
         return None
 
 
-def _show(backends_here: list[Backend], mpis: list[str], stores: list[StoreContents]) -> None:
+def _show(
+    backends_here: list[Backend], mpis: list[str], stores: list[StoreContents | UnreadableStore]
+) -> None:
     table = Table(box=box.SIMPLE, title=f"possible stores on {socket.gethostname()}", title_justify="left")
     for name, justify in (
         ("path", "left"),
@@ -106,8 +109,4 @@ def _show(backends_here: list[Backend], mpis: list[str], stores: list[StoreConte
         f"MPIs: {', '.join(mpis) or 'none (make setup builds the accelerator for each MPI that it finds)'}"
     )
     for store in stores:
-        state = f"in use by job {store.job}" if store.in_use else (
-            f"left by job {store.job}, {format_quantity(store.bytes, 'B')} not in the file system: "
-            f"assay io recover {store.store}"
-        )  # fmt: skip
-        out.print(f"store {store.store}: {state}")
+        out.print(summary(store))

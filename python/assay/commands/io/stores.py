@@ -11,7 +11,14 @@ from assay.commands.io.recover import for_each_store, show_files
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
-from assay.launch.stores import drop_store, find_stores, read_store
+from assay.launch.stores import (
+    StoreContents,
+    UnreadableStore,
+    drop_store,
+    find_stores,
+    list_store,
+    read_store,
+)
 from assay.records.units import format_quantity
 
 if TYPE_CHECKING:
@@ -23,6 +30,7 @@ states:
   draining   its job has ended; the background drain goes on
   kept       for later jobs: assay io run --keep NAME
   left       its job has ended, nobody drains it: assay io recover
+  unreadable of another user, or of another version of Assay
 """
 
 
@@ -50,25 +58,32 @@ class Stores:
 
 def run_stores(args: argparse.Namespace) -> int:
     def show(store: str) -> int:
-        contents = read_store(store)
+        contents = list_store(store)
         if args.json:
             print(msgspec.json.encode(contents).decode())
             return EXIT_PASS
-        print(
-            f"{store}: {contents.state}{f' as {contents.name}' if contents.name else ''}, "
-            f"{format_quantity(contents.size, 'B')} of {contents.owner}, "
-            f"job {contents.job}, {contents.ranks} ranks; {format_quantity(contents.held_bytes, 'B')} of "
-            f"{contents.held_files} files, "
-            f"{format_quantity(contents.bytes, 'B')} not in the file system yet"
-        )
-        show_files(
-            contents.files, [file.path for file in contents.files if file.error or file.condition != "ready"]
-        )
-        if contents.torn:
-            print(f"  {contents.torn} torn records cannot be read")
+        print(summary(contents))
+        if isinstance(contents, StoreContents):
+            failed = [file.path for file in contents.files if file.error or file.condition != "ready"]
+            show_files(contents.files, failed)
+            if contents.torn:
+                print(f"  {contents.torn} torn records cannot be read")
         return EXIT_PASS
 
     return for_each_store(args.stores, show)
+
+
+def summary(contents: StoreContents | UnreadableStore) -> str:
+    """One line."""
+    if isinstance(contents, UnreadableStore):
+        return f"{contents.store}: unreadable, of {contents.owner}: {contents.reason}"
+    return (
+        f"{contents.store}: {contents.state}{f' as {contents.name}' if contents.name else ''}, "
+        f"{format_quantity(contents.size, 'B')} of {contents.owner}, "
+        f"job {contents.job}, {contents.ranks} ranks; {format_quantity(contents.held_bytes, 'B')} of "
+        f"{contents.held_files} files, "
+        f"{format_quantity(contents.bytes, 'B')} not in the file system yet"
+    )
 
 
 class Drop:
@@ -96,8 +111,11 @@ class Drop:
 def run_drop(args: argparse.Namespace) -> int:
     for name in args.stores:
         for store in _stores_of(name):
-            contents = read_store(store)
+            contents = list_store(store)
             drop_store(store, discard=args.discard)
+            if isinstance(contents, UnreadableStore):
+                print(f"{store}: dropped")
+                continue
             print(
                 f"{store}: dropped {format_quantity(contents.held_bytes, 'B')} of {contents.held_files} files"
             )

@@ -1,0 +1,117 @@
+"""``assay io stores`` lists all stores of a node: also those that it cannot read, each with the reason."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from background import STORE_TOOL
+from durability import assay, check, needs_root, run_case, the_store
+from mpi_programs import memory_folder
+
+pytestmark = pytest.mark.programs
+
+NOBODY = 65534
+VERSION_AT = 8  # bytes, in the superblock
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A kept store."""
+    for folder in memory_folder():
+        files = tmp_path_factory.mktemp("kept")
+        settings = {"ASSAY_IO_KEEP": "checkpoint", "ASSAY_IO_DIRECT": "0"}
+        check(run_case("mpich", "closed", files, folder, **settings), "closed")
+        yield the_store(folder)
+
+
+@pytest.fixture
+def shm() -> Iterator[Path]:
+    yield from memory_folder()
+
+
+def copy(store: Path, to: Path, version: int | None = None) -> Path:
+    subprocess.run(["cp", "--sparse=always", store, to], check=True, timeout=60)
+    if version is not None:
+        with to.open("r+b") as data:
+            data.seek(VERSION_AT)
+            data.write(version.to_bytes(4, "little"))
+    return to
+
+
+def listing(folder: Path) -> dict[str, dict[str, Any]]:
+    """By name. The exit code is 0."""
+    result = assay("io", "stores", "--json", str(folder))
+    assert result.returncode == 0 and not result.stderr, result.stderr
+    found = [json.loads(line) for line in result.stdout.splitlines()]
+    return {Path(store["store"]).name: store for store in found}
+
+
+def test_a_store_of_another_version_is_listed_beside_the_others(kept: Path, shm: Path) -> None:
+    copy(kept, shm / "assay-io-a", version=4)
+    copy(kept, shm / "assay-io-b")
+    listed = listing(shm)
+    assert listed["assay-io-b"]["state"] == "kept"
+    old = listed["assay-io-a"]
+    assert old["state"] == "unreadable" and "has version 4, this Assay reads" in old["reason"]
+    assert "bytes" not in old  # it is not known
+    shown = assay("io", "stores", str(shm))
+    assert shown.returncode == 0 and "assay-io-a: unreadable" in shown.stdout, shown.stdout + shown.stderr
+
+
+def test_only_discard_removes_a_store_of_another_version(kept: Path, shm: Path) -> None:
+    """Whether the file system has its data is not known."""
+    old = copy(kept, shm / "assay-io-a", version=4)
+    for verb in ("recover", "drain", "drop"):
+        refused = assay("io", verb, str(old))
+        assert refused.returncode == 2 and old.exists() and "version 4" in refused.stderr, refused.stderr
+    with old.open() as used:
+        subprocess.run(["flock", "--shared", str(used.fileno())], pass_fds=[used.fileno()], check=True)
+        refused = assay("io", "drop", "--discard", str(old))
+        assert refused.returncode == 2 and "in use" in refused.stderr and old.exists(), refused.stderr
+    assert assay("io", "drop", "--discard", str(old)).returncode == 0 and not old.exists()
+
+
+def test_a_damaged_store_is_an_error_and_the_others_are_listed(kept: Path, shm: Path) -> None:
+    (shm / "assay-io-a").write_bytes(os.urandom(1 << 16))
+    copy(kept, shm / "assay-io-b")
+    result = assay("io", "stores", str(shm))
+    assert result.returncode == 2 and "assay-io-a is not a store" in result.stderr, result.stderr
+    assert "assay-io-b: kept as checkpoint" in result.stdout
+
+
+@needs_root
+def test_a_store_of_another_user_is_listed(kept: Path, shm: Path) -> None:
+    os.chown(copy(kept, shm / "assay-io-a"), NOBODY, NOBODY)
+    copy(kept, shm / "assay-io-b")
+    listed = listing(shm)
+    assert listed["assay-io-b"]["state"] == "kept"
+    assert listed["assay-io-a"]["state"] == "unreadable"
+    assert listed["assay-io-a"]["reason"] == "only nobody can read it"
+
+
+@needs_root
+def test_a_link_of_another_user_is_not_followed(kept: Path, shm: Path) -> None:
+    """It may lead to a device that does something when it is opened."""
+    link = shm / "assay-io-at-a"
+    link.symlink_to(kept)
+    assert list(listing(shm)) == [link.name]
+    os.lchown(link, NOBODY, NOBODY)
+    assert listing_is_empty(shm)
+
+
+def listing_is_empty(folder: Path) -> bool:
+    result = assay("io", "stores", str(folder))
+    return result.returncode == 0 and result.stderr.strip() == "no stores found" and not result.stdout
+
+
+def test_a_device_that_is_not_dax_is_not_opened() -> None:
+    """Without a terminal, to open /dev/tty is an error of its own."""
+    command = [STORE_TOOL, "list", "/dev/tty"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, start_new_session=True)
+    assert result.returncode == 2 and "is not a store of Assay" in result.stderr, result.stderr
