@@ -1,1 +1,1 @@
-"""Event building: what a run's records say of it, and the search for the parameters that suit a network."""
+"""Event building: reads the records of its runs, and searches the parameters with which a network carries it best."""
