@@ -37,6 +37,7 @@ from assay.explain.heap import (
 )
 from assay.explain.loss import packet_loss
 from assay.explain.matrix import PairMatrix
+from assay.explain.numa import numa_applied, numa_placement, numa_threads
 from assay.explain.power import state_power
 from assay.explain.rdma import rdma_wire
 from assay.explain.retest import plan_again, plan_retest
@@ -91,6 +92,9 @@ RULES: dict[str, Rule] = {
     "heap_fragmentation": heap_fragmentation,  # a few blocks that keep many pages
     "heap_first_touch": heap_first_touch,  # page faults that huge pages, or blocks that are kept, would save
     "heap_variable": heap_variable,  # a large variable
+    "numa_placement": numa_placement,  # an object of a profiled program whose memory lies far from its users
+    "numa_threads": numa_threads,  # threads that move between nodes
+    "numa_applied": numa_applied,  # an applied placement that did not give what was predicted
 }
 
 

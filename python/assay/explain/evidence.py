@@ -11,6 +11,7 @@ from assay.explain.retest import Outcome, outcome_of, retested_pairs
 from assay.explain.suspect import Suspect
 from assay.explain.together import group_outcome, measured_groups
 from assay.profile.heap import HeapProfile
+from assay.profile.numa import NumaProfile
 from assay.profile.profiles import Profiles
 from assay.records.schema import AnyRecord, Measurement, Scalar
 
@@ -48,6 +49,11 @@ class Evidence:
     def heap(self) -> HeapProfile | None:
         """The merged ranks of an MPI program, or else the largest process; None in a run without heap profiles."""
         return None if self.profiles is None else self.profiles.main
+
+    @property
+    def numa(self) -> NumaProfile | None:
+        """The merged ranks of an MPI program, or else the first process; None in a run without NUMA profiles."""
+        return None if self.profiles is None else self.profiles.numa_main
 
     @cached_property
     def matrix(self) -> PairMatrix:

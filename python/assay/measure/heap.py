@@ -9,18 +9,16 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 from assay.errors import UserError
 from assay.launch.engines import describe
 from assay.measure.heap_recorder import make_private, recorder
+from assay.measure.kept_sources import keep_sources
 from assay.measure.session import Session
 from assay.profile.heap import HeapProfile
 from assay.profile.profiles import Profiles
-from assay.profile.sources import collect_sources, save_sources
 from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject, Summary
 
@@ -43,7 +41,7 @@ def conclude(session: Session, sources: bool) -> Profiles:
     for profile in profiles.processes:
         _record_totals(run, profile)
     if sources:
-        keep_sources(run, profiles.processes)
+        keep_sources(run, [profile.calls for profile in profiles.processes])
     session.complete(NAME)
     session.conclude([], profiles)
     return profiles
@@ -55,14 +53,6 @@ def analyse_traces(run: Run) -> None:
         if not trace.with_suffix(".json").exists():
             analyse_trace(trace)
             pack_trace(trace)
-
-
-def keep_sources(run: Run, profiles: Sequence[HeapProfile]) -> None:
-    """Keeps the program's source files in the run, and says which were left out."""
-    sources = collect_sources(profiles, datetime.fromisoformat(run.info.started).timestamp())
-    save_sources(run.path, sources)
-    if notice := sources.notice():
-        print(notice, file=sys.stderr)
 
 
 def _record_totals(run: Run, profile: HeapProfile) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.launch.engines import engines_folder
+from assay.measure.recorded_program import ENDING, run_recorded
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,9 @@ def record_program(folder: Path, program: Sequence[str], recording: Recording = 
     Raises UserError when it cannot be started.
     """
     make_private(folder)
-    process = subprocess.Popen([recorder(), "record", *recording.arguments(), folder, "--", *program])
-    with _interrupts_reach_program(process):
-        status = process.wait()
-    return 128 - status if status < 0 else status
+    command: list[str | Path] = [recorder(), "record", *recording.arguments(), folder, "--", *program]
+    # SIGUSR1 asks for a profile while the program runs.
+    return run_recorded(command, passed_on=(*ENDING, signal.SIGUSR1))
 
 
 def record_running(
@@ -115,25 +115,6 @@ def _interrupts_end_recording(process: subprocess.Popen[str]) -> Iterator[None]:
         number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     }
     before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-@contextlib.contextmanager
-def _interrupts_reach_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C reaches the program itself; what was recorded until then is kept. SIGTERM, SIGHUP and SIGUSR1 (a profile
-    while the program runs) are passed on to the recorder."""
-
-    def pass_on(number: int, _: object) -> None:
-        process.send_signal(number)
-
-    before = {
-        number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-    }
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:

@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import signal
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from assay.errors import UserError
 from assay.launch.engines import Described, Metric, Parameter, engines_folder
+from assay.measure.kept_sources import keep_sources
+from assay.measure.recorded_program import run_recorded
+from assay.measure.session import Session
+from assay.numa.analysis import analyse, processes
+from assay.numa.applied import load_applied, measured
 from assay.numa.profile import Profile, load_profile, resolve, save_profile, total
 from assay.numa.recording import read_recording
+from assay.profile import numa
+from assay.profile.numa import NumaProfile
+from assay.profile.profiles import NUMA_FOLDER, Profiles
 from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject, Summary
 
 FOLDER = "numa"
+MAX_PROCESSES = 16  # whose source files are kept
 RECORDINGS_VARIABLE = "ASSAY_NUMA_DIRECTORY"  # where the runtime of the exact modes writes
 NUMA = Described(
     name="profile.numa",
@@ -90,51 +98,69 @@ def record_program(folder: Path, program: Sequence[str], recording: NumaRecordin
         environment["ASSAY_NUMA_COMMAND"] = " ".join(program)
         if recording.emulated:
             environment["ASSAY_NUMA_EMULATE"] = str(recording.emulated)
-    process = subprocess.Popen(command, env=environment)
-    with _interrupts_reach_program(process):
-        status = process.wait()
-    return 128 - status if status < 0 else status
+    return run_recorded(command, environment)
 
 
-@contextlib.contextmanager
-def _interrupts_reach_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C reaches the program itself; what was recorded until then is kept."""
-    before = {
-        number: signal.signal(number, lambda number, _: process.send_signal(number))
-        for number in (signal.SIGTERM, signal.SIGHUP)
-    }
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def conclude(session: Session) -> Profiles:
+    """Makes the profiles of the session's run, records their totals, and concludes it. Raises UserError; the run is
+    then marked as failed."""
+    run = session.run
     try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        analyse_recordings(run.path)
+        profiles = Profiles(run.path)
+        for profile in profiles.numa:
+            _record_totals(run, profile)
+    except UserError as error:
+        run.finish("failed", error.what)
+        raise
+    keep_sources(run, [profile.calls for profile in profiles.numa[:MAX_PROCESSES]])
+    session.complete(NUMA.name)
+    session.conclude([], profiles)
+    return profiles
 
 
-def conclude_recordings(folder: Path) -> list[Profile]:
-    """Names the addresses of the recordings in a run's folder, keeps the result beside them, and returns it."""
+def analyse_recordings(run: Path) -> None:
+    """Names the addresses of the recordings in a run and makes a profile of each process. What there is already is
+    not made again."""
+    folder = run / FOLDER
     for path in sorted(folder.glob("*.numa")):
         resolved = path.with_suffix(".json")
         if not resolved.exists():
             save_profile(resolve(read_recording(path)), resolved)
-    return load_profiles(folder)
+    target = run / NUMA_FOLDER
+    if target.exists():
+        return
+    partial = folder / "profiles.part"
+    shutil.rmtree(partial, ignore_errors=True)
+    found = processes(load_profiles(folder))
+    if not found:
+        return
+    partial.mkdir(mode=0o700)
+    placements = load_applied(folder)
+    for number, recordings in enumerate(found):
+        profile = analyse(recordings)
+        profile.applied = measured(profile, placements)
+        (partial / f"{profile.process.pid}.{number}.json").write_bytes(msgspec.json.encode(profile))
+    partial.rename(target)
 
 
 def load_profiles(folder: Path) -> list[Profile]:
-    """The profiles of all processes: exact ones first, then the one with most accesses or pages."""
-    profiles = [load_profile(path) for path in sorted(folder.glob("*.json"))]
+    """The recordings of all processes, with names: exact ones first, then the one with most accesses or pages."""
+    # Beside its recording, so that nothing else in the folder is taken for one.
+    paths = [path.with_suffix(".json") for path in sorted(folder.glob("*.numa"))]
+    profiles = [load_profile(path) for path in paths if path.exists()]
     return sorted(profiles, key=lambda profile: (not profile.is_exact, -total(profile).total))
 
 
-def record_totals(run: Run, profile: Profile) -> None:
+def _record_totals(run: Run, profile: NumaProfile) -> None:
     """Appends the totals of a profile to the run's records."""
-    counts, process = total(profile), profile.recording.process
+    counts, process = profile.matrix, profile.process
     values = {
-        "remote_share": counts.remote_share,
-        "attributed_share": counts.known / counts.total if counts.total else None,
+        "remote_share": numa.remote_share(counts),
+        "attributed_share": numa.known(counts) / numa.total(counts) if numa.total(counts) else None,
     }
     params: dict[str, Scalar] = {
-        "program": profile.title,
+        "program": profile.program,
         "pid": process.pid,
         "mode": process.mode,
         "emulated": process.emulated,

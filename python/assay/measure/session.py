@@ -37,6 +37,7 @@ from assay.records.schema import AnyRecord
 from assay.records.units import parse_size
 from assay.report.heap import show_profiles
 from assay.report.html import build_report
+from assay.report.numa import show_numa_profiles
 from assay.report.terminal import console, show_outcome, show_run, show_verdicts
 
 START_LIMIT_S, START_S_PER_RANK = 60.0, 0.1  # thousands of ranks take minutes to start
@@ -365,6 +366,7 @@ class Session:
         report = build_report(self.run.path, profiles=profiles)
         if not self.quiet:
             show_profiles(self.out, profiles, self.run.path)
+            show_numa_profiles(self.out, profiles, self.run.path)
             show_run(self.out, self.run.records)
             show_verdicts(self.out, verdicts)
             if outcome:

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 
 from assay.numa.profile import Location, Profile, by_object, by_thread, first_touches, resident
 from assay.numa.recording import NOWHERE, PARTS, as_text
-from assay.records.schema import Finding, Subject
-from assay.records.units import format_quantity, format_share
 
 MIN_SHARE = 0.05  # of all accesses or pages: smaller objects are not worth a change
 MIN_PAGES = 64
@@ -152,36 +150,6 @@ def _by_accesses(profile: Profile) -> list[Advice]:
             toucher = _main_toucher(profile, number)
             found.append(Advice(number, best[0], best[1], before, shares[best], False, toucher))
     return found
-
-
-def findings(profile: Profile, host: str) -> list[Finding]:
-    """The advice as findings of rule "numa"."""
-    marked = " (emulated nodes)" if profile.recording.process.emulated else ""
-    return [_finding(profile, advice, host, marked) for advice in advise(profile)]
-
-
-def _finding(profile: Profile, advice: Advice, host: str, marked: str) -> Finding:
-    name = profile.name(advice.object)
-    where = f" by {advice.toucher.function} ({advice.toucher.source})" if advice.toucher else ""
-    before = format_share(advice.before)
-    after = format_share(advice.predicted)
-    size = profile.recording.objects[advice.object].bytes
-    if advice.assumed:
-        cause = f"{name} is touched first{where} on one node, and threads run on several{marked}"
-        share = f"{before} of its accesses are remote if all nodes use it alike; predicted then: {after}"
-    else:
-        cause = f"{before} of the accesses to {name} are remote{marked}"
-        share = f"touched first{where}; predicted: {after} remote" if where else f"predicted: {after} remote"
-    return Finding(
-        rule="numa",
-        cause=cause,
-        subject=Subject(host=host),
-        side="node",
-        severity="advice",
-        effect=-advice.before,
-        details=[share, *([f"{format_quantity(float(size), 'B')} allocated there"] if size else [])],
-        fix=advice.remedy,
-    )
 
 
 def plan(profile: Profile, advices: Iterable[Advice]) -> str:

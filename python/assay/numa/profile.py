@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from assay.errors import UserError
 from assay.launch.engines import engines_folder
-from assay.numa.recording import NOWHERE, Recording, as_text, check_recording
+from assay.numa.recording import NOWHERE, Recording, as_shown, as_text, check_recording
 
 SYMBOLS_LIMIT_S = 600
 # Their code acts for a caller in the program: it is the caller's line that is wanted.
@@ -60,7 +60,7 @@ class Profile(Struct):
     @property
     def title(self) -> str:
         process = self.recording.process
-        command = [as_text(word) for word in process.command.split("\0") if word]
+        command = [as_shown(word) for word in process.command.split("\0") if word]
         rank = f", rank {process.rank}" if process.rank else ""
         return f"{' '.join(command) or 'unknown program'} ({process.pid}{rank})"
 
@@ -81,7 +81,7 @@ class Profile(Struct):
         if found.stack:
             site = self.site(found.stack)
             return f"{site.function} ({site.source})"
-        return as_text(found.name).rpartition("/")[2] or found.kind
+        return as_shown(found.name).rpartition("/")[2] or found.kind
 
 
 @dataclass
@@ -193,7 +193,7 @@ def resolve(recording: Recording) -> Profile:
         frames = [location for address in addresses for location in named[address]]
         stacks[stack] = [numbers.setdefault(frame, len(numbers)) for frame in frames]
     for stack, site in recording.sites.items():
-        location = Location(as_text(site.function), as_text(site.file), site.line, "")
+        location = Location(as_shown(site.function), as_shown(site.file), site.line, "")
         stacks[stack] = [numbers.setdefault(location, len(numbers))]
     return Profile(recording, list(numbers), stacks)
 

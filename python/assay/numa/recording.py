@@ -232,6 +232,11 @@ def as_text(raw: str) -> str:
         return raw
 
 
+def as_shown(raw: str) -> str:
+    """A name as it is shown and stored: what is no UTF-8 is replaced."""
+    return as_text(raw).encode(errors="replace").decode()
+
+
 def read_recording(path: Path) -> Recording:
     """Raises UserError for a file that is no recording, with the line and what is wrong there."""
     size = path.stat().st_size
@@ -358,7 +363,7 @@ def _add(recording: Recording, row: Any) -> None:
             _known_node(row.node, recording)
             recording.memory.append(row)
         case Note():
-            recording.notes.append(as_text(row.text))
+            recording.notes.append(as_shown(row.text))
         case End():
             recording.end = row
 

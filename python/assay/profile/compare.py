@@ -1,11 +1,10 @@
-"""What changed between two heap profiles, by function or line."""
+"""What changed between two profiles of one profiler, by function."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from assay.profile.heap import HeapProfile
-from assay.profile.tree import Location
+from assay.profile.tree import CallTree, Location
 
 
 @dataclass
@@ -21,7 +20,7 @@ class Change:
         return self.after - self.before
 
 
-def changes(before: HeapProfile, after: HeapProfile, metric: str) -> list[Change]:
+def changes(before: CallTree, after: CallTree, metric: str) -> list[Change]:
     """The largest difference first; unchanged functions are left out. Functions of two builds are the same by name
     and file; line numbers and object paths may differ."""
     by_key: dict[object, Change] = {}

@@ -1,23 +1,38 @@
-"""Heap profiles in the formats of other tools: collapsed stacks (Brendan Gregg's flame graphs), speedscope, pprof and
-callgrind (KCachegrind)."""
+"""Profiles of any profiler in the formats of other tools: collapsed stacks (Brendan Gregg's flame graphs), speedscope,
+pprof and callgrind (KCachegrind)."""
 
 from __future__ import annotations
 
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 
-from assay.profile.heap import COUNTED, METRICS, HeapProfile
-from assay.profile.tree import Location
+from assay.profile.tree import CallTree, Location
+from assay.records.profile import Metric
+
+
+class Profile(Protocol):
+    """What is exported of a profile: its call tree, with the metrics that are listed."""
+
+    @property
+    def calls(self) -> CallTree: ...
+
+    @property
+    def program(self) -> str: ...
+
+
+def _listed(profile: Profile) -> list[Metric]:
+    return [metric for metric in profile.calls.metrics.values() if metric.listed]
 
 
 def _frame(location: Location) -> str:
     return f"{location.function} ({location.source})".replace(";", ":")
 
 
-def collapsed(profile: HeapProfile, metric: str) -> str:
+def collapsed(profile: Profile, metric: str) -> str:
     """One line for each stack, the outermost function first: "main (a.c:3);work (a.c:9) 4096"."""
     lines: dict[str, int] = {}
     for node, value in _values(profile, metric):
@@ -26,7 +41,7 @@ def collapsed(profile: HeapProfile, metric: str) -> str:
     return "".join(f"{stack} {value}\n" for stack, value in lines.items())
 
 
-def _values(profile: HeapProfile, metric: str) -> Iterator[tuple[int, int]]:
+def _values(profile: Profile, metric: str) -> Iterator[tuple[int, int]]:
     """The innermost node of each stack with a figure, and the figure."""
     values = profile.calls.of_stacks(metric).tolist()
     for node, value in zip(profile.calls.stack_node.tolist(), values, strict=True):
@@ -34,22 +49,22 @@ def _values(profile: HeapProfile, metric: str) -> Iterator[tuple[int, int]]:
             yield node, round(value)
 
 
-def _stack(profile: HeapProfile, node: int) -> list[int]:
+def _stack(profile: Profile, node: int) -> list[int]:
     """Numbers of locations, from this node to the outermost."""
     calls = profile.calls
     return [int(calls.location[ancestor]) for ancestor in calls.stack(node)]
 
 
-def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
-    """One profile for each metric (name -> title). Format: https://www.speedscope.app/file-format-schema.json."""
+def speedscope(profile: Profile) -> str:
+    """One profile for each listed metric. Format: https://www.speedscope.app/file-format-schema.json."""
     profiles = []
-    for metric, title in metrics.items():
+    for metric in _listed(profile):
         samples, weights = [], []
-        for node, value in _values(profile, metric):
+        for node, value in _values(profile, metric.key):
             samples.append(_stack(profile, node)[::-1])
             weights.append(value)
-        unit = "none" if metric in COUNTED else "bytes"
-        profiles.append({"type": "sampled", "name": title, "unit": unit, "startValue": 0,
+        unit = "none" if metric.unit == "1" else "bytes"
+        profiles.append({"type": "sampled", "name": metric.label, "unit": unit, "startValue": 0,
                          "endValue": sum(weights), "samples": samples, "weights": weights})  # fmt: skip
     frames = [
         {
@@ -64,7 +79,7 @@ def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
             "$schema": "https://www.speedscope.app/file-format-schema.json",
             "shared": {"frames": frames},
             "profiles": profiles,
-            "name": profile.process.program,
+            "name": profile.program,
             "exporter": "assay",
         }
     )
@@ -73,15 +88,16 @@ def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
 # ---- pprof: https://github.com/google/pprof/blob/main/proto/profile.proto, a gzipped protocol buffer
 
 
-def pprof(profile: HeapProfile) -> bytes:
-    """Every metric is a sample type; a pprof location is a line of a function."""
+def pprof(profile: Profile) -> bytes:
+    """Every listed metric is a sample type; a pprof location is a line of a function."""
     strings = _Strings()
     out = bytearray()
-    for metric, title in METRICS.items():
-        unit = "count" if metric in COUNTED else "bytes"
-        out += _message(1, _number(1, strings[title]) + _number(2, strings[unit]))
+    metrics = _listed(profile)
+    for metric in metrics:
+        unit = "count" if metric.unit == "1" else "bytes"
+        out += _message(1, _number(1, strings[metric.label]) + _number(2, strings[unit]))
     for stack in profile.calls.stacks:
-        values = [round(stack.figures[metric]) for metric in METRICS]
+        values = [round(stack.figures[metric.key]) for metric in metrics]
         if any(values):
             lines = [location + 1 for location in _stack(profile, stack.node)]
             out += _message(2, _packed(1, lines) + _packed(2, values))
@@ -130,9 +146,11 @@ def _packed(field: int, values: Iterable[int]) -> bytes:
 # ---- callgrind: https://valgrind.org/docs/manual/cl-format.html
 
 
-def callgrind(profile: HeapProfile) -> str:
-    """Exclusive costs by line, and calls with their inclusive costs."""
-    names = list(METRICS)
+def callgrind(profile: Profile) -> str:
+    """Exclusive costs by line, and calls with their inclusive costs. A call counts as often as the largest count of
+    what was done there, since how often it was made is not known."""
+    metrics = _listed(profile)
+    names = [metric.key for metric in metrics]
     exclusive: dict[Location, list[int]] = {}
     calls: dict[tuple[Location, Location], tuple[list[int], int]] = {}
     tree = profile.calls
@@ -141,7 +159,7 @@ def callgrind(profile: HeapProfile) -> str:
         _add(exclusive.setdefault(location, [0] * len(names)), [round(stack.figures[name]) for name in names])
     nodes = tree.tables.nodes
     columns = [tree.column(nodes.figures, name, nodes.rows).astype(np.int64).tolist() for name in names]
-    times = tree.of_nodes_themselves("count").astype(np.int64).tolist()
+    call_counts = _largest_counts(tree, [metric.key for metric in metrics if metric.unit == "1"])
     for number, (parent, inclusive) in enumerate(
         zip(tree.parent.tolist(), zip(*columns, strict=True), strict=True)
     ):
@@ -151,11 +169,11 @@ def callgrind(profile: HeapProfile) -> str:
             edge = (tree.locations[tree.location[parent]], location)
             sums, before = calls.get(edge, ([0] * len(names), 0))
             _add(sums, inclusive)
-            calls[edge] = (sums, before + max(1, times[number]))
+            calls[edge] = (sums, before + max(1, call_counts[number]))
     lines = [
-        "# callgrind format", "version: 1", "creator: assay", f"cmd: {profile.process.program}",
+        "# callgrind format", "version: 1", "creator: assay", f"cmd: {profile.program}",
         "positions: line", "events: " + " ".join(names),
-        *(f"event: {name} : {title}" for name, title in METRICS.items()),
+        *(f"event: {metric.key} : {metric.label}" for metric in metrics),
         "summary: " + " ".join(str(sum(values)) for values in zip(*exclusive.values(), strict=True)),
     ]  # fmt: skip
     by_caller: dict[Location, list[tuple[Location, list[int], int]]] = {}
@@ -168,6 +186,14 @@ def callgrind(profile: HeapProfile) -> str:
             lines += [f"cob={callee.module}", f"cfi={_file(callee)}", f"cfn={callee.function}"]
             lines += [f"calls={times} {callee.line}", f"{location.line} {_costs(sums)}"]
     return "\n".join(lines) + "\n"
+
+
+def _largest_counts(tree: CallTree, names: Sequence[str]) -> list[int]:
+    """Of each call the largest of the metrics, which are counts."""
+    most = np.zeros(len(tree.parent))
+    for name in names:
+        most = np.maximum(most, tree.of_nodes_themselves(name))
+    return [int(count) for count in most.tolist()]
 
 
 def _add(sums: list[int], values: Sequence[int]) -> None:

@@ -24,6 +24,10 @@ class HeapProfile(heap.HeapProfile, dict=True):
         return CallTree(self.tree, heap.METRICS)
 
     @property
+    def program(self) -> str:
+        return self.process.program
+
+    @property
     def title(self) -> str:
         """Tells the process from the others of its run."""
         if not self.process.pid:

@@ -1,16 +1,20 @@
-"""The heap profiles of a run, loaded once for its records, its advice, its report and the terminal."""
+"""The profiles of a run, loaded once for its records, its advice, its report and the terminal."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
 
+from assay.profile import numa
 from assay.profile.heap import HeapProfile, load_profile
+from assay.profile.numa import NumaProfile
+from assay.profile.numa_ranks import merge_ranks as merge_numa_ranks
+from assay.profile.numa_ranks import mpi_ranks as mpi_numa_ranks
 from assay.profile.ranks import merge_ranks, mpi_ranks
 
 
 class Profiles:
-    """Nothing is read before it is asked for."""
+    """Nothing is read before it is asked for. ``numa...`` are the NUMA profiles, the others the heap profiles."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
@@ -40,6 +44,26 @@ class Profiles:
         """The merged ranks of an MPI program, or else the largest process; None in a run without profiles."""
         return self.merged or next(iter(self.processes), None)
 
+    @cached_property
+    def numa(self) -> list[NumaProfile]:
+        """Those that count accesses first, then the one with most. Raises UserError for a file that is no profile."""
+        return load_numa_profiles(self.run)
+
+    @cached_property
+    def numa_ranks(self) -> list[NumaProfile]:
+        """Of the largest MPI program; empty where there is none."""
+        return mpi_numa_ranks(self.numa)
+
+    @cached_property
+    def numa_merged(self) -> NumaProfile | None:
+        """The ranks as one profile."""
+        return merge_numa_ranks(self.numa_ranks) if self.numa_ranks else None
+
+    @property
+    def numa_main(self) -> NumaProfile | None:
+        """The merged ranks of an MPI program, or else the first process; None in a run without NUMA profiles."""
+        return self.numa_merged or next(iter(self.numa), None)
+
 
 def load_profiles(run: Path) -> list[HeapProfile]:
     """The analysed processes of a run, the one that allocated most first."""
@@ -51,3 +75,12 @@ def load_profiles(run: Path) -> list[HeapProfile]:
 
 def load_dumps(run: Path) -> list[HeapProfile]:
     return [load_profile(path) for path in sorted((run / "heap").glob("*.dump*.json"))]
+
+
+NUMA_FOLDER = "numa/profiles"  # within a run
+
+
+def load_numa_profiles(run: Path) -> list[NumaProfile]:
+    """The processes of a run: those that count accesses first, then by their accesses or touched bytes."""
+    profiles = [numa.load_profile(path) for path in sorted((run / NUMA_FOLDER).glob("*.json"))]
+    return sorted(profiles, key=lambda profile: (not profile.is_exact, -numa.total(profile.matrix)))

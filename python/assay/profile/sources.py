@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct, field
 
 from assay.errors import UserError
-from assay.profile.heap import HeapProfile
+from assay.profile.tree import CallTree
 from assay.records.decode import decoder
 from assay.records.profile import Source
 
@@ -62,11 +62,11 @@ class Sources(Struct):
         return f"not in the report: {name} ({reason}){more}"
 
 
-def collect_sources(profiles: Sequence[HeapProfile], started: float) -> Sources:
-    """The files of the largest allocations first, within the limits. ``started``: seconds since the epoch; files that
+def collect_sources(trees: Sequence[CallTree], started: float) -> Sources:
+    """The files with the largest figures first, within the limits. ``started``: seconds since the epoch; files that
     have changed since are marked."""
     sources, room = Sources(), MAX_SOURCES_BYTES
-    for name in _names(profiles):
+    for name in _names(trees):
         try:
             text, modified = read_source(Path(name), min(room, MAX_SOURCE_BYTES))
         except Refused as refused:
@@ -79,13 +79,14 @@ def collect_sources(profiles: Sequence[HeapProfile], started: float) -> Sources:
     return sources
 
 
-def _names(profiles: Sequence[HeapProfile]) -> list[str]:
+def _names(trees: Sequence[CallTree]) -> list[str]:
     """Absolute names without repetition."""
     names = (
         figures.location.file
-        for profile in profiles
-        for metric in ("bytes", "count")
-        for figures in profile.by(metric, "line")
+        for tree in trees
+        for metric in tree.metrics.values()
+        if metric.listed
+        for figures in tree.by(metric.key, "line")
     )
     return list(dict.fromkeys(name for name in names if name.startswith("/")))[:MAX_FILES]
 

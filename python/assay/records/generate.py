@@ -1,5 +1,5 @@
 """Generates the JSON Schema and the TypeScript types of records from ``assay.records.schema``, and the C++ structs and
-TypeScript types of profiles from ``assay.records.heap``.
+TypeScript types of profiles from ``assay.records.profile``, ``heap`` and ``numa``.
 
 Run it with ``python -m assay.records.generate``. The JSON Schema is for engines and other tools, the types for the
 report, the structs for the analyser. All are committed, so that building the engines and the page needs no Python; a
@@ -10,20 +10,25 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
+import types
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from assay.records import heap, profile
+from assay.records import heap, numa, profile
 from assay.records.generate_cpp import cpp_figures, cpp_structs
 from assay.records.heap import HeapPage
+from assay.records.numa import NumaPage
 from assay.records.schema import SCHEMA_VERSION, AnyLine, ReportData
 
 SCHEMA_FILE = "schema/records.schema.json"
 TYPES_FILE = "web/src/data/records.ts"
+PROFILE_TYPES_FILE = "web/src/data/profileTypes.ts"
 HEAP_TYPES_FILE = "web/src/data/heapProfile.ts"
+NUMA_TYPES_FILE = "web/src/data/numaProfile.ts"
 PROFILE_STRUCTS_FILE = "engines/profile/analyse/profile_schema.hpp"
 HEAP_STRUCTS_FILE = "engines/profile/analyse/heap_schema.hpp"
 # Hello, Progress and Ready are never stored; ReportData is what "--json" prints.
@@ -37,9 +42,9 @@ _TYPES_HEAD = """\
 // may be absent, because records leave their defaults out.
 """
 
-_HEAP_HEAD = """\
-// A heap profile as the page meets it, and its metrics. Generated from python/assay/records/heap.py and
-// profile.py by "python -m assay.records.generate": change them there, never this file.
+_PROFILE_HEAD = """\
+// {subject}. Generated from {origin} by
+// "python -m assay.records.generate": change them there, never this file.
 """
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
@@ -70,13 +75,40 @@ def typescript() -> str:
     return "\n".join([_TYPES_HEAD, scalar, *interfaces, union])
 
 
-def heap_typescript() -> str:
-    """The TypeScript module of a heap profile's page: one interface a struct, and the metrics."""
-    _, definitions = msgspec.json.schema_components([HeapPage, profile.Metric], ref_template="#/$defs/{name}")
-    interfaces = [
-        _interface(name, schema, optional=name == "Metric") for name, schema in sorted(definitions.items())
-    ]
-    return "\n".join([_HEAP_HEAD, *interfaces, _metrics("HEAP_METRICS", heap.METRICS)])
+def profile_typescript() -> str:
+    """The TypeScript module of what all profiles are made of."""
+    head = _PROFILE_HEAD.format(
+        subject="What every profile is made of, as the page meets it",
+        origin="python/assay/records/profile.py",
+    )
+    return "\n".join([head, *_interfaces(_of_all_profiles())])
+
+
+def page_typescript(page: type[msgspec.Struct], subject: str, name: str, origin: types.ModuleType) -> str:
+    """The TypeScript module of one profiler's page: one interface a struct, and the metrics."""
+    shared = _of_all_profiles()
+    own = {key: schema for key, schema in _definitions([page]).items() if key not in shared}
+    text = "\n".join([*_interfaces(own), _metrics(name, origin.METRICS)])
+    code = re.sub(r"/\*\*.*?\*/", "", text, flags=re.DOTALL)
+    used = [key for key in shared if re.search(rf": {key}\b|, {key}>", code)]
+    head = _PROFILE_HEAD.format(
+        subject=f"A {subject} as the page meets it, and its metrics",
+        origin=f"{origin.__name__.replace('.', '/')}.py".replace("assay/", "python/assay/", 1),
+    )
+    return "\n".join([head, f'import type {{ {", ".join(used)} }} from "./profileTypes";\n', text])
+
+
+def _definitions(structs: Sequence[type[msgspec.Struct]]) -> dict[str, JsonSchema]:
+    _, definitions = msgspec.json.schema_components(structs, ref_template="#/$defs/{name}")
+    return dict(sorted(definitions.items()))
+
+
+def _of_all_profiles() -> dict[str, JsonSchema]:
+    return _definitions([profile.Tree, profile.Source, profile.Metric])
+
+
+def _interfaces(definitions: dict[str, JsonSchema]) -> list[str]:
+    return [_interface(name, schema, optional=name == "Metric") for name, schema in definitions.items()]
 
 
 def _metrics(name: str, metrics: Sequence[profile.Metric]) -> str:
@@ -134,7 +166,9 @@ def generated() -> dict[str, str]:
     return {
         SCHEMA_FILE: json.dumps(json_schema(), indent=2) + "\n",
         TYPES_FILE: typescript(),
-        HEAP_TYPES_FILE: heap_typescript(),
+        PROFILE_TYPES_FILE: profile_typescript(),
+        HEAP_TYPES_FILE: page_typescript(HeapPage, "heap profile", "HEAP_METRICS", heap),
+        NUMA_TYPES_FILE: page_typescript(NumaPage, "NUMA profile", "NUMA_METRICS", numa),
         PROFILE_STRUCTS_FILE: cpp_structs(
             "call tree", "python/assay/records/profile.py", [profile.Tree], "assay::profile", []
         ),

@@ -25,6 +25,7 @@ from assay.records.matrices import rows_of
 from assay.records.run import Run
 from assay.records.schema import AnyRecord, Matrix, Pairs, Subject, encode
 from assay.report.heap_page import heap_pages
+from assay.report.numa_page import numa_pages
 
 REPORT_NAME = "report.html"
 MARKER = b"@ASSAY_DATA@"
@@ -86,8 +87,11 @@ def _lines(run: Run, profiles: Profiles) -> Iterator[bytes]:
             rows = [_head(record, host) for host in record.hosts]
         for row in rows:
             yield encode(_reduced(row, kept) if isinstance(row, Pairs) else row) + b"\n"
-    for page in heap_pages(profiles, load_sources(run.path)):
+    sources = load_sources(run.path)
+    for page in heap_pages(profiles, sources):
         yield msgspec.json.encode(page) + b"\n"
+    for placement in numa_pages(profiles, sources):
+        yield msgspec.json.encode(placement) + b"\n"
 
 
 def _head(matrix: Matrix, host: str) -> Pairs:

@@ -2,88 +2,99 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.numa.profile import (
-    Counts,
-    Profile,
-    by_object,
-    by_site,
-    by_thread,
-    first_touches,
-    resident,
+from assay.profile.compare import Change
+from assay.profile.numa import (
+    METRICS,
+    UNITS,
+    UNKNOWN_NODE,
+    NumaProfile,
+    by_node,
+    known,
+    remote_share,
+    rows,
     total,
 )
-from assay.numa.recording import MODES, NOWHERE, POLICIES, as_text
+from assay.profile.profiles import Profiles
+from assay.records.numa import NumaCells
 from assay.records.units import format_quantity, format_share
 
 MAX_ROWS = 10
-EMULATED = "nodes are emulated: placement is simulated, and no access was slower for it"
+MODES = {
+    "touch": "first touches",
+    "gcc": "every access, compiled by gcc",
+    "llvm": "every access, compiled by clang",
+    "qemu": "every access, emulated",
+}
 
 
-def show_numa(console: Console, profile: Profile) -> None:
-    recording = profile.recording
-    counts = total(profile)
-    console.print(Text(f"{profile.title}: {MODES[recording.process.mode]}", style="bold"))
+def show_numa_profiles(console: Console, profiles: Profiles, run: Path, show_all: bool = False) -> None:
+    """The merged ranks or the first process; all processes if asked for. Nothing in a run without NUMA profiles."""
+    if profiles.numa_merged is not None:
+        show_numa(console, profiles.numa_merged)
+        _show_ranks(console, profiles.numa_ranks)
+    first = 0 if profiles.numa_ranks else 1
+    for profile in profiles.numa if show_all else profiles.numa[:first]:
+        show_numa(console, profile)
+    others = len(profiles.numa) - (len(profiles.numa_ranks) or first)
+    if others > 0 and not show_all:
+        noun = "process" if others == 1 else "processes"
+        console.print(f"{others} more {noun}: assay numa show {run} --all", soft_wrap=True)
+        console.print()
+
+
+def show_numa(console: Console, profile: NumaProfile) -> None:
+    counts = profile.matrix
+    console.print(Text(f"{profile.title}: {MODES.get(profile.process.mode, profile.process.mode)}", "bold"))
     console.print(f"nodes         {_nodes(profile)}")
     what = "accesses" if profile.is_exact else "pages touched"
-    console.print(f"{what:<14}{_count(profile, counts.total)}")
+    console.print(f"{what:<14}{_count(profile, total(counts))}")
     console.print(f"remote        {_share(counts)}")
-    if counts.total:
-        console.print(f"attributed    {format_share(counts.known / counts.total)} have a known node")
-    for warning in warnings(profile):
-        console.print(Text(warning, style="yellow"), soft_wrap=True)
+    if total(counts):
+        console.print(f"attributed    {format_share(known(counts) / total(counts))} have a known node")
+    for problem in profile.problems:
+        console.print(Text(problem, style="yellow"), soft_wrap=True)
     console.print()
     _show_matrix(console, profile, counts)
     _show_objects(console, profile)
-    _show_sites(console, profile)
-    if not profile.is_exact:
-        _show_first_touches(console, profile)
+    _show_lines(console, profile)
+    _show_first_touches(console, profile)
     _show_threads(console, profile)
     _show_memory(console, profile)
+    _show_applied(console, profile)
 
 
-def warnings(profile: Profile) -> list[str]:
-    """What the profile lacks, and the reasons."""
-    recording = profile.recording
-    messages = [EMULATED] if recording.process.emulated else []
-    if len(recording.nodes) < 2:
-        messages.append("this machine has one node: nothing is remote; try --emulate 2")
-    messages += list(dict.fromkeys(recording.notes))
-    if recording.end is None:
-        messages.append("the recording ended early: it holds what happened until then")
-    elif recording.end.lost:
-        messages.append(f"{recording.end.lost} events could not be recorded")
-    return messages
-
-
-def _nodes(profile: Profile) -> str:
-    nodes = profile.recording.nodes.values()
-    kind = "emulated" if profile.recording.process.emulated else "real"
+def _nodes(profile: NumaProfile) -> str:
+    kind = "emulated" if profile.process.emulated else "real"
     shown = ", ".join(
-        f"{node.id} ({len(node.processors)} CPUs"
+        f"{node.id} ({node.processors or 'no'} {'CPU' if node.processors == 1 else 'CPUs'}"
         + (f", {format_quantity(float(node.memory), 'B')})" if node.memory else ")")
-        for node in nodes
+        for node in profile.nodes
     )
-    return f"{len(nodes)} {kind}: {shown}"
+    return f"{len(profile.nodes)} {kind}: {shown}"
 
 
-def _count(profile: Profile, count: int) -> str:
-    if profile.is_exact:
-        return f"{count:,}".replace(",", " ")
-    return format_quantity(float(count * profile.recording.process.page_bytes), "B")
+def _count(profile: NumaProfile, count: int) -> str:
+    return f"{count:,}".replace(",", " ") if profile.is_exact else _bytes(count)
 
 
-def _share(counts: Counts) -> str:
-    return "-" if counts.remote_share is None else format_share(counts.remote_share)
+def _bytes(amount: int) -> str:
+    return format_quantity(float(amount), "B")
+
+
+def _share(counts: NumaCells) -> str:
+    share = remote_share(counts)
+    return "-" if share is None else format_share(share)
 
 
 def _node(node: int) -> str:
-    return "unknown" if node == NOWHERE else f"node {node}"
+    return "unknown" if node == UNKNOWN_NODE else f"node {node}"
 
 
 def _table(*headings: str) -> Table:
@@ -93,159 +104,185 @@ def _table(*headings: str) -> Table:
     return table
 
 
-def _show_matrix(console: Console, profile: Profile, counts: Counts) -> None:
-    if not counts.cells:
-        return
-    threads = sorted({a for a, _ in counts.cells}, key=_last_if_unknown)
-    pages = sorted({b for _, b in counts.cells}, key=_last_if_unknown)
+def _print(console: Console, table: Table) -> None:
+    if table.row_count:
+        console.print(table)
+        console.print()
+
+
+def _show_matrix(console: Console, profile: NumaProfile, counts: NumaCells) -> None:
+    cells = {(a, b): count for a, b, count in rows(counts)}
+    threads = sorted({a for a, _ in cells}, key=_last_if_unknown)
+    pages = sorted({b for _, b in cells}, key=_last_if_unknown)
     table = _table("threads on", *(f"pages on {_node(node)}" for node in pages))
     for thread in threads:
-        table.add_row(
-            _node(thread), *(_count(profile, counts.cells.get((thread, node), 0)) for node in pages)
-        )
-    console.print(table)
-    console.print()
+        table.add_row(_node(thread), *(_count(profile, cells.get((thread, node), 0)) for node in pages))
+    _print(console, table)
 
 
 def _last_if_unknown(node: int) -> tuple[bool, int]:
-    return node == NOWHERE, node
+    return node == UNKNOWN_NODE, node
 
 
-def _split(profile: Profile, by_node: Mapping[int, int]) -> str:
-    whole = sum(by_node.values())
+def _split(by_number: Mapping[int, int]) -> str:
+    whole = sum(by_number.values())
     parts = [
-        f"{_node(node)} {format_share(by_node[node] / whole)}"
-        for node in sorted(by_node, key=_last_if_unknown)
-        if by_node[node]
+        f"{_node(node)} {format_share(by_number[node] / whole)}"
+        for node in sorted(by_number, key=_last_if_unknown)
+        if by_number[node]
     ]
     return ", ".join(parts)
 
 
-def _show_objects(console: Console, profile: Profile) -> None:
-    table = _table(
-        "object, allocated by",
-        "kind",
-        "accesses" if profile.is_exact else "touched",
-        "remote",
-        "pages by node",
-    )
-    pages = resident(profile)
-    for number, counts in list(by_object(profile).items())[:MAX_ROWS]:
-        placed = pages.get(number) or ({} if profile.is_exact else counts.by_page_node())
+def _show_objects(console: Console, profile: NumaProfile) -> None:
+    what = "accesses" if profile.is_exact else "touched"
+    table = _table("object, allocated by", "kind", what, "remote", "pages by node")
+    numbers = [*(node.id for node in profile.nodes), UNKNOWN_NODE]
+    for found in profile.objects[:MAX_ROWS]:
+        counts = profile.counts(found)
+        placed = dict(zip(numbers, found.resident, strict=True))
         table.add_row(
-            profile.name(number),
-            profile.recording.objects[number].kind,
-            _count(profile, counts.total),
+            found.name,
+            found.kind,
+            _count(profile, total(counts)),
             _share(counts),
-            _split(profile, placed) or _split(profile, counts.by_page_node()),
+            _split(placed) or _split(by_node(counts, of_pages=True)),
         )
-    if table.row_count:
-        console.print(table)
-        console.print()
+    _print(console, table)
 
 
-def _show_sites(console: Console, profile: Profile) -> None:
-    title = "accessed by" if profile.is_exact else "touched first by"
-    table = _table(title, "accesses" if profile.is_exact else "touched", "remote", "threads on")
-    for location, counts in list(by_site(profile).items())[:MAX_ROWS]:
+def _show_lines(console: Console, profile: NumaProfile) -> None:
+    metric = "accesses" if profile.is_exact else "touched"
+    remotes = profile.calls.exclusive("line", "remote" if profile.is_exact else "touched_remote")
+    heading = ("accessed by", "accesses") if profile.is_exact else ("touched first by", "touched")
+    table = _table(*heading, "remote")
+    table_of = profile.calls.tables.locations
+    numbers = {location: k for k, location in reversed(list(enumerate(profile.calls.locations)))}
+    for figures in profile.by(metric, "line")[:MAX_ROWS]:
+        if not figures.exclusive:
+            break
+        line = table_of.line_id[numbers[figures.location]]
         table.add_row(
-            f"{location.function} ({location.source})",
-            _count(profile, counts.total),
-            _share(counts),
-            _split(profile, counts.by_thread_node()),
+            f"{figures.location.function} ({figures.location.source})",
+            _count(profile, round(figures.exclusive)),
+            format_share(remotes.get(line, 0.0) / figures.exclusive),
         )
-    if table.row_count:
-        console.print(table)
-        console.print()
+    _print(console, table)
 
 
-def _show_first_touches(console: Console, profile: Profile) -> None:
+def _show_first_touches(console: Console, profile: NumaProfile) -> None:
     table = _table("first touch of", "by", "thread", "touched", "policy", "huge pages")
-    details: dict[tuple[int, int, int], tuple[set[int], int]] = {}
-    for row in profile.recording.touches:
-        policies, huge = details.get((row.object, row.thread, 0), (set(), 0))
-        details[row.object, row.thread, 0] = (policies | {row.policy}, huge + row.huge)
-    for (number, location, thread), counts in list(first_touches(profile).items())[:MAX_ROWS]:
-        policies, huge = details[number, thread, 0]
+    touches = profile.first_touches
+    for k in range(min(MAX_ROWS, len(touches.object))):
+        location = profile.calls.locations[touches.location[k]]
         table.add_row(
-            profile.name(number),
+            profile.objects[touches.object[k]].name,
             f"{location.function} ({location.source})",
-            str(thread),
-            _count(profile, counts.total),
-            ", ".join(_policy(policy) for policy in sorted(policies)),
-            str(huge),
+            profile.threads[touches.thread[k]].name,
+            _bytes(touches.bytes[k]),
+            touches.policy[k],
+            str(touches.huge[k]),
         )
-    if table.row_count:
-        console.print(table)
-        console.print()
+    _print(console, table)
 
 
-def _policy(mode: int) -> str:
-    return POLICIES[mode] if mode < len(POLICIES) else f"mode {mode}"
-
-
-def _show_threads(console: Console, profile: Profile) -> None:
-    table = _table(
-        "thread", "accesses" if profile.is_exact else "touched", "remote", "ran on", "bound to CPUs"
-    )
-    bound = {binding.thread: len(binding.processors) for binding in profile.recording.bindings}
-    processors = sum(len(node.processors) for node in profile.recording.nodes.values())
-    for thread, counts in list(by_thread(profile).items())[:MAX_ROWS]:
-        row = profile.recording.threads[thread]
-        width = bound.get(thread)
-        binding = "unknown" if width is None else "unbound" if width >= processors else str(width)
+def _show_threads(console: Console, profile: NumaProfile) -> None:
+    what = "accesses" if profile.is_exact else "touched"
+    table = _table("thread", what, "remote", "ran on", "bound to CPUs")
+    for thread in sorted(profile.threads, key=lambda thread: -total(profile.counts(thread)))[:MAX_ROWS]:
+        counts = profile.counts(thread)
+        bound = "unknown" if not thread.bindings else thread.bindings[-1].processors
+        unbound = " (of several nodes)" if thread.pinned is False else ""
         table.add_row(
-            f"{thread} {as_text(row.name)}".strip(),
-            _count(profile, counts.total),
+            thread.name,
+            _count(profile, total(counts)),
             _share(counts),
-            _split(profile, counts.by_thread_node()),
-            binding,
+            _split(by_node(counts, of_pages=False)),
+            bound + unbound,
         )
-    if table.row_count:
-        console.print(table)
-        console.print()
+    _print(console, table)
 
 
-def _show_memory(console: Console, profile: Profile) -> None:
-    rows = profile.recording.memory
-    if not rows:
-        return
-    table = _table(
-        "in memory after", *(_node(node) for node in sorted({row.node for row in rows}, key=_last_if_unknown))
-    )
-    nodes = sorted({row.node for row in rows}, key=_last_if_unknown)
-    times = sorted({row.ns for row in rows})
-    shown = (
-        times
-        if len(times) <= MAX_ROWS
-        else [times[k * (len(times) - 1) // (MAX_ROWS - 1)] for k in range(MAX_ROWS)]
-    )
-    pages = {(row.ns, row.node): row.pages for row in rows}
-    page = profile.recording.process.page_bytes
-    for ns in shown:
+def _show_memory(console: Console, profile: NumaProfile) -> None:
+    times, resident = profile.timeline.seconds, profile.timeline.resident
+    numbers = [*(node.id for node in profile.nodes), UNKNOWN_NODE]
+    used = [k for k, values in enumerate(resident) if any(values)]
+    table = _table("in memory after", *(_node(numbers[k]) for k in used))
+    last = len(times) - 1
+    shown = range(len(times)) if last < MAX_ROWS else [k * last // (MAX_ROWS - 1) for k in range(MAX_ROWS)]
+    for k in shown:
+        table.add_row(format_quantity(times[k], "s"), *(_bytes(resident[node][k]) for node in used))
+    _print(console, table)
+
+
+def _show_applied(console: Console, profile: NumaProfile) -> None:
+    table = _table("applied to", "placement", "remote before", "predicted", "measured")
+    for row in profile.applied:
         table.add_row(
-            format_quantity(ns * 1e-9, "s"),
-            *(format_quantity(float(pages.get((ns, node), 0) * page), "B") for node in nodes),
+            row.name,
+            row.action,
+            format_share(row.before),
+            format_share(row.predicted),
+            "not measured" if row.measured is None else format_share(row.measured),
         )
-    console.print(table)
-    console.print()
+    _print(console, table)
 
 
-def show_numa_comparison(console: Console, before: Profile, after: Profile) -> None:
-    """The figures of two profiles side by side: the whole, then each object that both have."""
+def _show_ranks(console: Console, ranks: Sequence[NumaProfile]) -> None:
+    table = _table("rank", "accesses" if all(rank.is_exact for rank in ranks) else "touched", "remote")
+    for rank in ranks:
+        table.add_row(rank.process.rank, _count(rank, total(rank.matrix)), _share(rank.matrix))
+    _print(console, table)
+
+
+def show_numa_comparison(
+    console: Console, before: NumaProfile, after: NumaProfile, metric: str, changes: list[Change]
+) -> None:
+    """The figures of two profiles side by side: the whole, then each object, then the functions that have changed."""
     table = _table("", "before", "after", "remote before", "remote after")
-    first, second = total(before), total(after)
     table.add_row(
-        "all", _count(before, first.total), _count(after, second.total), _share(first), _share(second)
+        "all",
+        _count(before, total(before.matrix)),
+        _count(after, total(after.matrix)),
+        _share(before.matrix),
+        _share(after.matrix),
     )
-    counts = {before.name(number): found for number, found in reversed(by_object(before).items())}
-    others = {after.name(number): found for number, found in reversed(by_object(after).items())}
-    names = sorted(counts.keys() | others.keys(), key=lambda name: -_largest(name, counts, others))
-    for name in names[:MAX_ROWS]:
-        old, new = counts.get(name, Counts()), others.get(name, Counts())
-        table.add_row(name, _count(before, old.total), _count(after, new.total), _share(old), _share(new))
-    console.print(table)
+    for name, old, new in compared_objects(before, after)[:MAX_ROWS]:
+        table.add_row(name, _count(before, total(old)), _count(after, total(new)), _share(old), _share(new))
+    _print(console, table)
+    functions = _table(METRICS[metric], "before", "after", "function")
+    for change in changes[:MAX_ROWS]:
+        sign = "+" if change.difference > 0 else "-"
+        amounts = [
+            format_quantity(float(abs(value)), UNITS[metric])
+            for value in (change.difference, change.before, change.after)
+        ]
+        functions.add_row(sign + amounts[0], amounts[1], amounts[2], change.location.function[:80])
+    _print(console, functions)
+    if not changes:
+        console.print(Text(f"no function differs in: {METRICS[metric]}"))
 
 
-def _largest(name: str, *groups: Mapping[str, Counts]) -> int:
-    return max(group[name].total for group in groups if name in group)
+def compared_objects(before: NumaProfile, after: NumaProfile) -> list[tuple[str, NumaCells, NumaCells]]:
+    """Objects by name, the largest first; those of one name are added up."""
+    old, new = _by_name(before), _by_name(after)
+    none = NumaCells([], [], [])
+    names = sorted(old.keys() | new.keys())
+    found = [(name, old.get(name, none), new.get(name, none)) for name in names]
+    return sorted(found, key=lambda row: -max(total(row[1]), total(row[2])))
+
+
+def _by_name(profile: NumaProfile) -> dict[str, NumaCells]:
+    sums: dict[str, NumaCells] = {}
+    for found in profile.objects:
+        counts, before = profile.counts(found), sums.get(found.name)
+        sums[found.name] = (
+            counts
+            if before is None
+            else NumaCells(
+                before.thread_node + counts.thread_node,
+                before.page_node + counts.page_node,
+                before.count + counts.count,
+            )
+        )
+    return sums

@@ -11,15 +11,24 @@ import os
 import tempfile
 from pathlib import Path
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
 from assay.errors import UserError
-from assay.numa.advice import findings, plan
+from assay.explain import explain_evidence
+from assay.explain.evidence import Evidence
+from assay.numa.advice import plan
+from assay.numa.analysis import analyse
 from assay.numa.profile import Location, Profile, load_profile, save_profile
 from assay.numa.recording import parse_recording
+from assay.profile import numa
+from assay.profile.export import callgrind, collapsed, pprof, speedscope
+from assay.profile.numa_ranks import merge_ranks
+from assay.profile.profiles import Profiles
 from assay.report.numa import show_numa
+from assay.report.numa_page import numa_page
 
 fuzzed = settings(max_examples=int(os.environ.get("ASSAY_FUZZ_ROUNDS", "60")), deadline=None)
 ROWS: list[list[object]] = [
@@ -49,11 +58,25 @@ def profile_of(text: bytes) -> Profile:
     return Profile(recording, [Location("f", "a.c", 3, "/bin/a")], {1: [0, 0], 2: [0]})
 
 
-def use(profile: Profile) -> None:
+def use(recording: Profile) -> None:
+    """All that a command does with a recording."""
+    plan(recording, [])
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "1.json"
+        path.write_bytes(msgspec.json.encode(analyse([recording])))
+        show(numa.load_profile(path))
+
+
+def show(profile: numa.NumaProfile) -> None:
     """All that a command does with a profile."""
     show_numa(Console(file=io.StringIO()), profile)
-    findings(profile, "h")
-    plan(profile, [])
+    profiles = Profiles(Path("/nowhere"))
+    profiles.numa = [profile]
+    explain_evidence(Evidence([], ["h"], profiles=profiles))
+    numa.check(merge_ranks([profile, profile]))
+    msgspec.json.encode(numa_page(profile, max_nodes=1))
+    for write in (callgrind, pprof, speedscope, lambda profile: collapsed(profile, "touched")):
+        write(profile)
 
 
 @fuzzed
@@ -81,6 +104,22 @@ def test_profiles(data: st.DataObject) -> None:
         except UserError:
             return
         use(profile)
+
+
+@fuzzed
+@given(data=st.data())
+def test_analyses(data: st.DataObject) -> None:
+    whole = msgspec.json.encode(analyse([profile_of(WHOLE)]))
+    position = data.draw(st.integers(0, len(whole) - 1))
+    put, removed = data.draw(st.binary(max_size=6)), data.draw(st.integers(0, 12))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "1.json"
+        path.write_bytes(whole[:position] + put + whole[position + removed :])
+        try:
+            profile = numa.load_profile(path)
+        except UserError:
+            return
+    show(profile)
 
 
 def test_the_rows_as_they_are() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -97,8 +98,11 @@ def test_advice_is_proved(counted: Path, tmp_path: Path) -> None:
     assert (after.returncode, after.stdout) == (7, "10\n"), after.stderr
     measured = array_counts(load_profiles(tmp_path / "after" / FOLDER)[0]).remote_share
     assert measured == pytest.approx(advice.predicted, abs=0.02)
-    shown = assay("compare", tmp_path / "before", tmp_path / "after", "--json")
-    assert shown.returncode == 0 and '"after"' in shown.stdout
+    shown = assay("diff", tmp_path / "before", tmp_path / "after", "--json")
+    assert shown.returncode == 0
+    [row] = [row for row in json.loads(shown.stdout)["objects"] if row["object"].startswith("allocate ")]
+    assert row["before"]["remote_share"] == pytest.approx(advice.before)
+    assert row["after"]["remote_share"] == pytest.approx(advice.predicted, abs=0.02)
 
 
 @two_processors

@@ -179,5 +179,5 @@ def test_a_program_that_names_secrets(secret: Path, tmp_path: Path) -> None:
     assert str(own) in load_sources(tmp_path / "run").files
 
     profile = load_profile(tmp_path / "run")
-    before = collect_sources([profile], datetime.now(UTC).timestamp() - 3600)
+    before = collect_sources([profile.calls], datetime.now(UTC).timestamp() - 3600)
     assert before.files[str(own)].changed

@@ -13,7 +13,12 @@ from assay.records.schema import Measurement, RunInfo, Subject, Summary, encode
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize("name", [generate.SCHEMA_FILE, generate.TYPES_FILE, generate.HEAP_TYPES_FILE])
+TYPES = ["PROFILE_TYPES_FILE", "HEAP_TYPES_FILE", "NUMA_TYPES_FILE"]
+
+
+@pytest.mark.parametrize(
+    "name", [generate.SCHEMA_FILE, generate.TYPES_FILE, *(getattr(generate, name) for name in TYPES)]
+)
 def test_committed_file_is_fresh(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == generate.generated()[name], (
         "run: python -m assay.records.generate"

@@ -2,6 +2,7 @@
 // are taken as they stream in and pair rows are packed at once, so that the text is never held whole.
 
 import type { HeapPage } from "./heapProfile";
+import type { NumaPage } from "./numaProfile";
 import { MatrixBuilder, type Matrix } from "./matrix";
 import { withoutIterations } from "./sweep";
 import type {
@@ -33,6 +34,7 @@ export interface Run {
   capacities: Capacity[]; // the network's model, where one was fitted
   comparisons: Comparison[]; // its curves, measured and simulated
   heaps: HeapPage[]; // profiles, the largest process first
+  placements: NumaPage[]; // NUMA profiles, those that count accesses first
   byId: Map<number, Measurement | PairsHead>; // what verdicts and findings cite
 }
 
@@ -52,15 +54,18 @@ export async function loadRun(base64: string): Promise<Run> {
     capacities: [],
     comparisons: [],
     heaps: [],
+    placements: [],
     byId: new Map(),
   };
   const builders = new Map<string, MatrixBuilder>();
-  for await (const line of lines) take(run, builders, JSON.parse(line) as AnyRecord | HeapPage);
+  for await (const line of lines) take(run, builders, JSON.parse(line) as AnyLine);
   run.matrices = [...builders.values()].map((builder) => builder.build(run.info.hosts ?? []));
   return run;
 }
 
-function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord | HeapPage): void {
+type AnyLine = AnyRecord | HeapPage | NumaPage;
+
+function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyLine): void {
   switch (record.kind) {
     case "measurement":
       run.byId.set(record.id ?? 0, record);
@@ -100,6 +105,9 @@ function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord 
       break;
     case "heap":
       run.heaps.push(record);
+      break;
+    case "numa":
+      run.placements.push(record);
   }
 }
 

@@ -4,9 +4,9 @@
 // Exclusive figures are what a line or function did itself, through allocator functions too; inclusive ones add what
 // it called. Columns are decoded when they are first asked for, since a tree may have a million calls.
 
-import type { Column, Groups, Metric, Source, Tree } from "./heapProfile";
+import type { Column, Groups, Metric, Source, Tree } from "./profileTypes";
 
-export type { Metric } from "./heapProfile";
+export type { Metric } from "./profileTypes";
 export type Group = "function" | "line";
 type Numbers = Int32Array | Uint8Array | Uint16Array | Uint32Array | Float32Array | Float64Array;
 

@@ -21,6 +21,7 @@ import { Hosts } from "./Hosts";
 import { Findings, Verdicts } from "./Judgement";
 import { Measurements } from "./Measurements";
 import { Model } from "./model/Model";
+import { NumaReport } from "./numa/NumaReport";
 import { PairMatrices } from "./PairMatrices";
 import { Storage } from "./Storage";
 import { Sweeps } from "./Sweeps";
@@ -30,13 +31,20 @@ export function App({ run }: { run: Run }) {
   useTheme();
   return (
     <>
-      {run.heaps.length > 0 ? <HeapReport run={run} /> : <Sections run={run} />}
+      <Body run={run} />
       <footer class="soft">
         Written by Assay {run.info.assay}. This file holds the whole run and loads nothing from any
         network.
       </footer>
     </>
   );
+}
+
+/** The page of the run's profile, or the sections of any other run. */
+function Body({ run }: { run: Run }) {
+  if (run.heaps.length > 0) return <HeapReport run={run} />;
+  if (run.placements.length > 0) return <NumaReport run={run} />;
+  return <Sections run={run} />;
 }
 
 function Sections({ run }: { run: Run }) {

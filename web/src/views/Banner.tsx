@@ -121,6 +121,7 @@ export function overall(run: Run): Outcome {
 function unjudged(run: Run): string {
   if (run.info.outcome || run.verdicts.length > 0 || run.failures.length > 0) return "";
   if (run.heaps.length > 0) return "Heap profile";
+  if (run.placements.length > 0) return "NUMA profile";
   return run.measurements.some((record) => record.name.startsWith("profile.alloc."))
     ? "Allocators"
     : "";

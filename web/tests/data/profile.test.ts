@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 
-import type { Column, Groups, Metric, Tree } from "../../src/data/heapProfile";
+import type { Column, Groups, Metric, Tree } from "../../src/data/profileTypes";
 import { decode, ProfileModel } from "../../src/data/profile";
 
 const METRICS: Metric[] = [

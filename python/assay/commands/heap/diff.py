@@ -46,7 +46,7 @@ class Diff:
 
 def diff(args: argparse.Namespace) -> int:
     before, after = main_profile(args.before), main_profile(args.after)
-    changed = changes(before, after, args.metric)
+    changed = changes(before.calls, after.calls, args.metric)
     if args.json:
         rows = [
             {

@@ -11,7 +11,6 @@ from assay.commands.heap.runs import add_metric, main_profile
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
 from assay.profile.export import callgrind, collapsed, pprof, speedscope
-from assay.profile.heap import METRICS
 
 if TYPE_CHECKING:
     from assay.commands.heap import Verbs
@@ -51,5 +50,5 @@ def export(args: argparse.Namespace) -> int:
     elif args.format == "collapsed":
         sys.stdout.write(collapsed(profile, args.metric))
     else:
-        sys.stdout.write(speedscope(profile, METRICS))
+        sys.stdout.write(speedscope(profile))
     return EXIT_PASS

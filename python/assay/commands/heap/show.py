@@ -13,7 +13,7 @@ from assay.commands.heap.runs import profiles_of
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
-from assay.measure.heap import keep_sources
+from assay.measure.kept_sources import keep_sources
 from assay.profile.heap import METRICS, HeapProfile
 from assay.records.schema import Finding
 from assay.report.heap import show_profiles
@@ -55,7 +55,7 @@ def show(args: argparse.Namespace) -> int:
         print(json.dumps([_summary(profile) for profile in profiles.processes], indent=1))
         return EXIT_PASS
     if args.sources:
-        keep_sources(run, profiles.processes)
+        keep_sources(run, [profile.calls for profile in profiles.processes])
     out = console()
     show_profiles(out, profiles, run.path, show_all=args.all)
     show_findings(out, [record for record in run.records if isinstance(record, Finding)])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 from typing import Protocol, TypeAlias
 
-from assay.commands.numa.compare import Compare
 from assay.commands.numa.compilers import Compiler
+from assay.commands.numa.diff import Diff
+from assay.commands.numa.export import Export
 from assay.commands.numa.record import prepare_record, record
 from assay.commands.numa.show import Show
 from assay.commands.parser import Example, Parser
@@ -21,7 +22,7 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [Show(), Compare(), Compiler("cc"), Compiler("c++"), Compiler("fortran")]
+SUB_VERBS: list[SubVerb] = [Show(), Diff(), Export(), Compiler("cc"), Compiler("c++"), Compiler("fortran")]
 
 
 class Numa:

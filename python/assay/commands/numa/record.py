@@ -4,29 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import socket
 from pathlib import Path
 
-from assay.commands.options import add, count, open_run, size
+from assay.commands.numa.runs import new_session
+from assay.commands.options import add, count, size
 from assay.commands.parser import Parser
 from assay.errors import UserError
-from assay.measure.numa import (
-    FOLDER,
-    NUMA,
-    NumaRecording,
-    conclude_recordings,
-    emulator,
-    load_profiles,
-    record_program,
-    record_totals,
-)
-from assay.numa.advice import advise, findings, plan
+from assay.measure.numa import FOLDER, NumaRecording, conclude, emulator, load_profiles, record_program
+from assay.numa.advice import advise, plan
+from assay.numa.applied import save_applied
 from assay.numa.profile import Profile
-from assay.records.run import Run, as_text
-from assay.report.numa import show_numa, show_numa_comparison
-from assay.report.terminal import console, show_findings
+from assay.records.run import as_text
 
 PLAN = "plan"
+MAX_NODES = 64
 
 
 def prepare_record(parser: Parser) -> None:
@@ -48,7 +39,6 @@ def prepare_record(parser: Parser) -> None:
         action="store_true",
         help="count each load and store of the unmodified program, in QEMU's user mode (some 20 times slower)",
     )
-    parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
     parser.advanced.add_argument(
         "--blocks-from",
         type=size,
@@ -72,34 +62,46 @@ def record(args: argparse.Namespace) -> int:
     if args.every_access:
         _check_emulated(Path(found), args)
         program = [found, *program[1:]]
-    if args.emulate > 64:
-        raise UserError(f"--emulate {args.emulate}: too many nodes", "give at most 64")
-    before = load_profiles(Path(args.apply) / FOLDER) if args.apply else []
-    if args.apply and not before:
-        raise UserError(f"{args.apply} holds no NUMA profile", "record one: assay numa -o RUN -- PROGRAM")
-    if before and before[0].recording.process.emulated != args.emulate:
-        raise UserError(
-            f"{args.apply} has {before[0].recording.process.emulated or 'no'} emulated nodes",
-            "give the same --emulate",
-        )
-    run = open_run("numa", args)
-    run.info.hosts = [socket.gethostname()]
-    run.info.options = {"program": [as_text(argument) for argument in program]}
-    run.save()
-    folder = run.path / FOLDER
-    folder.mkdir(mode=0o700)
+    if args.emulate > MAX_NODES:
+        raise UserError(f"--emulate {args.emulate}: too many nodes", f"give at most {MAX_NODES}")
+    before = _before(args)
+    advice = advise(before) if before else []
+    text = plan(before, advice) if before else ""
+    if before and not text:
+        raise UserError(f"{args.apply} has no advice that can be applied", "see: assay numa show RUN")
+    session = new_session(args, {"program": [as_text(argument) for argument in program]})
+    session.out = session.err  # standard output is the program's
+    folder = session.run.path / FOLDER
+    folder.mkdir(mode=0o700)  # a profile holds paths and names of the user's work
     chosen = None
     if before:
         chosen = folder / PLAN
-        text = plan(before[0], advise(before[0]))
-        if not text:
-            run.discard()
-            raise UserError(f"{args.apply} has no advice that can be applied", "see: assay numa show RUN")
         chosen.write_text(text, errors="surrogateescape")
+        save_applied(folder, before, advice)
     recording = NumaRecording(args.emulate, args.at_least, not args.pages_only, chosen, args.every_access)
     status = record_program(folder, program, recording)
-    _conclude(run, args, before, status)
+    if not any(folder.glob("*.numa")):
+        # The exit code stays the program's: a job script that wraps it must not see another.
+        session.run.finish("partial", "nothing was recorded")
+        reason = f"assay: nothing was recorded of {program[0]}; it ended with status {status}"
+        session.err.print(reason, soft_wrap=True, markup=False, highlight=False)
+        return status
+    conclude(session)
     return status
+
+
+def _before(args: argparse.Namespace) -> Profile | None:
+    """The recording whose advice is applied. Raises UserError."""
+    if not args.apply:
+        return None
+    recordings = load_profiles(Path(args.apply) / FOLDER)
+    if not recordings:
+        raise UserError(f"{args.apply} holds no NUMA profile", "record one: assay numa -o RUN -- PROGRAM")
+    emulated = recordings[0].recording.process.emulated
+    if emulated != args.emulate:
+        fix = f"give --emulate {emulated}" if emulated else "leave out --emulate"
+        raise UserError(f"{args.apply} has {emulated or 'no'} emulated nodes", fix)
+    return recordings[0]
 
 
 def _check_emulated(program: Path, args: argparse.Namespace) -> None:
@@ -112,26 +114,3 @@ def _check_emulated(program: Path, args: argparse.Namespace) -> None:
             raise UserError(
                 f"{program} is a script", "name its interpreter: --every-access -- python3 script.py"
             )
-
-
-def _conclude(run: Run, args: argparse.Namespace, before: list[Profile], status: int) -> None:
-    """Reads the recordings, appends records and advice, and prints to standard error."""
-    profiles = conclude_recordings(run.path / FOLDER)
-    if not profiles:
-        run.finish("partial", "nothing was recorded")
-        raise UserError(f"nothing was recorded; the program ended with status {status}")
-    for profile in profiles:
-        record_totals(run, profile)
-    advice = findings(profiles[0], run.info.hosts[0])
-    for finding in advice:
-        run.append(finding)
-    run.info.completed = [NUMA.name]
-    run.finish("complete", "")
-    out = console(stderr=True)
-    for profile in profiles if args.all else profiles[:1]:
-        show_numa(out, profile)
-    show_findings(out, advice)
-    if before:
-        show_numa_comparison(out, before[0], profiles[0])
-    others = f"; {len(profiles) - 1} more processes: --all" if len(profiles) > 1 and not args.all else ""
-    out.print(f"profile: {run.path}; show it again: assay numa show {run.path}{others}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``assay numa show RUN``: shows a recorded profile."""
+"""``assay numa show``: a recorded profile again."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.commands.numa.runs import profiles_of
 from assay.commands.options import add
 from assay.commands.parser import Example
-from assay.errors import EXIT_PASS, UserError
-from assay.measure.numa import FOLDER, load_profiles
-from assay.numa.advice import findings
-from assay.numa.profile import Profile
-from assay.records.run import Run
-from assay.report.numa import show_numa
+from assay.errors import EXIT_PASS
+from assay.measure.kept_sources import keep_sources
+from assay.records.schema import Finding
+from assay.report.html import build_report
+from assay.report.numa import show_numa_profiles
 from assay.report.terminal import console, show_findings
 
 if TYPE_CHECKING:
@@ -26,38 +26,38 @@ if TYPE_CHECKING:
 class Show:
     """The sub-verb."""
 
+    name = "show"
+
     def prepare(self, verbs: Verbs) -> None:
         parser = verbs.add_parser(
-            "show",
-            help="show a recorded profile",
-            description="Shows a profile that assay numa has recorded.",
+            self.name,
+            help="show a recorded profile, and write its report again",
+            description="Shows the profile of a run, and writes its report again.",
             examples=[
                 Example("assay numa show placed", needs="a run"),
                 Example("assay numa show placed --all", "every process", "a run"),
-                Example("assay numa show placed --json", needs="a run"),
+                Example("assay numa show placed --json", "all figures", "a run"),
             ],
         )
-        parser.add_argument("run", metavar="RUN", help="the run's directory")
+        parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
         parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
+        parser.add_argument(
+            "--sources", action="store_true", help="put this machine's source files into the report"
+        )
         add(parser, "--json")
         parser.set_defaults(numa_verb=show)
 
 
-def profiles_of(run: str) -> list[Profile]:
-    """Raises UserError for a folder without a NUMA profile."""
-    profiles = load_profiles(Run.load(run).path / FOLDER)
-    if not profiles:
-        raise UserError(f"{Path(run)} holds no NUMA profile", "record one: assay numa -o RUN -- PROGRAM")
-    return profiles
-
-
 def show(args: argparse.Namespace) -> int:
-    profiles = profiles_of(args.run)
+    run, profiles = profiles_of(args.run)
     if args.json:
-        sys.stdout.buffer.write(msgspec.json.encode(profiles if args.all else profiles[:1]) + b"\n")
+        main = profiles.numa_main
+        sys.stdout.buffer.write(msgspec.json.encode(profiles.numa if args.all else [main]) + b"\n")
         return EXIT_PASS
+    if args.sources:
+        keep_sources(run, [profile.calls for profile in profiles.numa])
     out = console()
-    for profile in profiles if args.all else profiles[:1]:
-        show_numa(out, profile)
-    show_findings(out, findings(profiles[0], Run.load(args.run).info.hosts[0]))
+    show_numa_profiles(out, profiles, run.path, show_all=args.all)
+    show_findings(out, [record for record in run.records if isinstance(record, Finding)])
+    out.print(f"report: {build_report(run.path, profiles=profiles)}", soft_wrap=True)
     return EXIT_PASS

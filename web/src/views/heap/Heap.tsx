@@ -9,6 +9,7 @@ import type { HeapPage } from "../../data/heapProfile";
 import { isSum } from "../../data/profile";
 import { Choice } from "../Choice";
 import { CallTree } from "../profile/CallTree";
+import { Controls, WITH_METRIC } from "../profile/Controls";
 import { amount, share } from "../profile/Figure";
 import { Flame } from "../profile/Flame";
 import { Functions } from "../profile/Functions";
@@ -28,8 +29,6 @@ import { Summary } from "./Summary";
 import { Threads } from "./Threads";
 import { Variables } from "./Variables";
 import "../profile/profile.css";
-
-const WITH_METRIC = new Set(["functions", "source", "tree", "flame", "stacks"]);
 
 interface Props {
   pages: HeapPage[];
@@ -79,34 +78,6 @@ export function Heap({ pages, others }: Props) {
       onView={setView}
       controls={WITH_METRIC.has(view) && <Controls {...props} view={view} onMetric={setMetric} />}
     />
-  );
-}
-
-interface ControlProps extends HeapViewProps {
-  view: string;
-  onMetric: (key: string) => void;
-}
-
-function Controls({ model, metric, selection, select, view, onMetric }: ControlProps) {
-  return (
-    <div class="controls">
-      <Choice
-        label="Metric"
-        value={metric.key}
-        options={model.metrics
-          .filter((item) => view !== "flame" || isSum(item))
-          .map((item) => [item.key, item.label])}
-        onChange={onMetric}
-      />
-      {selection && (
-        <p class="soft">
-          {model.functionName(selection.location)} ({model.source(selection.location)}){" "}
-          <button type="button" onClick={() => select(undefined)} title="Clear the selection">
-            ✕
-          </button>
-        </p>
-      )}
-    </div>
   );
 }
 

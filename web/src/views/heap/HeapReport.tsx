@@ -1,49 +1,21 @@
-// The report of a run that profiled a program: the profile in the whole window; the run's findings and records are
-// views beside the profile's own.
+// The report of a run with a heap profile.
 
 import type { Run } from "../../data/load";
-import { Banner } from "../Banner";
-import { Hosts } from "../Hosts";
-import { Findings, Verdicts } from "../Judgement";
-import { Measurements } from "../Measurements";
-import type { Tab } from "../profile/ProfilePage";
-import { Trouble } from "../Trouble";
+import { ProfileReport } from "../profile/ProfileReport";
 import { Heap } from "./Heap";
 
 export function HeapReport({ run }: { run: Run }) {
-  const { findings, verdicts, measurements, contexts } = run;
-  const others: Tab[] = [
-    {
-      name: "findings",
-      label: `Findings (${findings.length})`,
-      show: findings.length > 0 ? () => <Findings run={run} /> : undefined,
-    },
-    {
-      name: "run",
-      label: "Run",
-      show: () => (
-        <>
-          <Banner run={run} />
-          {verdicts.length > 0 && <Verdicts run={run} />}
-          {measurements.length > 0 && <Measurements measurements={measurements} />}
-          {contexts.length > 0 && <Hosts contexts={contexts} />}
-          <Absent run={run} />
-        </>
-      ),
-    },
-  ];
-  const unfinished = run.info.state !== "complete" || run.info.busy;
   return (
-    <>
-      {unfinished && <Banner run={run} />}
-      <Trouble run={run} />
-      <Heap pages={run.heaps} others={others} />
-    </>
+    <ProfileReport
+      run={run}
+      absent={absent(run)}
+      show={(others) => <Heap pages={run.heaps} others={others} />}
+    />
   );
 }
 
 /** Why views of the largest process are missing. */
-function Absent({ run }: { run: Run }) {
+function absent(run: Run): string[] {
   const { touches, fragmentation } = run.heaps[0]!.profile;
   const reasons: string[] = [];
   if (!touches)
@@ -54,15 +26,5 @@ function Absent({ run }: { run: Run }) {
     reasons.push(
       "Fragmentation: the process never held notably more memory than was allocated, or the trace has no addresses.",
     );
-  if (reasons.length === 0) return null;
-  return (
-    <section>
-      <h2>Views without data</h2>
-      {reasons.map((reason) => (
-        <p key={reason} class="soft">
-          {reason}
-        </p>
-      ))}
-    </section>
-  );
+  return reasons;
 }

@@ -100,7 +100,7 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   if (!source) {
     return (
       <p class="notice">
-        {file} is not in this report; assay heap show RUN --sources adds the files of the machine
+        {file} is not in this report; --sources of the command "show" adds the files of the machine
         that it is typed on. Its lines with figures:{" "}
         {[...figures.keys()]
           .sort((a, b) => a - b)

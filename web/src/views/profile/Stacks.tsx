@@ -1,5 +1,5 @@
-// The stacks with most of a metric: all of them, or those through a selected function or line. Each names its
-// allocation site.
+// The stacks with most of a metric: all of them, or those through a selected function or line. Each names the location
+// that counts as its cause.
 
 import { useState } from "preact/hooks";
 
@@ -34,8 +34,8 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
             label="Of"
             value={kind}
             options={[
-              ["through", "what it and its callees allocate"],
-              ["exclusive", "what it allocates itself"],
+              ["through", "it and what it calls"],
+              ["exclusive", "it alone"],
             ]}
             onChange={setKind}
           />

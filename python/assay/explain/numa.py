@@ -1,0 +1,118 @@
+"""Advice on where a program's memory lies: each finding names the object, the line that touches it first, and the
+remote share that another placement is predicted to give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from assay.explain.evidence import Evidence
+from assay.profile.numa import NumaProfile, by_node, known, total
+from assay.profile.tree import Location
+from assay.records.numa import NumaAdvice, NumaApplied
+from assay.records.schema import Finding, Subject
+from assay.records.units import format_quantity, format_share
+
+MAX_FINDINGS = 8
+MIN_AWAY = 0.05  # of a thread's accesses, made on another node than most of them
+MIN_THREAD = 0.01  # of all accesses: other threads do nothing worth binding
+MISPREDICTED = 0.05  # of an object's accesses: a wrong prediction
+
+Advice = Callable[[NumaProfile, str], list[Finding]]
+
+
+def _rule(advice: Advice) -> Callable[[Evidence], list[Finding]]:
+    """The rule of some advice: nothing in a run without a NUMA profile."""
+
+    def rule(evidence: Evidence) -> list[Finding]:
+        profile = evidence.numa
+        return [] if profile is None else advice(profile, evidence.hosts[0] if evidence.hosts else "")
+
+    return rule
+
+
+def _where(location: Location) -> str:
+    return f"{location.function} ({location.source})"
+
+
+def _marked(profile: NumaProfile) -> str:
+    return " (emulated nodes)" if profile.process.emulated else ""
+
+
+def _placement(profile: NumaProfile, host: str) -> list[Finding]:
+    return [_misplaced(profile, advice, host) for advice in profile.advice[:MAX_FINDINGS]]
+
+
+def _misplaced(profile: NumaProfile, advice: NumaAdvice, host: str) -> Finding:
+    found, toucher = profile.objects[advice.object], profile.location(advice.toucher)
+    by = f" by {_where(toucher)}" if toucher else ""
+    before, after = format_share(advice.before), format_share(advice.predicted)
+    if advice.assumed:
+        cause = f"{found.name} is touched first{by} on one node, and threads run on several"
+        details = [f"{before} of its accesses are remote if all nodes use it alike; predicted then: {after}"]
+    else:
+        cause = f"{before} of the accesses to {found.name} are remote"
+        details = [*([f"touched first{by}"] if by else []), f"predicted: {after} remote"]
+        whole = known(profile.matrix)
+        if whole:
+            details.append(f"{format_share(advice.gain / whole)} of all accesses become local")
+    if found.bytes:
+        details.append(f"{format_quantity(found.bytes, 'B')} allocated there")
+    return _finding("numa_placement", host, cause + _marked(profile), "advice", details, advice.fix)
+
+
+def _threads(profile: NumaProfile, host: str) -> list[Finding]:
+    """Threads that are bound to no node and access memory from several."""
+    if not profile.is_exact:
+        return []  # first touches alone say little about where a thread ran
+    whole, moved = total(profile.matrix), []
+    for thread in profile.threads:
+        counts = by_node(profile.counts(thread), of_pages=False)
+        own = sum(counts.values())
+        if thread.pinned is not False or own < MIN_THREAD * whole:
+            continue
+        away = own - max(counts.values())
+        if away >= MIN_AWAY * own:
+            moved.append(f"thread {thread.name}: {format_share(away / own)} of its accesses on another node")
+    if not moved:
+        return []
+    noun = "1 thread moves" if len(moved) == 1 else f"{len(moved)} threads move"
+    cause = f"{noun} between nodes{_marked(profile)}"
+    fix = "bind threads to nodes: OMP_PROC_BIND=spread OMP_PLACES=numa_domains, or numactl --cpunodebind"
+    return [_finding("numa_threads", host, cause, "advice", moved[:MAX_FINDINGS], fix)]
+
+
+def _applied(profile: NumaProfile, host: str) -> list[Finding]:
+    return [
+        _mispredicted(row, host)
+        for row in profile.applied
+        if row.measured is not None and abs(row.measured - row.predicted) > MISPREDICTED and not row.assumed
+    ][:MAX_FINDINGS]
+
+
+def _mispredicted(row: NumaApplied, host: str) -> Finding:
+    measured = format_share(row.measured or 0.0)
+    return _finding(
+        "numa_applied",
+        host,
+        f"{row.name}: {measured} remote after the placement, predicted {format_share(row.predicted)}",
+        "warning",
+        [f"{format_share(row.before)} remote before it"],
+        "compare the two runs: did the program do the same work, on the same processors?",
+    )
+
+
+def _finding(rule: str, host: str, cause: str, severity: str, details: list[str], fix: str) -> Finding:
+    return Finding(
+        rule=rule,
+        cause=cause,
+        subject=Subject(host=host),
+        side="node",
+        severity="warning" if severity == "warning" else "advice",
+        details=details,
+        fix=fix,
+    )
+
+
+numa_placement = _rule(_placement)
+numa_threads = _rule(_threads)
+numa_applied = _rule(_applied)

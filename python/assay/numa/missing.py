@@ -1,0 +1,58 @@
+"""What a NUMA profile does not hold: what went wrong while it was recorded, and what its mode cannot measure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.numa.profile import Profile
+from assay.records.numa import NumaAbsent
+from assay.records.units import format_quantity
+
+EMULATED = "nodes are emulated: placement is simulated, and no access was slower for it"
+ONE_NODE = "this machine has one node: nothing is remote; try --emulate 2"
+
+
+def problems(recordings: Sequence[Profile], touching: Profile, own_bytes: int) -> list[str]:
+    """What a reader must know before the figures. ``touching``: the recording whose first touches count."""
+    main = recordings[0].recording
+    messages = [EMULATED] if main.process.emulated else []
+    if len(main.nodes) < 2:
+        messages.append(ONE_NODE)
+    for profile in recordings:
+        messages += profile.recording.notes
+    if any(profile.recording.end is None for profile in recordings):
+        messages.append("the recording ended early: it holds what happened until then")
+    lost = touching.recording.end.lost if touching.recording.end else 0
+    if lost:
+        messages.append(f"{lost} events could not be recorded")
+    if own_bytes:
+        messages.append(f"{format_quantity(own_bytes, 'B')} that the recorder itself touched are left out")
+    return list(dict.fromkeys(messages))
+
+
+def absent(mode: str, is_watched: bool) -> list[NumaAbsent]:
+    """The views that a mode has no figures for. ``is_watched``: page faults and bindings were recorded."""
+    reasons = []
+    if mode == "touch":
+        reasons.append(
+            (
+                "Accesses",
+                "loads and stores were not counted: compile with assay numa cc, or add --every-access",
+            )
+        )
+        reasons.append(("Time line of the remote share", "there are no accesses to divide"))
+    else:
+        reasons.append(("Time line of the remote share", "accesses are counted without their time"))
+        reasons.append(
+            ("Call tree of accesses", "accesses are counted by line; who called it is not recorded")
+        )
+    if mode == "qemu":
+        reasons.append(("Objects", "the emulator does not follow allocations: all memory is one object"))
+    if not is_watched:
+        reasons.append(
+            (
+                "Bindings, first touches by policy, memory over time",
+                "page faults and threads were not watched",
+            )
+        )
+    return [NumaAbsent(view, reason) for view, reason in reasons]

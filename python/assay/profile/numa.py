@@ -1,0 +1,147 @@
+"""A NUMA profile, as defined in assay.records.numa: looked up, loaded and checked."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import msgspec
+
+from assay.errors import UserError
+from assay.profile.tree import CallTree, Figures, Group, Location
+from assay.records import numa
+from assay.records.decode import decoder
+from assay.records.numa import NumaCells, NumaObject
+
+METRICS: dict[str, str] = {metric.key: metric.label for metric in numa.METRICS if metric.listed}
+UNITS: dict[str, str] = {metric.key: metric.unit for metric in numa.METRICS}
+UNKNOWN_NODE = -1
+
+
+class NumaProfile(numa.NumaProfile, dict=True):
+    @cached_property
+    def calls(self) -> CallTree:
+        """Raises ValueError for a tree that contradicts itself."""
+        return CallTree(self.tree, numa.METRICS)
+
+    @property
+    def program(self) -> str:
+        return self.process.program
+
+    @property
+    def title(self) -> str:
+        """Tells the process from the others of its run."""
+        if not self.process.pid:
+            return self.process.program
+        rank = f", rank {self.process.rank}" if self.process.rank else ""
+        return f"{self.process.program} ({self.process.pid}{rank})"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether accesses were counted, not only first touches."""
+        return self.accesses is not None
+
+    @property
+    def matrix(self) -> NumaCells:
+        """Accesses, or bytes that were touched first."""
+        return self.touched if self.accesses is None else self.accesses
+
+    def counts(self, found: NumaObject | numa.NumaThread) -> NumaCells:
+        """As ``matrix``, of an object or thread."""
+        return found.touched if found.accesses is None else found.accesses
+
+    def location(self, number: int) -> Location | None:
+        return self.calls.locations[number] if number >= 0 else None
+
+    def by(self, metric: str, group: Group) -> list[Figures]:
+        """The functions or lines with a figure, the largest exclusive one first."""
+        return self.calls.by(metric, group)
+
+
+def total(cells: NumaCells) -> int:
+    return sum(cells.count)
+
+
+def known(cells: NumaCells) -> int:
+    """Of which both nodes are known."""
+    return sum(count for a, b, count in rows(cells) if UNKNOWN_NODE not in (a, b))
+
+
+def remote(cells: NumaCells) -> int:
+    return sum(count for a, b, count in rows(cells) if UNKNOWN_NODE not in (a, b) and a != b)
+
+
+def remote_share(cells: NumaCells) -> float | None:
+    """Of what is known; None if nothing is."""
+    return remote(cells) / known(cells) if known(cells) else None
+
+
+def rows(cells: NumaCells) -> list[tuple[int, int, int]]:
+    """Node of the thread, node of the page, count."""
+    return list(zip(cells.thread_node, cells.page_node, cells.count, strict=True))
+
+
+def by_node(cells: NumaCells, of_pages: bool) -> dict[int, int]:
+    """Counts by the node of the page, or of the thread."""
+    sums: dict[int, int] = {}
+    for thread_node, page_node, count in rows(cells):
+        node = page_node if of_pages else thread_node
+        sums[node] = sums.get(node, 0) + count
+    return sums
+
+
+_decode = decoder(NumaProfile)
+
+
+def load_profile(path: Path) -> NumaProfile:
+    """Raises UserError for a file that cannot be read or is no NUMA profile."""
+    try:
+        profile: NumaProfile = _decode(path.read_bytes())
+        check(profile)
+        return profile
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise UserError(
+            f"{path} is not a NUMA profile: {error}", f"delete it and run: assay numa show {path.parents[2]}"
+        ) from None
+
+
+def check(profile: NumaProfile) -> None:
+    """Raises ValueError where a section names what another does not hold."""
+    locations = len(profile.calls.tables.locations.function)
+    touches = profile.first_touches
+    sites = [found.site for found in profile.objects] + [advice.toucher for advice in profile.advice]
+    _check(sites, -1, locations, "location")
+    _check(touches.location, 0, locations, "location")
+    _check(touches.thread, 0, len(profile.threads), "thread")
+    _check(touches.object + [advice.object for advice in profile.advice], 0, len(profile.objects), "object")
+    columns = (touches.location, touches.thread, touches.bytes, touches.huge)
+    if any(len(column) != len(touches.object) for column in (*columns, touches.policy)):
+        raise ValueError("columns of different lengths in one table")
+    nodes = {node.id for node in profile.nodes} | {UNKNOWN_NODE}
+    if len(nodes) != len(profile.nodes) + 1 or any(node.id < 0 for node in profile.nodes):
+        raise ValueError("two nodes with one number")
+    cells = [profile.matrix, profile.touched]
+    for found in profile.objects:
+        cells += [found.touched, profile.counts(found)]
+    for thread in profile.threads:
+        cells += [thread.touched, profile.counts(thread)]
+    for matrix in cells:
+        if not len(matrix.thread_node) == len(matrix.page_node) == len(matrix.count):
+            raise ValueError("columns of different lengths in a matrix")
+        if not nodes.issuperset(matrix.thread_node) or not nodes.issuperset(matrix.page_node):
+            raise ValueError("a node that does not exist")
+        if any(count < 0 for count in matrix.count):
+            raise ValueError("a negative count")
+    if any(len(values) != len(profile.timeline.seconds) for values in profile.timeline.resident):
+        raise ValueError("columns of different lengths over time")
+    width = len(profile.nodes)
+    for found in profile.objects:
+        if len(found.resident) != width + 1 or (found.parts and len(found.parts) != width):
+            raise ValueError("an object with figures of other nodes")
+
+
+def _check(numbers: list[int], low: int, high: int, what: str) -> None:
+    if any(not low <= number < high for number in numbers):
+        raise ValueError(f"a {what} that does not exist")

@@ -1,0 +1,179 @@
+"""The ranks of an MPI program as one NUMA profile: call trees, matrices, objects and first touches are added up.
+
+Nodes are the same by their number: ranks of one machine share them. Ranks of several machines are added up node by
+node, and the profile says so; their nodes differ in memory or processors, or the recordings name other nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from assay.profile.merge import MergedTree
+from assay.profile.numa import NumaProfile, rows, total
+from assay.records.numa import (
+    METRICS,
+    NumaAdvice,
+    NumaApplied,
+    NumaCells,
+    NumaFirstTouches,
+    NumaNode,
+    NumaObject,
+    NumaThread,
+    NumaTimeline,
+)
+
+OTHER_NODES = "the ranks have different nodes: nodes of the same number are added up"
+
+
+def mpi_ranks(profiles: Sequence[NumaProfile]) -> list[NumaProfile]:
+    """The processes of the largest MPI program, by rank; empty if no program has several ranks."""
+    programs: dict[tuple[str, str], dict[str, NumaProfile]] = {}
+    for profile in profiles:  # the first of a rank is its largest process: a launcher's shell is smaller
+        if profile.process.rank:
+            key = (profile.process.program, profile.process.mode)
+            programs.setdefault(key, {}).setdefault(profile.process.rank, profile)
+    largest = max(
+        programs.values(), key=lambda ranks: sum(total(rank.matrix) for rank in ranks.values()), default={}
+    )
+    if len(largest) < 2:
+        return []
+    return sorted(largest.values(), key=lambda profile: (len(profile.process.rank), profile.process.rank))
+
+
+def merge_ranks(ranks: Sequence[NumaProfile]) -> NumaProfile:
+    """One profile of all ranks. Threads are those of all, named by their rank."""
+    first = ranks[0]
+    tree = MergedTree(METRICS)
+    nodes = _nodes(ranks)
+    objects: dict[tuple[str, str, int], NumaObject] = {}
+    numbers: dict[tuple[str, str, int], int] = {}
+    threads: list[NumaThread] = []
+    touches = NumaFirstTouches([], [], [], [], [], [])
+    advice: dict[tuple[int, str, tuple[int, ...]], NumaAdvice] = {}
+    for rank in ranks:
+        locations = tree.add(rank.calls).tolist()
+        merged = []
+        for found in rank.objects:
+            site = locations[found.site] if found.site >= 0 else -1
+            key = (found.kind, found.name, site)
+            numbers.setdefault(key, len(numbers))
+            merged.append(numbers[key])
+            spread = _on_nodes(replace(found, site=site), rank.nodes, nodes)
+            objects[key] = _joined(objects[key], spread) if key in objects else spread
+        _add_touches(touches, rank, merged, locations, len(threads))
+        for row in rank.advice:
+            number, toucher = merged[row.object], locations[row.toucher] if row.toucher >= 0 else -1
+            _add_advice(advice, replace(row, object=number, toucher=toucher))
+        threads += [replace(row, name=f"rank {rank.process.rank}: {row.name}") for row in rank.threads]
+    is_exact = all(rank.is_exact for rank in ranks)
+    return NumaProfile(
+        process=replace(
+            first.process,
+            pid=0,
+            rank="",
+            program=f"{first.process.program}, {len(ranks)} ranks",
+            seconds=max(rank.process.seconds for rank in ranks),
+            complete=all(rank.process.complete for rank in ranks),
+            lost_events=sum(rank.process.lost_events for rank in ranks),
+        ),
+        problems=_problems(ranks),
+        nodes=nodes,
+        accesses=_sum([rank.matrix for rank in ranks]) if is_exact else None,
+        touched=_sum([rank.touched for rank in ranks]),
+        objects=list(objects.values()),
+        threads=threads,
+        first_touches=touches,
+        timeline=NumaTimeline([], [[] for _ in range(len(nodes) + 1)], []),
+        advice=sorted(advice.values(), key=lambda row: -row.gain),
+        applied=_applied(ranks),
+        absent=first.absent,
+        tree=tree.tree(),
+    )
+
+
+def _nodes(ranks: Sequence[NumaProfile]) -> list[NumaNode]:
+    nodes: dict[int, NumaNode] = {}
+    for rank in ranks:
+        for node in rank.nodes:
+            nodes.setdefault(node.id, node)
+    return [nodes[number] for number in sorted(nodes)]
+
+
+def _problems(ranks: Sequence[NumaProfile]) -> list[str]:
+    messages = [message for rank in ranks for message in rank.problems]
+    if any(rank.nodes != ranks[0].nodes for rank in ranks):
+        messages.append(OTHER_NODES)
+    return list(dict.fromkeys(messages))
+
+
+def _sum(matrices: Iterable[NumaCells]) -> NumaCells:
+    sums: dict[tuple[int, int], int] = {}
+    for matrix in matrices:
+        for thread_node, page_node, count in rows(matrix):
+            sums[thread_node, page_node] = sums.get((thread_node, page_node), 0) + count
+    keys = sorted(sums)
+    return NumaCells([a for a, _ in keys], [b for _, b in keys], [sums[key] for key in keys])
+
+
+def _on_nodes(found: NumaObject, own: Sequence[NumaNode], nodes: Sequence[NumaNode]) -> NumaObject:
+    """The figures by node in the order of the merged profile's nodes."""
+    if list(own) == list(nodes):
+        return found
+    row = {node.id: k for k, node in enumerate(own)}
+    resident = [found.resident[row[node.id]] if node.id in row else 0 for node in nodes]
+    width = len(found.parts[0]) if found.parts else 0
+    parts = [found.parts[row[node.id]] if node.id in row else [0] * width for node in nodes]
+    return replace(found, resident=[*resident, found.resident[-1]], parts=parts if width else [])
+
+
+def _joined(one: NumaObject, other: NumaObject) -> NumaObject:
+    accesses = [cells for cells in (one.accesses, other.accesses) if cells is not None]
+    return replace(
+        one,
+        bytes=one.bytes + other.bytes,
+        blocks=one.blocks + other.blocks,
+        accesses=_sum(accesses) if accesses else None,
+        touched=_sum([one.touched, other.touched]),
+        resident=[a + b for a, b in zip(one.resident, other.resident, strict=True)],
+        moved=one.moved + other.moved,
+        parts=[
+            [a + b for a, b in zip(mine, theirs, strict=True)]
+            for mine, theirs in zip(one.parts, other.parts, strict=True)
+        ]
+        if one.parts and other.parts
+        else one.parts or other.parts,
+    )
+
+
+def _add_touches(
+    sums: NumaFirstTouches, rank: NumaProfile, objects: list[int], locations: list[int], first_thread: int
+) -> None:
+    own = rank.first_touches
+    sums.object += [objects[number] for number in own.object]
+    sums.location += [locations[number] for number in own.location]
+    sums.thread += [first_thread + number for number in own.thread]
+    sums.bytes += own.bytes
+    sums.policy += own.policy
+    sums.huge += own.huge
+
+
+def _add_advice(advice: dict[tuple[int, str, tuple[int, ...]], NumaAdvice], row: NumaAdvice) -> None:
+    """Equal advice of several ranks is one; its shares are weighted by their gain."""
+    key = (row.object, row.action, tuple(row.nodes))
+    known = advice.get(key)
+    if known is None:
+        advice[key] = row
+        return
+    weight, more = max(1, known.gain), max(1, row.gain)
+    for name in ("before", "predicted"):
+        mean = (getattr(known, name) * weight + getattr(row, name) * more) / (weight + more)
+        setattr(known, name, mean)
+    known.gain += row.gain
+
+
+def _applied(ranks: Sequence[NumaProfile]) -> list[NumaApplied]:
+    return [
+        replace(row, name=f"rank {rank.process.rank}: {row.name}") for rank in ranks for row in rank.applied
+    ]

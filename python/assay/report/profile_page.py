@@ -1,0 +1,77 @@
+"""What the pages of all profilers take of a profile: the call tree without nodes that are too many to show, and the
+source files."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec.structs import replace
+
+from assay.profile.columns import Numbers, packed, unpacked
+from assay.profile.sources import Sources
+from assay.profile.tree import CallTree
+from assay.records.profile import Column, Nodes, Source, Stacks, Tree
+
+MAX_PROCESSES = 16
+MAX_NODES = 1_500_000  # of a report; a browser opens them in 5 s
+MIN_NODES = 20_000  # of each page
+MAX_EMBEDDED_BYTES = 32 << 20  # of the source files on all pages of a report
+
+
+def reduced_tree(calls: CallTree, max_nodes: int) -> tuple[Tree, int]:
+    """The tree with the nodes of the largest figures, and how many were left out."""
+    if len(calls.parent) <= max_nodes:
+        return calls.tables, 0
+    number = _renumbered(calls, max_nodes)  # -1: left out
+    return _reduced(calls, number), int(np.sum(number < 0))
+
+
+def _renumbered(calls: CallTree, max_nodes: int) -> Numbers:
+    """The new number of each node that has one of the largest shares of any metric's total."""
+    nodes = calls.tables.nodes
+    shares = np.zeros(len(calls.parent))
+    for metric in calls.metrics.values():
+        if metric.fold == "sum":
+            values = calls.column(nodes.figures, metric.key, nodes.rows)
+            total = values[calls.parent < 0].sum()
+            shares = np.maximum(shares, values / total if total else 0)
+    # A caller's share is never below a callee's and its number is lower, so all callers of a kept node are kept.
+    kept = np.sort(np.argsort(-shares, kind="stable")[:max_nodes])
+    number = np.full(len(shares), -1)
+    number[kept] = np.arange(len(kept))
+    return number
+
+
+def _reduced(calls: CallTree, number: Numbers) -> Tree:
+    tree = calls.tables
+    nodes, stacks = number >= 0, number[calls.stack_node] >= 0
+    parent = calls.parent[nodes]
+    return replace(
+        tree,
+        nodes=Nodes(
+            int(nodes.sum()),
+            packed(np.where(parent < 0, -1, number[parent])),
+            packed(calls.location[nodes]),
+            _rows(tree.nodes.figures, nodes),
+        ),
+        stacks=Stacks(
+            int(stacks.sum()),
+            packed(number[calls.stack_node[stacks]]),
+            packed(calls.stack_site[stacks]),
+            _rows(tree.stacks.figures, stacks),
+        ),
+    )
+
+
+def _rows(figures: dict[str, Column], kept: Numbers) -> dict[str, Column]:
+    return {name: packed(unpacked(column, len(kept))[kept]) for name, column in figures.items()}
+
+
+def named_sources(names: list[str], sources: Sources, room: int) -> dict[str, Source]:
+    """Those of the run's source files that a page names, of at most ``room`` characters together."""
+    chosen: dict[str, Source] = {}
+    for name in dict.fromkeys(names):
+        source = sources.files.get(name)
+        if source is not None and len(source.text) <= room:
+            chosen[name] = source
+            room -= len(source.text)
+    return chosen

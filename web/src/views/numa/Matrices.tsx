@@ -1,0 +1,59 @@
+// The access matrix of the whole program, of a thread, or of an object.
+
+import { useState } from "preact/hooks";
+
+import { remoteShare, sharePercent } from "../../data/numa";
+import { Choice } from "../Choice";
+import { Matrix } from "./Matrix";
+import type { NumaViewProps } from "./props";
+
+const OFFERED = 200; // threads, and objects
+
+export function Matrices({ model }: NumaViewProps) {
+  const { threads, objects } = model.profile;
+  const [chosen, setChosen] = useState("all");
+  const [group, number] = chosen.split(" ");
+  const row = group === "thread" ? threads[Number(number)] : objects[Number(number)];
+  const cells = group === "all" || !row ? model.matrix : model.counts(row);
+  const what = model.isExact ? "Accesses" : "Pages touched first";
+  const of = group === "all" || !row ? "all" : `${group} ${row.name}`;
+  return (
+    <>
+      <div class="controls">
+        <Choice
+          label="Of"
+          value={chosen}
+          options={[
+            ["all", "the whole program"],
+            ...threads
+              .slice(0, OFFERED)
+              .map((thread, k): [string, string] => [`thread ${k}`, `thread ${thread.name}`]),
+            ...objects
+              .map((found, k): [string, string] => [`object ${k}`, found.name])
+              .filter((_, k) => model.counts(objects[k]!).count.length > 0)
+              .slice(0, OFFERED),
+          ]}
+          onChange={setChosen}
+        />
+        <p class="soft">{sharePercent(remoteShare(cells))} remote, of what is known</p>
+      </div>
+      <Matrix caption={`${what}: ${of}`} cells={cells} nodes={model.nodes} unit={model.unit} />
+      <Topology {...{ model }} />
+    </>
+  );
+}
+
+function Topology({ model }: Pick<NumaViewProps, "model">) {
+  const { nodes, process } = model.profile;
+  return (
+    <p class="soft">
+      {nodes
+        .map(
+          ({ id, processors }) =>
+            `Node ${id}: ${processors === 0 ? "memory alone" : `${processors} processor${processors === 1 ? "" : "s"}`}`,
+        )
+        .join("; ")}
+      {process.emulated > 0 ? ". The nodes are emulated." : "."}
+    </p>
+  );
+}

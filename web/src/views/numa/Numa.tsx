@@ -1,0 +1,188 @@
+// The page of a NUMA profile: its views, all with the same metric and the same selected function or line.
+
+import { useMemo, useState } from "preact/hooks";
+
+import { NumaModel, remoteShare, sharePercent, split } from "../../data/numa";
+import type { NumaPage } from "../../data/numaProfile";
+import { isSum } from "../../data/profile";
+import { Choice } from "../Choice";
+import { CallTree } from "../profile/CallTree";
+import { Controls, WITH_METRIC } from "../profile/Controls";
+import { amount } from "../profile/Figure";
+import { Flame } from "../profile/Flame";
+import { Functions } from "../profile/Functions";
+import { LocationLink } from "../profile/LocationLink";
+import { ProfilePage, type Headline, type Tab } from "../profile/ProfilePage";
+import type { Selection } from "../profile/props";
+import { Source } from "../profile/Source";
+import { Stacks } from "../profile/Stacks";
+import { Advice } from "./Advice";
+import { FirstTouches } from "./FirstTouches";
+import { Matrices } from "./Matrices";
+import { Objects } from "./Objects";
+import { OverTime } from "./OverTime";
+import type { NumaViewProps } from "./props";
+import { Summary } from "./Summary";
+import { Threads } from "./Threads";
+import "../profile/profile.css";
+import "./numa.css";
+
+interface Props {
+  pages: NumaPage[];
+  /** Views of the run around the profile: findings, records. */
+  others: Tab[];
+}
+
+export function Numa({ pages, others }: Props) {
+  const [process, setProcess] = useState(0);
+  const [view, setView] = useState("summary");
+  const [metricKey, setMetric] = useState<string | undefined>();
+  const [selection, setSelection] = useState<Selection | undefined>();
+  const page = pages[process]!;
+  const model = useMemo(() => new NumaModel(page), [page]);
+  const metric =
+    model.metrics.find((item) => item.key === metricKey && isSum(item)) ??
+    model.metrics.find((item) => item.key === (model.isExact ? "remote" : "touched")) ??
+    model.metrics[0] ??
+    model.metric("accesses");
+  const props: NumaViewProps = {
+    model,
+    metric,
+    selection,
+    select: (next, nextView) => {
+      setSelection(next);
+      if (nextView) setView(nextView);
+    },
+  };
+  return (
+    <ProfilePage
+      id="numa"
+      title={`Placement of ${page.profile.process.program}`}
+      headline={headline(props)}
+      notices={notices(page)}
+      choice={
+        pages.length > 1 && (
+          <Choice
+            label="Process"
+            value={String(process)}
+            options={pages.map((item, k) => [String(k), item.title])}
+            onChange={(k) => {
+              setProcess(Number(k));
+              setSelection(undefined);
+            }}
+          />
+        )
+      }
+      tabs={[...tabs(props, process), ...others]}
+      view={view}
+      onView={setView}
+      controls={WITH_METRIC.has(view) && <Controls {...props} view={view} onMetric={setMetric} />}
+    />
+  );
+}
+
+/** The remote share, the object with most remote accesses or the first that is advised on, and the nodes. */
+function headline({ model, select }: NumaViewProps): Headline[] {
+  const { nodes, objects, advice, process } = model.profile;
+  const all = split(model.matrix);
+  const made = process.emulated > 0 ? "emulated" : "real";
+  const figures: Headline[] = [
+    {
+      label: model.isExact ? "Remote accesses" : "Remote first touches",
+      value: sharePercent(remoteShare(model.matrix)),
+      note: model.isExact
+        ? `${amount(all.remote, "1")} of ${amount(all.local + all.remote, "1")}`
+        : `of ${amount(all.local + all.remote, "B")}; later accesses were not counted`,
+    },
+  ];
+  const remoteOf = (k: number) => split(model.counts(objects[k]!)).remote;
+  const worst = model.isExact
+    ? objects.reduce((best, _, k) => (best < 0 || remoteOf(k) > remoteOf(best) ? k : best), -1)
+    : (advice[0]?.object ?? -1);
+  const found = objects[worst];
+  if (found && (!model.isExact || remoteOf(worst) > 0))
+    figures.push({
+      label: "Worst site",
+      value: model.isExact
+        ? `${sharePercent(remoteOf(worst) / all.remote)} of the remote accesses`
+        : `${amount(split(found.touched).total, "B")} on one node`,
+      note:
+        found.site >= 0 ? (
+          <LocationLink model={model} select={select} location={found.site} />
+        ) : (
+          found.name
+        ),
+    });
+  figures.push({
+    label: "Nodes",
+    value: `${nodes.length} ${made}`,
+    note: process.emulated > 0 ? "no access was slower for it" : "",
+  });
+  return figures;
+}
+
+function notices(page: NumaPage): string[] {
+  const { problems } = page.profile;
+  if (page.left_out === 0) return problems;
+  const count = page.left_out.toLocaleString("en");
+  return [
+    ...problems,
+    `${count} calls, objects and first touches with the smallest figures are left out.`,
+  ];
+}
+
+function tabs(props: NumaViewProps, process: number): Tab[] {
+  const { model } = props;
+  const { objects, first_touches, threads, timeline, advice, applied } = model.profile;
+  const hasTree = model.metrics.length > 0;
+  return [
+    { name: "summary", label: "Summary", show: () => <Summary {...props} /> },
+    {
+      name: "advice",
+      label: `Advice (${advice.length})`,
+      show: advice.length + applied.length > 0 ? () => <Advice {...props} /> : undefined,
+    },
+    {
+      name: "matrix",
+      label: "Access matrix",
+      show: split(model.matrix).total > 0 ? () => <Matrices {...props} /> : undefined,
+    },
+    {
+      name: "objects",
+      label: "Allocation sites",
+      show: objects.length > 0 ? () => <Objects {...props} /> : undefined,
+    },
+    {
+      name: "touch",
+      label: "First touch",
+      show: first_touches.object.length > 0 ? () => <FirstTouches {...props} /> : undefined,
+    },
+    {
+      name: "threads",
+      label: "Threads",
+      show: threads.length > 0 ? () => <Threads {...props} /> : undefined,
+    },
+    {
+      name: "functions",
+      label: "Functions",
+      show: hasTree ? () => <Functions {...props} /> : undefined,
+    },
+    { name: "source", label: "Source", show: hasTree ? () => <Source {...props} /> : undefined },
+    {
+      name: "tree",
+      label: "Call tree",
+      show: hasTree ? () => <CallTree {...props} key={process} /> : undefined,
+    },
+    {
+      name: "flame",
+      label: "Flame graph",
+      show: hasTree ? () => <Flame {...props} key={process} /> : undefined,
+    },
+    { name: "stacks", label: "Stacks", show: hasTree ? () => <Stacks {...props} /> : undefined },
+    {
+      name: "time",
+      label: "Over time",
+      show: timeline.seconds.length > 0 ? () => <OverTime {...props} /> : undefined,
+    },
+  ];
+}

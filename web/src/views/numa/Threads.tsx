@@ -1,0 +1,128 @@
+// Where each thread ran, what it accessed from there, and what it was bound to when.
+
+import { useMemo, useState } from "preact/hooks";
+
+import { quantity } from "../../data/format";
+import { byThreadNode, nodeName, remoteShare, sharePercent, split } from "../../data/numa";
+import type { NumaBinding, NumaThread } from "../../data/numaProfile";
+import { Choice } from "../Choice";
+import { amount } from "../profile/Figure";
+import { Table, type Column } from "../Table";
+import { Matrix } from "./Matrix";
+import type { NumaViewProps } from "./props";
+import { SplitBar, SplitLegend } from "./SplitBar";
+
+const SHOWN = 64; // bars; the table has all
+
+export function Threads({ model }: NumaViewProps) {
+  const { threads } = model.profile;
+  const [chosen, setChosen] = useState("0");
+  const most = Math.max(0, ...threads.map((thread) => split(model.counts(thread)).total));
+  const columns = useMemo((): Column<NumaThread>[] => {
+    const ranOn = model.nodes
+      .map((node, k) => ({ node, k }))
+      .filter(({ node }) => model.matrix.thread_node.includes(node))
+      .map(({ node, k }): Column<NumaThread> => {
+        const value = (thread: NumaThread) => byThreadNode(model.counts(thread), model.nodes)[k]!;
+        return {
+          id: `on ${node}`,
+          header: `from ${nodeName(node)}`,
+          numeric: true,
+          value,
+          show: (thread) => amount(value(thread), model.unit),
+        };
+      });
+    return [
+      { id: "name", header: "thread", value: (thread) => thread.name },
+      {
+        id: "remote",
+        header: "remote",
+        numeric: true,
+        value: (thread) => remoteShare(model.counts(thread)),
+        show: (thread) => sharePercent(remoteShare(model.counts(thread))),
+      },
+      ...ranOn,
+      {
+        id: "bound",
+        header: "bound to",
+        value: (thread) => bound(thread),
+      },
+    ];
+  }, [model]);
+  const thread = threads[Number(chosen)] ?? threads[0]!;
+  return (
+    <>
+      <SplitLegend />
+      <div
+        class="bars-plot"
+        role="table"
+        aria-label={model.isExact ? "Accesses by thread" : "Touched by thread"}
+      >
+        {threads.slice(0, SHOWN).map((row, k) => {
+          const parts = split(model.counts(row));
+          return (
+            <div class="bars-row" role="row" key={k}>
+              <span role="rowheader">{row.name}</span>
+              <SplitBar parts={parts} most={most} unit={model.unit} />
+              <span class="numeric" role="cell">
+                {amount(parts.total, model.unit)}
+              </span>
+            </div>
+          );
+        })}
+      </div>
+      <Table caption="Threads" columns={columns} rows={threads} />
+      <div class="controls">
+        <Choice
+          label="Thread"
+          value={chosen}
+          options={threads.map((row, k) => [String(k), row.name])}
+          onChange={setChosen}
+        />
+      </div>
+      <div class="numa-beside">
+        <Matrix
+          caption={`${model.isExact ? "Accesses" : "Pages touched first"}: thread ${thread.name}`}
+          cells={model.counts(thread)}
+          nodes={model.nodes}
+          unit={model.unit}
+        />
+        <Bindings thread={thread} />
+      </div>
+    </>
+  );
+}
+
+function bound(thread: NumaThread): string {
+  const last = thread.bindings.at(-1);
+  if (!last) return "unknown";
+  return thread.pinned ? `processor ${last.processors}` : `no node, processors ${last.processors}`;
+}
+
+const BINDINGS: Column<NumaBinding>[] = [
+  {
+    id: "seconds",
+    header: "after",
+    numeric: true,
+    value: (row) => row.seconds,
+    show: (row) => quantity(row.seconds, "s"),
+  },
+  { id: "processors", header: "processors", value: (row) => row.processors },
+  { id: "policy", header: "memory policy", value: (row) => row.policy },
+  { id: "nodes", header: "its nodes", value: (row) => row.nodes.join(", ") },
+];
+
+function Bindings({ thread }: { thread: NumaThread }) {
+  if (thread.bindings.length === 0)
+    return <p class="soft">The bindings of this thread were not watched.</p>;
+  return (
+    <div class="numa-block">
+      <h3>Binding log: thread {thread.name}</h3>
+      <Table
+        caption={`Binding log of thread ${thread.name}`}
+        columns={BINDINGS}
+        rows={thread.bindings}
+      />
+    </div>
+  );
+}
