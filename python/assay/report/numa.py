@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -24,6 +25,9 @@ from assay.profile.numa import (
 from assay.profile.profiles import Profiles
 from assay.records.numa import NumaCells
 from assay.records.units import format_quantity, format_share
+
+if TYPE_CHECKING:
+    from assay.numa.predict import Prediction
 
 MAX_ROWS = 10
 MODES = {
@@ -261,6 +265,25 @@ def show_numa_comparison(
     _print(console, functions)
     if not changes:
         console.print(Text(f"no function differs in: {METRICS[metric]}"))
+
+
+def show_prediction(console: Console, found: Prediction, nodes: Sequence[str], emulated: int) -> None:
+    """``nodes``: the processors of each, empty for one of memory alone."""
+    shown = ", ".join(f"{k} ({own or 'memory alone'})" for k, own in enumerate(nodes))
+    console.print(f"nodes         {shown}", soft_wrap=True)
+    if found.recorded is not None:
+        marked = f" on {emulated} emulated nodes" if emulated else ""
+        console.print(f"recorded      {format_share(found.recorded)} remote{marked}")
+    console.print()
+    table = _table("predicted remote share", *found.shares)
+    table.add_row("all", *(format_share(share) for share in found.shares.values()))
+    for name, shares in list(found.objects.items())[:MAX_ROWS]:
+        table.add_row(name, *(format_share(share) for share in shares.values()))
+    _print(console, table)
+    console.print(
+        Text("placements other than the first touch are of heap blocks and mappings", style="dim"),
+        soft_wrap=True,
+    )
 
 
 def compared_objects(before: NumaProfile, after: NumaProfile) -> list[tuple[str, NumaCells, NumaCells]]:

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from assay.commands.numa.compilers import Compiler
 from assay.commands.numa.diff import Diff
 from assay.commands.numa.export import Export
+from assay.commands.numa.predict import Predict
 from assay.commands.numa.record import prepare_record, record
 from assay.commands.numa.show import Show
 from assay.commands.parser import Example, Parser
@@ -22,7 +23,15 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [Show(), Diff(), Export(), Compiler("cc"), Compiler("c++"), Compiler("fortran")]
+SUB_VERBS: list[SubVerb] = [
+    Show(),
+    Diff(),
+    Export(),
+    Predict(),
+    Compiler("cc"),
+    Compiler("c++"),
+    Compiler("fortran"),
+]
 
 
 class Numa:

@@ -1,0 +1,219 @@
+"""What the remote share of a recorded program would be on another topology.
+
+A recording that counts accesses tells which thread uses each of the sixteen parts of an object, and how many pages of
+the object each thread touched first. Which thread touched which part is not recorded: it is the distribution that fits
+both counts, where a thread can have touched no more pages of a part than it made accesses to it (iterative proportional
+fitting: Deming and Stephan, 1940). By the default policy a page then lies on the node of the thread that touched it.
+
+Threads that were bound stay on the same processor where the topology has it; threads that were not are spread evenly
+over the processors in the order in which they started, and so are all with ``spread``.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay.errors import UserError
+from assay.numa.advice import PLACED
+from assay.numa.profile import Profile
+from assay.numa.recording import NOWHERE, PARTS, Part
+from assay.numa.topology import Topology
+from assay.profile.columns import Numbers
+
+FIXED = (1, 2)  # policies preferred and bind: a page stays on the node of its number
+INTERLEAVED = (3, 6)
+ROUNDS = 100  # of the fitting
+Placement = Callable[
+    [int, int, int], Numbers
+]  # object, part, recorded node to the share of its pages on each node
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Remote shares by placement: "first touch" as the program does it, "parallel first touch", "interleave", and
+    "node N" for nodes of memory alone. ``objects``: the same of each object, by name."""
+
+    shares: dict[str, float]
+    objects: dict[str, dict[str, float]]
+    recorded: float | None
+
+
+def predict(recordings: Sequence[Profile], topology: Topology, spread: bool = False) -> Prediction:
+    """``recordings`` of one process, the one that counts accesses first. Raises UserError for one that counts none by
+    object."""
+    main = recordings[0]
+    if not main.is_exact or not main.recording.touches:
+        what = "were not counted" if not main.is_exact else "were not counted by object"
+        raise UserError(
+            f"the accesses of {main.title} {what}", "compile it with assay numa cc, and record it again"
+        )
+    homes = thread_homes(recordings, topology, spread)
+    parts = [row for row in main.recording.parts if row.thread in homes]
+    if not parts:
+        raise UserError(f"{main.title} made no accesses that were counted", "record a program that does")
+    placements: dict[str, Placement] = {
+        "first touch": _first_touch(main, homes, topology),
+        "parallel first touch": _by_use(parts, homes, topology),
+        "interleave": _everywhere(topology),
+    }
+    for node in topology.memory_nodes:
+        placements[f"node {node}"] = _on(node, topology)
+    as_it_is = placements["first touch"]
+    movable = {number for number, row in main.recording.objects.items() if row.kind in PLACED}
+    sums: dict[str, dict[int, list[float]]] = {}
+    for name, placement in placements.items():
+        by_object: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+        for row in parts:
+            chosen = placement if row.object in movable else as_it_is
+            local = float(chosen(row.object, row.part, row.page_node)[homes[row.thread]])
+            by_object[row.object][0] += row.accesses * (1 - local)
+            by_object[row.object][1] += row.accesses
+        sums[name] = by_object
+    return Prediction(
+        shares={name: _share(rows.values()) for name, rows in sums.items()},
+        objects={
+            main.name(number): {name: _share([rows[number]]) for name, rows in sums.items()}
+            for number in sorted({row.object for row in parts} & movable)
+        },
+        recorded=_recorded(parts),
+    )
+
+
+def _share(rows: Iterable[list[float]]) -> float:
+    """Of pairs of remote and all accesses."""
+    pairs = list(rows)
+    whole = sum(total for _, total in pairs)
+    return sum(remote for remote, _ in pairs) / whole if whole else 0.0
+
+
+def _recorded(parts: Sequence[Part]) -> float | None:
+    known = [row for row in parts if NOWHERE not in (row.thread_node, row.page_node)]
+    whole = sum(row.accesses for row in known)
+    remote = sum(row.accesses for row in known if row.thread_node != row.page_node)
+    return remote / whole if whole else None
+
+
+def thread_homes(recordings: Sequence[Profile], topology: Topology, spread: bool) -> dict[int, int]:
+    """The node of each thread of the first recording, by its number there."""
+    main = recordings[0].recording
+    started = sorted(main.threads.values(), key=lambda thread: thread.tid)
+    every, bound = topology.all, {} if spread else _bindings(recordings)
+    workers = [thread.number for thread in started[1:]]  # the first is the main thread
+    homes = {}
+    for thread in started:
+        processors = bound.get(thread.tid)
+        if processors:
+            known = [processor for processor in processors if processor in every]
+            first = known[0] if known else every[min(processors) % len(every)]
+            homes[thread.number] = topology.node_of(first)
+        elif thread.number in workers:
+            place = workers.index(thread.number) * len(every) // len(workers)
+            homes[thread.number] = topology.node_of(every[min(place, len(every) - 1)])
+        else:
+            homes[thread.number] = topology.node_of(every[0])
+    return homes
+
+
+def _bindings(recordings: Sequence[Profile]) -> dict[int, list[int]]:
+    """By the thread's number in the kernel: what it was bound to at last, if that is not simply every processor."""
+    found: dict[int, list[int]] = {}
+    for profile in recordings:
+        recording = profile.recording
+        every = {processor for node in recording.nodes.values() for processor in node.processors}
+        for binding in sorted(recording.bindings, key=lambda binding: binding.ns):
+            tid = recording.threads[binding.thread].tid
+            found[tid] = sorted(binding.processors) if len(binding.processors) < len(every) else []
+    return found
+
+
+# ---- placements
+
+
+def _everywhere(topology: Topology) -> Placement:
+    count = len(topology.processors)
+    even = np.full(count, 1 / count)
+    return lambda number, part, node: even
+
+
+def _on(node: int, topology: Topology) -> Placement:
+    only = np.zeros(len(topology.processors))
+    only[node] = 1
+    return lambda number, part, recorded: only
+
+
+def _by_use(parts: Sequence[Part], homes: dict[int, int], topology: Topology) -> Placement:
+    """Each part on the node that uses it most."""
+    uses: dict[tuple[int, int], Numbers] = defaultdict(lambda: np.zeros(len(topology.processors)))
+    for row in parts:
+        uses[row.object, row.part][homes[row.thread]] += row.accesses
+    chosen = {key: np.eye(len(counts))[int(np.argmax(counts))] for key, counts in uses.items()}
+    return lambda number, part, node: chosen[number, part]
+
+
+def _first_touch(profile: Profile, homes: dict[int, int], topology: Topology) -> Placement:
+    count = len(topology.processors)
+    touched: dict[tuple[int, int], dict[int, int]] = defaultdict(lambda: defaultdict(int))
+    others: dict[tuple[int, int], Numbers] = defaultdict(lambda: np.zeros(count))  # by policy, not by thread
+    for row in profile.recording.touches:
+        key = row.object, row.page_node
+        if row.policy in INTERLEAVED:
+            others[key] += row.pages / count
+        elif row.policy in FIXED and row.page_node != NOWHERE:
+            others[key][row.page_node % count] += row.pages
+        elif row.thread in homes:
+            touched[key][row.thread] += row.pages
+    accesses: dict[tuple[int, int], dict[int, Numbers]] = defaultdict(
+        lambda: defaultdict(lambda: np.zeros(PARTS))
+    )
+    for part in profile.recording.parts:
+        accesses[part.object, part.page_node][part.thread][part.part] += part.accesses
+    shares: dict[tuple[int, int], Numbers] = {}
+    for key, by_thread in accesses.items():
+        shares[key] = _pages_by_node(by_thread, touched.get(key, {}), others.get(key), homes, count)
+    return lambda number, part, node: shares[number, node][part]
+
+
+def _pages_by_node(
+    accesses: dict[int, Numbers],
+    touched: dict[int, int],
+    others: Numbers | None,
+    homes: dict[int, int],
+    count: int,
+) -> Numbers:
+    """For each part of an object the share of its pages on each node. Where nobody is known to have touched it, those
+    who use it have, in proportion to their accesses."""
+    whole = sum(accesses.values(), np.zeros(PARTS))
+    threads = [thread for thread in touched if thread in accesses] or list(touched) or list(accesses)
+    pages = np.array([float(touched.get(thread, 0)) for thread in threads])
+    if not pages.any():
+        pages = np.array([accesses[thread].sum() for thread in threads])
+    used = whole > 0
+    capacity = pages.sum() / max(1, used.sum())
+    none = np.zeros(PARTS)
+    could = np.array([np.minimum(accesses.get(thread, none), capacity) for thread in threads]).T
+    could[used & (could.sum(axis=1) == 0)] = 1  # who touched it was not counted
+    fitted = _fit(could, np.where(used, capacity, 0.0), pages)
+    by_node = np.zeros((PARTS, count))
+    if touched or others is None:
+        for column, thread in enumerate(threads):
+            by_node[:, homes[thread]] += fitted[:, column]
+    if others is not None:
+        by_node += np.outer(used / max(1, used.sum()), others)
+    sums = by_node.sum(axis=1, keepdims=True)
+    shares: Numbers = np.divide(by_node, sums, out=np.full_like(by_node, 1 / count), where=sums > 0)
+    return shares
+
+
+def _fit(start: Numbers, rows: Numbers, columns: Numbers) -> Numbers:
+    """The matrix nearest to ``start`` whose rows and columns have these sums; where there is none, its rows have."""
+    fitted = start.astype(np.float64)
+    for _ in range(ROUNDS):
+        for axis, wanted in ((0, columns), (1, rows)):
+            sums = fitted.sum(axis=axis)
+            scale = np.divide(wanted, sums, out=np.zeros_like(wanted), where=sums > 0)
+            fitted = fitted * (scale if axis == 0 else scale[:, None])
+    return fitted

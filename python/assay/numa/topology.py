@@ -1,0 +1,94 @@
+"""A machine's NUMA nodes from an hwloc synthetic string ("numa:4 core:8 pu:2"), as libhwloc reads it."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from xml.etree import ElementTree
+
+from assay.errors import UserError
+
+LIBRARY = "libhwloc.so.15"
+EXAMPLE = "for example 'numa:4 core:8 pu:1', or with a node of memory alone '[numa] pack:2 [numa] pu:8'"
+MAX_LENGTH = 1000  # characters
+MAX_OBJECTS = 1 << 16
+
+
+@dataclass(frozen=True)
+class Topology:
+    """``processors``: of each node, those that have no closer one. A node without any holds memory alone."""
+
+    processors: tuple[tuple[int, ...], ...]
+
+    def node_of(self, processor: int) -> int:
+        return next(node for node, own in enumerate(self.processors) if processor in own)
+
+    @property
+    def all(self) -> list[int]:
+        return sorted(processor for own in self.processors for processor in own)
+
+    @property
+    def memory_nodes(self) -> list[int]:
+        return [node for node, own in enumerate(self.processors) if not own]
+
+
+def synthetic(text: str) -> Topology:
+    """Raises UserError for a string that hwloc does not read, and where there is no hwloc."""
+    size = math.prod(int(number) for number in re.findall(r":\s*(\d{1,9})", text))
+    if len(text) > MAX_LENGTH or size > MAX_OBJECTS or re.search(r"\d{10}|\0", text):
+        raise UserError(f"the topology '{text[:60]}' is too large", f"at most {MAX_OBJECTS} processors")
+    nodes = [
+        (int(node.attrib["os_index"]), _members(node.attrib["cpuset"]))
+        for node in ElementTree.fromstring(_xml(text)).iter("object")
+        if node.attrib.get("type") == "NUMANode"
+    ]
+    closest: dict[int, tuple[int, int]] = {}  # by processor: how many share the node, the node
+    for number, (_, members) in enumerate(sorted(nodes)):
+        for processor in members:
+            closest[processor] = min(closest.get(processor, (len(members), number)), (len(members), number))
+    own: list[list[int]] = [[] for _ in nodes]
+    for processor, (_, number) in sorted(closest.items()):
+        own[number].append(processor)
+    return Topology(tuple(tuple(members) for members in own))
+
+
+def _members(mask: str) -> list[int]:
+    """The bits of "0x00000001,0x0000000f", in which the first word is the highest."""
+    value = 0
+    for word in mask.split(","):
+        value = value << 32 | int(word or "0", 16)
+    return [bit for bit in range(value.bit_length()) if value >> bit & 1]
+
+
+def _xml(text: str) -> bytes:
+    with _loaded(text) as (hwloc, topology):
+        buffer, length = ctypes.c_char_p(), ctypes.c_int()
+        if hwloc.hwloc_topology_export_xmlbuffer(
+            topology, ctypes.byref(buffer), ctypes.byref(length), ctypes.c_ulong(0)
+        ):
+            raise UserError("hwloc did not write the topology", "install libhwloc 2")
+        content = ctypes.string_at(buffer, length.value - 1)
+        hwloc.hwloc_free_xmlbuffer(topology, buffer)
+        return content
+
+
+@contextmanager
+def _loaded(text: str) -> Iterator[tuple[ctypes.CDLL, ctypes.c_void_p]]:
+    try:
+        hwloc = ctypes.CDLL(LIBRARY)
+    except OSError:
+        raise UserError(f"no {LIBRARY}", "Debian: apt-get install libhwloc15") from None
+    topology = ctypes.c_void_p()
+    if hwloc.hwloc_topology_init(ctypes.byref(topology)):
+        raise UserError("hwloc cannot start", "check the memory limit: ulimit -v")
+    try:
+        is_wrong = hwloc.hwloc_topology_set_synthetic(topology, text.encode())
+        if is_wrong or hwloc.hwloc_topology_load(topology):
+            raise UserError(f"hwloc reads no topology in '{text}'", EXAMPLE)
+        yield hwloc, topology
+    finally:
+        hwloc.hwloc_topology_destroy(topology)

@@ -1,0 +1,121 @@
+"""Predictions for another topology against planted truth, and against a run on the other topology."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from planted import USES, recorded
+
+from assay.errors import UserError
+from assay.numa.predict import predict
+from assay.numa.topology import synthetic
+
+ROOT = Path(__file__).parents[3]
+SOURCE = ROOT / "tests" / "fixtures" / "numa" / "placed.c"
+PROCESSORS = len(os.sched_getaffinity(0))
+WITHIN = 0.02  # what a prediction may miss
+
+
+def test_nodes_of_a_synthetic_string() -> None:
+    assert synthetic("numa:2 core:2 pu:2").processors == ((0, 1, 2, 3), (4, 5, 6, 7))
+    far = synthetic("[numa] pack:2 [numa] pu:2")
+    assert sorted(far.processors) == [(), (0, 1), (2, 3)] and far.processors[far.memory_nodes[0]] == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "hwloc reads no topology"),
+        ("four nodes", "hwloc reads no topology"),
+        ("numa:4 pu:0", "hwloc reads no topology"),
+        ("numa:70000 pu:1", "too large"),
+        ("numa:99999999999 pu:1", "too large"),
+        ("pu:1 " * 1000, "too large"),
+        ("numa:2\0pu:1", "too large"),
+    ],
+)
+def test_no_topology(text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        synthetic(text)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_serial_initialisation_on_more_nodes(nodes: int) -> None:
+    """All pages lie on the main thread's node: all uses by the others are remote."""
+    found = predict([recorded(threads=4)], synthetic(f"numa:{nodes} pu:{4 // nodes}"))
+    assert found.recorded == pytest.approx(USES / 2 / (USES + 1))
+    assert found.shares["first touch"] == pytest.approx((1 - 1 / nodes) * USES / (USES + 1))
+    # A part on its user's node: only its initialisation by the main thread comes from afar.
+    assert found.shares["parallel first touch"] == pytest.approx((1 - 1 / nodes) / (USES + 1))
+    assert found.shares["interleave"] == pytest.approx(1 - 1 / nodes)
+
+
+@pytest.mark.parametrize("nodes", [1, 2, 4])
+def test_parallel_initialisation_stays_local(nodes: int) -> None:
+    found = predict([recorded(threads=4, is_serial=False)], synthetic(f"numa:{nodes} pu:{4 // nodes}"))
+    assert found.recorded == 0
+    assert found.shares["first touch"] == pytest.approx(0, abs=1e-9)
+
+
+def test_a_memory_only_node() -> None:
+    topology = synthetic("[numa] pack:2 [numa] pu:2")
+    found = predict([recorded(threads=4)], topology)
+    assert found.shares[f"node {topology.memory_nodes[0]}"] == 1  # nobody runs there
+    assert found.shares["first touch"] == pytest.approx(USES / 2 / (USES + 1))
+    assert found.shares["interleave"] == pytest.approx(2 / 3)
+
+
+def test_threads_that_are_not_bound_are_spread() -> None:
+    found = predict([recorded(threads=4, nodes=1, bound=False)], synthetic("numa:4 pu:2"))
+    assert found.shares["first touch"] == pytest.approx(3 / 4 * USES / (USES + 1))
+    bound = predict([recorded(threads=4)], synthetic("numa:4 pu:2"))  # on processors 0 to 3: two nodes
+    assert bound.shares["first touch"] == pytest.approx(1 / 2 * USES / (USES + 1))
+    spread = predict([recorded(threads=4)], synthetic("numa:4 pu:2"), spread=True)
+    assert spread.shares == found.shares
+
+
+def test_an_interleaved_program_stays_interleaved() -> None:
+    found = predict([recorded(threads=4, policy=3)], synthetic("numa:4 pu:1"))
+    assert found.shares["first touch"] == pytest.approx(3 / 4)
+
+
+def test_first_touches_alone_predict_nothing() -> None:
+    with pytest.raises(UserError, match="were not counted; fix: compile it"):
+        predict([recorded(threads=2, mode="touch")], synthetic("numa:2 pu:1"))
+
+
+@pytest.mark.skipif(PROCESSORS < 2 or (PROCESSORS > 2 and PROCESSORS % 4), reason="no equal emulated nodes")
+def test_emulated_two_nodes_predict_four(tmp_path: Path) -> None:
+    """A run on two emulated nodes predicts one on four; of two processors only two of the four nodes have one."""
+    threads = min(4, PROCESSORS)
+
+    def assay(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "assay", "numa", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "CC": "gcc"},
+        )
+
+    assert assay("cc", "-O1", "-pthread", SOURCE, "-o", tmp_path / "placed").returncode == 0
+    for nodes in (1, 2, 4):
+        done = assay(
+            "--emulate", nodes, "-o", tmp_path / f"{nodes}", "--", tmp_path / "placed", "serial", threads
+        )
+        assert done.returncode == 7, done.stderr
+    with_processors = min(4, PROCESSORS)
+    topology = f"numa:{with_processors} pu:{PROCESSORS // with_processors}"
+    measured = json.loads(assay("export", tmp_path / "4", "json").stdout)["accesses"]
+    cells = list(zip(measured["thread_node"], measured["page_node"], measured["count"], strict=True))
+    share = sum(count for a, b, count in cells if a != b) / sum(count for _, _, count in cells)
+    assert share > 0.3
+    for nodes in (1, 2):
+        done = assay("predict", tmp_path / f"{nodes}", topology, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["predicted"]["first touch"] == pytest.approx(share, abs=WITHIN)

@@ -1,0 +1,150 @@
+"""From planted recordings to a profile: call tree, objects, advice, ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from planted import PAGES, USES, recorded
+
+from assay.errors import UserError
+from assay.explain import explain_evidence
+from assay.explain.evidence import Evidence
+from assay.numa.analysis import analyse, listed, processes
+from assay.numa.profile import Location
+from assay.profile import numa
+from assay.profile.export import callgrind, collapsed, speedscope
+from assay.profile.numa import NumaProfile
+from assay.profile.numa_ranks import merge_ranks, mpi_ranks
+from assay.profile.profiles import NUMA_FOLDER, Profiles
+
+NUMBERS = PAGES * 512  # in the array
+
+
+def loaded(profile: object, folder: Path, name: str = "1.json") -> NumaProfile:
+    (folder / NUMA_FOLDER).mkdir(parents=True, exist_ok=True)
+    path = folder / NUMA_FOLDER / name
+    path.write_bytes(msgspec.json.encode(profile))
+    return numa.load_profile(path)
+
+
+def test_every_figure_of_a_planted_program(tmp_path: Path) -> None:
+    profile = loaded(analyse([recorded(threads=4)]), tmp_path)
+    assert numa.total(profile.matrix) == NUMBERS * (USES + 1)
+    assert numa.remote_share(profile.matrix) == pytest.approx(USES / 2 / (USES + 1))
+    [array] = profile.objects
+    assert array.name == "make (/src/a.c:3)" and array.bytes == PAGES * 4096
+    assert numa.total(array.touched) == PAGES * 4096
+    # Workers 2 and 3 run on node 1 and use the second half.
+    assert array.parts[1] == [0] * 8 + [USES * NUMBERS // 16] * 8
+    lines = {figures.location.function: figures for figures in profile.by("accesses", "line")}
+    assert lines["use"].exclusive == USES * NUMBERS and lines["init"].exclusive == NUMBERS
+    assert (lines["main"].exclusive, lines["main"].inclusive) == (0, (USES + 1) * NUMBERS)
+    sites = {figures.location.function: figures for figures in profile.by("used_remote", "line")}
+    assert sites["make"].exclusive == USES * NUMBERS // 2
+    assert all(thread.pinned for thread in profile.threads)
+    assert profile.first_touches.bytes == [PAGES * 4096]
+
+
+def test_recordings_of_one_process_are_one_profile() -> None:
+    exact, touch = recorded(threads=2), recorded(threads=2, mode="touch")
+    other = recorded(threads=2, mode="touch", is_serial=False)
+    other.recording.process.pid = 7
+    assert processes([touch, exact, other]) == [[exact, touch], [other]]
+    profile = analyse([exact, touch])
+    assert len(profile.objects) == 1 and len(profile.threads) == 3
+    assert numa.total(profile.touched) == PAGES * 4096
+
+
+def test_advice_is_rules(tmp_path: Path) -> None:
+    loaded(analyse([recorded(threads=4)]), tmp_path)
+    [finding] = explain_evidence(Evidence([], ["h"], profiles=Profiles(tmp_path)))
+    assert finding.rule == "numa_placement" and "47.6 %" in finding.cause
+    assert any("init (a.c:9)" in detail for detail in finding.details)
+
+
+def test_good_placement_has_no_finding(tmp_path: Path) -> None:
+    loaded(analyse([recorded(threads=4, is_serial=False)]), tmp_path)
+    assert explain_evidence(Evidence([], ["h"], profiles=Profiles(tmp_path))) == []
+
+
+def test_a_thread_that_moves_between_nodes(tmp_path: Path) -> None:
+    moving = recorded(threads=2)
+    for binding in moving.recording.bindings:
+        binding.processors = [0, 1]
+    for row in moving.recording.accesses[:4]:
+        row.thread_node = 1 - row.thread_node
+    loaded(analyse([moving]), tmp_path)
+    found = explain_evidence(Evidence([], ["h"], profiles=Profiles(tmp_path)))
+    [threads] = [finding for finding in found if finding.rule == "numa_threads"]
+    assert "bind threads" in threads.fix and threads.details
+
+
+def test_ranks_are_added_up(tmp_path: Path) -> None:
+    for rank in range(3):
+        loaded(analyse([recorded(threads=4, rank=str(rank))]), tmp_path, f"{rank}.json")
+    profiles = Profiles(tmp_path)
+    assert [profile.process.rank for profile in mpi_ranks(profiles.numa)] == ["0", "1", "2"]
+    merged = profiles.numa_main
+    assert merged is not None and merged.title == "./a, 3 ranks"
+    single = profiles.numa[0]
+    assert numa.total(merged.matrix) == 3 * numa.total(single.matrix)
+    assert numa.remote_share(merged.matrix) == numa.remote_share(single.matrix)
+    [array] = merged.objects
+    assert array.bytes == 3 * PAGES * 4096 and array.parts[1][15] == 3 * USES * NUMBERS // 16
+    assert merged.calls.of_stacks("accesses").sum() == 3 * numa.total(single.matrix)
+    assert len(merged.threads) == 15 and merged.threads[14].name.startswith("rank 2: 4")
+    assert merged.advice[0].gain == 3 * single.advice[0].gain and len(merged.advice) == 1
+    numa.check(merged)
+
+
+def test_ranks_with_other_nodes_say_so() -> None:
+    ranks = [recorded(threads=4, nodes=nodes, rank=str(nodes)) for nodes in (2, 4)]
+    profiles = [msgspec.convert(msgspec.to_builtins(analyse([rank])), NumaProfile) for rank in ranks]
+    merged = merge_ranks(profiles)
+    assert "the ranks have different nodes" in " ".join(merged.problems)
+    assert [node.id for node in merged.nodes] == [0, 1, 2, 3]
+    numa.check(merged)
+
+
+def test_exports_hold_the_planted_counts(tmp_path: Path) -> None:
+    profile = loaded(analyse([recorded(threads=4)]), tmp_path)
+    remote = USES * NUMBERS // 2
+    assert collapsed(profile, "remote") == f"main (a.c:20);use (a.c:14) {remote}\n"
+    shown = json.loads(speedscope(profile))
+    assert {row["name"]: row["endValue"] for row in shown["profiles"]}["remote accesses"] == remote
+    text = callgrind(profile)
+    assert "events: remote accesses" in text and "summary: " in text
+
+
+def test_a_recursive_function_counts_once() -> None:
+    planted = recorded(threads=2)
+    planted.stacks = {1: [0, 3], 2: [1, 3], 3: [2, 3, 2, 3]}
+    profile = msgspec.convert(msgspec.to_builtins(analyse([planted])), NumaProfile)
+    figures = {row.location.function: row for row in profile.by("accesses", "function")}
+    assert figures["use"].inclusive == USES * NUMBERS
+    assert figures["main"].inclusive == (USES + 1) * NUMBERS
+
+
+def test_the_recorders_own_memory_is_left_out() -> None:
+    planted = recorded(threads=2)
+    planted.locations[1] = Location("report", "", 0, "/x/libassay-numa-exact.so")
+    planted.locations[3] = Location("start", "", 0, "/x/libassay-numa-exact.so")
+    profile = analyse([planted])
+    assert profile.touched.count == [] and any("recorder itself" in text for text in profile.problems)
+
+
+@pytest.mark.parametrize(
+    ("processors", "text"), [([0, 1, 2, 8], "0-2,8"), ([], ""), ([5], "5"), ([3, 1], "1,3")]
+)
+def test_processors_as_the_kernel_lists_them(processors: list[int], text: str) -> None:
+    assert listed(processors) == text
+
+
+def test_a_damaged_profile_is_one_line(tmp_path: Path) -> None:
+    profile = analyse([recorded(threads=2)])
+    profile.first_touches.thread[0] = 99
+    with pytest.raises(UserError, match="a thread that does not exist; fix: delete it"):
+        loaded(profile, tmp_path)
