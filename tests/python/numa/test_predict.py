@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from planted import USES, recorded
+from planted_numa import USES, recorded
 
 from assay.errors import UserError
 from assay.numa.predict import predict

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from planted import PAGES, USES, recorded
+from planted_numa import PAGES, USES, recorded
 
 from assay.errors import UserError
 from assay.explain import explain_evidence
