@@ -167,11 +167,12 @@ void read(int operation, Arguments& arguments) {
 }
 
 // Adds a line to the log of the file system (faulty_fs.cpp).
-void mark_in_log(const char* what, int operation) {
+void mark_in_log(const char* what, int number, int process = 0) {
     const char* path = std::getenv("FAULTY_FS_LOG");
     if (!path) return;
     const int log = chaos::open_log(path);
-    const std::string line = std::string("0 ") + what + " " + std::to_string(operation) + " -1 -\n";
+    const std::string line =
+        std::to_string(process) + " " + what + " " + std::to_string(number) + " -1 -\n";
     chaos::append(log, line.data(), line.size());
     close(log);
 }
@@ -335,6 +336,7 @@ int main(int argc, char** argv) {
     const int pid = getpid();
     pids.resize(static_cast<std::size_t>(size));
     MPI_Allgather(&pid, 1, MPI_INT, pids.data(), 1, MPI_INT, MPI_COMM_WORLD);
+    mark_in_log("rank", rank, pid);
     // Else ROMIO writes the gaps of strided transfers too, beyond the end of the file with garbage.
     MPI_Info_create(&hints);
     MPI_Info_set(hints, "romio_ds_write", "disable");

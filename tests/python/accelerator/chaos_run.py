@@ -79,7 +79,7 @@ class _Job:
         self._wait_for_drains()
         left = sorted(self.stores.iterdir())
         self._check_what_was_said(ended, replay, left)
-        after = returns(self.folder / "fs.log", self.plan.operations, replay.names_then)
+        after = returns(self.folder / "fs.log", self.plan.operations, replay.names_then, self.plan.node)
         self.violations += check_errors(self.plan, replay, after)
         self.violations += check_reads(replay)
         if not self.stock:  # its close does not synchronise

@@ -278,14 +278,20 @@ def test_errors_belong_to_the_fault(begins: int, ends: int, kinds: list[str]) ->
 
 
 def on_medium(lines: list[str], folder: Path) -> dict[int, Returned]:
-    """After operation 5, a sync. Lines: event, result, offset."""
+    """After operation 5, a sync. Lines: event, result, offset; before them may be the process."""
     log = folder / "fs.log"
-    log.write_text("".join(f"77 {line} /x/files/n0\n" for line in lines) + "0 returned 5 -1 -\n")
-    return returns(log, PLAN, Replay(planned(), logs(GOOD[1000:1100])).names_then)
+    said = [line if line[0].isdigit() else f"77 {line}" for line in lines]
+    log.write_text("".join(f"{line} /x/files/n0\n" for line in said) + "0 returned 5 -1 -\n")
+    names = Replay(planned(), logs(GOOD[1000:1100])).names_then
+    return returns(log, PLAN, names, node_of_rank=lambda rank: rank)
 
 
 FAILED = ["wrote 10 0", "syncing 0 -1", "failed -1 -1"]
 SYNCED = ["syncing 0 -1", "synced 0 -1"]
+TWO_NODES = ["77 rank 0 -1", "78 rank 1 -1", "77 wrote 10 0", "78 wrote 10 20"]
+OTHER_SYNCED = [f"78 {line}" for line in SYNCED]
+OTHER_FAILED = ["78 syncing 0 -1", "78 failed -1 -1"]
+DRAIN_SYNCED = [f"79 {line}" for line in SYNCED]
 
 
 @pytest.mark.parametrize(
@@ -300,6 +306,11 @@ SYNCED = ["syncing 0 -1", "synced 0 -1"]
         ([*FAILED, "wrote 9 0", *SYNCED], ["lost by fsync"]),
         ([*FAILED, "wrote 9 1", "wrote 1 0", *SYNCED], []),
         ([*FAILED, "wrote 10 0"], ["no fsync"]),
+        ([*TWO_NODES, *SYNCED, *OTHER_SYNCED], []),
+        ([*TWO_NODES, *SYNCED], ["no fsync"]),
+        ([*TWO_NODES, *OTHER_FAILED, *SYNCED], ["lost by fsync"]),
+        ([*TWO_NODES, *OTHER_FAILED, *SYNCED, "78 wrote 10 20", *OTHER_SYNCED], []),
+        ([*TWO_NODES, *DRAIN_SYNCED], []),
     ],
 )
 def test_what_a_sync_has_left_unsafe_is_found(lines: list[str], found: list[str], tmp_path: Path) -> None:
