@@ -102,7 +102,8 @@ class Parser(argparse.ArgumentParser):
             return
         choices = [str(choice) for choice in action.choices]
         is_verb = isinstance(action, argparse._SubParsersAction)
-        what = f"unknown command '{value}'" if is_verb else f"{'/'.join(action.option_strings)}: no '{value}'"
+        name = "/".join(action.option_strings) or _shown(action)
+        what = f"unknown command '{value}'" if is_verb else f"{name}: no '{value}'"
         others = "" if is_verb else f"; fix: choose one of {', '.join(choices)}"
         self.error(what + (nearest(str(value), choices) or others))
 

@@ -14,6 +14,7 @@ from assay.profile.merge import MergedTree
 from assay.profile.numa import NumaProfile, rows, total
 from assay.records.numa import (
     METRICS,
+    NumaAbsent,
     NumaAdvice,
     NumaApplied,
     NumaCells,
@@ -88,7 +89,7 @@ def merge_ranks(ranks: Sequence[NumaProfile]) -> NumaProfile:
         timeline=NumaTimeline([], [[] for _ in range(len(nodes) + 1)], []),
         advice=sorted(advice.values(), key=lambda row: -row.gain),
         applied=_applied(ranks),
-        absent=first.absent,
+        absent=[*first.absent, NumaAbsent("Over time", "ranks do not start together: choose one of them")],
         tree=tree.tree(),
     )
 

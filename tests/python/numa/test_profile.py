@@ -95,6 +95,7 @@ def test_ranks_are_added_up(tmp_path: Path) -> None:
     [array] = merged.objects
     assert array.bytes == 3 * PAGES * 4096 and array.parts[1][15] == 3 * USES * NUMBERS // 16
     assert merged.calls.of_stacks("accesses").sum() == 3 * numa.total(single.matrix)
+    assert "Over time" in [row.view for row in merged.absent]
     assert len(merged.threads) == 15 and merged.threads[14].name.startswith("rank 2: 4")
     assert merged.advice[0].gain == 3 * single.advice[0].gain and len(merged.advice) == 1
     numa.check(merged)

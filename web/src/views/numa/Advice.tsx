@@ -120,6 +120,9 @@ const APPLIED: Column<NumaApplied>[] = [
 
 function Applied({ rows }: { rows: NumaApplied[] }) {
   return (
-    <Table caption="Applied to this run: predicted and measured" columns={APPLIED} rows={rows} />
+    <>
+      <h3>Applied to this run: predicted and measured</h3>
+      <Table caption="Applied to this run: predicted and measured" columns={APPLIED} rows={rows} />
+    </>
   );
 }

@@ -18,7 +18,6 @@ export function Matrix({ caption, cells, nodes, unit }: Props) {
   const { total } = split(cells);
   return (
     <div class="numa-block">
-      <h3>{caption}</h3>
       <table class="numa-matrix">
         <caption>{caption}: nodes of threads by nodes of pages</caption>
         <thead>
