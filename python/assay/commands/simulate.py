@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import math
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,7 +16,7 @@ from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch import simulator
 from assay.launch.placement import HERE
-from assay.launch.simulator import Simulator, platform_hosts
+from assay.launch.simulator import Simulator, computing, platform_hosts
 from assay.measure.saturation import SaturationRequest
 from assay.model.study import Effort
 from assay.model.what_if import change_platform
@@ -48,6 +50,21 @@ class Simulate:
             metavar="ID.ATTRIBUTE=VALUE",
             help="change an element of the platform; repeatable",
         )
+        parser.add_argument(
+            "--compute",
+            type=computing_speed,
+            default=1.0,
+            metavar="FACTOR",
+            help="speed of the platform's processors over this machine's, for a program's own computing; "
+            "0: it takes no time (default: 1)",
+        )
+        parser.add_argument(
+            "--cfg",
+            action="append",
+            default=[],
+            metavar="KEY:VALUE",
+            help="an option of SimGrid, for a program; repeatable",
+        )
         add(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
@@ -69,7 +86,8 @@ class Simulate:
                 return _saturate(args, arguments[1:], launcher, hosts)
             if arguments[0] == "eb":
                 return _eb(args, arguments[1:], launcher, hosts)
-            return _program(arguments, launcher, hosts, args.verbose, Path(folder))
+            options = [*computing(platform, args.compute), *_configuration(args.cfg)]
+            return _program(arguments, launcher, hosts, options, args, Path(folder))
 
 
 def _parsed(
@@ -119,7 +137,39 @@ def _eb(args: argparse.Namespace, arguments: list[str], launcher: Simulator, hos
     return eb.run_eb(parsed, launcher, hosts)
 
 
-def _program(arguments: list[str], launcher: Simulator, hosts: list[str], verbose: bool, folder: Path) -> int:
+def computing_speed(text: str) -> float:
+    """Parses --compute: a factor, or "no"."""
+    try:
+        factor = 0.0 if text == "no" else float(text)
+    except ValueError:
+        factor = math.nan
+    if not 0 <= factor < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a factor such as 1.5, or 0 for no time")
+    return factor
+
+
+def _configuration(settings: list[str]) -> list[str]:
+    for setting in settings:
+        if not re.fullmatch(r"[A-Za-z0-9_-]+/[A-Za-z0-9_/-]+:[^\0]+", setting):
+            raise UserError(f"--cfg {setting}: not KEY:VALUE", "write it like smpi/coll-selector:ompi")
+    return [f"--cfg={setting}" for setting in settings]
+
+
+def _say_computing(faster: float) -> None:
+    text = "takes no time" if faster == 0 else "takes as long as here"
+    if faster not in (0, 1):
+        text = f"is {faster:g} times as fast as here"
+    print(f"the program's own computing {text} (--compute)", file=sys.stderr)
+
+
+def _program(
+    arguments: list[str],
+    launcher: Simulator,
+    hosts: list[str],
+    options: list[str],
+    args: argparse.Namespace,
+    folder: Path,
+) -> int:
     program = Path(arguments[0])
     if not program.is_file():
         raise UserError(
@@ -133,8 +183,9 @@ def _program(arguments: list[str], launcher: Simulator, hosts: list[str], verbos
             f"{program}: not compiled for SimGrid",
             f"compile it with smpicc or smpicxx: smpicc -O2 -o {program.name} ...",
         )
-    command = launcher.smpirun(hosts, [str(program.resolve()), *arguments[1:]])
-    if verbose:
+    command = launcher.smpirun(hosts, [str(program.resolve()), *arguments[1:]], options)
+    _say_computing(args.compute)
+    if args.verbose:
         print("+ " + " ".join(command), file=sys.stderr)
     with subprocess.Popen(command) as process:  # its input and output are the user's; Ctrl-C reaches it too
         try:

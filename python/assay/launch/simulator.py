@@ -46,7 +46,8 @@ class Simulator:
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         hosts = [host for segment in segments for host in segment.hosts]
-        return self.smpirun(hosts, argv, ["-no-privatize", "--cfg=smpi/simulate-computation:no"])
+        fixed = ["--cfg=smpi/simulate-computation:no", "--cfg=smpi/coll-selector:default"]
+        return self.smpirun(hosts, argv, ["-no-privatize", *fixed])
 
     def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".hosts", delete=False) as file:
@@ -91,6 +92,20 @@ def platform_hosts(path: Path) -> list[str]:
     if not hosts:
         raise UserError(f"{path}: no host in it", "give what 'assay model' has written")
     return hosts
+
+
+def computing(path: Path, faster: float) -> list[str]:
+    """smpirun's options for a program's own computing. ``faster``: the speed of the platform's first host over that of
+    this machine; 0: computing takes no time. Raises UserError for a speed that cannot be read."""
+    if faster == 0:
+        return ["--cfg=smpi/simulate-computation:no"]
+    speed = next((node.get("speed") for node in ET.parse(path).getroot().iter() if node.get("speed")), "1Gf")
+    # "1.5Gf", "1e9", "2Gf,1Gf" (one for each of its states)
+    number = re.fullmatch(r"([0-9.]+(?:e[+-]?[0-9]+)?)\s*([kMGTPE]?)f?", str(speed).split(",")[0].strip())
+    if number is None or float(number[1]) <= 0:
+        raise UserError(f"{path}: the speed '{speed}' of a host", "write it like 1Gf")
+    flops = float(number[1]) * 10 ** (3 * " kMGTPE".index(number[2] or " "))
+    return ["--cfg=smpi/simulate-computation:yes", f"--cfg=smpi/host-speed:{flops / faster:.9g}f"]
 
 
 def expand_radical(text: str, path: Path) -> list[int]:

@@ -20,7 +20,7 @@ from assay.model.rounds import Flow, flows_that_count
 from assay.model.segments import Segment, fit_segments, points_of
 from assay.model.study import PLATEAU
 from assay.model.times import MessageTimes, sweeps
-from assay.records.schema import AnyRecord, Capacity, Flows
+from assay.records.schema import AnyRecord, Capacity, Context, Flows
 
 NEVER_BINDS = "never seen to be the limit"
 ENVELOPE = 16  # B: SimGrid's MPI adds these to every message
@@ -37,6 +37,7 @@ class Model:
     inside: float = 0.0  # s: time of a small message inside a cabinet
     between: float = 0.0  # s: to another cabinet
     size: int = 0  # B: message size of the rounds with concurrent flows
+    library: str = ""  # the MPI, as it calls itself
     more_levels: list[str] = field(default_factory=list)  # signs of them (assay.model.levels)
     undecided: set[str] = field(default_factory=set)  # hosts whose limiter no round could show
 
@@ -62,6 +63,10 @@ def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
     _behind_trunks(model, [r for r in rounds if r.params.get("experiment") == "host"])
     sizes = [int(r.params["size"]) for r in rounds if r.params.get("experiment") == "host"]
     model.size = max(sizes, default=0)
+    model.library = next(
+        (str(r.facts["mpi.library"]) for r in records if isinstance(r, Context) and "mpi.library" in r.facts),
+        "",
+    )
     _segments(model, times)
     return model
 

@@ -27,8 +27,11 @@ ALIKE = 0.03  # hosts are similar when their capacities differ by less than this
 HEADER = (
     "<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
 )
-# SimGrid requires a speed for every host; computation is not simulated, so it has no effect.
+# Of every host, and of the simulating machine: a program's computing then takes as long as here ('assay simulate
+# --compute' changes that).
 SPEED = "1Gf"
+# SimGrid's names of the algorithms by which each MPI does its collective operations.
+SELECTORS = {"Open MPI": "ompi", "MVAPICH": "mvapich2", "Intel": "impi", "MPICH": "mpich"}
 FREE = 1e6  # bandwidth factor of messages whose time does not depend on size
 
 Node = ET.Element
@@ -101,10 +104,17 @@ def _configuration(model: Model) -> Node:
         ("network/TCP-gamma", "0"),
         ("smpi/bw-factor", bandwidth),
         ("smpi/lat-factor", latency),
-        ("smpi/simulate-computation", "no"),
+        ("smpi/simulate-computation", "yes"),
+        ("smpi/host-speed", SPEED),
+        *([("smpi/coll-selector", selector)] if (selector := coll_selector(model.library)) else []),
     ):
         ET.SubElement(config, "prop", id=key, value=value)
     return config
+
+
+def coll_selector(library: str) -> str:
+    """SimGrid's name of an MPI's collective algorithms; empty for an MPI that it does not know."""
+    return next((selector for name, selector in SELECTORS.items() if name.lower() in library.lower()), "")
 
 
 # Cabinets.

@@ -145,6 +145,65 @@ def test_nets_sweep_runs_in_the_simulator(studied, tmp_path: Path):
         assert 0.3 * planted < rate <= 1.01 * planted
 
 
+def test_a_programs_own_computing_takes_time(tmp_path: Path, capfd):
+    """The same loop, on processors as fast as here, four times as fast, and infinitely fast. Its time is the
+    processor's, so a busy machine hardly changes it."""
+    hidden = hidden_platforms.draw(1, (2, 2), (4, 4))
+    platform = str(hidden_platforms.write(hidden, tmp_path / "p.xml"))
+    source = tmp_path / "compute.c"
+    source.write_text(COMPUTES)
+
+    def seconds(*options: str) -> tuple[float, str]:
+        assert main(["simulate", platform, "--nodes", "2", *options, "--", str(source)]) == 0
+        shown = capfd.readouterr()
+        return float(shown.out.split()[-1]), shown.err
+
+    here, said = seconds()
+    assert here > 0.02 and "takes as long as here" in said
+    faster, said = seconds("--compute", "4")
+    assert faster / here == pytest.approx(0.25, rel=0.5) and "is 4 times as fast" in said
+    none, said = seconds("--compute", "no")
+    assert none < 0.05 * here and "takes no time" in said
+    again, _ = seconds("--cfg", "smpi/simulate-computation:no")
+    assert again < 0.05 * here
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        (["--compute", "fast"], "'fast': expected a factor"),
+        (["--compute", "-1"], "'-1': expected a factor"),
+        (["--cfg", "smpi"], "--cfg smpi: not KEY:VALUE"),
+    ],
+)
+def test_bad_options_of_computing_are_one_line(options: list[str], what: str, tmp_path: Path, capfd):
+    hidden = hidden_platforms.draw(1, (2, 2), (4, 4))
+    platform = str(hidden_platforms.write(hidden, tmp_path / "p.xml"))
+    try:
+        assert main(["simulate", platform, *options, "--", str(tmp_path / "p.xml")]) == 2
+    except SystemExit as ended:
+        assert ended.code == 2
+    err = capfd.readouterr().err
+    assert what in err and "Traceback" not in err
+
+
+COMPUTES = """
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char** argv) {
+    int rank;
+    volatile double sum = 0;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    double begin = MPI_Wtime();
+    for (long i = 1; i < 60000000; ++i) sum += 1.0 / i;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) printf("%.9f\\n", MPI_Wtime() - begin);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
 PROGRAM = """
 #include <mpi.h>
 #include <stdio.h>
