@@ -6,12 +6,9 @@ but oversubscribed, so that congestion is there and must not be blamed on anyone
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import signal
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +16,8 @@ from pathlib import Path
 import pytest
 
 from assay.lab import Fault, Lab, Rates
-from assay.lab.namespaces import members
 from assay.records.run import Run
-from assay.records.schema import Failure, Finding, Measurement, Pairs, Verdict
+from assay.records.schema import Finding, Measurement, Pairs, Verdict
 
 pytestmark = [
     pytest.mark.lab,
@@ -143,18 +139,6 @@ def test_clients_against_servers(lab: Lab, tmp_path: Path, launcher: str) -> Non
     assert not any((a in ("h0", "h1")) == (b in ("h0", "h1")) for _, a, b in pairs)
 
 
-def test_a_host_without_a_network_is_named_before_anything_starts(lab: Lab, tmp_path: Path) -> None:
-    with afflicted(lab, "h4", Fault(down=True)):
-        begun = time.monotonic()
-        done = subprocess.run(
-            command(lab, tmp_path / "run", SWEEP), capture_output=True, text=True, timeout=LIMIT_S
-        )
-    assert done.returncode == 2
-    assert done.stderr.startswith("assay: h4: does not answer") and len(done.stderr.splitlines()) == 1
-    assert time.monotonic() - begun < 30
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.fixture(scope="module")
 def slow_lab() -> Iterator[Lab]:
     """So slow that a busy machine keeps up: figures then scatter little."""
@@ -219,103 +203,6 @@ def test_two_runs_at_once_notice_each_other_and_a_passing_one_states_its_power(
         assert [f.severity for f in findings(run) if f.rule == "shared_network"] == ["warning"]
     if status == 0:
         assert 0 < could_have_found(second) < 1
-
-
-@contextmanager
-def running(lab: Lab, where: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """`assay net --lab` in the background, until its first size is recorded."""
-    process = subprocess.Popen(
-        command(lab, where, arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        deadline = time.monotonic() + 60
-        records = where / "records.jsonl"
-        while not (records.exists() and b'"pairs"' in records.read_bytes()):
-            assert process.poll() is None and time.monotonic() < deadline, "no record came"
-            time.sleep(0.05)
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-LONG = [
-    "--sizes",
-    "1KiB,4KiB,16KiB,64KiB,256KiB,1MiB,2MiB,4MiB",
-    "--budget",
-    "40s",
-    "--confidence",
-    "0.01%",
-    "--timeout",
-    "5s",
-]
-
-
-def engines_in(lab: Lab, host: str = "") -> list[int]:
-    """Process ids of engines in a host of the lab, or in all."""
-    return [
-        pid
-        for pid, (_, node) in members(lab.name).items()
-        if host in ("", node) and b"assay-probe" in _cmdline(pid).split(b"\0")[0]
-    ]
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def _cmdline(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
-
-
-@pytest.mark.parametrize("launcher", ACROSS_HOSTS)
-def test_a_rank_that_dies_is_named_and_what_was_measured_is_kept(
-    lab: Lab, tmp_path: Path, launcher: str
-) -> None:
-    where = tmp_path / "run"
-    with running(lab, where, *LONG, "--launcher", launcher) as process:
-        # The one that measures, as the kernel would when memory is short; its guardian lives.
-        both = engines_in(lab, "h2")
-        (measuring,) = [pid for pid in both if _parent(pid) in both]
-        os.kill(measuring, signal.SIGKILL)
-        _, stderr = process.communicate(timeout=90)
-    run = Run.load(where)
-    assert process.returncode == 2 and "Traceback" not in stderr
-    assert run.info.state == "partial" and run.info.outcome == "INCONCLUSIVE"
-    (failure,) = [r for r in run.records if isinstance(r, Failure)]
-    assert failure.what.startswith("rank 2 on h2 was ended by signal 9")
-    assert any(isinstance(r, Pairs) for r in run.records)
-    assert (where / "report.html").exists()
-    assert engines_in(lab) == []
-
-
-def test_a_host_that_falls_silent_is_named_within_the_time_out(lab: Lab, tmp_path: Path) -> None:
-    where = tmp_path / "run"
-    with running(lab, where, *LONG) as process, afflicted(lab, "h6", Fault(down=True)):
-        process.communicate(timeout=90)
-    run = Run.load(where)
-    assert process.returncode == 2
-    (failure,) = [r for r in run.records if isinstance(r, Failure)]
-    assert "h6" in failure.what
-    assert any(isinstance(r, Pairs) for r in run.records)
-    assert engines_in(lab) == []
-
-
-def test_ctrl_c_leaves_a_readable_partial_run_and_nothing_running(lab: Lab, tmp_path: Path) -> None:
-    where = tmp_path / "run"
-    with running(lab, where, *LONG, "--json") as process:
-        process.send_signal(signal.SIGINT)
-        out, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in stderr
-    run = Run.load(where)
-    assert (run.info.state, run.info.reason) == ("partial", "interrupted")
-    assert any(isinstance(r, Pairs) for r in run.records)
-    assert json.loads(out)["run"]["state"] == "partial"
-    assert (where / "report.html").exists()
-    assert engines_in(lab) == []
 
 
 def test_a_check_of_the_lab_is_a_check_of_its_network(lab: Lab, tmp_path: Path) -> None:
