@@ -20,7 +20,6 @@ ASSAY = Path(__file__).parents[3] / "assay"
 LIMIT_S = 60
 
 pytestmark = [
-    pytest.mark.alone,
     pytest.mark.slow,
     pytest.mark.skipif(not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"),
 ]
@@ -65,6 +64,7 @@ def run(place: Path, rate: str, capfd: pytest.CaptureFixture[str], *arguments: s
     return records
 
 
+@pytest.mark.alone
 def test_a_load_that_any_machine_carries(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Two stations of 8 Mbit/s in three steps, one of which reads and writes: 8 MB/s in all."""
     records = run(place, "8 Mbit/s", capfd, "--budget", "2")
@@ -100,6 +100,7 @@ def test_the_lines_of_mem_test(place: Path, capfd: pytest.CaptureFixture[str]) -
         assert arguments in out
 
 
+@pytest.mark.alone
 def test_ctrl_c_keeps_what_was_measured(place: Path) -> None:
     (place / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
     arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100", "--json", "-o", "out"]

@@ -22,10 +22,7 @@ from assay.lab.namespaces import members
 from assay.records.run import Run
 from assay.records.schema import Finding, Measurement, Verdict
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)"),
-]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
 
 ASSAY = Path(__file__).parents[3] / "assay"
 MBIT = 1e6 / 8
@@ -163,6 +160,7 @@ def specification(tmp_path: Path) -> Path:
 # ---- planted rate and loss, judged in both directions
 
 
+@pytest.mark.alone
 def test_what_arrives_whole_passes(lab: Lab, tmp_path: Path, specification: Path) -> None:
     status, run = judged(lab, tmp_path / "run", "h1", "h0", specification)
     assert outcomes(run) == {"total speed": "PASS", "average loss": "PASS"}, run.records
@@ -175,6 +173,7 @@ def test_what_arrives_whole_passes(lab: Lab, tmp_path: Path, specification: Path
     assert not [r for r in run.records if isinstance(r, Finding)]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("tested", "peer", "outcome"), [("h1", "h0", "FAIL"), ("h0", "h1", "PASS")])
 def test_planted_loss_is_judged_in_each_direction(
     lab: Lab, tmp_path: Path, specification: Path, tested: str, peer: str, outcome: str
@@ -193,6 +192,7 @@ def test_planted_loss_is_judged_in_each_direction(
     assert "in the network" in finding.cause
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(("tested", "peer", "outcome"), [("h1", "h0", "FAIL"), ("h0", "h1", "PASS")])
 def test_a_slow_port_is_judged_in_each_direction(
     lab: Lab, tmp_path: Path, specification: Path, tested: str, peer: str, outcome: str
@@ -208,6 +208,7 @@ def test_a_slow_port_is_judged_in_each_direction(
 # ---- by hand, on each side
 
 
+@pytest.mark.alone
 def test_the_two_commands_of_the_seed(lab: Lab, tmp_path: Path) -> None:
     """And with clocks that are hours apart: neither side looks at the other's."""
     receive = ["udp", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run")]
@@ -249,6 +250,7 @@ def test_a_sender_that_is_killed(lab: Lab, tmp_path: Path) -> None:
     assert judged["outcome"] == "INCONCLUSIVE"
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     ("ports", "says"),
     [("15301-15400", "nothing of what h0 sent arrived"), ("15300-15400", "no sender came")],
@@ -276,6 +278,7 @@ def test_when_nothing_arrives(lab: Lab, tmp_path: Path, ports: str, says: str) -
         assert says in done.stderr + done.stdout or "does not answer" in done.stdout
 
 
+@pytest.mark.alone
 def test_ctrl_c_keeps_what_has_arrived(lab: Lab, tmp_path: Path) -> None:
     arguments = ["udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4]]
     process = subprocess.Popen(
