@@ -26,6 +26,8 @@ test-setup:
 # Two processes run tests at once, each test file in one of them. Tests that measure time come after all others, one
 # by one. The last line of each part says what was not tested here; in CI (CI=true) that is a failure.
 parallel = -n 2 --dist loadfile --no-loadscope-reorder
+# The files of the second part: collecting all others again takes seconds.
+alone = $$(grep -rl --include='*.py' 'mark\.alone' tests | sort)
 marked = lab or guest or browser or programs or slow or alone
 
 check: test-setup static
@@ -39,7 +41,7 @@ test: test-setup lint
 	$(ctest) || failed=1; \
 	(cd web && $(node) npm run --silent test) || failed=1; \
 	$(python) -m pytest -q $(parallel) -m "not alone" $(ONLY) || [ $$? = 5 ] || failed=1; \
-	$(python) -m pytest -q -m "alone" $(ONLY) || [ $$? = 5 ] || failed=1; \
+	$(python) -m pytest -q -m "alone" $(or $(ONLY),$(alone)) || [ $$? = 5 ] || failed=1; \
 	[ -z "$$failed" ]
 
 ctest = ctest --test-dir build --output-on-failure --timeout 300 -j2
