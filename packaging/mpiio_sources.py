@@ -20,7 +20,7 @@ PNETCDF_FOLDERS = ("C", "header", "testcases", "nonblocking")
 HDF5_PROGRAMS = {
     "t_mpi": [], "t_pread": [], "t_pshutdown": [], "t_prestart": [], "t_init_term": [], "t_shapesame": [],
     "t_filters_parallel": [],
-    "t_cache": ["test/cache_common.c", "test/genall5.c"],
+    "t_cache": [],
     "t_cache_image": ["test/cache_common.c", "test/genall5.c"],
     "testphdf5": [
         f"testpar/t_{part}.c" for part in
