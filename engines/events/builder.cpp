@@ -15,6 +15,17 @@ std::vector<std::size_t> part_offsets(const Settings& settings) {
     return offsets;
 }
 
+// Of all slots; where messages keep no contents, of the largest message alone.
+std::size_t memory_bytes(const Member& member, const std::vector<std::size_t>& offsets) {
+    const Settings& settings = member.settings;
+    if (member.verify) return offsets.back() * static_cast<std::size_t>(settings.credits);
+    if (!settings.units.filters.empty()) return offsets.back();  // a whole event is sent on
+    std::size_t largest = 0;
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
+        largest = std::max(largest, offsets[i + 1] - offsets[i]);
+    return largest;
+}
+
 }  // namespace
 
 std::size_t Builder::memory_needed(const Settings& settings) {
@@ -25,7 +36,7 @@ Builder::Builder(Member& member)
     : member_(member),
       settings_(member.settings),
       offsets_(part_offsets(settings_)),
-      memory_(member.transport, member.verify ? memory_needed(settings_) : offsets_.back()),
+      memory_(member.transport, memory_bytes(member, offsets_)),
       slots_(static_cast<std::size_t>(settings_.credits)) {
     for (Slot& slot : slots_) slot.parts.resize(settings_.units.readouts.size());
 }

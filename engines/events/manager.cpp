@@ -97,6 +97,7 @@ bool EventManager::ended() const {
 }
 
 bool EventManager::late(const Builder& b, Nanoseconds time) const {
+    if (turnaround_ < 0) return false;  // not known yet
     const auto limit = std::max(least_late, static_cast<Nanoseconds>(late_factor * turnaround_));
     return std::ranges::all_of(b.slots,
                                [&](const Slot& s) { return s.held && time - s.since > limit; });
@@ -160,6 +161,7 @@ std::optional<Nanoseconds> EventManager::next_plan() const {
         builders_, [&](const Builder& b) { return b.member && b.held < options_.credits; });
     if (!any) return std::nullopt;
     if (!options_.in_rounds) return last_ + grace;
+    if (turnaround_ < 0) return std::nullopt;
     const auto limit = std::max(least_late, static_cast<Nanoseconds>(late_factor * turnaround_));
     return last_ + limit + 1;
 }
@@ -175,7 +177,8 @@ std::string EventManager::settle(const Assignment& done, const Outcome& outcome,
         return fmt::format("rank {} reports bulk {}, which it does not have", b->rank, done.bulk);
     std::string problem = ledger_.settle(done.bulk, outcome);
     if (!problem.empty()) return problem;
-    turnaround_ += newest * (static_cast<double>(time - slot.since) - turnaround_);
+    const auto turnaround = static_cast<double>(time - slot.since);
+    turnaround_ = turnaround_ < 0 ? turnaround : turnaround_ + newest * (turnaround - turnaround_);
     slot.held = false;
     --b->held;
     return {};

@@ -116,8 +116,8 @@ private:
     int members_building_ = 0;
     std::size_t rotation_ = 0;
     bool stopped_ = false;
-    Nanoseconds last_ = 0;   // time of the last batch
-    double turnaround_ = 0;  // ns, smoothed
+    Nanoseconds last_ = 0;    // time of the last batch
+    double turnaround_ = -1;  // ns, smoothed; below 0: no bulk was settled yet
 };
 
 }  // namespace assay::events

@@ -78,8 +78,6 @@ inline constexpr std::array build_parameters = {
     Parameter{"slice", Kind::real, "s", "1", "time of each row over time", 0.01, 1e6},
     Parameter{"seed", Kind::integer, "", "1", "of sizes and of random schedules", 0, 4e9},
     timeout,
-    Parameter{"heartbeat_ms", Kind::integer, "ms", "50",
-              "a silent rank is lost after three of these, where the transport watches", 1, 60000},
     yield_us,
     Parameter{"no_verify", Kind::flag, "", "",
               "do not verify payloads, to measure the cost of verification"},

@@ -51,7 +51,10 @@ public:
         post.mail(peer, tag::unit, std::make_shared<const Bytes>(std::move(message)));
     }
     // The earliest time at which a unit has something to do though nothing completes.
-    void want(Nanoseconds time) { wake = wake == 0 ? time : std::min(wake, time); }
+    void want(Nanoseconds time) {
+        time = std::max<Nanoseconds>(time, 1);  // 0: none
+        wake = wake == 0 ? time : std::min(wake, time);
+    }
 
     bool closed = false;        // this rank has told all units that it sends no more
     std::deque<Bytes> to_self;  // rank 0's messages to the manager

@@ -306,7 +306,7 @@ void Participant::run() {
             const Bytes message = std::move(member_.to_self.front());
             member_.to_self.pop_front();
             director_->on_message(0, message, time_);
-            member_.want(time_ + 1);
+            member_.want(time_);
         }
         if (finished()) break;
         if (member_.wake != 0) member_.transport.wake_at(std::exchange(member_.wake, 0));

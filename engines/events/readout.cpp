@@ -348,7 +348,7 @@ void Readout::advance(Nanoseconds time) {
     send_ready();
     if (send_rounds()) tell_barrier();
     else if (settings_.synchronised) tell_barrier();
-    if (made && !free_.empty() && fresh_.size() < depth(settings_)) member_.want(time + 1);
+    if (made && !free_.empty() && fresh_.size() < depth(settings_)) member_.want(time);
     member_.meter.now.given = given_;
 }
 

@@ -6,11 +6,16 @@
 // long as the deepest queue so far.
 //
 // Compiled with ASSAY_SIMULATED it runs in SimGrid: host and clock are those of the platform, and
-// calls that would poll block instead, since each poll would cost simulated time.
+// calls that would poll block instead, since simulated time advances only while a rank waits.
 #include <fmt/format.h>
 #define OMPI_SKIP_MPICXX 1  // the C interface only
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
+#ifdef ASSAY_SIMULATED
+#include <simgrid/actor.h>
+#include <simgrid/engine.h>
+#include <xbt/config.h>
+#endif
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -75,12 +80,22 @@ public:
     std::string library() const override;
     bool simulated() const override { return in_simulator; }
     std::string host() const override;
+#ifdef ASSAY_SIMULATED
+    // MPI_Wtime() would take simulated time.
     Nanoseconds clock() const override {
-        return in_simulator ? static_cast<Nanoseconds>(std::llround(MPI_Wtime() * 1e9)) : now();
+        return static_cast<Nanoseconds>(std::llround(simgrid_get_clock() * 1e9));
     }
+#endif
 
     Ticket send(const void* data, std::size_t bytes, int peer, int tag) override {
         const Ticket ticket = take_ticket();
+#ifdef ASSAY_SIMULATED
+        if (bytes < detached_) {
+            MPI_Send(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD);
+            done_.push_back(ticket);
+            return ticket;
+        }
+#endif
         MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
                   &requests_[index(ticket)]);
         return ticket;
@@ -111,8 +126,8 @@ public:
     }
 
     void poll(std::vector<Ticket>& completed) override;
-    void wake_at(Nanoseconds time) override { wake_ = time; }
 #ifdef ASSAY_SIMULATED
+    void wake_at(Nanoseconds time) override { wake_ = time; }
     std::byte* allocate(std::size_t bytes) override {
         return static_cast<std::byte*>(SMPI_SHARED_MALLOC(bytes));
     }
@@ -173,7 +188,15 @@ private:
     std::vector<Ticket> free_;
     std::vector<int> indices_;
     int active_ = 0;
-    Nanoseconds wake_ = 0;  // none: 0
+#ifdef ASSAY_SIMULATED
+    int wait_for_one();
+    // Smaller messages are sent from a copy, so that MPI_Send returns at once. To wait for each
+    // among all requests takes far longer.
+    const std::size_t detached_ =
+        static_cast<std::size_t>(sg_cfg_get_int("smpi/send-is-detached-thresh"));
+    std::vector<Ticket> done_;  // and not yet told
+    Nanoseconds wake_ = 0;      // none: 0
+#endif
     MPI_Request collective_ = MPI_REQUEST_NULL;
     MPI_Win window_ = MPI_WIN_NULL;
 };
@@ -209,21 +232,48 @@ std::byte* Mpi::create_window(std::size_t bytes) {
     return static_cast<std::byte*>(base);
 }
 
+#ifdef ASSAY_SIMULATED
+// The index of a request that has completed; MPI_UNDEFINED if the time to wake comes before.
+//
+// No call of MPI waits for a time as well. So the rank naps until then, and tests after each nap.
+// A test takes no simulated time: SimGrid makes each one dearer than the last one of any rank, up
+// to milliseconds (smpi/test, smpi/grow-injected-times), unless it is told to (for_each_rank).
+int Mpi::wait_for_one() {
+    constexpr Nanoseconds shortest_nap = 10, longest_nap = 1000;
+    const Nanoseconds wake = wake_;
+    const int n = static_cast<int>(requests_.size());
+    int done = MPI_UNDEFINED;
+    if (wake == 0) {
+        if (active_ > 0) MPI_Waitany(n, requests_.data(), &done, MPI_STATUS_IGNORE);
+        return done;
+    }
+    for (Nanoseconds left = wake - clock(); left > 0; left = wake - clock()) {
+        int any = 0;
+        if (active_ > 0) MPI_Testany(n, requests_.data(), &done, &any, MPI_STATUS_IGNORE);
+        if (any) return done;
+        sg_actor_sleep_for(seconds(std::clamp(left, shortest_nap, longest_nap)));
+    }
+    return MPI_UNDEFINED;
+}
+
+void Mpi::poll(std::vector<Ticket>& completed) {
+    if (done_.empty()) {
+        const int one = wait_for_one();
+        if (one != MPI_UNDEFINED) done_.push_back(one);
+    }
+    wake_ = 0;
+    active_ -= static_cast<int>(done_.size());
+    free_.insert(free_.end(), done_.begin(), done_.end());
+    completed.insert(completed.end(), done_.begin(), done_.end());
+    done_.clear();
+}
+#else
 void Mpi::poll(std::vector<Ticket>& completed) {
     if (active_ == 0) return;
     indices_.resize(requests_.size());
     int done = 0;
-    const Nanoseconds wake = std::exchange(wake_, 0);
-    if (in_simulator && wake == 0) {  // one at a time: testing for more would cost simulated time
-        MPI_Waitany(static_cast<int>(requests_.size()), requests_.data(), indices_.data(),
-                    MPI_STATUS_IGNORE);
-        done = 1;
-    } else {
-        do
-            MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done,
-                         indices_.data(), MPI_STATUSES_IGNORE);
-        while (in_simulator && done == 0 && clock() < wake);  // each test takes simulated time
-    }
+    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, indices_.data(),
+                 MPI_STATUSES_IGNORE);
     if (done == MPI_UNDEFINED) return;
     active_ -= done;
     for (int i = 0; i < done; ++i) {
@@ -232,6 +282,7 @@ void Mpi::poll(std::vector<Ticket>& completed) {
         completed.push_back(ticket);
     }
 }
+#endif
 
 void Mpi::all_to_all(const std::byte* from, std::span<const int> sent, std::byte* to,
                      std::span<const int> received) {
@@ -323,6 +374,9 @@ double start_limit() {
 void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)>& body) {
     if (in_simulator) {
         MPI_Init(&argc, &argv);
+#ifdef ASSAY_SIMULATED
+        sg_cfg_set_double("smpi/test", 0);
+#endif
     } else {
         const double limit = start_limit();
         Watchdog watchdog(static_cast<Nanoseconds>(limit * 1e9), [limit] {

@@ -27,17 +27,18 @@ CONFIGURATION = {
 }
 
 
-def platform_text(routes: Routes, rate: float) -> str:
-    """``rate``: of every cable in B/s. Raises UserError for a route that does not arrive, or too many hosts."""
+def platform_text(routes: Routes, rate: float, latency: str = LATENCY) -> str:
+    """``rate`` (B/s) and ``latency`` (as SimGrid writes it): of every cable. Raises UserError for a route that does not
+    arrive, or too many hosts."""
     if routes.fabric.hosts > MOST_HOSTS:
         raise UserError(
             f"{routes.fabric.hosts} hosts: a platform of routes has {MOST_HOSTS} at most",
             "describe a smaller fabric",
         )
-    return "\n".join(_lines(routes, rate)) + "\n"
+    return "\n".join(_lines(routes, rate, latency)) + "\n"
 
 
-def _lines(routes: Routes, rate: float) -> Iterator[str]:
+def _lines(routes: Routes, rate: float, latency: str) -> Iterator[str]:
     fabric = routes.fabric
     yield "<?xml version='1.0' encoding='utf-8'?>"
     yield '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">'
@@ -50,7 +51,7 @@ def _lines(routes: Routes, rate: float) -> Iterator[str]:
     for name in fabric.host_names:
         yield f'<host id={quoteattr(name)} speed="1Gf"/>'
     for link in range(fabric.links):
-        yield f'<link id={_link(routes, link)} bandwidth="{rate:.6g}Bps" latency="{LATENCY}"/>'
+        yield f'<link id={_link(routes, link)} bandwidth="{rate:.6g}Bps" latency="{latency}"/>'
     hosts = np.arange(fabric.hosts)
     names = [_link(routes, link) for link in range(fabric.links)]
     for src in hosts:

@@ -12,13 +12,17 @@ from dataclasses import dataclass, field
 
 from assay.errors import UserError
 from assay.events.figures import ALLTOALL, BUILD
+from assay.fabric.routes import free_memory
 from assay.launch.launchers import Launcher
-from assay.launch.placement import Segment, Site
+from assay.launch.placement import HERE, Segment, Site
 from assay.launch.simulator import FLAVOUR as SIMULATED
 from assay.measure.session import Session
 from assay.records.schema import Scalar
+from assay.records.units import format_size
 
 PAIRS = "network.all_to_all"
+DEFAULT_MESSAGE = 512 << 10
+MOST_MEMORY = 0.8  # of what is free, as the event manager takes it
 BESIDE_S = 10.0  # of each measurement beside the event builder, at most
 SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit for a message
 SIMULATED_SILENCE_S = 600.0  # minutes of computing may pass between two lines
@@ -109,3 +113,25 @@ def check_ranks(hosts: Sequence[str], filters: int, units: str) -> None:
         )
     if units == "split" and len(hosts) - filters < 2:
         raise UserError("--units split needs a readout and a builder unit", "name more hosts")
+
+
+def check_memory(request: EventRequest) -> None:
+    """Raises UserError where all ranks share this machine's memory, and their buffers do not fit into it. Of ranks on
+    other hosts, the event manager finds it out when they greet it."""
+    if request.is_simulated or not (request.site.lab or request.site.name == HERE.name):
+        return
+    size = request.params.get("fragment", DEFAULT_MESSAGE)
+    ranks, credits = len(request.hosts), request.params.get("credits", 2)
+    if request.params.get("sizes_file") or not isinstance(size, int) or not isinstance(credits, int):
+        return
+    sources = ranks - int(request.params.get("filters", 0))
+    if request.params.get("units") == "split":
+        sources //= 2
+    # A builder unit gathers a message of every source for each credit; a source keeps as many.
+    needed, free = 2 * sources * sources * credits * size, free_memory()
+    if needed > MOST_MEMORY * free:
+        raise UserError(
+            f"--size {format_size(size)}: the buffers of {ranks} ranks need {needed / 2**30:.1f} GiB, "
+            f"{free / 2**30:.1f} GiB are free here",
+            "lower --size, --credits or the ranks",
+        )

@@ -272,6 +272,29 @@ TEST_CASE("a builder unit that does not answer holds only its own events back") 
     }
 }
 
+TEST_CASE("in rounds, nobody is late before the first event tells how long one takes") {
+    EventManager manager(Units::assign(3, false, 0), {.ranks = 3,
+                                                      .credits = 1,
+                                                      .in_rounds = true,
+                                                      .events_per_bulk = 1,
+                                                      .events = 0,
+                                                      .drop = true});
+    manager.admit({0, 1, 2});
+    constexpr Nanoseconds round = 100'000'000;  // a slow link
+    Nanoseconds time = 1;
+    for (int i = 0; i < 3; ++i) {
+        const auto batch = manager.plan(time);
+        REQUIRE(batch.has_value());
+        REQUIRE(batch->fresh.size() == 3);
+        for (std::size_t k = 0; k < 3; ++k) {
+            time += round / 3;
+            CHECK(!manager.plan(time).has_value());
+            CHECK(manager.settle({batch->first + k, batch->fresh[k]},
+                                 {.events_built = 1, .built = 3}, time) == "");
+        }
+    }
+}
+
 TEST_CASE("no rank passes a barrier before all have entered it") {
     for (unsigned seed = 0; seed < 30; ++seed) {
         std::mt19937 random(seed);

@@ -49,6 +49,7 @@ def assay(env: dict[str, str], *arguments: str, limit: float = 120) -> subproces
         (["-w", "localhost"], "one rank alone"),
         ([*HERE, "--size", "0"], "size"),
         ([*HERE, "--size", "4TiB"], "fragment"),
+        ([*HERE, "--size", "1GiB", "--credits", "1024"], "GiB are free"),
         ([*HERE, "--credits", "0"], "--credits"),
         ([*HERE, "--credits", "1000000"], "--credits"),
         ([*HERE, "--parallel", "-1"], "--parallel"),

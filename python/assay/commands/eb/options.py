@@ -25,7 +25,7 @@ from assay.launch.hosts import host_list
 from assay.launch.launchers import Launcher, default_launcher, launcher_on
 from assay.launch.placement import HERE, Site
 from assay.launch.threads import Threads
-from assay.measure.events import EventRequest, check_ranks, per_rank
+from assay.measure.events import EventRequest, check_memory, check_ranks, per_rank
 from assay.records.schema import Scalar
 from assay.records.units import parse_in
 
@@ -44,7 +44,6 @@ PARAMETERS = (
     "policy",
     "slice",
     "seed",
-    "heartbeat_ms",
     "no_verify",
 )
 
@@ -233,4 +232,6 @@ def build_request(
     check_ranks(hosts, args.filters or 0, args.units or "folded")
     launcher, mpi = (simulated, None) if simulated else launchers(args, site, len(hosts))
     params = engine_params(args, len(hosts))
-    return EventRequest(launcher, site, hosts, params, mpi, args.timeout)
+    request = EventRequest(launcher, site, hosts, params, mpi, args.timeout)
+    check_memory(request)
+    return request

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Event building on a simulated fat tree: `assay eb` over its MPI transport, each rank an actor of SimGrid.
+
+    .venv/bin/python bench/events_scale.py --nodes 18 45 64 128 --plot docs/event-simulation.png
+
+Radix-36 switches, 18 nodes on each leaf switch, D-mod-K forwarding tables, 12.5 GB/s and 100 ns a cable. Three
+schedules in step (--synchronised): a barrel shift, a random order, and the exchange of `assay fabric schedule`; two
+that run free: a barrel shift and a random order. A figure is the share of the cables' rate that arrives as payload.
+The simulator shares a cable evenly between its flows and loses none of it: buffers that fill up are not simulated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
+
+from figures import figure  # noqa: E402
+
+from assay.events.figures import buildings  # noqa: E402
+from assay.fabric import Routes, synthetic, tables  # noqa: E402
+from assay.fabric.platform import platform_text  # noqa: E402
+from assay.fabric.remedies.exchange import conflict_free, demand_of  # noqa: E402
+from assay.launch import simulator  # noqa: E402
+from assay.records.run import Run  # noqa: E402
+
+RATE = 12.5e9  # B/s: EDR InfiniBand, Omni-Path
+CABLE = "100ns"
+MESSAGE = 4 << 20  # in step: a barrier of about 3 us ends each step
+ROUNDS = 3  # that each builder unit assembles an event
+LIMIT_S = 3600
+IN_STEP, FREE = "in step", "free"
+SHIFT, RANDOM, PLANNED = "barrel shift", "random", "planned"
+SERIES = [(PLANNED, IN_STEP), (SHIFT, IN_STEP), (RANDOM, IN_STEP), (SHIFT, FREE), (RANDOM, FREE)]
+Point = dict[str, str | int | float]
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+
+
+class Fabric:
+    """A fat tree of so many nodes: its platform, and its planned exchange, in a folder."""
+
+    def __init__(self, nodes: int, folder: Path, radix: int = 36) -> None:
+        self.nodes = nodes
+        self.folder = folder
+        fabric = synthetic.build(synthetic.parse(f"radix={radix},nodes={nodes}"))
+        routes = Routes(fabric, tables.compute(fabric, "d-mod-k"))
+        self.platform = folder / f"{nodes}.xml"
+        self.platform.write_text(platform_text(routes, RATE, CABLE))
+        planned = conflict_free(demand_of(routes, np.arange(nodes, dtype=np.int32)))
+        self.schedule = folder / f"{nodes}.schedule"
+        self.schedule.write_text("".join(" ".join(map(str, step)) + "\n" for step in planned))
+
+    def share(self, order: str, pace: str, message: int = MESSAGE, rounds: int = ROUNDS) -> float:
+        """Of the cables' rate, over ``rounds`` events for each builder unit."""
+        chosen = {SHIFT: ["--schedule", "shift"], RANDOM: ["--schedule", "random"]}
+        arguments = chosen.get(order) or ["--schedule-file", str(self.schedule)]
+        if pace == IN_STEP:
+            arguments += ["--synchronised", "--in-flight", "1", "--credits", "1"]
+        else:
+            rounds *= 2  # of which the middle counts: full buffers at the begin, idle nodes at the end
+        round_s = self.nodes * message / RATE
+        arguments += ["--events", str(rounds * self.nodes), "--slice", f"{max(round_s / 4, 0.01):.4f}s"]
+        run = self.folder / f"{self.nodes}-{order}-{pace}".replace(" ", "-")
+        command = [sys.executable, "-m", "assay", "simulate", str(self.platform), "--", "eb"]
+        command += [*arguments, "--size", str(message), "--no-verify", "--timeout", "3600s", "-o", str(run)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=ENVIRONMENT, timeout=LIMIT_S, check=False
+        )
+        if done.returncode not in (0, 1):
+            raise SystemExit(f"{self.nodes} nodes, {order}, {pace}: {done.stderr.strip()[-500:]}")
+        (building,) = buildings(Run.load(run).records)
+        if pace == IN_STEP:
+            rates = [
+                r
+                for r in building.ranks
+                if r.metric == "rank_throughput" and r.params["direction"] == "received"
+            ]
+            return sum(r.summary.median for r in rates if r.summary) / RATE / self.nodes
+        last = max(part.t for part in building.slices)
+        counted = [part for part in building.slices if last / 4 <= part.t <= last * 3 / 4]
+        seconds = sum(part.end - part.t for part in counted)
+        carried = sum(part.rate * (part.end - part.t) for part in counted)
+        return carried / seconds / RATE / self.nodes * (self.nodes - 1) / self.nodes
+
+
+def measure(fabric: Fabric, order: str, pace: str, rounds: int) -> Point:
+    begun = time.monotonic()
+    share = fabric.share(order, pace, rounds=rounds)
+    seconds = round(time.monotonic() - begun, 1)
+    limit = 0.99 if order == PLANNED else None
+    name = f"events.scale.{fabric.nodes}_nodes.{order}_{pace}".replace(" ", "_")
+    figure(name, [share], limit, "higher", peer={"seconds": seconds})
+    return {"nodes": fabric.nodes, "order": order, "pace": pace, "share": round(share, 4), "seconds": seconds}
+
+
+def draw(points: list[Point], target: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+    from matplotlib.ticker import NullLocator, ScalarFormatter
+
+    picture, axes = pyplot.subplots(figsize=(10, 4.5))
+    for order, pace in SERIES:
+        chosen = sorted(
+            (int(p["nodes"]), 100 * float(p["share"]))
+            for p in points
+            if (p["order"], p["pace"]) == (order, pace)
+        )
+        line = "o-" if pace == IN_STEP else "s--"
+        if chosen:
+            axes.plot(*zip(*chosen, strict=True), line, label=f"{order}, {pace}")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sorted({int(point["nodes"]) for point in points}))
+    axes.get_xaxis().set_major_formatter(ScalarFormatter())
+    axes.get_xaxis().set_minor_locator(NullLocator())
+    axes.set_ylim(0, 105)
+    axes.axhline(80, color="grey", linestyle=":", label="80 %, what event builders are designed for")
+    axes.set_xlabel("nodes, 18 on each leaf switch of radix 36")
+    axes.set_ylabel("payload, share of the cables' rate, %")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    picture.tight_layout()
+    picture.savefig(target, dpi=110)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--nodes", type=int, nargs="+", default=[45])
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"events of each node (default: {ROUNDS})")
+    parser.add_argument("--in-step-only", action="store_true")
+    parser.add_argument(
+        "--points", type=Path, help="keep the figures here, and draw those of earlier calls too"
+    )
+    parser.add_argument("--plot", type=Path, help="the picture")
+    args = parser.parse_args()
+    if simulator.unavailable():
+        print(f"bench: nothing is simulated: {simulator.unavailable()}", file=sys.stderr)
+        return 0
+    points: list[Point] = []
+    if args.points and args.points.exists():
+        points = [json.loads(line) for line in args.points.read_text().splitlines()]
+    for nodes in args.nodes:
+        with tempfile.TemporaryDirectory(prefix="assay-scale-") as folder:
+            fabric = Fabric(nodes, Path(folder))
+            for order, pace in SERIES:
+                if args.in_step_only and pace != IN_STEP:
+                    continue
+                points.append(measure(fabric, order, pace, args.rounds))
+                if args.points:
+                    args.points.write_text("".join(json.dumps(p) + "\n" for p in points))
+    if args.plot:
+        draw(points, args.plot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
