@@ -24,6 +24,15 @@ def record(folder: Path, placed: str, *counted: str) -> dict[str, int]:
     return codes
 
 
+def keep_pages_in_place() -> None:
+    """Ends the kernel's automatic balancing, which moves and unmaps pages of a program that takes seconds, as on a
+    busy emulated machine: the tests are of pages as they were touched first."""
+    balancing = Path("/proc/sys/kernel/numa_balancing")
+    if balancing.exists():
+        balancing.write_text("0")
+
+
 if __name__ == "__main__":
+    keep_pages_in_place()
     where = Path(sys.argv[1])
     (where / "codes").write_text(json.dumps(record(where, *sys.argv[2:])))
