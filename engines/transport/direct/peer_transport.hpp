@@ -61,6 +61,8 @@ protected:
     Mesh& mesh() { return mesh_; }
     Tickets& tickets() { return tickets_; }
     bool is_connected(int peer) const { return mesh_.is_connected(peer); }
+    // Whether a connected peer has come to the end of the job in order.
+    bool has_left(int peer) const;
     // The connection has ended: in order if the peer has left, else the peer is lost.
     void end_peer(int peer, const std::string& reason);
     // For loops that wait: moves bytes, and throws Error if a collective cannot end any more.
@@ -93,7 +95,6 @@ private:
     std::string receive_text(int peer, const char* activity);
     void send_text(const std::string& text, int peer);
     void release_held();
-    bool has_left(int peer) const;
 
     const std::string name_;
     Tickets tickets_;

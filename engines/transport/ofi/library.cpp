@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/error.hpp"
@@ -60,6 +61,9 @@ std::string name_of(const fi_info& info) { return info.fabric_attr->prov_name; }
 }  // namespace
 
 Library::Library() {
+    // libfabric loads PSM, which catches SIGTERM and others to print its own stack, and calls
+    // exit().
+    setenv("IPATH_NO_BACKTRACE", "1", 0);
     void* const handle = dlopen("libfabric.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
         missing = "libfabric.so.1 is not installed";

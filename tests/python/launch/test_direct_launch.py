@@ -234,6 +234,26 @@ def test_a_wrong_environment_is_one_line(variable: str, value: str, message: str
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("transport", ["tcp", "ofi:shm"])
+def test_a_rank_that_waits_for_its_peers_ends_at_the_first_sigterm(transport: str) -> None:
+    """PSM, which libfabric loads, catches the signal and would call exit(): that can hang."""
+    place = {"ASSAY_RANK": "0", "ASSAY_RANKS": "2", "ASSAY_INTERFACE": "lo"}
+    process = subprocess.Popen(
+        [str(probe("")), "run", "network.all_to_all"],
+        env={**os.environ, **place, "ASSAY_TRANSPORT": transport},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        assert process.stdout is not None
+        assert any(b'"listening"' in line for line in process.stdout)
+        process.terminate()
+        assert process.wait(timeout=LIMIT_S) == -signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait()
+
+
 @pytest.mark.parametrize("line", ["", "hello\n", '{"kind":"peers"}\n'])
 def test_a_wrong_line_of_peers_is_one_line(line: str) -> None:
     done = subprocess.run(

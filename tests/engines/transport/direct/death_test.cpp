@@ -70,7 +70,7 @@ bool is_closed_by(PeerTransport& transport, int fd) {
 }  // namespace
 
 TEST_CASE("a killed process is reported as lost, its operations fail, the others go on") {
-    for (const std::string& name : transports()) {
+    for (const std::string& name : surviving()) {
         CAPTURE(name);
         Trio trio(name, settings_of(name));
         std::vector<std::byte> data(1 << 20);
@@ -105,7 +105,7 @@ TEST_CASE("a killed process is reported as lost, its operations fail, the others
 }
 
 TEST_CASE("a rank comes back with a higher incarnation, and an old one is refused") {
-    for (const std::string& name : transports()) {
+    for (const std::string& name : surviving()) {
         CAPTURE(name);
         Trio trio(name, settings_of(name));
         end(std::exchange(trio.child, -1));
@@ -152,7 +152,7 @@ TEST_CASE("a rank comes back with a higher incarnation, and an old one is refuse
 }
 
 TEST_CASE("a process that is stopped is silent, and lost after the heartbeat's limit") {
-    for (const std::string& name : transports()) {
+    for (const std::string& name : surviving()) {
         CAPTURE(name);
         MeshSettings settings = settings_of(name);
         settings.heartbeat_limit = 1'000'000'000;
@@ -245,6 +245,17 @@ TEST_CASE("a rank with another token, and one of another transport, are told so"
         CHECK_THROWS_WITH_AS(one->connect(), doctest::Contains("refused this rank"), Error);
     }
     done = true;
+}
+
+TEST_CASE("over shared memory a death ends the other ranks, with a line that names it") {
+    const std::string name = "ofi:shm";
+    if (std::ranges::find(transports(), name) == transports().end()) return;
+    Trio trio(name, settings_of(name));
+    end(std::exchange(trio.child, -1));
+    std::vector<Ticket> completed;
+    for (PeerTransport* rank : {trio.zero.get(), trio.one.get()})
+        CHECK_THROWS_WITH_AS(until(*rank, completed, [] { return false; }),
+                             doctest::Contains("rank 2 was lost"), Error);
 }
 
 TEST_CASE("the end of a rank in order is no death") {

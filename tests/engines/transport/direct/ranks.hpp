@@ -41,6 +41,13 @@ inline const std::vector<std::string>& transports() {
     return names;
 }
 
+// Those over which the others go on when a rank dies.
+inline std::vector<std::string> surviving() {
+    std::vector<std::string> names = transports();
+    std::erase(names, "ofi:shm");
+    return names;
+}
+
 inline MeshSettings settings_of(const std::string& transport) {
     MeshSettings settings;
     settings.transport = transport;
