@@ -3,12 +3,14 @@
 #              the unit tests of C++, Python and TypeScript. Tests with a marker (lab, guest, browser, programs, slow,
 #              alone; see pyproject.toml) are left to "make test"
 # make test    set up what the tests need, then lint and every test; ONLY="tests/python/lab -k loss" for some of them
+# make test-programs  real programs of Debian with and without "assay heap", whose output and exit codes must be the same;
+#              installs those that are missing
 # make bench   every benchmark under bench/ (ONLY=net for one area): one JSON line a figure
 # make fuzz    readers of foreign bytes under mutated input, for TIME=1h together (default: 10min)
 # make lint    formatting, types, the direction of imports, clang-tidy on what has changed
 # make setup   the set-up alone
 # make format  formats all sources
-.PHONY: run check test bench fuzz lint static format setup test-setup clean
+.PHONY: run check test test-programs bench fuzz lint static format setup test-setup clean
 .DEFAULT_GOAL := run
 
 python := .venv/bin/python
@@ -43,6 +45,10 @@ test: test-setup lint
 	$(python) -m pytest -q $(parallel) -m "not alone" $(ONLY) || [ $$? = 5 ] || failed=1; \
 	$(python) -m pytest -q -m "alone" $(or $(ONLY),$(alone)) || [ $$? = 5 ] || failed=1; \
 	[ -z "$$failed" ]
+
+test-programs: test-setup
+	@packaging/setup.sh programs
+	@$(python) tests/fixtures/heap_programs.py
 
 ctest = ctest --test-dir build --output-on-failure --timeout 300 -j2
 node = PATH="$$(../packaging/setup.sh node):$$PATH"

@@ -3,6 +3,7 @@
 #
 #   packaging/setup.sh run     what running needs
 #   packaging/setup.sh test    that, and what the tests need
+#   packaging/setup.sh programs  the programs of "make test-programs"; after "test"
 #   packaging/setup.sh node    prints the folder of the Node that it uses
 #   packaging/setup.sh python  prints the Python that it makes the environment with
 #
@@ -29,6 +30,7 @@ run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-
 test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev doctest-dev chromium
     fonts-dejavu-core slurm-wlm munge libunwind-dev
     libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 libtbbmalloc2                 # the allocators that are studied
+    libjemalloc-dev libgoogle-perftools-dev                                        # allocators that are linked in
     libhdf5-openmpi-dev libhdf5-mpich-dev hdf5-tools                               # HDF5 above both MPIs
     qemu-system-x86 busybox-static kmod xz-utils ndctl daxctl acpica-tools # the lab's guests
     libsimgrid-dev                                                                # platforms are simulated
@@ -234,6 +236,11 @@ test)
     install_packages "${run_packages[@]}" "${test_packages[@]}"
     install_python "run"
     install_python "test"
+    ;;
+programs)
+    read -ra program_packages < <("$venv/bin/python" tests/fixtures/heap_programs.py --packages)
+    install_packages "${program_packages[@]}"
+    exit 0
     ;;
 node) # where Node is, for those who run npm themselves
     node=$(find_node)

@@ -102,6 +102,7 @@ struct ArenaHeader {
     std::uint64_t start_ticks;                             // time-stamp counter at the start
     std::uint64_t start_ns;                                // CLOCK_REALTIME at the start
     char program[256];                                     // argv[0], from /proc/self/cmdline
+    char executable[1024];                                 // its path
     char rank[16];                                         // in an MPI program; empty otherwise
     alignas(64) std::atomic<std::uint32_t> buffers_freed;  // futex: incremented by the recorder
     alignas(64) std::atomic<std::uint32_t> recorder_gone;  // set: nothing is recorded any more

@@ -366,6 +366,8 @@ bool create_arena(const char* directory) {
     header->start_ticks = stack::ticks();
     header->start_ns = real_time_ns();
     read_program(header->program, sizeof header->program);
+    [[maybe_unused]] const ssize_t path_bytes =
+        readlink("/proc/self/exe", header->executable, sizeof header->executable - 1);
     strncpy(header->rank, mpi_rank(), sizeof header->rank - 1);
     header->own_allocator = has_own_allocator() ? 1 : 0;
     header->magic = arena_magic;
@@ -427,17 +429,21 @@ void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes)
 
 void* map_zeroed(std::size_t bytes) { return map(bytes); }
 
+// The loader binds calls to the executable before it looks at preloaded libraries. So where the
+// executable exports a malloc, the libraries' calls are bound to the hooks here; those of the
+// executable itself are not seen.
 bool start() {
     auto expected = Phase::fresh;
     if (environ == nullptr || !phase.compare_exchange_strong(expected, Phase::starting))
         return false;
     const char* directory = setting(directory_variable);
+    const bool is_bypassed = find_functions() == HookPosition::not_preloaded;
     if (*directory == 0 || !is_recorded_rank() || !load_filter() || !create_arena(directory)) {
         phase.store(Phase::off, std::memory_order_release);
         return false;
     }
     register_callbacks();
-    bind_operators();
+    is_bypassed ? bind_hooks() : bind_operators();
     phase.store(Phase::active, std::memory_order_release);
     return true;
 }
@@ -554,13 +560,9 @@ __attribute__((destructor)) void finish() {
     note_exit();
 }
 
-// The loader binds calls to the executable before it looks at preloaded libraries. So where the
-// executable exports a malloc, the libraries' calls are bound to the hooks here; those of the
-// executable itself are not seen.
 __attribute__((constructor(101))) void begin() {
     register_callbacks();
-    const bool is_bypassed = find_functions() == HookPosition::not_preloaded;
-    if (start() && is_bypassed) bind_hooks();
+    start();
 }
 
 }  // namespace

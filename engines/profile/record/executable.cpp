@@ -3,9 +3,12 @@
 #include <elf.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <sstream>
 #include <string_view>
 #include <vector>
@@ -108,6 +111,43 @@ std::optional<std::string> unrecordable(const std::string& program) {
             return "is built with " + std::string(sanitizer) +
                    ", which replaces the allocator itself; build it without";
     return std::nullopt;
+}
+
+namespace {
+
+// jemalloc's, jemalloc's in Rust programs, mimalloc's and tcmalloc's.
+constexpr std::string_view allocator_names[] = {"je_malloc", "_rjem_malloc", "_rjem_je_malloc",
+                                                "mi_malloc", "tc_malloc"};
+
+std::string find_allocator(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    const auto header = read_array<Elf64_Ehdr>(file, 0, 1);
+    if (header.empty() || std::memcmp(header[0].e_ident, ELFMAG, SELFMAG) != 0 ||
+        header[0].e_ident[EI_CLASS] != ELFCLASS64 || header[0].e_shentsize != sizeof(Elf64_Shdr))
+        return {};
+    const auto sections = read_array<Elf64_Shdr>(file, header[0].e_shoff, header[0].e_shnum);
+    for (const Elf64_Shdr& section : sections) {
+        if (section.sh_type != SHT_SYMTAB || section.sh_link >= sections.size()) continue;
+        const Elf64_Shdr& strings = sections[section.sh_link];
+        const std::string names = read_part(file, strings.sh_offset, strings.sh_size);
+        for (const Elf64_Sym& symbol :
+             read_array<Elf64_Sym>(file, section.sh_offset, section.sh_size / sizeof(Elf64_Sym))) {
+            if (symbol.st_shndx == SHN_UNDEF || symbol.st_name >= names.size()) continue;
+            const std::string_view name = names.c_str() + symbol.st_name;
+            if (std::ranges::find(allocator_names, name) != std::end(allocator_names))
+                return std::string(name);
+        }
+    }
+    return {};
+}
+
+}  // namespace
+
+const std::string& unhooked_allocator(const std::string& path) {
+    static std::map<std::string, std::string> known;  // many processes run the same executable
+    const auto [entry, is_new] = known.try_emplace(path);
+    if (is_new) entry->second = find_allocator(path);
+    return entry->second;
 }
 
 }  // namespace assay::heap

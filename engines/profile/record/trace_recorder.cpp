@@ -18,6 +18,7 @@
 #include <sstream>
 
 #include "core/error.hpp"
+#include "profile/record/executable.hpp"
 #include "profile/record/mappings.hpp"
 #include "profile/record/perf_map.hpp"
 #include "profile/stack/machine.hpp"
@@ -346,12 +347,19 @@ std::string TraceRecorder::program() const {
     return {header_->program, strnlen(header_->program, sizeof header_->program)};
 }
 
+std::string TraceRecorder::executable() const {
+    return {header_->executable, strnlen(header_->executable, sizeof header_->executable)};
+}
+
 std::vector<std::string> TraceRecorder::warnings() const {
     std::vector<std::string> lines;
     if (header_->own_allocator == 1)
         lines.emplace_back(
-            "the executable has a malloc of its own: calls inside the executable are not recorded, "
-            "those of its libraries are");
+            "the executable has a malloc of its own: its own calls and operator new are not "
+            "recorded, calls of malloc by its libraries are");
+    else if (const std::string& name = unhooked_allocator(executable()); !name.empty())
+        lines.push_back("the executable has an allocator of its own under another name (" + name +
+                        "): what it allocates there is not recorded");
     if (const auto lost = header_->lost_events.load(std::memory_order_relaxed); lost > 0) {
         const auto shortage = static_cast<Shortage>(header_->shortage.load());
         lines.push_back(std::to_string(lost) + " events were not recorded" +

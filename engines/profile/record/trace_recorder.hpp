@@ -30,6 +30,7 @@ public:
     // What the user should know of the recording, a line each; without the program's name.
     std::vector<std::string> warnings() const;
     std::string program() const;
+    std::string executable() const;  // its path
     const std::string& trace_path() const { return trace_path_; }
     std::uint64_t written_bytes() const { return writer_.bytes(); }
     // Whether resident memory has reached dump_at for the first time, or grown by half since the
@@ -70,6 +71,7 @@ private:
     std::map<std::uint32_t, std::uint32_t> sequence_;  // by thread: of its next buffer
     std::uint32_t nodes_written_ = first_node;
     int statm_;
+    std::string executable_;       // its path, while the process runs it
     std::uint64_t process_start_;  // from /proc; detects a reused pid
     Bytes samples_, payload_;
     std::uint32_t sample_count_ = 0;

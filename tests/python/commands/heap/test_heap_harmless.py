@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from heap_runs import ASSAY, LIMIT_S, REQUIREMENTS, load_profile, run_heap, stacks_of, total_of
+from heap_runs import ASSAY, LIMIT_S, REQUIREMENTS, ROOT, load_profile, run_heap, stacks_of, total_of
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
@@ -130,6 +130,54 @@ def test_an_executable_with_its_own_malloc(tmp_path: Path) -> None:
     assert "the executable has a malloc of its own" in done.stderr
     # strdup ends in a jump to malloc, so the copies are of the line that calls it.
     assert total_of(load_profile(tmp_path / "run"), "main").count == 1000
+
+
+STATIC_ALLOCATORS = {"jemalloc": "libjemalloc.a", "tcmalloc": "libtcmalloc_minimal.a"}
+
+
+@pytest.mark.parametrize("allocator", STATIC_ALLOCATORS)
+def test_an_allocator_linked_in(allocator: str, tmp_path: Path) -> None:
+    archive = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu" / STATIC_ALLOCATORS[allocator]
+    if not archive.is_file():
+        pytest.skip(f"optional: no {archive.name} here")
+    program = tmp_path / "program"
+    subprocess.run(
+        [
+            *("g++", "-g", "-pthread", ROOT / "tests/fixtures/heap/operators.cpp", "-o", program),
+            *("-Wl,--whole-archive", archive, "-Wl,--no-whole-archive", "-ldl", "-lm"),
+        ],
+        check=True,
+        timeout=LIMIT_S,
+    )
+    done = run_heap(tmp_path / "run", program)
+    assert (done.returncode, done.stdout) == (9, "done\n")
+    assert done.stderr.count("the executable has a malloc of its own") == 1
+    # What the C library allocates for the program is recorded: the buffer of its standard output.
+    assert total_of(load_profile(tmp_path / "run"), "__GI__IO_file_doallocate").count == 1
+
+
+OTHER_NAME = r"""
+#include <stdio.h>
+#include <stdlib.h>
+void* mi_malloc(size_t size) { return aligned_alloc(16, (size + 15) & ~(size_t)15); }
+int main(void) { return puts(mi_malloc(32) != NULL ? "done" : "none") < 0; }
+"""
+
+
+def test_an_allocator_under_another_name(tmp_path: Path) -> None:
+    """It is warned of where the executable defines it, and not where it calls that of a library."""
+    done = run_heap(tmp_path / "run", build(tmp_path, OTHER_NAME))
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "has an allocator of its own under another name (mi_malloc)" in done.stderr
+
+    library, caller = tmp_path / "library.so", tmp_path / "caller.c"
+    build(tmp_path, OTHER_NAME, "-shared", "-fPIC").rename(library)
+    caller.write_text(f"void* mi_malloc(unsigned long);{OTHER_NAME[OTHER_NAME.index('int main') :]}")
+    command = ["gcc", "-include", "stdio.h", "-o", tmp_path / "caller", caller, library]
+    subprocess.run(command, check=True, timeout=LIMIT_S)
+    done = run_heap(tmp_path / "second", tmp_path / "caller")
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    assert "under another name" not in done.stderr
 
 
 def test_two_thousand_threads_that_live_at_a_time(tmp_path: Path) -> None:

@@ -1,0 +1,49 @@
+"""Real programs do the same with and without ``assay heap``; ``make test-programs`` compares more of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import heap_programs
+import pytest
+from heap_programs import PROGRAMS, Program, compare, difference
+from heap_runs import REQUIREMENTS
+
+from assay.profile.profiles import load_profiles
+
+pytestmark = [*REQUIREMENTS, pytest.mark.programs]
+
+QUICK = [program for program in PROGRAMS if program.quick]
+
+
+@pytest.mark.parametrize("program", QUICK, ids=[program.name for program in QUICK])
+def test_it_does_the_same(program: Program, tmp_path: Path) -> None:
+    if (name := heap_programs.missing(program)) is not None:
+        pytest.skip(f"optional: no {name} here; Debian: apt-get install {program.package}")
+    problem, line = compare(program, tmp_path)
+    assert problem is None, line
+    profiles = load_profiles(tmp_path / "profile")
+    assert sum(p.totals.count for p in profiles) > 0
+    assert all(p.trace.lost_events == 0 for p in profiles)
+
+
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        ('test -z "$ASSAY_HEAP"', "exit code 0, recorded 1"),
+        ('echo "${ASSAY_HEAP:+is recorded}"', "output b'\\n', recorded b'is recorded\\n'"),
+        ('[ -z "$ASSAY_HEAP" ] || echo more >made', "the file made"),
+    ],
+    ids=["exit code", "output", "file"],
+)
+def test_a_program_that_differs(command: str, problem: str, tmp_path: Path) -> None:
+    """It sees that it is recorded, and does something else."""
+    assert compare(Program("planted", "dash", command, files=("made",)), tmp_path)[0] == problem
+
+
+def test_a_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heap_programs, "LIMIT_S", 1)
+    hangs = heap_programs.run(Program("planted", "dash", "sleep 600"), tmp_path / "work", recorded=None)
+    ends = heap_programs.Result(b"", 0, {})
+    assert difference(ends, hangs) == "no end within 1 s, recorded"
+    assert difference(hangs, ends) == "no end within 1 s, bare"
