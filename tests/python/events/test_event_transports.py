@@ -84,7 +84,7 @@ def rank_process(mark: str, rank: int) -> int | None:
 def test_building_goes_on_over_libfabric_when_a_rank_is_killed(tmp_path: Path) -> None:
     need("ofi:tcp")
     run, mark = tmp_path / "run", uuid.uuid4().hex
-    process = start(run, mark, "--transport", "ofi:tcp", "--budget", "3s", "--slice", "0.1s")
+    process = start(run, mark, "--transport", "ofi:tcp", "--budget", "6s", "--slice", "0.1s")
     records, deadline = run / "records.jsonl", time.monotonic() + LIMIT_S
     while not (records.is_file() and b"events.slices" in records.read_bytes()):
         assert time.monotonic() < deadline and process.poll() is None, "no event was built"
