@@ -67,7 +67,7 @@ def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def library_of(allocator: str) -> Path:
     library = LIBRARIES / ALLOCATORS[allocator]
     if not library.is_file():
-        pytest.skip(f"optional: no {library.name} here")
+        pytest.skip(f"no {library.name} here")
     return library
 
 
