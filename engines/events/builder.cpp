@@ -195,7 +195,6 @@ void Builder::gathered(std::uint32_t index, Nanoseconds time) {
                           std::ranges::find(slot.parts, Part::lost) != slot.parts.end();
     if (may_come) {
         slot.state = State::waiting;
-        slot.begun = time;
         ask_lost(index);
         return;
     }
@@ -209,6 +208,16 @@ void Builder::gathered(std::uint32_t index, Nanoseconds time) {
     slot.state = State::delivering;
     ++delivering_;
     deliver(index);
+}
+
+// Policy wait: a lost source has half of the timeout to come back, counted from its loss: an event
+// that is given out again does not wait as long once more.
+Nanoseconds Builder::wait_limit(const Slot& slot) const {
+    Nanoseconds last = 0;
+    for (const int rank : settings_.units.readouts)
+        if (slot.parts[static_cast<std::size_t>(source(rank))] == Part::lost)
+            last = std::max(last, member_.lost_at[static_cast<std::size_t>(rank)]);
+    return last + settings_.timeout / 2;
 }
 
 void Builder::count(Slot& slot) const {
@@ -329,7 +338,7 @@ void Builder::advance(Nanoseconds time) {
             Slot& slot = slots_[index];
             if (slot.state != State::waiting || slot.open > 0) continue;
             const bool whole = slot.found == slot.expected;
-            const Nanoseconds limit = slot.begun + settings_.timeout / 2;
+            const Nanoseconds limit = wait_limit(slot);
             if (!whole && time < limit) {
                 member_.want(limit);
                 continue;

@@ -44,7 +44,7 @@ private:
     struct Slot {
         State state = State::closed;
         Bulk bulk{};
-        Nanoseconds begun = 0;       // given out; waiting: since when
+        Nanoseconds begun = 0;       // given out
         std::uint32_t expected = 0;  // sources
         std::uint32_t open = 0;      // of them, neither delivered nor lost
         std::uint32_t found = 0;     // intact
@@ -67,6 +67,7 @@ private:
     void end_part(std::uint32_t slot, int source, Part part, Nanoseconds time);
     void verify(std::uint32_t slot, int rank, Nanoseconds time);
     void gathered(std::uint32_t slot, Nanoseconds time);
+    Nanoseconds wait_limit(const Slot& slot) const;
     void count(Slot& slot) const;
     void deliver(std::uint32_t slot);
     void close(std::uint32_t slot);

@@ -28,6 +28,7 @@ public:
           connected(static_cast<std::size_t>(transport_.size()), true),
           reachable(connected) {
         members.since.resize(static_cast<std::size_t>(transport_.size()));
+        lost_at.resize(members.since.size());
     }
 
     Transport& transport;
@@ -40,6 +41,7 @@ public:
     // By rank, ahead of the membership. Connected: to the transport. Reachable: and not a rank that
     // came back while the membership still has the one that was lost.
     std::vector<bool> connected, reachable;
+    std::vector<Nanoseconds> lost_at;  // by rank: when it was last seen to be lost; 0: never
 
     bool reaches(int peer) const { return reachable[static_cast<std::size_t>(peer)]; }
     void to_manager(Bytes message) {

@@ -109,6 +109,10 @@ void Participant::on_manager(std::span<const std::byte> message) {
             for (std::size_t peer = 0; peer < members.since.size(); ++peer)
                 if (member_.connected[peer] && members.since[peer] != member_.members.since[peer])
                     member_.reachable[peer] = true;
+            for (std::size_t peer = 0; peer < members.since.size(); ++peer)
+                if (members.since[peer] == 0 && member_.members.since[peer] != 0 &&
+                    member_.connected[peer])
+                    member_.lost_at[peer] = time_;
             member_.members = std::move(members);
             on_members();
             break;
@@ -199,6 +203,7 @@ void Participant::on_change(const PeerChange& change) {
     const bool joined = change.state == PeerChange::State::joined;
     member_.connected[peer] = joined;
     member_.reachable[peer] = joined && member_.members.since[peer] == 0;
+    if (!joined) member_.lost_at[peer] = time_;
     if (joined) {
         closed_[peer] = false;
         if (started_) receive_from_unit(change.rank);
