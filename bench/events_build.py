@@ -77,7 +77,7 @@ def in_memory(folder: Path) -> None:
     figure("events.build.million_events_built", [building.count("events_built") or 0], 1e6, "higher")
     decision = building.totals.get("decision")
     if decision is not None:
-        figure("events.build.decision", [decision.median], 2e-6, "lower", unit="s")
+        figure("events.build.decision", [decision.median * 1e6], 2.0, "lower", unit="us")
 
 
 def deaths() -> None:
