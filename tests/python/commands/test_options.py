@@ -56,7 +56,8 @@ def all_options() -> Iterator[tuple[str, str, argparse.Action]]:
 
 
 def essence(action: argparse.Action) -> dict[str, object]:
-    """What must not differ between verbs: all but the default, and the note in brackets at the end of the help."""
+    """What must not differ between verbs: all but the default, and the note in brackets at the end of the help. The
+    choices of --metric are the figures of the profiler."""
     text = re.sub(r" \(.*\)$", "", action.help or "")
     return {
         "spellings": tuple(action.option_strings),
@@ -65,7 +66,7 @@ def essence(action: argparse.Action) -> dict[str, object]:
         "type": action.type,
         "nargs": action.nargs,
         "metavar": action.metavar,
-        "choices": None if action.choices is None else tuple(action.choices),
+        "choices": None if action.choices is None or action.dest == "metric" else tuple(action.choices),
         "help": text,
     }
 

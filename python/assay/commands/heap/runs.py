@@ -49,7 +49,7 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
         choices=list(METRICS),
         default="bytes",
         metavar="NAME",
-        help=f"one of {', '.join(METRICS)} (default: bytes)",
+        help=f"figure of the profile (one of {', '.join(METRICS)}; default: bytes)",
     )
 
 

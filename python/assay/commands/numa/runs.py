@@ -48,7 +48,7 @@ def add_metric(parser: argparse.ArgumentParser) -> None:
         "--metric",
         choices=list(METRICS),
         metavar="NAME",
-        help=f"one of {', '.join(METRICS)} (default: remote; touched in a profile without accesses)",
+        help=f"figure of the profile (one of {', '.join(METRICS)}; default: remote, or touched without accesses)",
     )
 
 
