@@ -123,7 +123,7 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--transport": {
         "metavar": "NAME",
-        "help": "what moves the bytes: mpi, " + ", ".join(TRANSPORTS) + " or ofi:PROVIDER",
+        "help": "how bytes move: mpi, " + ", ".join(TRANSPORTS) + "[:PROVIDER]",
     },
     "--budget": {"type": duration, "metavar": "DURATION", "help": "time to measure, such as 20s or 3min"},
     "--timeout": {"type": duration, "metavar": "DURATION", "help": "limit of one wait"},

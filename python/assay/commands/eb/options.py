@@ -67,7 +67,7 @@ def add_place(parser: Parser) -> None:
     add(hosts, "-w --hosts")
     add(hosts, "-n --ranks", "on this machine, without hosts")
     add(hosts, "--lab")
-    add(hosts, "--transport", "or null: threads here")
+    add(hosts, "--transport", "or null: threads")
     add(hosts, "--launcher")
     add(parser.advanced, "--hosts-file")
 
