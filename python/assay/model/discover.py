@@ -4,9 +4,9 @@ A message to another cabinet passes more switches and takes longer. One host, th
 hosts that have no cabinet yet. Where the times form two groups with a clear gap, the hosts with the shorter times
 form the pivot's cabinet, and the next pivot is one of the others. That takes n pairs for each cabinet instead of n
 squared. A gap is clear when it is wide compared with the variation of a pair's time. Where a pivot sees no gap, the
-other hosts are all near or all far; the gap that an earlier pivot saw tells which. Where times vary, a slow host may
-look far, so a second host of each cabinet must confirm the pivot's view. A cabinet of a single host cannot be
-confirmed and is accepted only where times do not vary at all, as in a simulator.
+other hosts are all near or all far; the gap that an earlier pivot saw tells which. A slow host or processor may look
+far, so a second host of each cabinet must confirm the pivot's view. A cabinet of a single host cannot be confirmed
+and is accepted only where times do not vary at all, as in a simulator.
 
 An experiment is a generator: it yields rounds to measure and receives their results.
 """
@@ -27,6 +27,9 @@ from assay.records.schema import Scalar
 LEAST_GAP_TO_NOISE = 4.0  # least width of a gap, in multiples of the noise
 LEAST_GAP_SHARE = 0.03  # least width of a gap, as a share of the time; a switch adds more than that
 QUIET_NOISE = LEAST_GAP_SHARE / LEAST_GAP_TO_NOISE  # noise below which LEAST_GAP_SHARE alone decides
+MOST_STEP_INSIDE = (
+    0.5  # of the gap: least difference of neighbours inside a cabinet that makes the gap unclear
+)
 MESSAGE_BYTES = 8
 LEAST_VISITS_WHEN_QUIET = 2  # measurements of each pair, with noise below QUIET_NOISE
 LEAST_VISITS = 6  # with more noise
@@ -86,14 +89,9 @@ def discover(hosts: Sequence[str], round_trips: int) -> Generator[Round, Result,
         near = {pivot} | (view.near() if gap else set(others))
         cabinets.append([host for host in unassigned if host in near])
         unassigned = [host for host in unassigned if host not in near]
-    # Times without noise (a simulator's) need no confirmation. Times with little noise need it only where a cabinet
-    # has a single host.
-    is_certain = noise == 0 or (noise < QUIET_NOISE and all(len(cabinet) > 1 for cabinet in cabinets))
-    if (
-        not is_certain
-        and len(cabinets) > 1
-        and not (yield from _is_confirmed(hosts, cabinets, round_trips, gap))
-    ):
+    # Times without noise (a simulator's) need no confirmation. Steady times need it too: the processors that ranks
+    # run on may add the same time in every visit.
+    if noise > 0 and len(cabinets) > 1 and not (yield from _is_confirmed(hosts, cabinets, round_trips, gap)):
         return {_name(0): list(hosts)}
     return {_name(i): cabinet for i, cabinet in enumerate(cabinets)}
 
@@ -144,13 +142,16 @@ def _measure_from(
 
 
 def find_gap(times: VisitTimes) -> Gap | None:
-    """The widest gap between the sorted times; None where it is not clear."""
+    """The widest gap between the sorted times; None where it is not clear: narrow, or the times below it are as
+    different from each other."""
     if len(times) < 2:
         return None
     fastest = np.sort([min(visits) for visits in times.values()])
     steps = np.diff(fastest)
     widest = int(np.argmax(steps))
     if steps[widest] < fastest[widest] * max(LEAST_GAP_TO_NOISE * noise_of(times), LEAST_GAP_SHARE):
+        return None
+    if steps[:widest].max(initial=0) > steps[widest] * MOST_STEP_INSIDE:
         return None
     return Gap(float(fastest[widest]), float(fastest[widest + 1]))
 
