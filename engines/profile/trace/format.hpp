@@ -23,8 +23,8 @@
 //     events    packed raw chunks (assay-heap pack): events of one thread as columns, each
 //               compressed by itself (encode_columns below) and not again as a whole. Blocks have
 //               ids instead of addresses.
-//     samples   of the process's memory, as varints: time (delta) | virtual pages | resident pages |
-//               those of them that belong to files or shared memory (zigzag deltas)
+//     samples   of the process's memory, as varints: time (delta) | virtual pages | resident pages
+//               | those of them that belong to files or shared memory (zigzag deltas)
 //     mappings  text, a line per writable mapping of an object, its zeroed pages included:
 //               "begin end pages path", numbers in hex. `pages` is a bit mask of the pages that are
 //               in memory, four per digit, the lowest bit first. The last such chunk counts;
