@@ -94,7 +94,7 @@ public:
           sockets_(static_cast<std::size_t>(size()), -1) {
         make_receives();
     }
-    ~Ofi() override { endpoint_->stop(); }
+    ~Ofi() override;
 
     std::string library() const override;
     std::vector<Counter> counters() const override;
@@ -128,12 +128,32 @@ private:
     std::vector<Buffer*> unposted_;
     std::vector<std::unique_ptr<Channel>> channels_, retired_;
     std::vector<int> sockets_;
+    bool lost_peer_ = false;
     std::vector<Endpoint::Completion> completions_;
     std::uint64_t refused_ = 0;
     // A rank that died, of a provider of shared memory. There the messages between the others stop
     // now and then (seen with libfabric 1.17), so they end.
     int dead_ = -1;
 };
+
+// An endpoint with a broken connection cannot be closed: libfabric 1.17 then ends by SIGSEGV now
+// and then (a host whose link is down, ofi:tcp). It is left to the end of the process, and with it
+// the memory that it may still write to.
+Ofi::~Ofi() {
+    if (!lost_peer_) {
+        endpoint_->stop();
+        return;
+    }
+    struct Abandoned {
+        ofi::Memory memory;
+        std::vector<Buffer> receives;
+        std::vector<std::unique_ptr<Channel>> channels, retired;
+        std::unique_ptr<Endpoint> endpoint;
+    };
+    static std::vector<Abandoned>& abandoned = *new std::vector<Abandoned>;
+    abandoned.push_back({std::move(memory_), std::move(receives_), std::move(channels_),
+                         std::move(retired_), std::move(endpoint_)});
+}
 
 void Ofi::make_receives() {
     const std::size_t wanted = static_cast<std::size_t>(size() - 1) * receives;
@@ -181,7 +201,10 @@ void Ofi::attach(int peer, int socket, const Hello& hello, const session::Proof&
 }
 
 void Ofi::detach(int peer) {
-    if (!endpoint_->leaves_host() && !has_left(peer)) dead_ = peer;
+    if (!has_left(peer)) {
+        lost_peer_ = true;
+        if (!endpoint_->leaves_host()) dead_ = peer;
+    }
     sockets_[static_cast<std::size_t>(peer)] = -1;
     std::unique_ptr<Channel> channel = std::move(channels_[static_cast<std::size_t>(peer)]);
     reset(peer);
