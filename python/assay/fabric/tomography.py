@@ -83,7 +83,9 @@ class _Model:
         eligible = (self.size >= FEWEST_PAIRS) & (effect < math.log1p(-LEAST_LOSS))
         if not eligible.any():
             return None
-        best = int(np.where(eligible, gain, -np.inf).argmax())
+        # Gains of links whose pairs are all slow may be equal, since each pair's is capped.
+        surest = np.flatnonzero(eligible & (gain == gain[eligible].max()))
+        best = int(surest[effect[surest].argmin()])
         suspect = self._judged(best, float(effect[best]))
         if gain[best] <= 0 or suspect.chance > CHANCE:
             return None

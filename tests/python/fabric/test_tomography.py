@@ -56,6 +56,20 @@ def test_two_slow_links_are_both_named() -> None:
     assert {suspect.links for suspect in found} == {(link,) for link in planted}
 
 
+@pytest.mark.parametrize("worse", [0, 1])
+def test_of_two_links_whose_pairs_are_all_slow_the_slower_is_first(worse: int) -> None:
+    """Both directions of a host's cable."""
+    routes = fat_tree("radix=8,nodes=8")
+    src, dst = every_pair(routes)
+    crossed = routes.links(src, dst)
+    directions = [int(crossed[src == 4][0, 0]), int(crossed[dst == 4][0][crossed[dst == 4][0] >= 0][-1])]
+    planted = {directions[worse]: 0.14, directions[1 - worse]: 0.4}
+    found = find_slow_links(
+        crossed, logs(crossed, np.random.default_rng(2), planted, 0.02), routes.fabric.links
+    )
+    assert [suspect.links for suspect in found] == [(link,) for link in planted]
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_nothing_is_named_on_a_healthy_fabric(seed: int) -> None:
     """Hosts that differ by some percent, and heavy tails."""
