@@ -3,7 +3,8 @@
 A sender counts the segments that it sent again, a receiver those that arrived behind a gap. A host that loses what
 it sends has many of the first, and its receivers share the second; a host that loses what it receives has many of
 the second, and its senders share the first. So the largest count names the side, and what it explains at the
-partners is taken off before the next one. Under the load of a sweep every switch drops segments, which is TCP's own
+partners is taken off before the next one. The partners do not share it evenly: one that is found next has lost at
+least as much again. Under the load of a sweep every switch drops segments, which is TCP's own
 congestion control and no fault: there a host has to stand out further, and among equals, so that no server is
 blamed for its clients.
 """
@@ -24,7 +25,7 @@ MEASUREMENT = "network.counters"
 # Of the segments. TCP alone on a path that it fills loses less than the first (0.05 % in a lab); under load a single
 # full queue costs one host up to a third of the second.
 LEAST_LOSS = {ONE_WAY: 0.002, "network.all_to_all": 0.01}
-LEAST_COUNT = 10.0  # segments; fewer may be a single full queue
+LEAST_COUNT = 20.0  # segments; fewer may be a few full queues
 LEAST_RATIO = {ONE_WAY: 3.0, "network.all_to_all": 5.0}  # over the median host
 LEAST_GAPS = (
     0.5  # segments behind a gap at the receivers for each that was sent again; else they were only late
@@ -93,15 +94,19 @@ def _lossy(losses: Losses, least: float, ratio: float) -> list[tuple[str, Side, 
     missed = {host: losses.behind.get(host, 0.0) * scale for host in hosts}
     left: dict[Side, Counts] = {"transmit": again, "receive": missed}
     total = {side: {host: _total(losses, host, side) for host in hosts} for side in left}
-    usual = {side: median([left[side][host] / total[side][host] for host in hosts] or [0.0]) for side in left}
+    explained: dict[Side, Counts] = {side: dict.fromkeys(hosts, 0.0) for side in left}
     found: list[tuple[str, Side, float]] = []
     while True:
+        # The usual loss is that of the segments which no host explains that is already found.
+        usual = {
+            side: median([left[side][host] / total[side][host] for host in hosts] or [0.0]) for side in left
+        }
         lost, side, host = max(
             (
                 (left[side][host], side, host)
                 for side in left
                 for host in hosts
-                if left[side][host] >= LEAST_COUNT
+                if left[side][host] >= max(LEAST_COUNT, explained[side][host])
                 and left[side][host] / total[side][host] >= max(least, ratio * usual[side])
                 and (side == "receive" or _gaps_behind(losses, host) >= LEAST_GAPS * left[side][host])
             ),
@@ -111,10 +116,11 @@ def _lossy(losses: Losses, least: float, ratio: float) -> list[tuple[str, Side, 
             return found
         found.append((host, side, lost))
         left[side][host] = 0.0
-        others = left["receive" if side == "transmit" else "transmit"]
-        explained = (losses.receivers if side == "transmit" else losses.senders)[host]
-        for partner in explained & others.keys():
-            others[partner] -= lost / len(explained)
+        other: Side = "receive" if side == "transmit" else "transmit"
+        partners = (losses.receivers if side == "transmit" else losses.senders)[host]
+        for partner in partners & left[other].keys():
+            left[other][partner] -= lost / len(partners)
+            explained[other][partner] += lost / len(partners)
 
 
 def _gaps_behind(losses: Losses, host: str) -> float:
