@@ -15,6 +15,8 @@
 
 python := .venv/bin/python
 export PYTHONPATH := python
+# Tests start Assay thousands of times: Python keeps what it has compiled, also where the shell says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 
 run: setup
 	@./assay check

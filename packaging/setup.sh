@@ -256,6 +256,8 @@ python)
     exit 2
     ;;
 esac
+# Users who may not write here would compile all sources at each start.
+quietly "$venv/bin/python" -m compileall -q python
 build_web
 build_engines
 # The kernel of the lab's guests, so that no test has to fetch it; without it their tests are skipped.

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import maximum_flow
 
 from assay.errors import UserError
 from assay.fabric.remedies import search
@@ -191,6 +189,9 @@ class _Network:
 
     def step(self, left: Counts, steps: int) -> NDArray[np.bool_]:
         """[G, N] a step, such that the rest fits ``steps`` - 1 steps: a flow with lower bounds."""
+        from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+        from scipy.sparse.csgraph import maximum_flow
+
         lower = np.maximum(self.groups(left) - (steps - 1) * self.capacity, 0)
         bounded = np.flatnonzero(lower)
         cells = np.flatnonzero(left.ravel() > 0)
@@ -250,6 +251,9 @@ def divide(share: NDArray[np.bool_], hosts: int) -> Ints:
 
 def _perfect_matching(allowed: NDArray[np.bool_]) -> Ints:
     """[n] the column of each row, by a maximum flow: SciPy's own matching takes minutes on some of these graphs."""
+    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+    from scipy.sparse.csgraph import maximum_flow
+
     size = len(allowed)
     row, column = np.nonzero(allowed)
     each = np.arange(size)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import shortest_path
 
 from assay.errors import UserError
 from assay.fabric.tables import NO_ENTRY, ForwardingTables, NextHops
@@ -79,6 +77,9 @@ def _quoted(name: str) -> str:
 
 def _ports_to_switches(fabric: Fabric) -> Ints:
     """[S, S] the port to another switch, the first on a shortest path; 0 to itself."""
+    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+    from scipy.sparse.csgraph import shortest_path
+
     neighbour = NextHops(fabric).neighbour
     switch, port = np.nonzero(neighbour >= 0)
     size = fabric.switches

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Counts = NDArray[np.int64]
 Plan = NDArray[np.bool_]
@@ -49,6 +51,8 @@ class Cells:
 def cells_of(senders: Counts, own: NDArray[np.integer], paths: NDArray[np.integer]) -> Cells:
     """``senders`` [G] hosts of each leaf, ``own`` [N] the leaf of a rank, ``paths`` [G, N, hops] links, padded with
     -1. Nobody sends to itself."""
+    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+
     leaves, ranks = paths.shape[:2]
     demand = np.broadcast_to(senders[:, None], (leaves, ranks)).copy()
     demand[own, np.arange(ranks)] -= 1
@@ -102,6 +106,8 @@ def _step(
 ) -> Plan | None:
     """A step after which the rest fits ``remaining`` - 1 steps by its capacities; empty where there is none among
     the cells that must be in it and the first share ``sample`` of the others, None where the time is over."""
+    from scipy.optimize import Bounds, LinearConstraint, milp  # takes long to import, and is seldom needed
+
     load = cells.uses @ left
     least = np.maximum(load - (remaining - 1) * cells.capacity, 0)
     if (least > cells.capacity).any():

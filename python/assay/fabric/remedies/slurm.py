@@ -14,8 +14,6 @@ from pathlib import Path
 import numpy as np
 import yaml
 from ClusterShell.NodeSet import NodeSet, NodeSetException
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from assay.errors import UserError
 from assay.fabric.read.text import open_file, printable
@@ -85,6 +83,9 @@ def _check_names(fabric: Fabric, switches: list[Switch]) -> None:
 
 def _joined(fabric: Fabric, level: int) -> Ints:
     """[S] the group of a switch among those up to ``level`` that are connected."""
+    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+    from scipy.sparse.csgraph import connected_components
+
     links = fabric.between_switches & (fabric.levels[fabric.link_from % fabric.switches] <= level)
     links &= fabric.levels[fabric.link_to % fabric.switches] <= level
     ends = (fabric.link_from[links], fabric.link_to[links])

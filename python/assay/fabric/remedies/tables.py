@@ -19,8 +19,6 @@ from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from assay.errors import UserError
 from assay.fabric.tables import FAR, NO_ENTRY, ForwardingTables, up_down_hops
@@ -288,6 +286,9 @@ def split_bound(fabric: Fabric) -> int:
 def lower_bound(fabric: Fabric) -> float | None:
     """Flows of the fullest link where every flow is split over all shortest ways up and down; None where the linear
     programme is too large. A variable is the flow to a leaf switch over a link; the loads are at most the last one."""
+    from scipy.optimize import linprog  # takes long to import, and is seldom needed
+    from scipy.sparse import coo_array
+
     hops, distance = up_down_hops(fabric)
     senders = np.bincount(fabric.host_switch, minlength=fabric.switches).astype(np.float64)
     columns: list[Ints] = []
