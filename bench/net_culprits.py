@@ -34,7 +34,7 @@ from assay.explain import explain  # noqa: E402
 from assay.records.schema import Finding  # noqa: E402
 
 TUNING, SCORING = 500_000, 20_000
-MOST_OF = 0.75  # of a cabinet's hosts
+MIN_SHARE_OF_GROUP = 0.75  # of a cabinet's hosts
 
 
 @dataclass
@@ -83,7 +83,7 @@ def _is_named(fault: Fault, labels: Sequence[Label]) -> bool:
     for side, hosts, peers in involved:
         if side != "pair":
             named |= set(hosts if side == fault.side or fault.side == "transmit" else peers)
-    return len(named) >= MOST_OF * len(fault.hosts)
+    return len(named) >= MIN_SHARE_OF_GROUP * len(fault.hosts)
 
 
 def labels_of(findings: Iterable[Finding]) -> list[tuple[Label, float]]:

@@ -22,7 +22,7 @@ from assay.records.schema import Flows as Round
 SIZES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 RATE = 1.25e10  # B/s
 MESSAGE = 1 << 20
-MOST_ROUNDS = 64  # of a sweep; a sample of a larger schedule
+MAX_ROUNDS = 64  # of a sweep; a sample of a larger schedule
 DISTURBED, DISTURBANCE = 1 / 300, 0.5  # share of the figures, and the loss at most
 PARAMS = {"op": "send", "size": MESSAGE}
 
@@ -78,7 +78,7 @@ class Case:
             rate[hit] *= np.exp(-np.median(self.rng.exponential(mean, (repeats, len(hit))), axis=0))
         return rate
 
-    def sweep(self, most: int = MOST_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
+    def sweep(self, most: int = MAX_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
         """All shifts, or an even sample of them."""
         n = self.fabric.count
         shifts = np.arange(1, n)
@@ -145,7 +145,7 @@ class Case:
                                values=self.measured(self.fabric, ends, 3).tolist()))  # fmt: skip
         return found
 
-    def run(self, one_way: bool = True, rounds: int = MOST_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
+    def run(self, one_way: bool = True, rounds: int = MAX_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
         """Everything that ``assay net`` records here: the sweep, each direction by itself, the retest."""
         records = self.sweep(rounds, repeats) + (self.one_way() + self.counters() if one_way else [])
         for number, record in enumerate(records, 1):
@@ -217,8 +217,8 @@ def _pair(case: Case, rng: np.random.Generator, avoid: Sequence[int] = ()) -> No
     source, target = rng.choice(
         [i for i in range(case.fabric.count) if i not in avoid], 2, replace=False
     ).tolist()
-    if case.fabric.count - 1 > MOST_ROUNDS:  # a pair that the sample has
-        shifts = np.unique(np.linspace(1, case.fabric.count - 1, MOST_ROUNDS).round().astype(int))
+    if case.fabric.count - 1 > MAX_ROUNDS:  # a pair that the sample has
+        shifts = np.unique(np.linspace(1, case.fabric.count - 1, MAX_ROUNDS).round().astype(int))
         target = (source + int(rng.choice(shifts))) % case.fabric.count
     loss = _loss(rng)
     case.fabric.pair[source, target] = 1 - loss

@@ -95,12 +95,12 @@ bool has(std::span<const std::uint32_t> modes, std::uint8_t bit) {
     return bit / 32U < modes.size() && (modes[bit / 32U] >> (bit % 32U) & 1U) != 0;
 }
 
-constexpr int most_words = 32;  // 1,024 modes; Linux 6.1 has 93
+constexpr int max_words = 32;  // 1,024 modes; Linux 6.1 has 93
 
 // A request has a head, then room for three masks that the kernel fills in: the modes that are
 // supported, advertised, and those of the other end.
 constexpr std::size_t head_words = sizeof(ethtool_link_settings) / sizeof(std::uint32_t);
-using Request = std::array<std::uint32_t, head_words + 3 * most_words>;
+using Request = std::array<std::uint32_t, head_words + 3 * max_words>;
 
 // Asks for masks of `words`. Returns the answer's number of words; none if the driver refuses.
 std::optional<int> ask(int socket, const std::string& interface, Request& request, int words) {
@@ -134,7 +134,7 @@ std::optional<double> fastest_link_mode(const std::string& interface) {
     std::optional<double> fastest;
     // The kernel answers a request of no words with minus the number of words that its masks have.
     const int words = -ask(socket, interface, request, 0).value_or(0);
-    if (words > 0 && words <= most_words && ask(socket, interface, request, words) == words)
+    if (words > 0 && words <= max_words && ask(socket, interface, request, words) == words)
         fastest = fastest_of(
             std::span<const std::uint32_t>(request).subspan(head_words, std::size_t(words)));
     close(socket);

@@ -15,7 +15,7 @@
 namespace assay {
 namespace {
 
-constexpr std::size_t most_steps = 1U << 20U;
+constexpr std::size_t max_steps = 1U << 20U;
 constexpr int idle = -1;
 constexpr std::string_view form = "write a step a line, the destination of each rank, -1 for none";
 
@@ -64,8 +64,8 @@ std::vector<std::vector<int>> read_steps(const std::string& path, int ranks) {
         if (step.empty()) continue;
         check(step, ranks, where);
         for (const int to : step) flows += to == idle ? 0 : 1;
-        if (steps.size() == most_steps)
-            throw Error(fmt::format("{}: more than {} steps", where, most_steps));
+        if (steps.size() == max_steps)
+            throw Error(fmt::format("{}: more than {} steps", where, max_steps));
         steps.push_back(std::move(step));
     }
     if (flows == 0)

@@ -10,7 +10,7 @@ namespace assay::events {
 namespace {
 
 constexpr Nanoseconds progress_interval = 1'000'000'000;
-constexpr std::size_t most_named = 8;
+constexpr std::size_t max_named = 8;
 
 EventManager::Options manager_options(const Member& member) {
     const Settings& s = member.settings;
@@ -311,9 +311,9 @@ std::string Director::waits_for() const {
             if (!last_reports_.contains(rank)) ranks.push_back(rank);
     }
     std::string names;
-    for (std::size_t i = 0; i < std::min(ranks.size(), most_named); ++i)
+    for (std::size_t i = 0; i < std::min(ranks.size(), max_named); ++i)
         names += (i ? ", " : "") + results_.label(ranks[i]);
-    if (ranks.size() > most_named) names += fmt::format(" and {} more", ranks.size() - most_named);
+    if (ranks.size() > max_named) names += fmt::format(" and {} more", ranks.size() - max_named);
     return names.empty() ? "other ranks" : names;
 }
 

@@ -11,10 +11,10 @@ namespace {
 constexpr Nanoseconds grace = 1'000'000;
 // A builder unit is late, and no longer waited for, after this many usual times for one event.
 constexpr double late_factor = 8;
-constexpr Nanoseconds least_late = 20'000'000;
+constexpr Nanoseconds min_late = 20'000'000;
 // Weight of the newest turnaround in the smoothed one.
 constexpr double newest = 0.05;
-constexpr std::size_t most_moved = 64;  // in one batch, so that its message has a bounded size
+constexpr std::size_t max_moved = 64;  // in one batch, so that its message has a bounded size
 
 }  // namespace
 
@@ -98,7 +98,7 @@ bool EventManager::ended() const {
 
 bool EventManager::late(const Builder& b, Nanoseconds time) const {
     if (turnaround_ < 0) return false;  // not known yet
-    const auto limit = std::max(least_late, static_cast<Nanoseconds>(late_factor * turnaround_));
+    const auto limit = std::max(min_late, static_cast<Nanoseconds>(late_factor * turnaround_));
     return std::ranges::all_of(b.slots,
                                [&](const Slot& s) { return s.held && time - s.since > limit; });
 }
@@ -133,7 +133,7 @@ std::optional<Batch> EventManager::plan(Nanoseconds time) {
     for (std::size_t i = 0; i < n; ++i) {
         Builder& b = builders_[(rotation_ + i) % n];
         if (!b.member || b.held >= options_.credits) continue;
-        if (!again_.empty() && batch.moved.size() < most_moved) {
+        if (!again_.empty() && batch.moved.size() < max_moved) {
             const Again again = again_.front();
             again_.pop_front();
             const Entry& entry = ledger_.entry(again.bulk);
@@ -162,7 +162,7 @@ std::optional<Nanoseconds> EventManager::next_plan() const {
     if (!any) return std::nullopt;
     if (!options_.in_rounds) return last_ + grace;
     if (turnaround_ < 0) return std::nullopt;
-    const auto limit = std::max(least_late, static_cast<Nanoseconds>(late_factor * turnaround_));
+    const auto limit = std::max(min_late, static_cast<Nanoseconds>(late_factor * turnaround_));
     return last_ + limit + 1;
 }
 

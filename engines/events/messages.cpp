@@ -10,7 +10,7 @@ namespace assay::events {
 namespace {
 
 constexpr std::uint32_t magic = 0x4d425645;  // "EVBM"
-constexpr std::size_t most_identity = 4096, most_label = 512;
+constexpr std::size_t max_identity = 4096, max_label = 512;
 
 // In a batch a fresh bulk is its builder unit and slot; its number follows from the place.
 struct PackedPlace {
@@ -85,12 +85,12 @@ private:
     std::span<const std::byte> left_;
 };
 
-constexpr std::size_t most_ranks = 65536;
+constexpr std::size_t max_ranks = 65536;
 
 Membership get_members(Reader& in) {
     Membership members;
     members.epoch = in.get<Epoch>();
-    members.since = in.get_all<Epoch>(most_ranks);
+    members.since = in.get_all<Epoch>(max_ranks);
     return members;
 }
 
@@ -103,12 +103,12 @@ std::string get_text(Reader& in, std::size_t most) {
 
 std::size_t member_message(int ranks) {
     const auto n = static_cast<std::size_t>(ranks);
-    return 1024 + 64 * sizeof(Move) + n * std::max(sizeof(Epoch), sizeof(PackedPlace)) + most_label;
+    return 1024 + 64 * sizeof(Move) + n * std::max(sizeof(Epoch), sizeof(PackedPlace)) + max_label;
 }
 
 Bytes write_hello(const std::string& identity) {
     return Writer(MessageKind::hello)
-        .put_all(std::span(identity.data(), std::min(identity.size(), most_identity)))
+        .put_all(std::span(identity.data(), std::min(identity.size(), max_identity)))
         .take();
 }
 Bytes write_done(const Done& done) { return Writer(MessageKind::done).put(done).take(); }
@@ -141,7 +141,7 @@ Bytes write_welcome(const Welcome& welcome) {
     Writer out(MessageKind::welcome);
     out.put(welcome.next_bulk).put(welcome.slice).put(welcome.membership.epoch);
     out.put_all(std::span(welcome.membership.since));
-    return out.put_all(std::span(welcome.label.data(), std::min(welcome.label.size(), most_label)))
+    return out.put_all(std::span(welcome.label.data(), std::min(welcome.label.size(), max_label)))
         .take();
 }
 
@@ -167,7 +167,7 @@ MessageKind kind_of(std::span<const std::byte> message) { return Reader(message)
 
 std::string read_hello(std::span<const std::byte> message) {
     Reader in(message);
-    return get_text(in, most_identity);
+    return get_text(in, max_identity);
 }
 Done read_done(std::span<const std::byte> message) { return Reader(message).get<Done>(); }
 int read_rank(std::span<const std::byte> message) { return Reader(message).get<int>(); }
@@ -201,7 +201,7 @@ Welcome read_welcome(std::span<const std::byte> message) {
     welcome.next_bulk = in.get<std::uint64_t>();
     welcome.slice = in.get<std::uint64_t>();
     welcome.membership = get_members(in);
-    welcome.label = get_text(in, most_label);
+    welcome.label = get_text(in, max_label);
     return welcome;
 }
 
@@ -216,9 +216,9 @@ Batch read_batch(std::span<const std::byte> message) {
     batch.epoch = in.get<Epoch>();
     batch.number = in.get<std::uint64_t>();
     batch.first = in.get<std::uint64_t>();
-    for (const PackedPlace& place : in.get_all<PackedPlace>(most_ranks))
+    for (const PackedPlace& place : in.get_all<PackedPlace>(max_ranks))
         batch.fresh.push_back({place.builder, place.slot});
-    batch.moved = in.get_all<Move>(most_ranks);
+    batch.moved = in.get_all<Move>(max_ranks);
     return batch;
 }
 

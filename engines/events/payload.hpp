@@ -36,7 +36,7 @@ struct FragmentHeader {
 };
 static_assert(sizeof(MessageHeader) == 64 && sizeof(FragmentHeader) == 32);
 
-inline constexpr std::size_t least_message =
+inline constexpr std::size_t min_message =
     sizeof(MessageHeader) + sizeof(FragmentHeader) + sizeof(std::uint64_t);
 
 // What a unit knows of every message.

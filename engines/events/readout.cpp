@@ -41,7 +41,7 @@ Readout::Readout(Member& member, Builder* local)
                                     (member.verify ? buffers(member.settings) : 1)),
       buffers_(buffers(member.settings)),
       barrier_(member.rank),
-      most_in_flight_(send_limit(member.settings)),
+      max_in_flight_(send_limit(member.settings)),
       random_(static_cast<std::uint32_t>(settings_.format.run * 1000003 +
                                          static_cast<std::uint64_t>(member.rank))) {
     const std::size_t size = aligned_capacity(settings_, source_);
@@ -269,7 +269,7 @@ bool Readout::send(std::size_t place) {
 }
 
 void Readout::send_ready() {
-    while (in_flight_ < most_in_flight_) {
+    while (in_flight_ < max_in_flight_) {
         const std::uint32_t place = next_ready();
         if (place == none) return;
         send(place);
@@ -279,7 +279,7 @@ void Readout::send_ready() {
 // Serves the steps of the rounds in their order. True if any was.
 bool Readout::send_rounds() {
     bool any = false;
-    while (!rounds_.empty() && in_flight_ < most_in_flight_) {
+    while (!rounds_.empty() && in_flight_ < max_in_flight_) {
         Round& round = rounds_.front();
         if (round.next == round.steps.size()) {
             rounds_.pop_front();

@@ -102,7 +102,7 @@ private:
     // Bulks of before this rank came back, which builder units wait for: place and number.
     std::vector<std::pair<std::size_t, std::uint64_t>> old_requests_;
     std::uint64_t first_bulk_ = 0;
-    const int most_in_flight_;
+    const int max_in_flight_;
     std::mt19937 random_;
 };
 

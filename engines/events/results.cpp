@@ -11,8 +11,8 @@ namespace assay::events {
 namespace {
 
 // Samples kept of a metric over time. A longer run keeps every second slice, then every fourth.
-constexpr std::size_t most_samples = 4096;
-constexpr std::size_t most_located = 64;
+constexpr std::size_t max_samples = 4096;
+constexpr std::size_t max_located = 64;
 
 Summary single_summary(double value) { return summarize({&value, 1}); }
 
@@ -86,7 +86,7 @@ void Results::slice(const Slice& slice) {
     if (slices_++ % keep_every_ != 0) return;
     rates_.push_back(rate);
     network_rates_.push_back(network);
-    if (rates_.size() < most_samples) return;
+    if (rates_.size() < max_samples) return;
     thin(rates_);
     thin(network_rates_);
     keep_every_ *= 2;
@@ -97,7 +97,7 @@ void Results::decision(Nanoseconds spent, Nanoseconds events) {
 }
 
 void Results::damage(int builder, const Damage& damage) {
-    if (located_++ >= most_located) return;
+    if (located_++ >= max_located) return;
     sink_.corruption(build, {.host = label(damage.source), .peer = label(builder)}, params(),
                      damage.event, damage.offset, damage.expected, damage.observed);
 }

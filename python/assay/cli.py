@@ -198,9 +198,9 @@ def _failed(error: Exception) -> int:
         _complain(f"{as_text(str(error.filename))}: {error.strerror}; fix: check the path and its rights")
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         _complain(
-            f"defect of Assay: {what} ({Path(place.filename).name}:{place.lineno}); "
+            f"defect of Assay: {problem} ({Path(place.filename).name}:{place.lineno}); "
             f"fix: report it with the output of the same command under {TRACEBACK}=1"
         )
     return EXIT_UNUSABLE

@@ -74,9 +74,9 @@ Json to_json(const Workload& w) {
 namespace {
 
 // The bounds of the parameters of the same names (rdma.hpp). With them no product of two overflows.
-constexpr std::int64_t largest_size = 1 << 30, most_iterations = 100'000'000, most_qps = 1024,
-                       most_posted = 32768, most_repeats = 10'000;
-constexpr std::size_t most_sizes = 1024, most_ops = 16;
+constexpr std::int64_t largest_size = 1 << 30, max_iterations = 100'000'000, max_qps = 1024,
+                       max_posted = 32768, max_repeats = 10'000;
+constexpr std::size_t max_sizes = 1024, max_ops = 16;
 
 // Throws if it is not a whole number in these bounds.
 std::int64_t bounded(const Json& value, std::int64_t low, std::int64_t high) {
@@ -96,17 +96,17 @@ Workload read_workload(const Json& j) {
         w.ops.clear();
         w.sizes.clear();
         const Json &ops = j.at("ops"), &sizes = j.at("sizes");
-        if (ops.is_array() && sizes.is_array() && ops.size() <= most_ops &&
-            sizes.size() <= most_sizes) {
+        if (ops.is_array() && sizes.is_array() && ops.size() <= max_ops &&
+            sizes.size() <= max_sizes) {
             for (const Json& op : ops) w.ops.push_back(parse_op(op));
             for (const Json& size : sizes)
                 w.sizes.push_back(static_cast<std::size_t>(bounded(size, 1, largest_size)));
         }
-        w.iterations = static_cast<std::uint64_t>(bounded(j.at("iterations"), 1, most_iterations));
-        w.depth = static_cast<int>(bounded(j.at("depth"), 1, most_posted));
-        w.qps = static_cast<int>(bounded(j.at("qps"), 1, most_qps));
-        w.moderation = static_cast<int>(bounded(j.at("moderation"), 0, most_posted));
-        w.repeats = static_cast<int>(bounded(j.at("repeats"), 1, most_repeats));
+        w.iterations = static_cast<std::uint64_t>(bounded(j.at("iterations"), 1, max_iterations));
+        w.depth = static_cast<int>(bounded(j.at("depth"), 1, max_posted));
+        w.qps = static_cast<int>(bounded(j.at("qps"), 1, max_qps));
+        w.moderation = static_cast<int>(bounded(j.at("moderation"), 0, max_posted));
+        w.repeats = static_cast<int>(bounded(j.at("repeats"), 1, max_repeats));
         w.bidirectional = j.at("bidirectional").get<bool>();
         if (!w.ops.empty() && !w.sizes.empty()) return w;
     } catch (const std::exception&) {

@@ -16,7 +16,7 @@ namespace {
 // The most nodes that a trace can have: each takes at least two bytes of a chunk, and events number
 // them with stack_bits. Chunks whose heads are damaged held as many more as zstd packs into their
 // bytes.
-std::uint64_t most_nodes(const TraceReader& trace) {
+std::uint64_t max_nodes(const TraceReader& trace) {
     constexpr std::uint64_t compression = 1024, numbered = std::uint64_t{1} << stack_bits;
     std::uint64_t limit = stack::lost_root + 1 + compression * trace.damaged_bytes();
     for (const ChunkRef& chunk : trace.chunks())
@@ -177,7 +177,7 @@ double TraceMetadata::seconds_at(std::uint64_t ticks) const {
 
 TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
     TraceMetadata metadata;
-    const std::uint64_t limit = most_nodes(trace);
+    const std::uint64_t limit = max_nodes(trace);
     SiteNumbers site_numbers;
     Bytes payload;
     for (const ChunkRef& chunk : trace.chunks()) {

@@ -37,7 +37,7 @@ namespace fs = std::filesystem;
 constexpr Nanoseconds scan_interval_ns = 10'000'000;      // for new processes and ended ones
 constexpr Nanoseconds children_limit_ns = 1'000'000'000;  // for children that outlive the program
 constexpr std::size_t max_waiting_faults = 100'000;
-constexpr std::uint64_t least_room_bytes = 32 << 20;  // that the buffers of a small program need
+constexpr std::uint64_t min_room_bytes = 32 << 20;  // that the buffers of a small program need
 constexpr auto poll_interval = std::chrono::microseconds(500);
 
 volatile sig_atomic_t received_signal = 0;
@@ -49,7 +49,7 @@ void on_dump_signal(int) { dump_requested = 1; }
 bool has_room(const std::string& folder) {
     struct statvfs status{};
     return statvfs(folder.c_str(), &status) == 0 &&
-           status.f_bavail * status.f_frsize >= least_room_bytes;
+           status.f_bavail * status.f_frsize >= min_room_bytes;
 }
 
 // A temporary directory for the arenas, in memory if possible.

@@ -29,7 +29,7 @@ constexpr long local_file_systems[] = {TMPFS_MAGIC, RAMFS_MAGIC,       EXT4_SUPE
                                        xfs_magic,   BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC};
 
 // Shorter pieces of a write are cheaper to copy into the store than to write by a call each.
-constexpr std::int64_t least_piece = 4096;
+constexpr std::int64_t min_piece = 4096;
 
 // So many bytes are left to the kernel before it is asked to write them to the medium: close waits
 // for that, and can find it done.
@@ -91,7 +91,7 @@ bool AcceleratedFile::is_direct(std::int64_t logical, const FlatType& memory, st
     }
     const bool single = blocks.blocks.size() == 1 && blocks.blocks.front().count == 1;
     const bool large = std::ranges::all_of(
-        blocks.blocks, [](const Blocks& block) { return block.length >= least_piece; });
+        blocks.blocks, [](const Blocks& block) { return block.length >= min_piece; });
     if (single || large) return true;
     leave_direct_route();
     return false;

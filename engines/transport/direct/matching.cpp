@@ -44,7 +44,7 @@ Matching::Begin Matching::begin(int tag, std::size_t bytes) {
         queue.posted.pop_front();
         arriving_ = {tag, posted.data, bytes, 0, posted.ticket};
     } else {
-        if (held_bytes_ + bytes > most_held_) return Begin::full;
+        if (held_bytes_ + bytes > max_held_) return Begin::full;
         held_bytes_ += bytes;
         Held& held = queue.held.emplace_back(
             Held{std::make_unique_for_overwrite<std::byte[]>(bytes), bytes, false});

@@ -25,7 +25,7 @@ public:
     };
     enum class Begin : std::uint8_t { accepted, full, too_long };
 
-    explicit Matching(std::size_t most_held) : most_held_(most_held) {}
+    explicit Matching(std::size_t max_held) : max_held_(max_held) {}
 
     // A receive is posted. True: a held message was complete, and its bytes are in the buffer.
     // A message that is still arriving goes on into the buffer. A message may be shorter than its
@@ -56,7 +56,7 @@ private:
         std::deque<Posted> posted;
         std::deque<Held> held;
     };
-    const std::size_t most_held_;
+    const std::size_t max_held_;
     std::unordered_map<int, Queue> queues_;  // by tag
     Arriving arriving_;
     bool is_arriving_ = false;

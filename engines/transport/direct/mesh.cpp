@@ -19,12 +19,12 @@ namespace {
 
 constexpr std::string_view purpose = "assay transport 1";
 constexpr std::array<char, 8> hello_magic{'a', 's', 's', 'a', 'y', '-', 't', '1'};
-constexpr std::size_t most_callers = 64;  // that have not proved themselves, beside the ranks
-constexpr int call_limit_ms = 5000;       // for a peer's proof and answer
+constexpr std::size_t max_callers = 64;  // that have not proved themselves, beside the ranks
+constexpr int call_limit_ms = 5000;      // for a peer's proof and answer
 constexpr Nanoseconds greeting_limit = 5'000'000'000, expiry_period = 1'000'000'000;
 constexpr Nanoseconds rejoin_limit = 1'000'000'000;  // to reach a peer, for a rank that comes back
 constexpr useconds_t retry_us = 50'000;
-constexpr std::size_t most_named = 8;
+constexpr std::size_t max_named = 8;
 
 // Names in epoll: a peer's rank, or one of these with a descriptor.
 constexpr std::uint64_t listener_name = 1ULL << 40, caller_name = 2ULL << 40,
@@ -79,7 +79,7 @@ Mesh::Mesh(Listener listener, Membership self, MeshSettings settings, Listening&
       self_(std::move(self)),
       settings_(std::move(settings)),
       listening_(listening),
-      gate_(self_.token, purpose, most_callers + index(self_.size())),
+      gate_(self_.token, purpose, max_callers + index(self_.size())),
       liveness_(listener_.heartbeats(), self_, settings_.heartbeat_limit),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       links_(index(self_.size())) {
@@ -134,9 +134,9 @@ std::string Mesh::missing() const {
         if (peer == rank() || links_[index(peer)].incarnation > 0 ||
             (is_connected(peer) && liveness_.heard(peer)))
             continue;
-        if (count++ < most_named) names += fmt::format("{}{}", count > 1 ? ", " : "rank ", peer);
+        if (count++ < max_named) names += fmt::format("{}{}", count > 1 ? ", " : "rank ", peer);
     }
-    if (count > most_named) names += fmt::format(" and {} more", count - most_named);
+    if (count > max_named) names += fmt::format(" and {} more", count - max_named);
     return names;
 }
 

@@ -22,7 +22,7 @@ namespace {
 constexpr int message_version = 1;
 constexpr int port_attempts = 64;              // until a number is free for both sockets
 constexpr std::size_t longest_line = 1 << 22;  // 16 Ki ranks
-constexpr int most_waiting = 1024;             // connections that the kernel holds for accept()
+constexpr int max_waiting = 1024;              // connections that the kernel holds for accept()
 
 int open_bound(const Address& address, int type) {
     const int fd = socket(address.storage.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -147,7 +147,7 @@ bool Listener::open() {
     sockaddr_storage bound{};
     socklen_t length = sizeof bound;
     if (getsockname(connections_, reinterpret_cast<sockaddr*>(&bound), &length) == 0 &&
-        listen(connections_, most_waiting) == 0) {
+        listen(connections_, max_waiting) == 0) {
         std::memcpy(&address_.storage, &bound, length);
         heartbeats_ = open_bound(address_, SOCK_DGRAM);
         if (heartbeats_ >= 0) return true;

@@ -12,9 +12,9 @@ namespace assay::direct {
 namespace {
 
 // Answers that a peer may have waiting here: more than any program asks for at once.
-constexpr std::size_t most_frames = 1U << 20;
+constexpr std::size_t max_frames = 1U << 20;
 // Bytes on their way to a peer, above which a send waits for their arrival.
-constexpr std::size_t most_copied = 1U << 20;
+constexpr std::size_t max_copied = 1U << 20;
 
 }  // namespace
 
@@ -37,7 +37,7 @@ void StreamTransport::post_send(Ticket ticket, const void* data, std::size_t byt
                                 int tag) {
     if (peer != rank()) {
         Outbox& out = outbox(peer);
-        if (bytes <= eager_ && out.end() - out.begin() < most_copied) {
+        if (bytes <= eager_ && out.end() - out.begin() < max_copied) {
             out.add_copy({frame_magic, FrameKind::message, 0, tag, bytes, 0, 0}, data, bytes);
             tickets().settle(ticket, true);
             announce(peer);
@@ -177,7 +177,7 @@ bool StreamTransport::is_in_window(std::uint64_t offset, std::uint64_t bytes) co
 void StreamTransport::answer(int peer, const Header& header, std::string& fault) {
     if (header.kind == FrameKind::flushed) {
         inbox(peer).flushed_ = std::max(inbox(peer).flushed_, header.request);
-    } else if (outbox(peer).frames() > most_frames) {
+    } else if (outbox(peer).frames() > max_frames) {
         fault = "it asks more than this rank can answer";
     } else if (header.kind == FrameKind::flush) {
         add(peer, FrameKind::flushed, nullptr, 0, -1, 0, 0, header.request);

@@ -32,7 +32,7 @@ protected:
     // The stream from a peer.
     class Inbox {
     public:
-        Inbox() : matching_(most_held) {}
+        Inbox() : matching_(max_held) {}
         // Where the next bytes belong, if they are of a payload; else empty.
         std::span<std::byte> target() const { return {target_, left_}; }
         bool waits() const { return waits_; }
@@ -40,7 +40,7 @@ protected:
     private:
         friend class StreamTransport;
         // Of messages without a receive, per peer. Larger messages need a receive.
-        static constexpr std::size_t most_held = 16U << 20;
+        static constexpr std::size_t max_held = 16U << 20;
         Header header_{};
         std::size_t header_received_ = 0;
         std::byte* target_ = nullptr;

@@ -63,7 +63,7 @@ public:
     // Whether it reaches other hosts: the addresses of shared memory are texts.
     bool leaves_host() const { return info_->addr_format != FI_ADDR_STR; }
     std::size_t longest_message() const { return info_->ep_attr->max_msg_size; }
-    std::size_t most_receives() const { return info_->rx_attr->size; }
+    std::size_t max_receives() const { return info_->rx_attr->size; }
     std::span<const unsigned char> address() const { return address_; }
     Memory allocate(std::size_t bytes) const { return {domain_.get(), *info_, bytes}; }
 

@@ -32,9 +32,9 @@ constexpr std::string_view prefix_of_name = "ofi:";
 constexpr std::size_t longest_name = sizeof(Hello::transport) - 1;
 
 // Bytes of one message, its prefix included: less where many ranks would need much memory.
-constexpr std::size_t least_message = 16U << 10, most_message = 256U << 10;
-constexpr int most_pieces = 64;                 // taken of an outbox at once
-constexpr std::size_t most_memory = 64U << 20;  // of a rank's receives
+constexpr std::size_t min_message = 16U << 10, max_message = 256U << 10;
+constexpr int max_pieces = 64;                 // taken of an outbox at once
+constexpr std::size_t max_memory = 64U << 20;  // of a rank's receives
 // Receives for each peer: its messages, and acknowledgements beside them.
 constexpr std::size_t receives = Flow::depth + 2;
 
@@ -58,8 +58,8 @@ std::array<unsigned char, 8> tag_of(const Prefix& prefix, const Key& key) {
 
 std::size_t message_bytes(const Endpoint& endpoint, int ranks) {
     const std::size_t peers = static_cast<std::size_t>(std::max(1, ranks - 1));
-    const std::size_t share = most_memory / (peers * receives) / 4096 * 4096;
-    return std::min(std::clamp(share, least_message, most_message), endpoint.longest_message());
+    const std::size_t share = max_memory / (peers * receives) / 4096 * 4096;
+    return std::min(std::clamp(share, min_message, max_message), endpoint.longest_message());
 }
 
 // What is on its way to one peer.
@@ -157,7 +157,7 @@ Ofi::~Ofi() {
 
 void Ofi::make_receives() {
     const std::size_t wanted = static_cast<std::size_t>(size() - 1) * receives;
-    const std::size_t count = std::min(wanted, endpoint_->most_receives());
+    const std::size_t count = std::min(wanted, endpoint_->max_receives());
     if (count == 0) return;
     memory_ = endpoint_->allocate(count * message_bytes_);
     receives_.resize(count);
@@ -358,7 +358,7 @@ void Ofi::fill_message(Channel& to, std::size_t place) {
     std::byte* next = buffer.data + sizeof(Prefix);
     std::size_t left = message_bytes_ - sizeof(Prefix);
     while (left > 0 && to.copied < out.end()) {
-        std::array<iovec, most_pieces> pieces;
+        std::array<iovec, max_pieces> pieces;
         int count = 0;
         const std::size_t bytes = out.gather(to.copied, left, pieces, count);
         for (const iovec& piece : std::span(pieces).first(static_cast<std::size_t>(count)))

@@ -23,10 +23,10 @@ using direct::MeshSettings;
 constexpr std::size_t ahead = 256U << 10;    // read at once, of small messages
 constexpr std::size_t straight = 16U << 10;  // payloads from here on are read into their buffers
 constexpr std::size_t share = 4U << 20;      // of one peer, before the next one's turn
-constexpr int most_pieces = 64;              // of one writev
+constexpr int max_pieces = 64;               // of one writev
 // Bytes in the kernel that are not sent yet. Small messages wait behind them, and below this the
 // rate falls: 512 KiB are 40 us at 100 Gbit/s.
-constexpr int most_unsent = 512 << 10;
+constexpr int max_unsent = 512 << 10;
 
 class Tcp final : public direct::StreamTransport {
 public:
@@ -44,7 +44,7 @@ private:
     Port& port(int peer) { return ports_[static_cast<std::size_t>(peer)]; }
 
     void attach(int peer, int socket, const Hello&, const session::Proof&) override {
-        setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most_unsent, sizeof most_unsent);
+        setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &max_unsent, sizeof max_unsent);
         port(peer) = {};
         port(peer).socket = socket;
         port(peer).readable = port(peer).writable = true;
@@ -82,7 +82,7 @@ private:
 void Tcp::write(int peer) {
     Port& p = port(peer);
     direct::Outbox& out = outbox(peer);
-    std::array<iovec, most_pieces> pieces;
+    std::array<iovec, max_pieces> pieces;
     for (std::size_t sent = 0; sent < share && !out.empty();) {
         int count = 0;
         const std::size_t bytes = out.gather(out.begin(), share, pieces, count);

@@ -24,10 +24,10 @@
 namespace assay::udp {
 namespace {
 
-constexpr std::size_t most_stream_bytes = 16320;  // four datagrams fill a send of 64 KiB
-constexpr std::size_t least_path = 576;           // RFC 791: every path carries it
+constexpr std::size_t max_stream_bytes = 16320;  // four datagrams fill a send of 64 KiB
+constexpr std::size_t min_path = 576;            // RFC 791: every path carries it
 constexpr std::size_t receive_buffer = 32U << 20;
-constexpr std::uint32_t most_window = 8U << 20;
+constexpr std::uint32_t max_window = 8U << 20;
 constexpr std::size_t longest_send = 65000;  // of a UDP datagram before the kernel cuts it
 constexpr int buffers = 8;                   // of one recvmmsg
 
@@ -43,7 +43,7 @@ direct::Address address_of(int socket, bool of_peer) {
 
 struct AcknowledgementBody {
     std::uint64_t granted, count;
-    std::array<std::array<std::uint64_t, 2>, most_ranges> ranges;  // [begin, end)
+    std::array<std::array<std::uint64_t, 2>, max_ranges> ranges;  // [begin, end)
 };
 
 }  // namespace
@@ -74,7 +74,7 @@ Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
     socklen_t length = sizeof size;
     getsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &size, &length);
     // The kernel counts its own structures too, about as much as the bytes.
-    window_ = std::min<std::uint32_t>(most_window, static_cast<std::uint32_t>(size) / 2);
+    window_ = std::min<std::uint32_t>(max_window, static_cast<std::uint32_t>(size) / 2);
     receiver_.emplace(window_);
 }
 
@@ -91,7 +91,7 @@ void Channel::begin(const Setup& theirs) {
     other.set_port(theirs.port);
     if (connect(socket_, other.data(), other.length) != 0) return;
     fit_path();
-    sender_.emplace(most_bytes_, theirs.window);
+    sender_.emplace(max_bytes_, theirs.window);
 }
 
 // The largest datagrams that the path carries in one packet.
@@ -103,10 +103,9 @@ void Channel::fit_path() {
                    &length) != 0)
         path = 1500;
     const std::size_t headers = (v4 ? 20 : 40) + sizeof(udphdr) + sizeof(Prefix);
-    most_bytes_ =
-        std::min(std::max<std::size_t>(static_cast<std::size_t>(path), least_path) - headers,
-                 most_stream_bytes);
-    if (sender_) sender_->set_most_bytes(most_bytes_);
+    max_bytes_ = std::min(std::max<std::size_t>(static_cast<std::size_t>(path), min_path) - headers,
+                          max_stream_bytes);
+    if (sender_) sender_->set_most_bytes(max_bytes_);
 }
 
 std::array<unsigned char, 8> Channel::tag(std::span<const std::byte> bytes) const {
@@ -170,7 +169,7 @@ void Channel::accept_acknowledgement(std::span<const std::byte> datagram, Nanose
     constexpr std::size_t fixed = offsetof(AcknowledgementBody, ranges);
     if (bytes.size() < fixed) return;
     std::memcpy(&body, bytes.data(), bytes.size());
-    if (body.count > most_ranges || bytes.size() != fixed + body.count * sizeof body.ranges[0])
+    if (body.count > max_ranges || bytes.size() != fixed + body.count * sizeof body.ranges[0])
         return;
     Acknowledgement acknowledgement{body.granted, {}};
     for (std::size_t i = 0; i < body.count; ++i)
@@ -212,11 +211,11 @@ void Channel::send(const direct::Outbox& outbox, Nanoseconds time) {
 // Sends datagrams of equal size, and one that may be shorter, with one call. False: no more can be
 // sent now.
 bool Channel::send_batch(const direct::Outbox& outbox, Nanoseconds time) {
-    std::array<Prefix, most_datagrams> prefixes;
+    std::array<Prefix, max_datagrams> prefixes;
     std::array<iovec, 1024> pieces;  // UIO_MAXIOV; one datagram has fewer than 1000
     std::size_t datagrams = 0, used = 0, bytes = 0, segment = 0;
     std::uint64_t first = 0;
-    while (datagrams < most_datagrams && bytes + sizeof(Prefix) + most_bytes_ <= longest_send) {
+    while (datagrams < max_datagrams && bytes + sizeof(Prefix) + max_bytes_ <= longest_send) {
         const auto next = sender_->next(time, outbox.end());
         if (!next) break;
         int count = 0;

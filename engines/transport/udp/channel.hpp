@@ -68,7 +68,7 @@ public:
     const Traffic& traffic() const { return traffic_; }
 
 private:
-    static constexpr std::size_t largest = 65536, most_datagrams = 64;
+    static constexpr std::size_t largest = 65536, max_datagrams = 64;
     bool read_batch();
     // Whether a datagram is the peer's; fills `prefix`.
     bool check(std::span<const std::byte> datagram, Prefix& prefix);
@@ -96,7 +96,7 @@ private:
     const int rank_, peer_;
     int socket_ = -1;
     std::uint32_t window_ = 0;
-    std::size_t most_bytes_ = 0;  // of the stream in a datagram
+    std::size_t max_bytes_ = 0;  // of the stream in a datagram
     std::array<unsigned char, 16> key_;
     std::optional<Sender> sender_;
     std::optional<Receiver> receiver_;

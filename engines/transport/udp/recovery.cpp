@@ -5,25 +5,25 @@
 namespace assay::udp {
 namespace {
 
-constexpr std::size_t first_window = 32, least_window = 8;  // datagrams
-constexpr std::size_t most_window = 64U << 20;
-constexpr std::uint64_t most_reorder = 1024;
-constexpr std::size_t most_kept = 4096;  // datagrams that may still prove to be late
-constexpr std::size_t scale = 32;        // growth a round trip: 3 %
+constexpr std::size_t first_window = 32, min_window = 8;  // datagrams
+constexpr std::size_t max_window = 64U << 20;
+constexpr std::uint64_t max_reorder = 1024;
+constexpr std::size_t max_kept = 4096;  // datagrams that may still prove to be late
+constexpr std::size_t scale = 32;       // growth a round trip: 3 %
 constexpr double reduction = 0.7;  // as CUBIC (RFC 9438): Reno's half leaves short queues empty
 // A program that computes between two polls acknowledges late.
-constexpr Nanoseconds least_patience = 10'000'000, first_patience = 50'000'000,
-                      most_patience = 500'000'000;
+constexpr Nanoseconds min_patience = 10'000'000, first_patience = 50'000'000,
+                      max_patience = 500'000'000;
 constexpr int probes = 2;    // datagrams that are sent again after a silence
 constexpr int collapse = 3;  // silences in a row after which the window starts anew
 
 }  // namespace
 
-Sender::Sender(std::size_t most_bytes, std::uint64_t granted)
-    : most_bytes_(most_bytes),
+Sender::Sender(std::size_t max_bytes, std::uint64_t granted)
+    : max_bytes_(max_bytes),
       granted_(granted),
-      window_(first_window * most_bytes),
-      threshold_(most_window) {}
+      window_(first_window * max_bytes),
+      threshold_(max_window) {}
 
 Sender::Datagram Sender::send(std::uint64_t offset, std::uint32_t length, Nanoseconds time) {
     if (in_flight_ == 0) heard_ = time;
@@ -43,7 +43,7 @@ std::optional<Sender::Piece> Sender::next_lost() {
             continue;
         }
         const Piece part{piece.offset, static_cast<std::uint32_t>(
-                                           std::min<std::size_t>(piece.length, most_bytes_))};
+                                           std::min<std::size_t>(piece.length, max_bytes_))};
         piece.offset += part.length;
         piece.length -= part.length;
         if (piece.length == 0) lost_.pop_front();
@@ -57,15 +57,15 @@ std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end
         probe_ = false;
         return send(next_offset_, 0, time);
     }
-    limited_ = in_flight_ > 0 && in_flight_ + most_bytes_ > window_;
+    limited_ = in_flight_ > 0 && in_flight_ + max_bytes_ > window_;
     if (limited_) return std::nullopt;
     if (const auto piece = next_lost()) return send(piece->offset, piece->length, time);
     const std::uint64_t limit = std::min(end, granted_);
     if (next_offset_ >= limit) return std::nullopt;
     const auto length =
-        static_cast<std::uint32_t>(std::min<std::uint64_t>(most_bytes_, limit - next_offset_));
+        static_cast<std::uint32_t>(std::min<std::uint64_t>(max_bytes_, limit - next_offset_));
     // No small datagrams because the receiver grants small amounts.
-    if (length < most_bytes_ && end > granted_ && in_flight_ > 0) return std::nullopt;
+    if (length < max_bytes_ && end > granted_ && in_flight_ > 0) return std::nullopt;
     next_offset_ += length;
     return send(next_offset_ - length, length, time);
 }
@@ -107,7 +107,7 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
             if (sent.state == State::arrived) continue;
             if (sent.state == State::lost) {
                 ++counts_.spurious;
-                if (sent.by_order) reorder_ = std::min(2 * reorder_, most_reorder);
+                if (sent.by_order) reorder_ = std::min(2 * reorder_, max_reorder);
                 restore();
             } else {
                 in_flight_ -= sent.length;
@@ -125,9 +125,9 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
     // Scalable TCP: a user-space receiver that shares its processor answers late, and a datagram a
     // round trip is then too little.
     if (limited_ && fresh > 0) {
-        const std::size_t reno = std::max<std::size_t>(1, most_bytes_ * fresh / window_);
+        const std::size_t reno = std::max<std::size_t>(1, max_bytes_ * fresh / window_);
         window_ = std::min(
-            most_window, window_ + (window_ < threshold_ ? fresh : std::max(reno, fresh / scale)));
+            max_window, window_ + (window_ < threshold_ ? fresh : std::max(reno, fresh / scale)));
     }
     find_lost(largest);
     forget_settled();
@@ -150,7 +150,7 @@ void Sender::reduce(std::uint64_t number) {
     if (number < recovered_) return;
     recovered_ = first_number_ + sent_.size();
     save();
-    window_ = std::max(least_window * most_bytes_,
+    window_ = std::max(min_window * max_bytes_,
                        static_cast<std::size_t>(static_cast<double>(window_) * reduction));
     threshold_ = window_;
 }
@@ -170,7 +170,7 @@ void Sender::restore() {
 // The lost ones stay a while, in case they were only late.
 void Sender::forget_settled() {
     while (!sent_.empty() && (sent_.front().state == State::arrived ||
-                              (sent_.front().state == State::lost && sent_.size() > most_kept))) {
+                              (sent_.front().state == State::lost && sent_.size() > max_kept))) {
         sent_.pop_front();
         ++first_number_;
     }
@@ -185,8 +185,8 @@ Nanoseconds Sender::patience() const {
     // From the shortest round trip: the average has the time in it that a receiver did not run, and
     // to ask too early costs two datagrams.
     const Nanoseconds base =
-        smoothed_ == 0 ? first_patience : std::max(least_patience, 4 * shortest_);
-    return std::min(most_patience, base << std::min(backoff_, 10));
+        smoothed_ == 0 ? first_patience : std::max(min_patience, 4 * shortest_);
+    return std::min(max_patience, base << std::min(backoff_, 10));
 }
 
 void Sender::expire(Nanoseconds time, std::uint64_t end) {
@@ -210,8 +210,8 @@ void Sender::expire(Nanoseconds time, std::uint64_t end) {
     }
     if (backoff_ == collapse) {
         save();
-        threshold_ = std::max(window_ / 2, least_window * most_bytes_);
-        window_ = least_window * most_bytes_;
+        threshold_ = std::max(window_ / 2, min_window * max_bytes_);
+        window_ = min_window * max_bytes_;
     }
     forget_settled();
 }
@@ -225,7 +225,7 @@ bool Receiver::note(std::uint64_t number) {
         news_ = true;  // its acknowledgement may be lost
         return false;
     }
-    while (numbers_.count() > most_ranges) {
+    while (numbers_.count() > max_ranges) {
         floor_ = numbers_.all().begin()->second;
         numbers_.remove_lowest();
     }

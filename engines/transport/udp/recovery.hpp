@@ -21,7 +21,7 @@
 
 namespace assay::udp {
 
-inline constexpr std::size_t most_ranges = 32;  // of one acknowledgement
+inline constexpr std::size_t max_ranges = 32;  // of one acknowledgement
 
 struct Acknowledgement {
     std::uint64_t granted = 0;  // the sender may send the bytes of the stream before this one
@@ -38,8 +38,8 @@ public:
         std::uint64_t sent = 0, lost = 0, timeouts = 0, spurious = 0;
     };
 
-    // `most_bytes`: of the stream in a datagram; `granted`: what the receiver takes at first.
-    Sender(std::size_t most_bytes, std::uint64_t granted);
+    // `max_bytes`: of the stream in a datagram; `granted`: what the receiver takes at first.
+    Sender(std::size_t max_bytes, std::uint64_t granted);
 
     // The next datagram to send now, of a stream that has `end` bytes so far.
     std::optional<Datagram> next(Nanoseconds time, std::uint64_t end);
@@ -51,7 +51,7 @@ public:
     void expire(Nanoseconds time, std::uint64_t end);
     // All bytes before this one have arrived.
     std::uint64_t arrived() const;
-    void set_most_bytes(std::size_t bytes) { most_bytes_ = bytes; }
+    void set_most_bytes(std::size_t bytes) { max_bytes_ = bytes; }
 
     std::size_t window() const { return window_; }
     std::size_t in_flight() const { return in_flight_; }
@@ -82,7 +82,7 @@ private:
     void restore();
     Nanoseconds patience() const;
 
-    std::size_t most_bytes_;
+    std::size_t max_bytes_;
     std::uint64_t granted_, next_offset_ = 0, first_number_ = 0;
     std::deque<Sent> sent_;  // from first_number_ on
     std::deque<Piece> lost_;

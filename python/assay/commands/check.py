@@ -42,7 +42,7 @@ class Check:
 
     def run(self, args: argparse.Namespace) -> int:
         site, hosts = locate(args, host_list(args.hosts, None, "--hosts"))
-        wanted = specifications(args, "net" if site.lab else "self")
+        specs = specifications(args, "net" if site.lab else "self")
         launcher, no_mpi = chosen_launcher(args)
         if launcher is None and site.name == "ssh":
             raise UserError(no_mpi)
@@ -58,7 +58,7 @@ class Check:
         else:
             with session.interruptible():
                 _measure(session, args, site, hosts, launcher, no_mpi)
-        status = session.conclude(wanted)
+        status = session.conclude(specs)
         if args.json:
             session.print_json()
         return status

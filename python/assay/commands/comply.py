@@ -17,7 +17,7 @@ from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch.hosts import host_list
 from assay.launch.reach import check_hosts
-from assay.measure.comply import Offer, comply
+from assay.measure.comply import OfferedHosts, comply
 from assay.measure.session import Session
 
 
@@ -48,7 +48,7 @@ class Comply:
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        wanted = [read_specification(args.specification), *specifications(args)]
+        specs = [read_specification(args.specification), *specifications(args)]
         peers = host_list(args.peer, None, "--peer")
         if len(peers) > 1:
             raise UserError(f"--peer names {len(peers)} hosts", "name the one that sends")
@@ -60,7 +60,7 @@ class Comply:
             raise UserError(f"--interfaces {args.interfaces!r}: an empty name", "write it like 'eth2,eth3'")
         launcher, no_launcher = chosen_launcher(args)
         peer = peers[0] if peers else ""
-        offer = Offer(site, hosts, launcher, no_launcher, peer, interfaces, realtime=args.realtime)
+        offer = OfferedHosts(site, hosts, launcher, no_launcher, peer, interfaces, realtime=args.realtime)
         check_hosts(site, hosts)
         check_hosts(offer.peer_site, peers)
         run = open_run("comply", args)
@@ -69,8 +69,8 @@ class Comply:
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
-            comply(session, wanted, offer)
-        status = session.conclude(wanted)
+            comply(session, specs, offer)
+        status = session.conclude(specs)
         if args.json:
             session.print_json()
         return status

@@ -94,8 +94,8 @@ class Doctor:
     def run(self, args: argparse.Namespace) -> int:
         if args.write_inventory is not None:
             return _write_inventory(args.write_inventory)
-        wanted = [read_specification(name) for name in ["settings", *args.spec]]
-        checks = [*_engines(), *_launchers(), *_tools(), *_settings(wanted)]
+        specs = [read_specification(name) for name in ["settings", *args.spec]]
+        checks = [*_engines(), *_launchers(), *_tools(), *_settings(specs)]
         if args.json:
             print(json.dumps([asdict(c) for c in checks], indent=1))
         else:
@@ -181,8 +181,8 @@ def _settings(specifications: list[Specification]) -> list[Check]:
             if verdict.outcome == "PASS":
                 checks.append(Check("settings", verdict.criterion, "ok", found))
                 continue
-            wanted = f"; wanted: {verdict.required_text}" if verdict.required_text else ""
-            checks.append(Check("settings", verdict.criterion, "note", found + wanted, verdict.fix))
+            required = f"; wanted: {verdict.required_text}" if verdict.required_text else ""
+            checks.append(Check("settings", verdict.criterion, "note", found + required, verdict.fix))
     return [*checks, *_devices(contexts)]
 
 

@@ -36,7 +36,7 @@ class Gpu:
         described = describe(probe()).find(NAME)
         params = read_parameters(NAME, described.parameters, args.unknown)
         described.check_bounds(params)
-        wanted = specifications(args, "gpu")
+        specs = specifications(args, "gpu")
         here = socket.gethostname()
         run = open_run("gpu", args)
         run.info.hosts = [here]
@@ -45,7 +45,7 @@ class Gpu:
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
             measure_node(session, NAME, HERE, [here], None, params)
-        status = session.conclude(wanted)
+        status = session.conclude(specs)
         if args.json:
             session.print_json()
         return status

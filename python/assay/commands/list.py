@@ -12,7 +12,7 @@ from rich.text import Text
 from assay.commands.options import add
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
-from assay.launch.engines import Described, describe, described_storage, probe
+from assay.launch.engines import MeasurementDescription, describe, described_storage, probe
 from assay.launch.launchers import default_launcher
 from assay.report.terminal import console
 
@@ -47,7 +47,7 @@ class List:
         return EXIT_PASS
 
 
-def waiver(measurement: Described) -> str | None:
+def waiver(measurement: MeasurementDescription) -> str | None:
     """Why it cannot run on this machine; None when it can."""
     if measurement.waived:
         return measurement.waived
@@ -59,7 +59,7 @@ def waiver(measurement: Described) -> str | None:
     return None
 
 
-def _as_json(m: Described, reason: str | None) -> dict[str, object]:
+def _as_json(m: MeasurementDescription, reason: str | None) -> dict[str, object]:
     return {
         "name": m.name,
         "scope": m.scope,
@@ -70,7 +70,7 @@ def _as_json(m: Described, reason: str | None) -> dict[str, object]:
     }
 
 
-def _show_all(chosen: list[Described], waivers: dict[str, str | None]) -> None:
+def _show_all(chosen: list[MeasurementDescription], waivers: dict[str, str | None]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("measurement", "scope", "here", "what"):
         table.add_column(title, overflow="fold")
@@ -81,7 +81,7 @@ def _show_all(chosen: list[Described], waivers: dict[str, str | None]) -> None:
     console().print(table)
 
 
-def _show_one(m: Described, reason: str | None) -> None:
+def _show_one(m: MeasurementDescription, reason: str | None) -> None:
     out = console()
     out.print(Text.assemble((m.name, "bold"), f" ({m.scope}): {m.help}"))
     out.print(f"waived here: {reason}" if reason else "applies here")

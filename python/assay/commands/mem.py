@@ -48,7 +48,7 @@ class Mem:
         names = [PEAK] if args.peak else [PACED] if args.paced else [PEAK, PACED]
         if args.peak and (args.scale or args.budget):
             raise UserError("--scale and --budget are for the workload", "leave them out with --peak")
-        wanted = specifications(args)
+        specs = specifications(args)
         common: dict[str, Scalar] = {"realtime": True} if args.realtime else {}
         paced: dict[str, Scalar] = {"workload": load_workload(args.workload), **common}
         for option in ("scale", "budget"):
@@ -63,7 +63,7 @@ class Mem:
         with session.interruptible():
             for name in names:
                 measure_node(session, name, HERE, [here], None, paced if name == PACED else common)
-        status = session.conclude(wanted)
+        status = session.conclude(specs)
         if args.json:
             session.print_json()
         return status

@@ -106,7 +106,7 @@ class Net:
 def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[str, ...] = ("net",)) -> int:
     """Measures and judges a checked request. Returns the exit code. A simulated cluster leaves out ``built_in``, as
     it has no wire to judge."""
-    wanted = specifications(args, *built_in)
+    specs = specifications(args, *built_in)
     routes = _routes(args, request)
     check_hosts(request.site, [*request.servers, *request.clients], request.launcher.name)
     run = open_run("net", args)
@@ -125,7 +125,7 @@ def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[s
         measure_network(session, request)
     if routes is not None:
         _blame(session, routes)
-    status = session.conclude(wanted)
+    status = session.conclude(specs)
     if args.json:
         session.print_json()
     elif args.compat_netsan:
@@ -151,10 +151,10 @@ def _routes(args: argparse.Namespace, request: NetworkRequest) -> Routes | None:
 def _blame(session: Session, routes: Routes) -> None:
     """Adds a finding for each slow link."""
     run = session.run
-    found = blame(run.records, run.info.hosts, str(run.info.options["schedule"]), routes)
-    for finding in found.findings if found else []:
+    result = blame(run.records, run.info.hosts, str(run.info.options["schedule"]), routes)
+    for finding in result.findings if result else []:
         run.append(finding)
-    lines = found.lines() if found else ["no bandwidth between pairs of hosts, so no link is judged"]
+    lines = result.lines() if result else ["no bandwidth between pairs of hosts, so no link is judged"]
     session.err.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -214,15 +214,15 @@ def locate(
     """Returns where ranks run, and on which hosts: the named ones, the lab's, or ``ranks_here`` ranks on this machine
     (0: one per core, at least 2). ``others`` are hosts that already have a role."""
     others = others or []
-    wanted = getattr(args, "ranks", None)
-    if wanted and (hosts or others or args.lab is not None):
+    rank_count = getattr(args, "ranks", None)
+    if rank_count and (hosts or others or args.lab is not None):
         raise UserError("--ranks goes with no hosts", "leave it out, or leave the hosts out")
     if args.lab is not None:
         lab = Lab.load(args.lab or None)
         return lab_site(lab), hosts or [h for h in lab.hosts if h not in others]
     if hosts or others:
         return REMOTE, hosts
-    ranks = wanted or ranks_here or max(2, len(os.sched_getaffinity(0)))
+    ranks = rank_count or ranks_here or max(2, len(os.sched_getaffinity(0)))
     check_ranks_here(ranks)
     return HERE, [socket.gethostname()] * ranks
 

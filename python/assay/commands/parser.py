@@ -103,17 +103,17 @@ class Parser(argparse.ArgumentParser):
         choices = [str(choice) for choice in action.choices]
         is_verb = isinstance(action, argparse._SubParsersAction)
         name = "/".join(action.option_strings) or _shown(action)
-        what = f"unknown command '{value}'" if is_verb else f"{name}: no '{value}'"
+        problem = f"unknown command '{value}'" if is_verb else f"{name}: no '{value}'"
         others = "" if is_verb else f"; fix: choose one of {', '.join(choices)}"
-        self.error(what + (nearest(str(value), choices) or others))
+        self.error(problem + (nearest(str(value), choices) or others))
 
     def error(self, message: str) -> NoReturn:
         """``message`` may bring a fix of its own ("...; fix: ..."); a question for another word needs none."""
-        what, _, fix = message.partition("; fix: ")
-        if not fix and not what.endswith("?"):
+        problem, _, fix = message.partition("; fix: ")
+        if not fix and not problem.endswith("?"):
             fix = f"see '{self.prog} --help'"
         verb = self.prog.removeprefix("assay").strip()  # "assay:" comes before every error
-        raise UserError(f"{verb}: {what}" if verb else what, fix)
+        raise UserError(f"{verb}: {problem}" if verb else problem, fix)
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):

@@ -9,7 +9,7 @@ from assay.commands.options import add, add_output, open_run, specifications
 from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
 from assay.errors import UserError
-from assay.launch.engines import Described, describe, probe
+from assay.launch.engines import MeasurementDescription, describe, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import Local
 from assay.launch.placement import HERE, REMOTE, Segment
@@ -66,7 +66,7 @@ class Rdma:
             raise UserError(f"--peer {host} without -d", "name the device to send from: -d mlx5_0")
         if host and args.peer_device:
             check_hosts(REMOTE, [host])
-        wanted = specifications(args, "rdma")
+        specs = specifications(args, "rdma")
         here = socket.gethostname()
         run = open_run("rdma", args)
         run.info.hosts = [here]
@@ -75,13 +75,15 @@ class Rdma:
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
             _measure(session, described, args, here, host, params)
-        status = session.conclude(wanted)
+        status = session.conclude(specs)
         if args.json:
             session.print_json()
         return status
 
 
-def read_options(described: Described, args: argparse.Namespace) -> tuple[dict[str, Scalar], str]:
+def read_options(
+    described: MeasurementDescription, args: argparse.Namespace
+) -> tuple[dict[str, Scalar], str]:
     """The measurement's parameters, and the host of the other side; "" for none."""
     parameters = [parameter for parameter in described.parameters if parameter.name not in SET_HERE]
     hosts = host_list(args.peer, None, "--peer")
@@ -92,7 +94,7 @@ def read_options(described: Described, args: argparse.Namespace) -> tuple[dict[s
 
 def _measure(
     session: Session,
-    described: Described,
+    described: MeasurementDescription,
     args: argparse.Namespace,
     here: str,
     host: str,

@@ -54,13 +54,13 @@ class Saturate:
 
     def run(self, args: argparse.Namespace) -> int:
         request = build_request(args)
-        wanted = specifications(args)
+        specs = specifications(args)
         check_hosts(request.site, request.hosts, request.launcher.name)
-        return conduct(args, request, wanted, "saturate")
+        return conduct(args, request, specs, "saturate")
 
 
 def conduct(
-    args: argparse.Namespace, request: SaturationRequest, wanted: list[Specification], verb: str
+    args: argparse.Namespace, request: SaturationRequest, specs: list[Specification], verb: str
 ) -> int:
     """The study from its first round to its table; the same for a cluster and for a simulated one."""
     run = open_run(verb, args)
@@ -74,7 +74,7 @@ def conduct(
         if not request.cabinets and study.cabinets:
             session.err.print(_find_cabinets(study), soft_wrap=True)
         fit_capacities(run, study.cabinets)
-    status = session.conclude(wanted)
+    status = session.conclude(specs)
     if args.json:
         session.print_json()
     else:

@@ -61,7 +61,7 @@ class Udp:
         both = getattr(args, "peer", None) is not None
         params = _read(args, both)
         site, here = _place(args)
-        wanted = specifications(args, *(["udp"] if args.side == "receive" else []))
+        specs = specifications(args, *(["udp"] if args.side == "receive" else []))
         run = open_run("udp", args)
         run.info.hosts = [here]
         run.info.options = {"side": args.side, "host": args.hosts, **params}
@@ -75,7 +75,7 @@ class Udp:
                 session.err.print(_next_step(args))
                 chosen = {**params, "host": args.hosts}
                 session.measure(NAMES[args.side], Local(), site, [Segment([here])], chosen, flavour="")
-        status = session.conclude(wanted)
+        status = session.conclude(specs)
         if args.json:
             session.print_json()
         return status

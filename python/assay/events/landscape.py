@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from assay.events.space import Point, Space
 from assay.records.schema import Scalar
 
-FEWEST = 10  # points from which an importance is computed
+MIN_POINTS = 10  # points from which an importance is computed
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ def levels(space: Space, values: Mapping[Point, float], name: str) -> list[Level
 
 def importances(space: Space, values: Mapping[Point, float]) -> dict[str, float]:
     """The importance of each parameter, all together 1; empty where there are too few points to tell."""
-    if len(values) < FEWEST or len(set(values.values())) < 2:
+    if len(values) < MIN_POINTS or len(set(values.values())) < 2:
         return {}
     from assay.events.distributions import importance_of
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 from assay.events.figures import Slice
 
-FEWEST = 5  # slices; fewer have no usual rate
-LEAST_DEPTH = 0.1
+MIN_SLICES = 5  # slices; fewer have no usual rate
+MIN_DEPTH = 0.1
 DEVIATIONS = 5 * 1.4826  # of the median absolute deviation: five standard deviations of a normal distribution
 OWN_SHARE = 0.8  # of the average rank in that slice: below it, a rank is slower than the others
 
@@ -45,13 +45,13 @@ def usual_rate(slices: Sequence[Slice]) -> float:
 def find_dips(slices: Sequence[Slice], ranks: int) -> list[Dip]:
     """``ranks``: how many share the rate of a slice."""
     known = [part for part in slices if not math.isnan(part.rate)]
-    if len(known) < FEWEST:
+    if len(known) < MIN_SLICES:
         return []
     usual = usual_rate(known)
     if usual <= 0:
         return []
     spread = statistics.median(abs(part.rate - usual) for part in known)
-    limit = usual - max(LEAST_DEPTH * usual, DEVIATIONS * spread)
+    limit = usual - max(MIN_DEPTH * usual, DEVIATIONS * spread)
     found: list[list[Slice]] = []
     previous_low = False
     for part in known:

@@ -20,7 +20,7 @@ from assay.events.space import Point, Space
 SHARE_OF_GRID = 0.1
 ESTIMATED = 0.6  # share of the budget that the estimator gets; the rest is for neighbours and repetitions
 FINALISTS, REPEATS = 3, 2  # points that are measured again, and how often
-FEWEST = 8  # points; a smaller grid is measured whole
+MIN_POINTS = 8  # points; a smaller grid is measured whole
 PROPOSALS = 50  # of the estimator in a row that were measured already: it has converged
 
 # A point's figure, higher is better; None where it could not be measured.
@@ -56,7 +56,7 @@ class Tuning:
 
 def budget_of(space: Space, share: float = SHARE_OF_GRID) -> int:
     """Measurements that a search of this grid may make: a tenth of the grid, a small grid whole."""
-    return space.size if space.size <= FEWEST else max(FEWEST, int(share * space.size))
+    return space.size if space.size <= MIN_POINTS else max(MIN_POINTS, int(share * space.size))
 
 
 class Tuner:
@@ -115,7 +115,7 @@ class Tuner:
     def _estimate(self, budget: int) -> None:
         from assay.events.distributions import TrialState, distributions, new_study, point_of
 
-        study = new_study(self._seed, max(FEWEST, budget // 3))
+        study = new_study(self._seed, max(MIN_POINTS, budget // 3))
         spread = distributions(self.space)
         again = 0
         while self.result.measured < budget and again < PROPOSALS:

@@ -69,15 +69,21 @@ def _speed(context: Context) -> float:
 
 def slow_adapter(evidence: Evidence) -> list[Finding]:
     """Finds hosts whose bytes went over an adapter while a much faster one was up and idle."""
-    alike: dict[tuple[str, float, str, float], list[str]] = defaultdict(list)
+    hosts_by_case: dict[tuple[str, float, str, float], list[str]] = defaultdict(list)
     adapters = adapters_of(evidence.records)
-    for host, own in adapters.items():
-        used, fastest = own.main, max(own.speed, key=lambda device: own.speed[device], default="")
-        if used not in own.speed or own.speed[fastest] < MUCH_FASTER * own.speed[used]:
+    for host, host_adapters in adapters.items():
+        used, fastest = (
+            host_adapters.main,
+            max(host_adapters.speed, key=lambda device: host_adapters.speed[device], default=""),
+        )
+        if (
+            used not in host_adapters.speed
+            or host_adapters.speed[fastest] < MUCH_FASTER * host_adapters.speed[used]
+        ):
             continue
-        if own.share(fastest) < IDLE:
-            alike[used, own.speed[used], fastest, own.speed[fastest]].append(host)
-    return [_finding(adapters, hosts, *key) for key, hosts in alike.items()]
+        if host_adapters.share(fastest) < IDLE:
+            hosts_by_case[used, host_adapters.speed[used], fastest, host_adapters.speed[fastest]].append(host)
+    return [_finding(adapters, hosts, *key) for key, hosts in hosts_by_case.items()]
 
 
 def _finding(

@@ -17,13 +17,13 @@ from assay.explain.matrix import PairMatrix, host_of
 from assay.explain.polish import SCALE_FLOOR, Floats, Groups, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
 
-LEAST_EFFECT = float(np.log(0.94))  # of a group on all its paths, which are many cells
-LEAST_PATH_EFFECT = float(np.log(0.80))  # of the path between two groups
-FEWEST_GROUPS = 3  # of two, it is undecidable which is slow
-FEWEST_HOSTS = 3  # of a group
+MIN_EFFECT = float(np.log(0.94))  # of a group on all its paths, which are many cells
+MIN_PATH_EFFECT = float(np.log(0.80))  # of the path between two groups
+MIN_GROUPS = 3  # with two groups it cannot be decided which is slow
+MIN_HOSTS = 3  # of a group
 MAX_PARTS = 64  # with more parts, groups are too small to tell from single hosts
 MAX_BLOCKS = 4
-MOST_OF = 0.75  # of a group's hosts, and of its paths, have to show at least half of its effect
+MIN_SHARE_OF_GROUP = 0.75  # share of a group's hosts, and of its paths, that show at least half of its effect
 
 
 def divisions(count: int) -> list[int]:
@@ -61,39 +61,41 @@ def slow_groups(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect
     best: list[Suspect] = []
     most = 0.0
     for size in divisions(len(matrix.hosts)):
-        if size < FEWEST_HOSTS or len(matrix.hosts) // size < FEWEST_GROUPS:
+        if size < MIN_HOSTS or len(matrix.hosts) // size < MIN_GROUPS:
             continue
         if len({host_of(host) for host in matrix.hosts[:size]}) == 1:
             continue  # ranks of one machine
-        found, explained = _groups_of(matrix, value, sigma, size)
+        suspects_of_size, explained = _groups_of(matrix, value, sigma, size)
         if explained > 1.05 * most:
-            best, most = found, explained
+            best, most = suspects_of_size, explained
     return best
 
 
 def _groups_of(matrix: PairMatrix, value: Floats, sigma: float, size: int) -> tuple[list[Suspect], float]:
     """Returns the slow groups of a division, and by how much they reduce the sum of squares of the cells."""
     division = Division.of(matrix, value, size)
-    left = division.mean.copy()
-    inside = left.diagonal().copy()
-    np.fill_diagonal(left, np.nan)
-    found: list[Suspect] = []
+    unexplained = division.mean.copy()
+    inside = unexplained.diagonal().copy()
+    np.fill_diagonal(unexplained, np.nan)
+    suspects_of_size: list[Suspect] = []
     explained = 0.0
-    while len(found) < MAX_BLOCKS:
+    while len(suspects_of_size) < MAX_BLOCKS:
         candidates = [
             candidate for side in (0, 1) for part in range(division.parts)
-            if (candidate := _candidate(division, left, sigma, side, part)) is not None
+            if (candidate := _candidate(division, unexplained, sigma, side, part)) is not None
         ]  # fmt: skip
         candidates = [c for c in candidates if _is_group(matrix, value, division, inside, *c[:3])]
         if not candidates:
             break
         effect, side, part, z = min(candidates)
-        found.append(_group_suspect(matrix, division, side, part, effect, z))
-        ends, far = (division.source, division.target) if side == 0 else (division.target, division.source)
-        crossing = value[(ends == part) & (far != part)]
+        suspects_of_size.append(_group_suspect(matrix, division, side, part, effect, z))
+        ends, other_ends = (
+            (division.source, division.target) if side == 0 else (division.target, division.source)
+        )
+        crossing = value[(ends == part) & (other_ends != part)]
         explained += float(np.sum(2 * effect * crossing - effect**2))
-        _line(left, side, part)[:] = np.nan
-    return found, explained
+        _line(unexplained, side, part)[:] = np.nan
+    return suspects_of_size, explained
 
 
 def _line(table: Floats, side: int, part: int) -> Floats:
@@ -102,25 +104,25 @@ def _line(table: Floats, side: int, part: int) -> Floats:
 
 
 def _candidate(
-    division: Division, left: Floats, sigma: float, side: int, part: int
+    division: Division, unexplained: Floats, sigma: float, side: int, part: int
 ) -> tuple[float, int, int, float] | None:
     """Returns (effect, side, part, z) of a group that is slow on most of its paths to other groups."""
-    own = _line(left, side, part)
+    own = _line(unexplained, side, part)
     own = own[np.isfinite(own)]
-    others = left.copy()
+    others = unexplained.copy()
     _line(others, side, part)[:] = np.nan
     reference = others[np.isfinite(others)]
-    if own.size < FEWEST_GROUPS - 1 or reference.size < 2:
+    if own.size < MIN_GROUPS - 1 or reference.size < 2:
         return None
-    usual = float(np.median(reference))
-    effect = float(np.median(own)) - usual
+    median_rate = float(np.median(reference))
+    effect = float(np.median(own)) - median_rate
     cells = float(np.mean(division.cells[part] if side == 0 else division.cells[:, part]))
     scale = max(spread(reference), 1.2533 * sigma / np.sqrt(max(cells, 1.0)), SCALE_FLOOR)
     z = effect / scale
     tests = 2 * division.parts
-    if effect >= LEAST_EFFECT or z >= NORMAL.inv_cdf(CHANCE / tests):
+    if effect >= MIN_EFFECT or z >= NORMAL.inv_cdf(CHANCE / tests):
         return None
-    return (effect, side, part, z) if np.mean(own - usual < effect / 2) >= MOST_OF else None
+    return (effect, side, part, z) if np.mean(own - median_rate < effect / 2) >= MIN_SHARE_OF_GROUP else None
 
 
 def _is_group(
@@ -130,13 +132,13 @@ def _is_group(
     others = inside[np.arange(division.parts) != part]
     if np.isfinite(others).any() and inside[part] - np.nanmedian(others) < effect / 2:
         return False
-    ends, far = (division.source, division.target) if side == 0 else (division.target, division.source)
-    crossing = (ends == part) & (far != part)
+    ends, other_ends = (division.source, division.target) if side == 0 else (division.target, division.source)
+    crossing = (ends == part) & (other_ends != part)
     own = (matrix.source if side == 0 else matrix.target)[crossing] - part * division.size
-    usual = np.median(value[(division.source != division.target) & ~crossing])
-    medians = Groups(own, division.size).median(value[crossing]) - usual
+    median_rate = np.median(value[(division.source != division.target) & ~crossing])
+    medians = Groups(own, division.size).median(value[crossing]) - median_rate
     measured = medians[np.isfinite(medians)]
-    return measured.size >= 2 and bool(np.mean(measured < effect / 2) >= MOST_OF)
+    return measured.size >= 2 and bool(np.mean(measured < effect / 2) >= MIN_SHARE_OF_GROUP)
 
 
 def _group_suspect(
@@ -182,7 +184,7 @@ def _in_division(matrix: PairMatrix, value: Floats, size: int, sigma: float) -> 
     tests = int(is_across.sum())
     limit = NORMAL.inv_cdf(CHANCE / tests)
     suspects = []
-    for bad in np.flatnonzero((effect < LEAST_PATH_EFFECT) & (z < limit)):
+    for bad in np.flatnonzero((effect < MIN_PATH_EFFECT) & (z < limit)):
         cell_effects = value[block == bad] - reference
         if np.mean(cell_effects < effect[bad] / 2) > CONSISTENT:
             first, last = (int(part) * size for part in divmod(bad, parts))

@@ -18,28 +18,29 @@ from assay.explain.matrix import PairMatrix
 from assay.explain.polish import Floats
 from assay.explain.suspect import NORMAL, Suspect
 
-LEAST_EFFECT = float(np.log(0.94))  # of a cell that counts as slow,
-LEAST_Z = 2.5  # and its standard deviations
+# A cell is slow if it is at least this far below the usual rate, and by this many standard deviations.
+MIN_EFFECT = float(np.log(0.94))
+MIN_Z = 2.5
 FULL = 0.75  # share of the cells of a group and a destination that are slow
-FEWEST_CELLS = 3  # of a group and a destination
-FEWEST_HOSTS = 3  # of a group
-MOST = 4
+MIN_CELLS = 3  # of a group and a destination
+MIN_HOSTS = 3  # of a group
+MAX_SUSPECTS = 4
 
 
 def slow_cables(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
     """Paths from a group to some destinations that are slow for all of its hosts. ``value`` holds the cells without
     what is explained already, 0 at the usual rate. The division that explains most slow cells is taken."""
-    is_slow = (value < LEAST_EFFECT) & (value < -LEAST_Z * sigma)
-    if np.count_nonzero(is_slow) < FEWEST_CELLS:
+    is_slow = (value < MIN_EFFECT) & (value < -MIN_Z * sigma)
+    if np.count_nonzero(is_slow) < MIN_CELLS:
         return []
     best: list[Suspect] = []
     most = 0
     for size in divisions(len(matrix.hosts)):
-        if size >= FEWEST_HOSTS:
-            found, explained = _cables_of(matrix, value, is_slow, sigma, size)
+        if size >= MIN_HOSTS:
+            suspects, explained = _cables_of(matrix, value, is_slow, sigma, size)
             if explained > most:
-                best, most = found, explained
-    return sorted(best, key=lambda suspect: suspect.effect)[:MOST]
+                best, most = suspects, explained
+    return sorted(best, key=lambda suspect: suspect.effect)[:MAX_SUSPECTS]
 
 
 def _cables_of(
@@ -48,14 +49,14 @@ def _cables_of(
     """Returns the cables of a division and the slow cells that they explain."""
     count = len(matrix.hosts)
     parts = count // size
-    place = (matrix.source // size) * count + matrix.target
-    cells = np.bincount(place, minlength=parts * count)
-    slow = np.bincount(place[is_slow], minlength=parts * count)
-    is_full = (slow >= FEWEST_CELLS) & (slow >= FULL * cells)
+    cell_number = (matrix.source // size) * count + matrix.target
+    cells = np.bincount(cell_number, minlength=parts * count)
+    slow = np.bincount(cell_number[is_slow], minlength=parts * count)
+    is_full = (slow >= MIN_CELLS) & (slow >= FULL * cells)
     table = is_full.reshape(parts, count)
     for part in range(parts):
         table[part, part * size : (part + 1) * size] = False
-    found: list[Suspect] = []
+    suspects: list[Suspect] = []
     explained = 0
     for part in range(parts):
         targets = np.flatnonzero(table[part])
@@ -63,9 +64,9 @@ def _cables_of(
             continue
         group = np.arange(part * size, (part + 1) * size)
         suspect, cells_of_it = _suspect(matrix, value, sigma, group, targets)
-        found.append(suspect)
+        suspects.append(suspect)
         explained += int(np.count_nonzero(is_slow & cells_of_it))
-    return found, explained
+    return suspects, explained
 
 
 def _suspect(
@@ -92,8 +93,8 @@ def _elsewhere(matrix: PairMatrix, value: Floats, sigma: float, side: Suspect) -
     ends, others = (
         (matrix.source, matrix.target) if side.side == "transmit" else (matrix.target, matrix.source)
     )
-    own = ends == host
-    partners, rates = others[own], value[own]
+    of_host = ends == host
+    partners, rates = others[of_host], value[of_host]
     best: tuple[float, Suspect] | None = None
     for size in divisions(len(matrix.hosts)):
         near = partners // size == host // size
@@ -104,11 +105,13 @@ def _elsewhere(matrix: PairMatrix, value: Floats, sigma: float, side: Suspect) -
         error = 1.2533 * sigma * float(np.sqrt(1 / np.count_nonzero(near) + 1 / np.count_nonzero(~near)))
         if inside < 0.3 * outside or np.mean(rates[near] > outside / 2) < FULL or gap > -5 * error:
             continue
-        if gap > LEAST_EFFECT or np.mean(rates[~near] < outside / 2) < FULL:
+        if gap > MIN_EFFECT or np.mean(rates[~near] < outside / 2) < FULL:
             continue
-        far = tuple(name for i, name in enumerate(matrix.hosts) if i // size != host // size)
-        senders, receivers = (side.hosts, far) if side.side == "transmit" else (far, side.hosts)
-        found = replace(side, side="block", hosts=senders, peers=receivers, effect=outside)
+        other_hosts = tuple(name for i, name in enumerate(matrix.hosts) if i // size != host // size)
+        senders, receivers = (
+            (side.hosts, other_hosts) if side.side == "transmit" else (other_hosts, side.hosts)
+        )
+        suspects = replace(side, side="block", hosts=senders, peers=receivers, effect=outside)
         if best is None or gap / error < best[0]:
-            best = (gap / error, found)
+            best = (gap / error, suspects)
     return best[1] if best else None

@@ -14,7 +14,7 @@ from assay.explain.evidence import Evidence
 from assay.records.schema import Corruption, Finding, Subject
 from assay.records.units import format_size
 
-MOST_DETAILS = 8
+MAX_DETAILS = 8
 
 
 def corruption(evidence: Evidence) -> list[Finding]:
@@ -91,9 +91,9 @@ def _finding(
 
 def _details(records: Sequence[Corruption]) -> list[str]:
     offsets = {record.offset for record in records}
-    details = [_located(record) for record in records[:MOST_DETAILS]]
-    if len(records) > MOST_DETAILS:
-        details.append(f"and {len(records) - MOST_DETAILS} more")
+    details = [_located(record) for record in records[:MAX_DETAILS]]
+    if len(records) > MAX_DETAILS:
+        details.append(f"and {len(records) - MAX_DETAILS} more")
     if len(records) > 1 and len(offsets) == 1:
         details.append(f"always at offset {offsets.pop()}: a buffer or a DMA engine rather than a cable")
     return details

@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 from assay.explain.blocks import slow_groups, uneven_blocks
 from assay.explain.cables import from_elsewhere, slow_cables
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import FEWEST, SCALE_FLOOR, Fit, Floats, fit, sample, spread
+from assay.explain.polish import MIN_MEMBERS, SCALE_FLOOR, Fit, Floats, fit, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect, covered
 
-LEAST_EFFECT = float(np.log(0.95))  # a host within 5 % is not suspected,
-LEAST_PAIR_EFFECT = float(np.log(0.92))  # nor is a single pair within 8 %
-LEAST_EFFECT_OF_FEW = float(np.log(0.80))  # with two or three hosts
+MIN_EFFECT = float(np.log(0.95))  # a host within 5 % of its peers is not suspected
+MIN_PAIR_EFFECT = float(np.log(0.92))  # a single pair within 8 % is not suspected
+MIN_EFFECT_OF_FEW = float(np.log(0.80))  # the same, with two or three hosts
 FEW = 32  # hosts: with more, a slow one shows in many pairs
 PAIRS_WITH_ENDS = 2  # pairs whose ends are suspected too; each costs time to measure again
-CHANCE_OF_PAIRS = 0.01  # as CHANCE: there are many pairs, and each costs time to measure again
-MOST_PAIRS = 32  # most are single disturbances, so the worst few may be
+CHANCE_OF_PAIRS = 0.01  # smaller than CHANCE: there are many pairs, and each costs time to measure again
+MAX_PAIRS = 32  # suspected at most; most slow pairs are single disturbances
 SIDES: tuple[Literal["transmit"], Literal["receive"]] = ("transmit", "receive")
 OWN_FAULT = float(
     np.log(0.85)
@@ -42,7 +42,7 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
 
     With two or three hosts only pairs are returned: which end is slow is undecidable.
     """
-    if len(matrix.hosts) < FEWEST:
+    if len(matrix.hosts) < MIN_MEMBERS:
         return _few(matrix)
     model = fit(matrix)
     groups = slow_groups(matrix, model.value, model.sigma)
@@ -111,9 +111,9 @@ def _side(
     ends = matrix.source if side == "transmit" else matrix.target
     slow = []
     for members, effect, scale in scaled_effects(matrix, model, side):
-        has_majority = len(members) >= FEWEST
+        has_majority = len(members) >= MIN_MEMBERS
         z = effect / scale
-        is_slow = (effect < LEAST_EFFECT) & (z < limit)
+        is_slow = (effect < MIN_EFFECT) & (z < limit)
         is_end = np.isin(members, named)
         for index in np.flatnonzero(is_end & ~is_slow if named else is_slow):
             rates = model.residual[ends == members[index]] + effect[index]
@@ -146,7 +146,7 @@ def scaled_effects(
     cells = np.bincount(ends, minlength=count)
     for label in np.unique(component[cells > 0]):
         members = np.flatnonzero((component == label) & (cells > 0))
-        has_majority = len(members) >= FEWEST
+        has_majority = len(members) >= MIN_MEMBERS
         effect = effects[members] - (np.median if has_majority else np.max)(effects[members])
         # A median of n has 1.25 times the error of a mean of n.
         error = np.maximum(1.2533 * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
@@ -155,7 +155,7 @@ def scaled_effects(
 
 def one_way_suspects(matrix: PairMatrix) -> list[Suspect]:
     """Returns the sides of hosts that are slow although nothing loads the other side, the worst first."""
-    if len(matrix.hosts) < FEWEST:
+    if len(matrix.hosts) < MIN_MEMBERS:
         return []
     model = fit(matrix)
     sides = _side(matrix, model, "transmit") + _side(matrix, model, "receive")
@@ -167,9 +167,11 @@ def all_suspects(both_ways: PairMatrix, one_way: PairMatrix) -> list[Suspect]:
     direction is kept, and comes first where there is time for few retests: a limit on both directions together can
     make a slow side look fast."""
     loaded = suspects(both_ways)
-    alone = one_way_suspects(one_way)
-    known = {(suspect.side, suspect.hosts) for suspect in alone}
-    return alone + [s for s in loaded if (s.side, s.hosts) not in known and not _is_of_host(s, alone)]
+    one_way_only = one_way_suspects(one_way)
+    known = {(suspect.side, suspect.hosts) for suspect in one_way_only}
+    return one_way_only + [
+        s for s in loaded if (s.side, s.hosts) not in known and not _is_of_host(s, one_way_only)
+    ]
 
 
 def _is_of_host(path: Suspect, sides: Sequence[Suspect]) -> bool:
@@ -201,10 +203,10 @@ def _pairs(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
     """Returns the worst single cells: a path, or a cable inside the network, that only few pairs use."""
     z = value / sigma
     limit = NORMAL.inv_cdf(CHANCE_OF_PAIRS / value.size)
-    bad = np.flatnonzero((value < LEAST_PAIR_EFFECT) & (z < limit))
+    bad = np.flatnonzero((value < MIN_PAIR_EFFECT) & (z < limit))
     return [
         _pair(matrix, cell, float(value[cell]), float(z[cell]), value.size * NORMAL.cdf(float(z[cell])))
-        for cell in bad[np.argsort(value[bad])][:MOST_PAIRS]
+        for cell in bad[np.argsort(value[bad])][:MAX_PAIRS]
     ]
 
 
@@ -213,7 +215,7 @@ def _few(matrix: PairMatrix) -> list[Suspect]:
     if not matrix.value.size:
         return []
     effect = matrix.value - matrix.value.max()
-    bad = np.flatnonzero(effect < LEAST_EFFECT_OF_FEW)
+    bad = np.flatnonzero(effect < MIN_EFFECT_OF_FEW)
     worst_first = bad[np.argsort(effect[bad])]
     return [
         replace(_pair(matrix, cell, float(effect[cell]), 0.0, 1.0), with_best=True) for cell in worst_first

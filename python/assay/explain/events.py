@@ -1,5 +1,5 @@
-"""What goes wrong in event building: wrong or missing fragments, deaths, dips, back-pressure, and a network that
-could carry more."""
+"""Rules on event building: wrong or missing fragments, deaths, dips, back-pressure, and an unused share of the
+network's capacity."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from assay.explain.matrix import host_of
 from assay.records.schema import Failure, Finding, Measurement, Subject
 from assay.records.units import format_quantity, format_share
 
-HELD_UP = 0.25  # share of the time that a rank spent waiting for a filter unit or for credits
-APART = 2.0  # a rank waits longer than the others by this factor
+MIN_WAIT_SHARE = 0.25  # least share of the time that a rank waited for a filter unit or for credits
+MIN_WAIT_RATIO = 2.0  # least ratio of its wait to that of the other ranks
 LOW_SHARE = 0.8  # of what pairs reach: what event builders are designed for
 BELOW_ALLTOALL = 0.9
 
@@ -28,7 +28,7 @@ UNBALANCED = "the ledger does not balance"  # of engines/events/results.cpp
 NAMES = {
     "fragments_corrupt": "fragments arrived with wrong bytes",
     "fragments_duplicate": "fragments arrived twice",
-    "fragments_unaccounted": "fragments were produced, and nobody knows what became of them",
+    "fragments_unaccounted": "fragments were produced and are neither built nor reported lost",
 }
 
 
@@ -55,7 +55,7 @@ def event_ledger(evidence: Evidence) -> list[Finding]:
 
 
 def _unbalanced(evidence: Evidence) -> list[Finding]:
-    """The engine ends with this failure where fragments were given out and nobody knows what became of them."""
+    """The engine ends with this failure where fragments were assigned and neither built nor reported lost."""
     return [
         Finding(
             rule="event_ledger",
@@ -160,14 +160,14 @@ def event_backpressure(evidence: Evidence) -> list[Finding]:
                 for other in waits
                 if other is not record and other.params.get("waiting_for") == record.params.get("waiting_for")
             ) or [0.0]
-            usual = others[len(others) // 2]
+            median_wait = others[len(others) // 2]
             share = record.median / duration
-            if share > HELD_UP and record.median > APART * usual:
+            if share > MIN_WAIT_SHARE and record.median > MIN_WAIT_RATIO * median_wait:
                 findings.append(
                     Finding(
                         rule="event_backpressure",
                         cause=f"{record.subject.host} waited {format_share(share)} of the time for "
-                        f"{record.params.get('waiting_for', 'credits')}; others {format_share(usual / duration)}",
+                        f"{record.params.get('waiting_for', 'credits')}; others {format_share(median_wait / duration)}",
                         subject=record.subject,
                         side="node",
                         severity="warning",
@@ -196,16 +196,16 @@ def event_share(evidence: Evidence) -> list[Finding]:
 
 def _shares(best: Building, carried: Beside) -> list[Finding]:
     rate = best.network_throughput
-    wanted = (
+    limits = (
         (carried.pairs, LOW_SHARE, "pairs of hosts carry"),
         (carried.alltoall, BELOW_ALLTOALL, "MPI_Alltoall carries"),
     )
     details = [
-        f"{words} {format_quantity(limit, 'B/s')} in the same run: {format_share(rate / limit)} of it is used"
-        for limit, _, words in wanted
+        f"{description} {format_quantity(limit, 'B/s')} in the same run: {format_share(rate / limit)} of it is used"
+        for limit, _, description in limits
         if limit > 0
     ]
-    short = [words for limit, share, words in wanted if limit > 0 and rate < share * limit]
+    short = [description for limit, share, description in limits if limit > 0 and rate < share * limit]
     if not short:
         return []
     return [

@@ -66,12 +66,12 @@ class Evidence:
     @cached_property
     def suspects(self) -> list[tuple[Suspect, Outcome | None]]:
         """Every suspect with the outcome of its retest, or None if it was not retested."""
-        found = all_suspects(self.matrix, self.one_way)
+        found_suspects = all_suspects(self.matrix, self.one_way)
         retested, groups = retested_pairs(self.records), measured_groups(self.records)
         outcomes = []
-        for suspect in found:
-            alone = outcome_of(suspect, found, retested)
+        for suspect in found_suspects:
+            alone = outcome_of(suspect, found_suspects, retested)
             if alone is None or not alone.persists:
-                alone = group_outcome(suspect, found, groups) or alone
+                alone = group_outcome(suspect, found_suspects, groups) or alone
             outcomes.append((suspect, alone))
         return outcomes

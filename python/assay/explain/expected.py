@@ -1,9 +1,9 @@
-"""Expected figures: intervals that follow from what a machine says of itself, each with its derivation.
+"""Expected figures: intervals that are derived from the facts of a machine, each with its derivation.
 
-An upper bound is arithmetic: the negotiated rate, less line codes and packet headers as the standards give them. A
-lower bound is what a machine in order still reaches of it; below, there is a cause worth finding. No figure is expected
-beyond what limits it: the port, or the PCIe link that the port's adapter sits on. What memory should reach is not
-derived: no interface that a user may read tells its channels.
+The upper bound is the negotiated rate, less line codes and packet headers as the standards give them. The lower bound
+is the share of it that a healthy machine reaches; a figure below has a cause worth finding. The bound is that of the
+port, or of the PCIe link of its adapter where that is slower. Memory has no interval: its number of channels cannot be
+read without root.
 
 Sources: IEEE 802.3 (20 bytes of preamble and gap, 14 + 4 of header and checksum), RFC 768 and 791 (8 and 20),
 RFC 9293 and 7323 (20 of TCP, 12 of time stamps), InfiniBand Architecture Specification 1 (8 + 12 + 4 + 2 a packet;
@@ -35,10 +35,10 @@ CODES = {"SDR": 0.8, "DDR": 0.8, "QDR": 0.8, "FDR": 56.25 / 56 * 64 / 66}
 # of two PCIe 3 links after packet headers; one port of UDP with jumbo frames reaches all that is offered.
 # An MPI reaches less than a benchmark of the port: it copies, and registers memory.
 KEPT = {"node.udp_receive": 0.98, "node.rdma": 0.9, "node.gpu_copy": 0.75, "network.one_way": 0.8}
-KEPT_IN_LAB = 0.6  # its hosts share the processors of one machine, and its busy neighbours
+KEPT_IN_LAB = 0.6  # all hosts of a lab share the processors of one machine
 # Of one TCP stream, on any server, B/s: beyond, its core is the limit and not the link.
 ONE_STREAM = 10e9 / 8
-BROKEN = 0.5  # of the lower end: no load and no setting costs so much, so what is below is a fault
+BROKEN = 0.5  # of the lower bound; no load and no setting costs this much, so a figure below is a fault
 
 
 @dataclass(frozen=True)
@@ -82,19 +82,19 @@ def _interval(
     host: str,
     device: str,
     bounds: Sequence[tuple[float, str]],
-    kept: float | None = None,
+    share_kept: float | None = None,
     most: float = math.inf,
 ) -> Expected:
     """The least of several bounds, with the derivation of each. ``most``: the lower end is that of this rate (B/s)
     where the bounds are above it."""
     high = min(bound for bound, _ in bounds)
-    kept = kept or KEPT[name]
+    share_kept = share_kept or KEPT[name]
     steps = [text for _, text in bounds]
     of = "that" if len(bounds) == 1 else f"the least of these, {format_bit_rate(high)}"
     if most < high:
         of = f"{format_bit_rate(most)}, which one stream reaches on any core"
-    steps.append(f"expected: at least {format_share(kept)} of {of}")
-    return Expected(name, host, device, kept * min(high, most), high, tuple(steps))
+    steps.append(f"expected: at least {format_share(share_kept)} of {of}")
+    return Expected(name, host, device, share_kept * min(high, most), high, tuple(steps))
 
 
 def _ethernet(
@@ -117,7 +117,7 @@ def _tcp(
     facts: Mapping[str, Scalar],
     rate: float,
     pci: Mapping[str, Scalar],
-    kept: float = KEPT["network.one_way"],
+    share_kept: float = KEPT["network.one_way"],
 ) -> Expected | None:
     """MPI over TCP, one pair in one direction. ``rate``: of the link, B/s."""
     mtu = _number(facts, "interface.mtu")
@@ -129,7 +129,7 @@ def _tcp(
         f"= {format_bit_rate(rate * share)} of payload by MPI over TCP"
     )
     bounds = [(rate * share, text), *_pcie(pci)]
-    return _interval("network.one_way", host, device, bounds, kept, ONE_STREAM)
+    return _interval("network.one_way", host, device, bounds, share_kept, ONE_STREAM)
 
 
 def _rdma(

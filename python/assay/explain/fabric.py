@@ -7,7 +7,7 @@ from assay.records.schema import Finding, Measurement, Subject
 
 LINKS, ROUTES = "fabric.links", "fabric.routes"
 SHOWN = 20  # routes in the details of one finding
-MOST_LOST = 1000  # entries of tables that lead nowhere, recorded in one run
+MAX_LOST = 1000  # entries of tables that lead nowhere, recorded in one run
 
 
 def slow_cables(evidence: Evidence) -> list[Finding]:
@@ -72,7 +72,7 @@ def _listed(places: list[str]) -> list[str]:
 def lost_routes(evidence: Evidence) -> list[Finding]:
     """One finding for each kind of fault in the tables."""
     records = evidence.measurements(ROUTES, "lost_pairs")
-    at_least = "at least " if len(records) == MOST_LOST else ""
+    at_least = "at least " if len(records) == MAX_LOST else ""
     findings = []
     for fault in dict.fromkeys(str(record.params["fault"]) for record in records):
         chosen = [record for record in records if record.params["fault"] == fault]

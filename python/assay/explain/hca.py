@@ -20,8 +20,8 @@ from assay.records.schema import Finding, Measurement, Subject
 from assay.records.units import format_quantity, format_share
 
 KINDS = ({"port_xmit_data", "port_rcv_data"}, {"tx_bytes", "rx_bytes"})
-LEAST_OF_FAIR = 0.5  # of its fair share; below it an adapter was not used as requested
-MOST_OF_OTHER = 0.05  # of all bytes; management traffic on another adapter is less
+MIN_SHARE_OF_FAIR = 0.5  # of its fair share; below it an adapter was not used as requested
+MAX_SHARE_OF_OTHERS = 0.05  # of all bytes; management traffic on another adapter is less
 
 
 def hca_binding(evidence: Evidence) -> list[Finding]:
@@ -47,10 +47,10 @@ def _of_host(evidence: Evidence, host: str, requested: list[str]) -> list[Findin
     for device in dict.fromkeys([*requested, *carried]):
         share, fair = carried.get(device, 0.0) / total, 1 / len(requested)
         subject, adapter = Subject(host=host, device=device), f"{device} on {host}"
-        if device in requested and share < LEAST_OF_FAIR * fair:
+        if device in requested and share < MIN_SHARE_OF_FAIR * fair:
             cause, effect = f"{adapter} was requested and hardly used", share / fair - 1
             findings.append(_finding(cause, subject, "fault", effect, records, details))
-        elif device not in requested and share > MOST_OF_OTHER:
+        elif device not in requested and share > MAX_SHARE_OF_OTHERS:
             cause = f"{adapter} carried data and was not requested"
             findings.append(_finding(cause, subject, "fault", None, records, details))
     return findings

@@ -25,7 +25,9 @@ MIN_EMPTY_OF_RESIDENT = 0.20  # empty bytes of pages with live blocks, as a shar
 MIN_EMPTY = 4 << 20  # bytes
 MIN_PIN_OF_EMPTY = 0.20  # one stack's share of the empty bytes
 MIN_PAGES = 20_000  # touched for the first time; they cost some 10 ms
-MAX_LEFT_WITH_HUGE = 0.10  # of these pages; then huge pages are worth a try
+MAX_LEFT_WITH_HUGE = (
+    0.10  # share of the page faults that remain with huge pages; with fewer, they are worth a try
+)
 MIN_RETOUCHES = 4  # touched bytes over peak bytes of a line
 MIN_VARIABLE = 1 << 20  # bytes
 MIN_VARIABLES_OF_PEAK = 0.10  # of the process's largest memory
@@ -161,8 +163,8 @@ def _reallocations(profile: HeapProfile, host: str) -> list[Finding]:
 def _copies(profile: HeapProfile, host: str) -> list[Finding]:
     """Implicit allocations: a container is copied, used once and destroyed."""
     tree = profile.calls
-    found = [COPY_CONSTRUCTOR.search(location.function) for location in tree.locations]
-    types = [match[1] if match else "" for match in found]
+    matches = [COPY_CONSTRUCTOR.search(location.function) for location in tree.locations]
+    types = [match[1] if match else "" for match in matches]
     callees = _callees_of_sites(tree)
     short_lived = tree.of_stacks("peak") <= MAX_LIVE_COPIES * tree.of_stacks("bytes")
     counts = tree.of_stacks("count") * short_lived
@@ -178,7 +180,7 @@ def _copies(profile: HeapProfile, host: str) -> list[Finding]:
             [f"{format_share(figures.exclusive / profile.totals.count)} of all allocations"],
             "take it by reference (const auto&), or move it",
         )
-        for figures, type_name in sorted(findings, key=lambda found: -found[0].exclusive)[:MAX_FINDINGS]
+        for figures, type_name in sorted(findings, key=lambda matches: -matches[0].exclusive)[:MAX_FINDINGS]
         if figures.exclusive >= MIN_COUNT
     ]
 

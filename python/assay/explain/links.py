@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from assay.explain.matrix import PairMatrix, host_of
 from assay.fabric import Routes
-from assay.fabric.tomography import FEWEST_PAIRS, contention, find_slow_links, finding
+from assay.fabric.tomography import MIN_PAIRS, contention, find_slow_links, finding
 from assay.fabric.topology import Ints
 from assay.records.schema import AnyRecord, Finding
 
@@ -29,14 +29,14 @@ class Blame:
     of_shift: bool
 
     def lines(self) -> list[str]:
-        """What the findings rest on, and what is not known."""
+        """Text: the number of pairs and links that were judged, and the links that were not."""
         taken = "taken into account" if self.of_shift else "not taken into account"
-        of = "conflicts of the shift" if self.of_shift else "conflicts"
-        lines = [f"{self.pairs} pairs of {self.hosts} hosts across {self.used} links; {of} {taken}"]
+        which = "conflicts of the shift" if self.of_shift else "conflicts"
+        lines = [f"{self.pairs} pairs of {self.hosts} hosts across {self.used} links; {which} {taken}"]
         if self.unseen:
             more = f" and {len(self.unseen) - SHOWN} more" if len(self.unseen) > SHOWN else ""
             lines.append(
-                f"fewer than {FEWEST_PAIRS} pairs, so not judged: {'; '.join(self.unseen[:SHOWN])}{more}"
+                f"fewer than {MIN_PAIRS} pairs, so not judged: {'; '.join(self.unseen[:SHOWN])}{more}"
             )
         if not self.findings:
             lines.append("no slow link found" + (" among the others" if self.unseen else ""))
@@ -76,15 +76,16 @@ def blame(records: Sequence[AnyRecord], hosts: Sequence[str], schedule: str, rou
 
 
 def _clear(crossed: Ints, lost: NDArray[np.float64], links: int) -> NDArray[np.bool_]:
-    """[pairs] those without a conflict, and those with one where a link has too few of the others.
+    """[pairs] whether a pair is used: all pairs without a conflict; with a conflict only where one of their links has
+    too few pairs without one.
 
-    A pair is as slow as the worst of its links, so a conflict hides a slow link: what it costs is then taken off a
-    loss that is not its own.
+    A pair is as slow as the worst of its links, so a conflict hides a slow link: correcting for the conflict would
+    then hide part of the slow link's loss.
     """
     clear: NDArray[np.bool_] = np.asarray(lost == 0)
     pair, hop = np.nonzero(crossed >= 0)
     link = crossed[pair, hop]
-    few = np.bincount(link[clear[pair]], minlength=links) < FEWEST_PAIRS
+    few = np.bincount(link[clear[pair]], minlength=links) < MIN_PAIRS
     clear[pair[few[link]]] = True
     return clear
 
@@ -102,4 +103,4 @@ def _unseen(routes: Routes, hosts: Ints, crossed: Ints) -> Ints:
         way = routes.links(np.full(len(hosts), src), hosts)  # none for a host with itself
         is_used[way[way >= 0]] = True
     counts = np.bincount(crossed[crossed >= 0], minlength=routes.fabric.links)
-    return np.flatnonzero(is_used & (counts < FEWEST_PAIRS)).astype(np.int32)
+    return np.flatnonzero(is_used & (counts < MIN_PAIRS)).astype(np.int32)

@@ -1,12 +1,11 @@
 """Packet loss: the host and the side that lose TCP segments, from the kernels' counters.
 
-A sender counts the segments that it sent again, a receiver those that arrived behind a gap. A host that loses what
-it sends has many of the first, and its receivers share the second; a host that loses what it receives has many of
-the second, and its senders share the first. So the largest count names the side, and what it explains at the
-partners is taken off before the next one. The partners do not share it evenly: one that is found next has lost at
-least as much again. Under the load of a sweep every switch drops segments, which is TCP's own
-congestion control and no fault: there a host has to stand out further, and among equals, so that no server is
-blamed for its clients.
+A sender counts the segments that it sent again, a receiver those that arrived behind a gap. A host that loses what it
+sends has sent many segments again, and its receivers share the gaps. A host that loses what it receives has many gaps,
+and its senders share the repetitions. So the largest count names the side; the part of the partners' counts that it
+explains is subtracted before the next one is sought. The partners do not share it evenly, so a second host is named
+only if at least as much again remains. Under the load of a sweep every switch drops segments: that is TCP's congestion
+control and not a fault. There a host must exceed its peers by more, and only hosts of the same role are compared.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from assay.records.units import format_share
 MEASUREMENT = "network.counters"
 # Of the segments. TCP alone on a path that it fills loses less than the first (0.05 % in a lab); under load a single
 # full queue costs one host up to a third of the second.
-LEAST_LOSS = {ONE_WAY: 0.002, "network.all_to_all": 0.01}
-LEAST_COUNT = 20.0  # segments; fewer may be a few full queues
-LEAST_RATIO = {ONE_WAY: 3.0, "network.all_to_all": 5.0}  # over the median host
-LEAST_GAPS = (
+MIN_LOSS = {ONE_WAY: 0.002, "network.all_to_all": 0.01}
+MIN_COUNT = 20.0  # segments; fewer may be a few full queues
+MIN_RATIO = {ONE_WAY: 3.0, "network.all_to_all": 5.0}  # over the median host
+MIN_GAPS = (
     0.5  # segments behind a gap at the receivers for each that was sent again; else they were only late
 )
-MOST_FINDINGS = 8
+MAX_FINDINGS = 8
 
 Counts = dict[str, float]
 Side = Literal["transmit", "receive"]
@@ -56,9 +55,7 @@ def packet_loss(evidence: Evidence) -> list[Finding]:
     findings: dict[tuple[str, Side], Finding] = {}
     for measurement, matrix in ((ONE_WAY, evidence.one_way), ("network.all_to_all", evidence.matrix)):
         losses = _read(evidence, measurement, matrix)
-        for host, side, lost in _lossy(losses, LEAST_LOSS[measurement], LEAST_RATIO[measurement])[
-            :MOST_FINDINGS
-        ]:
+        for host, side, lost in _lossy(losses, MIN_LOSS[measurement], MIN_RATIO[measurement])[:MAX_FINDINGS]:
             findings.setdefault((host, side), _finding(losses, host, side, lost))
     return list(findings.values())
 
@@ -92,34 +89,35 @@ def _lossy(losses: Losses, least: float, ratio: float) -> list[tuple[str, Side, 
     # One lost segment puts all that follow in its window behind a gap, so the sums are made equal.
     scale = min(1.0, sum(again.values()) / max(1.0, sum(losses.behind.values())))
     missed = {host: losses.behind.get(host, 0.0) * scale for host in hosts}
-    left: dict[Side, Counts] = {"transmit": again, "receive": missed}
-    total = {side: {host: _total(losses, host, side) for host in hosts} for side in left}
-    explained: dict[Side, Counts] = {side: dict.fromkeys(hosts, 0.0) for side in left}
-    found: list[tuple[str, Side, float]] = []
+    unexplained: dict[Side, Counts] = {"transmit": again, "receive": missed}
+    total = {side: {host: _total(losses, host, side) for host in hosts} for side in unexplained}
+    explained: dict[Side, Counts] = {side: dict.fromkeys(hosts, 0.0) for side in unexplained}
+    lossy_sides: list[tuple[str, Side, float]] = []
     while True:
-        # The usual loss is that of the segments which no host explains that is already found.
+        # The usual loss counts only segments that the hosts named so far do not explain.
         usual = {
-            side: median([left[side][host] / total[side][host] for host in hosts] or [0.0]) for side in left
+            side: median([unexplained[side][host] / total[side][host] for host in hosts] or [0.0])
+            for side in unexplained
         }
         lost, side, host = max(
             (
-                (left[side][host], side, host)
-                for side in left
+                (unexplained[side][host], side, host)
+                for side in unexplained
                 for host in hosts
-                if left[side][host] >= max(LEAST_COUNT, explained[side][host])
-                and left[side][host] / total[side][host] >= max(least, ratio * usual[side])
-                and (side == "receive" or _gaps_behind(losses, host) >= LEAST_GAPS * left[side][host])
+                if unexplained[side][host] >= max(MIN_COUNT, explained[side][host])
+                and unexplained[side][host] / total[side][host] >= max(least, ratio * usual[side])
+                and (side == "receive" or _gaps_behind(losses, host) >= MIN_GAPS * unexplained[side][host])
             ),
             default=(0.0, "transmit", ""),
         )
         if not host:
-            return found
-        found.append((host, side, lost))
-        left[side][host] = 0.0
+            return lossy_sides
+        lossy_sides.append((host, side, lost))
+        unexplained[side][host] = 0.0
         other: Side = "receive" if side == "transmit" else "transmit"
         partners = (losses.receivers if side == "transmit" else losses.senders)[host]
-        for partner in partners & left[other].keys():
-            left[other][partner] -= lost / len(partners)
+        for partner in partners & unexplained[other].keys():
+            unexplained[other][partner] -= lost / len(partners)
             explained[other][partner] += lost / len(partners)
 
 

@@ -43,20 +43,20 @@ def _placement(profile: NumaProfile, host: str) -> list[Finding]:
 
 
 def _misplaced(profile: NumaProfile, advice: NumaAdvice, host: str) -> Finding:
-    found, toucher = profile.objects[advice.object], profile.location(advice.toucher)
+    profiled, toucher = profile.objects[advice.object], profile.location(advice.toucher)
     by = f" by {_where(toucher)}" if toucher else ""
     before, after = format_share(advice.before), format_share(advice.predicted)
     if advice.assumed:
-        cause = f"{found.name} is touched first{by} on one node, and threads run on several"
+        cause = f"{profiled.name} is touched first{by} on one node, and threads run on several"
         details = [f"{before} of its accesses are remote if all nodes use it alike; predicted then: {after}"]
     else:
-        cause = f"{before} of the accesses to {found.name} are remote"
+        cause = f"{before} of the accesses to {profiled.name} are remote"
         details = [*([f"touched first{by}"] if by else []), f"predicted: {after} remote"]
         whole = known(profile.matrix)
         if whole:
             details.append(f"{format_share(advice.gain / whole)} of all accesses become local")
-    if found.bytes:
-        details.append(f"{format_quantity(found.bytes, 'B')} allocated there")
+    if profiled.bytes:
+        details.append(f"{format_quantity(profiled.bytes, 'B')} allocated there")
     return _finding("numa_placement", host, cause + _marked(profile), "advice", details, advice.fix)
 
 
@@ -64,21 +64,23 @@ def _threads(profile: NumaProfile, host: str) -> list[Finding]:
     """Threads that are bound to no node and access memory from several."""
     if not profile.is_exact:
         return []  # first touches alone say little about where a thread ran
-    whole, moved = total(profile.matrix), []
+    whole, moving = total(profile.matrix), []
     for thread in profile.threads:
         counts = by_node(profile.counts(thread), of_pages=False)
-        own = sum(counts.values())
-        if thread.pinned is not False or own < MIN_THREAD * whole:
+        thread_accesses = sum(counts.values())
+        if thread.pinned is not False or thread_accesses < MIN_THREAD * whole:
             continue
-        away = own - max(counts.values())
-        if away >= MIN_AWAY * own:
-            moved.append(f"thread {thread.name}: {format_share(away / own)} of its accesses on another node")
-    if not moved:
+        away = thread_accesses - max(counts.values())
+        if away >= MIN_AWAY * thread_accesses:
+            moving.append(
+                f"thread {thread.name}: {format_share(away / thread_accesses)} of its accesses on another node"
+            )
+    if not moving:
         return []
-    noun = "1 thread moves" if len(moved) == 1 else f"{len(moved)} threads move"
+    noun = "1 thread moves" if len(moving) == 1 else f"{len(moving)} threads move"
     cause = f"{noun} between nodes{_marked(profile)}"
     fix = "bind threads to nodes: OMP_PROC_BIND=spread OMP_PLACES=numa_domains, or numactl --cpunodebind"
-    return [_finding("numa_threads", host, cause, "advice", moved[:MAX_FINDINGS], fix)]
+    return [_finding("numa_threads", host, cause, "advice", moving[:MAX_FINDINGS], fix)]
 
 
 def _applied(profile: NumaProfile, host: str) -> list[Finding]:

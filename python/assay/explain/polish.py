@@ -20,7 +20,7 @@ from assay.records.statistics import robust_sigma
 
 SCALE_FLOOR = 0.005  # relative; no bandwidth is known more precisely
 ENOUGH = 1 << 20  # values for a spread with an error of 0.1 %
-FEWEST = 4  # members; fewer have no majority to compare with
+MIN_MEMBERS = 4  # members; fewer have no majority to compare with
 
 Floats = NDArray[np.float32]
 
@@ -80,7 +80,7 @@ class Fit:
     receive: Floats  # [host], NaN for one that did not receive
     residual: Floats  # [cell]
     sigma: float  # standard deviation of a residual
-    component: NDArray[np.int64]  # [2 x hosts]: of each as a sender, then of each as a receiver
+    component: NDArray[np.int64]  # [2 x hosts]: the component of each sender, then of each receiver
 
 
 def fit(matrix: PairMatrix) -> Fit:
@@ -108,7 +108,7 @@ def fit(matrix: PairMatrix) -> Fit:
 def _without_shifts(matrix: PairMatrix) -> Floats:
     """Subtracts the median of each shift, if most hosts take part in every shift."""
     count = len(matrix.hosts)
-    if count < FEWEST:
+    if count < MIN_MEMBERS:
         return matrix.value
     shift = (matrix.target - matrix.source - 1) % count  # from 0; no host sends to itself
     groups = Groups(shift, count - 1)

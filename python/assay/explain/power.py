@@ -1,4 +1,4 @@
-"""What a run that found no slow host could have found: the power of its tests.
+"""The statistical power of a run's tests: how slow a host must be to be found.
 
 A host is a fault if it is suspected and its retest confirms it. Both tests have a threshold and an error, so a slow
 side is found with 95 % probability if its effect exceeds the threshold of each by 1.64 standard errors. The error of
@@ -13,19 +13,19 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from assay.explain.culprit import LEAST_EFFECT, LEAST_EFFECT_OF_FEW, SIDES, scaled_effects, threshold
+from assay.explain.culprit import MIN_EFFECT, MIN_EFFECT_OF_FEW, SIDES, scaled_effects, threshold
 from assay.explain.evidence import Evidence
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import FEWEST, Fit, fit
+from assay.explain.polish import MIN_MEMBERS, Fit, fit
 from assay.explain.retest import (
     CONTROL_PAIRS,
-    LEAST_ONE_WAY_EFFECT,
-    LEAST_ONE_WAY_Z,
-    LEAST_Z,
+    MIN_ONE_WAY_EFFECT,
+    MIN_ONE_WAY_Z,
+    MIN_Z,
     OWN_PAIRS,
     SCALE_FLOOR,
 )
-from assay.explain.retest import LEAST_EFFECT as LEAST_RETEST_EFFECT
+from assay.explain.retest import MIN_EFFECT as MIN_RETEST_EFFECT
 from assay.explain.slow_network import describe_level
 from assay.records.schema import Verdict
 from assay.records.units import format_share
@@ -42,7 +42,7 @@ def detectable(matrix: PairMatrix, one_way: bool) -> float:
 
     It is that of the host that is known worst. NaN where there are too few hosts to compare.
     """
-    if len(matrix.hosts) < FEWEST:
+    if len(matrix.hosts) < MIN_MEMBERS:
         return math.nan
     model = fit(matrix)
     scales = [scale for side in SIDES for _, _, scale in scaled_effects(matrix, model, side)]
@@ -50,7 +50,7 @@ def detectable(matrix: PairMatrix, one_way: bool) -> float:
         return math.nan
     scale = float(np.max(np.concatenate(scales)))
     margin = 1 + MAD_ERROR / math.sqrt(len(matrix.hosts))
-    suspected = min(LEAST_EFFECT, threshold(model)[1] * scale * margin) - SURE * scale
+    suspected = min(MIN_EFFECT, threshold(model)[1] * scale * margin) - SURE * scale
     return math.exp(min(suspected, _confirmed(_scatter(matrix, model), one_way)))
 
 
@@ -66,7 +66,7 @@ def _scatter(matrix: PairMatrix, model: Fit) -> float:
 def _confirmed(scatter: float, one_way: bool) -> float:
     """Returns the logarithm of the rate that a retest confirms as slow. ``scatter``: of a pair, relative."""
     error = max(scatter, SCALE_FLOOR) * 1.2533 * math.sqrt(1 / OWN_PAIRS + 1 / CONTROL_PAIRS)
-    least, z = (LEAST_ONE_WAY_EFFECT, LEAST_ONE_WAY_Z) if one_way else (LEAST_RETEST_EFFECT, LEAST_Z)
+    least, z = (MIN_ONE_WAY_EFFECT, MIN_ONE_WAY_Z) if one_way else (MIN_RETEST_EFFECT, MIN_Z)
     margin = 1 + MAD_ERROR / math.sqrt(CONTROL_PAIRS)
     return min(min(least, -z * margin * error) - SURE * error, -APART * scatter)
 
@@ -76,17 +76,17 @@ def describe_power(evidence: Evidence) -> str:
     count = len(evidence.matrix.hosts)
     if not evidence.matrix.value.size:
         return ""
-    if count < FEWEST:
-        share = format_share(math.exp(LEAST_EFFECT_OF_FEW))
+    if count < MIN_MEMBERS:
+        share = format_share(math.exp(MIN_EFFECT_OF_FEW))
         return f"of {count} hosts only pairs are compared: one at {share} of the fastest is suspected"
-    alone, both = detectable(evidence.one_way, True), detectable(evidence.matrix, False)
+    one_way_share, both_ways = detectable(evidence.one_way, True), detectable(evidence.matrix, False)
     unseen = sorted(set(evidence.matrix.hosts) - set(evidence.one_way.hosts))
-    if math.isnan(alone):
+    if math.isnan(one_way_share):
         return (
-            f"a host at {format_share(both)} of its peers' rate in both directions would have been found; its "
+            f"a host at {format_share(both_ways)} of its peers' rate in both directions would have been found; its "
             "directions were not measured one at a time, so a slow one may hide behind the other"
         )
-    text = f"a host that sends or receives at {format_share(alone)} of its peers' rate would have been found"
+    text = f"a host that sends or receives at {format_share(one_way_share)} of its peers' rate would have been found"
     return text + (f"; not measured one direction at a time: {', '.join(unseen[:8])}" if unseen else "")
 
 

@@ -22,22 +22,25 @@ from assay.records.schema import AnyRecord, Measurement
 from assay.records.statistics import robust_sigma
 
 MEASUREMENT = "network.pairs"
-MOST_SUSPECTS = 40  # the worst; more have a common cause, and each costs time to measure
-OWN_PAIRS, CONTROL_PAIRS = 4, 8  # at least,
-MORE_OWN_PAIRS, MORE_CONTROL_PAIRS = 8, 12  # and where there is time
-LEAST_EFFECT = math.log(0.90)  # what has to be left of the effect,
-LEAST_SHARE = 0.2  # which share of the effect under load,
-LEAST_Z = 3.5  # and how many standard deviations beyond the controls;
-# more of a host that was as fast as the others under load, and of a single pair, which one disturbance slows.
+MAX_SUSPECTS = 40  # the worst; more have a common cause, and each costs time to measure
+OWN_PAIRS, CONTROL_PAIRS = 4, 8  # pairs of a suspect and pairs for comparison, where time is short
+MORE_OWN_PAIRS, MORE_CONTROL_PAIRS = 8, 12  # where there is time
+# A suspect is confirmed if its effect alone is at least:
+MIN_EFFECT = math.log(0.90)  # this loss
+MIN_SHARE = 0.2  # this share of the effect under load
+MIN_Z = 3.5  # this many standard deviations beyond the controls
+# A host that was as fast as the others under load (an effect above FAST) needs more, and so does a single pair, which
+# one disturbance slows.
 FAST = math.log(0.95)
-# Less of a side that was slow without traffic in the other direction: congestion is no explanation there.
-LEAST_ONE_WAY_EFFECT, LEAST_ONE_WAY_Z = math.log(0.94), 4.0
-LEAST_TWICE_EFFECT, LEAST_TWICE_Z = math.log(0.93), 3.5  # of a pair that was measured twice
-LEAST_WEAK_EFFECT, LEAST_PAIR_EFFECT = math.log(0.82), math.log(0.70)
-LEAST_WEAK_Z = 5.0
-SCALE_FLOOR = 0.02  # relative; no short transfer alone repeats better
-# Of many pairs: the chance that as many of a healthy host's were as slow. It holds where single figures jump.
-LEAST_RANKED, CHANCE_OF_RANKS = 6, 0.0005
+MIN_WEAK_EFFECT, MIN_PAIR_EFFECT = math.log(0.82), math.log(0.70)
+MIN_WEAK_Z = 5.0
+# A side that was slow without traffic in the other direction needs less: congestion does not explain it.
+MIN_ONE_WAY_EFFECT, MIN_ONE_WAY_Z = math.log(0.94), 4.0
+MIN_TWICE_EFFECT, MIN_TWICE_Z = math.log(0.93), 3.5  # for a pair that was measured twice
+SCALE_FLOOR = 0.02  # least relative deviation that is assumed; no short transfer repeats better
+# With at least MIN_RANKED pairs a rank test decides too: the chance that a healthy host has as many slow pairs. It
+# also works where single figures vary widely.
+MIN_RANKED, CHANCE_OF_RANKS = 6, 0.0005
 TRIMMED = 1.2  # standard deviation of normal values over that without the largest
 
 Pair = tuple[str, str]
@@ -64,7 +67,7 @@ class Outcome:
 def plan_retest(
     suspects: Sequence[Suspect],
     matrix: PairMatrix,
-    most_suspects: int = MOST_SUSPECTS,
+    max_suspects: int = MAX_SUSPECTS,
     own_pairs: int = MORE_OWN_PAIRS,
     control_pairs: int = MORE_CONTROL_PAIRS,
 ) -> list[Pair]:
@@ -75,7 +78,7 @@ def plan_retest(
     """
     if not suspects:
         return []
-    worst = list(suspects)[:most_suspects]
+    worst = list(suspects)[:max_suspects]
     masks = np.stack([covered(suspect, matrix) for suspect in suspects])
     times = masks.sum(axis=0)
     controls = _spaced(np.flatnonzero(times == 0), control_pairs)
@@ -105,7 +108,7 @@ def plan_again(suspects: Sequence[Suspect], records: Iterable[AnyRecord]) -> lis
     for suspect in suspects:
         outcome = outcome_of(suspect, suspects, alone) if suspect.side == "pair" else None
         pair = (suspect.hosts[0], suspect.peers[0]) if suspect.peers else None
-        if outcome and pair in alone and len(alone[pair]) == 1 and outcome.effect < LEAST_TWICE_EFFECT:
+        if outcome and pair in alone and len(alone[pair]) == 1 and outcome.effect < MIN_TWICE_EFFECT:
             again.append(pair)
     return again
 
@@ -119,7 +122,7 @@ def _spaced(cells: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
 
 def retested_pairs(records: Iterable[AnyRecord]) -> dict[Pair, list[Measurement]]:
     """Returns the bandwidths measured alone, by pair, in the order of measuring."""
-    found: dict[Pair, list[Measurement]] = {}
+    by_pair: dict[Pair, list[Measurement]] = {}
     for record in records:
         if (
             isinstance(record, Measurement)
@@ -129,8 +132,8 @@ def retested_pairs(records: Iterable[AnyRecord]) -> dict[Pair, list[Measurement]
             and record.summary
             and record.summary.median > 0
         ):
-            found.setdefault((record.subject.host, record.subject.peer), []).append(record)
-    return found
+            by_pair.setdefault((record.subject.host, record.subject.peer), []).append(record)
+    return by_pair
 
 
 def outcome_of(
@@ -143,60 +146,71 @@ def outcome_of(
     controls = [pair for pair in alone if times[pair] == 0]
     if not suspected or not controls:
         return None
-    own, others = ([record for pair in pairs for record in alone[pair]] for pairs in (suspected, controls))
+    suspected_records, control_records = (
+        [record for pair in pairs for record in alone[pair]] for pairs in (suspected, controls)
+    )
     own_logs, control_logs = (
-        np.array([math.log(record.median) for record in group]) for group in (own, others)
+        np.array([math.log(record.median) for record in group])
+        for group in (suspected_records, control_records)
     )
     effect = float(np.median(own_logs) - np.median(control_logs))
     persists = _is_clear(suspect, own_logs, control_logs) or _is_ranked(suspect, own_logs, control_logs)
-    evidence = [record.id for record in own + others]
+    evidence = [record.id for record in suspected_records + control_records]
     medians = [float(np.exp(np.median(logs))) for logs in (own_logs, control_logs)]
     return Outcome(effect, persists, medians[0], medians[1], len(suspected), len(controls), evidence)
 
 
-def _is_clear(suspect: Suspect, own: Logs, controls: Logs) -> bool:
+def _is_clear(suspect: Suspect, suspected_records: Logs, controls: Logs) -> bool:
     """Whether all of the suspect's pairs are slow, beyond the scatter of both groups."""
     # Of a pair the better of its measurements: one disturbance is no fault.
-    effect = float((own.max() if suspect.side == "pair" else np.median(own)) - np.median(controls))
-    scatter = max(_scatter(own, controls), robust_sigma(controls))
-    error = max(scatter, SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(own) + 1 / len(controls))
-    min_effect, min_z = _least(suspect, len(own), len(controls))
+    effect = float(
+        (suspected_records.max() if suspect.side == "pair" else np.median(suspected_records))
+        - np.median(controls)
+    )
+    scatter = max(_scatter(suspected_records, controls), robust_sigma(controls))
+    error = max(scatter, SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(suspected_records) + 1 / len(controls))
+    min_effect, min_z = _least(suspect, len(suspected_records), len(controls))
     return bool(
         effect < min_effect
-        and effect < LEAST_SHARE * suspect.effect
+        and effect < MIN_SHARE * suspect.effect
         and effect < -min_z * error
-        and own.max() < np.quantile(controls, 0.25)
+        and suspected_records.max() < np.quantile(controls, 0.25)
     )
 
 
-def _least(suspect: Suspect, own: int, controls: int) -> tuple[float, float]:
+def _least(suspect: Suspect, suspected_records: int, controls: int) -> tuple[float, float]:
     """The effect and the standard deviations that a retest has to show."""
-    if min(own, controls) == 1:
-        return LEAST_PAIR_EFFECT, LEAST_WEAK_Z
+    if min(suspected_records, controls) == 1:
+        return MIN_PAIR_EFFECT, MIN_WEAK_Z
     if suspect.side == "pair":
-        return LEAST_TWICE_EFFECT, LEAST_TWICE_Z
+        return MIN_TWICE_EFFECT, MIN_TWICE_Z
     if suspect.one_way:
-        return LEAST_ONE_WAY_EFFECT, LEAST_ONE_WAY_Z
-    return (LEAST_WEAK_EFFECT, LEAST_WEAK_Z) if suspect.effect > FAST else (LEAST_EFFECT, LEAST_Z)
+        return MIN_ONE_WAY_EFFECT, MIN_ONE_WAY_Z
+    return (MIN_WEAK_EFFECT, MIN_WEAK_Z) if suspect.effect > FAST else (MIN_EFFECT, MIN_Z)
 
 
-def _is_ranked(suspect: Suspect, own: Logs, controls: Logs) -> bool:
+def _is_ranked(suspect: Suspect, suspected_records: Logs, controls: Logs) -> bool:
     """Whether most of many pairs are slower than the controls (Mann and Whitney, 1947), also where the suspect's
     rates vary by themselves."""
-    if min(len(own), len(controls)) < LEAST_RANKED or suspect.effect > FAST:
+    if min(len(suspected_records), len(controls)) < MIN_RANKED or suspect.effect > FAST:
         return False
-    effect = float(np.median(own) - np.median(controls))
-    if effect >= LEAST_EFFECT or effect >= LEAST_SHARE * suspect.effect:
+    effect = float(np.median(suspected_records) - np.median(controls))
+    if effect >= MIN_EFFECT or effect >= MIN_SHARE * suspect.effect:
         return False
     from scipy.stats import mannwhitneyu  # takes long to import, and is seldom needed
 
-    return bool(mannwhitneyu(own, controls, alternative="less", method="exact").pvalue < CHANCE_OF_RANKS)
+    return bool(
+        mannwhitneyu(suspected_records, controls, alternative="less", method="exact").pvalue < CHANCE_OF_RANKS
+    )
 
 
-def _scatter(own: Logs, controls: Logs) -> float:
+def _scatter(suspected_records: Logs, controls: Logs) -> float:
     """Returns the standard deviation of both groups around their medians; without the largest deviation, which may be
     a disturbance, if there are many. Of so few values a median absolute deviation is often far too small."""
-    squares = np.sort(np.concatenate([own - np.median(own), controls - np.median(controls)]) ** 2)
+    squares = np.sort(
+        np.concatenate([suspected_records - np.median(suspected_records), controls - np.median(controls)])
+        ** 2
+    )
     whole = float(np.sqrt(squares.sum() / max(1, len(squares) - 2)))
     if len(squares) < CONTROL_PAIRS + 2:
         return whole

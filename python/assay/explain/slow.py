@@ -21,10 +21,10 @@ from assay.records.schema import Finding, Subject
 from assay.records.units import format_quantity, format_share
 
 CHANCE = 0.001  # without a retest: healthy subjects of a run that may look as bad
-LEAST_UNTESTED = {"transmit": 0.15, "receive": 0.15, "pair": 0.5, "block": 0.3}  # loss, likewise,
-LEAST_UNTESTED_OF_FEW = 0.3  # and with few hosts, whose spread is hardly known
+MIN_UNTESTED = {"transmit": 0.15, "receive": 0.15, "pair": 0.5, "block": 0.3}  # least loss without a retest
+MIN_UNTESTED_OF_FEW = 0.3  # the same with few hosts, whose spread is hardly known
 FEW = 32
-LEAST_CONGESTION = 0.4  # loss under load that is a warning although the pair recovers alone
+MIN_CONGESTION = 0.4  # loss under load that is a warning although the pair recovers alone
 
 Observation = tuple[Suspect, Outcome | None]  # a suspect under load, and its retest
 
@@ -58,7 +58,9 @@ def _host_finding(evidence: Evidence, host: str, observed: list[Observation]) ->
     worst: dict[Side, float] = {}
     for suspect, outcome in observed:
         worst[suspect.side] = min(_effect(suspect, outcome), worst.get(suspect.side, 0.0))
-    rates = " and ".join(f"{verbs[side]} at {format_share(math.exp(left))}" for side, left in worst.items())
+    rates = " and ".join(
+        f"{verbs[side]} at {format_share(math.exp(effect_left))}" for side, effect_left in worst.items()
+    )
     cause = f"{host} {rates} of its peers' rate"
     return _finding(
         evidence,
@@ -111,7 +113,7 @@ def congestion(evidence: Evidence) -> list[Finding]:
         and not suspect.one_way
         and not suspect.with_best  # two servers under the same clients never share evenly
         and suspect.chance < CHANCE
-        and _loss(suspect.effect) > LEAST_CONGESTION
+        and _loss(suspect.effect) > MIN_CONGESTION
     ]
 
 
@@ -204,9 +206,9 @@ def _is_fault(evidence: Evidence, suspect: Suspect, outcome: Outcome | None) -> 
         and suspect.hosts[0] in evidence.one_way.hosts
     ):
         return False  # that side by itself was as fast as others'
-    min_loss = LEAST_UNTESTED[suspect.side]
+    min_loss = MIN_UNTESTED[suspect.side]
     if len(evidence.matrix.hosts) < FEW:
-        min_loss = max(min_loss, LEAST_UNTESTED_OF_FEW)
+        min_loss = max(min_loss, MIN_UNTESTED_OF_FEW)
     return suspect.chance < CHANCE and not suspect.with_best and _loss(suspect.effect) > min_loss
 
 

@@ -24,12 +24,12 @@ from assay.records.schema import AnyRecord, Finding, Matrix, Measurement, Pairs,
 from assay.records.units import format_bit_rate
 
 ALONE = "network.pairs"
-MOST_HOSTS = 0.9  # of the hosts are below: the network is slow, and not some hosts
+MAX_HOSTS = 0.9  # of the hosts are below: the network is slow, and not some hosts
 SHOWN = 4
 
 
 @dataclass
-class Reached:
+class BestPair:
     """The rate of a host's best pair, in B/s, and the records that have it."""
 
     rate: float = 0.0
@@ -41,17 +41,17 @@ class Reached:
 
 
 @dataclass(frozen=True)
-class Compared:
+class HostComparison:
     """A host, what its best pair reached, and what its adapter lets expect."""
 
     host: str
-    reached: Reached
+    reached: BestPair
     expected: Expected
 
 
-def reached_by(records: Iterable[AnyRecord]) -> dict[str, Reached]:
+def reached_by(records: Iterable[AnyRecord]) -> dict[str, BestPair]:
     """Returns by host its best pair in one direction, sending or receiving, of messages that bandwidth limits."""
-    hosts: dict[str, Reached] = defaultdict(Reached)
+    hosts: dict[str, BestPair] = defaultdict(BestPair)
     for record in records:
         if not isinstance(record, Pairs | Matrix | Measurement) or record.metric != "bandwidth":
             continue
@@ -82,7 +82,7 @@ def _best_pairs(record: Pairs | Matrix | Measurement) -> Iterable[tuple[str, str
                 yield record.hosts[source[k]], record.hosts[target[k]], float(value[k])
 
 
-def compared(evidence: Evidence) -> list[Compared]:
+def compared(evidence: Evidence) -> list[HostComparison]:
     """Returns the hosts whose pairs were measured and whose adapter has an interval."""
     intervals = {
         (figure.host, figure.device): figure
@@ -90,22 +90,26 @@ def compared(evidence: Evidence) -> list[Compared]:
         if figure.name == ONE_WAY
     }
     adapters = adapters_of(evidence.records)
-    found = []
+    result = []
     for host, reached in reached_by(evidence.records).items() if intervals else ():
-        own = adapters.get(host)
-        carried = {device: n for device, n in own.sent.items() if (host, device) in intervals} if own else {}
+        host_adapters = adapters.get(host)
+        carried = (
+            {device: n for device, n in host_adapters.sent.items() if (host, device) in intervals}
+            if host_adapters
+            else {}
+        )
         used = [device for device, n in carried.items() if n >= IDLE * sum(carried.values())]
         if used and sum(carried.values()) > 0:  # with several, a pair may have used the slowest
             slowest = min((intervals[host, device] for device in used), key=lambda figure: figure.low)
-            found.append(Compared(host, reached, slowest))
-    return found
+            result.append(HostComparison(host, reached, slowest))
+    return result
 
 
 def slow_network(evidence: Evidence) -> list[Finding]:
     """Finds a network on which most hosts stay below what their links let expect."""
     hosts = compared(evidence)
     slow = [entry for entry in hosts if entry.reached.rate < entry.expected.low]
-    if not slow or len(slow) < MOST_HOSTS * len(hosts):
+    if not slow or len(slow) < MAX_HOSTS * len(hosts):
         return []
     best = max(slow, key=lambda entry: entry.reached.rate / entry.expected.low)
     share = best.reached.rate / best.expected.low

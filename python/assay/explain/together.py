@@ -2,7 +2,7 @@
 
 The hosts of a group share a path to the rest (a cabinet's uplink). A pair that is alone does not fill it, so a path
 that lost some of its cables shows only when many use it. The groups are measured one after another, so that a
-busy neighbour is told from a bad path: its traffic has gone, or slows the other groups too.
+busy neighbour can be distinguished from a bad path: its traffic has ended, or slows the other groups too.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from assay.records.schema import AnyRecord, Flows
 
 MEASUREMENT = "network.saturation"
 SHAPE = "group"  # of these rounds, among those of a study
-MOST_CONTROLS = 3  # other groups
+MAX_CONTROLS = 3  # other groups
 TIMES = 2  # that each group is measured
-MOST_FLOWS = 64  # of a group
-FEWEST_HOSTS = 3
-LEAST_EFFECT = math.log(0.94)
-LEAST_SHARE = 0.2  # of the effect under load
+MAX_FLOWS = 64  # of a group
+MIN_HOSTS = 3
+MIN_EFFECT = math.log(0.94)
+MIN_SHARE = 0.2  # of the effect under load
 FLOOR = 0.01  # relative; no total of a group repeats better
-LEAST_Z = 4.0
+MIN_Z = 4.0
 
 
 def plan_groups(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[list[Pair]]:
@@ -43,7 +43,7 @@ def plan_groups(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[list[Pa
 def _is_group(suspect: Suspect) -> bool:
     """Whether a group and another, or all others, share the suspected path; of a cable, only some of the others do."""
     small, large = sorted((len(suspect.hosts), len(suspect.peers)))
-    return suspect.side == "block" and small >= FEWEST_HOSTS and (large == small or large >= 2 * small)
+    return suspect.side == "block" and small >= MIN_HOSTS and (large == small or large >= 2 * small)
 
 
 def _rounds_of(suspect: Suspect, groups: Sequence[Suspect], matrix: PairMatrix) -> list[list[Pair]]:
@@ -56,10 +56,10 @@ def _rounds_of(suspect: Suspect, groups: Sequence[Suspect], matrix: PairMatrix) 
     rounds = [_flows(small, large, sends)]
     for start in range(0, len(hosts) - size + 1, size):
         others = tuple(hosts[start : start + size])
-        if others == small or len(rounds) > MOST_CONTROLS:
+        if others == small or len(rounds) > MAX_CONTROLS:
             continue
-        far = tuple(host for host in hosts if host not in others and host not in small)
-        flows = _flows(others, far, sends)
+        partners = tuple(host for host in hosts if host not in others and host not in small)
+        flows = _flows(others, partners, sends)
         if len(flows) >= len(rounds[0]) and not any(g.covers(*flow) for g in groups for flow in flows):
             rounds.append(flows[: len(rounds[0])])
     return rounds if len(rounds) > 1 else []
@@ -67,10 +67,10 @@ def _rounds_of(suspect: Suspect, groups: Sequence[Suspect], matrix: PairMatrix) 
 
 def _flows(group: Sequence[str], others: Sequence[str], sends: bool) -> list[Pair]:
     """A flow from (or to) each host of the group, to a different one of the others."""
-    count = min(len(group), len(others), MOST_FLOWS)
-    own = [group[i] for i in np.linspace(0, len(group) - 1, count).round().astype(int)]
-    far = [others[i] for i in np.linspace(0, len(others) - 1, count).round().astype(int)]
-    return list(zip(own, far, strict=True) if sends else zip(far, own, strict=True))
+    count = min(len(group), len(others), MAX_FLOWS)
+    suspected = [group[i] for i in np.linspace(0, len(group) - 1, count).round().astype(int)]
+    partners = [others[i] for i in np.linspace(0, len(others) - 1, count).round().astype(int)]
+    return list(zip(suspected, partners, strict=True) if sends else zip(partners, suspected, strict=True))
 
 
 def measured_groups(records: Iterable[AnyRecord]) -> list[Flows]:
@@ -88,23 +88,30 @@ def group_outcome(suspect: Suspect, suspects: Sequence[Suspect], measured: Seque
     """Returns the result of a group's retest; None if it was not measured or nothing compares with it."""
     if not _is_group(suspect):
         return None
-    own, controls = [], []
+    suspected, controls = [], []
     groups = [other for other in suspects if _is_group(other)]
     for record in measured:
         flows = list(zip(record.sources, record.targets, strict=True))
         if all(suspect.covers(*flow) for flow in flows):
-            own.append(record)
+            suspected.append(record)
         elif not any(other.covers(*flow) for other in groups for flow in flows):
             controls.append(record)
-    if not own or not controls:
+    if not suspected or not controls:
         return None
-    rates, usual = (np.log([sum(r.values) / len(r.values) for r in group]) for group in (own, controls))
-    effect = float(np.median(rates) - np.median(usual))
-    freedom = max(1, len(rates) + len(usual) - 2)
-    squares = np.sum((rates - np.median(rates)) ** 2) + np.sum((usual - np.median(usual)) ** 2)
-    error = max(math.sqrt(squares / freedom), FLOOR) * 1.2533 * math.sqrt(1 / len(rates) + 1 / len(usual))
-    persists = effect < min(LEAST_EFFECT, -LEAST_Z * error, LEAST_SHARE * suspect.effect)
+    rates, control_rates = (
+        np.log([sum(r.values) / len(r.values) for r in group]) for group in (suspected, controls)
+    )
+    effect = float(np.median(rates) - np.median(control_rates))
+    freedom = max(1, len(rates) + len(control_rates) - 2)
+    squares = np.sum((rates - np.median(rates)) ** 2) + np.sum(
+        (control_rates - np.median(control_rates)) ** 2
+    )
+    error = (
+        max(math.sqrt(squares / freedom), FLOOR) * 1.2533 * math.sqrt(1 / len(rates) + 1 / len(control_rates))
+    )
+    persists = effect < min(MIN_EFFECT, -MIN_Z * error, MIN_SHARE * suspect.effect)
     return Outcome(
-        effect, bool(persists and rates.max() < usual.min()), float(np.exp(np.median(rates))),
-        float(np.exp(np.median(usual))), len(own[0].values), len(controls), [r.id for r in own + controls], True,
+        effect, bool(persists and rates.max() < control_rates.min()), float(np.exp(np.median(rates))),
+        float(np.exp(np.median(control_rates))), len(suspected[0].values), len(controls),
+        [r.id for r in suspected + controls], True,
     )  # fmt: skip

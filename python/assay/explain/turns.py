@@ -29,11 +29,11 @@ def taking_turns(evidence: Evidence) -> list[Finding]:
     losses = []
     for (a, b), records in pairs.items():
         if a in capacities and b in capacities:
-            together = median(sum(_rates(record, a, b)) for record in records)
+            joint_rate = median(sum(_rates(record, a, b)) for record in records)
             losses.append(
                 (
-                    together / min(capacities[a], capacities[b]),
-                    together,
+                    joint_rate / min(capacities[a], capacities[b]),
+                    joint_rate,
                     a,
                     b,
                     [record.id for record in records],
@@ -42,13 +42,13 @@ def taking_turns(evidence: Evidence) -> list[Finding]:
     worst = min(losses, default=None)
     if worst is None or worst[0] >= TURNS:
         return []
-    share, together, a, b, ids = worst
-    apart = format_quantity(min(capacities[a], capacities[b]), "B/s")
+    share, joint_rate, a, b, ids = worst
+    separate_rate = format_quantity(min(capacities[a], capacities[b]), "B/s")
     return [
         Finding(
             rule="taking_turns",
-            cause=f"the two directions between {a} and {b} take turns: {format_quantity(together, 'B/s')} together, "
-            f"where each of the two carries {apart} with other partners",
+            cause=f"the two directions between {a} and {b} take turns: {format_quantity(joint_rate, 'B/s')} together, "
+            f"where each of the two carries {separate_rate} with other partners",
             subject=Subject(host=a, peer=b),
             side="pair",
             severity="advice",

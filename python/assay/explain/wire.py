@@ -1,9 +1,8 @@
-"""Finds runs that measured something else than the network of the hosts that were named.
+"""Finds runs that did not measure the network between the named hosts.
 
-An MPI that uses shared memory between two "hosts", or another adapter than the requested one, reports figures of
-something else. The adapters' byte counters show it: between hosts the wire carries payload and headers, so never
-less than the payload. Another measurement at the same time takes a part of the network. A machine that is named
-twice has no network between its ranks.
+An MPI may use shared memory between two "hosts", or another adapter than the requested one. The adapters' byte counters
+show it: between hosts the wire carries payload and headers, so never less than the payload. Another measurement at the
+same time takes a part of the network. A machine that is named twice has no network between its ranks.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Names and GUIDs of a fabric's files replaced, each always by the same other one, so that results stay the same.
+"""Replaces the names and GUIDs in a fabric's files; results that are computed from the files stay the same.
 
-Every GUID in the files is replaced by a number, every description by a name: switches become switch1, switch2 ...,
-hosts host1, host2 ..., in the natural order of their names, so that ranks keep their order. LIDs, ports and rates
-stay, and that a host is an aggregation node, which is no rank.
-What no reader reads (comments, vendor and device numbers, serial numbers) is left out.
+Every GUID is replaced by a number, every description by a name: switches become switch1, switch2 ..., hosts become
+host1, host2 ..., in the natural order of their names, so ranks keep their order. LIDs, ports and rates stay. An
+aggregation node, which is not a rank, stays marked as one. Comments, vendor, device and serial numbers are left out.
 """
 
 from __future__ import annotations
@@ -100,9 +99,9 @@ def _end(fabric: Fabric, link: int, is_switch: bool) -> str:
         name, lid = _described(fabric, host), fabric.host_lids[host]
     if is_switch:
         return f'[{port}]\t{other}\t\t# "{name}" lid {lid}{rate}'
-    own = int(fabric.link_from[link]) - fabric.switches
+    host_number = int(fabric.link_from[link]) - fabric.switches
     return (
-        f"[{port}]({PORT_GUIDS + own:x}) \t{other}\t\t# lid {fabric.host_lids[own]} lmc 0 "
+        f"[{port}]({PORT_GUIDS + host_number:x}) \t{other}\t\t# lid {fabric.host_lids[host_number]} lmc 0 "
         f'"{name}" lid {lid}{rate}'
     )
 

@@ -20,7 +20,7 @@ from assay.fabric.topology import Ints
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedLink:
     """A link that several flows of a step share: ``src[k]`` sends to ``dst[k]`` (hosts)."""
 
     link: int
@@ -32,8 +32,8 @@ class Shared:
 class Conflicts:
     """[steps] each: conflicts, the load of the fullest link, flows.
 
-    The fullest link is one between switches, or that of a host to which several send in one step, as a schedule of a
-    file can say. Its load is 0 where there is neither.
+    The fullest link is a link between switches, or the link to a host that several ranks send to in one step (a
+    schedule in a file can do that). Its load is 0 in a step that uses no such link.
     """
 
     schedule: str
@@ -48,17 +48,17 @@ class Conflicts:
 
     @property
     def share(self) -> float:
-        """Of all ordered pairs of ranks, a rank with itself included."""
+        """Conflicts per ordered pair of ranks; pairs of a rank with itself count too."""
         return self.total / self.ranks**2
 
     @property
     def rounds(self) -> int:
-        """In lockstep."""
+        """Rounds of the whole schedule when all ranks start each step together."""
         return int(np.maximum(self.max_load, 1).sum())
 
     @property
     def bound(self) -> int:
-        """Rounds without a conflict."""
+        """Rounds of a schedule that has no conflict: one for each step."""
         return len(self.conflicts)
 
 
@@ -87,7 +87,7 @@ class Loads:
         crossed = self.routes.between_switches(*self.flows(destinations)).ravel()
         return np.bincount(crossed[crossed >= 0], minlength=self.routes.fabric.links)
 
-    def shared(self, destinations: Ints) -> list[Shared]:
+    def shared(self, destinations: Ints) -> list[SharedLink]:
         """The links with more than one flow, and the flows."""
         src, dst = self.flows(destinations)
         crossed = self.routes.between_switches(src, dst)
@@ -97,7 +97,7 @@ class Loads:
         order = np.lexsort((flow, link))
         starts = np.flatnonzero(np.diff(link[order], prepend=-1))
         groups = np.split(order, starts[1:]) if len(order) else []
-        return [Shared(int(link[g[0]]), src[flow[g]], dst[flow[g]]) for g in groups]
+        return [SharedLink(int(link[group[0]]), src[flow[group]], dst[flow[group]]) for group in groups]
 
 
 def analyse(routes: Routes, schedule: Schedule, members: NDArray[np.integer]) -> Conflicts:
@@ -144,11 +144,11 @@ def bisection(
 
 
 def _bisected(routes: Routes, real: Ints, seed: int, sample: int) -> float:
-    drawn = np.random.default_rng([seed, sample]).permutation(real)
-    half = len(drawn) // 2
+    shuffled = np.random.default_rng([seed, sample]).permutation(real)
+    half = len(shuffled) // 2
     if half == 0:
         return 1.0
-    crossed = routes.between_switches(drawn[:half], drawn[half : 2 * half])
+    crossed = routes.between_switches(shuffled[:half], shuffled[half : 2 * half])
     load = np.bincount(crossed[crossed >= 0], minlength=routes.fabric.links)
     fullest = np.where(crossed >= 0, load[crossed], 1).max(axis=1)
     return float((1 / fullest).mean())

@@ -1,4 +1,4 @@
-"""Faults of a fabric by itself, whatever it carries: slow cables, routes that do not arrive, credit loops, and up ports
+"""Faults of a fabric that do not depend on traffic: slow cables, routes that do not arrive, credit loops, and up ports
 with far more destinations than others.
 
 Deadlock: a packet holds buffers of a link while it waits for those of the next. Where such waits can close to a circle
@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.fabric.routes import Broken, Routes
+from assay.fabric.routes import BrokenRoute, Routes
 from assay.fabric.topology import LANE_RATES, Fabric, Ints
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-CROWDED = 2.0  # times the mean of a switch's up ports; a difference of one destination is no fault
+# An up port is crowded from this multiple of the mean of its switch's up ports. One destination more is not a fault.
+CROWDED = 2.0
 
 
 @dataclass(frozen=True)
-class Rate:
+class SlowCable:
     """A cable that is slower than most of its kind, or than both its ports; rates in bit/s.
 
     ``kind`` is "host" or "switch"; ``supported`` is the lower of what its ports support, 0 where that is unknown.
@@ -39,7 +40,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Usual:
+class TypicalRate:
     """The most frequent rate of a kind of cable, in bit/s, with the lanes and speed of one that has it."""
 
     rate: float
@@ -48,18 +49,18 @@ class Usual:
 
 
 @dataclass(frozen=True)
-class Rates:
+class CableRates:
     """``unknown`` cables have no rate; of ``supported`` cables it is known what both ports support."""
 
-    usual: dict[str, Usual]
-    slow: list[Rate]
+    usual: dict[str, TypicalRate]
+    slow: list[SlowCable]
     cables: int
     unknown: int
     supported: int
 
 
 @dataclass(frozen=True)
-class Crowded:
+class CrowdedPort:
     """An up port with at least CROWDED times the destinations of the mean up port of its switch."""
 
     link: int
@@ -67,7 +68,7 @@ class Crowded:
     mean: float
 
 
-def rates(fabric: Fabric) -> Rates:
+def rates(fabric: Fabric) -> CableRates:
     """A cable has the lower rate of its two ends."""
     lanes = np.array([LANE_RATES.get(speed, 0.0) for speed in fabric.link_speed])
     one_end = fabric.link_width * lanes
@@ -76,8 +77,8 @@ def rates(fabric: Fabric) -> Rates:
     supported = np.minimum(most, most[fabric.reverse])
     slower_end = np.where(one_end <= one_end[fabric.reverse], np.arange(fabric.links), fabric.reverse)
     cables = np.flatnonzero(np.arange(fabric.links) < fabric.reverse)
-    usual: dict[str, Usual] = {}
-    slow: list[Rate] = []
+    usual: dict[str, TypicalRate] = {}
+    slow: list[SlowCable] = []
     for kind, chosen in (
         ("host", cables[~fabric.between_switches[cables]]),
         ("switch", cables[fabric.between_switches[cables]]),
@@ -88,16 +89,18 @@ def rates(fabric: Fabric) -> Rates:
         values, counts = np.unique(both[known], return_counts=True)
         rate = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally many the faster
         end = int(slower_end[known[both[known] == rate][0]])
-        usual[kind] = Usual(rate, int(fabric.link_width[end]), fabric.link_speed[end])
+        usual[kind] = TypicalRate(rate, int(fabric.link_width[end]), fabric.link_speed[end])
         for link in known[both[known] < np.maximum(rate, supported[known])]:
             end = int(slower_end[link])
             width, speed = int(fabric.link_width[end]), fabric.link_speed[end]
-            slow.append(Rate(int(link), kind, float(both[link]), rate, float(supported[link]), width, speed))
+            slow.append(
+                SlowCable(int(link), kind, float(both[link]), rate, float(supported[link]), width, speed)
+            )
     counted = int((supported[cables] > 0).sum())
-    return Rates(usual, slow, len(cables), int((both[cables] == 0).sum()), counted)
+    return CableRates(usual, slow, len(cables), int((both[cables] == 0).sum()), counted)
 
 
-def broken_routes(routes: Routes, most: int = 1000) -> list[tuple[Broken, int]]:
+def broken_routes(routes: Routes, most: int = 1000) -> list[tuple[BrokenRoute, int]]:
     """Routes that do not arrive, one for each kind, switch and destination where they end, with the ordered pairs of
     hosts that it cuts off. The ``most`` harmful ones, the worst first."""
     fabric = routes.fabric
@@ -127,7 +130,7 @@ def unreachable_pairs(routes: Routes) -> int:
 def credit_loops(routes: Routes, *others: Routes) -> list[Ints]:
     """One cycle of links for each group of links that can wait for each other in a circle; ``others`` are further
     routes on the same fabric."""
-    waits = np.concatenate([_waits(one) for one in (routes, *others)])
+    waits = np.concatenate([_waits(route_set) for route_set in (routes, *others)])
     if not len(waits):
         return []
     from scipy.sparse import csr_array  # takes long to import, and is seldom needed
@@ -165,18 +168,18 @@ def _cycle(graph: csr_array, group: Ints) -> Ints:
     return np.asarray(group[way[::-1]], np.int32)
 
 
-def crowded_ports(routes: Routes) -> list[Crowded]:
+def crowded_ports(routes: Routes) -> list[CrowdedPort]:
     """The most crowded first."""
     fabric, ports = routes.fabric, routes.tables.ports
     link = fabric.next_link
     is_up = (link >= 0) & fabric.between_switches[link]
-    ahead = np.where(is_up, fabric.link_to[link], 0)
-    is_up &= fabric.levels[ahead] > fabric.levels[:, None]
-    found = []
+    next_node = np.where(is_up, fabric.link_to[link], 0)
+    is_up &= fabric.levels[next_node] > fabric.levels[:, None]
+    crowded_ports_found = []
     for switch in np.flatnonzero(is_up.any(1)):
         destinations = np.bincount(ports[switch], minlength=link.shape[1])[: link.shape[1]]
         up = np.flatnonzero(is_up[switch])
         mean = float(destinations[up].mean())
         for port in up[(destinations[up] >= CROWDED * mean) & (destinations[up] >= mean + 2)]:
-            found.append(Crowded(int(link[switch, port]), int(destinations[port]), mean))
-    return sorted(found, key=lambda crowded: crowded.mean / crowded.destinations)
+            crowded_ports_found.append(CrowdedPort(int(link[switch, port]), int(destinations[port]), mean))
+    return sorted(crowded_ports_found, key=lambda crowded: crowded.mean / crowded.destinations)

@@ -1,4 +1,4 @@
-"""What the report's picture of a fabric needs: switches, cables, forwarding tables and the schedule, as a packed text.
+"""Packs a fabric for the report's picture of it: switches, cables, forwarding tables and the schedule, as one text.
 
 From these the page computes the load of every link in any step, so that no load is stored. The text is base64 of zlib
 of JSON; ``web/src/data/plan.ts`` reads it. An entry of a table is a character: ENTRY + the output port, or ENTRY alone
@@ -21,16 +21,16 @@ from assay.fabric.topology import UNREACHED, Fabric, Ints
 
 ENTRY = 35  # "#": no control character and no quote
 FORMULAS = ("shift", "xor")  # schedules that the page computes by itself
-MOST_STEPS_KEPT = 1 << 21  # steps times ranks of other schedules
-MOST_ENTRIES = 1 << 25  # switches times ranks; a page of more takes too long to open
+MAX_STEPS_KEPT = 1 << 21  # steps times ranks of other schedules
+MAX_ENTRIES = 1 << 25  # switches times ranks; a page of more takes too long to open
 
 
 def packed(routes: Routes, schedule: Schedule, members: NDArray[np.integer]) -> str:
     """Empty where the fabric is too large, or its schedule too long to be kept."""
     fabric, members = routes.fabric, np.asarray(members, np.int32)
-    if fabric.switches * len(members) > MOST_ENTRIES:
+    if fabric.switches * len(members) > MAX_ENTRIES:
         return ""
-    if schedule.name not in FORMULAS and schedule.steps * schedule.ranks > MOST_STEPS_KEPT:
+    if schedule.name not in FORMULAS and schedule.steps * schedule.ranks > MAX_STEPS_KEPT:
         return ""
     links = np.flatnonzero(fabric.between_switches)
     real = members >= 0
@@ -76,11 +76,11 @@ def groups(fabric: Fabric) -> Ints:
     size = fabric.switches
     graph = coo_array((np.ones(below.sum(), np.int8), (ends[0][below], ends[1][below])), shape=(size, size))
     _, part = connected_components(graph, directed=False)
-    alike: dict[bytes, int] = {}
+    same_peers: dict[bytes, int] = {}
     order = np.lexsort((ends[1], ends[0]))
     starts = np.searchsorted(ends[0][order], np.arange(size + 1))
     for switch in np.flatnonzero(known == top):
         peers = np.unique(ends[1][order[starts[switch] : starts[switch + 1]]])
-        part[switch] = part[alike.setdefault(peers.tobytes(), int(switch))]
+        part[switch] = part[same_peers.setdefault(peers.tobytes(), int(switch))]
     _, number = np.unique(part, return_inverse=True)
     return number.astype(np.int32)

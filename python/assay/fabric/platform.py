@@ -1,8 +1,8 @@
 """A fabric as a SimGrid platform (3.32 and 4.x): a link for each direction of each cable, a route for each pair of
 hosts, as the forwarding tables have it.
 
-The configuration takes SimGrid's own corrections off (factors by message size, traffic of acknowledgements), so that a
-link carries its rate and flows of one link share it evenly.
+The configuration switches off SimGrid's corrections (factors by message size, traffic of acknowledgements): each link
+carries its nominal rate, and its flows share it evenly.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from assay.errors import UserError
 from assay.fabric.routes import Routes
 
-MOST_HOSTS = 1024  # a route for each pair of them: about 100 MB
+MAX_HOSTS = 1024  # a route for each pair of them: about 100 MB
 LATENCY = "1us"  # of a cable; the rates of long messages do not depend on it
 CONFIGURATION = {
     "network/model": "SMPI",
@@ -30,9 +30,9 @@ CONFIGURATION = {
 def platform_text(routes: Routes, rate: float, latency: str = LATENCY) -> str:
     """``rate`` (B/s) and ``latency`` (as SimGrid writes it): of every cable. Raises UserError for a route that does not
     arrive, or too many hosts."""
-    if routes.fabric.hosts > MOST_HOSTS:
+    if routes.fabric.hosts > MAX_HOSTS:
         raise UserError(
-            f"{routes.fabric.hosts} hosts: a platform of routes has {MOST_HOSTS} at most",
+            f"{routes.fabric.hosts} hosts: a platform of routes has {MAX_HOSTS} at most",
             "describe a smaller fabric",
         )
     return "\n".join(_lines(routes, rate, latency)) + "\n"

@@ -26,11 +26,11 @@ BYTES_OF_HOP, BYTES_OF_ROUTE = (
     12,
     40,
 )  # of a route while it is walked: its columns, stacked and without the last
-MOST_SWITCHES = 64  # on a path; InfiniBand's own management packets cross no more
+MAX_SWITCHES = 64  # on a path; InfiniBand's own management packets cross no more
 
 
 @dataclass(frozen=True)
-class Broken:
+class BrokenRoute:
     """A route that does not arrive: from the hosts of ``leaf`` to ``host``, at switch ``switch``."""
 
     fault: Fault
@@ -98,10 +98,10 @@ class Routes:
     def require(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> None:
         """Raises UserError where a route does not arrive, or a host is on no switch."""
         used = np.concatenate([src, dst])
-        loose = used[self.fabric.host_switch[used] < 0]
-        if len(loose):
+        detached = used[self.fabric.host_switch[used] < 0]
+        if len(detached):
             raise UserError(
-                f"{self.fabric.source}: host {self.fabric.host_names[loose[0]]} is attached to no switch"
+                f"{self.fabric.source}: host {self.fabric.host_names[detached[0]]} is attached to no switch"
             )
         leaf = self.fabric.leaf_of[src]
         bad = np.flatnonzero((self._walked[1][leaf, dst] != 0) & (src != dst))
@@ -117,7 +117,7 @@ class Routes:
         """[leaves, H]: 0, or 1 + the position in FAULTS where a route does not arrive; the switch where it ends."""
         return self._walked[1], self._walked[2]
 
-    def broken(self, leaf: int, host: int) -> Broken:
+    def broken(self, leaf: int, host: int) -> BrokenRoute:
         """Describes a route that does not arrive."""
         fabric, code = self.fabric, int(self._walked[1][leaf, host])
         switch = int(self._walked[2][leaf, host])
@@ -134,7 +134,7 @@ class Routes:
         }[fault]
         if fabric.host_switch[host] < 0:
             text = f"{fabric.source}: host {fabric.host_names[host]} is attached to no switch"
-        return Broken(fault, leaf, host, switch, port, text)
+        return BrokenRoute(fault, leaf, host, switch, port, text)
 
     @cached_property
     def _inner(self) -> Ints:
@@ -155,29 +155,33 @@ class Routes:
         code = np.zeros(leaves * hosts, np.uint8)
         code[fabric.host_switch[target] < 0] = 1
         stopped = position.copy()
-        going = np.flatnonzero(code == 0)
+        active = np.flatnonzero(code == 0)
         columns: list[Ints] = []
         next_link = fabric.next_link
-        while len(going) and len(columns) < min(fabric.switches + 1, MOST_SWITCHES):
+        while len(active) and len(columns) < min(fabric.switches + 1, MAX_SWITCHES):
             column = np.full(leaves * hosts, PAD, np.int32)
-            switch, host = position[going], target[going]
+            switch, host = position[active], target[active]
             port = ports[switch, host].astype(np.int32)
             known = (port != NO_ENTRY) & (port < next_link.shape[1])
             link = np.where(known, next_link[switch, np.where(known, port, 0)], PAD)
-            ahead = np.where(link >= 0, fabric.link_to[link], -1)
+            next_node = np.where(link >= 0, fabric.link_to[link], -1)
             fault = np.select(
-                [port == NO_ENTRY, link < 0, (ahead >= fabric.switches) & (ahead != host + fabric.switches)],
+                [
+                    port == NO_ENTRY,
+                    link < 0,
+                    (next_node >= fabric.switches) & (next_node != host + fabric.switches),
+                ],
                 [1, 2, 3],
                 0,
             )
-            code[going], stopped[going] = fault, switch
-            column[going] = np.where(fault == 0, link, PAD)
+            code[active], stopped[active] = fault, switch
+            column[active] = np.where(fault == 0, link, PAD)
             columns.append(column)
-            moving = (fault == 0) & (ahead < fabric.switches)
-            going, ahead = going[moving], ahead[moving]
-            position[going] = ahead
-        code[going] = 1 + FAULTS.index("loop")
-        stopped[going] = position[going]
+            moving = (fault == 0) & (next_node < fabric.switches)
+            active, next_node = active[moving], next_node[moving]
+            position[active] = next_node
+        code[active] = 1 + FAULTS.index("loop")
+        stopped[active] = position[active]
         links = np.stack(columns, axis=1) if columns else np.full((leaves * hosts, 1), PAD, np.int32)
         shape = (leaves, hosts)
         return links.reshape(*shape, -1), code.reshape(shape), stopped.reshape(shape)

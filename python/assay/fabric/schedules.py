@@ -2,7 +2,7 @@
 
 shift    step k: rank i sends to (i - k) mod N. N steps; in step 0 a rank sends to itself
 xor      step k: rank i sends to i xor k, to nobody where that is no rank. N steps for a power of two
-circle   a round-robin tournament (the polygon method): pairs exchange in both directions; odd N has a bye
+circle   a round-robin tournament (the polygon method): pairs exchange in both directions; with odd N one rank is idle
 random   each step a random permutation of the ranks, N steps; not every pair meets
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import UserError
-from assay.fabric.read.text import Text
+from assay.fabric.read.text import LineReader
 
 Ints = NDArray[np.int32]
 IDLE = -1
@@ -71,11 +71,11 @@ def circle(ranks: int) -> Schedule:
 
     def step(k: int) -> Ints:
         partner = np.where(order < players, (k - order) % players, 0)
-        alone = int(np.flatnonzero(partner[:players] == order[:players])[0])
+        unpaired = int(np.flatnonzero(partner[:players] == order[:players])[0])
         if ranks % 2:
-            partner[alone] = IDLE
+            partner[unpaired] = IDLE
         else:
-            partner[alone], partner[ranks - 1] = ranks - 1, alone
+            partner[unpaired], partner[ranks - 1] = ranks - 1, unpaired
         return partner.astype(np.int32)
 
     return Schedule("circle", ranks, players if ranks > 1 else 0, step)
@@ -105,7 +105,7 @@ def read(path: Path, ranks: int) -> Schedule:
     Raises UserError with file and line for a line of another length, or a rank that does not exist.
     """
     rows = []
-    for number, line in Text(path, LONGEST_LINE, "write a step a line, the destination of each rank"):
+    for number, line in LineReader(path, LONGEST_LINE, "write a step a line, the destination of each rank"):
         fields = line.partition("#")[0].split()
         if not fields:
             continue

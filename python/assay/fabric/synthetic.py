@@ -24,10 +24,10 @@ import numpy as np
 
 from assay.errors import UserError
 from assay.fabric.read.cables import WIDTHS
-from assay.fabric.read.text import Text, printable
+from assay.fabric.read.text import LineReader, printable
 from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, Ints
 
-MOST_LEVELS = 6
+MAX_LEVELS = 6
 GUID_OF_SWITCHES, GUID_OF_HOSTS = 0x0002000000000000, 0x0001000000000000
 
 
@@ -77,23 +77,23 @@ def parse(text: str, source: str = "--fat-tree") -> FatTree:
     return replace(tree, width=width, speed=speed)
 
 
-MOST = {"radix": 254, "levels": MOST_LEVELS}  # of other keys as many as a subnet has addresses
+MAX_VALUES = {"radix": 254, "levels": MAX_LEVELS}  # of other keys as many as a subnet has addresses
 KEYS = ("radix", "nodes", "levels", "per-leaf", "spines", "rate", "missing", "dead")
 
 
 def read(path: Path) -> FatTree:
     """A description in a file. Raises UserError."""
-    lines = [line for _, line in Text(path, fix_empty="write radix=36 and nodes=45, a line each")]
+    lines = [line for _, line in LineReader(path, fix_empty="write radix=36 and nodes=45, a line each")]
     return parse("\n".join(lines), str(path))
 
 
 def _number(text: str, where: str, key: str, least: int) -> int:
-    most = MOST.get(key, LAST_UNICAST_LID)
+    maximum = MAX_VALUES.get(key, LAST_UNICAST_LID)
     shown = f"{key}={printable(text[:20])}{'...' if len(text) > 20 else ''}"
     if not (text.isascii() and text.isdigit()) or (len(text) < 8 and int(text) < least):
         raise UserError(f"{where}: {shown} is not a whole number of at least {least}")
-    if len(text) > 7 or int(text) > most:
-        raise UserError(f"{where}: {shown} is more than {most}")
+    if len(text) > 7 or int(text) > maximum:
+        raise UserError(f"{where}: {shown} is more than {maximum}")
     return int(text)
 
 
@@ -146,13 +146,13 @@ def _shaped(values: dict[str, int], missing: list[int], dead: list[tuple[str, in
 
 
 def _places(
-    wanted: int | None, absent: set[int], levels: int, radix: int, room: int, source: str
+    host_count: int | None, absent: set[int], levels: int, radix: int, room: int, source: str
 ) -> tuple[int, ...]:
     """The places of the hosts: the first that are not absent, without ``wanted`` all."""
     outside = [place for place in absent if place >= room]
     if outside:
         raise UserError(f"{source}: missing={min(outside)}: the last of {room} places is {room - 1}")
-    nodes = room - len(absent) if wanted is None else wanted
+    nodes = room - len(absent) if host_count is None else host_count
     if nodes > room:
         raise UserError(
             f"{source}: {nodes} nodes do not fit: {levels} levels of radix {radix} have room for {room}",
@@ -172,7 +172,7 @@ def _room(levels: int, per_leaf: int, radix: int) -> int:
 
 def _levels(nodes: int, per_leaf: int, radix: int) -> int:
     levels = 2
-    while _room(levels, per_leaf, radix) < nodes and levels < MOST_LEVELS:
+    while _room(levels, per_leaf, radix) < nodes and levels < MAX_LEVELS:
         levels += 1
     return levels
 
@@ -245,10 +245,10 @@ def _without_dead(
     numbers = {name: number for number, name in enumerate(names)}
     for switch, port in dead:
         end = (numbers.get(switch, -1), port)
-        left = [e for e in ends if end not in (e[:2], e[2:])]
-        if len(left) == len(ends):
+        remaining = [e for e in ends if end not in (e[:2], e[2:])]
+        if len(remaining) == len(ends):
             raise UserError(f"{source}: no cable is at port {port} of {switch}, so it cannot be dead")
-        ends = left
+        ends = remaining
     return ends
 
 

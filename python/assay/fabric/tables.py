@@ -65,8 +65,8 @@ def d_mod_k(fabric: Fabric) -> ForwardingTables:
         for host in hosts:
             turn = host // divisor
             choice = order[np.arange(fabric.switches), turn % np.maximum(count, 1)]
-            wanted = ups[np.arange(fabric.switches), turn % np.maximum(number_up, 1)]
-            same = topology.reversed_ports(wanted) & candidates & topology.goes_down(distance, leaf)
+            preferred = ups[np.arange(fabric.switches), turn % np.maximum(number_up, 1)]
+            same = topology.reversed_ports(preferred) & candidates & topology.goes_down(distance, leaf)
             chosen = np.where(same.any(1), same.argmax(1), choice)
             ports[:, host] = np.where(count > 0, chosen, NO_ENTRY)
     return topology.finished(ports, "d-mod-k")
@@ -211,11 +211,11 @@ class NextHops:
         assert distance.down is not None
         return np.asarray(distance.down[:, leaf] < FAR)[:, None]
 
-    def reversed_ports(self, wanted: Ints) -> Bools:
+    def reversed_ports(self, preferred: Ints) -> Bools:
         """[S, ports + 1] the far ends of the cables at port ``wanted[s]`` of each switch; 0 is no port."""
         mask = np.zeros_like(self.neighbour, np.bool_)
-        here = np.flatnonzero(wanted > 0)
-        mask[self.neighbour[here, wanted[here]], self.neighbour_port[here, wanted[here]]] = True
+        here = np.flatnonzero(preferred > 0)
+        mask[self.neighbour[here, preferred[here]], self.neighbour_port[here, preferred[here]]] = True
         return mask
 
     def finished(self, ports: NDArray[np.uint16], source: str) -> ForwardingTables:

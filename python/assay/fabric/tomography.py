@@ -1,4 +1,4 @@
-"""The link at fault: from the bandwidths of pairs of hosts, and their routes, to directed links.
+"""Finds slow directed links from the bandwidths of pairs of hosts and their routes (network tomography).
 
 A pair is as fast as the slowest link on its way, so a slow link slows all pairs that cross it and no other. For each
 link, ``gain`` is how much more likely its pairs' values are if the link has lost their median than if it is healthy.
@@ -27,13 +27,13 @@ from assay.records.units import format_share
 Floats = NDArray[np.float64]
 
 CHANCE = 0.001  # healthy links of a fabric that may look as bad
-LEAST_LOSS = 0.10  # of a link; adapters of equal hosts differ by some percent
+MIN_LOSS = 0.10  # of a link; adapters of equal hosts differ by some percent
 SIGMA_FLOOR = 0.005  # relative; no bandwidth is known more precisely
-FEWEST_PAIRS = 3  # that cross a suspect; a single slow pair has many causes
+MIN_PAIRS = 3  # that cross a suspect; a single slow pair has many causes
 ALIKE = math.log(1000)  # gain: a link that is 1000 times less likely than another is not an alternative
 CAP = 8.0  # gain of one pair at most, so that one outlier decides nothing
 MEDIAN_ERROR = math.sqrt(math.pi / 2)  # standard error of a median, in those of a mean
-MOST_SUSPECTS = 32
+MAX_SUSPECTS = 32
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ def find_slow_links(crossed: NDArray[np.integer], value: Floats, links: int) -> 
     ``crossed`` [pairs, hops]: directed links of each pair, padded with -1; ``value`` [pairs]: logarithm of bandwidth.
     """
     model = _Model(crossed, value, links)
-    found: list[Suspect] = []
-    while len(found) < MOST_SUSPECTS and (suspect := model.next()) is not None:
-        found.append(suspect)
-    return found
+    suspects: list[Suspect] = []
+    while len(suspects) < MAX_SUSPECTS and (suspect := model.next()) is not None:
+        suspects.append(suspect)
+    return suspects
 
 
 class _Model:
@@ -80,7 +80,7 @@ class _Model:
         effect = np.minimum(self._medians(), 0.0)
         gain = self._gain(effect)
         gain[list(self.named)] = -np.inf
-        eligible = (self.size >= FEWEST_PAIRS) & (effect < math.log1p(-LEAST_LOSS))
+        eligible = (self.size >= MIN_PAIRS) & (effect < math.log1p(-MIN_LOSS))
         if not eligible.any():
             return None
         # Gains of links whose pairs are all slow may be equal, since each pair's is capped.
@@ -127,7 +127,7 @@ class _Model:
 
     def _alternatives(self, best: int, effect: Floats, gain: Floats, pairs: Ints) -> list[int]:
         """Links with about the gain of the best, by the same pairs: the same effect without them is not significant."""
-        near = np.flatnonzero((gain > gain[best] - ALIKE) & (effect < math.log1p(-LEAST_LOSS)))
+        near = np.flatnonzero((gain > gain[best] - ALIKE) & (effect < math.log1p(-MIN_LOSS)))
         near = near[(near != best) & (self.size[near] > 0)]
         is_explained = np.zeros(len(self.residual), np.bool_)
         is_explained[pairs] = True
@@ -140,19 +140,19 @@ class _Model:
 def separating(routes: Routes, links: tuple[int, ...], hosts: NDArray[np.integer]) -> list[tuple[int, int]]:
     """For each of ``links`` a pair of ``hosts`` whose route crosses it and none of the others; (-1, -1) where there is
     no such pair."""
-    wanted = np.array(links)
-    found = [(-1, -1)] * len(links)
+    link_numbers = np.array(links)
+    suspects = [(-1, -1)] * len(links)
     for src in hosts:
         others = hosts[hosts != src]
         crossed = routes.links(np.full(len(others), src), others)
-        crosses = (crossed[:, :, None] == wanted).any(axis=1)
-        alone = crosses & (crosses.sum(axis=1) == 1)[:, None]
-        for number in np.flatnonzero(alone.any(axis=0)):
-            if found[number] == (-1, -1):
-                found[number] = (int(src), int(others[alone[:, number].argmax()]))
-        if (-1, -1) not in found:
+        crosses = (crossed[:, :, None] == link_numbers).any(axis=1)
+        crosses_only = crosses & (crosses.sum(axis=1) == 1)[:, None]
+        for number in np.flatnonzero(crosses_only.any(axis=0)):
+            if suspects[number] == (-1, -1):
+                suspects[number] = (int(src), int(others[crosses_only[:, number].argmax()]))
+        if (-1, -1) not in suspects:
             break
-    return found
+    return suspects
 
 
 def contention(crossed: NDArray[np.integer], step: NDArray[np.integer]) -> Floats:
@@ -171,7 +171,7 @@ def contention(crossed: NDArray[np.integer], step: NDArray[np.integer]) -> Float
 def finding(
     routes: Routes, suspect: Suspect, hosts: NDArray[np.integer], measured: set[tuple[int, int]]
 ) -> Finding:
-    """What a suspect means for people. ``hosts`` took part in the run; ``measured``: their pairs with a value."""
+    """The finding about a suspect. ``hosts`` took part in the run; ``measured``: their pairs with a value."""
     fabric = routes.fabric
     names = [fabric.link_name(link) for link in suspect.links]
     share = format_share(math.exp(suspect.effect))

@@ -152,15 +152,15 @@ class Fabric:
     def find_hosts(self, names: Iterable[str]) -> Ints:
         """The numbers of hosts by name. Raises UserError for a name that is not in the fabric."""
         numbers = {name: number for number, name in enumerate(self.host_names)}
-        found = []
+        host_numbers = []
         for name in names:
             if name not in numbers:
                 raise UserError(
                     f"{self.source}: no host '{name}' in the fabric",
                     f"name them as the topology does, such as {self.host_names[0]}",
                 )
-            found.append(numbers[name])
-        return np.array(found, np.int32)
+            host_numbers.append(numbers[name])
+        return np.array(host_numbers, np.int32)
 
 
 def natural_key(name: str) -> list[tuple[int, int, str]]:

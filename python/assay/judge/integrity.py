@@ -1,7 +1,7 @@
-"""What fails every acceptance, whatever its criteria ask: a wrong byte, and a fault that was found.
+"""Fails every acceptance in which a wrong byte was seen or a fault was found, whatever its criteria are.
 
-A specification that forgot to ask would pass a machine that is known to be broken. So wrong bytes and faults that no
-verdict of the run has failed become verdicts of their own.
+Without this, a specification without such a criterion would pass a machine that is known to be broken. Wrong bytes and
+faults that no other verdict has failed get failed verdicts here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The inventory of a specification: what each offered host has to have, and the verdicts on it.
 
-What should be there and is not, or is there and not in order, fails. Every verdict names the devices that were found
-instead, with what they are and what was expected. GPUs count when copies to and from them were measured: one on the
-bus that the driver cannot use, or that CUDA_VISIBLE_DEVICES hides, is not there for an application.
+A device that is missing or not in order fails. Every verdict names the devices that are there instead, with their
+state and the expected one. A GPU counts when copies to and from it were measured: a GPU on the bus that the driver
+cannot use, or that CUDA_VISIBLE_DEVICES hides, is of no use to an application.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class Inventory:
         return [line for line in self.devices if line.kind == kind]
 
 
-class _Seen(NamedTuple):
-    """What one host has, held against one line of the inventory."""
+class _HostObservation(NamedTuple):
+    """The devices of one host, compared with one line of the inventory."""
 
     host: str
     observed: float
@@ -122,7 +122,7 @@ def _verdict(
     metric: str,
     required: float,
     unit: str,
-    seen: Sequence[_Seen],
+    seen: Sequence[_HostObservation],
     missing: Sequence[str],
     fix: str,
 ) -> Verdict:
@@ -158,20 +158,20 @@ def _fact(records: Sequence[AnyRecord], host: str, fact: str) -> float | None:
     return None
 
 
-def _exactly(records: Sequence[AnyRecord], host: str, fact: str, expected: int) -> _Seen:
+def _exactly(records: Sequence[AnyRecord], host: str, fact: str, expected: int) -> _HostObservation:
     value = _fact(records, host, fact)
     if value is None:
-        return _Seen(host, 0, False, f"{host} has no {fact}", is_open=True)
-    return _Seen(
+        return _HostObservation(host, 0, False, f"{host} has no {fact}", is_open=True)
+    return _HostObservation(
         host, value, value == expected, "" if value == expected else f"{host} has {value:.0f}, not {expected}"
     )
 
 
-def _memory(records: Sequence[AnyRecord], host: str, expected: float) -> _Seen:
+def _memory(records: Sequence[AnyRecord], host: str, expected: float) -> _HostObservation:
     value = _fact(records, host, "memory.bytes")
     if value is None:
-        return _Seen(host, 0, False, f"{host} has no memory.bytes", is_open=True)
-    return _Seen(host, value, value >= expected, "" if value >= expected else f"{host} has less")
+        return _HostObservation(host, 0, False, f"{host} has no memory.bytes", is_open=True)
+    return _HostObservation(host, value, value >= expected, "" if value >= expected else f"{host} has less")
 
 
 def _devices(
@@ -183,14 +183,16 @@ def _devices(
 ) -> list[Verdict]:
     """Judges the lines of one kind. A device counts for one line only, the most demanding first."""
     lines = inventory.lines(kind)
-    seen: dict[int, list[_Seen]] = {index: [] for index in range(len(lines))}
+    seen: dict[int, list[_HostObservation]] = {index: [] for index in range(len(lines))}
     for host in hosts:
-        left = _of_kind(inventory, kind, records, host)
+        unassigned = _of_kind(inventory, kind, records, host)
         for index in sorted(range(len(lines)), key=lambda k: (-lines[k].rate, -lines[k].mtu)):
             line = lines[index]
-            fit = [device for device in left if not _complaint(line, device, records, host)][: line.count]
-            left = [device for device in left if device not in fit]
-            seen[index].append(_held(line, host, len(fit), left, records))
+            fitting = [device for device in unassigned if not _complaint(line, device, records, host)][
+                : line.count
+            ]
+            unassigned = [device for device in unassigned if device not in fitting]
+            seen[index].append(_held(line, host, len(fitting), unassigned, records))
     return [
         _verdict(f"inventory: {line}", f"inventory.{kind}", line.count, "1", seen[index], missing, FIX[kind])
         for index, line in enumerate(lines)
@@ -234,17 +236,19 @@ def _complaint(line: DeviceLine, device: Device, records: Sequence[AnyRecord], h
 
 
 def _held(
-    line: DeviceLine, host: str, fit: int, left: Sequence[Device], records: Sequence[AnyRecord]
-) -> _Seen:
-    if fit >= line.count:
+    line: DeviceLine, host: str, fitting: int, unassigned: Sequence[Device], records: Sequence[AnyRecord]
+) -> _HostObservation:
+    if fitting >= line.count:
         is_open = line.kind == "gpus" and not copies_were_measured(records, host)
         reason = f"{host}: copies to and from its GPUs were not measured" if is_open else ""
-        return _Seen(host, fit, not is_open, reason, is_open=is_open)
-    complaints = [(device, text) for device in left if (text := _complaint(line, device, records, host))]
+        return _HostObservation(host, fitting, not is_open, reason, is_open=is_open)
+    complaints = [
+        (device, text) for device in unassigned if (text := _complaint(line, device, records, host))
+    ]
     others = "; ".join(text for _, text in complaints) or "no other is there"
     hidden = visible_devices(records, host) if line.kind == "gpus" else ""
     if hidden:
         others += f"; CUDA_VISIBLE_DEVICES={hidden} hides GPUs"
     first = complaints[0][0] if complaints else None
     device = first.pci if isinstance(first, GpuDevice) else first.device if first else None
-    return _Seen(host, fit, False, f"{host} has {fit} of {line.count}: {others}", device)
+    return _HostObservation(host, fitting, False, f"{host} has {fitting} of {line.count}: {others}", device)

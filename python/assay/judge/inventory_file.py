@@ -31,7 +31,7 @@ KEYS: dict[Kind, tuple[str, ...]] = {
     "ethernet_ports": ("count", "speed", "mtu"),
 }
 LINK_LAYERS = ("", "InfiniBand", "Ethernet")
-MOST = 100_000  # devices or sockets of a host; more is a slip of the pen
+MAX_COUNT = 100_000  # devices or sockets of a host; a larger number is a typing error
 
 
 def read_inventory(file: TomlFile, table: Any) -> Inventory:
@@ -81,7 +81,7 @@ def _count(file: TomlFile, table: dict[str, Any], key: str, reported: str = "") 
     value = table.get(key)
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_COUNT:
         file.refuse(
             reported or key, f"{key} = {value!r} is not a count", "write a whole number of at least 1"
         )
@@ -133,7 +133,7 @@ def inventory_of(records: Sequence[AnyRecord], host: str) -> Inventory:
 
 
 def not_counted(records: Sequence[AnyRecord], host: str) -> list[str]:
-    """What is there and is left out of ``inventory_of``, in words."""
+    """Describes the devices that are present and left out of ``inventory_of``."""
     rdma = [port.found() for port in rdma_ports(records, host) if not port.is_active]
     return rdma + [port.found() for port in ethernet_ports(records, host) if not _is_counted(port)]
 

@@ -39,7 +39,7 @@ from assay.records.schema import (
 from assay.records.units import Quantity, describe_unit, format_as
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
-MOST_NAMED = 4  # criteria that the last line names
+MAX_NAMES_SHOWN = 4  # criteria that the last line names
 
 
 def judge(
@@ -82,9 +82,9 @@ def because(verdicts: Sequence[Verdict]) -> str:
     for outcome, verb in (("FAIL", "failed"), ("INCONCLUSIVE", "could not be decided")):
         titles = [_named(verdict) for verdict in verdicts if verdict.outcome == outcome]
         if titles:
-            more = f"; and {len(titles) - MOST_NAMED} more" if len(titles) > MOST_NAMED else ""
+            more = f"; and {len(titles) - MAX_NAMES_SHOWN} more" if len(titles) > MAX_NAMES_SHOWN else ""
             count = f"{len(titles)} of {len(verdicts)} criteria" if len(verdicts) > 1 else "the one criterion"
-            return f"{count} {verb}: {'; '.join(titles[:MOST_NAMED])}{more}"
+            return f"{count} {verb}: {'; '.join(titles[:MAX_NAMES_SHOWN])}{more}"
     return ""
 
 
@@ -101,7 +101,7 @@ def _hosts(records: Iterable[AnyRecord], hosts: Collection[str]) -> set[str]:
     return set(hosts) or {name for item in subjects for name in (item.host, item.peer) if name}
 
 
-class _Judged(NamedTuple):
+class _CheckedRecord(NamedTuple):
     """A record checked against a bound; ``slack`` is relative and positive within the bound."""
 
     slack: float
@@ -116,7 +116,7 @@ class _Judged(NamedTuple):
 def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
     matching = _matching(criterion.metric, criterion.where, records)
     problems = _missing(criterion, matching, hosts, records)
-    judged: list[_Judged] = []
+    judged: list[_CheckedRecord] = []
     unfit = [record for record in matching if record.status == "unfit"]
     for record in matching:
         observed = _value(record, criterion.statistic)
@@ -131,7 +131,9 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
             elif limit:
                 slack = observed - required if bound == "min" else required - observed
                 relative = slack / abs(required) if required else slack
-                judged.append(_Judged(relative, record, observed, required, slack >= 0, source, limit_unit))
+                judged.append(
+                    _CheckedRecord(relative, record, observed, required, slack >= 0, source, limit_unit)
+                )
     where = {
         key: check.value if isinstance(check, Quantity) else check for key, check in criterion.where.items()
     }
@@ -162,7 +164,7 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
     return verdict
 
 
-def _reason(criterion: Criterion, worst: _Judged, matching: Sequence[Measurement]) -> str:
+def _reason(criterion: Criterion, worst: _CheckedRecord, matching: Sequence[Measurement]) -> str:
     """Explains which record decided and where a relative limit comes from."""
     parts = []
     if len(matching) > 1:

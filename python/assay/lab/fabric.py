@@ -21,7 +21,7 @@ from assay.errors import UserError
 from assay.lab import namespaces, slurm, state, tools, traffic
 from assay.lab.state import Fault, Host, Rates
 
-_MOST_HOSTS = 250
+_MAX_HOSTS = 250
 _HEAD = Host(traffic.HEAD, "core", "10.77.255.1")
 
 
@@ -30,9 +30,9 @@ def lay_out(hosts: int, cabinets: int) -> list[Host]:
 
     Raises UserError for counts that are not possible.
     """
-    if not 1 <= hosts <= _MOST_HOSTS:
+    if not 1 <= hosts <= _MAX_HOSTS:
         raise UserError(
-            f"a lab of {hosts} hosts is not possible", f"give --nodes a number from 1 to {_MOST_HOSTS}"
+            f"a lab of {hosts} hosts is not possible", f"give --nodes a number from 1 to {_MAX_HOSTS}"
         )
     if not 1 <= cabinets <= hosts:
         raise UserError(

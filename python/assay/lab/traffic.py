@@ -43,7 +43,7 @@ _BLOCK = 8 * 1024
 # data of the other, and TCP leaves a fifth of a slow link unused.
 _QUEUE = 4
 _LOSS_PARTS = 1_000_000_000  # resolution of the planted loss
-_MOST_SEGMENTS = 65535  # the kernel's default of gso_max_segs
+_MAX_SEGMENTS = 65535  # the kernel's default of gso_max_segs
 
 
 def parse_rate(text: str) -> float:
@@ -176,7 +176,7 @@ def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
     nft = [tools.find("nft", "nftables"), "-f", "-"]
     _run_in_namespace(switch, nft, table, "planting loss")
     for host in (*hosts, head):
-        _batch(host.pid, "ip", [f"link set {INTERFACE} gso_max_segs {1 if lossy else _MOST_SEGMENTS}"])
+        _batch(host.pid, "ip", [f"link set {INTERFACE} gso_max_segs {1 if lossy else _MAX_SEGMENTS}"])
 
 
 def _batch(pid: int, tool: str, commands: Sequence[str]) -> None:

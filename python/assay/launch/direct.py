@@ -26,7 +26,7 @@ from assay.lab import Lab
 from assay.launch.engines import check_provider, probe
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
 
-OFI = "ofi"  # libfabric: of its own choice, or a provider as in ofi:shm
+OFI = "ofi"  # libfabric with the provider that it chooses; "ofi:shm" names a provider
 TRANSPORTS = ("tcp", "udp", OFI)
 MODULE = "assay.launch.direct"
 
@@ -39,7 +39,7 @@ class Place(Struct):
 
 
 class Job(Struct):
-    """What the program is told. ``site`` is "here", "ssh" or "lab"; times in seconds."""
+    """The program's input. ``site`` is "here", "ssh" or "lab"; times in seconds."""
 
     transport: str
     site: str
@@ -100,8 +100,8 @@ class Direct:
 
     def environment(self, site: Site) -> dict[str, str]:
         package = str(Path(assay.__file__).parent.parent)
-        others = os.environ.get("PYTHONPATH")
-        return {"PYTHONPATH": f"{package}{os.pathsep}{others}" if others else package}
+        search_path = os.environ.get("PYTHONPATH")
+        return {"PYTHONPATH": f"{package}{os.pathsep}{search_path}" if search_path else package}
 
     def diagnose(self, stderr: str) -> str | None:
         return None

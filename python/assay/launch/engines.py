@@ -40,7 +40,7 @@ class Metric(Struct):
     help: str
 
 
-class Described(Struct):
+class MeasurementDescription(Struct):
     """One measurement. ``waived`` is the reason why it cannot run on this host, None when it can."""
 
     name: str
@@ -80,10 +80,10 @@ class Fact(Struct):
 class Description(Struct):
     schema: int
     version: str
-    measurements: list[Described]
+    measurements: list[MeasurementDescription]
     facts: list[Fact]
 
-    def find(self, name: str) -> Described:
+    def find(self, name: str) -> MeasurementDescription:
         for measurement in self.measurements:
             if measurement.name == name:
                 return measurement
@@ -91,7 +91,7 @@ class Description(Struct):
         raise UserError(f"no measurement is called '{name}'", f"choose one of {names}")
 
 
-def metrics_of(measurements: Iterable[Described]) -> dict[str, str]:
+def metrics_of(measurements: Iterable[MeasurementDescription]) -> dict[str, str]:
     """Returns every metric with its unit: {"network.all_to_all/bandwidth": "B/s"}."""
     return {
         f"{measurement.name}/{metric.name}": metric.unit
@@ -173,8 +173,8 @@ def check_provider(transport: str) -> None:
         raise UserError(f"{executable} does not answer: {error}", "build it again: make setup") from error
     if done.returncode:
         last = done.stderr.strip().rpartition("\n")[2].removeprefix("assay-probe: ")
-        what, _, fix = last.partition("; fix: ")
-        raise UserError(what or f"{executable} ended with status {done.returncode}", fix)
+        message, _, fix = last.partition("; fix: ")
+        raise UserError(message or f"{executable} ended with status {done.returncode}", fix)
 
 
 def described() -> Description | None:
@@ -182,7 +182,7 @@ def described() -> Description | None:
     return describe(probe()) if (engines_folder() / "assay-probe").is_file() else None
 
 
-def described_storage() -> list[Described]:
+def described_storage() -> list[MeasurementDescription]:
     """Returns the benchmarks of parallel I/O, as the first MPI's executable describes them; empty if none is built."""
     executables = sorted(engines_folder().glob("assay-io-bench-*"))
     return describe(executables[0]).measurements if executables else []
@@ -194,6 +194,6 @@ def profilers() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def described_profilers() -> list[Described]:
+def described_profilers() -> list[MeasurementDescription]:
     """Returns what the profilers' executables can measure; empty if none is built."""
     return [measurement for path in profilers() for measurement in describe(path).measurements]

@@ -95,7 +95,7 @@ def host_list(text: str | None, path: str | None, option: str) -> list[str]:
 
 
 def refuse_shared(servers: list[str], clients: list[str]) -> None:
-    """Raises UserError for a host that is server and client: it would measure its memory."""
+    """Raises UserError for a host that is both server and client: its traffic would stay in its memory."""
     shared = [host for host in servers if host in set(clients)]
     if shared:
         raise UserError(

@@ -1,4 +1,4 @@
-"""One name for each host: that of the host list, whatever the host calls itself.
+"""Gives each host one name in all records: the name in the host list, not the one that the host has for itself.
 
 A list may hold aliases, fully qualified names, addresses, or names of another adapter ("n1-ib"); the engine knows
 host names and addresses. The engine reports them before any record (``Ranks``), and every record is renamed to the
@@ -35,12 +35,12 @@ from assay.records.schema import (
 )
 
 Resolve = Callable[[str], set[str]]
-RESOLVING = 32  # names at once
+RESOLVING = 32  # names that are resolved at the same time
 
 
 @dataclass
 class Match:
-    """What a machine is called. ``names`` of the list, the first is used; ``by`` says how it was recognised."""
+    """The listed names of a machine; the first is used. ``by`` says how the machine was recognised."""
 
     names: list[str] = field(default_factory=list)
     by: str = ""
@@ -57,27 +57,29 @@ def addresses_of(name: str) -> set[str]:
 def match_names(
     asked: Sequence[str],
     machines: Sequence[Machine],
-    of: Sequence[int] = (),
+    machine_of_rank: Sequence[int] = (),
     resolve: Resolve = addresses_of,
 ) -> list[Match]:
     """Finds the listed names of each machine. ``asked``: by rank, as the launcher was told; ``of``: by rank, the
     index of its machine; empty before anything was started."""
     matches = [Match() for _ in machines]
-    left = list(dict.fromkeys(asked))
+    unmatched = list(dict.fromkeys(asked))
 
-    def take(found: dict[str, int], by: str) -> None:
-        for name, machine in found.items():
+    def take(machine_of_name: dict[str, int], by: str) -> None:
+        for name, machine in machine_of_name.items():
             matches[machine].names.append(name)
             matches[machine].by = matches[machine].by or by
-            left.remove(name)
+            unmatched.remove(name)
 
-    own = {name: k for k, machine in reversed(list(enumerate(machines))) for name in _own_names(machine)}
-    take({name: own[name] for name in left if name in own}, "name")
-    take(_by_short_name(left, asked, machines, matches), "short name")
-    if left and any(machine.addresses for machine in machines):
-        take(_by_address(left, machines, resolve), "address")
-    if of:
-        take(_by_ranks(left, asked, of, matches), "rank")
+    by_own_name = {
+        name: k for k, machine in reversed(list(enumerate(machines))) for name in _own_names(machine)
+    }
+    take({name: by_own_name[name] for name in unmatched if name in by_own_name}, "name")
+    take(_by_short_name(unmatched, asked, machines, matches), "short name")
+    if unmatched and any(machine.addresses for machine in machines):
+        take(_by_address(unmatched, machines, resolve), "address")
+    if machine_of_rank:
+        take(_by_ranks(unmatched, asked, machine_of_rank, matches), "rank")
     for match in matches:
         match.names.sort(key=list(asked).index)
     return matches
@@ -96,27 +98,27 @@ def _short(name: str) -> str:
 
 
 def _by_short_name(
-    left: Iterable[str], asked: Sequence[str], machines: Sequence[Machine], matches: Sequence[Match]
+    unmatched: Iterable[str], asked: Sequence[str], machines: Sequence[Machine], matches: Sequence[Match]
 ) -> dict[str, int]:
     listed = Counter(_short(name) for name in dict.fromkeys(asked))
     owners: dict[str, set[int]] = defaultdict(set)
     for k, machine in enumerate(machines):
         for name in _own_names(machine):
             owners[_short(name)].add(k)
-    found = {}
-    for name in left:
+    machine_of_name = {}
+    for name in unmatched:
         of_name = owners.get(_short(name), set())
         if len(of_name) == 1 and listed[_short(name)] == 1 and not matches[(k := min(of_name))].names:
-            found[name] = k
-    return found
+            machine_of_name[name] = k
+    return machine_of_name
 
 
-def _by_address(left: Sequence[str], machines: Sequence[Machine], resolve: Resolve) -> dict[str, int]:
+def _by_address(unmatched: Sequence[str], machines: Sequence[Machine], resolve: Resolve) -> dict[str, int]:
     """An address that several machines have (a bridge of containers) says nothing."""
     shared = Counter(address for machine in machines for address in set(machine.addresses))
     with ThreadPoolExecutor(RESOLVING) as pool:
-        resolved = dict(zip(left, pool.map(resolve, left), strict=True))
-    found = {}
+        resolved = dict(zip(unmatched, pool.map(resolve, unmatched), strict=True))
+    machine_of_name = {}
     for name, addresses in resolved.items():
         owners = [
             k
@@ -124,26 +126,26 @@ def _by_address(left: Sequence[str], machines: Sequence[Machine], resolve: Resol
             if any(address in addresses and shared[address] == 1 for address in machine.addresses)
         ]
         if len(owners) == 1:
-            found[name] = owners[0]
-    return found
+            machine_of_name[name] = owners[0]
+    return machine_of_name
 
 
 def _by_ranks(
-    left: Iterable[str], asked: Sequence[str], of: Sequence[int], matches: Sequence[Match]
+    unmatched: Iterable[str], asked: Sequence[str], machine_of_rank: Sequence[int], matches: Sequence[Match]
 ) -> dict[str, int]:
     """A name whose ranks are exactly those of a machine that has no name yet."""
-    found = {}
-    for name in left:
+    machine_of_name = {}
+    for name in unmatched:
         ranks = [rank for rank, other in enumerate(asked) if other == name]
-        there = {of[rank] for rank in ranks}
+        there = {machine_of_rank[rank] for rank in ranks}
         machine = min(there)
-        is_whole = [rank for rank, k in enumerate(of) if k == machine] == ranks
+        is_whole = [rank for rank, k in enumerate(machine_of_rank) if k == machine] == ranks
         if len(there) == 1 and is_whole and not matches[machine].names:
-            found[name] = machine
-    return found
+            machine_of_name[name] = machine
+    return machine_of_name
 
 
-class Names:
+class HostRenamer:
     """Renames the records of one engine. ``asked``: the listed host of each rank; empty on this machine alone."""
 
     def __init__(self, asked: Sequence[str], resolve: Resolve = addresses_of) -> None:
@@ -165,11 +167,11 @@ class Names:
             return []
         matches = match_names(self._asked, ranks.hosts, ranks.of, self._resolve)
         for rank, label in enumerate(ranks.labels):
-            own = ranks.hosts[ranks.of[rank]].host
-            name = next(iter(matches[ranks.of[rank]].names), own)
-            if name != own:
-                self._renamed[own] = name
-                self._renamed[label] = name + label.removeprefix(own)
+            by_own_name = ranks.hosts[ranks.of[rank]].host
+            name = next(iter(matches[ranks.of[rank]].names), by_own_name)
+            if name != by_own_name:
+                self._renamed[by_own_name] = name
+                self._renamed[label] = name + label.removeprefix(by_own_name)
         self.labels = [self._renamed.get(label, label) for label in ranks.labels]
         return [
             Context(subject=Subject(host=self._renamed.get(machine.host, machine.host)), facts=facts)
@@ -205,7 +207,7 @@ class Names:
         """Renames whole words: n1 in "n1: no progress", not in "n1-ib" or "n1.site"."""
         longest_first = sorted(map(re.escape, self._renamed), key=len, reverse=True)
         pattern = rf"(?<![\w.-])({'|'.join(longest_first)})(?![\w-]|\.\w)"
-        return re.sub(pattern, lambda found: self._renamed[found[1]], text)
+        return re.sub(pattern, lambda machine_of_name: self._renamed[machine_of_name[1]], text)
 
 
 def _facts(machine: Machine, match: Match) -> dict[str, Scalar]:

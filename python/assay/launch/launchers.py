@@ -269,8 +269,8 @@ def _pmi_types() -> frozenset[str]:
         done = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return frozenset()
-    words = re.findall(r"^(?:srun: |\s+)?([a-z0-9_]+)$", done.stdout + done.stderr, re.M)
-    return frozenset(words) - {"none"} if done.returncode == 0 else frozenset()
+    arguments = re.findall(r"^(?:srun: |\s+)?([a-z0-9_]+)$", done.stdout + done.stderr, re.M)
+    return frozenset(arguments) - {"none"} if done.returncode == 0 else frozenset()
 
 
 def _pmi2_library() -> str | None:
@@ -287,14 +287,16 @@ def _multi_prog(site: Site, segments: Sequence[Segment], argv: Sequence[str]) ->
     lines, first = [], 0
     for segment in segments:
         last = first + len(segment.hosts) - 1
-        words = with_env(segment, argv)
-        unfit = [word for word in words if re.search(r"['\"\\\\\s%]", word)]
+        arguments = with_env(segment, argv)
+        unfit = [word for word in arguments if re.search(r"['\"\\\\\s%]", word)]
         if unfit:  # srun replaces %t and %o, and its quoting differs between versions
             raise UserError(
                 f"srun cannot start {unfit[0]!r} for some ranks only",
                 "install Assay in a folder without spaces and quotes, or use --launcher openmpi",
             )
-        lines.append(f"{first}-{last} {' '.join(words)}" if last > first else f"{first} {' '.join(words)}")
+        lines.append(
+            f"{first}-{last} {' '.join(arguments)}" if last > first else f"{first} {' '.join(arguments)}"
+        )
         first = last + 1
     with tempfile.NamedTemporaryFile(
         "w", prefix="assay-srun-", suffix=".conf", dir=folder, delete=False

@@ -1,10 +1,10 @@
 """Load of this machine by others while an engine runs: processors taken by other programs, and stolen time.
 
-A rate that was measured next to other work is no property of the machine. So while an engine runs, a thread reads the
-processor time of all processes (/proc/PID/stat) and leaves out those that belong to the measurement: this process, what
-descends from it, and what carries its token in the environment. Work of kernel threads counts for nobody, since
-packets of the measurement are carried by them too. Stolen time is what the hypervisor gave to other guests
-(/proc/stat). Both are of this machine only, not of other hosts on which ranks run.
+A rate that was measured beside other work is not a property of the machine. So while an engine runs, a thread reads the
+processor time of all processes (/proc/PID/stat). It leaves out those that belong to the measurement: this process, its
+descendants, and processes with its token in their environment. Kernel threads are left out too, since they also carry
+the measurement's packets. Stolen time is what the hypervisor gave to other guests (/proc/stat). Both are known for this
+machine only, not for other hosts on which ranks run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-PERIOD_S = 2.0  # a look takes some 20 us a process
+PERIOD_S = 2.0  # between two readings of /proc; one takes about 20 us a process
 BUSY_SHARE = 0.15  # of all processors: from here on, timings are no longer the machine's own
 STOLEN_SHARE = 0.05
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD (linux/sched.h)
@@ -102,7 +102,7 @@ class LoadMeter:
             return any(mine for (seen_pid, _), mine in self._mine.items() if seen_pid == pid)
         key = (pid, process.started)
         if key not in self._mine:
-            self._mine[key] = False  # of a circle, which a reused id may seem to make
+            self._mine[key] = False  # ends a circle of parents, which a reused process id can make
             self._mine[key] = (
                 pid == os.getpid()
                 or self._is_mine(process.parent, processes)

@@ -29,7 +29,7 @@ from assay.records.schema import Failure, Subject, encode
 
 START_LIMIT_S = 60.0  # until a rank listens
 GRACE_S = 5.0  # between an end that is asked for and SIGKILL
-LAST_WORDS_S = 0.5  # for the other ranks' messages after one has failed
+LAST_MESSAGES_S = 0.5  # after a rank has failed, to receive the other ranks' messages
 BEAT_S = 0.2
 ATTEMPTS = 3  # to start a rank again
 
@@ -52,13 +52,13 @@ class Restart(msgspec.Struct):
 
 @dataclass
 class Rank:
-    """A rank's process of the moment. ``told``: it has the table of peers."""
+    """A rank and its current process. ``has_table``: the process was given the table of peers."""
 
     number: int
     incarnation: int = 0
     process: subprocess.Popen[bytes] | None = None
     listening: Listening | None = None
-    told: bool = False
+    has_table: bool = False
     status: int | None = None  # None while it runs
     deadline: float = 0.0  # until it listens
     restart_at: float | None = None
@@ -119,7 +119,7 @@ class Ranks:
             process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         except OSError as error:
             raise UserError(f"cannot start {argv[0]}: {error.strerror}", "see 'assay doctor'") from error
-        rank.process, rank.status, rank.listening, rank.told = process, None, None, False
+        rank.process, rank.status, rank.listening, rank.has_table = process, None, None, False
         rank.deadline, rank.restart_at = time.monotonic() + START_LIMIT_S, None
         reader = threading.Thread(
             target=self._read_lines, args=(rank.number, rank.incarnation, process.stdout), daemon=True
@@ -155,8 +155,8 @@ class Ranks:
             self._ended(rank)
         elif line.startswith(b'{"kind":"listening"'):
             self._heard(rank, line)
-        elif self.job.survive and number > 0 and rank.told and line.startswith(b'{"kind":"failure"'):
-            # The others go on: a host that is cut off takes all of them for lost. Rank 0 tells how the job ends.
+        elif self.job.survive and number > 0 and rank.has_table and line.startswith(b'{"kind":"failure"'):
+            # The other ranks go on. A host that is cut off reports all others as lost; rank 0 decides how the job ends.
             self.err.write(line.decode(errors="replace"))
             self.err.flush()
         else:
@@ -188,12 +188,12 @@ class Ranks:
                 self._tell(peer)
 
     def _tell(self, rank: Rank) -> None:
-        """Hands the table to a rank. Of ranks that have ended or are not told yet, one that comes back learns no
-        port: the former are gone, and the latter connect to it."""
+        """Sends the table to a rank. For a restarted rank the table has no port of ranks that have ended, and none of
+        ranks without the table: those connect to it."""
         first = rank.incarnation == 0
         peers = [
             {"rank": peer.number, "address": peer.listening.address, "port": peer.listening.port}
-            if peer.listening and peer.runs and (first or peer.told or peer is rank)
+            if peer.listening and peer.runs and (first or peer.has_table or peer is rank)
             else {"rank": peer.number, "address": "", "port": 0}
             for peer in self._ranks
         ]
@@ -202,7 +202,7 @@ class Ranks:
         with contextlib.suppress(OSError):  # it has ended; its output tells
             rank.process.stdin.write(msgspec.json.encode(line) + b"\n")
             rank.process.stdin.flush()
-        rank.told = True
+        rank.has_table = True
 
     def _ended(self, rank: Rank) -> None:
         """A rank has ended: the job is done, goes on, or ends too."""
@@ -213,7 +213,7 @@ class Ranks:
                 self._end(self._code)
             return
         described = f"rank {rank.number} on {self._host(rank)} {_describe(status)}"
-        survived = self.job.survive and rank.number > 0 and rank.told
+        survived = self.job.survive and rank.number > 0 and rank.has_table
         if survived or rank.attempts:
             print(f"assay: {described}; the others go on", file=self.err, flush=True)
             if self.job.restart_s is not None and rank.attempts < ATTEMPTS:
@@ -224,7 +224,7 @@ class Ranks:
             self._end(status if status > 0 else EXIT_UNUSABLE)  # the engine has said why
 
     def _look(self) -> None:
-        """What is due: a rank that does not listen, one to start again, the end."""
+        """Acts on deadlines: a rank that does not listen in time, a restart that is due, the end of the grace."""
         moment = time.monotonic()
         if self._ending is not None:
             if moment > self._ending:
@@ -245,7 +245,7 @@ class Ranks:
                 rank.incarnation += 1
                 rank.attempts += 1
                 self._start(rank)
-            if rank.incarnation and rank.told and rank.runs:
+            if rank.incarnation and rank.has_table and rank.runs:
                 rank.attempts = 0
 
     def _fail(self, rank: Rank, described: str, fix: str) -> None:
@@ -260,11 +260,11 @@ class Ranks:
         if self._ending is not None:
             return
         self._code = self._code or code
-        self._ending = time.monotonic() + (GRACE_S if code in (0, 130) else LAST_WORDS_S + GRACE_S)
+        self._ending = time.monotonic() + (GRACE_S if code in (0, 130) else LAST_MESSAGES_S + GRACE_S)
         for rank in self._ranks:
             rank.restart_at = None
         if code:
-            timer = threading.Timer(0 if code == 130 else LAST_WORDS_S, self._ask)
+            timer = threading.Timer(0 if code == 130 else LAST_MESSAGES_S, self._ask)
             timer.daemon = True
             timer.start()
 

@@ -72,7 +72,11 @@ def platform_hosts(path: Path) -> list[str]:
         root = ET.parse(path).getroot()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}", "check the path") from None
-    except (ET.ParseError, LookupError, ValueError) as error:  # the latter two: of an encoding that it names
+    except (
+        ET.ParseError,
+        LookupError,
+        ValueError,
+    ) as error:  # the latter two: the file names an unknown encoding
         raise UserError(
             f"{path}: not XML: {error}", "give a platform file of SimGrid, as 'assay model' writes it"
         ) from None

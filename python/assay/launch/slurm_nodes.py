@@ -1,8 +1,8 @@
-"""Slurm's name of each listed host: srun takes no other.
+"""Finds Slurm's name of each listed host; srun accepts no other name.
 
-A list may hold what users call a host: an alias, a domain name, an address, a name of another adapter. Slurm knows of
-a node its name, its host name and one address. What that does not tell, the nodes of the allocation say themselves:
-the engine reports their names and addresses (``assay-probe --identity``). A name that stays open is an error, before
+A host list may hold an alias, a domain name, an address or a name of another adapter. Slurm knows a node's name, its
+host name and one address. Hosts that these do not identify are looked up on the nodes of the allocation, where the
+engine reports all names and addresses (``assay-probe --identity``). A host that is still unknown is an error, before
 anything is measured.
 """
 
@@ -34,17 +34,17 @@ def node_names(hosts: tuple[str, ...]) -> dict[str, str]:
     nodes = _nodes()
     if not nodes:
         return {host: host for host in hosts}
-    found = {host: host for host in hosts if host in nodes}
-    if len(found) < len(hosts):
-        found |= _match(_without(hosts, found), _machines(nodes))
-    if len(found) < len(hosts) and _allocated():
-        found |= _match(_without(hosts, found), _ask(_allocated()))
-    _refuse(hosts, found, list(nodes))
-    return {host: found[host] for host in hosts}
+    node_of_host = {host: host for host in hosts if host in nodes}
+    if len(node_of_host) < len(hosts):
+        node_of_host |= _match(_without(hosts, node_of_host), _machines(nodes))
+    if len(node_of_host) < len(hosts) and _allocated():
+        node_of_host |= _match(_without(hosts, node_of_host), _ask(_allocated()))
+    _refuse(hosts, node_of_host, list(nodes))
+    return {host: node_of_host[host] for host in hosts}
 
 
-def _refuse(hosts: Sequence[str], found: dict[str, str], nodes: list[str]) -> None:
-    missing = _without(hosts, found)
+def _refuse(hosts: Sequence[str], node_of_host: dict[str, str], nodes: list[str]) -> None:
+    missing = _without(hosts, node_of_host)
     if missing:
         have = NodeSet.fromlist(_allocated() or nodes)
         where = "of this allocation" if _allocated() else "of Slurm"
@@ -53,13 +53,13 @@ def _refuse(hosts: Sequence[str], found: dict[str, str], nodes: list[str]) -> No
             "list the nodes as Slurm calls them (scontrol show nodes), or use --launcher openmpi",
         )
     for host in hosts:
-        same = [other for other in hosts if found[other] == found[host]]
+        same = [other for other in hosts if node_of_host[other] == node_of_host[host]]
         if len(same) > 1:
-            raise UserError(f"{' and '.join(same)} are one node, {found[host]}", "name each node once")
+            raise UserError(f"{' and '.join(same)} are one node, {node_of_host[host]}", "name each node once")
 
 
-def _without(hosts: Sequence[str], found: dict[str, str]) -> list[str]:
-    return [host for host in hosts if host not in found]
+def _without(hosts: Sequence[str], node_of_host: dict[str, str]) -> list[str]:
+    return [host for host in hosts if host not in node_of_host]
 
 
 def _match(hosts: Sequence[str], machines: Sequence[Machine]) -> dict[str, str]:
@@ -95,8 +95,8 @@ def _machines(nodes: dict[str, dict[str, str]]) -> list[Machine]:
     with ThreadPoolExecutor(RESOLVING) as pool:
         addresses = pool.map(addresses_of, (fields.get("NodeAddr", name) for name, fields in nodes.items()))
     return [
-        Machine(host=name, names=[name, fields.get("NodeHostName", name)], addresses=sorted(found))
-        for (name, fields), found in zip(nodes.items(), addresses, strict=True)
+        Machine(host=name, names=[name, fields.get("NodeHostName", name)], addresses=sorted(node_of_host))
+        for (name, fields), node_of_host in zip(nodes.items(), addresses, strict=True)
     ]
 
 

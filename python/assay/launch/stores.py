@@ -162,8 +162,10 @@ def wait_for_drain(store: str, limit_s: float) -> StoreContents | None:
 
 def _in_folder(folder: str) -> list[str]:
     """Links of other users are left out: they may lead to anything."""
-    found = sorted(glob.glob(f"{glob.escape(folder)}/assay-io-*"))
-    return [path for path in found if not (os.path.islink(path) and os.lstat(path).st_uid != os.geteuid())]
+    candidates = sorted(glob.glob(f"{glob.escape(folder)}/assay-io-*"))
+    return [
+        path for path in candidates if not (os.path.islink(path) and os.lstat(path).st_uid != os.geteuid())
+    ]
 
 
 def _is_store(path: str) -> bool:
@@ -186,6 +188,6 @@ def _run_tool(arguments: list[str], limit_s: float) -> bytes:
         ) from None
     if result.returncode != 0:
         message = result.stderr.decode(errors="replace").strip().removeprefix("assay-store: ")
-        what, _, fix = message.partition("; fix: ")
-        raise UserError(what, fix)
+        problem, _, fix = message.partition("; fix: ")
+        raise UserError(problem, fix)
     return result.stdout

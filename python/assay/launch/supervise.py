@@ -43,7 +43,7 @@ BEAT_S = 5.0  # between two reports that nothing was heard
 
 
 @dataclass
-class Started:
+class EngineProcess:
     """A process to start: arguments, additional environment, and the hosts that must answer. ``stdin``: a descriptor
     from which the engine reads its rounds."""
 
@@ -51,9 +51,7 @@ class Started:
     env: Mapping[str, str]
     hosts: list[str] = field(default_factory=list)  # one per rank, in rank order
     stdin: int | None = None
-    timed_here: bool = (
-        True  # its figures depend on this machine's load: not on other hosts, nor in a simulator
-    )
+    timed_here: bool = True  # its figures depend on this machine's load; False for other hosts and simulators
 
 
 @dataclass
@@ -65,7 +63,7 @@ class Limits:
 
 
 @dataclass
-class Ending:
+class EngineResult:
     """How an engine ended. ``failure`` is None if every rank finished."""
 
     failure: Failure | None = None
@@ -75,16 +73,16 @@ class Ending:
 
 
 def run_engine(
-    started: Started,
+    started: EngineProcess,
     on_record: Callable[[AnyRecord], object],
     on_progress: Callable[[Progress], object],
     diagnose: Callable[[str], str | None],
     limits: Limits | None = None,
-    other: Started | None = None,
+    other: EngineProcess | None = None,
     on_ready: Callable[[], object] = lambda: None,
     on_silence: Callable[[float], object] = lambda seconds: None,
     on_ranks: Callable[[Ranks], object] = lambda _: None,
-) -> Ending:
+) -> EngineResult:
     """Starts an engine, reads its output to the end, and leaves nothing running. Ctrl-C ends it and returns normally.
 
     ``other`` is the second side of a measurement between two processes: it is started when the first reports that it
@@ -94,9 +92,9 @@ def run_engine(
     """
     limits = limits or Limits()
     token = secrets.token_hex(8)
-    watched = _Watched(token)
+    watched = _Processes(token)
     meter = LoadMeter(token)
-    ending = Ending()
+    ending = EngineResult()
     try:
         watched.start(started)
         ending.failure = _read(
@@ -116,7 +114,7 @@ def run_engine(
     return ending
 
 
-class _Watched:
+class _Processes:
     """The processes of a measurement, each in a separate process group: their lines in one queue (None when a process
     has ended) and the end of their standard error.
 
@@ -131,7 +129,7 @@ class _Watched:
         self._tails: list[bytearray] = []
         self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
-    def start(self, started: Started) -> None:
+    def start(self, started: EngineProcess) -> None:
         environment = {**os.environ, **started.env, "ASSAY_RUN": self._token}
         try:
             process = subprocess.Popen(
@@ -215,9 +213,9 @@ def _processes_of(token: str) -> Iterator[int]:
 
 
 def _read(
-    watched: _Watched,
-    started: Started,
-    other: Started | None,
+    watched: _Processes,
+    started: EngineProcess,
+    other: EngineProcess | None,
     limits: Limits,
     on_record: Callable[[AnyRecord], object],
     on_progress: Callable[[Progress], object],
@@ -226,26 +224,26 @@ def _read(
     on_ranks: Callable[[Ranks], object],
 ) -> Failure | None:
     """Reads lines until the end. Returns a failure that an engine reported or that silence shows; else None."""
-    running, alone = 1, False
+    running, is_ending = 1, False
     silent = dict(enumerate(started.hosts))  # ranks that have not said hello, with their hosts
-    heard = time.monotonic()
-    deadline = heard + limits.start
+    last_line_at = time.monotonic()
+    deadline = last_line_at + limits.start
     reported: Failure | None = None
     while True:
         try:
             line = watched.lines.get(timeout=min(BEAT_S, max(0.05, deadline - time.monotonic())))
         except queue.Empty:
             if time.monotonic() < deadline:
-                on_silence(time.monotonic() - heard)
+                on_silence(time.monotonic() - last_line_at)
                 continue
-            return reported or (None if alone else _silence(list(silent.values()), limits))
-        heard = time.monotonic()
+            return reported or (None if is_ending else _silence(list(silent.values()), limits))
+        last_line_at = time.monotonic()
         if line is None:
             running -= 1
             if running == 0:
                 return reported
             if watched.has_failed():  # the other side may still report a failure
-                alone, deadline = True, time.monotonic() + GRACE_S
+                is_ending, deadline = True, time.monotonic() + GRACE_S
             continue
         message = _decode(line)
         if isinstance(message, Hello):
@@ -268,11 +266,11 @@ def _read(
                 reported = message
         elif message is not None:
             on_record(message)
-        if reported is None and not alone and (not silent or not isinstance(message, Hello)):
+        if reported is None and not is_ending and (not silent or not isinstance(message, Hello)):
             deadline = time.monotonic() + limits.silence
 
 
-def _drain(watched: _Watched, on_record: Callable[[AnyRecord], object]) -> None:
+def _drain(watched: _Processes, on_record: Callable[[AnyRecord], object]) -> None:
     """After an interruption: passes on the records that are still in the pipe."""
     deadline = time.monotonic() + GRACE_S
     while (left := deadline - time.monotonic()) > 0:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.launch.engines import engines_folder
-from assay.launch.supervise import Started
+from assay.launch.supervise import EngineProcess
 from assay.measure.session import option_arguments
 from assay.records.schema import Scalar
 
@@ -223,6 +223,6 @@ def _run_engine(arguments: Sequence[str], limit_s: float) -> str:
     raise UserError(message.removeprefix("assay-alloc: "))
 
 
-def start_command(measurement: str, allocator: Allocator, params: Mapping[str, Scalar]) -> Started:
+def start_command(measurement: str, allocator: Allocator, params: Mapping[str, Scalar]) -> EngineProcess:
     arguments = option_arguments({**allocator.params(), **params})
-    return Started([str(engine()), "run", measurement, *arguments], {})
+    return EngineProcess([str(engine()), "run", measurement, *arguments], {})

@@ -1,4 +1,4 @@
-"""Measures what a specification asks for, and no more.
+"""Makes the measurements that a specification needs, and no others.
 
 A criterion names a metric; its measurement runs with the parameters that the specification gives
 (``[parameters."node.udp_receive"]``), on every offered host. Measurements that need more than the host
@@ -46,7 +46,7 @@ TEN_GBIT = 10e9 / 8  # B/s
 
 
 @dataclass(frozen=True)
-class Offer:
+class OfferedHosts:
     """The hosts that are offered for acceptance, and the peer that tests them."""
 
     site: Site
@@ -88,7 +88,7 @@ def _metrics(specification: Specification) -> Iterator[str]:
                 yield limit.of
 
 
-def comply(session: Session, specifications: Sequence[Specification], offer: Offer) -> None:
+def comply(session: Session, specifications: Sequence[Specification], offer: OfferedHosts) -> None:
     """Measures what the specifications ask of the offered hosts, each measurement once, one after the other."""
     tried: set[str] = set()
     inventory = _combined(specifications)
@@ -118,7 +118,7 @@ def _combined(specifications: Sequence[Specification]) -> Inventory:
 
 
 def _measure(
-    session: Session, name: str, specification: Specification, inventory: Inventory, offer: Offer
+    session: Session, name: str, specification: Specification, inventory: Inventory, offer: OfferedHosts
 ) -> None:
     params = dict(specification.parameters.get(name, {}))
     if offer.realtime and "realtime" in _parameters_of(name):
@@ -140,12 +140,12 @@ def _parameters_of(measurement: str) -> set[str]:
     return {parameter.name for parameter in describe(probe()).find(measurement).parameters}
 
 
-def _each_host(session: Session, name: str, offer: Offer, params: dict[str, Scalar]) -> None:
+def _each_host(session: Session, name: str, offer: OfferedHosts, params: dict[str, Scalar]) -> None:
     session.err.print(f"{name} on {fold(offer.hosts)}")
     measure_node(session, name, offer.site, offer.hosts, offer.launcher, params)
 
 
-def _receive(session: Session, inventory: Inventory, offer: Offer, params: dict[str, Scalar]) -> None:
+def _receive(session: Session, inventory: Inventory, offer: OfferedHosts, params: dict[str, Scalar]) -> None:
     """Each interface of each offered host receives from the peer; one after the other."""
     steps: list[Step] = []
     for host, identity in names_in_records(session.run.records, offer.hosts).items():
@@ -179,7 +179,7 @@ def _fast_ports(session: Session, inventory: Inventory, host: str, identity: str
     """The Ethernet ports that the test is about.
 
     What should be one and is not in order is recorded as unfit: a port that is down, or runs below a speed that it
-    supports. A port that is ignored, or is slower by its nature, is said.
+    supports. Standard error names ports that the inventory ignores and ports of slower kinds.
     """
     wanted = format_as(TEN_GBIT, "Gbit/s")
     chosen = []
@@ -201,7 +201,7 @@ def _is_slower_by_nature(port: EthernetPort) -> bool:
     return port.fastest < TEN_GBIT if port.fastest else port.is_up and port.speed < TEN_GBIT
 
 
-def _rdma(session: Session, inventory: Inventory, offer: Offer, params: dict[str, Scalar]) -> None:
+def _rdma(session: Session, inventory: Inventory, offer: OfferedHosts, params: dict[str, Scalar]) -> None:
     """Each port of each offered host sends to another card of the same host, else to the peer."""
     steps: list[Step] = []
     for host, identity in names_in_records(session.run.records, offer.hosts).items():
@@ -224,7 +224,12 @@ def _rdma(session: Session, inventory: Inventory, offer: Offer, params: dict[str
 
 
 def _rdma_step(
-    session: Session, offer: Offer, host: str, device: str, pair: Pair | None, params: dict[str, Scalar]
+    session: Session,
+    offer: OfferedHosts,
+    host: str,
+    device: str,
+    pair: Pair | None,
+    params: dict[str, Scalar],
 ) -> Step | None:
     """One port as sender. A port whose only partners are on its own card, or that has none, sends to the peer; without
     a peer it is unfit."""
@@ -284,7 +289,7 @@ def _each_device(session: Session, name: str, steps: Sequence[Step]) -> None:
         session.complete(*([RECEIVE, SEND] if name == RECEIVE else [name]))
 
 
-def _hidden_gpus(session: Session, offer: Offer) -> None:
+def _hidden_gpus(session: Session, offer: OfferedHosts) -> None:
     """A total of some GPUs is not that of all: GPUs of the PCI bus that did not copy are recorded as unfit."""
     for host, identity in names_in_records(session.run.records, offer.hosts).items():
         visible = visible_devices(session.run.records, identity)
@@ -294,7 +299,7 @@ def _hidden_gpus(session: Session, offer: Offer) -> None:
                 session.unfit("node.gpu_copy", host, gpu.pci, f"{gpu.found()}: {hidden}")
 
 
-def _network(session: Session, specification: Specification, offer: Offer) -> None:
+def _network(session: Session, specification: Specification, offer: OfferedHosts) -> None:
     if offer.launcher is None or len(offer.hosts) < 2:
         reason = offer.no_launcher or "one host alone has no network to measure"
         session.waive("network.all_to_all", offer.hosts[0], reason)

@@ -22,7 +22,7 @@ from assay.records.units import format_size
 
 PAIRS = "network.all_to_all"
 DEFAULT_MESSAGE = 512 << 10
-MOST_MEMORY = 0.8  # of what is free, as the event manager takes it
+MAX_MEMORY = 0.8  # of what is free, as the event manager takes it
 BESIDE_S = 10.0  # of each measurement beside the event builder, at most
 SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit for a message
 SIMULATED_SILENCE_S = 600.0  # minutes of computing may pass between two lines
@@ -85,12 +85,12 @@ def measure_beside(session: Session, request: EventRequest) -> None:
         return
     size = request.params.get("fragment", "512KiB")
     budget = min(BESIDE_S, float(request.params.get("duration", BESIDE_S)) or BESIDE_S)
-    wanted: list[tuple[str, Mapping[str, Scalar]]] = [
+    measurements: list[tuple[str, Mapping[str, Scalar]]] = [
         (ALLTOALL, {"fragment": size, "budget": budget}),
     ]
     if len(set(request.hosts)) > 1:
-        wanted.insert(0, (PAIRS, {"sizes": size, "budget": budget, "op": "send", "nflight": 4}))
-    for name, params in wanted:
+        measurements.insert(0, (PAIRS, {"sizes": size, "budget": budget, "op": "send", "nflight": 4}))
+    for name, params in measurements:
         session.measure(
             name,
             request.mpi,
@@ -129,7 +129,7 @@ def check_memory(request: EventRequest) -> None:
         sources //= 2
     # A builder unit gathers a message of every source for each credit; a source keeps as many.
     needed, free = 2 * sources * sources * credits * size, free_memory()
-    if needed > MOST_MEMORY * free:
+    if needed > MAX_MEMORY * free:
         raise UserError(
             f"--size {format_size(size)}: the buffers of {ranks} ranks need {needed / 2**30:.1f} GiB, "
             f"{free / 2**30:.1f} GiB are free here",

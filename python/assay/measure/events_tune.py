@@ -15,7 +15,7 @@ from assay.events.figures import BUILD, TUNE, WRONG, describe
 from assay.events.landscape import importances
 from assay.events.space import Point, Space
 from assay.events.tuner import Tuner, Tuning
-from assay.launch.engines import Described, Metric
+from assay.launch.engines import MeasurementDescription, Metric
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 from assay.launch.threads import Threads
@@ -24,11 +24,11 @@ from assay.measure.session import Session
 from assay.records.schema import AnyRecord, Measurement, Progress, Scalar, Summary
 from assay.records.units import format_quantity
 
-TOLD_S = 10.0  # between two lines on the best so far
+REPORT_S = 10.0  # between two lines on the best so far
 MARGIN = 0.02  # of the best: the points that count as reaching it
 
 DESCRIBED = [
-    Described(
+    MeasurementDescription(
         name=TUNE,
         scope="group",
         help="the search for the event builder's best parameters: assay eb tune",
@@ -59,7 +59,7 @@ class TuneRequest:
 
 
 class _Listener:
-    """Takes the records of one job: its throughput, and what must never be."""
+    """Takes the records of one job: its throughput, failures and wrong fragments."""
 
     def __init__(self) -> None:
         self.throughput: float | None = None
@@ -89,10 +89,10 @@ def measure_tuning(session: Session, request: TuneRequest) -> Tuning:
     """Searches, and keeps what was found; also of a search that was interrupted."""
     done = 0
 
-    told = time.monotonic()
+    reported_at = time.monotonic()
 
     def measure(point: Point) -> float | None:
-        nonlocal done, told
+        nonlocal done, reported_at
         if session.ended_early:
             raise KeyboardInterrupt
         value = _measure_point(session, request, request.space.params(point), done / request.points)
@@ -100,8 +100,8 @@ def measure_tuning(session: Session, request: TuneRequest) -> Tuning:
         if session.interrupted:
             raise KeyboardInterrupt
         session.carry_on()  # a point that cannot be measured is not the end of the search
-        if time.monotonic() - told > TOLD_S:
-            told = time.monotonic()
+        if time.monotonic() - reported_at > REPORT_S:
+            reported_at = time.monotonic()
             session.err.print(_so_far(done, request.points, tuner.result), soft_wrap=True)
         return value
 

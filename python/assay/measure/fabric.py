@@ -7,19 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 
 from assay.errors import UserError
-from assay.explain.fabric import MOST_LOST
+from assay.explain.fabric import MAX_LOST
 from assay.fabric import Fabric, Routes, conflicts, faults, picture
 from assay.fabric.schedules import Schedule
 from assay.fabric.topology import AGGREGATION, Ints
-from assay.launch.engines import Described, Metric, Parameter
+from assay.launch.engines import MeasurementDescription, Metric, Parameter
 from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
 
 CONFLICTS, LINKS, ROUTES = "fabric.conflicts", "fabric.links", "fabric.routes"
-MOST_SHARED = 20_000  # links with their pairs in one run; the worst steps come first
+MAX_SHARED = 20_000  # links with their pairs in one run; the worst steps come first
 BITS = 8.0
 
 DESCRIBED = [
-    Described(
+    MeasurementDescription(
         name=CONFLICTS,
         scope="group",
         help="flows of a schedule that share links between switches: assay fabric conflicts",
@@ -41,7 +41,7 @@ DESCRIBED = [
             Metric("bisection", "1", "higher", "effective bisection bandwidth over the hosts' own rate"),
         ],
     ),
-    Described(
+    MeasurementDescription(
         name=LINKS,
         scope="group",
         help="rates of a fabric's cables: assay fabric check",
@@ -54,7 +54,7 @@ DESCRIBED = [
             Metric("usual_rate", "B/s", "none", "most frequent signalling rate"),
         ],
     ),
-    Described(
+    MeasurementDescription(
         name=ROUTES,
         scope="group",
         help="faults of a fabric's forwarding tables: assay fabric check",
@@ -117,19 +117,19 @@ def conflict_records(
 
     ``matchings``: random ones for the bisection bandwidth. Raises UserError for a route that does not arrive.
     """
-    found = conflicts.analyse(routes, schedule, members)
+    conflict_counts = conflicts.analyse(routes, schedule, members)
     params: dict[str, Scalar] = {"schedule": schedule.name, "ranks": schedule.ranks}
-    yield record(CONFLICTS, "conflicts_total", found.total, params)
-    yield record(CONFLICTS, "conflicts_share", found.share, params)
-    yield record(CONFLICTS, "rounds", found.rounds, params)
-    yield record(CONFLICTS, "rounds_bound", found.bound, params)
+    yield record(CONFLICTS, "conflicts_total", conflict_counts.total, params)
+    yield record(CONFLICTS, "conflicts_share", conflict_counts.share, params)
+    yield record(CONFLICTS, "rounds", conflict_counts.rounds, params)
+    yield record(CONFLICTS, "rounds_bound", conflict_counts.bound, params)
     if matchings:
         yield _bisection(routes, members, matchings, seed)
     for step in range(schedule.steps):
         of_step: dict[str, Scalar] = {**params, "step": step}
-        yield record(CONFLICTS, "conflicts", found.conflicts[step], of_step)
-        yield record(CONFLICTS, "max_load", found.max_load[step], of_step)
-    yield from _shared(routes, schedule, members, found, params)
+        yield record(CONFLICTS, "conflicts", conflict_counts.conflicts[step], of_step)
+        yield record(CONFLICTS, "max_load", conflict_counts.max_load[step], of_step)
+    yield from _shared(routes, schedule, members, conflict_counts, params)
 
 
 def _bisection(routes: Routes, members: Ints, matchings: int, seed: int) -> Measurement:
@@ -152,16 +152,20 @@ def _bisection(routes: Routes, members: Ints, matchings: int, seed: int) -> Meas
 
 
 def _shared(
-    routes: Routes, schedule: Schedule, members: Ints, found: conflicts.Conflicts, params: dict[str, Scalar]
+    routes: Routes,
+    schedule: Schedule,
+    members: Ints,
+    conflict_counts: conflicts.Conflicts,
+    params: dict[str, Scalar],
 ) -> Iterator[AnyRecord]:
     loads, names = conflicts.Loads(routes, members), routes.fabric.host_names
-    left, listed = MOST_SHARED, 0
-    with_conflicts = int((found.conflicts > 0).sum())
-    for step in conflicts.worst_steps(found, schedule.steps):
+    links_left, listed = MAX_SHARED, 0
+    with_conflicts = int((conflict_counts.conflicts > 0).sum())
+    for step in conflicts.worst_steps(conflict_counts, schedule.steps):
         shared = loads.shared(schedule.step(step))
-        if len(shared) > left and listed:
+        if len(shared) > links_left and listed:
             break
-        left, listed = left - len(shared), listed + 1
+        links_left, listed = links_left - len(shared), listed + 1
         for link in shared:
             yield Flows(
                 name=CONFLICTS,
@@ -189,7 +193,7 @@ def _ends(fabric: Fabric, link: int) -> dict[str, Scalar]:
 def check_records(routes: Routes) -> Iterator[AnyRecord]:
     """The faults of a fabric, one record each, and their numbers."""
     yield from _rate_records(routes.fabric)
-    broken = faults.broken_routes(routes, MOST_LOST)
+    broken = faults.broken_routes(routes, MAX_LOST)
     yield record(ROUTES, "unreachable_pairs", faults.unreachable_pairs(routes), {})
     for route, pairs in broken:
         names = routes.fabric
@@ -218,21 +222,23 @@ def check_records(routes: Routes) -> Iterator[AnyRecord]:
 
 
 def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
-    found = faults.rates(fabric)
-    total = record(LINKS, "slow_cables", len(found.slow), {"cables": found.cables})
-    if found.unknown:
+    cable_rates = faults.rates(fabric)
+    total = record(LINKS, "slow_cables", len(cable_rates.slow), {"cables": cable_rates.cables})
+    if cable_rates.unknown:
         total.status, total.summary = "waived", None
-        total.reason = f"{fabric.source} gives no rate of {found.unknown} of {found.cables} cables"
+        total.reason = (
+            f"{fabric.source} gives no rate of {cable_rates.unknown} of {cable_rates.cables} cables"
+        )
     yield total
-    for kind, usual in found.usual.items():
-        known: dict[str, Scalar] = {"of": kind, "width": usual.width, "speed": usual.speed}
+    for kind, typical in cable_rates.usual.items():
+        known: dict[str, Scalar] = {"of": kind, "width": typical.width, "speed": typical.speed}
         yield record(
             LINKS,
             "usual_rate",
-            usual.rate / BITS,
-            {**known, "supported_known": found.supported, "cables": found.cables},
+            typical.rate / BITS,
+            {**known, "supported_known": cable_rates.supported, "cables": cable_rates.cables},
         )
-    for cable in found.slow:
+    for cable in cable_rates.slow:
         yield record(
             LINKS,
             "slow_rate",
@@ -250,8 +256,8 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
 
 def members_of(fabric: Fabric, hosts: list[str] | None, order: Ints | None) -> Ints:
     """[ranks] the hosts that take part: all in order but aggregation nodes, the named ones, or an order file's."""
-    usual = [number for number, name in enumerate(fabric.host_names) if AGGREGATION not in name]
-    chosen = np.array(usual, np.int32)
+    typical = [number for number, name in enumerate(fabric.host_names) if AGGREGATION not in name]
+    chosen = np.array(typical, np.int32)
     if order is not None:
         chosen = order
     elif hosts:

@@ -34,7 +34,7 @@ from assay.records.schema import Context, Scalar, Subject
 SILENCE_MARGIN_S = 30.0
 # Of the budget the sweep has this share, the retest what one suspect needs at least, the one-way measurement the rest.
 SWEEP_SHARE = 0.45
-LEAST_S = 1.0  # that a measurement is given, however little is left
+MIN_S = 1.0  # that a measurement is given, however little is left
 PAIR_S = 0.45  # of a pair that is measured again: its ping-pong, its first messages, one burst
 LAUNCH_S = 1.0  # of an MPI job
 ONE_SUSPECT_S = (OWN_PAIRS + CONTROL_PAIRS) * PAIR_S
@@ -77,7 +77,7 @@ class NetworkRequest:
         return [*servers, Segment(self.clients)]
 
 
-class Allowance:
+class TimeBudget:
     """The time of a run, from its first launch on. ``budget`` in seconds; 0: no limit. Simulated time is another, so
     a simulation has no limit here.
 
@@ -91,7 +91,7 @@ class Allowance:
 
     def next(self, reserve: float = 0.0) -> float:
         """Returns the time for the next engine, if ``reserve`` is to be left after it; 0 without a limit."""
-        return max(LEAST_S, self.left() - reserve - self.launch) if self.budget else 0.0
+        return max(MIN_S, self.left() - reserve - self.launch) if self.budget else 0.0
 
     def left(self) -> float:
         return self.budget - (self._clock() - self._begun)
@@ -105,7 +105,7 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     """The sweep; when it finished, each direction by itself and, if something looks slow, the retest."""
     segments = request.segments()
     budget = float(request.params.get("budget", 0))
-    allowance = Allowance(0.0 if request.launcher.flavour == SIMULATED else budget)
+    time_budget = TimeBudget(0.0 if request.launcher.flavour == SIMULATED else budget)
     common: dict[str, Scalar] = {"timeout": request.timeout}
     if request.site.lab:
         common["yield_us"] = 0  # lab hosts share this machine's cores
@@ -119,13 +119,13 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
         return session.measure(name, request.launcher, request.site, segments, {**common, **params}, silence)
 
     sweep = {**request.params, **roles}
-    if allowance.budget and request.retest:
-        sweep["budget"] = SWEEP_SHARE * allowance.budget
+    if time_budget.budget and request.retest:
+        sweep["budget"] = SWEEP_SHARE * time_budget.budget
     finished = measure(request.measurement, sweep)
     _note_planted_rate(session, request.site)
     if not finished or not request.retest:
         return
-    allowance.learn(float(sweep.get("budget", 0.0)))
+    time_budget.learn(float(sweep.get("budget", 0.0)))
     labels = session.labels or rank_labels(segments)
     session.run.info.hosts = [host_of(label) for label in labels]
     matrix = PairMatrix.of_bandwidth(session.run.records, labels)
@@ -138,7 +138,7 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
             **roles,
             "size": size,
             "repeats": PASSES,
-            "budget": allowance.next(allowance.launch + ONE_SUSPECT_S),
+            "budget": time_budget.next(time_budget.launch + ONE_SUSPECT_S),
         },
     ):
         return
@@ -148,12 +148,12 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
 
     has_own_ranks = not request.servers and len(set(map(host_of, labels))) == len(labels)
     groups = plan_groups(suspects, matrix) if has_own_ranks else []
-    reserve = _reserve(groups, allowance)
+    reserve = _reserve(groups, time_budget)
 
     def retest(pairs: list[Pair]) -> bool:
         session.err.print(f"retesting {len(pairs)} pairs, each alone")
         chosen = ",".join(f"{ranks[source]}-{ranks[target]}" for source, target in pairs)
-        params: dict[str, Scalar] = {"pairs": chosen, "size": size, "budget": allowance.next(reserve)}
+        params: dict[str, Scalar] = {"pairs": chosen, "size": size, "budget": time_budget.next(reserve)}
         return session.measure(
             "network.pairs",
             request.launcher,
@@ -164,20 +164,20 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
             more=True,
         )
 
-    pairs = _affordable(suspects, matrix, allowance, reserve)
+    pairs = _affordable(suspects, matrix, time_budget, reserve)
     if not pairs or not retest(pairs):
         return
     again = plan_again(suspects, session.run.records)
-    has_time = not allowance.budget or allowance.left() > allowance.launch + reserve
+    has_time = not time_budget.budget or time_budget.left() > time_budget.launch + reserve
     if again and has_time and not retest(again):
         return
     session.complete("network.pairs")
     if groups:
-        _measure_groups(session, request, labels, groups, size, allowance)
+        _measure_groups(session, request, labels, groups, size, time_budget)
 
 
 def _note_planted_rate(session: Session, site: Site) -> None:
-    """A lab's links tell no rate of their own: what the lab was made with stands for it."""
+    """Records the planted rate of a lab's hosts, since the links of a lab report no rate."""
     rates = [planted_rate(site.lab.rates, side) for side in ("tx", "rx")] if site.lab else []
     slowest = min((rate for rate in rates if rate is not None), default=None)
     if site.lab is None or slowest is None:
@@ -189,12 +189,12 @@ def _note_planted_rate(session: Session, site: Site) -> None:
             session.run.append(Context(subject=subject, facts={"lab.rate": slowest}))
 
 
-def _reserve(groups: Sequence[list[Pair]], allowance: Allowance) -> float:
+def _reserve(groups: Sequence[list[Pair]], time_budget: TimeBudget) -> float:
     """The seconds to keep for measuring groups again: their job, and each group once for a moment at least."""
-    if not groups or not allowance.budget:
+    if not groups or not time_budget.budget:
         return 0.0
-    wanted = allowance.launch + len(groups) * GROUP_OVERRUN * SHORTEST_GROUP_S
-    return min(wanted, GROUPS_SHARE * max(0.0, allowance.left()))
+    needed = time_budget.launch + len(groups) * GROUP_OVERRUN * SHORTEST_GROUP_S
+    return min(needed, GROUPS_SHARE * max(0.0, time_budget.left()))
 
 
 def _measure_groups(
@@ -203,37 +203,40 @@ def _measure_groups(
     labels: list[str],
     groups: Sequence[list[Pair]],
     size: int,
-    allowance: Allowance,
+    time_budget: TimeBudget,
 ) -> None:
     """Measures groups of concurrent flows, one group after the other, as far as there is time: none is begun that
     could not end within the budget."""
-    each = SIMULATED_S if request.launcher.flavour == SIMULATED else GROUP_S
-    if allowance.budget:
-        time_for_all = max(0.0, allowance.left() - allowance.launch)
-        each = min(GROUP_S, max(SHORTEST_GROUP_S, time_for_all / GROUP_OVERRUN / len(groups)))
-        if time_for_all < 2 * GROUP_OVERRUN * each:  # one group alone is compared with nothing
+    group_seconds = SIMULATED_S if request.launcher.flavour == SIMULATED else GROUP_S
+    if time_budget.budget:
+        time_for_all = max(0.0, time_budget.left() - time_budget.launch)
+        group_seconds = min(GROUP_S, max(SHORTEST_GROUP_S, time_for_all / GROUP_OVERRUN / len(groups)))
+        if time_for_all < 2 * GROUP_OVERRUN * group_seconds:  # one group alone is compared with nothing
             session.err.print(
                 f"{len(groups)} groups of flows are not measured again: no time is left; give a longer --budget"
             )
             return
     session.err.print(f"retesting {len(groups)} groups of flows, each group at once")
     rounds = [
-        Round(tuple(flows), size, each, params={"shape": SHAPE, "turn": turn})
+        Round(tuple(flows), size, group_seconds, params={"shape": SHAPE, "turn": turn})
         for turn, flows in enumerate(groups)
     ]
-    fits = lambda: not allowance.budget or allowance.left() > GROUP_OVERRUN * each  # noqa: E731
+    fits = lambda: not time_budget.budget or time_budget.left() > GROUP_OVERRUN * group_seconds  # noqa: E731
     measure_rounds(session, SaturationRequest(request.launcher, request.site, labels, Effort()), rounds, fits)
 
 
 def _affordable(
-    suspects: Sequence[Suspect], matrix: PairMatrix, allowance: Allowance, reserve: float
+    suspects: Sequence[Suspect], matrix: PairMatrix, time_budget: TimeBudget, reserve: float
 ) -> list[Pair]:
     """The pairs to measure again: of all suspects, many of each or few, or of as many of the worst as there is time
     for besides ``reserve``, one at least."""
     for count in range(len(suspects), 0, -1):
-        for own, controls in ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS)):
-            pairs = plan_retest(suspects, matrix, count, own, controls)
-            if not allowance.budget or len(pairs) * PAIR_S <= allowance.left() - allowance.launch - reserve:
+        for suspect_pairs, controls in ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS)):
+            pairs = plan_retest(suspects, matrix, count, suspect_pairs, controls)
+            if (
+                not time_budget.budget
+                or len(pairs) * PAIR_S <= time_budget.left() - time_budget.launch - reserve
+            ):
                 return pairs
     return plan_retest(suspects, matrix, 1, OWN_PAIRS, CONTROL_PAIRS)
 

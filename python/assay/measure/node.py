@@ -8,7 +8,7 @@ from assay.errors import UserError
 from assay.launch.engines import probe
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import Segment, Site
-from assay.launch.supervise import Limits, Started, run_engine
+from assay.launch.supervise import EngineProcess, Limits, run_engine
 from assay.measure.session import Session
 from assay.records.schema import AnyRecord, Context, Scalar
 
@@ -23,7 +23,7 @@ def read_contexts() -> list[Context]:
         if isinstance(record, Context):
             contexts.append(record)
 
-    started = Started([str(probe()), "run", "node.settings"], {})
+    started = EngineProcess([str(probe()), "run", "node.settings"], {})
     limits = Limits(start=READ_LIMIT_S, silence=READ_LIMIT_S)
     ending = run_engine(started, keep, lambda _: None, lambda _: None, limits)
     if ending.failure:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import UserError
-from assay.launch.engines import Described, Metric, Parameter, engines_folder
+from assay.launch.engines import MeasurementDescription, Metric, Parameter, engines_folder
 from assay.measure.kept_sources import keep_sources
 from assay.measure.recorded_program import run_recorded
 from assay.measure.session import Session
@@ -28,7 +28,7 @@ from assay.records.schema import Measurement, Scalar, Subject, Summary
 FOLDER = "numa"
 MAX_PROCESSES = 16  # whose source files are kept
 RECORDINGS_VARIABLE = "ASSAY_NUMA_DIRECTORY"  # where the runtime of the exact modes writes
-NUMA = Described(
+NUMA = MeasurementDescription(
     name="profile.numa",
     scope="node",
     help="placement of a program's memory: assay numa -- PROGRAM",
@@ -120,7 +120,7 @@ def conclude(session: Session) -> Profiles:
 
 
 def analyse_recordings(run: Path) -> None:
-    """Names the addresses of the recordings in a run and makes a profile of each process. What there is already is
+    """Resolves the addresses of the recordings in a run and makes a profile of each process. Profiles that exist are
     not made again."""
     folder = run / FOLDER
     for path in sorted(folder.glob("*.numa")):
@@ -132,12 +132,12 @@ def analyse_recordings(run: Path) -> None:
         return
     partial = folder / "profiles.part"
     shutil.rmtree(partial, ignore_errors=True)
-    found = processes(load_profiles(folder))
-    if not found:
+    recorded = processes(load_profiles(folder))
+    if not recorded:
         return
     partial.mkdir(mode=0o700)
     placements = load_applied(folder)
-    for number, recordings in enumerate(found):
+    for number, recordings in enumerate(recorded):
         profile = analyse(recordings)
         profile.applied = measured(profile, placements)
         (partial / f"{profile.process.pid}.{number}.json").write_bytes(msgspec.json.encode(profile))

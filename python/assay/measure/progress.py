@@ -24,8 +24,8 @@ class ProgressTracker:
 
         def overall(progress: Progress) -> Progress:
             done = (self._done_s + progress.done * expected_s) / self._total_s
-            left = (time.monotonic() - self._begun) * (1 - done) / done if done > 0 else -1.0
-            return Progress(done=done, label=f"{label}: {progress.label}", left_s=left)
+            seconds_left = (time.monotonic() - self._begun) * (1 - done) / done if done > 0 else -1.0
+            return Progress(done=done, label=f"{label}: {progress.label}", left_s=seconds_left)
 
         return overall
 

@@ -83,12 +83,12 @@ class Conductor:
 
     def learn(self, labels: Sequence[str]) -> None:
         """Takes the host of each rank, as the engine reports it. Every host of the study must have one rank."""
-        strange = [label for label in labels if label not in self._ranks]
-        if strange:
+        unknown_labels = [label for label in labels if label not in self._ranks]
+        if unknown_labels:
             self.failure = self.failure or UserError(
-                f"{strange[0]} takes part but was not named"
-                if ":" not in strange[0]
-                else f"{strange[0].partition(':')[0]} is named more than once, by different names",
+                f"{unknown_labels[0]} takes part but was not named"
+                if ":" not in unknown_labels[0]
+                else f"{unknown_labels[0].partition(':')[0]} is named more than once, by different names",
                 "name each machine once",
             )
             return
@@ -143,7 +143,7 @@ def measure_saturation(session: Session, request: SaturationRequest) -> Study:
     """Runs the study as far as it goes; the run's options hold the topology as soon as it is known."""
     labels = request.hosts
     study = Study(list(labels), request.effort, dict(request.cabinets))
-    steps = _Steps(session, study)
+    steps = _StudyProgress(session, study)
     conductor = Conductor(experiments(study), labels, results(session.run.records), steps.step)
     params: dict[str, Scalar] = dict(request.params)
     if request.site.lab:
@@ -203,7 +203,7 @@ def _converse(
         session.give_up(conductor.failure)
 
 
-class _Steps:
+class _StudyProgress:
     """Follows a running study: saves its cabinets in the run, and reports its progress."""
 
     def __init__(self, session: Session, study: Study) -> None:
@@ -222,8 +222,8 @@ class _Steps:
         expected = expected_rounds(self._study)
         done = min(0.99, self._study.rounds_asked / expected) if expected else 0.0
         elapsed = time.monotonic() - self._begun
-        left = elapsed * (1 - done) / done if done > 0.05 else -1.0
-        return Progress(done, self._study.phase, left)
+        seconds_left = elapsed * (1 - done) / done if done > 0.05 else -1.0
+        return Progress(done, self._study.phase, seconds_left)
 
 
 def write_cabinets(cabinets: Topology) -> list[str]:
@@ -233,5 +233,5 @@ def write_cabinets(cabinets: Topology) -> list[str]:
 
 def read_cabinets(assignments: Sequence[str]) -> Topology:
     """Inverse of write_cabinets, for the options of a run."""
-    pairs = (word.partition("=") for word in assignments)
+    pairs = (assignment.partition("=") for assignment in assignments)
     return {name: list(NodeSet(hosts)) for name, _, hosts in pairs}

@@ -24,11 +24,11 @@ from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS, UserError
 from assay.explain import Evidence, explain_evidence, state_power
 from assay.judge import Specification, because, integrity, judge, overall
 from assay.launch.engines import describe, probe
-from assay.launch.identity import Names
+from assay.launch.identity import HostRenamer
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import REMOTE, Segment, Site
 from assay.launch.simulator import FLAVOUR as SIMULATED
-from assay.launch.supervise import Ending, Limits, Started, run_engine
+from assay.launch.supervise import EngineProcess, EngineResult, Limits, run_engine
 from assay.measure.show_progress import shown_progress
 from assay.profile.profiles import Profiles
 from assay.records import schema
@@ -159,7 +159,7 @@ class Session:
             _started(measurement, launcher, site, segments, params, None), stdin=conductor.stdin
         )
 
-        names = Names(started.hosts)
+        names = HostRenamer(started.hosts)
 
         def on_ranks(ranks: schema.Ranks) -> None:
             self._learn(names, ranks)
@@ -198,7 +198,7 @@ class Session:
     def run_step(
         self,
         key: str,
-        started: Started,
+        started: EngineProcess,
         overall: Callable[[schema.Progress], schema.Progress],
         silence_s: float,
         launcher: Launcher | None = None,
@@ -256,12 +256,12 @@ class Session:
     def _supervise(
         self,
         title: str,
-        started: Sequence[Started],
+        started: Sequence[EngineProcess],
         launcher: Launcher,
         silence_s: float,
         overall: Callable[[schema.Progress], schema.Progress] = lambda progress: progress,
     ) -> bool:
-        names = Names(started[0].hosts if len(started) == 1 else [])
+        names = HostRenamer(started[0].hosts if len(started) == 1 else [])
         with shown_progress(self.err, title) as on_progress:
             return self._heed(
                 started,
@@ -278,7 +278,7 @@ class Session:
                 names,
             )
 
-    def _learn(self, names: Names, ranks: schema.Ranks) -> None:
+    def _learn(self, names: HostRenamer, ranks: schema.Ranks) -> None:
         """Takes the listed names of the engine's hosts, and records those that differ, once."""
         contexts = names.learn(ranks)
         self.labels = names.labels
@@ -287,7 +287,9 @@ class Session:
             if (context.subject, context.facts) not in known:
                 self.run.append(context)
 
-    def _heed(self, started: Sequence[Started], run: Callable[[], Ending], names: Names) -> bool:
+    def _heed(
+        self, started: Sequence[EngineProcess], run: Callable[[], EngineResult], names: HostRenamer
+    ) -> bool:
         """Runs an engine and draws the consequences of how it ended; True when it finished."""
         if self.verbose:
             for engine in started:
@@ -403,7 +405,7 @@ class Session:
         sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
 
 
-def _start_limit(started: Started) -> float:
+def _start_limit(started: EngineProcess) -> float:
     """Seconds until every rank has to have said hello."""
     if not started.timed_here and not started.hosts:
         return SIMULATED_START_S
@@ -429,12 +431,14 @@ def _started(
     segments: Sequence[Segment],
     params: Mapping[str, schema.Scalar],
     flavour: str | None,
-) -> Started:
+) -> EngineProcess:
     engine = probe(launcher.flavour if flavour is None else flavour)
     argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_arguments(params)])
     hosts = [host for segment in segments for host in segment.hosts]
     here = site.name != REMOTE.name and launcher.flavour != SIMULATED
-    return Started(argv, launcher.environment(site), [] if site.name == "here" else hosts, timed_here=here)
+    return EngineProcess(
+        argv, launcher.environment(site), [] if site.name == "here" else hosts, timed_here=here
+    )
 
 
 def option_arguments(params: Mapping[str, schema.Scalar]) -> list[str]:

@@ -1,7 +1,7 @@
 """Shows that an engine works: a bar on a terminal, elsewhere a line every few seconds.
 
-An engine that says nothing for a while may be waiting for a processor. That is said too, with the load of this machine,
-so that nobody takes a slow phase for a dead one.
+An engine that prints nothing for a while may be waiting for a processor. That is shown too, with the load of this
+machine, so that a slow phase is not taken for a hang.
 """
 
 from __future__ import annotations

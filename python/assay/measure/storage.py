@@ -15,10 +15,10 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.launch.accelerator import environment
-from assay.launch.engines import Described, Metric, Parameter, describe, storage_bench
+from assay.launch.engines import MeasurementDescription, Metric, Parameter, describe, storage_bench
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
-from assay.launch.supervise import Started
+from assay.launch.supervise import EngineProcess
 from assay.measure.progress import ProgressTracker
 from assay.measure.session import Session, option_arguments
 from assay.records.schema import Measurement, Scalar, Subject
@@ -43,7 +43,7 @@ COMPARED = {
     HDF5: ("raw_rate", "observed_rate"),
     METADATA: ("rate",),
 }
-SPEEDUP_DESCRIBED = Described(
+SPEEDUP_DESCRIBED = MeasurementDescription(
     name=SPEEDUP,
     scope="group",
     help="ratio of accelerated to stock in the same round: assay io bench --both",
@@ -112,7 +112,7 @@ def measure_storage(session: Session, request: StorageRequest) -> None:
         tracker.completed(1.0)
 
 
-def _start_command(request: StorageRequest, number: int, hosts: list[str], variant: str) -> Started:
+def _start_command(request: StorageRequest, number: int, hosts: list[str], variant: str) -> EngineProcess:
     engine = storage_bench(request.launcher.flavour)
     params: dict[str, Scalar] = {**request.params, "round": number, "timeout": request.timeout}
     env: dict[str, str] = {}
@@ -133,7 +133,7 @@ def _start_command(request: StorageRequest, number: int, hosts: list[str], varia
     argv = [str(engine), "run", request.measurement, *option_arguments(params)]
     command = request.launcher.command(request.site, [Segment(hosts, env)], argv)
     watched_hosts = [] if request.site.name == "here" else hosts
-    return Started(command, request.launcher.environment(request.site), watched_hosts)
+    return EngineProcess(command, request.launcher.environment(request.site), watched_hosts)
 
 
 def compare(session: Session, measurement: str) -> None:
@@ -160,7 +160,7 @@ def compare(session: Session, measurement: str) -> None:
             )
 
 
-def waive(session: Session, launcher: Launcher, described: Described, reason: str) -> None:
+def waive(session: Session, launcher: Launcher, described: MeasurementDescription, reason: str) -> None:
     """Appends a waived record with the reason for an MPI."""
     metric = described.metrics[0]
     session.run.append(

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from assay.errors import UserError
-from assay.launch.engines import Described, describe, probe
+from assay.launch.engines import MeasurementDescription, describe, probe
 from assay.launch.launchers import Local
 from assay.launch.placement import Segment, Site
 from assay.measure.session import Session, Side
@@ -48,15 +48,15 @@ def measure_udp(
     sides = []
     for measurement, end in ((RECEIVE, receiver), (SEND, sender)):
         described = describe(probe()).find(measurement)
-        own = {p.name: params[p.name] for p in described.parameters if p.name in params}
+        side_params = {p.name: params[p.name] for p in described.parameters if p.name in params}
         sides.append(
-            Side(measurement, end.site, end.host, {**in_base_units(described, own), "host": address})
+            Side(measurement, end.site, end.host, {**in_base_units(described, side_params), "host": address})
         )
     receiving, sending = sides
     return session.measure_pair(receiving, sending, more=more)
 
 
-def in_base_units(described: Described, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def in_base_units(described: MeasurementDescription, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
     """Parameters with times in s and rates in B/s: "750 Mbit/s" is 93750000. Raises UserError, also if one is out of
     the bounds that the engine describes."""
     units = {p.name: p.unit for p in described.parameters}

@@ -1,6 +1,6 @@
-"""Paced memory workloads: files that people write, and what the engine makes of them.
+"""Reads paced memory workloads from TOML files and passes them to the engine as JSON.
 
-A workload is stations that each take the same steps; a step is an operation on blocks of a size, at a rate.
+A workload has stations that all take the same steps; a step is an operation on blocks of a size, at a rate.
 """
 
 from __future__ import annotations
@@ -70,5 +70,5 @@ def _quantity(file: TomlFile, table: dict[str, Any], key: str, unit: str) -> flo
     if quantity.unit != unit:
         file.refuse(key, f"{key} = '{value}' is in {describe_unit(quantity.unit)}", f"it has to be in {unit}")
     if quantity.value <= 0:
-        file.refuse(key, f"{key} = '{value}' is nothing", "give more than that")
+        file.refuse(key, f"{key} = '{value}' is not above zero", "give a positive quantity")
     return quantity.value

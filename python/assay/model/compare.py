@@ -15,8 +15,8 @@ from assay.records.schema import AnyRecord, Comparison, Flows, Scalar, Verdict
 from assay.records.units import format_share
 
 BUCKET = "a single message is faster than a stream, as behind a token bucket; SimGrid has no token buckets"
-MOST_DOUBT = 3.0  # of the limit: the largest uncertainty of a time that still proves something
-MOST_VAGUE = 1 / 3  # of all points: with more of such times the others prove too little
+MAX_UNCERTAINTY = 3.0  # of the limit; a time that is less certain proves nothing
+MAX_UNCERTAIN_SHARE = 1 / 3  # of all points; with more uncertain times the verdict is INCONCLUSIVE
 ROUND_TRIPS, MESSAGES = 1, 6  # simulated messages all take the same time
 
 # Parameters that a record adds to those of its round.
@@ -172,9 +172,9 @@ def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str)
 def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     """PASS when every rate and time is simulated within ``limit`` (relative) of the measurement.
 
-    A time whose own uncertainty is larger than ``limit`` is judged by that. From ``MOST_DOUBT`` times the limit on it
-    proves nothing, though it can refute; with more than ``MOST_VAGUE`` such times, or with a point that was not
-    simulated, the verdict is INCONCLUSIVE.
+    A time whose uncertainty is larger than ``limit`` is judged by its uncertainty. Above ``MAX_UNCERTAINTY`` times the
+    limit it can fail the verdict but not pass it. With more than ``MAX_UNCERTAIN_SHARE`` such times, or with a point
+    that was not simulated, the verdict is INCONCLUSIVE.
     """
     waived = sum(1 for point in points if point.waived)
     points = [point for point in points if not point.waived]
@@ -197,9 +197,9 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     if missing or not points:
         head.reason = f"{len(missing)} points were not simulated" if points else "nothing to compare"
         return head
-    unproved = [point for point in points if point.uncertainty > MOST_DOUBT * limit]
+    unproved = [point for point in points if point.uncertainty > MAX_UNCERTAINTY * limit]
     worst = max(points, key=used)
-    if used(worst) <= 1 and len(unproved) > MOST_VAGUE * len(points):
+    if used(worst) <= 1 and len(unproved) > MAX_UNCERTAIN_SHARE * len(points):
         vaguest = max(unproved, key=lambda point: point.uncertainty)
         head.reason = (
             f"{len(unproved)} times are known too badly to prove anything, the worst within "

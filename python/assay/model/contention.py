@@ -2,8 +2,8 @@
 
 Flows between cabinets share the cabinets' links, flows inside a cabinet do not. In a random ring every host
 sends to one host and receives from another; a flow that is slow against what its two hosts can do has crossed
-cabinets. A ring of n flows tells about n pairs. Hosts are grouped so that the groups agree best with all flows
-seen. The groups are then tested: flows from each group to another must be slower than rings inside. The result
+cabinets. A ring of n flows tests n pairs. Hosts are grouped so that the groups agree best with all measured
+flows. The groups are then tested: flows from each group to another must be slower than rings inside. The result
 is added to the observations and the groups are built anew, until they are confirmed. Each group is split again
 in the same way, since two small cabinets may look like one among large ones. Where no ring fills a link between
 cabinets, the cabinets cannot be found.
@@ -23,7 +23,7 @@ from assay.model.rounds import Flow, Result, Round
 from assay.model.study import Study, until_steady
 from assay.records.schema import Scalar
 
-LEAST_HOSTS = 4  # two pairs: fewer cannot be compared
+MIN_HOSTS = 4  # two pairs: fewer cannot be compared
 SPARSE_ROUNDS = 32  # at most so many rounds measure what each host can do nearly alone
 FIRST_RINGS = 8  # before groups are tried; without slow flows by then, no ring fills a link
 CONFIRMATIONS = 3  # in a row: a host may be in the wrong group by chance
@@ -105,7 +105,7 @@ def group_by_agreement(agree: Vector) -> list[list[int]]:
 
 def discover_by_contention(study: Study) -> Generator[Round, Result, Topology]:
     """The cabinets; empty where they cannot be found."""
-    if len(study.hosts) < LEAST_HOSTS:
+    if len(study.hosts) < MIN_HOSTS:
         return {}
     observations = FlowObservations(study.hosts, {}, {})
     for flows in _sparse_rings(study.hosts):
@@ -119,7 +119,7 @@ def _split(
 ) -> Generator[Round, Result, list[list[str]]]:
     """Splits hosts into confirmed groups, and each of these again; a single group where none show."""
     hosts = observations.hosts
-    if len(hosts) < LEAST_HOSTS:
+    if len(hosts) < MIN_HOSTS:
         return [hosts]
     confirmations = 0
     for number in range(1, RINGS + 1):
@@ -142,7 +142,7 @@ def _split(
 def _confirm(
     study: Study, observations: FlowObservations, groups: Sequence[Sequence[str]]
 ) -> Generator[Round, Result, bool]:
-    """Whether flows between groups are slower than flows inside them; their rates are added to ``seen``."""
+    """Whether flows between groups are slower than flows inside them; adds their rates to ``observations``."""
     inside = yield from _measure(study, [flow for group in groups for flow in ring(group)])
     inside_rate = {source: rate for (source, _), rate in inside.items()}
     confirmed = True
@@ -180,7 +180,7 @@ def _sparse_rings(hosts: Sequence[str]) -> list[list[Flow]]:
 
 
 def _measure(study: Study, flows: Sequence[Flow]) -> Generator[Round, Result, Rates]:
-    size = study.effort.least_size
+    size = study.effort.min_size
     messages = min(FEW, study.effort.messages)
     seconds = max(study.effort.seconds, messages * size / (study.single / SLOWEST))
     params: dict[str, Scalar] = {"experiment": "contention"}

@@ -24,15 +24,15 @@ from assay.model.network import Topology
 from assay.model.rounds import Result, Round
 from assay.records.schema import Scalar
 
-LEAST_GAP_TO_NOISE = 4.0  # least width of a gap, in multiples of the noise
-LEAST_GAP_SHARE = 0.03  # least width of a gap, as a share of the time; a switch adds more than that
-QUIET_NOISE = LEAST_GAP_SHARE / LEAST_GAP_TO_NOISE  # noise below which LEAST_GAP_SHARE alone decides
-MOST_STEP_INSIDE = (
+MIN_GAP_TO_NOISE = 4.0  # least width of a gap, in multiples of the noise
+MIN_GAP_SHARE = 0.03  # least width of a gap, as a share of the time; a switch adds more than that
+QUIET_NOISE = MIN_GAP_SHARE / MIN_GAP_TO_NOISE  # noise below which MIN_GAP_SHARE alone decides
+MAX_STEP_INSIDE = (
     0.5  # of the gap: least difference of neighbours inside a cabinet that makes the gap unclear
 )
 MESSAGE_BYTES = 8
-LEAST_VISITS_WHEN_QUIET = 2  # measurements of each pair, with noise below QUIET_NOISE
-LEAST_VISITS = 6  # with more noise
+MIN_VISITS_WHEN_QUIET = 2  # measurements of each pair, with noise below QUIET_NOISE
+MIN_VISITS = 6  # with more noise
 MAX_VISITS = 12
 
 VisitTimes = Mapping[str, Sequence[float]]  # by host: the typical time of each visit, in s
@@ -134,7 +134,7 @@ def _measure_from(
         odd, even = (PivotView(half, gap) for half in halves(times))
         view = PivotView(times, gap)
         is_enough = visit % 2 == 0 and visit >= (
-            LEAST_VISITS_WHEN_QUIET if view.noise < QUIET_NOISE else LEAST_VISITS
+            MIN_VISITS_WHEN_QUIET if view.noise < QUIET_NOISE else MIN_VISITS
         )
         if is_enough and odd.near() == even.near():
             return view
@@ -149,9 +149,9 @@ def find_gap(times: VisitTimes) -> Gap | None:
     fastest = np.sort([min(visits) for visits in times.values()])
     steps = np.diff(fastest)
     widest = int(np.argmax(steps))
-    if steps[widest] < fastest[widest] * max(LEAST_GAP_TO_NOISE * noise_of(times), LEAST_GAP_SHARE):
+    if steps[widest] < fastest[widest] * max(MIN_GAP_TO_NOISE * noise_of(times), MIN_GAP_SHARE):
         return None
-    if steps[:widest].max(initial=0) > steps[widest] * MOST_STEP_INSIDE:
+    if steps[:widest].max(initial=0) > steps[widest] * MAX_STEP_INSIDE:
         return None
     return Gap(float(fastest[widest]), float(fastest[widest + 1]))
 

@@ -19,7 +19,7 @@ MAX_UNCERTAINTY, ACCEPTED_UNCERTAINTY = 0.04, 0.1
 # little that a neighbouring size, or the same one at the other level, has the other of the two.
 MEAN_RATIO = 1.04
 RUN_LENGTH = 10  # consecutive messages of which a mean is taken
-LEAST_VISITS_FOR_INTERVAL = 6  # the range of 6 values contains their median with 95 %
+MIN_VISITS_FOR_INTERVAL = 6  # the range of 6 values contains their median with 95 %
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ def estimate_of_visits(visits: Sequence[Sequence[float]]) -> Estimate:
     A disturbance lasts for a whole visit, so each visit counts as one value. Behind a token bucket some messages
     pass at once and others wait: the median of single messages is then bimodal, but the mean of consecutive
     messages hardly varies, unless fewer than one in RUN_LENGTH waits. How much it varies is known from
-    LEAST_VISITS_FOR_INTERVAL visits on. Until then, and where neither of the two is sure, the interval spans both.
+    MIN_VISITS_FOR_INTERVAL visits on. Until then, and where neither of the two is sure, the interval spans both.
     """
     single = estimate(float(np.median(samples)) for samples in visits)
     together = estimate(float(np.median(_means_of_runs(samples))) for samples in visits)
-    is_enough = together.n >= LEAST_VISITS_FOR_INTERVAL
+    is_enough = together.n >= MIN_VISITS_FOR_INTERVAL
     differ = single.uncertainty > MAX_UNCERTAINTY or not (
         single.value / MEAN_RATIO <= together.value <= single.value * MEAN_RATIO
     )

@@ -20,7 +20,7 @@ from assay.model.study import PLATEAU, Rounds, Study, repeat, until_steady
 from assay.model.sweep import sweep
 from assay.records.schema import Scalar
 
-MOST_PARTNERS = 4  # of a host in one direction
+MAX_PARTNERS = 4  # of a host in one direction
 STEPS = 8  # at most so many steps of an all-to-all are measured, evenly spread
 
 
@@ -64,7 +64,7 @@ def _calibrate(study: Study) -> Rounds:
     flow = (study.hosts[0], study.hosts[1])
     params: dict[str, Scalar] = {"experiment": "first"}
     result = yield from until_steady(
-        study, Round((flow,), study.effort.least_size, study.effort.seconds, params=params)
+        study, Round((flow,), study.effort.min_size, study.effort.seconds, params=params)
     )
     study.single = result.total
 
@@ -143,12 +143,12 @@ def _stars(study: Study, stars: Mapping[str, Sequence[Flow]], direction: str, pa
     }
     if partners:
         params["partners"] = partners
-    flows = tuple(flow for own in stars.values() for flow in own)
+    flows = tuple(flow for flows_of_star in stars.values() for flow in flows_of_star)
     request = Round(flows, study.size, study.seconds(study.single / 2), params=params)
     result = yield from repeat(study, request, [[centre] for centre in stars])
     rates = dict(zip(flows, result.flows.values if result.flows else [], strict=False))
-    for centre, own in stars.items():
-        study.rates[centre, direction] = sum(rates.get(flow, 0.0) for flow in own)
+    for centre, flows_of_star in stars.items():
+        study.rates[centre, direction] = sum(rates.get(flow, 0.0) for flow in flows_of_star)
 
 
 def _faster(study: Study, directions: Sequence[str]) -> Rounds:
@@ -172,7 +172,7 @@ def _place(rounds: list[dict[str, list[Flow]]], centre: str, flows: list[Flow]) 
     """Adds the flows to the first round in which none of their hosts takes part."""
     members = {end for flow in flows for end in flow}
     for stars in rounds:
-        if not members & {end for own in stars.values() for flow in own for end in flow}:
+        if not members & {end for flows_of_star in stars.values() for flow in flows_of_star for end in flow}:
             stars[centre] = flows
             return
     rounds.append({centre: flows})
@@ -204,12 +204,12 @@ def faster_flows(study: Study, centre: str, hosts: Sequence[str], direction: str
     rates = study.rates
     others = [host for host in hosts if host != centre]
 
-    def fastest(side: str, free: Sequence[str], wanted: float) -> list[str]:
+    def fastest(side: str, free: Sequence[str], target_rate: float) -> list[str]:
         chosen: list[str] = []
         for host in sorted(free, key=lambda host: -rates.get((host, side), 0.0)):
             if (
-                sum(rates.get((other, side), 0.0) for other in chosen) >= wanted
-                or len(chosen) >= MOST_PARTNERS
+                sum(rates.get((other, side), 0.0) for other in chosen) >= target_rate
+                or len(chosen) >= MAX_PARTNERS
             ):
                 break
             chosen.append(host)

@@ -1,8 +1,8 @@
-"""Whether two levels, hosts and cabinets, describe a network: or whether cabinets form rows, or the like.
+"""Tests whether two levels (hosts and cabinets) describe a network, or whether cabinets form rows or similar groups.
 
-Two signs of more: latencies to other cabinets fall into two groups with a clear gap; and rounds to which nothing is
-fitted (all cabinets to the second next, the first cabinet to each other) run at other rates than the model says, since
-some pairs of cabinets share a link that the model does not have.
+There are two signs of more levels. Latencies to other cabinets fall into two groups with a clear gap. Or rounds to
+which nothing is fitted (all cabinets to the second next, the first cabinet to each other) run at other rates than the
+model says, since some pairs of cabinets share a link that the model does not have.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from assay.records.schema import AnyRecord, Flows, Measurement
 from assay.records.units import format_quantity, format_share
 
 UNFITTED = ("strides", "two_cabinets")
-FEWEST = 4  # hosts in which a gap is looked for
-LEAST_ERROR = 0.1  # of the model; more than a plateau's share (assay.model.study) and the noise of a round
+MIN_HOSTS = 4  # hosts in which a gap is looked for
+MIN_ERROR = 0.1  # of the model; more than a plateau's share (assay.model.study) and the noise of a round
 
 
 def more_levels(records: Sequence[AnyRecord], model: Model) -> list[str]:
@@ -63,7 +63,7 @@ def _by_latency(records: Sequence[AnyRecord], cabinets: Topology) -> str:
 
 def _sure_gap(times: VisitTimes) -> Gap | None:
     """A gap that odd and even visits put between the same hosts; None for few hosts, which differ by chance."""
-    if len(times) < FEWEST or any(len(visits) < 2 for visits in times.values()):
+    if len(times) < MIN_HOSTS or any(len(visits) < 2 for visits in times.values()):
         return None
     gap = find_gap(times)
     odd, even = (PivotView(half, gap).near() for half in halves(times))
@@ -80,7 +80,7 @@ def _by_rates(records: Sequence[AnyRecord], model: Model) -> list[str]:
         predicted = model.network.total(flows_of(record))
         measured = estimate(summed(record.slices)).value
         error = predicted / measured - 1
-        if abs(error) > max(LEAST_ERROR, worst.get(kind, (0.0, ""))[0]):
+        if abs(error) > max(MIN_ERROR, worst.get(kind, (0.0, ""))[0]):
             text = f"{_describe(record)}: {format_quantity(measured, 'B/s')}, and two levels let expect "
             worst[kind] = (
                 abs(error),

@@ -107,9 +107,9 @@ class _Sizes:
         return float(np.max(np.abs(errors)))
 
 
-def _best_factor(of: Vector, target: Vector) -> float:
+def _best_factor(values: Vector, target: Vector) -> float:
     """The factor of ``of`` that is nearest to the target, by least squares."""
-    return float(of @ target / (of @ of))
+    return float(values @ target / (values @ values))
 
 
 def _cheapest(sizes: _Sizes, n: int) -> list[tuple[int, int]]:
@@ -136,8 +136,8 @@ def _cheapest(sizes: _Sizes, n: int) -> list[tuple[int, int]]:
 def between_breaks(points: Sequence[Point]) -> list[int]:
     """Sizes that would locate the breaks better; empty when all are known to within FINEST."""
     starts = {segment.start for segment in fit_segments(points)}
-    wanted = []
+    new_sizes = []
     for before, size in itertools.pairwise(sorted({point.size for point in points})):
         if size in starts and size > FINEST * before and before >= 64 and size <= LARGEST:
-            wanted.append(round((before * size) ** 0.5))
-    return wanted
+            new_sizes.append(round((before * size) ** 0.5))
+    return new_sizes

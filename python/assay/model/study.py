@@ -14,7 +14,7 @@ from assay.model.segments import Segment
 Rounds = Generator[Round, Result, None]
 
 MIB = 1 << 20
-MESSAGES = 16  # of a flow in a round: few enough are then in flight when the round starts and ends
+MESSAGES = 16  # of a flow in a round; with this many, those cut off at its start and end hardly matter
 TRIES = 9  # of a round, each three times as long as the last: from 0.1 ms to seconds
 PLATEAU = 0.97  # a sum below this share of its parts shows a shared limit
 
@@ -27,7 +27,7 @@ class Effort:
     repeats: int = 8
     seconds: float = 0.5  # least duration of a round
     round_trips: int = 100
-    least_size: int = 256 << 10
+    min_size: int = 256 << 10
     messages: int = MESSAGES
 
 
@@ -83,8 +83,10 @@ def repeat(
 ) -> Generator[Round, Result, Result]:
     """Repeats a round until the sum of its flows, or of those of each group of hosts, is precise enough."""
     result = yield from until_steady(study, request)
-    wanted = [[i for i, (a, b) in enumerate(request.flows) if a in group or b in group] for group in groups]
-    chosen = [indices for indices in wanted if indices] or [list(range(len(request.flows)))]
+    group_indices = [
+        [i for i, (a, b) in enumerate(request.flows) if a in group or b in group] for group in groups
+    ]
+    chosen = [indices for indices in group_indices if indices] or [list(range(len(request.flows)))]
     samples = [_sums(result, indices) for indices in chosen]
     for again in range(1, study.effort.repeats):
         if max(estimate(group).half_width for group in samples) <= study.effort.confidence:

@@ -18,8 +18,8 @@ SHORT, MANY = (
     4096,
     8,
 )  # B; messages shorter than this are sent that many times as often: their times vary more
-DRAIN = MIB  # B: each round begins with so much, which empties a token bucket
-NEAR = 2  # sizes on either side that a disturbance also meets
+DRAIN = MIB  # B: each round first sends this much, which empties a token bucket
+NEAR = 2  # neighbouring sizes on each side that must be precise too, since one disturbance can delay several
 SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
 
 
@@ -81,7 +81,7 @@ def _message_size(study: Study, times: MessageTimes) -> int:
     Not longer than that: two directions alternate where a socket holds a whole message.
     """
     latency = min(times.time_of(size).value for size in times.visits)
-    least = max(study.segments[-1].start, 20 * latency * study.single, study.effort.least_size)
+    least = max(study.segments[-1].start, 20 * latency * study.single, study.effort.min_size)
     size = 1 << math.ceil(math.log2(min(least, LONGEST)))
     longest = max(times.visits)
     gap = times.time_of(longest).value / longest

@@ -53,7 +53,7 @@ def _set(root: ET.Element, setting: str) -> None:
         node.set(attribute, value)
 
 
-def _grow(root: ET.Element, path: Path, wanted: int, count: int) -> None:
+def _grow(root: ET.Element, path: Path, host_count: int, count: int) -> None:
     clusters = [node for node in root.iter("cluster")]
     if not clusters:
         raise UserError(
@@ -62,7 +62,7 @@ def _grow(root: ET.Element, path: Path, wanted: int, count: int) -> None:
         )
     numbers = [expand_radical(str(node.get("radical")), path) for node in clusters]
     following = max(map(max, numbers)) + 1
-    for extra in range(wanted - count):
+    for extra in range(host_count - count):
         numbers[extra % len(clusters)].append(following + extra)
     for node, radical in zip(clusters, numbers, strict=True):
         node.set("radical", ",".join(map(str, radical)))

@@ -75,7 +75,7 @@ def _by_touches(profile: Profile) -> list[Advice]:
     if len(nodes) < 2:
         return []
     pages = resident(profile)
-    found = []
+    advice_list = []
     touched = by_object(profile)
     total = sum(counts.total for counts in touched.values())
     for number, counts in touched.items():
@@ -87,8 +87,8 @@ def _by_touches(profile: Profile) -> list[Advice]:
             continue
         even = 1 - 1 / len(nodes)
         toucher = _main_toucher(profile, number)
-        found.append(Advice(number, "spread", tuple(sorted(nodes)), even, 0.0, True, toucher))
-    return found
+        advice_list.append(Advice(number, "spread", tuple(sorted(nodes)), even, 0.0, True, toucher))
+    return advice_list
 
 
 def _uses(profile: Profile) -> dict[int, dict[int, dict[int, int]]]:
@@ -136,7 +136,7 @@ def _by_accesses(profile: Profile) -> list[Advice]:
     nodes, uses = _nodes(profile), _uses(profile)
     counts_of = by_object(profile)
     total = sum(counts.total for counts in counts_of.values())
-    found = []
+    advice_list = []
     for number, counts in counts_of.items():
         before = counts.remote_share
         if profile.recording.objects[number].kind not in PLACED or before is None:
@@ -148,8 +148,8 @@ def _by_accesses(profile: Profile) -> list[Advice]:
         best = min(shares, key=lambda way: shares[way])
         if before - shares[best] >= MIN_GAIN:
             toucher = _main_toucher(profile, number)
-            found.append(Advice(number, best[0], best[1], before, shares[best], False, toucher))
-    return found
+            advice_list.append(Advice(number, best[0], best[1], before, shares[best], False, toucher))
+    return advice_list
 
 
 def plan(profile: Profile, advices: Iterable[Advice]) -> str:

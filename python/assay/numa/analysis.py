@@ -64,17 +64,17 @@ def processes(profiles: Sequence[Profile]) -> list[list[Profile]]:
     """The recordings of each process: one with counts of accesses with that of the recorder, where there is one. A
     process that has executed several programs has several."""
     rest = [profile for profile in profiles if not profile.is_exact]
-    found = []
+    by_process = []
     for exact in (profile for profile in profiles if profile.is_exact):
         process = exact.recording.process
         other = next(
             (p for p in rest if (p.recording.process.pid, p.recording.process.command)
              == (process.pid, process.command)), None,
         )  # fmt: skip
-        found.append([exact, other] if other else [exact])
+        by_process.append([exact, other] if other else [exact])
         if other:
             rest.remove(other)
-    return found + [[profile] for profile in rest]
+    return by_process + [[profile] for profile in rest]
 
 
 def analyse(recordings: Sequence[Profile]) -> NumaProfile:
@@ -121,17 +121,17 @@ class _Analysis:
             row = profile.recording.objects[number]
             name = profile.name(number)
             kind_and_name = (row.kind, name)
-            found = self._same_object(profile, *kind_and_name, row.bytes)
-            if found is None:
+            by_process = self._same_object(profile, *kind_and_name, row.bytes)
+            if by_process is None:
                 node = self._stack(profile, row.stack) if row.stack else -1
-                found = _Object(len(self.objects), name, row.kind, node, row.bytes, row.count)
-                found.is_counted = bool(profile.recording.parts)
-                self.objects.append(found)
+                by_process = _Object(len(self.objects), name, row.kind, node, row.bytes, row.count)
+                by_process.is_counted = bool(profile.recording.parts)
+                self.objects.append(by_process)
                 if profile is self.main:
-                    self.unmatched[kind_and_name].append(found)
+                    self.unmatched[kind_and_name].append(by_process)
                 if node >= 0:
                     self.maker.add(node, "allocated", row.bytes)
-            self.object_of[key] = found
+            self.object_of[key] = by_process
         return self.object_of[key]
 
     def _same_object(self, profile: Profile, kind: str, name: str, size: int) -> _Object | None:
@@ -139,7 +139,9 @@ class _Analysis:
         if profile is self.main:
             return None
         others = self.unmatched[kind, name]
-        same = [found for found in others if found.bytes == size] or (others if len(others) == 1 else [])
+        same = [by_process for by_process in others if by_process.bytes == size] or (
+            others if len(others) == 1 else []
+        )
         if not same:
             return None
         others.remove(same[0])
@@ -181,13 +183,13 @@ class _Analysis:
             if thread.pinned is False:
                 add(node, "unpinned", count)
         for part in profile.recording.parts:
-            found = self._object(profile, part.object)
-            found.accesses[part.thread_node, part.page_node] += part.accesses
-            found.parts[part.thread_node, part.part] += part.accesses
-            if found.node >= 0:
-                add(found.node, "used", part.accesses)
+            by_process = self._object(profile, part.object)
+            by_process.accesses[part.thread_node, part.page_node] += part.accesses
+            by_process.parts[part.thread_node, part.part] += part.accesses
+            if by_process.node >= 0:
+                add(by_process.node, "used", part.accesses)
                 if _kind(part.thread_node, part.page_node) == "remote":
-                    add(found.node, "used_remote", part.accesses)
+                    add(by_process.node, "used_remote", part.accesses)
 
     def _add_touches(self, profile: Profile) -> None:
         for row in profile.recording.touches:
@@ -202,13 +204,13 @@ class _Analysis:
 
     def _add_touch(self, profile: Profile, row: Touch, node: int) -> None:
         size = row.pages * self.page_bytes
-        found, thread = self._object(profile, row.object), self._thread(profile, row.thread)
-        for cells in (found.touched, thread.touched):
+        by_process, thread = self._object(profile, row.object), self._thread(profile, row.thread)
+        for cells in (by_process.touched, thread.touched):
             cells[row.thread_node, row.page_node] += size
         self.maker.add(node, "touched", size)
         if _kind(row.thread_node, row.page_node) == "remote":
             self.maker.add(node, "touched_remote", size)
-        key = (found.number, self.maker.site(node), thread.number)
+        key = (by_process.number, self.maker.site(node), thread.number)
         before, policies, huge = self.touch_rows.get(key, (0, set(), 0))
         self.touch_rows[key] = (before + size, policies | {policy(row.policy)}, huge + row.huge)
 
@@ -229,7 +231,7 @@ class _Analysis:
         main, is_exact = self.main, self.main.is_exact
         advice = self._advice()
         order = sorted(self.objects, key=_size, reverse=True)
-        index = {found.number: k for k, found in enumerate(order)}
+        index = {by_process.number: k for k, by_process in enumerate(order)}
         threads = sorted(self.threads.values(), key=lambda thread: thread.number)
         accesses: Cells = defaultdict(int)
         touched: Cells = defaultdict(int)
@@ -248,7 +250,7 @@ class _Analysis:
             ],
             accesses=_cells(accesses) if is_exact else None,
             touched=_cells(touched),
-            objects=[self._shown(found) for found in order],
+            objects=[self._shown(by_process) for by_process in order],
             threads=[
                 NumaThread(
                     name=f"{thread.number} {thread.name}".strip(),
@@ -284,19 +286,19 @@ class _Analysis:
             lost_events=counted.lost if counted else 0,
         )
 
-    def _shown(self, found: _Object) -> NumaObject:
-        has_parts = bool(found.parts)
+    def _shown(self, by_process: _Object) -> NumaObject:
+        has_parts = bool(by_process.parts)
         return NumaObject(
-            name=found.name,
-            kind=found.kind,
-            site=self.maker.site(found.node) if found.node >= 0 else -1,
-            bytes=found.bytes,
-            blocks=found.blocks,
-            accesses=_cells(found.accesses) if found.is_counted else None,
-            touched=_cells(found.touched),
-            resident=[found.resident.get(node, 0) for node in (*self.nodes, NOWHERE)],
-            moved=found.moved,
-            parts=[[found.parts.get((node, part), 0) for part in range(PARTS)] for node in self.nodes]
+            name=by_process.name,
+            kind=by_process.kind,
+            site=self.maker.site(by_process.node) if by_process.node >= 0 else -1,
+            bytes=by_process.bytes,
+            blocks=by_process.blocks,
+            accesses=_cells(by_process.accesses) if by_process.is_counted else None,
+            touched=_cells(by_process.touched),
+            resident=[by_process.resident.get(node, 0) for node in (*self.nodes, NOWHERE)],
+            moved=by_process.moved,
+            parts=[[by_process.parts.get((node, part), 0) for part in range(PARTS)] for node in self.nodes]
             if has_parts
             else [],
         )
@@ -305,11 +307,11 @@ class _Analysis:
         """The largest gain first."""
         rows = []
         for advice in advise(self.main):
-            found = self._object(self.main, advice.object)
-            amount = sum(found.accesses.values()) or sum(found.touched.values())
+            by_process = self._object(self.main, advice.object)
+            amount = sum(by_process.accesses.values()) or sum(by_process.touched.values())
             rows.append(
                 NumaAdvice(
-                    object=found.number,
+                    object=by_process.number,
                     action=advice.action,
                     nodes=list(advice.nodes),
                     before=advice.before,
@@ -370,9 +372,9 @@ def _same(binding: NumaBinding) -> tuple[object, ...]:
     return binding.processors, binding.policy, tuple(binding.nodes)
 
 
-def _size(found: _Object) -> tuple[int, int, int]:
-    accesses, touched = sum(found.accesses.values()), sum(found.touched.values())
-    return accesses, touched, sum(found.resident.values())
+def _size(by_process: _Object) -> tuple[int, int, int]:
+    accesses, touched = sum(by_process.accesses.values()), sum(by_process.touched.values())
+    return accesses, touched, sum(by_process.resident.values())
 
 
 def _sum_into(sums: Cells, more: Cells) -> None:

@@ -46,10 +46,10 @@ def measured(profile: NumaProfile, rows: Sequence[NumaApplied]) -> list[NumaAppl
 
 def _share(profile: NumaProfile, name: str) -> float | None:
     known = remote = 0
-    for found in profile.objects:
-        if found.name != name or found.kind not in PLACED or found.accesses is None:
+    for profiled in profile.objects:
+        if profiled.name != name or profiled.kind not in PLACED or profiled.accesses is None:
             continue
-        cells = found.accesses
+        cells = profiled.accesses
         for a, b, count in zip(cells.thread_node, cells.page_node, cells.count, strict=True):
             if min(a, b) >= 0:
                 known += count

@@ -120,14 +120,16 @@ def thread_homes(recordings: Sequence[Profile], topology: Topology, spread: bool
 
 def _bindings(recordings: Sequence[Profile]) -> dict[int, list[int]]:
     """By the thread's number in the kernel: what it was bound to at last, if that is not simply every processor."""
-    found: dict[int, list[int]] = {}
+    processors_of_thread: dict[int, list[int]] = {}
     for profile in recordings:
         recording = profile.recording
         every = {processor for node in recording.nodes.values() for processor in node.processors}
         for binding in sorted(recording.bindings, key=lambda binding: binding.ns):
             tid = recording.threads[binding.thread].tid
-            found[tid] = sorted(binding.processors) if len(binding.processors) < len(every) else []
-    return found
+            processors_of_thread[tid] = (
+                sorted(binding.processors) if len(binding.processors) < len(every) else []
+            )
+    return processors_of_thread
 
 
 # ---- placements

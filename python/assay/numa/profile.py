@@ -77,11 +77,11 @@ class Profile(Struct):
         """What an object is called: by its allocating line, or its kind."""
         if number == NOWHERE:
             return "all objects"
-        found = self.recording.objects[number]
-        if found.stack:
-            site = self.site(found.stack)
+        entry = self.recording.objects[number]
+        if entry.stack:
+            site = self.site(entry.stack)
             return f"{site.function} ({site.source})"
-        return as_shown(found.name).rpartition("/")[2] or found.kind
+        return as_shown(entry.name).rpartition("/")[2] or entry.kind
 
 
 @dataclass

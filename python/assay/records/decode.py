@@ -1,7 +1,7 @@
-"""Decoding of JSON that others have written: engines, peers, files that were edited.
+"""Decodes JSON from outside: of engines, peers, and files that may have been edited.
 
-msgspec reports text that is no UTF-8 and values that are nested too deeply by other exceptions than its own. Here all
-that is wrong with the bytes is one exception: msgspec.MsgspecError.
+msgspec raises exceptions of other libraries for text that is not UTF-8 and for values that are nested too deeply. Here
+every error is a msgspec.MsgspecError.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 
 def decoder(type_: Any) -> Callable[[bytes], Any]:
-    """A function that decodes bytes as ``type_``. Raises msgspec.MsgspecError for all that is wrong with them."""
+    """A function that decodes bytes as ``type_``. It raises msgspec.MsgspecError for invalid bytes."""
     decode = msgspec.json.Decoder(type_).decode
 
     def decode_bytes(content: bytes) -> Any:

@@ -1,7 +1,6 @@
 """The devices of a host, read from the context records of a run: Ethernet ports, RDMA ports and GPUs.
 
-Each says in plain words what was found ("mlx5_1:1 is DOWN (Polling)"), so that whoever judges or measures names it
-alike.
+``found()`` describes a device in words ("mlx5_1:1 is DOWN (Polling)"); verdicts and measurements use the same text.
 """
 
 from __future__ import annotations
@@ -170,7 +169,7 @@ def names_in_records(records: Iterable[AnyRecord], hosts: Iterable[str]) -> dict
     its first label is. What is left is taken in order: the settings of the offered hosts are read first, before a
     peer that only sends to them.
     """
-    wanted = list(dict.fromkeys(hosts))
+    unique_hosts = list(dict.fromkeys(hosts))
     seen = list(
         dict.fromkeys(
             record.subject.host for record in records if isinstance(record, Context) and record.subject.host
@@ -178,15 +177,15 @@ def names_in_records(records: Iterable[AnyRecord], hosts: Iterable[str]) -> dict
     )
     names: dict[str, str] = {}
     for alike in (lambda host, name: host == name, lambda host, name: _label(host) == _label(name)):
-        for host in wanted:
+        for host in unique_hosts:
             if host not in names:
                 match = next((name for name in seen if alike(host, name)), None)
                 if match is not None:
                     names[host] = match
                     seen.remove(match)
     if not names:
-        return {host: seen[index] if index < len(seen) else "" for index, host in enumerate(wanted)}
-    return {host: names.get(host, "") for host in wanted}
+        return {host: seen[index] if index < len(seen) else "" for index, host in enumerate(unique_hosts)}
+    return {host: names.get(host, "") for host in unique_hosts}
 
 
 def _label(host: str) -> str:

@@ -87,8 +87,8 @@ def profile_typescript() -> str:
 def page_typescript(page: type[msgspec.Struct], subject: str, name: str, origin: types.ModuleType) -> str:
     """The TypeScript module of one profiler's page: one interface a struct, and the metrics."""
     shared = _of_all_profiles()
-    own = {key: schema for key, schema in _definitions([page]).items() if key not in shared}
-    text = "\n".join([*_interfaces(own), _metrics(name, origin.METRICS)])
+    page_only = {key: schema for key, schema in _definitions([page]).items() if key not in shared}
+    text = "\n".join([*_interfaces(page_only), _metrics(name, origin.METRICS)])
     code = re.sub(r"/\*\*.*?\*/", "", text, flags=re.DOTALL)
     used = [key for key in shared if re.search(rf": {key}\b|, {key}>", code)]
     head = _PROFILE_HEAD.format(

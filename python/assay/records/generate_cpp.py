@@ -55,12 +55,12 @@ def cpp_structs(
     return "\n".join([*head, *body, *([figures] if figures else []), f"}}  // namespace {namespace}", ""])
 
 
-def _collect(struct: type[Struct], found: dict[str, type[Struct]], known: set[str]) -> None:
+def _collect(struct: type[Struct], collected: dict[str, type[Struct]], known: set[str]) -> None:
     for hint in typing.get_type_hints(struct).values():
         for part in _structs_of(hint):
-            if part.__name__ not in found and part.__module__ not in known:
-                _collect(part, found, known)
-    found[struct.__name__] = struct
+            if part.__name__ not in collected and part.__module__ not in known:
+                _collect(part, collected, known)
+    collected[struct.__name__] = struct
 
 
 def _structs_of(hint: Any) -> list[type[Struct]]:

@@ -119,10 +119,10 @@ def rows_of(matrix: Matrix) -> Iterator[Pairs]:
     order = np.argsort(source, kind="stable")
     ends = np.searchsorted(source[order], np.arange(len(matrix.hosts) + 1))
     for number, host in enumerate(matrix.hosts):
-        own = order[ends[number] : ends[number + 1]]
-        if own.size:
+        cells = order[ends[number] : ends[number + 1]]
+        if cells.size:
             yield Pairs(
                 id=matrix.id, name=matrix.name, metric=matrix.metric, unit=matrix.unit, better=matrix.better,
-                subject=Subject(host=host), params=matrix.params, peers=[matrix.hosts[i] for i in target[own]],
-                values=value[own].tolist(),
+                subject=Subject(host=host), params=matrix.params, peers=[matrix.hosts[i] for i in target[cells]],
+                values=value[cells].tolist(),
             )  # fmt: skip

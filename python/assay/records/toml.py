@@ -71,8 +71,8 @@ class TomlFile:
                     return number
         return first
 
-    def refuse(self, key: str, what: str, fix: str) -> NoReturn:
-        raise UserError(f"{self.path}:{self.line_of(key)}: {what}", fix)
+    def refuse(self, key: str, problem: str, fix: str) -> NoReturn:
+        raise UserError(f"{self.path}:{self.line_of(key)}: {problem}", fix)
 
     def only(
         self, table: dict[str, Any], allowed: tuple[str, ...], context: str, reported_key: str = ""

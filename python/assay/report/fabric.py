@@ -12,7 +12,7 @@ from assay.records.schema import AnyRecord, Context, Flows, Measurement
 from assay.records.units import format_quantity, format_share
 
 CONFLICTS, LINKS = "fabric.conflicts", "fabric.links"
-MOST_STEPS, MOST_LINKS = 10, 10  # shown; the run has them all
+MAX_STEPS, MAX_LINKS = 10, 10  # shown; the run has them all
 
 LEGEND = (
     "conflicts: sum of flows - 1 over the links of a step with more than one. rounds: the steps in lockstep, each as\n"
@@ -82,12 +82,12 @@ def _show_steps(console: Console, measured: list[Measurement]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("step", "conflicts", "fullest link"):
         table.add_column(title, justify="right")
-    for r in sorted(steps, key=lambda r: -r.median)[:MOST_STEPS]:
+    for r in sorted(steps, key=lambda r: -r.median)[:MAX_STEPS]:
         step = r.params["step"]
         table.add_row(str(step), f"{r.median:.0f}", f"{loads[step].median:.0f} flows")
     console.print(table)
-    if len(steps) > MOST_STEPS:
-        console.print(f"and {len(steps) - MOST_STEPS} more steps with conflicts")
+    if len(steps) > MAX_STEPS:
+        console.print(f"and {len(steps) - MAX_STEPS} more steps with conflicts")
     console.print()
 
 
@@ -100,13 +100,13 @@ def _show_shared(console: Console, shared: list[Flows]) -> None:
     table.add_column(f"shared in step {step}")
     table.add_column("flows", justify="right")
     table.add_column("pairs")
-    for r in of_step[:MOST_LINKS]:
+    for r in of_step[:MAX_LINKS]:
         pairs = [f"{a} -> {b}" for a, b in zip(r.sources, r.targets, strict=True)]
         more = f", and {len(pairs) - 4} more" if len(pairs) > 4 else ""
         table.add_row(
             r.subject.device, format_quantity(len(pairs), "1"), ", ".join(pairs[:4]) + more, end_section=True
         )
     console.print(table)
-    if len(of_step) > MOST_LINKS:
-        console.print(f"and {len(of_step) - MOST_LINKS} more links")
+    if len(of_step) > MAX_LINKS:
+        console.print(f"and {len(of_step) - MAX_LINKS} more links")
     console.print()

@@ -57,8 +57,8 @@ def show_numa(console: Console, profile: NumaProfile) -> None:
     counts = profile.matrix
     console.print(Text(f"{profile.title}: {MODES.get(profile.process.mode, profile.process.mode)}", "bold"))
     console.print(f"nodes         {_nodes(profile)}")
-    what = "accesses" if profile.is_exact else "pages touched"
-    console.print(f"{what:<14}{_count(profile, total(counts))}")
+    column = "accesses" if profile.is_exact else "pages touched"
+    console.print(f"{column:<14}{_count(profile, total(counts))}")
     console.print(f"remote        {_share(counts)}")
     if total(counts):
         console.print(f"attributed    {format_share(known(counts) / total(counts))} have a known node")
@@ -139,15 +139,15 @@ def _split(by_number: Mapping[int, int]) -> str:
 
 
 def _show_objects(console: Console, profile: NumaProfile) -> None:
-    what = "accesses" if profile.is_exact else "touched"
-    table = _table("object, allocated by", "kind", what, "remote", "pages by node")
+    column = "accesses" if profile.is_exact else "touched"
+    table = _table("object, allocated by", "kind", column, "remote", "pages by node")
     numbers = [*(node.id for node in profile.nodes), UNKNOWN_NODE]
-    for found in profile.objects[:MAX_ROWS]:
-        counts = profile.counts(found)
-        placed = dict(zip(numbers, found.resident, strict=True))
+    for profiled in profile.objects[:MAX_ROWS]:
+        counts = profile.counts(profiled)
+        placed = dict(zip(numbers, profiled.resident, strict=True))
         table.add_row(
-            found.name,
-            found.kind,
+            profiled.name,
+            profiled.kind,
             _count(profile, total(counts)),
             _share(counts),
             _split(placed) or _split(by_node(counts, of_pages=True)),
@@ -191,8 +191,8 @@ def _show_first_touches(console: Console, profile: NumaProfile) -> None:
 
 
 def _show_threads(console: Console, profile: NumaProfile) -> None:
-    what = "accesses" if profile.is_exact else "touched"
-    table = _table("thread", what, "remote", "ran on", "bound to CPUs")
+    column = "accesses" if profile.is_exact else "touched"
+    table = _table("thread", column, "remote", "ran on", "bound to CPUs")
     for thread in sorted(profile.threads, key=lambda thread: -total(profile.counts(thread)))[:MAX_ROWS]:
         counts = profile.counts(thread)
         bound = "unknown" if not thread.bindings else thread.bindings[-1].processors
@@ -267,17 +267,17 @@ def show_numa_comparison(
         console.print(Text(f"no function differs in: {METRICS[metric]}"))
 
 
-def show_prediction(console: Console, found: Prediction, nodes: Sequence[str], emulated: int) -> None:
+def show_prediction(console: Console, profiled: Prediction, nodes: Sequence[str], emulated: int) -> None:
     """``nodes``: the processors of each, empty for one of memory alone."""
     shown = ", ".join(f"{k} ({own or 'memory alone'})" for k, own in enumerate(nodes))
     console.print(f"nodes         {shown}", soft_wrap=True)
-    if found.recorded is not None:
+    if profiled.recorded is not None:
         marked = f" on {emulated} emulated nodes" if emulated else ""
-        console.print(f"recorded      {format_share(found.recorded)} remote{marked}")
+        console.print(f"recorded      {format_share(profiled.recorded)} remote{marked}")
     console.print()
-    table = _table("predicted remote share", *found.shares)
-    table.add_row("all", *(format_share(share) for share in found.shares.values()))
-    for name, shares in list(found.objects.items())[:MAX_ROWS]:
+    table = _table("predicted remote share", *profiled.shares)
+    table.add_row("all", *(format_share(share) for share in profiled.shares.values()))
+    for name, shares in list(profiled.objects.items())[:MAX_ROWS]:
         table.add_row(name, *(format_share(share) for share in shares.values()))
     _print(console, table)
     console.print(
@@ -291,15 +291,15 @@ def compared_objects(before: NumaProfile, after: NumaProfile) -> list[tuple[str,
     old, new = _by_name(before), _by_name(after)
     none = NumaCells([], [], [])
     names = sorted(old.keys() | new.keys())
-    found = [(name, old.get(name, none), new.get(name, none)) for name in names]
-    return sorted(found, key=lambda row: -max(total(row[1]), total(row[2])))
+    profiled = [(name, old.get(name, none), new.get(name, none)) for name in names]
+    return sorted(profiled, key=lambda row: -max(total(row[1]), total(row[2])))
 
 
 def _by_name(profile: NumaProfile) -> dict[str, NumaCells]:
     sums: dict[str, NumaCells] = {}
-    for found in profile.objects:
-        counts, before = profile.counts(found), sums.get(found.name)
-        sums[found.name] = (
+    for profiled in profile.objects:
+        counts, before = profile.counts(profiled), sums.get(profiled.name)
+        sums[profiled.name] = (
             counts
             if before is None
             else NumaCells(

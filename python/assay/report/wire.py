@@ -26,18 +26,20 @@ def show_wire(console: Console, records: Sequence[AnyRecord]) -> None:
     for host, adapters in hosts.items():
         for device in {**adapters.sent, **adapters.speed}:
             rows[device, adapters.speed.get(device, 0.0)].append((host, adapters))
-    if not any(speed for _, speed in rows) and all(len(own.sent) == 1 for own in hosts.values()):
+    if not any(speed for _, speed in rows) and all(
+        len(host_adapters.sent) == 1 for host_adapters in hosts.values()
+    ):
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("adapter", "hosts"):
         table.add_column(title)
     for title in ("sent", "of its host's bytes", "link"):
         table.add_column(title, justify="right")
-    for (device, speed), of in sorted(rows.items()):
-        sent = median(own.sent.get(device, 0.0) for _, own in of)
-        share = median(own.share(device) for _, own in of)
+    for (device, speed), group in sorted(rows.items()):
+        sent = median(host_adapters.sent.get(device, 0.0) for _, host_adapters in group)
+        share = median(host_adapters.share(device) for _, host_adapters in group)
         link = format_quantity(speed, "B/s") if speed else "unknown"
-        names = printable(str(NodeSet.fromlist([host for host, _ in of])))
+        names = printable(str(NodeSet.fromlist([host for host, _ in group])))
         table.add_row(printable(device), names, format_quantity(sent, "B"), format_share(share), link)
     console.print(table)
     console.print()

@@ -16,11 +16,11 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASSAY_LAB", "no-such-lab")
 
-    class Started(BaseException):
+    class EngineProcess(BaseException):
         """No Exception: the command line reports those as defects, in one line and with exit code 2."""
 
     def start(*_args: object, **_kwargs: object) -> None:
-        raise Started
+        raise EngineProcess
 
     monkeypatch.setattr(session, "run_engine", start)
 

@@ -183,7 +183,7 @@ def test_a_mistake_is_one_line(
 def test_an_exchange_too_large_to_plan_leaves_the_other_remedies(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(exchange, "MOST_CELLS", 1000)
+    monkeypatch.setattr(exchange, "MAX_CELLS", 1000)
     assert main(["fabric", "schedule", *TREE, "--into", "made"]) == 0
     text = capsys.readouterr().out
     assert "planned                   not done for 45 hosts" in text

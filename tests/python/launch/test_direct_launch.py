@@ -18,7 +18,7 @@ from assay.lab import Fault, Lab
 from assay.launch.direct import TRANSPORTS, Direct
 from assay.launch.engines import probe
 from assay.launch.placement import HERE, Segment, Site, lab_site
-from assay.launch.supervise import Ending, Started, run_engine
+from assay.launch.supervise import EngineProcess, EngineResult, run_engine
 from assay.records.schema import AnyRecord, Measurement, Pairs
 
 LIMIT_S = 90
@@ -180,7 +180,7 @@ def measure(
     on_record: Callable[[AnyRecord], object] = lambda _: None,
     heartbeat_ms: int = 1000,
     seconds: float = 3,
-) -> tuple[Ending, list[AnyRecord]]:
+) -> tuple[EngineResult, list[AnyRecord]]:
     direct = Direct(transport, heartbeat_ms=heartbeat_ms)
     engine = [str(probe("")), "run", "network.all_to_all", "--sizes", "1048576", "--budget", str(seconds)]
     argv = direct.command(site, [Segment(hosts)], [*engine, "--timeout", "30", "--yield-us", "0"])
@@ -190,7 +190,7 @@ def measure(
         records.append(record)
         on_record(record)
 
-    started = Started(argv, direct.environment(site), hosts)
+    started = EngineProcess(argv, direct.environment(site), hosts)
     return run_engine(started, keep, lambda _: None, direct.diagnose), records
 
 
@@ -202,7 +202,7 @@ def test_the_network_measurement_runs_without_mpi(transport: str, operation: str
     argv = direct.command(HERE, [Segment(["localhost"] * 3)], [*engine, "--op", operation, "--budget", "0"])
     records: list[AnyRecord] = []
     ending = run_engine(
-        Started(argv, direct.environment(HERE)), records.append, lambda _: None, lambda _: None
+        EngineProcess(argv, direct.environment(HERE)), records.append, lambda _: None, lambda _: None
     )
     assert ending.failure is None, ending.stderr
     assert len([r for r in records if isinstance(r, Pairs) and r.metric == "bandwidth"]) == 6
@@ -316,7 +316,7 @@ def test_a_host_whose_link_goes_down_is_named(lab: Lab, transport: str) -> None:
     engine = [str(probe("")), "run", "network.all_to_all", "--sizes", "1024,65536", "--budget", "20"]
     argv = direct.command(lab_site(lab), [Segment(hosts)], [*engine, "--timeout", "30", "--yield-us", "0"])
     try:
-        started = Started(argv, direct.environment(lab_site(lab)), hosts)
+        started = EngineProcess(argv, direct.environment(lab_site(lab)), hosts)
         ending = run_engine(started, cut, lambda _: None, direct.diagnose)
     finally:
         lab.fault(["h3"], None)

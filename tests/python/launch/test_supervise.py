@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from assay.errors import UserError
-from assay.launch.supervise import Ending, Limits, Started, run_engine
+from assay.launch.supervise import EngineProcess, EngineResult, Limits, run_engine
 from assay.records.schema import AnyRecord, Measurement, Progress
 
 SPEAK = """
@@ -33,10 +33,10 @@ def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(
     program: str, hosts: list[str] | None = None, limits: Limits | None = None, diagnosis: str | None = None
-) -> tuple[Ending, list[AnyRecord], list[Progress]]:
+) -> tuple[EngineResult, list[AnyRecord], list[Progress]]:
     records: list[AnyRecord] = []
     progress: list[Progress] = []
-    started = Started([sys.executable, "-c", SPEAK + program], {"MARK": "1"}, hosts or [])
+    started = EngineProcess([sys.executable, "-c", SPEAK + program], {"MARK": "1"}, hosts or [])
     ending = run_engine(started, records.append, progress.append, lambda stderr: diagnosis, limits)
     return ending, records, progress
 
@@ -79,7 +79,7 @@ def test_a_silent_phase_is_reported_until_a_line_comes(monkeypatch: pytest.Monke
             os.write(writing, b"go")
 
     program = SPEAK + 'hello(0, "a"); sys.stdin.buffer.read(2); measured(1)'
-    started = Started([sys.executable, "-c", program], {}, ["a"], stdin=reading)
+    started = EngineProcess([sys.executable, "-c", program], {}, ["a"], stdin=reading)
     records: list[AnyRecord] = []
     ending = run_engine(
         started,
@@ -193,7 +193,7 @@ def test_ctrl_c_ends_the_engine_and_keeps_what_was_measured() -> None:
         if len(records) == 1:
             signal.pthread_kill(main, signal.SIGINT)
 
-    started = Started([sys.executable, "-c", SPEAK + "measured(1); time.sleep(60)"], {}, [])
+    started = EngineProcess([sys.executable, "-c", SPEAK + "measured(1); time.sleep(60)"], {}, [])
     begun = time.monotonic()
     ending = run_engine(started, interrupt_after_the_first, lambda p: None, lambda w: None)
     assert ending.interrupted and ending.failure is None
@@ -202,7 +202,7 @@ def test_ctrl_c_ends_the_engine_and_keeps_what_was_measured() -> None:
 
 def test_a_program_that_is_not_there_is_one_line() -> None:
     with pytest.raises(UserError, match="cannot start /nowhere/mpirun"):
-        run_engine(Started(["/nowhere/mpirun"], {}), lambda r: None, lambda p: None, lambda w: None)
+        run_engine(EngineProcess(["/nowhere/mpirun"], {}), lambda r: None, lambda p: None, lambda w: None)
 
 
 def test_the_telling_line_is_the_error_not_the_launchers_talk_about_help() -> None:
@@ -214,9 +214,9 @@ def test_the_telling_line_is_the_error_not_the_launchers_talk_about_help() -> No
     assert ending.failure is not None and "MPI_ERR_WIN: invalid window" in ending.failure.what
 
 
-def run_two(first: str, other: str, limits: Limits | None = None) -> tuple[Ending, list[AnyRecord]]:
+def run_two(first: str, other: str, limits: Limits | None = None) -> tuple[EngineResult, list[AnyRecord]]:
     records: list[AnyRecord] = []
-    sides = [Started([sys.executable, "-c", SPEAK + program], {}, []) for program in (first, other)]
+    sides = [EngineProcess([sys.executable, "-c", SPEAK + program], {}, []) for program in (first, other)]
     ending = run_engine(sides[0], records.append, lambda _: None, lambda stderr: None, limits, sides[1])
     return ending, records
 

@@ -17,11 +17,11 @@ from assay.measure import network
 from assay.measure.network import (
     GROUP_OVERRUN,
     LAUNCH_S,
-    LEAST_S,
+    MIN_S,
     ONE_SUSPECT_S,
     SWEEP_SHARE,
-    Allowance,
     NetworkRequest,
+    TimeBudget,
 )
 from assay.measure.session import Conductor, Session
 from assay.records.run import Run
@@ -34,26 +34,26 @@ BUDGET = 30.0
 def test_the_budget_is_kept_within_a_fifth_whatever_an_engine_takes_to_start(start: float) -> None:
     """Sweep, each direction by itself, and the retest: each uses what it was given, and its start."""
     now = 0.0
-    allowance = Allowance(BUDGET, lambda: now)
+    time_budget = TimeBudget(BUDGET, lambda: now)
     given = SWEEP_SHARE * BUDGET
     now += start + given
-    allowance.learn(given)
-    assert allowance.launch == max(LAUNCH_S, start)
-    now += start + allowance.next(allowance.launch + ONE_SUSPECT_S)
-    now += start + allowance.next()
+    time_budget.learn(given)
+    assert time_budget.launch == max(LAUNCH_S, start)
+    now += start + time_budget.next(time_budget.launch + ONE_SUSPECT_S)
+    now += start + time_budget.next()
     assert now <= 1.2 * BUDGET
     assert now >= 0.9 * BUDGET or start > 1
 
 
 def test_an_engine_has_some_time_however_late_it_is() -> None:
     now = 0.0
-    allowance = Allowance(BUDGET, lambda: now)
+    time_budget = TimeBudget(BUDGET, lambda: now)
     now = 2 * BUDGET
-    assert allowance.next() == LEAST_S
+    assert time_budget.next() == MIN_S
 
 
 def test_without_a_budget_there_is_no_limit() -> None:
-    assert Allowance(0.0).next(5.0) == 0.0
+    assert TimeBudget(0.0).next(5.0) == 0.0
 
 
 class PlayedBack(Session):
@@ -139,7 +139,7 @@ def test_the_retest_of_groups_is_within_the_budget_too(
 ) -> None:
     """Two slow uplinks: pairs alone, then groups of flows; five engines start, each with a planted time."""
     session = PlayedBack(Run.create("net", ["net"], path=tmp_path / "run"), start)
-    monkeypatch.setattr(network, "Allowance", lambda limit: Allowance(limit, lambda: session.now))
+    monkeypatch.setattr(network, "TimeBudget", lambda limit: TimeBudget(limit, lambda: session.now))
     request = NetworkRequest(Local(), Site("ssh"), [], session.labels, params={"budget": budget})
     network.measure_network(session, request)
     assert session.now <= 1.2 * budget, session.now

@@ -52,7 +52,7 @@ def test_what_the_engine_gets(tmp_path: Path) -> None:
         ('"transpose"', '"swap"', 7, "'swap'"),
         ('"64 kB"', "64000", 8, "'block'"),
         ('"64 kB"', '"64 kx"', 8, "64 kx"),
-        ('"64 kB"', '"0 kB"', 8, "nothing"),
+        ('"64 kB"', '"0 kB"', 8, "above zero"),
         ('"64 kB"', '"1e308 GB"', 8, "too large"),
         ('"8 Mbit/s"', '"8 Mbit"', 9, "B/s"),
         ('[transpose]\nchunk = "4 kB"\n', "", 5, "without chunks"),

@@ -3,8 +3,8 @@
 
 import type { Plan } from "./plan";
 
-const MOST_ALONE = 128; // switches that are drawn one by one
-const MOST_IN_ROW = 72;
+const MAX_ALONE = 128; // switches that are drawn one by one
+const MAX_IN_ROW = 72;
 
 /** A switch or a part of the fabric. */
 export interface Item {
@@ -31,7 +31,7 @@ export function viewOf(plan: Plan, opened: readonly number[] | null): View {
   const all = plan.switches
     .map((_, number) => number)
     .filter((number) => plan.levels[number]! >= 0);
-  const isSmall = all.length <= MOST_ALONE;
+  const isSmall = all.length <= MAX_ALONE;
   const alone = new Set(opened ?? (isSmall ? all : []));
   const around = opened && neighbours(plan, alone);
   const parts = new Map<string, number[]>();
@@ -84,13 +84,13 @@ function itemOf(plan: Plan, switches: number[]): Item {
   };
 }
 
-/** Rows of at most MOST_IN_ROW items: neighbours in a longer one become one item. */
+/** Rows of at most MAX_IN_ROW items: neighbours in a longer one become one item. */
 function arranged(plan: Plan, items: Item[], alone: ReadonlySet<number>): View {
   const levels = [...new Set(items.map(({ level }) => level))].sort((a, b) => a - b);
   const drawn: Item[] = [];
   const rows = levels.map((level) => {
     const row = items.filter((item) => item.level === level);
-    const size = Math.ceil(row.length / MOST_IN_ROW);
+    const size = Math.ceil(row.length / MAX_IN_ROW);
     const joined: Item[] = [];
     for (let k = 0; k < row.length; k += size)
       joined.push(

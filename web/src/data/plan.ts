@@ -4,7 +4,7 @@
 import type { Context } from "./records";
 
 const ENTRY = 35; // of a character: a port, or a destination + 1; see picture.py
-const MOST_HOPS = 64;
+const MAX_HOPS = 64;
 
 export interface Plan {
   hosts: string[]; // by rank; empty for a slot without a host
@@ -72,7 +72,7 @@ export function walk(
     let at = plan.on[source]!;
     const end = target < 0 ? -1 : plan.on[target]!;
     if (at < 0 || end < 0) return;
-    for (let hops = 0; at !== end && hops < MOST_HOPS; hops += 1) {
+    for (let hops = 0; at !== end && hops < MAX_HOPS; hops += 1) {
       const link = plan.leaving[at]![plan.tables[at]!.charCodeAt(target) - ENTRY] ?? -1;
       if (link < 0) return;
       crossed(link, source, target);

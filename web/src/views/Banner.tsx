@@ -149,12 +149,12 @@ function reason(run: Run, outcome: Outcome): string {
   return parts.length > 0 ? `${parts.join(": ")}.` : (run.info.reason ?? "");
 }
 
-const MOST_NAMED = 4;
+const MAX_NAMES_SHOWN = 4;
 
 /** Criteria by their titles; one on findings by what was found. */
 function named(verdicts: Verdict[]): string {
   const titles = verdicts
-    .slice(0, MOST_NAMED)
+    .slice(0, MAX_NAMES_SHOWN)
     .map((verdict) => (verdict.metric ? verdict.criterion : verdict.reason || verdict.criterion));
   const more = verdicts.length - titles.length;
   return titles.join("; ") + (more > 0 ? `; and ${more} more` : "");

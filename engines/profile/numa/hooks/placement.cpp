@@ -23,11 +23,11 @@ std::uint64_t first_nodes(const unsigned long* mask, unsigned long count) {
     return count - 1 >= 64 ? nodes : nodes & ((std::uint64_t{1} << (count - 1)) - 1);
 }
 
-constexpr std::size_t most_words = 2;  // 128 processors; the recorder reads /proc for more
+constexpr std::size_t max_words = 2;  // 128 processors; the recorder reads /proc for more
 
 void note_affinity(int tid, std::size_t bytes, const cpu_set_t* processors) {
     if (in_hook != 0 || processors == nullptr) return;
-    std::uint64_t words[most_words] = {};
+    std::uint64_t words[max_words] = {};
     memcpy(words, processors, bytes < sizeof words ? bytes : sizeof words);
     const int error = errno;
     ++in_hook;

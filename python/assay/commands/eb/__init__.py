@@ -67,7 +67,7 @@ def run_eb(args: argparse.Namespace, simulated: Launcher | None = None, platform
 
 def conduct(args: argparse.Namespace, request: EventRequest) -> int:
     """Measures and judges a checked request. Returns the exit code."""
-    wanted = specifications(args, "events")
+    specs = specifications(args, "events")
     check_hosts(request.site, request.hosts, request.launcher.name)
     run = open_run("eb", args)
     run.info.hosts = list(dict.fromkeys(request.hosts))
@@ -82,7 +82,7 @@ def conduct(args: argparse.Namespace, request: EventRequest) -> int:
     session.err.print(introduce(request), soft_wrap=True)
     with session.interruptible():
         measure_events(session, request)
-    status = session.conclude(wanted)
+    status = session.conclude(specs)
     if args.json:
         session.print_json()
     return status

@@ -36,7 +36,7 @@ GRID: dict[str, tuple[Scalar, ...]] = {
 }
 NAMES_ONLY = ("schedule", "protocol", "policy", "units")  # their values have no order
 POINT_S = 1.0
-MOST_POINTS = 100_000
+MAX_POINTS = 100_000
 EXAMPLES = [
     Example(
         "assay eb tune --transport null -n 4 --budget 0.2s --points 12", "on this machine", "half a minute"
@@ -87,7 +87,7 @@ def run_tune(args: argparse.Namespace) -> int:
     if site.name == "here" and "processes" in space.names:
         space = _without(space, "processes")  # here --ranks says how many there are
     launcher, _ = launchers(args, site, len(hosts), survive=False)
-    wanted = specifications(args)
+    specs = specifications(args)
     check_hosts(site, hosts, launcher.name)
     points = space.size if args.full else args.points or budget_of(space)
     request = TuneRequest(launcher, site, hosts, space, points, args.budget, args.timeout)
@@ -107,7 +107,7 @@ def run_tune(args: argparse.Namespace) -> int:
     )
     with session.interruptible():
         measure_tuning(session, request)
-    status = session.conclude(wanted)
+    status = session.conclude(specs)
     if args.json:
         session.print_json()
     return status
@@ -131,8 +131,8 @@ def read_space(texts: list[str]) -> Space:
             raise UserError(f"--try '{text}' is not PARAMETER=VALUES", "write it like credits=1,2,4")
         grid[name] = _values(name, values)
     space = Space(tuple(Axis(name, values, name not in NAMES_ONLY) for name, values in grid.items()))
-    if space.size > MOST_POINTS:
-        raise UserError(f"the grid has {space.size} points", f"give at most {MOST_POINTS}")
+    if space.size > MAX_POINTS:
+        raise UserError(f"the grid has {space.size} points", f"give at most {MAX_POINTS}")
     return space
 
 
@@ -143,17 +143,17 @@ def _values(name: str, text: str) -> tuple[Scalar, ...]:
     if name != "processes" and name not in kinds:
         raise UserError(f"--try {name}: no such parameter", f"one of processes, {', '.join(sorted(kinds))}")
     values: list[Scalar] = []
-    for word in (word.strip() for word in text.split(",")):
+    for item in (item.strip() for item in text.split(",")):
         if name != "processes" and kinds[name].kind == "text":
-            _check_name(name, word, kinds[name].help)
-            values.append(word)
+            _check_name(name, item, kinds[name].help)
+            values.append(item)
             continue
         try:
-            value = parse_size(word)
+            value = parse_size(item)
         except UserError as error:
             raise UserError(f"--try {name}: {error.what}", error.fix) from None
         if value < 1:
-            raise UserError(f"--try {name}={word}: out of bounds", "give at least 1")
+            raise UserError(f"--try {name}={item}: out of bounds", "give at least 1")
         if name != "processes":
             described.check_bounds({name: value})
         values.append(value)
@@ -168,10 +168,10 @@ CHOICES = {
 }
 
 
-def _check_name(name: str, word: str, help: str) -> None:
-    if word not in CHOICES.get(name, ()):
+def _check_name(name: str, item: str, help: str) -> None:
+    if item not in CHOICES.get(name, ()):
         known = ", ".join(CHOICES[name]) if name in CHOICES else help
-        raise UserError(f"--try {name}={word}: no such value", f"one of {known}")
+        raise UserError(f"--try {name}={item}: no such value", f"one of {known}")
 
 
 def _without(space: Space, name: str) -> Space:

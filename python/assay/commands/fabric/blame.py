@@ -47,17 +47,17 @@ class Blame:
 def run_blame(args: argparse.Namespace) -> int:
     run = Run.load(args.run)
     routes = read_source(source_of_run(args, run.info.options))
-    found = blame(run.records, run.info.hosts, str(run.info.options.get("schedule", "")), routes)
-    if found is None:
+    result = blame(run.records, run.info.hosts, str(run.info.options.get("schedule", "")), routes)
+    if result is None:
         raise UserError(f"{args.run}: no bandwidth between pairs of hosts in it", "give a run of 'assay net'")
     if args.json:
-        for finding in found.findings:
+        for finding in result.findings:
             print(encode(finding).decode())
     else:
-        show_findings(console(), found.findings)
+        show_findings(console(), result.findings)
         if run.info.state != "complete":
             print(f"the run is {run.info.state}: {run.info.reason}")
-        print(*found.lines(), sep="\n")
-    if found.findings:
+        print(*result.lines(), sep="\n")
+    if result.findings:
         return EXIT_FAIL
-    return EXIT_UNUSABLE if found.unseen or run.info.state != "complete" else EXIT_PASS
+    return EXIT_UNUSABLE if result.unseen or run.info.state != "complete" else EXIT_PASS

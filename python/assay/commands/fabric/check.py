@@ -38,13 +38,13 @@ class Check:
 
 
 def run_check(args: argparse.Namespace) -> int:
-    wanted = specifications(args, "fabric")
+    specs = specifications(args, "fabric")
     routes = read_source(args)
     session = begin(args, "fabric-check", routes)
     with session.interruptible():
         for record in check_records(routes):
             session.run.append(record)
-    status = session.conclude(wanted)
+    status = session.conclude(specs)
     if args.json:
         session.print_json()
     return status

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
 MATCHINGS = 100
-MOST_MATCHINGS = 100_000
+MAX_MATCHINGS = 100_000
 EXAMPLES = [
     Example("assay fabric conflicts --fat-tree radix=36,nodes=45", "before it is bought"),
     Example("assay fabric conflicts --fabric net.txt --tables fts.txt --schedule shift", needs="a fabric"),
@@ -55,9 +55,9 @@ class Conflicts:
 
 
 def run_conflicts(args: argparse.Namespace) -> int:
-    wanted = specifications(args)
-    if args.matchings > MOST_MATCHINGS:
-        raise UserError(f"--matchings {args.matchings} is more than {MOST_MATCHINGS}", "give fewer")
+    specs = specifications(args)
+    if args.matchings > MAX_MATCHINGS:
+        raise UserError(f"--matchings {args.matchings} is more than {MAX_MATCHINGS}", "give fewer")
     if args.schedule and args.schedule_file:
         raise UserError("--schedule and --schedule-file are both given", "give one of them")
     routes = read_source(args)
@@ -67,16 +67,16 @@ def run_conflicts(args: argparse.Namespace) -> int:
     else:
         args.schedule = args.schedule or "shift"
         schedule = schedules.find(args.schedule, len(members))
-    found = conflict_records(routes, schedule, members, args.matchings)
-    first = next(found)  # a route that does not arrive is refused before a run is begun
+    conflict_stream = conflict_records(routes, schedule, members, args.matchings)
+    first = next(conflict_stream)  # a route that does not arrive is refused before a run is begun
     session = begin(args, "fabric-conflicts", routes, members)
     for context in describe_picture(routes, schedule, members):
         session.run.append(context)
     session.run.append(first)
     with session.interruptible():
-        for record in found:
+        for record in conflict_stream:
             session.run.append(record)
-    status = session.conclude(wanted)
+    status = session.conclude(specs)
     if args.json:
         session.print_json()
     return status

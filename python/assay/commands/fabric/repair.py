@@ -29,7 +29,7 @@ from assay.fabric.remedies.tables import (
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
-MOST_LMC = 3  # more do not spread the load better, and take addresses of the subnet
+MAX_LMC = 3  # more do not spread the load better, and take addresses of the subnet
 EXAMPLES = [
     Example("assay fabric repair --fat-tree radix=36,nodes=45 --avoid leaf0:19", "a model"),
     Example("assay fabric repair --fabric net.txt --tables fts.txt --lfts new.lfts", needs="a fabric"),
@@ -66,10 +66,10 @@ class Repair:
         parser.add_argument(
             "--lmc",
             type=int,
-            choices=range(MOST_LMC + 1),
+            choices=range(MAX_LMC + 1),
             default=0,
             metavar="BITS",
-            help=f"2**BITS LIDs a host, 0 to {MOST_LMC}, each with a way of its own (default: 0)",
+            help=f"2**BITS LIDs a host, 0 to {MAX_LMC}, each with a way of its own (default: 0)",
         )
         parser.add_argument("--lfts", type=Path, metavar="FILE", help="write the tables into this file")
         add(parser, "--json")

@@ -106,8 +106,8 @@ def run_schedule(args: argparse.Namespace) -> int:
 
 
 def _figures(routes: Routes, schedule: schedules.Schedule, members: Ints) -> dict[str, int]:
-    found = analyse(routes, schedule, members)
-    return {"steps": schedule.steps, "conflicts": found.total, "rounds": found.rounds}
+    analysed = analyse(routes, schedule, members)
+    return {"steps": schedule.steps, "conflicts": analysed.total, "rounds": analysed.rounds}
 
 
 def _show(routes: Routes, ranks: int, figures: dict[str, dict[str, int]], bound: int) -> None:

@@ -45,12 +45,12 @@ def run_slurm(args: argparse.Namespace) -> int:
         raise UserError("--into and --verify are both given", "give one of them")
     fabric = read_cables(args)
     if args.verify is not None:
-        found = differences(args.verify, read_topology(args.verify), fabric)
-        for line in found:
+        mismatches = differences(args.verify, read_topology(args.verify), fabric)
+        for line in mismatches:
             print(line)
-        if not found:
+        if not mismatches:
             print(f"{args.verify}: agrees with {fabric.source}, {fabric.hosts} hosts")
-        return EXIT_FAIL if found else EXIT_PASS
+        return EXIT_FAIL if mismatches else EXIT_PASS
     switches = tree_of(fabric)
     if args.into is None:
         print(topology_conf(switches), end="")

@@ -244,15 +244,17 @@ def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
     program = next((word for word in arguments if word in H5BENCH_PROGRAMS), None)
     if program is None:
         return list(arguments)
-    words = [word for word in arguments if "=" not in word]
-    if len(words) != 3 or words[0] != program:
-        raise UserError(f"hdf5: {' '.join(words)}: not a command line of h5bench", f"{program} CONFIG FILE")
+    positional = [word for word in arguments if "=" not in word]
+    if len(positional) != 3 or positional[0] != program:
+        raise UserError(
+            f"hdf5: {' '.join(positional)}: not a command line of h5bench", f"{program} CONFIG FILE"
+        )
     others = [word for word in arguments if "=" in word]
     return [
-        *h5bench_file(Path(words[1])),
+        *h5bench_file(Path(positional[1])),
         *others,
         f"BENCHMARK_TYPE={H5BENCH_PROGRAMS[program]}",
-        f"FILE={words[2]}",
+        f"FILE={positional[2]}",
     ]
 
 

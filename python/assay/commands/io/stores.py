@@ -125,13 +125,13 @@ def run_drop(args: argparse.Namespace) -> int:
 def _stores_of(name: str) -> list[str]:
     if "/" in name:
         return [name]
-    found = []
+    listed = []
     for store in find_stores():
         try:
             if read_store(store).name == name:
-                found.append(store)
+                listed.append(store)
         except UserError:
             continue  # another user's, or just removed
-    if not found:
+    if not listed:
         raise UserError(f"no store of this node is kept as {name}", "list them with assay io stores")
-    return found
+    return listed

@@ -23,7 +23,7 @@ TABLES: dict[str, tuple[Callable[[str], bool], Callable[[Path, Fabric], Forwardi
     "opareport -o snapshot -r": (opa.looks_like_tables, opa.read_tables),
 }
 HEAD = 1 << 16  # bytes that tell the format
-MOST_FILES = 1000  # of a folder
+MAX_FILES = 1000  # of a folder
 
 
 def read_fabric(path: Path | str) -> Fabric:
@@ -59,7 +59,7 @@ def files_of(folder: Path) -> tuple[Path, Path | None]:
     first of TOPOLOGIES and of TABLES. Raises UserError without a topology, or with two files of one format."""
     heads = {
         path: _head(path)
-        for path in sorted(folder.iterdir())[:MOST_FILES]
+        for path in sorted(folder.iterdir())[:MAX_FILES]
         if path.is_file() and path.stat().st_size
     }
     topology = _first(heads, {name: looks_like for name, (looks_like, _) in TOPOLOGIES.items()})
@@ -72,14 +72,14 @@ def files_of(folder: Path) -> tuple[Path, Path | None]:
 
 def _first(heads: dict[Path, str], formats: dict[str, Callable[[str], bool]]) -> Path | None:
     for name, looks_like in formats.items():
-        found = [path for path, head in heads.items() if looks_like(head)]
-        if len(found) > 1:
+        matching = [path for path, head in heads.items() if looks_like(head)]
+        if len(matching) > 1:
             raise UserError(
-                f"{found[0].parent}: {found[0].name} and {found[1].name} are both of {name}",
+                f"{matching[0].parent}: {matching[0].name} and {matching[1].name} are both of {name}",
                 "name the files with --fabric and --tables",
             )
-        if found:
-            return found[0]
+        if matching:
+            return matching[0]
     return None
 
 

@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assay.fabric.read.text import Text, clean
+from assay.fabric.read.text import LineReader, clean
 from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, natural_key, unique_names
 
-MOST_PORTS = 254
+MAX_PORTS = 254
 WIDTHS = (1, 2, 4, 8, 12)  # lanes of a cable
 OMNI_PATH, OMNI_PATH_WIDTHS = "OPA", (1, 2, 3, 4)  # 3 after a lane has failed
-MOST_GUID = (1 << 64) - 1
+MAX_GUID = (1 << 64) - 1
 
 
 class Node(NamedTuple):
@@ -28,7 +28,7 @@ class Node(NamedTuple):
 
 
 @dataclass
-class _Listed:
+class _Node:
     name: str
     guid: int  # of the port, by which forwarding tables know it
     lid: int
@@ -38,7 +38,7 @@ class _Listed:
 
 
 @dataclass(frozen=True)
-class _End:
+class _CableEnd:
     peer: Node
     peer_port: int
     width: int
@@ -48,26 +48,26 @@ class _End:
 
 
 @dataclass
-class Cables:
-    text: Text
-    switches: dict[int, _Listed] = field(default_factory=dict)
-    hosts: dict[Node, _Listed] = field(default_factory=dict)
-    ends: dict[tuple[Node, int], _End] = field(default_factory=dict)
+class FabricBuilder:
+    text: LineReader
+    switches: dict[int, _Node] = field(default_factory=dict)
+    hosts: dict[Node, _Node] = field(default_factory=dict)
+    ends: dict[tuple[Node, int], _CableEnd] = field(default_factory=dict)
 
     def switch(self, guid: int, name: str, ports: int, lid: int, line: int, lmc: int = 0) -> None:
         if guid in self.switches:
             self.text.refuse(line, f"switch {guid:#018x} is listed twice", "give one dump, not two")
-        if not 1 <= ports <= MOST_PORTS:
+        if not 1 <= ports <= MAX_PORTS:
             self.text.refuse(line, f"a switch of {ports} ports")
         self._check(guid, lid, line)
-        self.switches[guid] = _Listed(clean(name), guid, lid, ports, line, lmc)
+        self.switches[guid] = _Node(clean(name), guid, lid, ports, line, lmc)
 
     def host(self, node: Node, port_guid: int, name: str, lid: int, line: int, lmc: int = 0) -> None:
         """A port of an adapter; again with the same figures, it is the same."""
         self._check(port_guid, lid, line)
         known = self.hosts.get(node)
         if known is None:
-            self.hosts[node] = _Listed(clean(name), port_guid, lid, 1, line, lmc)
+            self.hosts[node] = _Node(clean(name), port_guid, lid, 1, line, lmc)
         elif (known.guid, known.lid) != (port_guid, lid):
             self.text.refuse(
                 line,
@@ -92,18 +92,18 @@ class Cables:
             self.text.refuse(
                 line, f"port {port} of {self._name(node)} has a cable already, on line {earlier}"
             )
-        if not (1 <= port <= MOST_PORTS and 1 <= peer_port <= MOST_PORTS):
+        if not (1 <= port <= MAX_PORTS and 1 <= peer_port <= MAX_PORTS):
             self.text.refuse(
-                line, f"no port has the number {port if port > MOST_PORTS or port < 1 else peer_port}"
+                line, f"no port has the number {port if port > MAX_PORTS or port < 1 else peer_port}"
             )
         widths = OMNI_PATH_WIDTHS if speed.startswith(OMNI_PATH) else WIDTHS
         is_known = width in widths and speed in LANE_RATES
-        self.ends[node, port] = _End(
+        self.ends[node, port] = _CableEnd(
             peer, peer_port, width if is_known else 0, speed if is_known else "", line, most
         )
 
     def _check(self, guid: int, lid: int, line: int) -> None:
-        if not 0 < guid <= MOST_GUID:
+        if not 0 < guid <= MAX_GUID:
             self.text.refuse(line, f"{guid:#x} is no GUID")
         if not 0 <= lid <= LAST_UNICAST_LID:
             self.text.refuse(line, f"{lid} is no LID of a port")
@@ -190,7 +190,7 @@ class Cables:
                 )
 
     def _refuse_duplicates(self) -> None:
-        owners: dict[tuple[str, int], _Listed] = {}
+        owners: dict[tuple[str, int], _Node] = {}
         for listed in [*self.switches.values(), *self.hosts.values()]:
             for kind, value in (("LID", listed.lid), ("GUID", listed.guid)):
                 earlier = owners.setdefault((kind, value), listed)

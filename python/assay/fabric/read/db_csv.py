@@ -1,9 +1,9 @@
 """ibdiagnet2.db_csv: sections of comma-separated values, START_NAME to END_NAME, a heading first.
 
-Read are NODES (NodeDesc, NumPorts, NodeType, NodeGUID), PORTS (NodeGuid, PortGuid, PortNum, LID, LinkWidthActv,
-LinkSpeedActv, and where they are there LMC, LinkWidthSup, LinkSpeedSup) and LINKS (NodeGuid1, PortNum1, NodeGuid2,
-PortNum2), by the names of their columns. A cable is listed once. No file of the tool itself was at hand: the names of
-sections and columns, and the codes of widths and speeds, are those that published readers of such files use.
+The reader uses three sections, by the names of their columns: NODES (NodeDesc, NumPorts, NodeType, NodeGUID), PORTS
+(NodeGuid, PortGuid, PortNum, LID, LinkWidthActv, LinkSpeedActv, optionally LMC, LinkWidthSup, LinkSpeedSup) and LINKS
+(NodeGuid1, PortNum1, NodeGuid2, PortNum2). A cable is listed once. Not tested with a file of the tool itself: the
+names of sections and columns, and the codes of widths and speeds, are those that published readers of such files use.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from assay.fabric.read.cables import Cables, Node
-from assay.fabric.read.text import Text
+from assay.fabric.read.cables import FabricBuilder, Node
+from assay.fabric.read.text import LineReader
 from assay.fabric.topology import LANE_RATES, Fabric
 
 WIDTHS = {1: 1, 2: 4, 4: 8, 8: 12, 16: 2}
@@ -22,7 +22,7 @@ SPEEDS = {
     1: "SDR", 2: "DDR", 4: "QDR", 1 << 8: "FDR", 2 << 8: "EDR", 4 << 8: "HDR", 8 << 8: "NDR", 1 << 16: "FDR10",
     1 << 24: "XDR",
 }  # fmt: skip
-MOST_LMC = 7
+MAX_LMC = 7
 CA, SWITCH, ROUTER = 1, 2, 3
 COLUMNS = {
     "NODES": ("NodeDesc", "NumPorts", "NodeType", "NodeGUID"),
@@ -38,9 +38,9 @@ def looks_like(head: str) -> bool:
 
 def read(path: Path) -> Fabric:
     """Raises UserError with file and line."""
-    text = Text(path)
+    text = LineReader(path)
     sections = _sections(text)
-    cables = Cables(text)
+    cables = FabricBuilder(text)
     kinds: dict[int, tuple[int, str, int, int]] = {}  # by node: type, name, ports, line
     for line, row in sections["NODES"]:
         guid = _number(text, line, row, "NodeGUID")
@@ -71,7 +71,7 @@ def read(path: Path) -> Fabric:
 
 
 def _read_ports(
-    text: Text, cables: Cables, kinds: dict[int, tuple[int, str, int, int]], rows: list[Row]
+    text: LineReader, cables: FabricBuilder, kinds: dict[int, tuple[int, str, int, int]], rows: list[Row]
 ) -> dict[tuple[int, int], tuple[int, str, float]]:
     """Adds switches and hosts; returns lanes, speed and the supported rate by node and port. A switch has its LID at
     port 0."""
@@ -88,7 +88,7 @@ def _read_ports(
         rates[guid, port] = (WIDTHS.get(width, 0), SPEEDS.get(speed, ""), _supported(text, line, row))
         if kind != SWITCH:
             lmc = _number(text, line, row, "LMC") if "LMC" in row else 0
-            if lmc > MOST_LMC:
+            if lmc > MAX_LMC:
                 text.refuse(line, f"{lmc} is no LMC")
             cables.host(Node(guid, port), port_guid, name, lid, line, lmc)
         elif guid not in cables.switches:
@@ -98,7 +98,7 @@ def _read_ports(
     return rates
 
 
-def _supported(text: Text, line: int, row: dict[str, str]) -> float:
+def _supported(text: LineReader, line: int, row: dict[str, str]) -> float:
     """Bit/s: the widest and the fastest of the bits that the port has set; 0 where the file does not say."""
     widths, speeds = (
         _number(text, line, row, column) if column in row else 0
@@ -108,9 +108,9 @@ def _supported(text: Text, line: int, row: dict[str, str]) -> float:
     return lanes * max((LANE_RATES[name] for bit, name in SPEEDS.items() if bit & speeds), default=0.0)
 
 
-def _sections(text: Text) -> dict[str, list[Row]]:
+def _sections(text: LineReader) -> dict[str, list[Row]]:
     """The rows of the sections that are read, with their lines."""
-    found: dict[str, list[Row]] = {}
+    rows_by_section: dict[str, list[Row]] = {}
     heading: list[str] = []
     name = ""
     for number, line in _lines(text):
@@ -119,9 +119,9 @@ def _sections(text: Text) -> dict[str, list[Row]]:
                 text.refuse(number, f"section {name} has no end before this one")
             name, heading = line[len("START_") :], []
             if name in COLUMNS:
-                if name in found:
+                if name in rows_by_section:
                     text.refuse(number, f"a second section {name}", "give one dump, not two")
-                found[name] = []
+                rows_by_section[name] = []
         elif line.startswith("END_"):
             if line != f"END_{name}":
                 text.refuse(number, f"the end of {line[len('END_') :]} within {name or 'no section'}")
@@ -136,30 +136,30 @@ def _sections(text: Text) -> dict[str, list[Row]]:
             elif len(values) != len(heading):
                 text.refuse(number, f"{len(values)} values under {len(heading)} columns")
             else:
-                found[name].append((number, dict(zip(heading, values, strict=True))))
+                rows_by_section[name].append((number, dict(zip(heading, values, strict=True))))
     if name:
         text.refuse(text.last, f"the file ends within section {name}", "it is cut short: take it again")
     for name in COLUMNS:
-        if name not in found:
+        if name not in rows_by_section:
             text.refuse(text.last, f"the file has no section {name}", "run ibdiagnet without --skip")
-    return found
+    return rows_by_section
 
 
-def _lines(text: Text) -> Iterator[tuple[int, str]]:
+def _lines(text: LineReader) -> Iterator[tuple[int, str]]:
     for number, line in text:
         line = line.strip()
         if line and not line.startswith("#"):
             yield number, line
 
 
-def _split(text: Text, number: int, line: str) -> list[str]:
+def _split(text: LineReader, number: int, line: str) -> list[str]:
     try:
         return [value.strip() for value in next(csv.reader([line], strict=True))]
     except (csv.Error, StopIteration):
         text.refuse(number, "not comma-separated values")
 
 
-def _number(text: Text, line: int, row: dict[str, str], column: str) -> int:
+def _number(text: LineReader, line: int, row: dict[str, str], column: str) -> int:
     value = row[column]
     if value == "N/A":
         return 0

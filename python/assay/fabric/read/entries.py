@@ -1,4 +1,4 @@
-"""Collects forwarding tables as a file lists them, and holds them against the fabric.
+"""Collects forwarding tables as a file lists them, and checks them against the fabric.
 
 A table of an unknown switch, a switch without a table, a LID that the fabric does not have and a LID of another port
 mean that tables and topology are of different moments, or incomplete: they are refused.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.fabric.read.text import Text
+from assay.fabric.read.text import LineReader
 from assay.fabric.tables import NO_ENTRY, ForwardingTables
 from assay.fabric.topology import LAST_UNICAST_LID, Fabric
 
@@ -16,10 +16,10 @@ LIDS = LAST_UNICAST_LID + 1
 OTHER_DAY = "take both dumps at one time: they are of different days, or one is cut short"
 
 
-class Entries:
-    """Tables that are being read: ``switch`` begins one, ``entry`` adds to it."""
+class TableBuilder:
+    """Builds the tables while a file is read: ``switch`` begins a table, ``entry`` adds to it."""
 
-    def __init__(self, text: Text, fabric: Fabric) -> None:
+    def __init__(self, text: LineReader, fabric: Fabric) -> None:
         self.text = text
         self.fabric = fabric
         self._switches = {int(guid): number for number, guid in enumerate(fabric.switch_guids)}

@@ -13,8 +13,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from assay.fabric.read.cables import Cables, Node
-from assay.fabric.read.text import Text
+from assay.fabric.read.cables import FabricBuilder, Node
+from assay.fabric.read.text import LineReader
 from assay.fabric.topology import Fabric
 
 _NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)")?([^"]*)$')
@@ -35,8 +35,8 @@ def looks_like(head: str) -> bool:
 
 def read(path: Path) -> Fabric:
     """Raises UserError with file and line."""
-    text = Text(path)
-    cables = Cables(text)
+    text = LineReader(path)
+    cables = FabricBuilder(text)
     kind, guid, name, ports = "", 0, "", 0
     for number, line in text:
         line = line.rstrip()
@@ -58,7 +58,7 @@ def read(path: Path) -> Fabric:
 
 
 def _read_end(
-    text: Text, cables: Cables, owner: tuple[str, int, str], match: re.Match[str], line: int
+    text: LineReader, cables: FabricBuilder, owner: tuple[str, int, str], match: re.Match[str], line: int
 ) -> None:
     kind, guid, name = owner
     port, peer_port = int(match[1]), int(match[5])
@@ -66,8 +66,8 @@ def _read_end(
     if kind != "Switch":
         if match[2] is None:
             text.refuse(line, "the port's GUID is missing", "give the output of ibnetdiscover unchanged")
-        own = (match[6] or "").partition('"')[0]
-        cables.host(node, int(match[2], 16), name, _lid(own), line, _lmc(own))
+        attributes = (match[6] or "").partition('"')[0]
+        cables.host(node, int(match[2], 16), name, _lid(attributes), line, _lmc(attributes))
     peer = Node(int(match[4], 16), 0 if match[3] == "S" else peer_port)
     rate = _RATE.search(match[6] or "")
     cables.end(node, port, peer, peer_port, int(rate[1]) if rate else 0, rate[2] if rate else "", line)

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from assay.fabric.read.entries import Entries
-from assay.fabric.read.text import Text
+from assay.fabric.read.entries import TableBuilder
+from assay.fabric.read.text import LineReader
 from assay.fabric.tables import ForwardingTables
 from assay.fabric.topology import Fabric
 
@@ -33,8 +33,8 @@ def looks_like(head: str) -> bool:
 
 def read(path: Path, fabric: Fabric) -> ForwardingTables:
     """Raises UserError with file and line."""
-    text = Text(path)
-    entries = Entries(text, fabric)
+    text = LineReader(path)
+    entries = TableBuilder(text, fabric)
     switch, listed, is_open = -1, 0, False  # open: a table whose count of LIDs has not come yet
     counts = False
     for number, line in text:

@@ -3,8 +3,8 @@
 ``opareport -o snapshot -r`` has everything: Node (NodeDesc, NodeGUID, NodeType_Int, NumPorts) with a PortInfo for each
 port (PortNum, GUID, EndPortLID, LMC, active and supported lanes and speed), for a switch its LinearFDB (a Value for
 each LID), and Link with From and To (NodeGUID, PortNum). ``opareport -o topology -x`` and ``-o links -x`` have the
-cables alone: Link with a Rate and two Ports (NodeGUID, PortNum, NodeType, NodeDesc), and no LID, so that forwarding
-tables have to be computed. No file of a real fabric was at hand: names and meaning of the elements are those of the
+cables alone: Link with a Rate and two Ports (NodeGUID, PortNum, NodeType, NodeDesc), and no LID, so forwarding tables
+have to be computed. Not tested with a file of a real fabric: the names and meaning of the elements come from the
 program that writes and reads them (FastFabric's Topology library).
 """
 
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
-from assay.fabric.read.cables import Cables, Node
-from assay.fabric.read.entries import Entries
-from assay.fabric.read.text import EMPTY_DUMP, Text, open_file
+from assay.fabric.read.cables import FabricBuilder, Node
+from assay.fabric.read.entries import TableBuilder
+from assay.fabric.read.text import EMPTY_DUMP, LineReader, open_file
 from assay.fabric.tables import ForwardingTables
 from assay.fabric.topology import LANE_RATES, Fabric
 
@@ -34,9 +34,9 @@ RATES = {
     "75g": (3, "OPA25"),
     "100g": (4, "OPA25"),
 }
-NO_PORT, MOST_LMC = 255, 7
+NO_PORT, MAX_LMC = 255, 7
 CHUNK = 1 << 16
-MOST_DEPTH, LONGEST_VALUE = 32, 1 << 12
+MAX_DEPTH, LONGEST_VALUE = 32, 1 << 12
 
 
 @dataclass
@@ -61,8 +61,8 @@ def looks_like_tables(head: str) -> bool:
 
 def read(path: Path) -> Fabric:
     """Raises UserError with file and line."""
-    text = Text(path)
-    cables = Cables(text)
+    text = LineReader(path)
+    cables = FabricBuilder(text)
     ports: dict[tuple[int, int], Element] = {}
     kinds: dict[int, tuple[int, str, int]] = {}
     links = 0
@@ -83,13 +83,13 @@ def read(path: Path) -> Fabric:
 
 def read_tables(path: Path, fabric: Fabric) -> ForwardingTables:
     """Raises UserError with file and line."""
-    text = Text(path)
-    entries = Entries(text, fabric)
-    found = False
+    text = LineReader(path)
+    entries = TableBuilder(text, fabric)
+    has_table = False
     for element in _elements(text, {"Node"}, {"SwitchData", "LinearFDB", "Value"}):
         tables = [child for data in element.children for child in data.children if child.tag == "LinearFDB"]
         for table in tables:
-            found = True
+            has_table = True
             switch = entries.switch(_number(text, element, "NodeGUID"), table.line)
             for value in table.children:
                 lid, port = (
@@ -100,14 +100,14 @@ def read_tables(path: Path, fabric: Fabric) -> ForwardingTables:
                     text.refuse(value.line, f"no port has the number {port}")
                 if port != NO_PORT:
                     entries.entry(switch, lid, port, value.line)
-    if not found:
+    if not has_table:
         text.refuse(text.last, "no LinearFDB in it", "take it with the routes: opareport -o snapshot -r")
     return entries.finished()
 
 
 def _read_node(
-    text: Text,
-    cables: Cables,
+    text: LineReader,
+    cables: FabricBuilder,
     element: Element,
     kinds: dict[int, tuple[int, str, int]],
     ports: dict[tuple[int, int], Element],
@@ -127,7 +127,7 @@ def _read_node(
         ports[guid, number] = port
         port_lid = _number(text, port, "EndPortLID") if "EndPortLID" in port.values else 0
         lmc = _number(text, port, "LMC") if "LMC" in port.values else 0
-        if lmc > MOST_LMC:
+        if lmc > MAX_LMC:
             text.refuse(port.line, f"{lmc} is no LMC")
         if kind == FI:
             cables.host(Node(guid, number), _number(text, port, "GUID"), name, port_lid, port.line, lmc)
@@ -138,8 +138,8 @@ def _read_node(
 
 
 def _read_link(
-    text: Text,
-    cables: Cables,
+    text: LineReader,
+    cables: FabricBuilder,
     element: Element,
     kinds: dict[int, tuple[int, str, int]],
     ports: dict[tuple[int, int], Element],
@@ -167,9 +167,14 @@ def _read_link(
 
 
 def _know(
-    text: Text, cables: Cables, end: Element, guid: int, port: int, kinds: dict[int, tuple[int, str, int]]
+    text: LineReader,
+    cables: FabricBuilder,
+    end: Element,
+    guid: int,
+    port: int,
+    kinds: dict[int, tuple[int, str, int]],
 ) -> None:
-    """A node by one end of a link: such a file says nothing of LIDs, nor how many ports a switch has."""
+    """Adds the node at one end of a link. Such a file has no LIDs and no number of ports of a switch."""
     name, kind = end.values.get("NodeDesc", ""), NAMES.get(end.values.get("NodeType", ""))
     if kind is None:
         text.refuse(end.line, f"a port without a NodeType of {', '.join(NAMES)}", "is the file complete?")
@@ -180,13 +185,13 @@ def _know(
         if kind == SWITCH:
             cables.switch(guid, name, max(port, 1), 0, end.line)
     if kind == FI:
-        own = _number(text, end, "PortGUID") if "PortGUID" in end.values else guid
-        cables.host(Node(guid, port), own, name, 0, end.line)
+        port_guid = _number(text, end, "PortGUID") if "PortGUID" in end.values else guid
+        cables.host(Node(guid, port), port_guid, name, 0, end.line)
     else:
         cables.switches[guid].ports = max(cables.switches[guid].ports, port)
 
 
-def _rate(text: Text, port: Element) -> tuple[int, str, float]:
+def _rate(text: LineReader, port: Element) -> tuple[int, str, float]:
     """Lanes and speed in use, and bit/s that the port supports. Lanes that failed since are in the downgraded width."""
 
     def bits(name: str) -> int:
@@ -202,19 +207,19 @@ def _rate(text: Text, port: Element) -> tuple[int, str, float]:
     )
 
 
-def _number(text: Text, element: Element, name: str) -> int:
+def _number(text: LineReader, element: Element, name: str) -> int:
     if name not in element.values:
         text.refuse(element.line, f"{element.tag} without {name}", "is the file complete?")
     return _int(text, element, element.values[name], name)
 
 
-def _int(text: Text, element: Element, value: str, name: str = "the value") -> int:
+def _int(text: LineReader, element: Element, value: str, name: str = "the value") -> int:
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
         text.refuse(element.line, f"{name} of {element.tag} is '{value[:40]}', which is no number")
     return int(value, 0) if value.lower().startswith("0x") else int(value)
 
 
-def _elements(text: Text, wanted: set[str], kept: set[str]) -> Iterator[Element]:
+def _elements(text: LineReader, outer_tags: set[str], inner_tags: set[str]) -> Iterator[Element]:
     """The outermost elements of ``wanted`` in order, with those of ``kept`` below them. Only what belongs to one of
     them is held. A document type is refused: it could make a short file an endless one."""
     parser = expat.ParserCreate()
@@ -222,17 +227,17 @@ def _elements(text: Text, wanted: set[str], kept: set[str]) -> Iterator[Element]
     ready: list[Element] = []
 
     def begin(tag: str, attributes: dict[str, str]) -> None:
-        if len(stack) >= MOST_DEPTH:
-            text.refuse(parser.CurrentLineNumber, f"elements more than {MOST_DEPTH} deep")
+        if len(stack) >= MAX_DEPTH:
+            text.refuse(parser.CurrentLineNumber, f"elements more than {MAX_DEPTH} deep")
         stack.append(Element(tag, attributes, parser.CurrentLineNumber))
 
     def end(tag: str) -> None:
         element = stack.pop()
         element.text = element.text.strip()
-        inside = any(outer.tag in wanted for outer in stack)
-        if tag in wanted and not inside:
+        inside = any(outer.tag in outer_tags for outer in stack)
+        if tag in outer_tags and not inside:
             ready.append(element)
-        elif inside and tag in kept:
+        elif inside and tag in inner_tags:
             stack[-1].children.append(element)
         elif inside and not element.values:
             stack[-1].values[tag] = element.text
@@ -252,7 +257,9 @@ def _elements(text: Text, wanted: set[str], kept: set[str]) -> Iterator[Element]
         yield from _parsed(text, parser, iter(lambda: file.read(CHUNK), b""), ready)
 
 
-def _parsed(text: Text, parser: Any, chunks: Iterator[bytes], ready: list[Element]) -> Iterator[Element]:
+def _parsed(
+    text: LineReader, parser: Any, chunks: Iterator[bytes], ready: list[Element]
+) -> Iterator[Element]:
     try:
         for chunk in chunks:
             parser.Parse(chunk, False)

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
-from assay.fabric.read.text import Text, clean
+from assay.fabric.read.text import LineReader, clean
 from assay.fabric.topology import Fabric, Ints
 
 EMPTY = -1
@@ -24,12 +24,12 @@ _COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
 _BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)")
 _RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 NO_LID = 0xFFFF
-MOST_RANKS = 1 << 16  # empty slots included
+MAX_RANKS = 1 << 16  # empty slots included
 
 
 def read(path: Path, fabric: Fabric) -> Ints:
     """[ranks] hosts, -1 for an empty slot. Raises UserError with file and line."""
-    text = Text(path, fix_empty="write a host or a list of hosts a line")
+    text = LineReader(path, fix_empty="write a host or a list of hosts a line")
     by_lid = {int(lid): host for host, lid in enumerate(fabric.host_lids) if lid}
     by_name = {name: host for host, name in enumerate(fabric.host_names)}
     order: list[int] = []
@@ -50,24 +50,24 @@ def read(path: Path, fabric: Fabric) -> Ints:
                 text.refuse(number, f"{name} comes twice, first on line {seen[host]}")
             seen[host] = number
             order.append(host)
-        if len(order) > MOST_RANKS:
-            text.refuse(number, f"more than {MOST_RANKS} ranks")
+        if len(order) > MAX_RANKS:
+            text.refuse(number, f"more than {MAX_RANKS} ranks")
     if not seen.keys() - {EMPTY}:
         text.refuse(text.last, "the file names no host", "write a host or a list of hosts a line")
     return np.array(order, np.int32)
 
 
-def _names(text: Text, number: int, line: str) -> list[str]:
-    if any(int(last[:20]) - int(first[:20]) >= MOST_RANKS for first, last in _RANGE.findall(line)):
-        text.refuse(number, f"more than {MOST_RANKS} hosts in one line")
+def _names(text: LineReader, number: int, line: str) -> list[str]:
+    if any(int(last[:20]) - int(first[:20]) >= MAX_RANKS for first, last in _RANGE.findall(line)):
+        text.refuse(number, f"more than {MAX_RANKS} hosts in one line")
     if "@" in line:
         text.refuse(number, "a group of hosts", "write the hosts themselves, such as node[0-15]")
     names: list[str] = []
     try:
         for part in as_written(line):
             nodes = NodeSet(part, resolver=RESOLVER_NOGROUP)
-            if len(names) + len(nodes) > MOST_RANKS:
-                text.refuse(number, f"more than {MOST_RANKS} hosts in one line")
+            if len(names) + len(nodes) > MAX_RANKS:
+                text.refuse(number, f"more than {MAX_RANKS} hosts in one line")
             names += [str(name) for name in nodes]
     except NodeSetException:
         text.refuse(number, "not a list of hosts", "write a host, or node[0-15]")
@@ -87,13 +87,15 @@ def as_written(hosts: str) -> list[str]:
     return parts
 
 
-def _of_name(text: Text, number: int, fabric: Fabric, by_name: dict[str, int], name: str) -> int:
+def _of_name(text: LineReader, number: int, fabric: Fabric, by_name: dict[str, int], name: str) -> int:
     if name not in by_name:
         text.refuse(number, f"host {clean(name)} is not in {fabric.source}")
     return by_name[name]
 
 
-def _of_lid(text: Text, number: int, fabric: Fabric, by_lid: dict[int, int], lid: int, name: str) -> int:
+def _of_lid(
+    text: LineReader, number: int, fabric: Fabric, by_lid: dict[int, int], lid: int, name: str
+) -> int:
     """The name must agree: LIDs are given anew when a fabric is started."""
     if lid == NO_LID:
         return EMPTY

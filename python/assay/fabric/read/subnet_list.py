@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from assay.fabric.read.cables import Cables, Node
-from assay.fabric.read.text import Text
+from assay.fabric.read.cables import FabricBuilder, Node
+from assay.fabric.read.text import LineReader
 from assay.fabric.topology import Fabric
 
 _SIDE = (
@@ -34,8 +34,8 @@ def looks_like(head: str) -> bool:
 
 def read(path: Path) -> Fabric:
     """Raises UserError with file and line."""
-    text = Text(path)
-    cables = Cables(text)
+    text = LineReader(path)
+    cables = FabricBuilder(text)
     for number, line in text:
         if not line.strip():
             continue
@@ -56,7 +56,7 @@ def read(path: Path) -> Fabric:
     return cables.fabric()
 
 
-def _side(cables: Cables, side: tuple[str | None, ...], line: int) -> tuple[Node, int]:
+def _side(cables: FabricBuilder, side: tuple[str | None, ...], line: int) -> tuple[Node, int]:
     kind, ports, guid, port_guid, name, lid, port = (part or "" for part in side)
     number = int(port, 16)
     if kind == "SW":

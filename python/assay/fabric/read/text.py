@@ -1,4 +1,4 @@
-"""What the readers of files share: lines with a limit, errors with file and line, names that are safe to print."""
+"""Shared by all readers of fabric files: lines of limited length, errors with file and line, names safe to print."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def open_file(path: Path) -> BinaryIO:
     kind = os.fstat(file).st_mode
     if not stat.S_ISREG(kind):
         os.close(file)
-        what = "is a folder" if stat.S_ISDIR(kind) else "is a device or a pipe"
-        raise UserError(f"{path} {what}, and no file", "write it to a file first, and name that")
+        problem = "is a folder" if stat.S_ISDIR(kind) else "is a device or a pipe"
+        raise UserError(f"{path} {problem}, and no file", "write it to a file first, and name that")
     return os.fdopen(file, "rb")
 
 
-class Text:
+class LineReader:
     """The lines of a file with their numbers, from 1, as they are read; ``refuse`` names the file and a line.
 
     ``longest``: bytes of a line. ``fix_empty``: what to do about an empty file.
@@ -67,8 +67,8 @@ class Text:
         if not self.last:
             raise UserError(f"{self.path}: the file is empty", self.fix_empty)
 
-    def refuse(self, line: int, what: str, fix: str = "") -> NoReturn:
-        raise UserError(f"{self.path}:{line}: {printable(what)}", fix)
+    def refuse(self, line: int, problem: str, fix: str = "") -> NoReturn:
+        raise UserError(f"{self.path}:{line}: {printable(problem)}", fix)
 
 
 def printable(text: str) -> str:

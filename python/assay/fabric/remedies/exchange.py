@@ -29,7 +29,7 @@ from assay.fabric.routes import PAD, Routes
 from assay.fabric.schedules import IDLE, Ints, Schedule, of_array
 
 Counts = NDArray[np.int64]
-MOST_CELLS = 1 << 30  # steps x leaves x ranks, a byte each: about 2,500 ranks of radix 36
+MAX_CELLS = 1 << 30  # steps x leaves x ranks, a byte each: about 2,500 ranks of radix 36
 SOURCE, SINK, FROM_LOWER, TO_LOWER, NODES = 0, 1, 2, 3, 4
 
 
@@ -75,7 +75,7 @@ def demand_of(routes: Routes, members: NDArray[np.integer]) -> Demand:
 def conflict_free(demand: Demand, seconds: float = 0.0) -> Schedule:
     """A schedule without a conflict that has each ordered pair of ranks exactly once: the shortest that is found.
 
-    Where the flow misses the bound, a search of ``seconds`` follows. Raises UserError for more ranks than MOST_CELLS.
+    Where the flow misses the bound, a search of ``seconds`` follows. Raises UserError for more ranks than MAX_CELLS.
     """
     if not fits(demand):
         raise UserError(
@@ -91,7 +91,7 @@ def conflict_free(demand: Demand, seconds: float = 0.0) -> Schedule:
 
 def fits(demand: Demand) -> bool:
     """Whether the memory holds the plan of an exchange."""
-    return bool(demand.bound() * demand.paths.shape[0] * demand.ranks <= MOST_CELLS)
+    return bool(demand.bound() * demand.paths.shape[0] * demand.ranks <= MAX_CELLS)
 
 
 def _searched(demand: Demand, seconds: float) -> Ints:
@@ -129,16 +129,16 @@ def _divided(demand: Demand, shares: NDArray[np.bool_]) -> Ints:
 def _plan(demand: Demand, apart: bool) -> NDArray[np.bool_]:
     """[steps, G, N] whether a host of a leaf sends to a rank in a step."""
     network = _Network(demand, apart)
-    left = np.broadcast_to(demand.senders[:, None], demand.paths.shape[:2]).copy()
-    left[demand.leaf, np.arange(demand.ranks)] -= 1
+    open_demand = np.broadcast_to(demand.senders[:, None], demand.paths.shape[:2]).copy()
+    open_demand[demand.leaf, np.arange(demand.ranks)] -= 1
     if apart:
-        left[demand.paths[:, :, 0] == PAD] = 0
-    steps = network.bound(left)
-    plan = np.zeros((steps, *left.shape), np.bool_)
+        open_demand[demand.paths[:, :, 0] == PAD] = 0
+    steps = network.bound(open_demand)
+    plan = np.zeros((steps, *open_demand.shape), np.bool_)
     for step in range(steps):
-        plan[step] = network.step(left, steps - step)
-        left -= plan[step]
-    assert not left.any()
+        plan[step] = network.step(open_demand, steps - step)
+        open_demand -= plan[step]
+    assert not open_demand.any()
     return plan
 
 
@@ -177,24 +177,24 @@ class _Network:
         self.cell_from = np.where(self.crosses, first_node, leaf_node[:, None]).ravel()
         self.cell_to = np.broadcast_to(rank_node, (leaves, ranks)).ravel()
 
-    def groups(self, left: Counts) -> Counts:
+    def groups(self, open_demand: Counts) -> Counts:
         """The demand of each group."""
-        ranks = left.sum(axis=0)
+        ranks = open_demand.sum(axis=0)
         lasts = np.bincount(self.last_of[self.last_of >= 0], ranks[self.last_of >= 0], len(self.lasts))
-        firsts = np.bincount(self.first_group[self.crosses], left[self.crosses], self.firsts)
-        return np.concatenate([left.sum(axis=1), firsts, ranks, lasts]).astype(np.int64)
+        firsts = np.bincount(self.first_group[self.crosses], open_demand[self.crosses], self.firsts)
+        return np.concatenate([open_demand.sum(axis=1), firsts, ranks, lasts]).astype(np.int64)
 
-    def bound(self, left: Counts) -> int:
-        return int((-(-self.groups(left) // self.capacity)).max())
+    def bound(self, open_demand: Counts) -> int:
+        return int((-(-self.groups(open_demand) // self.capacity)).max())
 
-    def step(self, left: Counts, steps: int) -> NDArray[np.bool_]:
+    def step(self, open_demand: Counts, steps: int) -> NDArray[np.bool_]:
         """[G, N] a step, such that the rest fits ``steps`` - 1 steps: a flow with lower bounds."""
         from scipy.sparse import csr_array  # takes long to import, and is seldom needed
         from scipy.sparse.csgraph import maximum_flow
 
-        lower = np.maximum(self.groups(left) - (steps - 1) * self.capacity, 0)
+        lower = np.maximum(self.groups(open_demand) - (steps - 1) * self.capacity, 0)
         bounded = np.flatnonzero(lower)
-        cells = np.flatnonzero(left.ravel() > 0)
+        cells = np.flatnonzero(open_demand.ravel() > 0)
         tails = [self.group_from, self.cell_from[cells], np.full(len(bounded), FROM_LOWER)]
         heads = [self.group_to, self.cell_to[cells], self.group_to[bounded]]
         sizes = [self.capacity - lower, np.ones(len(cells), np.int64), lower[bounded]]
@@ -207,9 +207,9 @@ class _Network:
         graph.sum_duplicates()
         result = maximum_flow(graph, FROM_LOWER, TO_LOWER)
         assert result.flow_value == lower.sum()
-        taken = np.zeros(left.size, np.bool_)
+        taken = np.zeros(open_demand.size, np.bool_)
         taken[cells] = np.asarray(result.flow[self.cell_from[cells], self.cell_to[cells]]).ravel() > 0
-        return taken.reshape(left.shape)
+        return taken.reshape(open_demand.shape)
 
 
 def _last_links(demand: Demand) -> tuple[Ints, Ints]:
@@ -235,16 +235,18 @@ def divide(share: NDArray[np.bool_], hosts: int) -> Ints:
     """
     receivers = np.flatnonzero(share.any(axis=0))
     steps, ranks = len(share), len(receivers)
-    left = np.zeros((steps, steps), np.int32)
-    left[:, :ranks] = share[:, receivers]
-    free = np.repeat(np.arange(steps), hosts - left.sum(axis=1))  # the columns after the receivers' are idle
+    open_demand = np.zeros((steps, steps), np.int32)
+    open_demand[:, :ranks] = share[:, receivers]
+    free = np.repeat(
+        np.arange(steps), hosts - open_demand.sum(axis=1)
+    )  # the columns after the receivers' are idle
     if len(free):
-        np.add.at(left, (free, ranks + np.arange(len(free)) % (steps - ranks)), 1)
+        np.add.at(open_demand, (free, ranks + np.arange(len(free)) % (steps - ranks)), 1)
     receivers = np.concatenate([receivers, np.full(steps - ranks, IDLE)])
     table = np.full((steps, hosts), IDLE, np.int32)
     for host in range(hosts):
-        chosen = _perfect_matching(left > 0)
-        left[np.arange(steps), chosen] -= 1
+        chosen = _perfect_matching(open_demand > 0)
+        open_demand[np.arange(steps), chosen] -= 1
         table[:, host] = receivers[chosen]
     return table
 
@@ -299,24 +301,24 @@ class _Resources:
     def placed(self, table: Ints, moved: list[tuple[int, int]]) -> Ints:
         """The flows of the fullest links come first."""
         ranks = self.demand.ranks
-        busy = np.zeros((len(table), 2 * ranks + self.demand.links), np.bool_)
+        occupied = np.zeros((len(table), 2 * ranks + self.demand.links), np.bool_)
         for number, step in enumerate(table):
             src = np.flatnonzero(step >= 0)
             links = self.links_of(src, step[src])
-            busy[number, src] = busy[number, ranks + step[src]] = True
-            busy[number, 2 * ranks + links[links >= 0]] = True
+            occupied[number, src] = occupied[number, ranks + step[src]] = True
+            occupied[number, 2 * ranks + links[links >= 0]] = True
         load = self.demand.loads()
         moved = sorted(moved, key=lambda pair: -self._fullest(load, pair))
         for pair in moved:
             links = self.links_of(*_arrays(pair))[0]
             columns = np.array([pair[0], ranks + pair[1], *(2 * ranks + links[links >= 0])])
-            room = np.flatnonzero(~busy[:, columns].any(axis=1))
-            if len(room) == 0:
+            free_steps = np.flatnonzero(~occupied[:, columns].any(axis=1))
+            if len(free_steps) == 0:
                 table = np.concatenate([table, np.full((1, ranks), IDLE, np.int32)])
-                busy = np.concatenate([busy, np.zeros((1, busy.shape[1]), np.bool_)])
-                room = np.array([len(table) - 1])
-            table[room[0], pair[0]] = pair[1]
-            busy[room[0], columns] = True
+                occupied = np.concatenate([occupied, np.zeros((1, occupied.shape[1]), np.bool_)])
+                free_steps = np.array([len(table) - 1])
+            table[free_steps[0], pair[0]] = pair[1]
+            occupied[free_steps[0], columns] = True
         return table
 
     def _fullest(self, load: Counts, pair: tuple[int, int]) -> int:

@@ -89,9 +89,9 @@ def _ports_to_switches(fabric: Fabric) -> Ints:
     )
     ports = np.full((size, size), NO_ENTRY, np.int32)
     for here in range(size):
-        own = np.flatnonzero(neighbour[here] >= 0)
-        closer = distance[neighbour[here, own]] == distance[here] - 1  # [ports, S]
+        used_ports = np.flatnonzero(neighbour[here] >= 0)
+        closer = distance[neighbour[here, used_ports]] == distance[here] - 1  # [ports, S]
         has_way = closer.any(axis=0)
-        ports[here, has_way] = own[closer.argmax(axis=0)[has_way]] if len(own) else NO_ENTRY
+        ports[here, has_way] = used_ports[closer.argmax(axis=0)[has_way]] if len(used_ports) else NO_ENTRY
         ports[here, here] = 0
     return ports

@@ -30,7 +30,7 @@ GAPS = (
     0.02,
 )  # of a step's objective to its optimum, one search each: the first is fast, and often enough
 NOISE = 1e-3  # of a weight, so that equal cells do not all move together
-SAMPLE, FEWEST = 0.3, 1000  # of the cells without need that a step is chosen from, and their least number
+SAMPLE, MIN_CELLS = 0.3, 1000  # of the cells without need that a step is chosen from, and their least number
 INFEASIBLE = 2  # SciPy's status
 
 
@@ -48,14 +48,14 @@ class Cells:
         return int(np.ceil((self.uses @ self.demand) / self.capacity).max(initial=0))
 
 
-def cells_of(senders: Counts, own: NDArray[np.integer], paths: NDArray[np.integer]) -> Cells:
+def cells_of(senders: Counts, leaf_of_rank: NDArray[np.integer], paths: NDArray[np.integer]) -> Cells:
     """``senders`` [G] hosts of each leaf, ``own`` [N] the leaf of a rank, ``paths`` [G, N, hops] links, padded with
     -1. Nobody sends to itself."""
     from scipy.sparse import csr_array  # takes long to import, and is seldom needed
 
     leaves, ranks = paths.shape[:2]
     demand = np.broadcast_to(senders[:, None], (leaves, ranks)).copy()
-    demand[own, np.arange(ranks)] -= 1
+    demand[leaf_of_rank, np.arange(ranks)] -= 1
     cell, hop = np.nonzero(paths.reshape(leaves * ranks, -1) >= 0)
     used, link = np.unique(paths.reshape(leaves * ranks, -1)[cell, hop], return_inverse=True)
     each = np.arange(leaves * ranks)
@@ -80,40 +80,42 @@ def plan(cells: Cells, seconds: float) -> Plan:
 
 def _one_after_another(cells: Cells, gap: float, end: float) -> Plan:
     """What is not planned at ``end`` goes into the first step with room."""
-    left = cells.demand.copy()
+    open_demand = cells.demand.copy()
     random = np.random.default_rng(1)
     steps: list[Plan] = []
     remaining = cells.bound()
-    while left.any() and time.monotonic() < end:
-        order = random.random(len(left))
-        step = _step(cells, left, remaining, order, SAMPLE, gap, end)
+    while open_demand.any() and time.monotonic() < end:
+        order = random.random(len(open_demand))
+        step = _step(cells, open_demand, remaining, order, SAMPLE, gap, end)
         if step is not None and not step.any():
-            step = _step(cells, left, remaining, order, 1.0, gap, end)
+            step = _step(cells, open_demand, remaining, order, 1.0, gap, end)
         if step is None:
             break
         if step.any():
             steps.append(step)
-            left -= step
+            open_demand -= step
             remaining -= 1
         else:
             remaining += 1
-    made = np.array(steps, np.bool_).reshape(-1, len(left))
-    return _filled(cells, made, left) if left.any() else made
+    partial = np.array(steps, np.bool_).reshape(-1, len(open_demand))
+    return _filled(cells, partial, open_demand) if open_demand.any() else partial
 
 
 def _step(
-    cells: Cells, left: Counts, remaining: int, order: Floats, sample: float, gap: float, end: float
+    cells: Cells, open_demand: Counts, remaining: int, order: Floats, sample: float, gap: float, end: float
 ) -> Plan | None:
     """A step after which the rest fits ``remaining`` - 1 steps by its capacities; empty where there is none among
     the cells that must be in it and the first share ``sample`` of the others, None where the time is over."""
     from scipy.optimize import Bounds, LinearConstraint, milp  # takes long to import, and is seldom needed
 
-    load = cells.uses @ left
+    load = cells.uses @ open_demand
     least = np.maximum(load - (remaining - 1) * cells.capacity, 0)
     if (least > cells.capacity).any():
-        return np.zeros(len(left), np.bool_)
+        return np.zeros(len(open_demand), np.bool_)
     is_tight = (least > 0) @ cells.uses > 0
-    tried = np.flatnonzero((left > 0) & (is_tight | (order < max(sample, FEWEST / len(left)))))
+    tried = np.flatnonzero(
+        (open_demand > 0) & (is_tight | (order < max(sample, MIN_CELLS / len(open_demand))))
+    )
     weight = ((load / cells.capacity / max(remaining, 1)) ** SLACK_POWER) @ cells.uses + NOISE * order
     result = milp(
         -weight[tried],
@@ -122,7 +124,7 @@ def _step(
         bounds=Bounds(0, 1),
         options={"time_limit": max(end - time.monotonic(), 0.01), "mip_rel_gap": gap},
     )
-    step = np.zeros(len(left), np.bool_)
+    step = np.zeros(len(open_demand), np.bool_)
     if result.x is not None:
         step[tried] = result.x > 0.5
     elif result.status != INFEASIBLE:
@@ -130,20 +132,22 @@ def _step(
     return step
 
 
-def _filled(cells: Cells, made: Plan, left: Counts) -> Plan:
+def _filled(cells: Cells, partial: Plan, open_demand: Counts) -> Plan:
     """The rest: each flow in the first step with room, those of the fullest resources first."""
     columns = cells.uses.tocsc()
-    order = np.argsort(-((cells.uses @ left / cells.capacity) ** SLACK_POWER @ cells.uses), kind="stable")
-    used = (cells.uses @ made.T).T  # [steps, resources]
+    order = np.argsort(
+        -((cells.uses @ open_demand / cells.capacity) ** SLACK_POWER @ cells.uses), kind="stable"
+    )
+    used = (cells.uses @ partial.T).T  # [steps, resources]
     for cell in order:
         resources = columns.indices[columns.indptr[cell] : columns.indptr[cell + 1]]
-        for _ in range(int(left[cell])):
-            fits = (used[:, resources] < cells.capacity[resources]).all(axis=1) & ~made[:, cell]
+        for _ in range(int(open_demand[cell])):
+            fits = (used[:, resources] < cells.capacity[resources]).all(axis=1) & ~partial[:, cell]
             if not fits.any():
-                made = np.concatenate([made, np.zeros((1, made.shape[1]), np.bool_)])
+                partial = np.concatenate([partial, np.zeros((1, partial.shape[1]), np.bool_)])
                 used = np.concatenate([used, np.zeros((1, used.shape[1]))])
                 fits = np.append(fits, True)
             step = int(fits.argmax())
-            made[step, cell] = True
+            partial[step, cell] = True
             used[step, resources] += 1
-    return made
+    return partial

@@ -1,4 +1,4 @@
-"""A fabric as Slurm's topology/tree: topology.conf and topology.yaml, and a given file held against the fabric.
+"""Writes a fabric as Slurm's topology/tree (topology.conf and topology.yaml), and compares a given file with a fabric.
 
 Slurm wants a tree, and a fat tree has many roots. Switches of a level above the leaves that lead to the same switches
 below become one: a leaf switch keeps its name, the others are "level1-0", "level1-1", ... A given file is compared by
@@ -20,8 +20,8 @@ from assay.fabric.read.text import open_file, printable
 from assay.fabric.topology import UNREACHED, Fabric, Ints, natural_key
 
 SAFE = re.compile(r"[A-Za-z0-9_.-]+")
-MOST_BYTES = 64 << 20
-MOST_NAMES = 1 << 20
+MAX_BYTES = 64 << 20
+MAX_NAMES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,12 @@ def _text(path: Path) -> str:
     """Without control characters but ends of lines. Raises UserError."""
     try:
         with open_file(path) as file:
-            content = file.read(MOST_BYTES + 1)
+            content = file.read(MAX_BYTES + 1)
         lines = content.decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise UserError(f"cannot read {path}: {reason}") from None
-    if len(content) > MOST_BYTES:
+    if len(content) > MAX_BYTES:
         raise UserError(f"{path}: larger than 64 MiB, so no topology of Slurm")
     return "\n".join(printable(line.expandtabs()) for line in lines)
 
@@ -198,7 +198,7 @@ def _switch(path: Path, line: int, name: str, nodes: str, children: str) -> Swit
 def _unfolded(where: str, text: str) -> tuple[str, ...]:
     if re.search(r"[@&!^*?]", text):  # groups and set operations of ClusterShell, not of Slurm
         raise UserError(f"{where}: '{text}' is not a list of names", "write node[0-17]")
-    if _most_names(text) > MOST_NAMES:
+    if _most_names(text) > MAX_NAMES:
         raise UserError(f"{where}: too many names in one list: {text:.80}", "write node[0-17]")
     try:
         return tuple(NodeSet(text))
@@ -220,7 +220,7 @@ def _most_names(text: str) -> int:
 def _size(part: str) -> int:
     match = re.match(r"0*([0-9]{1,18})-0*([0-9]{1,18})", part)
     if match is None:
-        return MOST_NAMES + 1 if len(part) > 40 else 1
+        return MAX_NAMES + 1 if len(part) > 40 else 1
     return max(int(match[2]) - int(match[1]) + 1, 1)
 
 
@@ -235,16 +235,18 @@ def differences(path: Path, given: list[Switch], fabric: Fabric) -> list[str]:
     lines: list[str] = []
     seen: dict[str, Switch] = {}
     for switch in given:
-        homes = [leaf_of[node] for node in switch.nodes if node in leaf_of]
-        home = max(sorted(set(homes)), key=homes.count) if homes else ""
+        leaves_used = [leaf_of[node] for node in switch.nodes if node in leaf_of]
+        main_leaf = max(sorted(set(leaves_used)), key=leaves_used.count) if leaves_used else ""
         for node in switch.nodes:
             where = _place(path, switch)
             if node in seen:
                 lines.append(f"{where}: {node} is on {switch.name} and on {seen[node].name}")
             elif node not in leaf_of:
                 lines.append(f"{where}: {node} is not in the fabric")
-            elif leaf_of[node] != home:
-                lines.append(f"{where}: {node} is with hosts of {home}, the fabric has it on {leaf_of[node]}")
+            elif leaf_of[node] != main_leaf:
+                lines.append(
+                    f"{where}: {node} is with hosts of {main_leaf}, the fabric has it on {leaf_of[node]}"
+                )
             seen.setdefault(node, switch)
     lines += [f"{path}: {node} of {leaf} is missing" for node, leaf in leaf_of.items() if node not in seen]
     return lines + _split_leaves(path, given, expected) + _wrong_groups(path, given, expected)
@@ -254,13 +256,13 @@ def _split_leaves(path: Path, given: list[Switch], expected: list[Switch]) -> li
     """Hosts of one leaf switch that the file has on several."""
     lines = []
     for leaf in (switch for switch in expected if switch.nodes):
-        homes = [
+        leaves_used = [
             switch.name
             for switch in given
             if len(set(switch.nodes) & set(leaf.nodes)) * 2 > len(switch.nodes)
         ]
-        if len(homes) > 1:
-            lines.append(f"{path}: {', '.join(homes)} are one switch in the fabric, {leaf.name}")
+        if len(leaves_used) > 1:
+            lines.append(f"{path}: {', '.join(leaves_used)} are one switch in the fabric, {leaf.name}")
     return lines
 
 
@@ -272,19 +274,21 @@ def _wrong_groups(path: Path, given: list[Switch], expected: list[Switch]) -> li
         for child in switch.children:
             if child not in names:
                 lines.append(f"{_place(path, switch)}: switch {child} of {switch.name} is not defined")
-    ours, theirs = _groups(expected), _groups(given)
-    present = set().union(*theirs.values()) if theirs else set()
-    wanted = {frozenset(hosts & present): name for name, hosts in ours.items() if len(hosts & present)}
-    for name, hosts in theirs.items():
+    fabric_groups, file_groups = _groups(expected), _groups(given)
+    present = set().union(*file_groups.values()) if file_groups else set()
+    expected_sets = {
+        frozenset(hosts & present): name for name, hosts in fabric_groups.items() if len(hosts & present)
+    }
+    for name, hosts in file_groups.items():
         switch = next(s for s in given if s.name == name)
-        if switch.children and frozenset(hosts) not in wanted:
+        if switch.children and frozenset(hosts) not in expected_sets:
             lines.append(
                 f"{_place(path, switch)}: no part of the fabric has just the {len(hosts)} hosts of {name}"
             )
-    have = {frozenset(hosts) for hosts in theirs.values()}
+    have = {frozenset(hosts) for hosts in file_groups.values()}
     lines += [
         f"{path}: no switch joins the {len(hosts)} hosts that the fabric joins at {name}"
-        for hosts, name in wanted.items()
+        for hosts, name in expected_sets.items()
         if hosts not in have and not any(s.name == name and s.nodes for s in expected)
     ]
     return lines

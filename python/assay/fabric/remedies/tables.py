@@ -27,7 +27,7 @@ from assay.fabric.topology import Fabric, Ints
 Floats = NDArray[np.float64]
 
 SWEEPS = 40
-MOST_VARIABLES = 40_000  # of the linear programme; more take minutes
+MAX_VARIABLES = 40_000  # of the linear programme; more take minutes
 
 
 def without_cables(fabric: Fabric, links: Iterable[int]) -> Fabric:
@@ -77,7 +77,7 @@ class Repair:
 
     @property
     def tables(self) -> ForwardingTables:
-        """Those of the first LID, which are all without an LMC."""
+        """The tables of the first LID; without an LMC there are no others."""
         return self.paths[0]
 
 
@@ -249,9 +249,9 @@ class _Tree:
 
 
 def _require_connected(fabric: Fabric, total: Ints) -> None:
-    loose = np.flatnonzero(fabric.host_switch < 0)
-    if len(loose):
-        raise UserError(f"host {fabric.host_names[loose[0]]} is attached to no switch")
+    detached = np.flatnonzero(fabric.host_switch < 0)
+    if len(detached):
+        raise UserError(f"host {fabric.host_names[detached[0]]} is attached to no switch")
     for leaf in range(len(fabric.leaves)):
         cut = np.flatnonzero(total[fabric.leaves, leaf] >= FAR)
         if len(cut):
@@ -300,7 +300,7 @@ def lower_bound(fabric: Fabric) -> float | None:
         leaf_of.append(np.full(len(crossed), number, np.int32))
     link, leaf = np.concatenate(columns), np.concatenate(leaf_of)
     count = len(link)
-    if count > MOST_VARIABLES:
+    if count > MAX_VARIABLES:
         return None
     if count == 0:
         return 0.0

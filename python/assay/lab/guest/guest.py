@@ -28,7 +28,7 @@ from assay.lab.tools import find
 SCRIPTS = Path(__file__).parent
 BOOT_LIMIT_S = 90.0  # a boot takes 5 s on a quiet machine and 30 s on a loaded one; after more it hangs
 BOOTS = 2
-FOLDERS = "assay-guest-"  # then the id of the process that owns them
+FOLDERS = "assay-guest-"  # prefix of the folders' names, before the id of the process that owns them
 LABEL_BYTES = 2 << 20  # of an NVDIMM, beside its region
 MIB = 1 << 20
 # The variables that a job inherits, by name and by prefix.
@@ -48,7 +48,7 @@ class Hardware:
     rdma_rate: str = ""
     pmem: int = 0
     pmem_file: Path | None = (
-        None  # what it holds outlives the guest here; None: a memory that is new each time
+        None  # keeps the memory's contents after the guest has ended; None: empty memory at each start
     )
 
     def setup(self) -> str:
@@ -73,7 +73,7 @@ class Guest:
 
 
 @dataclass
-class Ended:
+class GuestResult:
     """How a guest ended. ``code`` is the job's exit code; None if the guest did not report it."""
 
     code: int | None
@@ -236,7 +236,9 @@ def _ports(descriptors: Sequence[int]) -> list[str]:
     return options
 
 
-def _boot(guest: Guest, kernel: Kernel, folder: Path, descriptors: Sequence[int], deadline: float) -> Ended:
+def _boot(
+    guest: Guest, kernel: Kernel, folder: Path, descriptors: Sequence[int], deadline: float
+) -> GuestResult:
     """Boots once. The guest ends when QEMU ends; QEMU is killed if its parent dies."""
     state, console = folder / "state", folder / "console"
     state.touch()
@@ -263,7 +265,7 @@ def _boot(guest: Guest, kernel: Kernel, folder: Path, descriptors: Sequence[int]
     state.unlink()
     last = console.read_text(errors="replace").strip().splitlines()[-1:]
     codes = [int(line) for line in lines if line.isdigit()]
-    return Ended(codes[-1] if codes else None, "up" in lines, timed_out, last[0] if last else "")
+    return GuestResult(codes[-1] if codes else None, "up" in lines, timed_out, last[0] if last else "")
 
 
 class _Relays:

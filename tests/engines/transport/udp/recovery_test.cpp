@@ -40,7 +40,7 @@ public:
     }
     const Sender& sender() const { return sender_; }
     const Receiver& receiver() const { return receiver_; }
-    std::uint64_t wrong = 0, lost = 0, repeated = 0, refused = 0, most_held = 0, delivered = 0;
+    std::uint64_t wrong = 0, lost = 0, repeated = 0, refused = 0, max_held = 0, delivered = 0;
 
 private:
     bool chance(double share) { return std::uniform_real_distribution<>(0, 1)(random_) < share; }
@@ -62,7 +62,7 @@ private:
             refused +=
                 !receiver_.offer(datagram.number, datagram.offset, data.data(), data.size(), take);
         }
-        most_held = std::max<std::uint64_t>(most_held, receiver_.held());
+        max_held = std::max<std::uint64_t>(max_held, receiver_.held());
         if (receiver_.refused()) receiver_.resume(take);
         if (receiver_.has_news()) {
             const Acknowledgement answer = receiver_.acknowledge();
@@ -156,7 +156,7 @@ TEST_CASE("a program that takes little holds the sender back within the granted 
     network.transfer(1'000'000, 0.02);
     CHECK(network.delivered == 1'000'000);
     CHECK(network.wrong == 0);
-    CHECK(network.most_held <= 100'000);
+    CHECK(network.max_held <= 100'000);
 }
 
 TEST_CASE("an acknowledgement of what was never sent changes nothing") {
