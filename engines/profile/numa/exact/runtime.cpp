@@ -25,8 +25,8 @@ bool reserve_objects();
 
 namespace {
 
-constexpr std::uint64_t object_stacks = 1 << 26, static_stacks = 1 << 27;
-ThreadCounts* threads = nullptr;
+constexpr std::uint64_t object_stacks = 1 << 26;
+ThreadCounts *threads = nullptr, *nobody = nullptr;  // nobody: of threads that got no memory
 std::uint32_t thread_count = 0;
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 bool has_static_sites = false;
@@ -103,7 +103,7 @@ void write_table(Lines& lines, const ThreadCounts& thread) {
 }
 
 void write_sites(Lines& lines, const ThreadCounts& thread) {
-    if (thread.sites == nullptr) return;
+    if (!has_static_sites) return;
     for (std::uint32_t k = 0; k < module_count; ++k)
         for (std::uint32_t site = 0; site < modules[k].count; ++site) {
             const std::uint64_t number = modules[k].base + site;
@@ -111,7 +111,7 @@ void write_sites(Lines& lines, const ThreadCounts& thread) {
             for (unsigned cell = 0; cell < site_counters; ++cell)
                 if (const std::uint64_t n = thread.sites[number * site_counters + cell]; n > 0)
                     lines.write("access", -1, static_stacks + number, thread.number,
-                                node_row(cell / 8), node_row(cell % 8), writes ? 0 : n,
+                                node_row(cell % 8), node_row(cell / 8), writes ? 0 : n,
                                 writes ? n : 0);
         }
     for (std::uint32_t value = 1 << node_bits; value < max_classes << node_bits; ++value)
@@ -146,14 +146,29 @@ void forget_parent() {
     for (const ThreadCounts* thread = threads; thread != nullptr; thread = thread->next) {
         if (thread->table != nullptr)
             madvise(thread->table, sizeof(Entry) << table_bits, MADV_DONTNEED);
-        if (thread->sites != nullptr)
-            madvise(thread->sites, std::size_t{max_sites} * site_counters * 8, MADV_DONTNEED);
-        if (thread->values != nullptr)
-            madvise(thread->values, (std::size_t{max_classes} << node_bits) * 64, MADV_DONTNEED);
+        madvise(const_cast<std::uint64_t*>(thread->values),
+                sizeof thread->values + sizeof thread->sites, MADV_DONTNEED);
     }
 }
 
+ThreadCounts* map_counts() {
+    auto* made = static_cast<ThreadCounts*>(map_zeroed(sizeof(ThreadCounts)));
+    if (made == nullptr) return nullptr;
+    made->processor = processor_number();
+    memcpy(made->nodes, processor_nodes, sizeof made->nodes);
+    return made;
+}
+
+// Accesses of threads that got no counters of their own. They share these, so some are missing.
+std::uint64_t counts_of_nobody() {
+    std::uint64_t total = nobody->overflow;
+    for (const std::uint64_t count : nobody->values) total += count;
+    return total;
+}
+
+// Also called by code that runs before this library's constructors.
 __attribute__((constructor(101))) void start() {
+    if (is_counting) return;
     ++in_hook;
     read_nodes();
     void* const wanted = reinterpret_cast<void*>(shadow_address);
@@ -161,7 +176,8 @@ __attribute__((constructor(101))) void start() {
         mmap(wanted, page_count * 4, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     written = static_cast<Written*>(map_zeroed(max_written * sizeof(Written)));
-    is_counting = got == wanted && written != nullptr && reserve_objects();
+    nobody = map_counts();
+    is_counting = got == wanted && written != nullptr && nobody != nullptr && reserve_objects();
     if (!is_counting) {
         static const char message[] =
             "assay-numa: cannot reserve address space for the counters; fix: ulimit -v unlimited, "
@@ -189,7 +205,7 @@ __attribute__((destructor)) void report() {
         lines.write("thread", t->number, t->tid, Text(""));
     write_objects(lines, object_stacks);
     write_static_sites(lines);
-    std::uint64_t lost = 0;
+    std::uint64_t lost = counts_of_nobody();
     for (const ThreadCounts* thread = threads; thread != nullptr; thread = thread->next) {
         write_table(lines, *thread);
         write_sites(lines, *thread);
@@ -204,15 +220,11 @@ __attribute__((destructor)) void report() {
 }  // namespace
 
 ThreadCounts* add_thread() {
-    if (!is_counting) return nullptr;
+    start();
     ++in_hook;
-    auto* made = static_cast<ThreadCounts*>(map_zeroed(sizeof(ThreadCounts)));
+    ThreadCounts* made = map_counts();
     if (made != nullptr) {
         made->table = static_cast<Entry*>(map_zeroed(sizeof(Entry) << table_bits));
-        made->sites =
-            static_cast<std::uint64_t*>(map_zeroed(std::size_t{max_sites} * site_counters * 8));
-        made->values =
-            static_cast<std::uint64_t*>(map_zeroed((std::size_t{max_classes} << node_bits) * 64));
         made->tid = static_cast<int>(syscall(SYS_gettid));
         pthread_mutex_lock(&mutex);
         made->number = thread_count++;
@@ -221,7 +233,7 @@ ThreadCounts* add_thread() {
         pthread_mutex_unlock(&mutex);
     }
     --in_hook;
-    return made;
+    return made != nullptr ? made : nobody;
 }
 
 std::uint64_t stack_of(std::uint64_t pc, Lines& lines) {

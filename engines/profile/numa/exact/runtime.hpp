@@ -1,15 +1,15 @@
 // The runtime of the exact modes: counts each load and store of a program that was compiled for it,
 // by site, object, node of the thread and node of the page.
 //
-// A flat shadow holds four bytes a page, reserved at a fixed address: the node in the low three
-// bits, above it the class, which is an object and one of its sixteen parts. 0 means that the page
-// was not met yet. Counters belong to threads, so that nothing is shared and nothing is atomic. The
-// processor comes from the thread's rseq area (glibc 2.35), at each access: threads need no
-// binding.
+// Counters belong to threads, so that nothing is shared and nothing is atomic. The processor comes
+// from the thread's rseq area (glibc 2.35), at each access: threads need no binding. The shadow of
+// the pages is reserved at a fixed address (layout.hpp).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
+#include "profile/numa/exact/layout.hpp"
 #include "profile/numa/format/lines.hpp"
 #include "profile/stack/tree.hpp"
 
@@ -17,13 +17,7 @@ extern "C" const std::ptrdiff_t __rseq_offset;
 
 namespace assay::numa {
 
-inline constexpr std::uint64_t shadow_address = 0x200000000000, page_count = std::uint64_t{1} << 35;
-inline constexpr unsigned node_bits = 3, unknown_node = 7, max_real_nodes = 7;
-inline constexpr unsigned parts = 16, max_classes = 1 << 16;
-inline constexpr unsigned max_sites = 1 << 16;  // of the LLVM pass
-inline constexpr unsigned site_counters = 64;   // thread node * 8 + page node
-inline constexpr unsigned table_bits = 17;      // of the gcc mode's table of a thread
-inline constexpr unsigned max_processors = 4096;
+inline constexpr unsigned table_bits = 17;  // of the gcc mode's table of a thread
 
 // An entry of the gcc mode: one place, one class and node of pages, one node of the thread.
 struct Entry {
@@ -34,29 +28,34 @@ struct Entry {
 };
 
 struct ThreadCounts {
-    Entry* table;            // 2^table_bits entries; null without memory
-    std::uint64_t* sites;    // max_sites * site_counters, of the LLVM pass
-    std::uint64_t* values;   // 8 for each value of the shadow: by node of the thread
+    const volatile unsigned* processor;  // the number of the processor that the thread is on
+    Entry* table;            // 2^table_bits entries, of the gcc mode; null without memory
     std::uint64_t overflow;  // accesses that found no room
     int tid;
     std::uint32_t number;
     ThreadCounts* next;
+    // Of the LLVM pass.
+    alignas(nodes_at) std::uint8_t nodes[max_processors];  // of each processor
+    std::uint64_t values[value_counters];
+    std::uint64_t sites[std::size_t{max_sites} * site_counters];
 };
+static_assert(offsetof(ThreadCounts, processor) == 0 && offsetof(ThreadCounts, nodes) == nodes_at &&
+              offsetof(ThreadCounts, values) == values_at &&
+              offsetof(ThreadCounts, sites) == sites_at);
 
 inline std::uint32_t* shadow() { return reinterpret_cast<std::uint32_t*>(shadow_address); }
 extern std::uint8_t processor_nodes[max_processors];
 extern bool is_counting;
 
-inline unsigned thread_node() {
+inline const volatile unsigned* processor_number() {
     const auto* base = static_cast<const char*>(__builtin_thread_pointer());
-    const unsigned processor =
-        *reinterpret_cast<const volatile unsigned*>(base + __rseq_offset + 4);
-    return processor_nodes[processor % max_processors];
+    return reinterpret_cast<const volatile unsigned*>(base + __rseq_offset + 4);
 }
 
-// Null while nothing is counted.
+inline unsigned thread_node() { return processor_nodes[*processor_number() % max_processors]; }
+
+// The calling thread's new counters; without memory those that are reported as lost. Never null.
 ThreadCounts* add_thread();
-ThreadCounts* all_threads();
 
 // The shadow's value of a page that was not met yet; touches it if it is going to be written, and
 // counts the first touch.
@@ -86,6 +85,6 @@ struct StaticSite {
     std::uint32_t line;
     std::uint32_t is_write;
 };
-void write_static_sites(Lines& lines, std::uint64_t first_stack, const ThreadCounts* threads);
+inline constexpr std::uint64_t static_stacks = 1 << 27;  // number of the first site's stack
 
 }  // namespace assay::numa

@@ -30,7 +30,10 @@ inline __attribute__((always_inline)) void count(std::uint64_t address, bool wri
 
 void count_slowly(std::uint64_t address, bool write, std::uint64_t pc, std::uint64_t times) {
     if (own == nullptr) own = add_thread();
-    if (own == nullptr || own->table == nullptr) return;
+    if (own->table == nullptr) {
+        __atomic_fetch_add(&own->overflow, times, __ATOMIC_RELAXED);
+        return;
+    }
     std::uint32_t value = shadow()[address >> 12];
     if (value == 0) value = meet_page(address, write, pc, *own);
     const unsigned on = thread_node();

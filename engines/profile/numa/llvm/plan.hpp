@@ -1,0 +1,42 @@
+// Which accesses of a function are counted where, and which of them together.
+#pragma once
+
+#include <llvm/Analysis/LoopInfo.h>
+#include <llvm/Analysis/ScalarEvolution.h>
+#include <llvm/IR/Dominators.h>
+#include <llvm/IR/Instructions.h>
+#include <llvm/IR/IntrinsicInst.h>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace assay::numa {
+
+struct Access {
+    llvm::Instruction* instruction;
+    llvm::Value* pointer;
+    bool writes;
+    std::int64_t offset = 0;  // from the first access of its group
+};
+
+// Accesses at constant distances from each other, which are counted together. Those of a loop
+// repeat `times` times, `step` bytes further each time.
+struct Group {
+    std::vector<Access> accesses;
+    llvm::Instruction* place;           // they are counted before it
+    const void* region;                 // between groups of one region lies no call, jump or label
+    const llvm::SCEV* start = nullptr;  // the first access's address
+    const llvm::SCEV *step = nullptr, *times = nullptr;
+};
+
+struct Plan {
+    std::vector<Group> groups;
+    // memset() and its like, masked vectors: counted where they stand, each for itself.
+    std::vector<llvm::IntrinsicInst*> intrinsics;
+};
+
+Plan plan(llvm::Function& function, llvm::LoopInfo& loops, const llvm::DominatorTree& tree,
+          llvm::ScalarEvolution& evolution);
+
+}  // namespace assay::numa

@@ -1,0 +1,71 @@
+"""The engines of exact mode on loops whose accesses are known (``fixtures/numa/loops.c``): each counts them, also where
+the compiler unrolls a loop or the program leaves it early."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_exact import ROOT, assay
+
+from assay.measure.numa import FOLDER, load_profiles
+
+SOURCE = ROOT / "tests" / "fixtures" / "numa" / "loops.c"
+COUNT, ROWS, COLUMNS, LEAVE_AT = 20000, 37, 113, 12345
+TRIANGLE = 200 * 199 // 2
+# Reads and writes by function.
+TRUTH = {
+    "forward": (COUNT, COUNT),
+    "backward": (0, COUNT),
+    "strided": (2 * COUNT // 10, COUNT // 10),
+    "nested": (2 * ROWS * COLUMNS, ROWS * COLUMNS),
+    "gather": (2 * COUNT, COUNT),
+    "leave": (LEAVE_AT + 1, 0),
+    "sometimes": (COUNT, COUNT // 4),
+    "ended": (0, LEAVE_AT),
+    "triangle": (TRIANGLE, TRIANGLE),
+}
+ENGINES = {
+    "gcc": ["-O1"],
+    "clang-14": ["-O1"],
+    "unrolled": ["-O2", "-fno-vectorize", "-fno-slp-vectorize"],  # by clang
+}
+
+
+def counts(run: Path) -> dict[str, tuple[int, int]]:
+    """Reads and writes of each function of ``TRUTH``."""
+    [profile] = [p for p in load_profiles(run / FOLDER) if p.is_exact]
+    assert profile.recording.end is not None and profile.recording.end.lost == 0
+    found = dict.fromkeys(TRUTH, (0, 0))
+    for row in profile.recording.accesses:
+        name = profile.site(row.stack).function
+        if name in found:
+            found[name] = (found[name][0] + row.reads, found[name][1] + row.writes)
+    return found
+
+
+def check(run: Path, truth: dict[str, tuple[int, int]]) -> None:
+    found = counts(run)
+    for name, expected in truth.items():
+        assert found[name] == pytest.approx(expected, rel=0.005, abs=20), name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_compiled_programs_count_each_access(engine: str, tmp_path: Path) -> None:
+    program = tmp_path / "loops"
+    compiler = "gcc" if engine == "gcc" else "clang-14"
+    done = assay("cc", *ENGINES[engine], SOURCE, "-o", program, CC=compiler)
+    assert done.returncode == 0, done.stderr
+    done = assay("--pages-only", "-o", tmp_path / "run", "--", program)
+    assert done.returncode == 0, done.stderr
+    check(tmp_path / "run", TRUTH)
+
+
+def test_the_emulator_counts_each_access(tmp_path: Path) -> None:
+    program = tmp_path / "loops"
+    subprocess.run(["gcc", "-g", "-O1", str(SOURCE), "-o", str(program)], check=True, timeout=120)
+    done = assay("--every-access", "-o", tmp_path / "run", "--", program)
+    assert done.returncode == 0, done.stderr
+    # Each call writes its return address.
+    check(tmp_path / "run", TRUTH | {"ended": (0, 2 * LEAVE_AT)})
