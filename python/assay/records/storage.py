@@ -8,8 +8,9 @@ was measured close together.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from assay.records.schema import AnyRecord, Measurement, Scalar, Subject
 
@@ -62,6 +63,9 @@ class Figure:
         return None
 
 
+Variants: TypeAlias = dict[str, Figure]  # by variant: stock, accelerated
+
+
 def figures(records: Iterable[AnyRecord], name: str, metric: str = "") -> list[Figure]:
     """In the order of measuring. Figures of devices are distinguished by host; other subjects (such as the slowest
     rank) do not distinguish figures."""
@@ -82,13 +86,28 @@ def figures(records: Iterable[AnyRecord], name: str, metric: str = "") -> list[F
     return list(by_key.values())
 
 
-def pair_variants(records: Iterable[AnyRecord], name: str, metric: str) -> Iterator[dict[str, Figure]]:
+def pair_variants(records: Iterable[AnyRecord], name: str, metric: str) -> Iterator[Variants]:
     """The figures that differ in the variant only, by variant; one of them may be missing."""
-    pairs: dict[str, dict[str, Figure]] = {}
+    yield from _by_params(records, name, metric).values()
+
+
+def match_variants(records: Sequence[AnyRecord], name: str, metrics: Sequence[str]) -> list[list[Variants]]:
+    """For each set of parameters the variants of each metric, in the order of ``metrics``.
+
+    A metric that has no record for a set of parameters has an empty dict there.
+    """
+    by_metric = [_by_params(records, name, metric) for metric in metrics]
+    keys = dict.fromkeys(key for variants in by_metric for key in variants)
+    return [[variants.get(key, {}) for variants in by_metric] for key in keys]
+
+
+def _by_params(records: Iterable[AnyRecord], name: str, metric: str) -> dict[str, Variants]:
+    """The variants by their parameters without ``io``."""
+    result: dict[str, Variants] = {}
     for figure in figures(records, name, metric):
         shared = {key: value for key, value in figure.params.items() if key != "io"}
-        pairs.setdefault(repr(sorted(shared.items(), key=str)), {})[str(figure.params.get("io"))] = figure
-    yield from pairs.values()
+        result.setdefault(repr(sorted(shared.items(), key=str)), {})[str(figure.params.get("io"))] = figure
+    return result
 
 
 def speedups(stock: Figure, accelerated: Figure) -> list[float]:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TypeAlias
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Scalar
-from assay.records.storage import ACCELERATED, METADATA, STOCK, Figure, pair_variants
+from assay.records.storage import ACCELERATED, METADATA, STOCK, Figure, Variants, match_variants
 from assay.records.units import format_quantity
 
-Pair: TypeAlias = "dict[str, Figure]"  # variant (stock, accelerated) -> figure
 INTERFACES = {"posix": "POSIX", "mpiio": "MPI-IO"}
 LEGEND = (
     "rate: operations of all ranks (readdir: entries) divided by the time of the slowest rank; median over all\n"
@@ -24,11 +22,9 @@ LEGEND = (
 
 
 def show_metadata(console: Console, records: Sequence[AnyRecord]) -> None:
-    rates = list(pair_variants(records, METADATA, "rate"))
-    latencies = pair_variants(records, METADATA, "latency")
-    groups: dict[str, list[tuple[Pair, Pair]]] = defaultdict(list)
-    for rate, latency in zip(rates, latencies, strict=False):
-        groups[_title(rate)].append((rate, latency))
+    groups: dict[str, list[list[Variants]]] = defaultdict(list)
+    for row in match_variants(records, METADATA, ["rate", "latency"]):
+        groups[_title(row)].append(row)
     for title, rows in groups.items():
         console.print(Text(title, style="bold"))
         console.print(_table(rows))
@@ -37,18 +33,23 @@ def show_metadata(console: Console, records: Sequence[AnyRecord]) -> None:
         console.print()
 
 
-def _params(pair: Pair) -> dict[str, Scalar]:
-    return next(iter(pair.values())).params
+def _params(row: Sequence[Variants]) -> dict[str, Scalar]:
+    return next(figure.params for figures in row for figure in figures.values())
 
 
-def _title(pair: Pair) -> str:
-    params = _params(pair)
+def _title(row: Sequence[Variants]) -> str:
+    params = _params(row)
     directory = "one shared directory" if params["directory"] == "shared" else "a directory per rank"
     return f"{params['mpi']}, {params['ranks']} ranks on {params['nodes']} nodes, {directory}"
 
 
-def _table(rows: Sequence[tuple[Pair, Pair]]) -> Table:
-    variants = [variant for variant in (STOCK, ACCELERATED) if any(variant in rate for rate, _ in rows)]
+def _table(rows: Sequence[Sequence[Variants]]) -> Table:
+    """``rows``: the rate and the latency of each operation."""
+    variants = [
+        variant
+        for variant in (STOCK, ACCELERATED)
+        if any(variant in figures for row in rows for figures in row)
+    ]
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("operation", "interface"):
         table.add_column(title, no_wrap=True)
@@ -56,7 +57,7 @@ def _table(rows: Sequence[tuple[Pair, Pair]]) -> Table:
         for title in (variant, "p50", "p99"):
             table.add_column(title, justify="right", no_wrap=True)
     for rate, latency in rows:
-        params = _params(rate)
+        params = _params([rate, latency])
         cells = [str(params["op"]), INTERFACES.get(str(params["api"]), "-")]
         for variant in variants:
             cells += [_rate(rate.get(variant)), *_percentiles(latency.get(variant))]

@@ -12,7 +12,17 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Measurement, Scalar
-from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, Figure, pair_variants
+from assay.records.storage import (
+    ACCELERATED,
+    HDF5,
+    IOR,
+    SOLVER,
+    SPEEDUP,
+    STOCK,
+    Figure,
+    Variants,
+    match_variants,
+)
 from assay.records.units import format_quantity, format_size
 from assay.report.device import show_device
 from assay.report.ior import HEADER, iterations, line, tests
@@ -33,25 +43,21 @@ def show_storage(console: Console, records: Sequence[AnyRecord]) -> None:
 
 def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
     """Prints phase times and write rate of the reaction-diffusion solver."""
-    pairs = list(pair_variants(records, SOLVER, "bandwidth"))
-    if not pairs:
+    rows = match_variants(records, SOLVER, ["bandwidth", *PHASES])
+    if not rows:
         return
-    times = {metric: list(pair_variants(records, SOLVER, metric)) for metric in PHASES}
     table = _table(["MPI", "nodes", "ranks", "grid", "output"], [*PHASES.values(), "write rate", "speedup"])
-    for k, pair in enumerate(pairs):
-        params = _params(pair)
+    for bandwidth, *times in rows:
+        params = _params([bandwidth, *times])
         grid = f"{params['length']} x {params['length']}"
         row = [str(params[key]) for key in ("mpi", "nodes", "ranks")]
-        phases = [
-            _stock_and_accelerated(times[metric][k]) if k < len(times[metric]) else "-" for metric in PHASES
-        ]
         table.add_row(
             *row,
             grid,
             f"{params['iotype']}, {params['calls']}",
-            *phases,
-            _stock_and_accelerated(pair),
-            _speedup(pair, records),
+            *map(_stock_and_accelerated, times),
+            _stock_and_accelerated(bandwidth),
+            _speedup(bandwidth, records),
         )
     console.print(table)
     legend = "phases: time of the slowest rank, stock / accelerated; speedup of the write rate; medians over all rounds"
@@ -60,15 +66,14 @@ def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
 
 
 def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
-    raw = list(pair_variants(records, HDF5, "raw_rate"))
-    if not raw:
+    rows = match_variants(records, HDF5, ["raw_rate", "observed_rate"])
+    if not rows:
         return
-    observed = list(pair_variants(records, HDF5, "observed_rate"))
     table = _table(
         ["MPI", "operation", "nodes", "ranks", "memory to file"], ["raw", "speedup", "observed", "speedup"]
     )
-    for raw_pair, observed_pair in zip(raw, observed, strict=False):
-        params = _params(raw_pair)
+    for raw, observed in rows:
+        params = _params([raw, observed])
         patterns = f"{params['mem_pattern']} to {params['file_pattern']}, {params['calls']}"
         if "read_option" in params:
             patterns += f", {params['read_option']}"
@@ -76,10 +81,10 @@ def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
         table.add_row(
             *row,
             patterns,
-            _stock_and_accelerated(raw_pair),
-            _speedup(raw_pair, records),
-            _stock_and_accelerated(observed_pair),
-            _speedup(observed_pair, records),
+            _stock_and_accelerated(raw),
+            _speedup(raw, records),
+            _stock_and_accelerated(observed),
+            _speedup(observed, records),
         )
     console.print(table)
     legend = "raw: rate in H5Dwrite and H5Dread; observed: rate from open to close; stock / accelerated"
@@ -87,20 +92,23 @@ def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
     console.print()
 
 
-def _stock_and_accelerated(pair: dict[str, Figure]) -> str:
-    return " / ".join(
-        _format(pair[variant], lambda f: f.median) for variant in (STOCK, ACCELERATED) if variant in pair
-    )
+def _stock_and_accelerated(figures: Variants) -> str:
+    values = [
+        _format(figures[variant], lambda f: f.median)
+        for variant in (STOCK, ACCELERATED)
+        if variant in figures
+    ]
+    return " / ".join(values) or "-"
 
 
-def _params(pair: dict[str, Figure]) -> dict[str, Scalar]:
-    """The parameters of either variant; they differ in ``io`` alone."""
-    return next(iter(pair.values())).params
+def _params(row: Sequence[Variants]) -> dict[str, Scalar]:
+    """The parameters of a row. Its metrics and variants differ in ``io`` alone."""
+    return next(figure.params for figures in row for figure in figures.values())
 
 
 def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
-    pairs = list(pair_variants(records, IOR, "bandwidth"))
-    if not pairs:
+    rows = match_variants(records, IOR, ["bandwidth", "rate", "latency"])
+    if not rows:
         return
     ior_rows = [row for test in tests(records) for row in iterations(test)]
     if len(ior_rows) <= MAX_ROWS:
@@ -116,24 +124,22 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
             for number, row in iterations(test):
                 console.print(line(row, number), soft_wrap=True)
         console.print()
-    rates, latencies = (list(pair_variants(records, IOR, metric)) for metric in ("rate", "latency"))
-    rows = list(zip(pairs, rates, latencies, strict=False))
-    for mpi in dict.fromkeys(_params(pair)["mpi"] for pair in pairs):
+    for mpi in dict.fromkeys(_params(row)["mpi"] for row in rows):
         console.print(Text(str(mpi), style="bold"))
         text_columns, number_columns = (
             ["operation", "nodes", "ranks", "transfer"],
             ["stock", "accelerated", "speedup", "transfers"],
         )
         table = _table(text_columns, [*number_columns, "p50", "p99"])
-        for pair, rate, latency in rows:
-            params = _params(pair)
+        for bandwidth, rate, latency in rows:
+            params = _params([bandwidth, rate, latency])
             if params["mpi"] != mpi:
                 continue
             payload = f", {params['data']}" if "data" in params else ""
             cells = [f"{params['op']}{payload}", str(params["nodes"]), str(params["ranks"])]
             size = format_size(int(params["transfer"]))
             table.add_row(
-                *cells, size, *_rates(pair, records), _speedup(rate, records), *_percentiles(latency)
+                *cells, size, *_rates(bandwidth, records), _speedup(rate, records), *_percentiles(latency)
             )
         console.print(table)
     legend = (
@@ -153,15 +159,19 @@ def _table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:
     return table
 
 
-def _rates(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> list[str]:
+def _rates(figures: Variants, records: Iterable[AnyRecord]) -> list[str]:
     """The cells stock, accelerated and speedup."""
-    medians = [_format(pair.get(variant), lambda figure: figure.median) for variant in (STOCK, ACCELERATED)]
-    return [*medians, _speedup(pair, records)]
+    medians = [
+        _format(figures.get(variant), lambda figure: figure.median) for variant in (STOCK, ACCELERATED)
+    ]
+    return [*medians, _speedup(figures, records)]
 
 
-def _speedup(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> str:
-    """The median of the pair's speedup record, or "-"."""
-    figure = next(iter(pair.values()))
+def _speedup(figures: Variants, records: Iterable[AnyRecord]) -> str:
+    """The median of the speedup record of these figures, or "-"."""
+    if not figures:
+        return "-"
+    figure = next(iter(figures.values()))
     params = {"of": figure.name, "figure": figure.metric} | {
         key: value for key, value in figure.params.items() if key != "io"
     }
@@ -171,12 +181,14 @@ def _speedup(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> str:
     return "-"
 
 
-def _percentiles(pair: dict[str, Figure]) -> list[str]:
+def _percentiles(figures: Variants) -> list[str]:
     """The cells p50 and p99, each "stock / accelerated"."""
     cells = []
     for statistic in (lambda figure: figure.median, lambda figure: figure.percentile("p99")):
-        values = [_format(pair[variant], statistic) for variant in (STOCK, ACCELERATED) if variant in pair]
-        cells.append(" / ".join(values))
+        values = [
+            _format(figures[variant], statistic) for variant in (STOCK, ACCELERATED) if variant in figures
+        ]
+        cells.append(" / ".join(values) or "-")
     return cells
 
 

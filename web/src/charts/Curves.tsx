@@ -14,7 +14,7 @@ use([LineChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer
 
 export interface Curve {
   name: string; // curves of one name share an entry of the legend
-  detail?: string; // what tells them apart
+  detail?: string; // distinguishes curves of the same name
   series: number; // which colour and symbol: curves of one operation share them
   dashed?: boolean;
   points: [size: number, value: number][];
@@ -22,12 +22,12 @@ export interface Curve {
 
 interface Props {
   title: string;
-  label: string; // for those who cannot see it
+  label: string; // for screen readers
   unit: string;
   logarithmic: boolean;
   curves: Curve[];
   sizeName?: string; // what the sizes are of
-  sizeText?: (size: number) => string; // as people read them
+  sizeText?: (size: number) => string; // formats a size
 }
 
 const SERIES = SYMBOLS.length;

@@ -14,7 +14,7 @@ use([BarChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]
 
 interface Props {
   title: string;
-  label: string; // what a screen reader says
+  label: string; // for screen readers
   unit: string;
   bars: Bars;
   stacked: boolean;
@@ -22,7 +22,7 @@ interface Props {
 
 const SERIES = 4;
 const ROW = 34; // CSS pixels of a bar and its gap
-const AROUND = 90; // CSS pixels of legend and axis
+const MARGIN = 90; // CSS pixels of legend and axis
 
 export function GroupedBars({ title, label, unit, bars, stacked }: Props) {
   const box = useChart(() => options(unit, bars, stacked), [unit, bars, stacked]);
@@ -35,7 +35,7 @@ export function GroupedBars({ title, label, unit, bars, stacked }: Props) {
         role="img"
         aria-label={label}
         ref={box}
-        style={{ height: `${Math.max(180, AROUND + ROW * rows)}px` }}
+        style={{ height: `${Math.max(180, MARGIN + ROW * rows)}px` }}
       />
     </figure>
   );

@@ -1,6 +1,6 @@
-// A pair matrix that answers: hover or move with the arrow keys to read a pair, drag a rectangle to look
-// closer, double-click or Escape to see all again. ECharts has a heat map, but it makes an object a cell;
-// 512 x 512 hosts are 262,144 of them, and 4096 x 4096 would not fit at all.
+// An interactive pair matrix: hover or move with the arrow keys to read a pair, drag a rectangle to zoom in,
+// double-click or press Escape to zoom out. ECharts' heat map makes an object for each cell: 262,144 objects for
+// 512 x 512 hosts, and 4096 x 4096 would not fit into memory.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
@@ -22,7 +22,7 @@ import { useTheme } from "./theme";
 interface Props {
   matrix: Matrix;
   marks: Marks;
-  /** Says what the map is, for those who cannot see it. */
+  /** Describes the map for screen readers. */
   label: string;
 }
 
@@ -41,7 +41,7 @@ interface Hover {
 }
 
 const DRAG = 6; // CSS pixels before a press is a drag
-const NOTABLE = -0.05; // a deviation from which a pair is pointed out as worse
+const NOTABLE = -0.05; // a pair with this deviation or a lower one is called worse
 
 export function HeatMap({ matrix, marks, label }: Props) {
   const theme = useTheme();

@@ -12,7 +12,7 @@ use([BarChart, GridComponent, TooltipComponent, DataZoomComponent, CanvasRendere
 
 interface Props {
   title: string;
-  label: string; // for those who cannot see it
+  label: string; // for screen readers
   points: [step: number, value: number][];
   chosen: number;
 }

@@ -1,4 +1,4 @@
-// What changes while a program runs, over its time in seconds; dragging along the axis looks closer.
+// Lines of values over a program's time in seconds; dragging along the axis zooms in.
 
 import { LineChart } from "echarts/charts";
 import {
@@ -29,7 +29,7 @@ export interface TimeLine {
   name: string;
   points: [seconds: number, value: number][];
   filled?: boolean;
-  hidden?: boolean; // until it is asked for in the legend
+  hidden?: boolean; // until it is chosen in the legend
 }
 
 /** A stretch of time that stands out, behind the lines. */
@@ -41,7 +41,7 @@ export interface TimeMark {
 
 interface Props {
   title: string;
-  label: string; // for those who cannot see it
+  label: string; // for screen readers
   unit: string;
   lines: TimeLine[];
   marks?: TimeMark[];

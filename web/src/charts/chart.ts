@@ -1,4 +1,4 @@
-// What all charts drawn by ECharts have in common: their look, and their life inside a component.
+// Shared by all charts drawn by ECharts: their style, and their creation and disposal inside a component.
 
 import { init, type EChartsCoreOption } from "echarts/core";
 import { useLayoutEffect, useRef, type Inputs } from "preact/hooks";

@@ -51,9 +51,9 @@ export function layout(matrix: Matrix, view: View, available: number): Geometry 
   pen.font = FONT_MARKED;
   const longest = (names: string[]) =>
     names.reduce((long, name) => (name.length > long.length ? name : long), "");
-  const room = (names: string[]) =>
+  const gutter = (names: string[]) =>
     Math.min(150, Math.ceil(pen.measureText(`▶ ${longest(names)}`).width) + 8);
-  const left = room(matrix.rows);
+  const left = gutter(matrix.rows);
   const rows = view.r1 - view.r0;
   const columns = view.c1 - view.c0;
   const plotWidth = Math.max(
@@ -62,8 +62,8 @@ export function layout(matrix: Matrix, view: View, available: number): Geometry 
   );
   const cell = plotWidth / columns;
   const plotHeight = Math.min(LARGEST_PLOT, rows * Math.min(cell, TALLEST_CELL));
-  const flat = cell >= room(matrix.columns);
-  const top = flat ? 24 : room(matrix.columns);
+  const flat = cell >= gutter(matrix.columns);
+  const top = flat ? 24 : gutter(matrix.columns);
   return {
     width: left + plotWidth + 2,
     height: top + plotHeight + 2,

@@ -52,7 +52,7 @@ export function buildings(
   measurements: readonly Measurement[],
   findings: readonly Finding[],
 ): Building[] {
-  const found = new Map<string, Building>();
+  const byParams = new Map<string, Building>();
   const spans = new Map<number, Span>(); // of the records of slices, by id
   let pending = empty("", {});
   let waiting: Span[] = [];
@@ -67,8 +67,8 @@ export function buildings(
       line(pending, record.metric)?.push([span.to, value]);
     } else if (record.name === BUILD) {
       const key = keyOf(record);
-      const building = found.get(key) ?? empty(key, record.params ?? {});
-      found.set(key, building);
+      const building = byParams.get(key) ?? empty(key, record.params ?? {});
+      byParams.set(key, building);
       if (LEDGER[record.metric])
         building.ledger.push({ name: LEDGER[record.metric]!, count: value });
       // Deaths are written while slices still come.
@@ -81,12 +81,12 @@ export function buildings(
       }
     }
   }
-  if (waiting.length > 0) found.set("", pending);
-  for (const building of found.values())
+  if (waiting.length > 0) byParams.set("", pending);
+  for (const building of byParams.values())
     for (const points of [building.rates, building.slowest, building.latency])
       points.sort((a, b) => a[0] - b[0]);
   for (const finding of findings) if (finding.rule === "event_dip") addDip(finding, spans);
-  return [...found.values()].filter(({ rates, ledger }) => rates.length + ledger.length > 0);
+  return [...byParams.values()].filter(({ rates, ledger }) => rates.length + ledger.length > 0);
 }
 
 interface Span {

@@ -1,5 +1,5 @@
-// What of a fabric is drawn: each switch, or, where they are too many, parts of it. A part can be opened: then its
-// switches are drawn, with the parts that they are cabled to.
+// Chooses what the picture of a fabric shows: each switch, or, where they are too many, parts of the fabric. A part can
+// be opened: then its switches are drawn, with the parts that they are cabled to.
 
 import type { Plan } from "./plan";
 
@@ -32,11 +32,11 @@ export function viewOf(plan: Plan, opened: readonly number[] | null): View {
     .map((_, number) => number)
     .filter((number) => plan.levels[number]! >= 0);
   const isSmall = all.length <= MAX_ALONE;
-  const alone = new Set(opened ?? (isSmall ? all : []));
-  const around = opened && neighbours(plan, alone);
+  const single = new Set(opened ?? (isSmall ? all : []));
+  const around = opened && neighbours(plan, single);
   const parts = new Map<string, number[]>();
   for (const number of all) {
-    const key = alone.has(number)
+    const key = single.has(number)
       ? `${plan.levels[number]} ${number}`
       : isSmall
         ? `${plan.levels[number]} ${number}`
@@ -45,8 +45,8 @@ export function viewOf(plan: Plan, opened: readonly number[] | null): View {
   }
   let items = [...parts.values()].map((switches) => itemOf(plan, switches));
   if (around)
-    items = items.filter((item) => item.switches.some((n) => alone.has(n) || around.has(n)));
-  return arranged(plan, items, alone);
+    items = items.filter((item) => item.switches.some((n) => single.has(n) || around.has(n)));
+  return arranged(plan, items, single);
 }
 
 /** The switches that are cabled to one of ``inside``. */
@@ -85,9 +85,9 @@ function itemOf(plan: Plan, switches: number[]): Item {
 }
 
 /** Rows of at most MAX_IN_ROW items: neighbours in a longer one become one item. */
-function arranged(plan: Plan, items: Item[], alone: ReadonlySet<number>): View {
+function arranged(plan: Plan, items: Item[], single: ReadonlySet<number>): View {
   const levels = [...new Set(items.map(({ level }) => level))].sort((a, b) => a - b);
-  const drawn: Item[] = [];
+  const groupedItems: Item[] = [];
   const rows = levels.map((level) => {
     const row = items.filter((item) => item.level === level);
     const size = Math.ceil(row.length / MAX_IN_ROW);
@@ -101,19 +101,23 @@ function arranged(plan: Plan, items: Item[], alone: ReadonlySet<number>): View {
               row.slice(k, k + size).flatMap((item) => item.switches),
             ),
       );
-    return joined.map((item) => drawn.push(item) - 1);
+    return joined.map((item) => groupedItems.push(item) - 1);
   });
-  return { items: drawn, rows, lines: linesOf(plan, drawn, alone) };
+  return { items: groupedItems, rows, lines: linesOf(plan, groupedItems, single) };
 }
 
-function linesOf({ links: [from, , to] }: Plan, items: Item[], alone: ReadonlySet<number>): Line[] {
+function linesOf(
+  { links: [from, , to] }: Plan,
+  items: Item[],
+  single: ReadonlySet<number>,
+): Line[] {
   const itemOfSwitch = new Map<number, number>();
   items.forEach((item, k) => item.switches.forEach((number) => itemOfSwitch.set(number, k)));
   const lines = new Map<number, Line>();
   from.forEach((node, link) => {
     const [a, b] = [itemOfSwitch.get(node), itemOfSwitch.get(to[link]!)];
     if (a === undefined || b === undefined || a === b) return;
-    if (alone.size > 0 && !alone.has(node) && !alone.has(to[link]!)) return;
+    if (single.size > 0 && !single.has(node) && !single.has(to[link]!)) return;
     const isUp =
       items[a]!.level < items[b]!.level || (items[a]!.level === items[b]!.level && a < b);
     const ends: [number, number] = isUp ? [a, b] : [b, a];

@@ -1,6 +1,5 @@
-// Figures of hosts and devices that are worth comparing at a glance: the same metric of several subjects or
-// parameters, with the limits that verdicts held against it; distributions; and bandwidth between NUMA
-// nodes as a matrix.
+// Figures of hosts and devices for the page's bar charts: the same metric of several subjects or parameters, with
+// the limits of the verdicts on it; distributions; and bandwidth between NUMA nodes as a matrix.
 
 import { exactSize, parameters } from "./format";
 import { naturally } from "./hosts";
@@ -37,7 +36,7 @@ export interface Distribution {
   histogram: Histogram;
 }
 
-const READABLE = 40; // more bars than this are a table's work
+const MAX_BARS = 40; // more are shown as a table
 
 function memoryNode(record: Measurement): Scalar | undefined {
   return record.params?.["memory_node"];
@@ -55,7 +54,7 @@ function isOk(record: Measurement): boolean {
   return (record.status ?? "ok") === "ok" && middle(record) !== undefined;
 }
 
-/** Rates only: counts and shares of different things have no common scale. What is in a matrix stays there. */
+/** Rates only: counts and shares of different things have no common scale. Figures of a matrix are left out. */
 export function barGroups(
   measurements: readonly Measurement[],
   verdicts: readonly Verdict[],
@@ -75,7 +74,7 @@ export function barGroups(
     groups.set(key, [...(groups.get(key) ?? []), record]);
   }
   return [...groups]
-    .filter(([, records]) => records.length > 1 && records.length <= READABLE)
+    .filter(([, records]) => records.length > 1 && records.length <= MAX_BARS)
     .map(([key, records]) => ({
       key,
       title: `${key}${shared(records)}`,
@@ -95,7 +94,7 @@ function spreadEnd(record: Measurement, end: "p5" | "p95"): number | undefined {
   return (record.summary?.n ?? 0) > 2 ? (record.summary![end] ?? undefined) : undefined;
 }
 
-/** The limits that were held against a record: of verdicts on its metric whose conditions it meets. */
+/** The limits that apply to a record: those of the verdicts on its metric whose conditions it meets. */
 function limitsOf(
   record: Measurement,
   among: Measurement[],

@@ -19,7 +19,7 @@ import type {
   Verdict,
 } from "./records";
 
-/** What is left of a pair row once its values are in a matrix: enough to cite it as evidence. */
+/** A pair row without its values, which are in a matrix: enough to cite it as evidence. */
 export type PairsHead = Omit<Pairs, "values" | "peers"> & { count: number };
 
 export interface Run {
@@ -35,7 +35,7 @@ export interface Run {
   comparisons: Comparison[]; // its curves, measured and simulated
   heaps: HeapPage[]; // profiles, the largest process first
   placements: NumaPage[]; // NUMA profiles, those that count accesses first
-  byId: Map<number, Measurement | PairsHead>; // what verdicts and findings cite
+  byId: Map<number, Measurement | PairsHead>; // for the evidence of verdicts and findings
 }
 
 export async function loadRun(base64: string): Promise<Run> {

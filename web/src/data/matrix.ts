@@ -19,7 +19,7 @@ export interface Matrix {
   worst: number; // the worst deviation, see deviation()
 }
 
-/** How a value stands against the median: negative is worse, -0.5 is half as good (or twice as slow). */
+/** The deviation of a value from the median: negative is worse, -0.5 is half as good (or twice as slow). */
 export function deviation(matrix: Matrix, value: number): number {
   return matrix.lowerIsBetter ? matrix.median / value - 1 : value / matrix.median - 1;
 }
@@ -58,21 +58,21 @@ export class MatrixBuilder {
     return this.columns.size - 1;
   }
 
-  /** `hosts` is the run's own order (rank order), which is worst; strangers follow, naturally sorted. */
+  /** `hosts`: the run's hosts in rank order. Other hosts of the matrix follow in natural order. */
   build(hosts: readonly string[]): Matrix {
     const rank = new Map(hosts.map((host, index) => [host, index]));
     const inOrder = (a: string, b: string) => rankOf(rank, a) - rankOf(rank, b) || naturally(a, b);
     const rows = [...this.rows.keys()].sort(inOrder);
     const columns = [...this.columns.keys()].sort(inOrder);
-    const place = new Uint32Array(columns.length);
-    columns.forEach((name, index) => (place[this.columns.get(name)!] = index));
+    const position = new Uint32Array(columns.length);
+    columns.forEach((name, index) => (position[this.columns.get(name)!] = index));
 
     const values = new Float32Array(rows.length * columns.length).fill(NaN);
     let measured = 0;
     rows.forEach((host, row) => {
       const packed = this.rows.get(host)!;
       for (let k = 0; k < packed.values.length; k += 1) {
-        values[row * columns.length + place[packed.columns[k]!]!] = packed.values[k]!;
+        values[row * columns.length + position[packed.columns[k]!]!] = packed.values[k]!;
         measured += 1;
       }
     });
@@ -97,7 +97,7 @@ export class MatrixBuilder {
   }
 }
 
-/** "server2:2" (a second adapter) stands with its host. */
+/** The host of a label: "server2" of "server2:2" (its second adapter). */
 function rankOf(rank: Map<string, number>, name: string): number {
   return rank.get(name) ?? rank.get(name.replace(/:[^:]*$/, "")) ?? rank.size;
 }

@@ -25,7 +25,7 @@ export class NumaModel extends ProfileModel {
     this.isExact = page.profile.accesses !== null;
   }
 
-  /** Those that this profile has figures of. */
+  /** The metrics that this profile has figures for. */
   override get metrics(): Metric[] {
     return super.metrics.filter((metric) => this.total(metric) > 0);
   }
@@ -38,10 +38,10 @@ export class NumaModel extends ProfileModel {
     return this.profile.accesses ?? this.profile.touched;
   }
 
-  counts(of: NumaObject | NumaThread): NumaCells {
+  counts(owner: NumaObject | NumaThread): NumaCells {
     return this.isExact
-      ? (of.accesses ?? { thread_node: [], page_node: [], count: [] })
-      : of.touched;
+      ? (owner.accesses ?? { thread_node: [], page_node: [], count: [] })
+      : owner.touched;
   }
 
   /** The nodes' numbers, and that of the unknown one last. */
@@ -63,7 +63,7 @@ export function split(cells: NumaCells): Split {
   return sums;
 }
 
-/** Of what is known; undefined if nothing is. */
+/** The share of accesses whose nodes are known that is remote; undefined if none is known. */
 export function remoteShare(cells: NumaCells): number | undefined {
   const { local, remote } = split(cells);
   return local + remote > 0 ? remote / (local + remote) : undefined;

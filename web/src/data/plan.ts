@@ -26,7 +26,7 @@ export interface SharedLink {
   pairs: [source: string, target: string][];
 }
 
-/** Whether a context is the plan, and so no facts of a host. */
+/** Whether a context holds the plan, and not facts of a host. */
 export function isPlan({ facts }: Context): boolean {
   return facts?.["fabric.picture"] !== undefined;
 }
@@ -69,14 +69,15 @@ export function walk(
 ): void {
   const to = plan.links[2];
   destinations(plan, step).forEach((target, source) => {
-    let at = plan.on[source]!;
+    let switchNumber = plan.on[source]!;
     const end = target < 0 ? -1 : plan.on[target]!;
-    if (at < 0 || end < 0) return;
-    for (let hops = 0; at !== end && hops < MAX_HOPS; hops += 1) {
-      const link = plan.leaving[at]![plan.tables[at]!.charCodeAt(target) - ENTRY] ?? -1;
+    if (switchNumber < 0 || end < 0) return;
+    for (let hops = 0; switchNumber !== end && hops < MAX_HOPS; hops += 1) {
+      const link =
+        plan.leaving[switchNumber]![plan.tables[switchNumber]!.charCodeAt(target) - ENTRY] ?? -1;
       if (link < 0) return;
       crossed(link, source, target);
-      at = to[link]!;
+      switchNumber = to[link]!;
     }
   });
 }
@@ -96,19 +97,19 @@ export function crossedLinks(
   least: number,
   among?: ReadonlySet<number>,
 ): SharedLink[] {
-  const found = new Map<number, SharedLink>();
+  const sharedLinks = new Map<number, SharedLink>();
   walk(plan, step, (link, source, target) => {
     if (loads[link]! < least || (among && !among.has(link))) return;
-    const entry = found.get(link) ?? {
+    const entry = sharedLinks.get(link) ?? {
       link,
       name: linkName(plan, link),
       load: loads[link]!,
       pairs: [],
     };
-    found.set(link, entry);
+    sharedLinks.set(link, entry);
     entry.pairs.push([plan.hosts[source]!, plan.hosts[target]!]);
   });
-  return [...found.values()].sort((a, b) => b.load - a.load || a.link - b.link);
+  return [...sharedLinks.values()].sort((a, b) => b.load - a.load || a.link - b.link);
 }
 
 /** "leaf2[19] -> spine0[3]". */

@@ -19,7 +19,7 @@ export function Allocators({ points }: { points: Measurement[] }) {
   const { threads, states } = useMemo(() => settings(points), [points]);
   const [count, setCount] = useState(String(threads[0] ?? 1));
   const [state, setState] = useState(states[0] ?? "repeated");
-  const shown = useMemo(() => panels(points, Number(count), state), [points, count, state]);
+  const chosenPanels = useMemo(() => panels(points, Number(count), state), [points, count, state]);
   return (
     <section id="allocators">
       <h2>Allocators over the size of a block</h2>
@@ -41,11 +41,11 @@ export function Allocators({ points }: { points: Measurement[] }) {
           />
         )}
         <p class="soft">
-          Both axes are logarithmic, so values of zero (no page fault) are not shown.
+          Both axes are logarithmic, so values of zero (no page fault) are not chosenPanels.
         </p>
       </div>
       <div class="charts">
-        {shown.map(({ key, title, unit, curves }) => (
+        {chosenPanels.map(({ key, title, unit, curves }) => (
           <Curves
             key={key}
             title={title}

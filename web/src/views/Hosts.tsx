@@ -10,7 +10,7 @@ interface FactRow {
   fact: string;
   values: [value: string, hosts: string[]][]; // one, or a host's own: then a value for nearly every host
   total: number; // hosts of the run
-  odd: boolean; // differs from what most hosts have
+  isDifferent: boolean; // differs from what most hosts have
 }
 
 const COLUMNS: Column<FactRow>[] = [
@@ -49,8 +49,8 @@ function FactHosts({ row }: { row: FactRow }) {
   if (hosts.length === row.total)
     return <span class="soft">{row.total === 1 ? hosts[0] : `all ${row.total}`}</span>;
   return (
-    <span class={row.odd ? "odd" : undefined}>
-      {row.odd && "≠ "}
+    <span class={row.isDifferent ? "odd" : undefined}>
+      {row.isDifferent && "≠ "}
       {fold(hosts)}
     </span>
   );
@@ -140,8 +140,8 @@ function factRows(contexts: Context[]): FactRow[] {
       (a, b) => b[1].length - a[1].length || naturally(a[1][0]!, b[1][0]!),
     );
     if (values.length > LISTED && values.length >= total * PER_HOST_SHARE)
-      return [{ fact, values, total, odd: false }];
-    return values.map((value, index) => ({ fact, values: [value], total, odd: index > 0 }));
+      return [{ fact, values, total, isDifferent: false }];
+    return values.map((value, index) => ({ fact, values: [value], total, isDifferent: index > 0 }));
   });
 }
 

@@ -66,7 +66,7 @@ function usePlan(contexts: Context[]): Plan | null | undefined {
   const [plan, setPlan] = useState<Plan | null>();
   useEffect(() => {
     let isWanted = true;
-    void unpackPlan(contexts).then((found) => isWanted && setPlan(found ?? null));
+    void unpackPlan(contexts).then((result) => isWanted && setPlan(result ?? null));
     return () => {
       isWanted = false;
     };

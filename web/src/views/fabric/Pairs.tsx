@@ -36,7 +36,7 @@ export function Pairs({ links }: { links: SharedLink[] }) {
 }
 
 function pairsText({ pairs }: SharedLink): string {
-  const shown = pairs.slice(0, SHOWN_PAIRS).map(([source, target]) => `${source} → ${target}`);
+  const pairTexts = pairs.slice(0, SHOWN_PAIRS).map(([source, target]) => `${source} → ${target}`);
   const more = pairs.length > SHOWN_PAIRS ? ` and ${pairs.length - SHOWN_PAIRS} more` : "";
-  return shown.join(", ") + more;
+  return pairTexts.join(", ") + more;
 }

@@ -12,7 +12,7 @@ import type { HeapViewProps } from "./props";
 interface Site {
   site: number;
   pages: number;
-  left: number;
+  remaining: number;
 }
 
 interface Line {
@@ -32,7 +32,7 @@ export function FirstTouch({ model, select, touches }: Props) {
       touches.site.map((site, k): Site => ({
         site,
         pages: touches.site_pages[k]!,
-        left: touches.site_with_huge[k]!,
+        remaining: touches.site_with_huge[k]!,
       })),
     [touches],
   );
@@ -61,8 +61,8 @@ export function FirstTouch({ model, select, touches }: Props) {
         id: "left",
         header: "with huge pages",
         numeric: true,
-        value: (row) => row.left,
-        show: (row) => amount(row.left, "1"),
+        value: (row) => row.remaining,
+        show: (row) => amount(row.remaining, "1"),
       },
       locationColumn("allocated by", model, select, (row) => row.site),
     ],
@@ -88,16 +88,16 @@ export function FirstTouch({ model, select, touches }: Props) {
     [],
   );
   const pages = sites.reduce((sum, row) => sum + row.pages, 0);
-  const left = sites.reduce((sum, row) => sum + row.left, 0);
+  const remaining = sites.reduce((sum, row) => sum + row.remaining, 0);
   const most = Math.max(1, ...touches.thread_pages);
   return (
     <>
       <p>
         {amount(pages, "1")} pages of blocks were touched for the first time, a page fault each;
-        with huge pages it would be {amount(left, "1")}
-        {pages > 0 && ` (${share(left / pages) || "none"})`}. Another {amount(touches.outside, "1")}{" "}
-        faults were of stacks, variables, code, the allocator itself and blocks that were not
-        recorded.
+        with huge pages it would be {amount(remaining, "1")}
+        {pages > 0 && ` (${share(remaining / pages) || "none"})`}. Another{" "}
+        {amount(touches.outside, "1")} faults were of stacks, variables, code, the allocator itself
+        and blocks that were not recorded.
       </p>
       <div class="bars-plot" role="table" aria-label="Page faults by thread">
         {touches.thread.map((thread, k) => (

@@ -19,14 +19,14 @@ export function Model({
   capacities: Capacity[];
   comparisons: Comparison[];
 }) {
-  const drawn = useMemo(() => platform(capacities), [capacities]);
+  const picture = useMemo(() => platform(capacities), [capacities]);
   const curves = useMemo(() => overlaid(comparisons), [comparisons]);
   const rates = useMemo(() => panels(curves.filter(({ unit }) => unit === "B/s")), [curves]);
   const times = curves.filter(({ unit }) => unit === "s");
   return (
     <section id="model">
       <h2>The network's model</h2>
-      <Picture platform={drawn} />
+      <Picture platform={picture} />
       <Table
         caption="Capacities with 95 % interval and source"
         columns={CAPACITIES}

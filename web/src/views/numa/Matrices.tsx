@@ -15,8 +15,8 @@ export function Matrices({ model }: NumaViewProps) {
   const [group, number] = chosen.split(" ");
   const row = group === "thread" ? threads[Number(number)] : objects[Number(number)];
   const cells = group === "all" || !row ? model.matrix : model.counts(row);
-  const what = model.isExact ? "Accesses" : "Pages touched first";
-  const of = group === "all" || !row ? "all" : `${group} ${row.name}`;
+  const quantity = model.isExact ? "Accesses" : "Pages touched first";
+  const title = group === "all" || !row ? "all" : `${group} ${row.name}`;
   return (
     <>
       <div class="controls">
@@ -29,15 +29,20 @@ export function Matrices({ model }: NumaViewProps) {
               .slice(0, OFFERED)
               .map((thread, k): [string, string] => [`thread ${k}`, `thread ${thread.name}`]),
             ...objects
-              .map((found, k): [string, string] => [`object ${k}`, found.name])
+              .map((entry, k): [string, string] => [`object ${k}`, entry.name])
               .filter((_, k) => model.counts(objects[k]!).count.length > 0)
               .slice(0, OFFERED),
           ]}
           onChange={setChosen}
         />
-        <p class="soft">{sharePercent(remoteShare(cells))} remote, of what is known</p>
+        <p class="soft">{sharePercent(remoteShare(cells))} remote, title quantity is known</p>
       </div>
-      <Matrix caption={`${what}: ${of}`} cells={cells} nodes={model.nodes} unit={model.unit} />
+      <Matrix
+        caption={`${quantity}: ${title}`}
+        cells={cells}
+        nodes={model.nodes}
+        unit={model.unit}
+      />
       <Topology {...{ model }} />
     </>
   );

@@ -15,83 +15,83 @@ export function Objects({ model, select }: NumaViewProps) {
   const [query, setQuery] = useState("");
   const matching = useMemo(() => {
     const text = query.toLowerCase();
-    return objects.filter((found) => `${found.name} ${found.kind}`.toLowerCase().includes(text));
+    return objects.filter((entry) => `${entry.name} ${entry.kind}`.toLowerCase().includes(text));
   }, [objects, query]);
   const columns = useMemo((): Column<NumaObject>[] => {
-    const counts = (found: NumaObject) => split(model.counts(found));
+    const counts = (entry: NumaObject) => split(model.counts(entry));
     const number = (
       id: string,
       header: string,
-      value: (found: NumaObject) => number,
+      value: (entry: NumaObject) => number,
       unit: string,
     ): Column<NumaObject> => ({
       id,
       header,
       numeric: true,
       value,
-      show: (found) => amount(value(found), unit),
+      show: (entry) => amount(value(entry), unit),
     });
     const counted = (
       id: string,
       header: string,
-      value: (found: NumaObject) => number,
+      value: (entry: NumaObject) => number,
     ): Column<NumaObject> => ({
       id,
       header,
       numeric: true,
-      value: (found) => (found.accesses ? value(found) : undefined),
-      show: (found) => (found.accesses ? amount(value(found), "1") : "–"),
+      value: (entry) => (entry.accesses ? value(entry) : undefined),
+      show: (entry) => (entry.accesses ? amount(value(entry), "1") : "–"),
     });
     const resident = model.nodes
       .map((node, k) => ({ node, k }))
-      .filter(({ k }) => objects.some((found) => found.resident[k]! > 0))
+      .filter(({ k }) => objects.some((entry) => entry.resident[k]! > 0))
       .map(({ node, k }) =>
-        number(`node ${node}`, `in memory, ${nodeName(node)}`, (found) => found.resident[k]!, "B"),
+        number(`node ${node}`, `in memory, ${nodeName(node)}`, (entry) => entry.resident[k]!, "B"),
       );
     return [
       {
         id: "name",
         header: "allocated by",
-        value: (found) => found.name,
-        show: (found) =>
-          found.site >= 0 ? (
-            <LocationLink model={model} select={select} location={found.site} />
+        value: (entry) => entry.name,
+        show: (entry) =>
+          entry.site >= 0 ? (
+            <LocationLink model={model} select={select} location={entry.site} />
           ) : (
-            found.name
+            entry.name
           ),
       },
-      { id: "kind", header: "kind", value: (found) => found.kind },
+      { id: "kind", header: "kind", value: (entry) => entry.kind },
       {
         id: "remote",
         header: "remote",
         numeric: true,
-        value: (found) => remoteShare(model.counts(found)),
-        show: (found) => sharePercent(remoteShare(model.counts(found))),
+        value: (entry) => remoteShare(model.counts(entry)),
+        show: (entry) => sharePercent(remoteShare(model.counts(entry))),
       },
       ...(model.isExact
         ? [
-            counted("remotes", "remote accesses", (found) => counts(found).remote),
-            counted("locals", "local accesses", (found) => counts(found).local),
+            counted("remotes", "remote accesses", (entry) => counts(entry).remote),
+            counted("locals", "local accesses", (entry) => counts(entry).local),
           ]
         : []),
-      number("touched", "touched first", (found) => split(found.touched).total, "B"),
+      number("touched", "touched first", (entry) => split(entry.touched).total, "B"),
       {
         id: "bytes",
         header: "allocated",
         numeric: true,
-        value: (found) => found.bytes,
-        show: (found) =>
-          found.blocks > 0
-            ? `${quantity(found.bytes, "B")} in ${amount(found.blocks, "1")} block${found.blocks === 1 ? "" : "s"}`
+        value: (entry) => entry.bytes,
+        show: (entry) =>
+          entry.blocks > 0
+            ? `${quantity(entry.bytes, "B")} in ${amount(entry.blocks, "1")} block${entry.blocks === 1 ? "" : "s"}`
             : "–",
       },
       ...resident,
-      ...(objects.some((found) => found.moved > 0)
-        ? [number("moved", "migrated", (found) => found.moved, "B")]
+      ...(objects.some((entry) => entry.moved > 0)
+        ? [number("moved", "migrated", (entry) => entry.moved, "B")]
         : []),
     ];
   }, [model]);
-  const used = objects.filter((found) => found.parts.length > 0).slice(0, 12);
+  const used = objects.filter((entry) => entry.parts.length > 0).slice(0, 12);
   return (
     <>
       <label class="choice">
@@ -106,14 +106,14 @@ export function Objects({ model, select }: NumaViewProps) {
       <Table caption="Objects by allocation site" columns={columns} rows={matching} />
       {used.length > 0 && (
         <>
-          <h3>Which node uses which part</h3>
+          <h3>Which node uses which index</h3>
           <p class="soft">
             Each object's blocks in sixteen equal parts: the darker, the larger the share of the
-            part's accesses that comes from this node. Objects whose parts belong to different nodes
-            gain from a parallel first touch.
+            index's accesses that comes from this node. Objects whose parts belong to different
+            nodes gain from a parallel first touch.
           </p>
-          {used.map((found, k) => (
-            <Parts key={k} found={found} nodes={model.profile.nodes.map((node) => node.id)} />
+          {used.map((entry, k) => (
+            <Parts key={k} entry={entry} nodes={model.profile.nodes.map((node) => node.id)} />
           ))}
         </>
       )}
@@ -121,25 +121,25 @@ export function Objects({ model, select }: NumaViewProps) {
   );
 }
 
-function Parts({ found, nodes }: { found: NumaObject; nodes: number[] }) {
-  const sums = found.parts[0]!.map((_, part) =>
-    found.parts.reduce((sum, counts) => sum + counts[part]!, 0),
+function Parts({ entry, nodes }: { entry: NumaObject; nodes: number[] }) {
+  const sums = entry.parts[0]!.map((_, index) =>
+    entry.parts.reduce((sum, counts) => sum + counts[index]!, 0),
   );
   return (
-    <div class="numa-parts" role="table" aria-label={`Parts of ${found.name}`}>
-      <span class="numa-parts-name">{found.name}</span>
-      {found.parts.map((counts, row) => (
+    <div class="numa-parts" role="table" aria-label={`Parts of ${entry.name}`}>
+      <span class="numa-parts-name">{entry.name}</span>
+      {entry.parts.map((counts, row) => (
         <div role="row" key={row}>
           <span role="rowheader">{nodeName(nodes[row]!)}</span>
-          {counts.map((count, part) => {
-            const share = sums[part]! > 0 ? count / sums[part]! : 0;
+          {counts.map((count, index) => {
+            const share = sums[index]! > 0 ? count / sums[index]! : 0;
             return (
               <span
-                key={part}
+                key={index}
                 role="cell"
                 class="cell"
                 style={{ "--heat": share }}
-                title={`part ${part + 1}: ${sharePercent(share)} of ${amount(sums[part]!, "1")} accesses`}
+                title={`part ${index + 1}: ${sharePercent(share)} of ${amount(sums[index]!, "1")} accesses`}
               />
             );
           })}

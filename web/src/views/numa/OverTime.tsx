@@ -13,7 +13,10 @@ export function OverTime({ model }: NumaViewProps) {
       model.nodes
         .map((node, k): TimeLine => ({
           name: nodeName(node),
-          points: timeline.seconds.map((seconds, at) => [seconds, timeline.resident[k]![at]!]),
+          points: timeline.seconds.map((seconds, index) => [
+            seconds,
+            timeline.resident[k]![index]!,
+          ]),
         }))
         .filter((line) => line.points.some(([, value]) => value > 0)),
     [model],
@@ -28,7 +31,7 @@ export function OverTime({ model }: NumaViewProps) {
           unit="B"
         />
       )}
-      {model.isExact && <p class="soft">The counters of the accesses are part of this memory.</p>}
+      {model.isExact && <p class="soft">The counters of the accesses are share of this memory.</p>}
       {process.emulated > 0 && <p class="soft">The nodes are emulated.</p>}
       {timeline.remote_share.length > 0 && (
         <TimeLines
@@ -37,7 +40,7 @@ export function OverTime({ model }: NumaViewProps) {
           lines={[
             {
               name: "remote",
-              points: timeline.remote_share.map((part, k) => [timeline.seconds[k]!, part]),
+              points: timeline.remote_share.map((share, k) => [timeline.seconds[k]!, share]),
               filled: true,
             },
           ]}

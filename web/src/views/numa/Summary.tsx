@@ -15,8 +15,8 @@ export function Summary(props: NumaViewProps) {
   const { model } = props;
   const { objects, advice } = model.profile;
   const what = model.isExact ? "Accesses" : "Pages touched first";
-  const shown = objects.filter((found) => model.counts(found).count.length > 0).slice(0, TOP);
-  const most = Math.max(0, ...shown.map((found) => split(model.counts(found)).total));
+  const shown = objects.filter((entry) => model.counts(entry).count.length > 0).slice(0, TOP);
+  const most = Math.max(0, ...shown.map((entry) => split(model.counts(entry)).total));
   return (
     <>
       <dl class="tiles">
@@ -46,16 +46,16 @@ export function Summary(props: NumaViewProps) {
             <h3>{what} by object</h3>
             <SplitLegend />
             <div class="bars-plot" role="table" aria-label={`${what} by object`}>
-              {shown.map((found, k) => {
-                const parts = split(model.counts(found));
+              {shown.map((entry, k) => {
+                const parts = split(model.counts(entry));
                 return (
                   <div class="bars-row" role="row" key={k}>
-                    <span role="rowheader" title={found.name}>
-                      {found.name}
+                    <span role="rowheader" title={entry.name}>
+                      {entry.name}
                     </span>
                     <SplitBar parts={parts} most={most} unit={model.unit} />
                     <span class="numeric" role="cell">
-                      {sharePercent(remoteShare(model.counts(found)))} remote
+                      {sharePercent(remoteShare(model.counts(entry)))} remote
                     </span>
                   </div>
                 );
@@ -74,7 +74,7 @@ function tiles({ model }: NumaViewProps): [string, string, string][] {
   const all = split(model.matrix);
   const first = split(touched);
   const unpinned = model.total(model.metric("unpinned"));
-  const moved = objects.reduce((sum, found) => sum + found.moved, 0);
+  const moved = objects.reduce((sum, entry) => sum + entry.moved, 0);
   const known = threads.filter((thread) => thread.pinned !== null);
   const resident = timeline.seconds.map((_, k) =>
     timeline.resident.reduce((sum, values) => sum + values[k]!, 0),
