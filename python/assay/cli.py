@@ -112,7 +112,9 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     if resumed is not None:
         if getattr(args, "measurement", None) is not None or unknown:
             raise UserError("--resume takes the command of the run", "give nothing else with it")
-        typed = Run.load(resumed).info.command[1:]
+        run = Run.load(resumed)
+        run.check_owner()
+        typed = run.info.command[1:]
         arguments, program = _split(_complete(typed))
         args, unknown = build_parser(arguments).parse_known_args(arguments)
     if unknown and not getattr(args, "takes_unknown", False):

@@ -17,6 +17,8 @@
 #include <memory>
 #include <vector>
 
+#include "core/identity.hpp"
+
 namespace assay::rdma {
 namespace {
 
@@ -73,7 +75,11 @@ void Connection::throw_gone() const {
 }
 
 void Connection::fail(const Json& abort, const std::string& peer) {
-    throw PeerError(fmt::format("{} gave up: {}", peer, abort.value("what", "without a reason")));
+    const auto reason = abort.find("what");
+    throw PeerError(fmt::format("{} gave up: {}", peer,
+                                reason != abort.end() && reason->is_string()
+                                    ? printable(reason->get<std::string>())
+                                    : "without a reason"));
 }
 
 void Connection::send(const Json& message) {
@@ -155,9 +161,11 @@ Json Connection::receive(std::string_view type) {
         if (received == type) return message;
         if (received == "abort") fail(message, peer_);
         if (received != "alive")
-            throw PeerError(fmt::format("{} sent '{}' instead of '{}'", peer_, received, type),
-                            "use the same version of Assay on both sides");
-        if (on_alive_) on_alive_(message.value("done", 0.0));
+            throw PeerError(
+                fmt::format("{} sent '{}' instead of '{}'", peer_, printable(received), type),
+                "use the same version of Assay on both sides");
+        const Json done = message.value("done", Json());
+        if (on_alive_ && done.is_number()) on_alive_(done.get<double>());
     }
 }
 
@@ -185,39 +193,23 @@ void Connection::check(double wait) {
     }
 }
 
-Listener::Listener(int port, const std::optional<session::Token>& token)
-    : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+Listener::Listener(const node::Address& address, const std::optional<session::Token>& token)
+    : socket_(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     if (token) gate_.emplace(*token, control_purpose, max_callers);
-    const int on = 1, off = 0;
-    int status = 0;
-    if (socket_ >= 0) {  // a dual-stack socket: accepts IPv6 and IPv4
-        sockaddr_in6 any{};
-        any.sin6_family = AF_INET6;
-        any.sin6_port = htons(static_cast<std::uint16_t>(port));
-        setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        setsockopt(socket_, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-        status = bind(socket_, reinterpret_cast<const sockaddr*>(&any), sizeof any);
-    }
-    if (socket_ < 0 || (status != 0 && errno == EADDRNOTAVAIL)) {  // a host without IPv6
-        if (socket_ >= 0) close(socket_);
-        socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        sockaddr_in any{};
-        any.sin_family = AF_INET;
-        any.sin_port = htons(static_cast<std::uint16_t>(port));
-        setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        status = bind(socket_, reinterpret_cast<const sockaddr*>(&any), sizeof any);
-    }
-    if (status == 0) status = listen(socket_, 64);
-    if (status == 0) {
+    const int on = 1;
+    if (socket_ >= 0) setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (socket_ >= 0 && bind(socket_, address.get(), address.length) == 0 &&
+        listen(socket_, 64) == 0) {
         fcntl(socket_, F_SETFL, fcntl(socket_, F_GETFL) | O_NONBLOCK);
         return;
     }
     const int error = errno;
-    close(socket_);
-    throw Error(fmt::format("cannot listen on port {}: {}", port, std::strerror(error)),
-                error == EADDRINUSE ? "end the program that listens there (ss -ltnp), or choose "
-                                      "another --port on both sides"
-                                    : "choose another --port on both sides");
+    if (socket_ >= 0) close(socket_);
+    throw Error(
+        fmt::format("cannot listen on {}: {}", address.with_port_text(), std::strerror(error)),
+        error == EADDRINUSE ? "end the program that listens there (ss -ltnp), or choose "
+                              "another --port on both sides"
+                            : "choose another --port on both sides");
 }
 
 Listener::~Listener() { close(socket_); }

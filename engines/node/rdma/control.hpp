@@ -16,6 +16,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/record.hpp"
+#include "node/udp/socket.hpp"
 #include "session/gate.hpp"
 
 namespace assay::rdma {
@@ -78,11 +79,12 @@ private:
 
 constexpr std::string_view control_purpose = "rdma-control";
 
-// The listening side. The constructor throws Error if the port is in use.
+// The listening side, on one address. The constructor throws Error if the port is in use.
 class Listener {
 public:
     // `token`: only callers that prove that they know it are accepted.
-    explicit Listener(int port, const std::optional<session::Token>& token = std::nullopt);
+    explicit Listener(const node::Address& address,
+                      const std::optional<session::Token>& token = std::nullopt);
     ~Listener();
     Listener(const Listener&) = delete;
     Listener& operator=(const Listener&) = delete;

@@ -139,6 +139,20 @@ std::optional<int> numa_node(const std::string& device) {
     return node && *node >= 0 ? node : std::nullopt;
 }
 
+std::vector<std::string> interfaces(const PortName& name) {
+    std::vector<std::string> names;
+    for (const Gid& gid : gids(name))
+        if (!gid.interface.empty() && std::ranges::find(names, gid.interface) == names.end())
+            names.push_back(gid.interface);
+    if (!names.empty()) return names;
+    // The kernel counts an adapter's ports from 0 here.
+    const std::string adapter = folder(name.device) + "/device/net";
+    for (const std::string& entry : entries(adapter))
+        if (parse_whole(read_line(fmt::format("{}/{}/dev_port", adapter, entry))) == name.port - 1)
+            names.push_back(entry);
+    return names;
+}
+
 std::optional<PortBytes> port_bytes(const PortName& name) {
     // In words of four bytes, also where the port is named "data" (InfiniBand Architecture, PMA).
     if (const auto bytes =

@@ -32,6 +32,9 @@ PortName find_port(const std::string& device, int port);
 bool in_software(const std::string& device);
 // The NUMA node of the device; none if it has none (SoftRoCE, a host with one node).
 std::optional<int> numa_node(const std::string& device);
+// The network interfaces of the port, by name: those of its address table (Ethernet), else those of
+// its adapter (IP over InfiniBand). Empty if there is none.
+std::vector<std::string> interfaces(const PortName&);
 
 // Bytes that a port has sent and received since it was started, by the adapter's own counters.
 // SoftRoCE and others without them count those of their interface; none where neither is there.

@@ -9,6 +9,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/identity.hpp"
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "core/text.hpp"
@@ -34,7 +35,7 @@ struct Party {
 
 Party read_party(const Json& hello) {
     try {
-        Party party{hello.at("host"), hello.at("port"), std::nullopt};
+        Party party{printable(hello.at("host")), printable(hello.at("port")), std::nullopt};
         if (hello.contains("numa")) party.numa = hello["numa"].get<int>();
         return party;
     } catch (const Json::exception&) {
@@ -57,6 +58,16 @@ Workload workload_from(const Options& options) {
     w.moderation = static_cast<int>(options.integer("cq_mod"));
     w.bidirectional = options.flag("bidirectional");
     return w;
+}
+
+// Where the listening side listens: the given interface, address or name of this host; else the
+// first address of the device's own network interface.
+Address listening_address(const std::string& given, const PortName& device, int port) {
+    if (!given.empty()) return find_local(given, port).first;
+    for (const std::string& interface : interfaces(device))
+        if (const auto address = address_of_interface(interface, port)) return *address;
+    throw Error(device.text() + " has no network interface with an address to listen on",
+                "name an interface or address of this host: --listen 10.1.0.7");
 }
 
 class RdmaRun {
@@ -151,8 +162,10 @@ std::unique_ptr<Connection> RdmaRun::connect_to_listener() {
 std::unique_ptr<Connection> RdmaRun::await_client() {
     const int port = static_cast<int>(options_.integer("port"));
     const double limit = options_.real("wait");
-    Listener listener(port, token_);
-    sink_.ready(fmt::format("{} waits for the other side on port {}", local_.port, port));
+    const Address address = listening_address(options_.text("listen"), port_, port);
+    Listener listener(address, token_);
+    sink_.ready(
+        fmt::format("{} waits for the other side on {}", local_.port, address.with_port_text()));
     std::size_t refused = 0;
     const Nanoseconds deadline = now() + static_cast<Nanoseconds>(limit * 1e9);
     while (const auto incoming = listener.accept(seconds(deadline - now()))) {
@@ -172,9 +185,9 @@ std::unique_ptr<Connection> RdmaRun::await_client() {
     }
     refused += listener.refused();
     throw Error(
-        fmt::format("no client came to port {} within {:g} s{}", port, limit,
+        fmt::format("no client came to {} within {:g} s{}", address.with_port_text(), limit,
                     refused == 0 ? "" : fmt::format(", only {} of other programs", refused)),
-        "start the other side: assay rdma -d DEVICE " + local_.host);
+        "start the other side: assay rdma -d DEVICE --peer " + address.text());
 }
 
 void RdmaRun::set_peer_party(Connection& connection, const Json& received) {

@@ -24,6 +24,10 @@ inline constexpr std::array rdma_parameters = {
               0, 255},
     Parameter{"peer", Kind::text, "", "",
               "host of the listening side; without it, this is the listening side"},
+    Parameter{
+        "listen", Kind::text, "", "",
+        "interface, address or name of this host that the listening side listens on (default: "
+        "the device's network interface)"},
     Parameter{"port", Kind::integer, "", "18515", "TCP port of the control connection", 1, 65535},
     Parameter{"op", Kind::text, "", "write", "write, read, send; a comma-separated list"},
     Parameter{"sizes", Kind::integers, "B", "65536", "message sizes", 1, 1 << 30},

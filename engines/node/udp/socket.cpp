@@ -86,16 +86,6 @@ std::string reachable_addresses() {
     return addresses.empty() ? "only loopback addresses" : addresses;
 }
 
-std::optional<Address> address_of_interface(const std::string& name, int port) {
-    const auto list = local_addresses();
-    std::optional<Address> chosen;
-    for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
-        if (has_address(entry) && entry->ifa_name == name &&
-            (!chosen || (chosen->is_six() && entry->ifa_addr->sa_family == AF_INET)))
-            chosen = address_of(entry->ifa_addr);
-    return chosen ? std::optional(chosen->with_port(port)) : std::nullopt;
-}
-
 bool is_numeric(const std::string& host) {
     unsigned char buffer[16];
     return inet_pton(AF_INET, host.c_str(), buffer) == 1 || host.find(':') != std::string::npos;
@@ -173,6 +163,16 @@ std::optional<Interface> interface_of(const Address& address) {
         if (has_address(entry) && address_of(entry->ifa_addr).is_loopback())
             return describe(entry->ifa_name);
     return std::nullopt;  // loopback is down
+}
+
+std::optional<Address> address_of_interface(const std::string& name, int port) {
+    const auto list = local_addresses();
+    std::optional<Address> chosen;
+    for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
+        if (has_address(entry) && entry->ifa_name == name &&
+            (!chosen || (chosen->is_six() && entry->ifa_addr->sa_family == AF_INET)))
+            chosen = address_of(entry->ifa_addr);
+    return chosen ? std::optional(chosen->with_port(port)) : std::nullopt;
 }
 
 std::pair<Address, Interface> find_local(const std::string& host, int port) {

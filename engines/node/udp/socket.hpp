@@ -1,5 +1,5 @@
-// Sockets and addresses of the UDP measurements. Each problem with them is an Error with one clear
-// line.
+// Sockets of the UDP measurements, and the addresses of this machine. Each problem with them is an
+// Error with one clear line.
 #pragma once
 
 #include <netinet/in.h>
@@ -39,6 +39,8 @@ struct Interface {
 // The address of this machine that `host` names (a host name, an address or an interface), and its
 // interface. Throws Error if it is not an address of this machine, or other hosts cannot reach it.
 std::pair<Address, Interface> find_local(const std::string& host, int port);
+// The address of an interface of this machine, IPv4 before IPv6; none if it has none.
+std::optional<Address> address_of_interface(const std::string& name, int port);
 // None if the address is not one of this machine.
 std::optional<Interface> interface_of(const Address&);
 

@@ -36,7 +36,7 @@ class Rdma:
     """RDMA bandwidth between two devices or hosts. It measures as perftest's ib_write_bw, ib_read_bw and ib_send_bw
     do. Without -d and --peer, each active port of this machine sends to another card of it. Other options are the
     measurement's, see 'assay list node.rdma': --op write,read,send, --sizes, --iterations, --depth, --qps,
-    --bidirectional, --gid-index, --mtu, --port, --port-number, --wait, --token, --realtime."""
+    --bidirectional, --gid-index, --mtu, --listen, --port, --port-number, --wait, --token, --realtime."""
 
     name = "rdma"
     examples = [
@@ -123,7 +123,8 @@ def _one_side(session: Session, device: str, here: str, host: str, params: dict[
     else:
         wait = float(params.get("wait", WAIT_S))
         silence += wait
-        session.err.print(f"{here} {device} waits {wait:g} s for: assay rdma -d DEVICE --peer {here}")
+        there = params.get("listen") or f"the address of {device}'s interface"
+        session.err.print(f"{here} waits {wait:g} s for: assay rdma -d DEVICE --peer ADDRESS ({there})")
     session.measure(MEASUREMENT, Local(), HERE, [Segment([here])], chosen, silence, flavour="")
 
 

@@ -19,6 +19,7 @@ from assay.measure.kept_sources import keep_sources
 from assay.measure.session import Session
 from assay.profile.heap import HeapProfile
 from assay.profile.profiles import Profiles
+from assay.records.files import open_new
 from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject, Summary
 
@@ -106,7 +107,7 @@ def _run_analyser(arguments: Sequence[str | Path], output: Path) -> None:
     """Writes the analyser's output to a file that appears whole or not at all."""
     partial = output.with_suffix(".part")
     try:
-        with partial.open("wb") as out:
+        with open_new(partial) as out:
             completed = subprocess.run(
                 [recorder(), *arguments], stdout=out, stderr=subprocess.PIPE, timeout=ANALYSIS_LIMIT_S
             )

@@ -22,6 +22,7 @@ from assay.numa.recording import read_recording
 from assay.profile import numa
 from assay.profile.numa import NumaProfile
 from assay.profile.profiles import NUMA_FOLDER, Profiles
+from assay.records.files import replace_file
 from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject, Summary
 
@@ -140,7 +141,7 @@ def analyse_recordings(run: Path) -> None:
     for number, recordings in enumerate(recorded):
         profile = analyse(recordings)
         profile.applied = measured(profile, placements)
-        (partial / f"{profile.process.pid}.{number}.json").write_bytes(msgspec.json.encode(profile))
+        replace_file(partial / f"{profile.process.pid}.{number}.json", msgspec.json.encode(profile))
     partial.rename(target)
 
 

@@ -19,6 +19,7 @@ from assay.records.schema import AnyRecord, Context, Scalar
 MEASUREMENT = "node.rdma"
 # The parameters that the listening process takes; the sending process tells it all others.
 LISTENER_PARAMS = ("port", "timeout", "realtime", "gid_index", "mtu", "service_level", "traffic_class")
+LOOPBACK = "127.0.0.1"
 TIMEOUT_S = 20.0  # the engine's default
 SILENCE_MARGIN_S = 30.0  # added to the engine's own time limit; an engine silent for longer is taken for lost
 
@@ -72,9 +73,11 @@ def measure_rdma(
     same_host = sender.host == receiver.host
     shared: dict[str, Scalar] = {"port": _free_port()} if same_host else {}
     shared |= {name: params[name] for name in LISTENER_PARAMS if name in params}
+    peer = LOOPBACK if same_host else receiver.host
     receiver_params: dict[str, Scalar] = {**shared, "device": receiver.device, "mute": True}
-    peer = "127.0.0.1" if same_host else receiver.host
-    sender_params: dict[str, Scalar] = {**params, **shared, "device": sender.device, "peer": peer}
+    receiver_params["listen"] = params.get("listen") or _address_of(peer)
+    own = {name: value for name, value in params.items() if name != "listen"}
+    sender_params: dict[str, Scalar] = {**own, **shared, "device": sender.device, "peer": peer}
     silence = float(params.get("timeout", TIMEOUT_S)) + SILENCE_MARGIN_S
     return session.measure_pair(
         Side(MEASUREMENT, receiver.site, receiver.host, receiver_params),
@@ -140,8 +143,16 @@ def _device(port: Port) -> str:
 def _free_port() -> int:
     """A TCP port that is free now, since several measurements may run on one machine."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
+
+
+def _address_of(host: str) -> str:
+    """The address at which the sender will call that host; the name itself where it is not known here."""
+    try:
+        return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
+    except (OSError, UnicodeError):
+        return host
 
 
 def why_no_pair(ports: Sequence[Port]) -> str:

@@ -11,6 +11,7 @@ from assay.errors import UserError
 from assay.numa.advice import PLACED, Advice
 from assay.numa.profile import Profile
 from assay.records.decode import decoder
+from assay.records.files import read_regular, replace_file
 from assay.records.numa import NumaApplied, NumaProfile
 
 NAME = "applied.json"
@@ -21,7 +22,7 @@ def save_applied(folder: Path, before: Profile, advice: Sequence[Advice]) -> Non
         NumaApplied(before.name(row.object), row.action, row.before, row.predicted, None, row.assumed)
         for row in advice
     ]
-    (folder / NAME).write_bytes(msgspec.json.encode(rows))
+    replace_file(folder / NAME, msgspec.json.encode(rows))
 
 
 _decode = decoder(list[NumaApplied])
@@ -31,7 +32,7 @@ def load_applied(folder: Path) -> list[NumaApplied]:
     """Empty in a run to which nothing was applied. Raises UserError."""
     path = folder / NAME
     try:
-        rows: list[NumaApplied] = _decode(path.read_bytes())
+        rows: list[NumaApplied] = _decode(read_regular(path))
     except FileNotFoundError:
         return []
     except (OSError, msgspec.MsgspecError) as error:

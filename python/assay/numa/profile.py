@@ -20,6 +20,7 @@ from msgspec import Struct
 from assay.errors import UserError
 from assay.launch.engines import engines_folder
 from assay.numa.recording import NOWHERE, Recording, as_shown, as_text, check_recording
+from assay.records.files import read_regular, replace_file
 
 SYMBOLS_LIMIT_S = 600
 # Their code acts for a caller in the program: it is the caller's line that is wanted.
@@ -235,7 +236,7 @@ def _named(recording: Recording) -> dict[int, list[Location]]:
 def load_profile(path: Path) -> Profile:
     """The profile that ``save_profile`` wrote. Raises UserError."""
     try:
-        profile = msgspec.json.decode(path.read_bytes(), type=Profile)
+        profile = msgspec.json.decode(read_regular(path), type=Profile)
         check_recording(profile.recording)
         if any(not 0 <= k < len(profile.locations) for frames in profile.stacks.values() for k in frames):
             raise ValueError("a stack refers to a location that does not exist")
@@ -245,6 +246,4 @@ def load_profile(path: Path) -> Profile:
 
 
 def save_profile(profile: Profile, path: Path) -> None:
-    partial = path.with_suffix(".part")
-    partial.write_bytes(msgspec.json.encode(profile))
-    partial.rename(path)
+    replace_file(path, msgspec.json.encode(profile))

@@ -10,6 +10,7 @@ refers to another row against the rows that exist.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Annotated
@@ -18,6 +19,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from assay.errors import UserError
+from assay.records.files import open_regular
 
 VERSION = 1
 MAX_BYTES = 4 << 30
@@ -239,11 +241,14 @@ def as_shown(raw: str) -> str:
 
 def read_recording(path: Path) -> Recording:
     """Raises UserError for a file that is no recording, with the line and what is wrong there."""
-    size = path.stat().st_size
-    if size > MAX_BYTES:
-        raise UserError(f"{path} has {size} bytes: too large for a recording", f"at most {MAX_BYTES}")
-    with path.open("rb") as file:
-        return parse_recording(file, str(path))
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_BYTES:
+                raise UserError(f"{path} has {size} bytes: too large for a recording", f"at most {MAX_BYTES}")
+            return parse_recording(file, str(path))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
 def parse_recording(lines: Iterable[bytes], name: str) -> Recording:

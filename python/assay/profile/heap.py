@@ -12,6 +12,7 @@ from assay.errors import UserError
 from assay.profile.tree import CallTree, Figures, Group
 from assay.records import heap
 from assay.records.decode import decoder
+from assay.records.files import read_regular
 
 METRICS: dict[str, str] = {metric.key: metric.label for metric in heap.METRICS if metric.listed}
 COUNTED = frozenset(metric.key for metric in heap.METRICS if metric.unit == "1")
@@ -51,7 +52,7 @@ _decode = decoder(HeapProfile)
 def load_profile(path: Path) -> HeapProfile:
     """Reads an analysis. Raises UserError if the file cannot be read or is no analysis."""
     try:
-        profile: HeapProfile = _decode(path.read_bytes())
+        profile: HeapProfile = _decode(read_regular(path))
         _check(profile)
         return profile
     except OSError as error:

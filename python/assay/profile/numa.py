@@ -11,6 +11,7 @@ from assay.errors import UserError
 from assay.profile.tree import CallTree, Figures, Group, Location
 from assay.records import numa
 from assay.records.decode import decoder
+from assay.records.files import read_regular
 from assay.records.numa import NumaCells, NumaObject
 
 METRICS: dict[str, str] = {metric.key: metric.label for metric in numa.METRICS if metric.listed}
@@ -96,7 +97,7 @@ _decode = decoder(NumaProfile)
 def load_profile(path: Path) -> NumaProfile:
     """Raises UserError for a file that cannot be read or is no NUMA profile."""
     try:
-        profile: NumaProfile = _decode(path.read_bytes())
+        profile: NumaProfile = _decode(read_regular(path))
         check(profile)
         return profile
     except OSError as error:

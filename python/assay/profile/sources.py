@@ -25,6 +25,7 @@ from msgspec import Struct, field
 from assay.errors import UserError
 from assay.profile.tree import CallTree
 from assay.records.decode import decoder
+from assay.records.files import open_regular, replace_file
 from assay.records.profile import Source
 
 SOURCES_NAME = "sources.json"
@@ -152,11 +153,7 @@ def _is_of_the_kernel(name: str, status: os.stat_result) -> bool:
 
 def save_sources(run: Path, sources: Sources) -> None:
     """For the user alone: some of the files may be."""
-    part = run / f".{SOURCES_NAME}"
-    part.unlink(missing_ok=True)
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(msgspec.json.encode(sources))
-    part.replace(run / SOURCES_NAME)
+    replace_file(run / SOURCES_NAME, msgspec.json.encode(sources), 0o600)
 
 
 _decode = decoder(Sources)
@@ -167,7 +164,7 @@ def load_sources(run: Path) -> Sources:
     path = run / SOURCES_NAME
     fix = f"delete it, then: assay report {run}"
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(MAX_KEPT_BYTES + 1)
         if len(content) > MAX_KEPT_BYTES:
             raise UserError(f"{path} is larger than {MAX_KEPT_BYTES} bytes", fix)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import UserError
+from assay.records.files import replace_file
 from assay.records.schema import Matrix, Pairs, Subject
 
 MANY = 128  # hosts; runs of fewer keep rows in records.jsonl, which people and scripts can read
@@ -64,10 +65,10 @@ class RowCollector:
         digest = hashlib.sha256("\0".join(hosts).encode() + index).hexdigest()
         if digest != self._index[0]:
             self._index = (digest, f"pairs-{identity}.i32")
-            (self._folder / self._index[1]).write_bytes(index)
+            replace_file(self._folder / self._index[1], index)
         values = np.concatenate(self._values).astype("<f4")
         file = f"pairs-{identity}.f32"
-        (self._folder / file).write_bytes(values.tobytes())
+        replace_file(self._folder / file, values.tobytes())
         matrix = Matrix(
             id=identity, name=head.name, metric=head.metric, unit=head.unit, better=head.better,
             params=head.params, hosts=hosts, cells=len(values), index=self._index[1], values=file,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +23,7 @@ import msgspec
 
 from assay import __version__
 from assay.errors import UserError
+from assay.records.files import open_appended, open_regular, read_regular, replace_file
 from assay.records.matrices import MANY, RowCollector, attach
 from assay.records.schema import (
     SCHEMA_VERSION,
@@ -93,7 +95,7 @@ class Run:
         """Reads a run directory. A run that was not finished is "partial". Raises UserError."""
         folder = Path(path)
         try:
-            info: RunInfo = decode_run_info((folder / "run.json").read_bytes())
+            info: RunInfo = decode_run_info(read_regular(folder / "run.json"))
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(f"{folder} is not a run directory: no run.json in it", "see 'ls runs/'") from None
         except (OSError, msgspec.MsgspecError) as error:
@@ -106,6 +108,16 @@ class Run:
         if info.state == "running":
             info.state, info.reason = "partial", info.reason or "the run was killed"
         return cls(folder, info, list(read_records(folder / "records.jsonl")))
+
+    def check_owner(self) -> None:
+        """Raises UserError if another user could have written the command of this run."""
+        for path in (self.path, self.path / "run.json"):
+            status = path.stat()
+            if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH:
+                raise UserError(
+                    f"{path} belongs to another user or can be written by all: its command may be anybody's",
+                    "read it there, and type it yourself",
+                )
 
     @classmethod
     def reopen(cls, path: Path | str) -> Run:
@@ -131,9 +143,7 @@ class Run:
         if self._file is not None:  # else it would write to the replaced file
             self._file.close()
             self._file = None
-        temporary = self.path / ".records.jsonl"
-        temporary.write_bytes(b"".join(encode(r) + b"\n" for r in self.records))
-        os.replace(temporary, self.path / "records.jsonl")
+        replace_file(self.path / "records.jsonl", b"".join(encode(r) + b"\n" for r in self.records))
 
     def append(self, record: AnyRecord) -> AnyRecord:
         """Assigns the record's id, writes it and flushes. An equal ``Context`` is kept once.
@@ -162,7 +172,7 @@ class Run:
     def _write(self, record: AnyRecord) -> AnyRecord:
         record.id = self._next_id()
         if self._file is None:
-            self._file = open(self.path / "records.jsonl", "ab")  # noqa: SIM115 - open as long as the run
+            self._file = open_appended(self.path / "records.jsonl")  # open as long as the run
         self._file.write(encode(record) + b"\n")
         self._file.flush()
         self.records.append(record)
@@ -170,9 +180,7 @@ class Run:
 
     def save(self) -> None:
         """Replaces run.json atomically."""
-        temporary = self.path / ".run.json"
-        temporary.write_bytes(msgspec.json.format(encode(self.info), indent=1) + b"\n")
-        os.replace(temporary, self.path / "run.json")
+        replace_file(self.path / "run.json", msgspec.json.format(encode(self.info), indent=1) + b"\n")
 
     def discard(self) -> None:
         """Removes a run that has not begun: run.json, and its folders if they are empty."""
@@ -212,7 +220,7 @@ def _is_provisional(record: AnyRecord, completed: list[str]) -> bool:
 
 def read_records(path: Path) -> Iterator[AnyRecord]:
     """Yields every record of the file; an incomplete last line is dropped. Raises UserError."""
-    with contextlib.suppress(FileNotFoundError), open(path, "rb") as lines:
+    with contextlib.suppress(FileNotFoundError), open_regular(path) as lines:
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
                 return

@@ -9,7 +9,6 @@ string of 300 MB. The file loads nothing from the network: it can be mailed, arc
 from __future__ import annotations
 
 import base64
-import os
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,6 +20,7 @@ import msgspec
 from assay.errors import UserError
 from assay.profile.profiles import Profiles
 from assay.profile.sources import load_sources
+from assay.records.files import replace_file
 from assay.records.matrices import rows_of
 from assay.records.run import Run
 from assay.records.schema import AnyRecord, Matrix, Pairs, Subject, encode
@@ -131,12 +131,7 @@ def _matrix_key(row: Pairs | Matrix) -> MatrixKey:
 def _write_whole(target: Path, content: bytes, mode: int) -> None:
     """``mode`` is that of a new file, less the umask: a report is made to be passed on, but one with source files in it
     is not for everybody until its owner says so."""
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        part.unlink(missing_ok=True)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
-        part.replace(target)
+        replace_file(target, content, mode)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise UserError(f"cannot write {target}: {error.strerror}", "name a writable file with -o") from None

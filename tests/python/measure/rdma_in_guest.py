@@ -93,7 +93,7 @@ def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
 
 
 def listening(*arguments: str) -> subprocess.Popen[str]:
-    server = started("--device", "rxe0", "--timeout", "10", *arguments)
+    server = started("--device", "rxe0", "--listen", "lo", "--timeout", "10", *arguments)
     await_line(server, '"ready"')
     return server
 
@@ -120,7 +120,7 @@ def refused(*arguments: str) -> dict[str, Any]:
 
 def taken_port() -> dict[str, Any]:
     with socket.create_server(("127.0.0.1", 18777)):
-        return ended(started("--device", "rxe0", "--port", "18777"))
+        return ended(started("--device", "rxe0", "--listen", "127.0.0.1", "--port", "18777"))
 
 
 def stranger() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from assay.launch.placement import HERE, REMOTE
+from assay.measure import rdma
 from assay.measure.rdma import Endpoint, Pair, Port, measure_rdma, plan_ports, ports_of
 from assay.measure.session import Side
 from assay.records.schema import AnyRecord, Context, Scalar, Subject
@@ -125,20 +126,36 @@ def test_both_sides_here_meet_at_a_free_port() -> None:
     port = listening.params["port"]
     assert 1024 <= int(port) <= 65535
     expected = {"port": port, "timeout": 7, "realtime": True, "gid_index": 3, "device": "rxe1", "mute": True}
-    assert listening.params == expected
+    assert listening.params == {**expected, "listen": "127.0.0.1"}
     assert posting.params == {**params, "port": port, "device": "rxe0", "peer": "127.0.0.1"}
     assert how == {"silence_s": 37.0, "more": True}
 
 
-def test_two_hosts_meet_at_the_receiver() -> None:
+def test_two_hosts_meet_at_the_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver listens on the address that the sender calls, and on no other."""
+
+    def known(host: str, *_args: object, **_how: object) -> list[object]:
+        assert host == "n2"
+        return [(0, 0, 0, "", ("192.0.2.2", 0))]
+
+    monkeypatch.setattr(rdma.socket, "getaddrinfo", known)
     session: Any = Sides()
     measure_rdma(
         session, Endpoint(HERE, "n1", "mlx5_0"), Endpoint(REMOTE, "n2", "mlx5_3:1"), {"iterations": 10}
     )
     ((listening, posting, _),) = session.requests
     assert (listening.host, listening.site) == ("n2", REMOTE)
-    assert listening.params == {"device": "mlx5_3:1", "mute": True}
+    assert listening.params == {"device": "mlx5_3:1", "mute": True, "listen": "192.0.2.2"}
     assert posting.params == {"iterations": 10, "device": "mlx5_0", "peer": "n2"}
+
+
+def test_the_receiver_listens_where_it_is_told_to() -> None:
+    session: Any = Sides()
+    ends = Endpoint(HERE, "n1", "mlx5_0"), Endpoint(REMOTE, "n2", "mlx5_3")
+    measure_rdma(session, *ends, {"listen": "ib0"})
+    ((listening, posting, _),) = session.requests
+    assert listening.params["listen"] == "ib0"
+    assert "listen" not in posting.params
 
 
 def test_pairs_and_ports_are_values() -> None:

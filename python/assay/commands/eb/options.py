@@ -26,6 +26,7 @@ from assay.launch.launchers import Launcher, default_launcher, launcher_on
 from assay.launch.placement import HERE, Site
 from assay.launch.threads import Threads
 from assay.measure.events import EventRequest, check_memory, check_ranks, per_rank
+from assay.records.files import open_regular
 from assay.records.schema import Scalar
 from assay.records.units import parse_in
 
@@ -211,7 +212,7 @@ def _schedule(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
 def _readable(name: str, option: str) -> str:
     path = Path(name)
     try:
-        with path.open("rb"):
+        with open_regular(path):
             return str(path.resolve())
     except OSError as error:
         raise UserError(f"{option} {path}: {error.strerror}", "check the path") from None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import stat
+import errno
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 from assay.errors import UserError
+from assay.records.files import open_regular
 
 LONGEST_LINE = 1 << 16
 LONGEST_NAME = 128
@@ -19,18 +19,12 @@ EMPTY_DUMP = "was the tool that wrote it allowed to see the fabric?"
 def open_file(path: Path) -> BinaryIO:
     """A file to read. Raises UserError where it cannot be read, or is a device or a pipe, which may never end."""
     try:
-        file = os.open(
-            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-        )  # a pipe without a writer opens at once
+        return open_regular(path)
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
+            raise UserError(f"{path} {error.strerror}", "write it to a file first, and name that") from None
         reason = error.strerror if isinstance(error, OSError) else "no file has such a name"
         raise UserError(f"cannot read {path}: {reason}") from None
-    kind = os.fstat(file).st_mode
-    if not stat.S_ISREG(kind):
-        os.close(file)
-        problem = "is a folder" if stat.S_ISDIR(kind) else "is a device or a pipe"
-        raise UserError(f"{path} {problem}, and no file", "write it to a file first, and name that")
-    return os.fdopen(file, "rb")
 
 
 class LineReader:

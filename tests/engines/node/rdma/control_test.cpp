@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -58,6 +59,8 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
+node::Address loopback(int port) { return node::resolve("127.0.0.1", port).front(); }
+
 }  // namespace
 
 TEST_CASE("messages pass both ways, whole") {
@@ -89,6 +92,8 @@ TEST_CASE("wrong version, length, JSON and message types are refused") {
         {framed("{\"type\":3}"), "cannot be read"},
         {framed("{\"type\":\"done\"}"), "h7 sent 'done' instead of 'hello'"},
         {framed("{\"type\":\"abort\",\"what\":\"no memory\"}"), "h7 gave up: no memory"},
+        {framed("{\"type\":\"abort\",\"what\":3}"), "h7 gave up: without a reason"},
+        {framed("{\"type\":\"\\u001b[2J\"}"), "h7 sent '?[2J' instead of 'hello'"},
     };
     for (const auto& [text, expected] : wrong) {
         CAPTURE(expected);
@@ -161,12 +166,15 @@ TEST_CASE("listening, connecting, and a port that is taken") {
     int port = 0;
     std::unique_ptr<Listener> listener;
     for (port = 20000 + getpid() % 20000; listener == nullptr; ++port) try {
-            listener = std::make_unique<Listener>(port);
+            listener = std::make_unique<Listener>(loopback(port));
             break;
         } catch (const Error&) {  // somebody else's
         }
     CHECK_FALSE(listener->accept(0.01));
-    CHECK_THROWS_AS(Listener{port}, Error);
+    // On that address and no other: 127.0.0.2 is this machine too.
+    CHECK_THROWS_WITH_AS(connect_to("127.0.0.2", port, 5),
+                         fmt::format("nobody listens on 127.0.0.2:{}", port).c_str(), Error);
+    CHECK_THROWS_AS(Listener{loopback(port)}, Error);
     Connection client(connect_to("127.0.0.1", port, 5), "server", 5);
     const auto caller = listener->accept(5);
     REQUIRE(caller);
@@ -191,7 +199,7 @@ TEST_CASE("a listener with a token lets its run in past strangers, and nobody el
     int port = 0;
     std::unique_ptr<Listener> listener;
     for (port = 20000 + getpid() % 20000; listener == nullptr; ++port) try {
-            listener = std::make_unique<Listener>(port, token);
+            listener = std::make_unique<Listener>(loopback(port), token);
             break;
         } catch (const Error&) {  // somebody else's
         }

@@ -169,3 +169,19 @@ TEST_CASE("an interface is never a path out of sysfs") {
     sysfs.file("rxe0/ports/1/gid_attrs/ndevs/0", "../../../etc");
     CHECK_FALSE(port_bytes({"rxe0", 1}));
 }
+
+TEST_CASE("the network interfaces of a port: of its address table, else of its adapter") {
+    const FakeSysfs machine;
+    machine.port("mlx5_0", 1, "4: ACTIVE");
+    machine.port("mlx5_0", 2, "4: ACTIVE");
+    CHECK(interfaces({"mlx5_0", 1}).empty());
+    machine.file("mlx5_0/device/net/ib0/dev_port", "0");
+    machine.file("mlx5_0/device/net/ib1/dev_port", "1");
+    CHECK(interfaces({"mlx5_0", 1}) == std::vector<std::string>{"ib0"});
+    CHECK(interfaces({"mlx5_0", 2}) == std::vector<std::string>{"ib1"});
+    machine.gid("mlx5_0", 0, local, "RoCE v2");
+    machine.gid("mlx5_0", 1, ipv4, "RoCE v2");
+    for (const char* entry : {"0", "1"})
+        machine.file(std::string("mlx5_0/ports/1/gid_attrs/ndevs/") + entry, "eth7");
+    CHECK(interfaces({"mlx5_0", 1}) == std::vector<std::string>{"eth7"});
+}

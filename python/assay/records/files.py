@@ -1,0 +1,60 @@
+"""Files in folders that may be another user's: what is read is a regular file, and what is written replaces a link.
+
+A pipe or a device among a stranger's files would never end, and a link there would lead root's writing elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """The file to read; links are followed. Raises OSError, also for what is no regular file."""
+    # A pipe without a writer opens at once.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    kind = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(kind):
+        return os.fdopen(descriptor, "rb")
+    os.close(descriptor)
+    if stat.S_ISDIR(kind):
+        raise IsADirectoryError(errno.EISDIR, "is a folder, and no file", str(path))
+    raise OSError(errno.EINVAL, "is a device or a pipe, and no file", str(path))
+
+
+def read_regular(path: Path) -> bytes:
+    """Raises OSError, also for what is no regular file."""
+    with open_regular(path) as file:
+        return file.read()
+
+
+def open_new(path: Path, mode: int = 0o666) -> BinaryIO:
+    """A new file to write, in place of what has this name. Raises OSError."""
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb")
+
+
+def open_appended(path: Path) -> BinaryIO:
+    """A file to append to. Raises OSError, also for a link and for a file with another name elsewhere."""
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o666)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+        return os.fdopen(descriptor, "ab")
+    os.close(descriptor)
+    raise OSError(errno.EINVAL, "is a link or no regular file", str(path))
+
+
+def replace_file(path: Path, content: bytes, mode: int = 0o666) -> None:
+    """Writes the whole file or nothing: ``mode`` is that of the new file, less the umask. Raises OSError."""
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with open_new(part, mode) as file:
+            file.write(content)
+        part.replace(path)
+    except OSError:
+        part.unlink(missing_ok=True)
+        raise
