@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/ethtool.hpp"
+#include "core/memory_modules.hpp"
 #include "core/topology.hpp"
 
 namespace assay {
@@ -35,6 +36,12 @@ constexpr std::array table = {
     Fact{"cpu.governor", "", "frequency governor; a comma-separated list where processors differ"},
     Fact{"cpu.turbo", "", "on or off"},
     Fact{"memory.bytes", "B", "memory of the host"},
+    Fact{"memory.modules", "1", "memory modules, as the firmware counts them"},
+    Fact{"memory.channels", "1",
+         "memory channels with a module, as the kernel or the firmware names them"},
+    Fact{"memory.transfer_rate", "1/s",
+         "transfers of a channel, configured, of the slowest module"},
+    Fact{"memory.transfer_width", "B", "bytes of a transfer, of the narrowest module"},
     Fact{"memory.transparent_huge_pages", "", "always, madvise or never"},
     Fact{"memory.huge_pages", "1", "reserved pages of the default size"},
     Fact{"memory.numa_balancing", "", "on or off: whether the kernel migrates pages between nodes"},
@@ -328,6 +335,12 @@ std::optional<Context> pci_device_context(const std::string& address) {
 
 Json host_settings() {
     Json facts = Json::object();
+    if (const auto memory = memory_modules()) {
+        facts["memory.modules"] = memory->modules;
+        if (memory->channels) facts["memory.channels"] = *memory->channels;
+        set_number(facts, "memory.transfer_rate", memory->transfer_rate);
+        set_number(facts, "memory.transfer_width", memory->width);
+    }
     set_text(facts, "cpu.governor", governors());
     set_text(facts, "cpu.turbo", turbo());
     set_text(facts, "memory.transparent_huge_pages",

@@ -201,12 +201,10 @@ bool NodeMemory::is_on_node(int node) const {
     return on_node;
 }
 
-namespace {
-std::string under_root(const char* path) {
+std::string under_root(const std::string& path) {
     const char* root = std::getenv("ASSAY_ROOT");
     return (root != nullptr ? std::string(root) : std::string()) + path;
 }
-}  // namespace
 
 std::string sysfs(const std::string& path) { return under_root("/sys/") + path; }
 std::string procfs(const std::string& path) { return under_root("/proc/") + path; }

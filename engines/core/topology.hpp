@@ -48,8 +48,9 @@ private:
     std::size_t bytes_ = 0;
 };
 
-// Paths below /sys and /proc. $ASSAY_ROOT, "/" by default, is put in front of them, so that tests
-// can provide the files of another machine.
+// A path of the machine, such as one below /sys or /proc. $ASSAY_ROOT, "/" by default, is put in
+// front of it, so that tests can provide the files of another machine.
+std::string under_root(const std::string& path);
 std::string sysfs(const std::string& path);
 std::string procfs(const std::string& path);
 // The file's first line without trailing white space; empty if it cannot be read.

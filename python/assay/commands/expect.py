@@ -12,14 +12,13 @@ from assay.errors import EXIT_PASS
 from assay.explain.expected import expected_figures
 from assay.measure.node import read_contexts
 from assay.records.run import Run
-from assay.records.units import format_bit_rate
 from assay.report.terminal import console
 
 
 class Expect:
-    """Show what ports and GPUs should reach. Intervals are derived from what the machine says of itself: negotiated
-    rates, PCIe links, MTUs, and the headers of each protocol. With a run: of the hosts that it measured. Figures below
-    their interval are warnings in every report."""
+    """Show what memory, ports and GPUs should reach. Intervals are derived from what the machine says of itself:
+    memory modules, negotiated rates, PCIe links, MTUs, and the headers of each protocol. With a run: of the hosts that
+    it measured. Figures below their interval are warnings in every report."""
 
     name = "expect"
     examples = [
@@ -42,12 +41,13 @@ class Expect:
             return EXIT_PASS
         out = console()
         for figure in figures:
-            interval = f"{format_bit_rate(figure.low)} to {format_bit_rate(figure.high)}"
+            interval = f"{figure.shown(figure.low)} to {figure.shown(figure.high)}"
             out.print(f"{figure.host} {figure.device}  {figure.name}/bandwidth  {interval}", soft_wrap=True)
             for step in figure.steps:
                 out.print(f"    {step}", soft_wrap=True)
         if not figures:
             out.print(
-                "nothing can be derived: no Ethernet or RDMA port that is up tells its rate, and no GPU its link"
+                "nothing can be derived: no Ethernet or RDMA port that is up tells its rate, no GPU its link, "
+                "and the firmware no memory module (in a virtual machine: none that exists)"
             )
         return EXIT_PASS

@@ -2,8 +2,8 @@
 
 The upper bound is the negotiated rate, less line codes and packet headers as the standards give them. The lower bound
 is the share of it that a healthy machine reaches; a figure below has a cause worth finding. The bound is that of the
-port, or of the PCIe link of its adapter where that is slower. Memory has no interval: its number of channels cannot be
-read without root.
+port, or of the PCIe link of its adapter where that is slower. The firmware tells the modules of memory and their rate,
+the kernel or the modules' names tell the channels. Virtual machines describe modules that they do not have.
 
 Sources: IEEE 802.3 (20 bytes of preamble and gap, 14 + 4 of header and checksum), RFC 768 and 791 (8 and 20),
 RFC 9293 and 7323 (20 of TCP, 12 of time stamps), InfiniBand Architecture Specification 1 (8 + 12 + 4 + 2 a packet;
@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from assay.explain.evidence import Evidence
 from assay.records.schema import AnyRecord, Context, Finding, Measurement, Scalar
-from assay.records.units import format_bit_rate, format_share
+from assay.records.units import format_bit_rate, format_quantity, format_share
 
 ETHERNET_FRAME = 20 + 14 + 4  # bytes besides an IP packet
 UDP_IP = 8 + 20
@@ -34,10 +34,18 @@ CODES = {"SDR": 0.8, "DDR": 0.8, "QDR": 0.8, "FDR": 56.25 / 56 * 64 / 66}
 # What a machine in order reaches of the upper bound: the examples of the COBALT2 document reach 0.94 of FDR, and 0.82
 # of two PCIe 3 links after packet headers; one port of UDP with jumbo frames reaches all that is offered.
 # An MPI reaches less than a benchmark of the port: it copies, and registers memory.
-KEPT = {"node.udp_receive": 0.98, "node.rdma": 0.9, "node.gpu_copy": 0.75, "network.one_way": 0.8}
+KEPT = {
+    "node.udp_receive": 0.98,
+    "node.rdma": 0.9,
+    "node.gpu_copy": 0.75,
+    "network.one_way": 0.8,
+    "node.memory": 0.7,
+}
 KEPT_IN_LAB = 0.6  # all hosts of a lab share the processors of one machine
 # Of one TCP stream, on any server, B/s: beyond, its core is the limit and not the link.
 ONE_STREAM = 10e9 / 8
+# Of one core to memory, B/s: with few cores they are the limit, and not the channels.
+ONE_CORE = 6e9
 BROKEN = 0.5  # of the lower bound; no load and no setting costs this much, so a figure below is a fault
 
 
@@ -47,10 +55,14 @@ class Expected:
 
     name: str  # the measurement whose "bandwidth" it is about
     host: str
-    device: str  # as records name it; of a GPU its PCI address
+    device: str  # as records name it; of a GPU its PCI address; "memory"
     low: float
     high: float
     steps: tuple[str, ...]  # the derivation, one step each
+
+    def shown(self, rate: float) -> str:
+        """``rate`` in the unit that is usual for the device."""
+        return format_quantity(rate, "B/s") if self.name == "node.memory" else format_bit_rate(rate)
 
 
 def expected_figures(records: Iterable[AnyRecord]) -> list[Expected]:
@@ -62,7 +74,7 @@ def expected_figures(records: Iterable[AnyRecord]) -> list[Expected]:
             if record.facts.get("machine.virtual") in ("emulated", "simulated"):
                 return []
             by_device[record.subject.host or "", record.subject.device or ""].update(record.facts)
-    figures: list[Expected | None] = []
+    figures = [_memory(host, facts) for (host, _), facts in by_device.items()]
     for (host, device), facts in list(by_device.items()):
         pci = by_device.get((host, str(facts.get("device.pci", ""))), {})
         if facts.get("lab.rate"):
@@ -84,15 +96,17 @@ def _interval(
     bounds: Sequence[tuple[float, str]],
     share_kept: float | None = None,
     most: float = math.inf,
+    most_is: str = "",
+    shown: Callable[[float], str] = format_bit_rate,
 ) -> Expected:
     """The least of several bounds, with the derivation of each. ``most``: the lower end is that of this rate (B/s)
-    where the bounds are above it."""
+    where the bounds are above it; ``most_is`` says why."""
     high = min(bound for bound, _ in bounds)
     share_kept = share_kept or KEPT[name]
     steps = [text for _, text in bounds]
-    of = "that" if len(bounds) == 1 else f"the least of these, {format_bit_rate(high)}"
+    of = "that" if len(bounds) == 1 else f"the least of these, {shown(high)}"
     if most < high:
-        of = f"{format_bit_rate(most)}, which one stream reaches on any core"
+        of = f"{shown(most)}, {most_is}"
     steps.append(f"expected: at least {format_share(share_kept)} of {of}")
     return Expected(name, host, device, share_kept * min(high, most), high, tuple(steps))
 
@@ -129,7 +143,33 @@ def _tcp(
         f"= {format_bit_rate(rate * share)} of payload by MPI over TCP"
     )
     bounds = [(rate * share, text), *_pcie(pci)]
-    return _interval("network.one_way", host, device, bounds, share_kept, ONE_STREAM)
+    reached = "which one stream reaches on any core"
+    return _interval("network.one_way", host, device, bounds, share_kept, ONE_STREAM, reached)
+
+
+def _memory(host: str, facts: Mapping[str, Scalar]) -> Expected | None:
+    """All cores to the memory of their own nodes. Where nothing names the channels, two modules may share one."""
+    modules, rate, width = (
+        _number(facts, f"memory.{name}") for name in ("modules", "transfer_rate", "transfer_width")
+    )
+    if facts.get("machine.virtual") != "no" or not (modules and rate and width):
+        return None
+
+    def bytes_a_second(value: float) -> str:
+        return format_quantity(value, "B/s")
+
+    channels = _number(facts, "memory.channels")
+    high = (channels or modules) * rate * width
+    of = (
+        f"{channels:.0f} channels"
+        if channels
+        else f"{modules:.0f} modules, if each has a channel of its own,"
+    )
+    text = f"{of} x {rate / 1e6:.0f} MT/s x {width:.0f} bytes = {bytes_a_second(high)}"
+    cores, cores_text = _number(facts, "cpu.cores") * ONE_CORE, "which the cores reach on any machine"
+    shared, shared_text = (high, "") if channels else (high / 2, "since two modules may share a channel")
+    most, most_is = (cores, cores_text) if 0 < cores < shared else (shared, shared_text)
+    return _interval("node.memory", host, "memory", [(high, text)], None, most, most_is, bytes_a_second)
 
 
 def _rdma(
@@ -188,8 +228,8 @@ def below_expected(evidence: Evidence) -> list[Finding]:
         findings.append(
             Finding(
                 rule="below_expected",
-                cause=f"{expected.host} {expected.device}: {format_bit_rate(best.median)} is less than expected, from "
-                f"{format_bit_rate(expected.low)} to {format_bit_rate(expected.high)}",
+                cause=f"{expected.host} {expected.device}: {expected.shown(best.median)} is less than expected, "
+                f"from {expected.shown(expected.low)} to {expected.shown(expected.high)}",
                 subject=best.subject,
                 side="node",
                 severity="fault" if best.median < BROKEN * _least(best, expected) else "warning",
@@ -198,7 +238,11 @@ def below_expected(evidence: Evidence) -> list[Finding]:
                 evidence=[best.id],
                 details=list(expected.steps),
                 fix="look at the load of the machine, its frequency governor (assay doctor) and NUMA placement, then "
-                "at the link's counters",
+                + (
+                    "at which slots hold modules"
+                    if expected.name == "node.memory"
+                    else "at the link's counters"
+                ),
             )
         )
     return findings
@@ -222,6 +266,8 @@ def _least(record: Measurement, expected: Expected) -> float:
 
 def _is_comparable(record: Measurement, expected: Expected) -> bool:
     params = record.params
+    if expected.name == "node.memory":
+        return _uses_all_memory(record)
     if expected.name == "node.gpu_copy":
         alone = params.get("gpus") == "one" and params.get("direction") in ("h2d", "d2h")
         return alone and params.get("pci") == expected.device
@@ -230,3 +276,11 @@ def _is_comparable(record: Measurement, expected: Expected) -> bool:
     if expected.name == "node.udp_receive":
         return params.get("of") == "all streams"
     return _number(params, "size") >= 65536 and not params.get("bidirectional")
+
+
+def _uses_all_memory(record: Measurement) -> bool:
+    """All cores with the memory of their nodes; on one node that is the node's cores with its memory."""
+    return (
+        record.params.get("memory_node") in ("local", record.subject.numa)
+        and record.params.get("threads") != 1
+    )

@@ -122,3 +122,44 @@ def test_a_figure_below_is_a_warning_with_its_derivation(record: Measurement, na
 
 def test_the_best_figure_counts() -> None:
     assert warnings(rdma(30), rdma(51)) == []
+
+
+MODULES = {
+    "machine.virtual": "no",
+    "memory.modules": 12,
+    "memory.transfer_rate": 2933e6,
+    "memory.transfer_width": 8,
+}
+
+
+def of_memory(**facts: Scalar) -> list[Expected]:
+    host = {"cpu.cores": 32, **MODULES, **{name.replace("_", ".", 1): value for name, value in facts.items()}}
+    return expected_figures([Context(subject=Subject(host=HOST), facts=host)])
+
+
+def test_memory_is_expected_to_reach_what_its_channels_carry() -> None:
+    (figure,) = of_memory(memory_channels=6)
+    assert figure.high == 6 * 2933e6 * 8 and figure.low == pytest.approx(0.7 * figure.high)
+    # Nothing names the channels: two modules may share one.
+    (figure,) = of_memory()
+    assert figure.high == 12 * 2933e6 * 8 and figure.low == pytest.approx(0.35 * figure.high)
+    # Two cores do not fill six channels.
+    (figure,) = of_memory(memory_channels=6, cpu_cores=2)
+    assert figure.low == pytest.approx(0.7 * 12e9)
+    assert of_memory(machine_virtual="yes") == []
+
+
+@pytest.mark.parametrize(("rate", "severity"), [(100e9, None), (60e9, "warning"), (40e9, "fault")])
+def test_slow_memory_is_found_without_a_specification(rate: float, severity: str | None) -> None:
+    """Six channels of 12 modules: 140.8 GB/s, so at least 98.5 GB/s."""
+    everywhere, one_core = (
+        Measurement(
+            id=9, name="node.memory", metric="bandwidth", unit="B/s", better="higher", subject=Subject(host=HOST),
+            params={"operation": "read", "threads": threads, "memory_node": node},
+            summary=Summary(n=3, median=value),
+        )
+        for threads, node, value in ((32, "local", rate), (1, 0, 200e9))
+    )  # fmt: skip
+    host = Context(subject=Subject(host=HOST), facts={**MODULES, "cpu.cores": 32, "memory.channels": 6})
+    found = [f for f in explain([host, everywhere, one_core]) if f.rule == "below_expected"]
+    assert [f.severity for f in found] == ([severity] if severity else [])

@@ -1,0 +1,191 @@
+#include "core/memory_modules.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "core/topology.hpp"
+
+namespace assay {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint8_t memory_device = 17, end_of_table = 127;
+// Offsets within structure 17, and the length that has each field.
+enum : std::size_t {
+    data_width = 0x0a,
+    size = 0x0c,
+    locator = 0x10,
+    bank = 0x11,
+    memory_type = 0x12,
+    speed = 0x15,
+    configured_speed = 0x20,
+    extended_speed = 0x54,
+    extended_configured_speed = 0x58
+};
+constexpr std::uint32_t unknown_16 = 0xffff;
+// ROM, flash and logical non-volatile devices: by number, and by udev's names.
+const std::set<std::string>& no_memory() {
+    static const std::set<std::string> types = {
+        "8", "9", "31", "ROM", "FLASH", "Flash", "Logical non-volatile device"};
+    return types;
+}
+
+std::uint32_t little_endian(std::span<const std::uint8_t> bytes, std::size_t at,
+                            std::size_t count) {
+    if (at + count > bytes.size()) return 0;
+    std::uint32_t value = 0;
+    for (std::size_t i = count; i-- > 0;) value = value << 8 | bytes[at + i];
+    return value;
+}
+
+// In mega-transfers a second; 0: not told.
+std::uint32_t rate_field(std::span<const std::uint8_t> structure, std::size_t at,
+                         std::size_t extended) {
+    const std::uint32_t value = little_endian(structure, at, 2);
+    return value == unknown_16 ? little_endian(structure, extended, 4) : value;
+}
+
+// The strings that follow a structure; `after` becomes the place of the next one. False at a cut
+// table.
+bool read_strings(std::span<const std::uint8_t> table, std::size_t& after,
+                  std::vector<std::string>& strings) {
+    std::string current;
+    for (; after + 1 < table.size(); ++after) {
+        if (table[after] != 0) {
+            current += static_cast<char>(table[after]);
+            continue;
+        }
+        if (!current.empty()) strings.push_back(std::exchange(current, {}));
+        if (table[after + 1] == 0) {
+            after += 2;
+            return true;
+        }
+    }
+    return false;
+}
+
+std::string string_at(std::span<const std::uint8_t> structure, std::size_t at,
+                      const std::vector<std::string>& strings) {
+    const std::uint32_t index = little_endian(structure, at, 1);
+    return index == 0 || index > strings.size() ? "" : strings[index - 1];
+}
+
+std::string whole_file(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// Channels with a module, by the kernel's memory controllers: "csrow 0 channel 1", "channel 1 slot
+// 0".
+std::optional<int> channels_of_edac() {
+    static const std::regex channel("channel ([0-9]+)");
+    std::set<std::string> found;
+    std::error_code none;
+    for (const auto& controller : fs::directory_iterator(sysfs("devices/system/edac/mc"), none))
+        for (const auto& module : fs::directory_iterator(controller.path(), none)) {
+            const std::string where = read_line(module.path() / "dimm_location");
+            std::smatch match;
+            const bool occupied = std::atoll(read_line(module.path() / "size").c_str()) > 0;
+            if (occupied && std::regex_search(where, match, channel))
+                found.insert(controller.path().filename().string() + " " + match[1].str());
+        }
+    return found.empty() ? std::nullopt : std::optional(static_cast<int>(found.size()));
+}
+
+}  // namespace
+
+std::vector<MemoryModule> modules_of_table(std::span<const std::uint8_t> table) {
+    std::vector<MemoryModule> modules;
+    for (std::size_t at = 0; at + 4 <= table.size();) {
+        const std::uint8_t type = table[at], length = table[at + 1];
+        if (type == end_of_table || length < 4 || at + length > table.size()) break;
+        const auto structure = table.subspan(at, length);
+        std::vector<std::string> strings;
+        std::size_t after = at + length;
+        if (!read_strings(table, after, strings)) break;
+        at = after;
+        if (type != memory_device || little_endian(structure, size, 2) == 0) continue;
+        MemoryModule module{string_at(structure, locator, strings),
+                            string_at(structure, bank, strings)};
+        std::uint32_t rate = rate_field(structure, configured_speed, extended_configured_speed);
+        if (rate == 0) rate = rate_field(structure, speed, extended_speed);
+        module.transfer_rate = 1e6 * rate;
+        const std::uint32_t bits = little_endian(structure, data_width, 2);
+        module.data_bits = bits == unknown_16 ? 0 : bits;
+        module.type = std::to_string(little_endian(structure, memory_type, 1));
+        if (!no_memory().contains(module.type)) modules.push_back(std::move(module));
+    }
+    return modules;
+}
+
+std::vector<MemoryModule> modules_of_udev(const std::string& text) {
+    static const std::regex property("E:MEMORY_DEVICE_([0-9]+)_([A-Z_]+)=(.*)");
+    std::map<int, std::map<std::string, std::string>> slots;
+    std::istringstream lines(text);
+    std::smatch match;
+    for (std::string line; std::getline(lines, line);)
+        if (std::regex_match(line, match, property) && match[1].length() < 6)
+            slots[std::stoi(match[1])][match[2]] = match[3];
+    std::vector<MemoryModule> modules;
+    for (auto& [number, told] : slots) {
+        // An empty slot says PRESENT=0 and has no size.
+        if (told["PRESENT"] == "0" || told["SIZE"].empty() || no_memory().contains(told["TYPE"]))
+            continue;
+        const std::string& rate =
+            told["CONFIGURED_SPEED_MTS"].empty() ? told["SPEED_MTS"] : told["CONFIGURED_SPEED_MTS"];
+        modules.push_back({told["LOCATOR"], told["BANK_LOCATOR"], 1e6 * std::atof(rate.c_str()),
+                           static_cast<std::uint32_t>(std::atoi(told["DATA_WIDTH"].c_str())),
+                           told["TYPE"]});
+    }
+    return modules;
+}
+
+std::optional<int> channels_named(const std::vector<MemoryModule>& modules) {
+    // "P0 CHANNEL A", "ChannelA-DIMM0", "P0_Node1_Channel2_Dimm0"; "CPU1_DIMM_A1", "P2-DIMMF1": a
+    // letter is the channel, the digit after it the slot. "A1" and "DIMM 3" do not tell.
+    static const std::regex by_word("^(.*)channel[ _-]*([0-9]+|[a-z])(?![a-z])", std::regex::icase),
+        by_letter("^(.*)dimm[ _-]*([a-z])[0-9]$", std::regex::icase);
+    std::set<std::string> channels;
+    for (const MemoryModule& module : modules) {
+        std::smatch match;
+        const std::string* named = nullptr;
+        for (const std::string* text : {&module.bank, &module.locator})
+            if (named == nullptr && std::regex_search(*text, match, by_word)) named = text;
+        if (named == nullptr && std::regex_search(module.locator, match, by_letter))
+            named = &module.locator;
+        if (named == nullptr) return std::nullopt;
+        channels.insert(match[1].str() + " " + match[2].str());
+    }
+    return channels.empty() ? std::nullopt : std::optional(static_cast<int>(channels.size()));
+}
+
+std::optional<MemoryModules> memory_modules() {
+    const std::string table = whole_file(sysfs("firmware/dmi/tables/DMI"));
+    auto modules =
+        modules_of_table({reinterpret_cast<const std::uint8_t*>(table.data()), table.size()});
+    if (modules.empty())
+        modules = modules_of_udev(whole_file(under_root("/run/udev/data/+dmi:id")));
+    if (modules.empty()) return std::nullopt;
+    MemoryModules all{.modules = static_cast<int>(modules.size()), .channels = channels_of_edac()};
+    if (!all.channels) all.channels = channels_named(modules);
+    all.transfer_rate = modules.front().transfer_rate;
+    all.width = modules.front().data_bits / 8.0;
+    for (const MemoryModule& module : modules) {
+        all.transfer_rate = std::min(all.transfer_rate, module.transfer_rate);
+        all.width = std::min(all.width, module.data_bits / 8.0);
+        if (module.type != modules.front().type) return std::nullopt;
+    }
+    if (all.transfer_rate <= 0 || all.width <= 0) return std::nullopt;
+    return all;
+}
+
+}  // namespace assay
