@@ -41,6 +41,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in MARKER_OF_FIXTURE:
                 item.add_marker(MARKER_OF_FIXTURE[fixture])
+    # Files are run in this order, each in one process. One that boots a guest takes long, so that the other process
+    # would have nothing left to do at the end.
+    boots = {item.path for item in items if item.get_closest_marker("guest")}
+    items.sort(key=lambda item: item.path not in boots)
 
 
 def skip_reason(report: Report) -> str:

@@ -24,7 +24,7 @@ class Run:
 
     name = "run"
     examples = [
-        Example("assay run node.memory --budget 1s"),
+        Example("assay run node.memory --budget 100ms"),
         Example("assay run network.all_to_all -n 2 --sizes 1KiB,1MiB --budget 5s", needs="an MPI"),
         Example("assay run --resume runs/20261121-040000-net-1f2e", "any run that ended early", "a run"),
     ]

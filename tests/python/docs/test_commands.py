@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from assay.cli import build_parser, parse
 from assay.errors import UserError
 
 LIMIT_S = 300
+# A python3 of pyenv would be a script of eighty processes, each of which "assay heap" and "assay numa" record.
+INTERPRETER = Path(sys.executable).resolve().parent
 BUDGET = {"check": "2s", "net": "3s"}  # where the text gives none
 FEWER = {"net": ["--sizes", "64KiB,1MiB"]}  # of the lab's, where the text gives none
 OTHER_COMMANDS = {"cat", "cc", "python3", "mkdir", "cd", "ls"}  # of blocks that are run
@@ -110,7 +113,7 @@ class Shell:
             cwd=self.folder,
             env={
                 **os.environ,
-                "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+                "PATH": f"{self.folder}/bin:{INTERPRETER}:{os.environ['PATH']}",
                 **({"ASSAY_LAB": self.lab} if self.lab else {}),
             },
         )

@@ -131,7 +131,7 @@ def test_srun_across_hosts(make_lab: Callable[..., Lab], tmp_path: Path) -> None
 def test_pairs_are_measured_alone_and_sizes_have_units(tmp_path: Path) -> None:
     status, run = assay(
         tmp_path / "run", "run", "network.pairs", "--ranks", "3", "--pairs", "0-2,2-1", "--size", "64KiB",
-        "--repeats", "3",
+        "--repeats", "3", "--budget", "60s",
     )  # fmt: skip
     assert status == 0
     nothing_failed(run)

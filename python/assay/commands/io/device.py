@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
 EXAMPLES = [
-    Example("assay io device /dev/shm --budget 50ms --bytes 64MiB", "node-local memory"),
+    Example("assay io device /dev/shm --budget 20ms --bytes 64MiB", "node-local memory"),
     Example("assay io device /mnt/nvme --method direct --bytes 8GiB", "past the page cache", "an NVMe"),
     Example("assay io device /dev/dax0.0 --overwrite", "what it holds is lost", "persistent memory"),
 ]
