@@ -6,19 +6,19 @@ One boot answers all (``rdma_in_guest.py`` runs inside); each test asserts on a 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.guest, pytest.mark.alone]
+from assay.launch.load import LoadMeter
 
-ROOT = Path(__file__).resolve().parents[3]
+pytestmark = pytest.mark.alone
+
 INSIDE = Path(__file__).with_name("rdma_in_guest.py")
-BOOT_LIMIT_S = 300
 # Low enough that an emulated processor keeps up: the wire is the limit, whatever else the machine does.
 RATE_MBIT = 80
 # A packet of 4096 bytes payload at most (here 2048 or 4096, by the interface's MTU) has some 62 bytes of
@@ -30,24 +30,13 @@ Seen = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def results() -> Seen:
-    if os.geteuid() != 0:
-        pytest.skip("guests need root for SoftRoCE's network namespaces and for files that only root reads")
-    vm = [sys.executable, "-m", "assay", "lab", "vm"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    if subprocess.run([*vm, "--help"], capture_output=True, env=environment, timeout=60).returncode != 0:
-        pytest.skip("this build has no guests")
-    options = ["--rdma", "2", "--rdma-rate", f"{RATE_MBIT}mbit", "--timeout", f"{BOOT_LIMIT_S}s"]
-    done = subprocess.run(
-        [*vm, *options, "--", sys.executable, str(INSIDE)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=BOOT_LIMIT_S + 60,
-    )
+def results(in_guest: Callable[..., CompletedProcess[str]]) -> Seen:
+    wires = ["--rdma", "2", "--rdma-rate", f"{RATE_MBIT}mbit"]
+    meter = LoadMeter("no other token")
+    done = in_guest(*wires, "--", sys.executable, str(INSIDE))
     assert done.returncode == 0, done.stderr
     parts: Seen = json.loads(done.stdout.splitlines()[-1])
-    return parts
+    return {**parts, "busy": meter.end().reason()}
 
 
 def test_every_port_sends_and_the_planted_rate_is_found(results: Seen) -> None:
@@ -57,8 +46,10 @@ def test_every_port_sends_and_the_planted_rate_is_found(results: Seen) -> None:
     for device in ("rxe0:1", "rxe1:1"):
         for op in ("write", "read", "send"):
             share = medians[device, op, "bandwidth"] / (RATE_MBIT * 1e6 / 8)
-            # A send waits where its receiver was not ready for it.
-            assert (LOW if op != "send" else 0.5) <= share <= HIGH, (device, op, share)
+            assert 0 < share <= HIGH, (device, op, share)
+            # An emulated processor that other programs keep from running cannot fill the wire. A send waits where
+            # its receiver was not ready for it.
+            assert share >= (LOW if op != "send" else 0.5) or results["busy"], (device, op, share)
             assert medians[device, op, "peak"] >= medians[device, op, "bandwidth"]
             rate = medians[device, op, "message_rate"] * 65536
             assert rate == pytest.approx(medians[device, op, "bandwidth"])
