@@ -131,13 +131,17 @@ def test_srun_across_hosts(make_lab: Callable[..., Lab], tmp_path: Path) -> None
 def test_pairs_are_measured_alone_and_sizes_have_units(tmp_path: Path) -> None:
     status, run = assay(
         tmp_path / "run", "run", "network.pairs", "--ranks", "3", "--pairs", "0-2,2-1", "--size", "64KiB",
-        "--repeats", "3", "--budget", "60s",
+        "--repeats", "3",
     )  # fmt: skip
     assert status == 0
     nothing_failed(run)
     alone = [r for r in run.records if isinstance(r, Measurement) and r.metric == "bandwidth"]
     assert [str(r.subject.host)[-2:] + str(r.subject.peer)[-2:] for r in alone] == [":0:2", ":2:1"]
-    assert {r.params["size"] for r in alone} == {65536} and {len(r.samples) for r in alone} == {3}
+    assert {r.params["size"] for r in alone} == {65536}
+    for record in alone:
+        # A pair ends after a second too, which a single burst takes on a machine that is busy with other programs.
+        longest = record.params["iterations"] * 65536 / min(record.samples)
+        assert len(record.samples) == 3 or (1 <= len(record.samples) < 3 and longest >= 1)
 
 
 def test_a_run_that_ended_early_is_resumed(tmp_path: Path) -> None:
