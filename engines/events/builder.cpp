@@ -18,7 +18,7 @@ std::vector<std::size_t> part_offsets(const Settings& settings) {
 // Of all slots; where messages keep no contents, of the largest message alone.
 std::size_t memory_bytes(const Member& member, const std::vector<std::size_t>& offsets) {
     const Settings& settings = member.settings;
-    if (member.verify) return offsets.back() * static_cast<std::size_t>(settings.credits);
+    if (member.verify) return offsets.back() * static_cast<std::size_t>(settings.slots());
     if (!settings.units.filters.empty()) return offsets.back();  // a whole event is sent on
     std::size_t largest = 0;
     for (std::size_t i = 0; i + 1 < offsets.size(); ++i)
@@ -29,7 +29,7 @@ std::size_t memory_bytes(const Member& member, const std::vector<std::size_t>& o
 }  // namespace
 
 std::size_t Builder::memory_needed(const Settings& settings) {
-    return part_offsets(settings).back() * static_cast<std::size_t>(settings.credits);
+    return part_offsets(settings).back() * static_cast<std::size_t>(settings.slots());
 }
 
 Builder::Builder(Member& member)
@@ -37,7 +37,7 @@ Builder::Builder(Member& member)
       settings_(member.settings),
       offsets_(part_offsets(settings_)),
       memory_(member.transport, memory_bytes(member, offsets_)),
-      slots_(static_cast<std::size_t>(settings_.credits)) {
+      slots_(static_cast<std::size_t>(settings_.slots())) {
     for (Slot& slot : slots_) slot.parts.resize(settings_.units.readouts.size());
 }
 
@@ -142,7 +142,10 @@ void Builder::ask(std::uint32_t index) {
 }
 
 void Builder::take_own(std::uint32_t index, const std::byte* data, std::size_t bytes) {
-    if (member_.verify) std::memcpy(part_data(index, source(member_.rank)), data, bytes);
+    // A filter unit takes the event from one piece of memory.
+    const bool copied = member_.verify && !settings_.units.filters.empty();
+    if (copied) std::memcpy(part_data(index, source(member_.rank)), data, bytes);
+    slots_[index].own = copied ? part_data(index, source(member_.rank)) : data;
     own_.push_back(index);
 }
 
@@ -156,7 +159,8 @@ void Builder::verify(std::uint32_t index, int rank, Nanoseconds time) {
     const int from = source(rank);
     Verdict verdict;
     if (member_.verify)
-        verdict = verify_message(part_data(index, from), settings_.format, from, slot.bulk);
+        verdict = verify_message(rank == member_.rank ? slot.own : part_data(index, from),
+                                 settings_.format, from, slot.bulk);
     else verdict.payload = settings_.format.payload_bytes(from, slot.bulk);
     if (verdict.state == Verdict::State::other) {
         slot.duplicate += slot.bulk.events;
@@ -195,6 +199,8 @@ void Builder::gathered(std::uint32_t index, Nanoseconds time) {
                           std::ranges::find(slot.parts, Part::lost) != slot.parts.end();
     if (may_come) {
         slot.state = State::waiting;
+        member_.to_manager(
+            write_parked({slot.bulk.number, {member_.rank, static_cast<std::uint16_t>(index)}}));
         ask_lost(index);
         return;
     }

@@ -1,9 +1,9 @@
 // A builder unit: gathers the fragments of an event from all readout units, verifies them, and
 // gives the event to a filter unit, or drops it once it is verified.
 //
-// Each of its credits is a slot: memory into which the transport receives directly, a part for each
-// source. A slot is closed, and reported to the manager, when every source has delivered or is
-// lost.
+// A slot is memory into which the transport receives directly, a part for each source. There is one
+// for each credit, and with policy wait as many for events that wait for a lost source. A slot is
+// closed, and reported to the manager, when every source has delivered or is lost.
 #pragma once
 
 #include <memory>
@@ -26,7 +26,7 @@ public:
     // The membership has changed: sources that came back are asked for what is still wanted.
     void on_members();
     void on_received(int source, std::uint32_t slot, bool success, Nanoseconds time);
-    // The fragment of this rank's own readout unit, which is copied.
+    // The fragment of this rank's own readout unit, which keeps it until the slot is closed.
     void take_own(std::uint32_t slot, const std::byte* data, std::size_t bytes);
     void on_take(int filter, const SlotNote& note);
     void on_taken(int filter, const SlotNote& note);
@@ -53,6 +53,7 @@ private:
         std::vector<std::uint8_t> bad{};  // by event, if any fragment is damaged
         std::vector<int> asking{};        // pull: ranks, last first
         int asked = 0;                    // requests in flight
+        const std::byte* own = nullptr;   // this rank's own message
         int filter = -1;                  // it is offered to
         bool sending = false;
         std::size_t together = 0;  // bytes of the event, once its messages are moved together
@@ -80,7 +81,7 @@ private:
     std::vector<std::size_t> offsets_;  // by source number, and the end
     Memory memory_;
     std::vector<Slot> slots_;
-    std::vector<std::uint32_t> own_;  // slots whose own fragment was copied and is not verified
+    std::vector<std::uint32_t> own_;  // slots whose own fragment was taken and is not verified
     int held_ = 0, delivering_ = 0;
     Nanoseconds blocked_ = 0;  // since when filter units hold every slot
 };

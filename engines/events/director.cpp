@@ -16,6 +16,7 @@ EventManager::Options manager_options(const Member& member) {
     const Settings& s = member.settings;
     return {.ranks = member.transport.size(),
             .credits = s.credits,
+            .slots = s.slots(),
             .in_rounds = s.in_rounds(),
             .events_per_bulk = s.events_per_message,
             .events = s.events,
@@ -74,6 +75,7 @@ void Director::on_message(int rank, std::span<const std::byte> message, Nanoseco
     } else if (manager_.membership().has(rank)) {
         switch (kind) {
             case MessageKind::done: on_done(read_done(message), time); break;
+            case MessageKind::parked: on_parked(read_parked(message), time); break;
             case MessageKind::sees: seen_[read_rank(message)].insert(rank); break;
             case MessageKind::damage: on_damage(rank, read_damage(message)); break;
             case MessageKind::misses: {
@@ -227,6 +229,10 @@ void Director::on_done(const Done& done, Nanoseconds time) {
     spent_ += now() - begin;
     progress_ = time;
     if (!losses_.empty()) note_resumed(done.assignment.place.builder, given, time);
+}
+
+void Director::on_parked(const Assignment& parked, Nanoseconds time) {
+    if (manager_.park(parked)) progress_ = time;
 }
 
 // A loss is over when each builder unit has built an event that was given out after it.

@@ -60,6 +60,7 @@ private:
     void admit_returned(Nanoseconds time);
     void lose(int rank, Nanoseconds time);
     void on_done(const Done& done, Nanoseconds time);
+    void on_parked(const Assignment& parked, Nanoseconds time);
     void on_damage(int rank, const Damage& damage);
     void note_resumed(int builder, Nanoseconds given, Nanoseconds time);
     void on_report(int rank, const Report& report);

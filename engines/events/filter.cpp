@@ -10,7 +10,7 @@ namespace {
 
 // More than all slots of all builder units: an event is offered again only while it holds one.
 std::size_t remembered(const Settings& settings) {
-    return 4 * settings.units.builders.size() * static_cast<std::size_t>(settings.credits) + 64;
+    return 4 * settings.units.builders.size() * static_cast<std::size_t>(settings.slots()) + 64;
 }
 
 std::size_t largest_event(const Settings& settings) {

@@ -23,7 +23,7 @@ EventManager::EventManager(const Units& units, const Options& options)
     members_.since.resize(static_cast<std::size_t>(options.ranks));
     for (const int rank : units.builders)
         builders_.push_back(
-            {.rank = rank, .slots = std::vector<Slot>(static_cast<std::size_t>(options.credits))});
+            {.rank = rank, .slots = std::vector<Slot>(static_cast<std::size_t>(options.slots))});
 }
 
 EventManager::Builder* EventManager::builder(int rank) {
@@ -62,10 +62,10 @@ void EventManager::release_all(Builder& b) {
     for (std::size_t i = 0; i < b.slots.size(); ++i) {
         Slot& slot = b.slots[i];
         if (!slot.held) continue;
-        slot.held = false;
+        slot.held = slot.parked = false;
         again_.push_back({slot.bulk, {b.rank, static_cast<std::uint16_t>(i)}});
     }
-    b.held = 0;
+    b.held = b.parked = 0;
     std::ranges::sort(again_, {}, &Again::bulk);
 }
 
@@ -99,23 +99,22 @@ bool EventManager::ended() const {
 bool EventManager::late(const Builder& b, Nanoseconds time) const {
     if (turnaround_ < 0) return false;  // not known yet
     const auto limit = std::max(min_late, static_cast<Nanoseconds>(late_factor * turnaround_));
-    return std::ranges::all_of(b.slots,
-                               [&](const Slot& s) { return s.held && time - s.since > limit; });
+    return std::ranges::all_of(
+        b.slots, [&](const Slot& s) { return !s.held || s.parked || time - s.since > limit; });
 }
 
 bool EventManager::ready(Nanoseconds time) const {
-    const int credits = options_.credits;
     if (options_.in_rounds) {
         bool any = false;
         for (const Builder& b : builders_) {
             if (!b.member) continue;
-            if (b.held < credits) any = true;
+            if (has_credit(b)) any = true;
             else if (!late(b, time)) return false;
         }
         return any;
     }
     int free = 0;
-    for (const Builder& b : builders_) free += b.member && b.held < credits;
+    for (const Builder& b : builders_) free += b.member && has_credit(b);
     return free > 0 && (2 * free >= members_building_ || time - last_ >= grace);
 }
 
@@ -132,7 +131,7 @@ std::optional<Batch> EventManager::plan(Nanoseconds time) {
     const std::size_t n = builders_.size();
     for (std::size_t i = 0; i < n; ++i) {
         Builder& b = builders_[(rotation_ + i) % n];
-        if (!b.member || b.held >= options_.credits) continue;
+        if (!b.member || !has_credit(b)) continue;
         if (!again_.empty() && batch.moved.size() < max_moved) {
             const Again again = again_.front();
             again_.pop_front();
@@ -157,8 +156,8 @@ std::optional<Batch> EventManager::plan(Nanoseconds time) {
 
 std::optional<Nanoseconds> EventManager::next_plan() const {
     if (ended() || sources_ == 0) return std::nullopt;
-    const bool any = std::ranges::any_of(
-        builders_, [&](const Builder& b) { return b.member && b.held < options_.credits; });
+    const bool any =
+        std::ranges::any_of(builders_, [&](const Builder& b) { return b.member && has_credit(b); });
     if (!any) return std::nullopt;
     if (!options_.in_rounds) return last_ + grace;
     if (turnaround_ < 0) return std::nullopt;
@@ -177,11 +176,25 @@ std::string EventManager::settle(const Assignment& done, const Outcome& outcome,
         return fmt::format("rank {} reports bulk {}, which it does not have", b->rank, done.bulk);
     std::string problem = ledger_.settle(done.bulk, outcome);
     if (!problem.empty()) return problem;
-    const auto turnaround = static_cast<double>(time - slot.since);
-    turnaround_ = turnaround_ < 0 ? turnaround : turnaround_ + newest * (turnaround - turnaround_);
-    slot.held = false;
+    if (slot.parked) {
+        --b->parked;
+    } else {
+        const auto took = static_cast<double>(time - slot.since);
+        turnaround_ = turnaround_ < 0 ? took : turnaround_ + newest * (took - turnaround_);
+    }
+    slot.held = slot.parked = false;
     --b->held;
     return {};
+}
+
+bool EventManager::park(const Assignment& parked) {
+    Builder* b = builder(parked.place.builder);
+    if (!b || !b->member || parked.place.slot >= b->slots.size()) return false;
+    Slot& slot = b->slots[parked.place.slot];
+    if (!slot.held || slot.parked || slot.bulk != parked.bulk) return false;
+    slot.parked = true;
+    ++b->parked;
+    return true;
 }
 
 Nanoseconds EventManager::given_at(const Assignment& assignment) const {

@@ -1,8 +1,9 @@
 // The event manager's decisions: which builder unit gets which events. It knows nothing of
 // messages or transports, so that it can be tested by itself.
 //
-// Each builder unit has slots, one for each of its credits. A slot holds a bulk from the time when
-// it is given out until it is settled. Bulks are given out in batches, at most one to a builder
+// Each builder unit has slots, at least one for each of its credits. A slot holds a bulk from the
+// time when it is given out until it is settled. It costs a credit, unless it is parked: then it
+// waits for a source that was lost. Bulks are given out in batches, at most one to a builder
 // unit in each, as soon as half of the builder units have a free slot, or after a short time with
 // fewer. In rounds (a synchronised schedule, or one from a file) a batch waits for all builder
 // units, except those that take far longer than the others.
@@ -49,7 +50,7 @@ struct Batch {
 class EventManager {
 public:
     struct Options {
-        int ranks, credits;
+        int ranks, credits, slots;
         bool in_rounds;
         std::uint32_t events_per_bulk;
         std::uint64_t events;  // 0: without end
@@ -72,6 +73,8 @@ public:
     std::optional<Nanoseconds> next_plan() const;
     // A builder unit's report of a bulk: why it is refused; empty if not.
     std::string settle(const Assignment& done, const Outcome& outcome, Nanoseconds time);
+    // The bulk waits for a source, and costs no credit. False if the place does not hold it.
+    bool park(const Assignment& parked);
     // When the bulk was given out to this place; 0 if it was not.
     Nanoseconds given_at(const Assignment& assignment) const;
     // No new bulks are given out; those of lost builder units still are.
@@ -83,17 +86,21 @@ public:
 
 private:
     struct Slot {
-        bool held = false;
+        bool held = false, parked = false;
         std::uint64_t bulk = 0;
         Nanoseconds since = 0;
     };
     struct Builder {
         int rank;
         std::vector<Slot> slots{};
-        int held = 0;
+        int held = 0, parked = 0;
         bool member = false;
     };
     Builder* builder(int rank);
+    // It has a credit, and a slot for it.
+    bool has_credit(const Builder& b) const {
+        return b.held - b.parked < options_.credits && b.held < options_.slots;
+    }
     bool late(const Builder& builder, Nanoseconds time) const;
     Place occupy(Builder& builder, std::uint64_t bulk, Nanoseconds time);
     bool ready(Nanoseconds time) const;

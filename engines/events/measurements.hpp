@@ -127,6 +127,9 @@ inline constexpr std::array all_to_all_parameters = {
 inline constexpr std::array all_to_all_metrics = {
     Metric{"bandwidth", "B/s", Better::higher,
            "payload between different ranks, all ranks; operation: MPI_Alltoall, MPI_Alltoallv"},
+    Metric{"verified_bandwidth", "B/s", Better::higher,
+           "the same over the time in which a rank also writes what it sends and verifies what it "
+           "receives, as the event builder does"},
 };
 
 }  // namespace detail

@@ -112,6 +112,9 @@ Bytes write_hello(const std::string& identity) {
         .take();
 }
 Bytes write_done(const Done& done) { return Writer(MessageKind::done).put(done).take(); }
+Bytes write_parked(const Assignment& parked) {
+    return Writer(MessageKind::parked).put(parked).take();
+}
 Bytes write_rank(MessageKind kind, int rank) { return Writer(kind).put(rank).take(); }
 Bytes write_misses(const Misses& misses) { return Writer(MessageKind::misses).put(misses).take(); }
 Bytes write_damage(const Damage& damage) { return Writer(MessageKind::damage).put(damage).take(); }
@@ -170,6 +173,9 @@ std::string read_hello(std::span<const std::byte> message) {
     return get_text(in, max_identity);
 }
 Done read_done(std::span<const std::byte> message) { return Reader(message).get<Done>(); }
+Assignment read_parked(std::span<const std::byte> message) {
+    return Reader(message).get<Assignment>();
+}
 int read_rank(std::span<const std::byte> message) { return Reader(message).get<int>(); }
 Misses read_misses(std::span<const std::byte> message) { return Reader(message).get<Misses>(); }
 Damage read_damage(std::span<const std::byte> message) { return Reader(message).get<Damage>(); }

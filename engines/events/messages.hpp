@@ -19,6 +19,7 @@ enum class MessageKind : std::uint16_t {
     // from a rank to the manager
     hello = 1,
     done,
+    parked,
     sees,
     misses,
     damage,
@@ -97,6 +98,7 @@ inline constexpr int manager_buffers = 2;
 
 Bytes write_hello(const std::string& identity);
 Bytes write_done(const Done& done);
+Bytes write_parked(const Assignment& parked);
 Bytes write_rank(MessageKind kind, int rank);
 Bytes write_misses(const Misses& misses);
 Bytes write_damage(const Damage& damage);
@@ -112,6 +114,7 @@ Bytes write_barrier(const BarrierNote& note);
 MessageKind kind_of(std::span<const std::byte> message);
 std::string read_hello(std::span<const std::byte> message);
 Done read_done(std::span<const std::byte> message);
+Assignment read_parked(std::span<const std::byte> message);
 int read_rank(std::span<const std::byte> message);
 Misses read_misses(std::span<const std::byte> message);
 Damage read_damage(std::span<const std::byte> message);

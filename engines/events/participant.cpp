@@ -30,7 +30,7 @@ double bytes_needed(const Settings& s, int rank) {
         bytes += Readout::buffers(s) * aligned_capacity(s, s.source_number(rank));
     if (has(s.units.builders, rank)) bytes += Builder::memory_needed(s);
     if (has(s.units.filters, rank))
-        bytes += 2 * Builder::memory_needed(s) / static_cast<std::size_t>(s.credits);
+        bytes += 2 * Builder::memory_needed(s) / static_cast<std::size_t>(s.slots());
     return static_cast<double>(bytes);
 }
 

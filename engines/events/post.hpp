@@ -10,9 +10,10 @@
 
 namespace assay::events {
 
-// Tags of the transport. Fragments of slot s have the tag `fragments + s`.
+// Tags of the transport. Fragments of slot s have the tag `fragments + s`. In SimGrid (its
+// simulated_requests.hpp) payloads, which keep no contents there, have tags from 32 on.
 namespace tag {
-inline constexpr int to_manager = 2, from_manager = 3, unit = 4, event = 5, fragments = 64;
+inline constexpr int to_manager = 16, from_manager = 17, unit = 18, event = 32, fragments = 64;
 }  // namespace tag
 
 enum class Doing : std::uint8_t {

@@ -12,7 +12,7 @@ constexpr std::size_t cache_line = 64;
 
 // Bulks that are made before they are given out.
 std::size_t depth(const Settings& settings) {
-    return std::clamp<std::size_t>(settings.units.builders.size(), 4, 64);
+    return std::clamp<std::size_t>(settings.units.builders.size(), 1, 64);
 }
 
 int send_limit(const Settings& settings) {
@@ -28,7 +28,7 @@ std::size_t aligned_capacity(const Settings& settings, int source) {
 }
 
 std::size_t Readout::buffers(const Settings& settings) {
-    return settings.units.builders.size() * static_cast<std::size_t>(settings.credits) +
+    return settings.units.builders.size() * static_cast<std::size_t>(settings.slots()) +
            depth(settings) + 2;
 }
 
@@ -50,7 +50,7 @@ Readout::Readout(Member& member, Builder* local)
         free_.push_back(static_cast<std::uint32_t>(i));
     }
     const std::size_t builders = settings_.units.builders.size();
-    held_.assign(builders * static_cast<std::size_t>(settings_.credits), none);
+    held_.assign(builders * static_cast<std::size_t>(settings_.slots()), none);
     wanted_.assign(held_.size(), 0);
     pending_.resize(builders);
 }
@@ -79,11 +79,11 @@ void Readout::on_members() {
 std::size_t Readout::place(const Place& place) const {
     const std::vector<int>& builders = settings_.units.builders;
     const auto i = std::ranges::lower_bound(builders, place.builder) - builders.begin();
-    return static_cast<std::size_t>(i) * static_cast<std::size_t>(settings_.credits) + place.slot;
+    return static_cast<std::size_t>(i) * static_cast<std::size_t>(settings_.slots()) + place.slot;
 }
 
 int Readout::builder_of(std::size_t place) const {
-    return settings_.units.builders[place / static_cast<std::size_t>(settings_.credits)];
+    return settings_.units.builders[place / static_cast<std::size_t>(settings_.slots())];
 }
 
 void Readout::release(std::uint32_t index) {
@@ -104,7 +104,7 @@ void Readout::queue(std::size_t place) {
     if (settings_.pull && wanted_[place] != buffers_[held_[place]].bulk + 1) return;
     if (!settings_.pull && !settings_.in_rounds() &&
         settings_.schedule.order() == Schedule::Order::shift) {
-        pending_[place / static_cast<std::size_t>(settings_.credits)].push_back(
+        pending_[place / static_cast<std::size_t>(settings_.slots())].push_back(
             static_cast<std::uint32_t>(place));
         ++pendings_;
     } else {
@@ -197,7 +197,7 @@ bool Readout::make(Nanoseconds time) {
 }
 
 void Readout::on_request(int builder, const SlotNote& note) {
-    if (note.slot >= static_cast<std::uint32_t>(settings_.credits)) return;
+    if (note.slot >= static_cast<std::uint32_t>(settings_.slots())) return;
     const std::size_t to = place({builder, static_cast<std::uint16_t>(note.slot)});
     if (note.bulk < first_bulk_) {
         old_requests_.emplace_back(to, note.bulk);
@@ -256,7 +256,7 @@ bool Readout::send(std::size_t place) {
         return false;
     }
     const auto slot =
-        static_cast<std::uint32_t>(place % static_cast<std::size_t>(settings_.credits));
+        static_cast<std::uint32_t>(place % static_cast<std::size_t>(settings_.slots()));
     if (to == member_.rank) {
         local_->take_own(slot, buffer.data, buffer.bytes);
         return false;

@@ -29,6 +29,9 @@ struct Settings {
 
     // Rounds are for all builder units at once, and served step by step.
     bool in_rounds() const { return synchronised || schedule.order() == Schedule::Order::file; }
+    // Events that a builder unit has memory for. With policy wait, those that wait for a source to
+    // come back hold no credit: as many others are gathered meanwhile.
+    int slots() const { return policy == Policy::wait ? 2 * credits : credits; }
     // The number of a readout unit among them, which its fragments carry.
     int source_number(int rank) const;
     Bulk bulk(std::uint64_t number) const;

@@ -9,12 +9,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <new>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/pages.hpp"
 #include "core/topology.hpp"
 
 namespace assay {
@@ -55,10 +55,8 @@ public:
 
     // Memory for messages, page-aligned; release() frees it. In SimGrid all of it is one small
     // block, so that a simulation of many ranks fits: keeps_contents() is then false.
-    virtual std::byte* allocate(std::size_t bytes) {
-        return static_cast<std::byte*>(::operator new(bytes, std::align_val_t{4096}));
-    }
-    virtual void release(std::byte* memory) { ::operator delete(memory, std::align_val_t{4096}); }
+    virtual std::byte* allocate(std::size_t bytes) { return allocate_pages(bytes); }
+    virtual void release(std::byte* memory) { free_pages(memory); }
     virtual bool keeps_contents() const { return true; }
 
     // Two-sided operations. The buffer must not be used until poll() reports the ticket. Messages

@@ -1,0 +1,131 @@
+// Planted deaths and stalls.
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "transport/null/fabric.hpp"
+
+namespace assay::null {
+
+const Faults::Death* Fabric::next_death(int rank) const {
+    std::size_t number = 0;
+    for (const Faults::Death& death : faults_.deaths)
+        if (death.rank == rank && number++ == states_[static_cast<std::size_t>(rank)].deaths)
+            return &death;
+    return nullptr;
+}
+
+Nanoseconds Fabric::stalled_until(int rank) const {
+    for (const Faults::Stall& stall : faults_.stalls)
+        if (stall.rank == rank && stall.at <= time() && time() < stall.at + stall.time)
+            return stall.at + stall.time;
+    return 0;
+}
+
+// What a dead rank has posted is gone with its memory. What is on its way still arrives.
+void Fabric::forget(int rank) {
+    for (auto& [match, sends] : sends_)
+        if (std::get<0>(match) == rank) sends.clear();
+    for (auto& [match, receives] : receives_)
+        if (std::get<1>(match) == rank) receives.clear();
+    state(rank).pending.clear();
+}
+
+void Fabric::kill(int rank) {
+    const Faults::Death& death = *next_death(rank);
+    ++state(rank).deaths;
+    state(rank).dead = true;
+    forget(rank);
+    const Nanoseconds t = time();
+    for (int peer = 0; peer < size(); ++peer) {
+        if (peer == rank) continue;
+        const Nanoseconds later = death.spread * ((peer * 5 + rank) % 8) / 8;
+        notices_.emplace(t + death.noticed + later, Notice{peer, {rank, PeerChange::State::lost}});
+        if (death.back > 0)
+            notices_.emplace(t + std::max(death.back, death.noticed + death.spread + 1) + later,
+                             Notice{peer, {rank, PeerChange::State::joined}});
+    }
+    wake();
+    throw Killed{};
+}
+
+void Fabric::notice(const Notice& notice) {
+    RankState& peer = state(notice.peer);
+    const int rank = notice.change.rank;
+    const bool lost = notice.change.state == PeerChange::State::lost;
+    const auto r = static_cast<std::size_t>(rank);
+    if (peer.ended || peer.lost[r] == lost) return;
+    peer.lost[r] = lost;
+    peer.changes.push_back(notice.change);
+    if (!lost) return;
+    for (auto& [match, sends] : sends_)
+        if (std::get<0>(match) == notice.peer && std::get<1>(match) == rank)
+            for (; !sends.empty(); sends.pop_front())
+                post_failed(notice.peer, sends.front().ticket);
+    for (auto& [match, receives] : receives_)
+        if (std::get<0>(match) == rank && std::get<1>(match) == notice.peer)
+            for (; !receives.empty(); receives.pop_front())
+                post_failed(notice.peer, receives.front().ticket);
+}
+
+void Fabric::give_notices() {
+    bool any = false;
+    while (!notices_.empty() && notices_.begin()->first <= time()) {
+        const Notice next = notices_.begin()->second;
+        notices_.erase(notices_.begin());
+        notice(next);
+        any = true;
+    }
+    if (any) wake();
+}
+
+bool Fabric::come_back(int rank) {
+    Lock lock(mutex_);
+    const Faults::Death* last = nullptr;
+    std::size_t number = 0;
+    for (const Faults::Death& death : faults_.deaths)
+        if (death.rank == rank && ++number == state(rank).deaths) last = &death;
+    if (!last || last->back == 0) return false;
+    const std::size_t deaths = state(rank).deaths;
+    // Its peers have seen the last of it, and will see that it is back.
+    state(rank).wake = last->at + std::max(last->back, last->noticed + last->spread + 1);
+    const auto due = [&] { return time() >= state(rank).wake || state(0).ended; };
+    if (simulated()) {
+        wait_until(lock, due);
+    } else {
+        while (!aborted_ && !due()) {
+            lock.unlock();
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            lock.lock();
+        }
+        check_aborted();
+    }
+    if (state(0).ended) return false;
+    state(rank) = {};
+    state(rank).lost.resize(states_.size());
+    for (int peer = 0; peer < size(); ++peer) {
+        const bool gone = peer != rank && (state(peer).ended || state(peer).dead);
+        if (gone) notice({rank, {peer, PeerChange::State::lost}});
+    }
+    state(rank).deaths = deaths;
+    return true;
+}
+
+void Fabric::changes(int rank, std::vector<PeerChange>& changes) {
+    const Lock lock(mutex_);
+    give_notices();
+    std::vector<PeerChange>& own = state(rank).changes;
+    changes.insert(changes.end(), own.begin(), own.end());
+    own.clear();
+}
+
+void Fabric::failed(int rank, std::vector<Ticket>& tickets) {
+    const Lock lock(mutex_);
+    give_notices();
+    std::vector<Ticket>& own = state(rank).failed;
+    tickets.insert(tickets.end(), own.begin(), own.end());
+    state(rank).free.insert(state(rank).free.end(), own.begin(), own.end());
+    own.clear();
+}
+
+}  // namespace assay::null

@@ -1,0 +1,97 @@
+#include "transport/null/fabric.hpp"
+
+#include <algorithm>
+#include <limits>
+
+namespace assay::null {
+
+namespace {
+
+// Simulated time that passes when nothing is under way, so that the ranks' time limits expire.
+constexpr Nanoseconds idle_step = 100'000'000;
+
+}  // namespace
+
+Nanoseconds Fabric::clock() {
+    if (!simulated()) return now();
+    const Lock lock(mutex_);
+    return time_;
+}
+
+// To the next completion of any rank.
+void Fabric::advance_time() {
+    Nanoseconds next = std::numeric_limits<Nanoseconds>::max();
+    const auto consider = [&](Nanoseconds due) {
+        if (due > time_) next = std::min(next, due);
+    };
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+        const RankState& rank = states_[i];
+        for (const Pending& pending : rank.pending) consider(pending.due);
+        for (const auto& [peer, due] : rank.puts_due) consider(due);
+        if (rank.ended) continue;
+        consider(rank.wake);
+        consider(stalled_until(static_cast<int>(i)));
+        if (const Faults::Death* death = next_death(static_cast<int>(i))) consider(death->at);
+    }
+    if (!notices_.empty()) consider(notices_.begin()->first);
+    if (next == std::numeric_limits<Nanoseconds>::max()) {
+        next = time_ + idle_step;
+        ++idle_steps_;
+    }
+    time_ = next;
+    wake();
+}
+
+void Fabric::leave(int rank) {
+    const Lock lock(mutex_);
+    --active_;
+    state(rank).ended = true;
+    if (survives()) {  // its connections close, behind all that it has sent
+        forget(rank);
+        Nanoseconds last = time();
+        for (const RankState& peer : states_)
+            for (const Pending& pending : peer.pending) last = std::max(last, pending.due + 1);
+        for (int peer = 0; peer < size(); ++peer)
+            if (peer != rank) notices_.emplace(last, Notice{peer, {rank, PeerChange::State::lost}});
+    }
+    wake();
+}
+
+void Fabric::poll(int rank, std::vector<Ticket>& completed) {
+    Lock lock(mutex_);
+    check_aborted();
+    RankState& m = state(rank);
+    const auto has_work = [&] {
+        if (survives()) give_notices();
+        if (doomed(rank)) return true;
+        if (stalled_until(rank) > 0) return false;
+        return !m.changes.empty() || !m.failed.empty() || (m.wake > 0 && m.wake <= time_) ||
+               std::ranges::any_of(m.pending, [&](const Pending& p) { return p.due <= time_; });
+    };
+    if (simulated()) wait_until_or_idle(lock, has_work);
+    if (doomed(rank)) kill(rank);
+    m.wake = 0;
+    const Nanoseconds t = time();
+    if (stalled_until(rank) > t) return;
+    std::erase_if(m.pending, [&](const Pending& pending) {
+        if (pending.due > t) return false;
+        completed.push_back(pending.ticket);
+        m.free.push_back(pending.ticket);
+        return true;
+    });
+}
+
+std::byte* Fabric::create_window(int rank, std::size_t bytes) {
+    const Lock lock(mutex_);
+    state(rank).window.resize(bytes);
+    return state(rank).window.data();
+}
+
+void Fabric::end(int status) {
+    const Lock lock(mutex_);
+    if (!aborted_) status_ = status;
+    aborted_ = true;
+    wake();
+}
+
+}  // namespace assay::null
