@@ -1,10 +1,6 @@
 // The transport over MPI. It uses only MPI-3 C calls, so one source serves every MPI, also
 // SimGrid's.
 //
-// Tickets are indices into a table of requests. One MPI_Testsome call tests the whole table and
-// returns all completed requests. Requests are reused last-in first-out, so the table is only as
-// long as the deepest queue so far.
-//
 // Compiled with ASSAY_SIMULATED it runs in SimGrid: host and clock are those of the platform, and
 // calls that would poll block instead, since simulated time advances only while a rank waits.
 #include <fmt/format.h>
@@ -12,8 +8,6 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 #ifdef ASSAY_SIMULATED
-#include <simgrid/actor.h>
-#include <simgrid/engine.h>
 #include <xbt/config.h>
 #endif
 #include <sys/ioctl.h>
@@ -21,7 +15,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <limits>
 #include <numeric>
@@ -32,6 +25,11 @@
 #include "core/record.hpp"
 #include "core/topology.hpp"
 #include "transport/check.hpp"
+#ifdef ASSAY_SIMULATED
+#include "transport/simulated_requests.hpp"
+#else
+#include "transport/mpi_requests.hpp"
+#endif
 #include "transport/transport.hpp"
 #include "transport/watchdog.hpp"
 
@@ -82,36 +80,39 @@ public:
     std::string host() const override;
 #ifdef ASSAY_SIMULATED
     // MPI_Wtime() would take simulated time.
-    Nanoseconds clock() const override {
-        return static_cast<Nanoseconds>(std::llround(simgrid_get_clock() * 1e9));
-    }
+    Nanoseconds clock() const override { return SimulatedRequests::clock(); }
 #endif
 
     Ticket send(const void* data, std::size_t bytes, int peer, int tag) override {
-        const Ticket ticket = take_ticket();
+        const int n = static_cast<int>(bytes);
 #ifdef ASSAY_SIMULATED
+        const MPI_Comm communicator = requests_.communicator(tag);
         if (bytes < detached_) {
-            MPI_Send(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD);
-            done_.push_back(ticket);
-            return ticket;
+            MPI_Send(data, n, MPI_BYTE, peer, tag, communicator);
+            return requests_.completed();
         }
+#else
+        const MPI_Comm communicator = MPI_COMM_WORLD;
 #endif
-        MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
-                  &requests_[index(ticket)]);
-        return ticket;
+        return requests_.begin([&](MPI_Request* request) {
+            MPI_Isend(data, n, MPI_BYTE, peer, tag, communicator, request);
+        });
     }
     Ticket receive(void* data, std::size_t bytes, int peer, int tag) override {
-        const Ticket ticket = take_ticket();
-        MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
-                  &requests_[index(ticket)]);
-        return ticket;
+#ifdef ASSAY_SIMULATED
+        return requests_.receive(data, bytes, peer, tag);
+#else
+        return requests_.begin([&](MPI_Request* request) {
+            MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD, request);
+        });
+#endif
     }
     Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) override {
-        const Ticket ticket = take_ticket();
         const int n = static_cast<int>(bytes);
-        MPI_Rget(data, n, MPI_BYTE, peer, static_cast<MPI_Aint>(offset), n, MPI_BYTE, window_,
-                 &requests_[index(ticket)]);
-        return ticket;
+        return requests_.begin([&](MPI_Request* request) {
+            MPI_Rget(data, n, MPI_BYTE, peer, static_cast<MPI_Aint>(offset), n, MPI_BYTE, window_,
+                     request);
+        });
     }
     void put(const void* data, std::size_t bytes, int peer, std::size_t offset) override {
         const int n = static_cast<int>(bytes);
@@ -125,14 +126,18 @@ public:
         MPI_Win_free(&window_);
     }
 
-    void poll(std::vector<Ticket>& completed) override;
 #ifdef ASSAY_SIMULATED
+    void poll(std::vector<Ticket>& completed) override {
+        requests_.poll(completed, std::exchange(wake_, 0));
+    }
     void wake_at(Nanoseconds time) override { wake_ = time; }
     std::byte* allocate(std::size_t bytes) override {
         return static_cast<std::byte*>(SMPI_SHARED_MALLOC(bytes));
     }
     void release(std::byte* memory) override { SMPI_SHARED_FREE(memory); }
     bool keeps_contents() const override { return false; }
+#else
+    void poll(std::vector<Ticket>& completed) override { requests_.poll(completed); }
 #endif
 
     bool has_all_to_all() const override { return true; }
@@ -156,17 +161,6 @@ public:
     }
 
 private:
-    static std::size_t index(Ticket ticket) { return static_cast<std::size_t>(ticket); }
-    Ticket take_ticket() {
-        ++active_;
-        if (free_.empty()) {
-            requests_.push_back(MPI_REQUEST_NULL);
-            return static_cast<Ticket>(requests_.size() - 1);
-        }
-        const Ticket ticket = free_.back();
-        free_.pop_back();
-        return ticket;
-    }
     void begin(std::span<double> values, MPI_Op op) {
         if (window_ != MPI_WIN_NULL) MPI_Win_sync(window_);
         const int n = static_cast<int>(values.size());
@@ -184,18 +178,15 @@ private:
                                                const std::vector<long long>& lengths);
 
     int rank_ = 0, size_ = 0;
-    std::vector<MPI_Request> requests_;
-    std::vector<Ticket> free_;
-    std::vector<int> indices_;
-    int active_ = 0;
 #ifdef ASSAY_SIMULATED
-    int wait_for_one();
+    SimulatedRequests requests_;
     // Smaller messages are sent from a copy, so that MPI_Send returns at once. To wait for each
     // among all requests takes far longer.
     const std::size_t detached_ =
         static_cast<std::size_t>(sg_cfg_get_int("smpi/send-is-detached-thresh"));
-    std::vector<Ticket> done_;  // and not yet told
-    Nanoseconds wake_ = 0;      // none: 0
+    Nanoseconds wake_ = 0;  // none: 0
+#else
+    MpiRequests requests_;
 #endif
     MPI_Request collective_ = MPI_REQUEST_NULL;
     MPI_Win window_ = MPI_WIN_NULL;
@@ -231,58 +222,6 @@ std::byte* Mpi::create_window(std::size_t bytes) {
     MPI_Win_lock_all(0, window_);
     return static_cast<std::byte*>(base);
 }
-
-#ifdef ASSAY_SIMULATED
-// The index of a request that has completed; MPI_UNDEFINED if the time to wake comes before.
-//
-// No call of MPI waits for a time as well. So the rank naps until then, and tests after each nap.
-// A test takes no simulated time: SimGrid makes each one dearer than the last one of any rank, up
-// to milliseconds (smpi/test, smpi/grow-injected-times), unless it is told to (for_each_rank).
-int Mpi::wait_for_one() {
-    constexpr Nanoseconds shortest_nap = 10, longest_nap = 1000;
-    const Nanoseconds wake = wake_;
-    const int n = static_cast<int>(requests_.size());
-    int done = MPI_UNDEFINED;
-    if (wake == 0) {
-        if (active_ > 0) MPI_Waitany(n, requests_.data(), &done, MPI_STATUS_IGNORE);
-        return done;
-    }
-    for (Nanoseconds left = wake - clock(); left > 0; left = wake - clock()) {
-        int any = 0;
-        if (active_ > 0) MPI_Testany(n, requests_.data(), &done, &any, MPI_STATUS_IGNORE);
-        if (any) return done;
-        sg_actor_sleep_for(seconds(std::clamp(left, shortest_nap, longest_nap)));
-    }
-    return MPI_UNDEFINED;
-}
-
-void Mpi::poll(std::vector<Ticket>& completed) {
-    if (done_.empty()) {
-        const int one = wait_for_one();
-        if (one != MPI_UNDEFINED) done_.push_back(one);
-    }
-    wake_ = 0;
-    active_ -= static_cast<int>(done_.size());
-    free_.insert(free_.end(), done_.begin(), done_.end());
-    completed.insert(completed.end(), done_.begin(), done_.end());
-    done_.clear();
-}
-#else
-void Mpi::poll(std::vector<Ticket>& completed) {
-    if (active_ == 0) return;
-    indices_.resize(requests_.size());
-    int done = 0;
-    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, indices_.data(),
-                 MPI_STATUSES_IGNORE);
-    if (done == MPI_UNDEFINED) return;
-    active_ -= done;
-    for (int i = 0; i < done; ++i) {
-        const Ticket ticket = indices_[static_cast<std::size_t>(i)];
-        free_.push_back(ticket);
-        completed.push_back(ticket);
-    }
-}
-#endif
 
 void Mpi::all_to_all(const std::byte* from, std::span<const int> sent, std::byte* to,
                      std::span<const int> received) {

@@ -1,7 +1,7 @@
 // Which peers are alive. A thread of its own sends a datagram to every peer a few times within the
 // time limit, and notes when each was last heard. So a host that falls silent (power, a cable, a
 // stopped process) is found although no connection is reset, and a rank that computes for long is
-// not taken for dead.
+// not taken for dead. Nor is one whose host has no processor for it: see patience.hpp.
 //
 // Each datagram carries a keyed tag and a number that only grows: strangers can neither make nor
 // repeat one.
@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "transport/direct/patience.hpp"
 #include "transport/direct/rendezvous.hpp"
 
 namespace assay::direct {
@@ -45,6 +46,7 @@ private:
         int incarnation = 0;
         Nanoseconds since = 0, last = 0;
         std::uint64_t counter = 0;  // the highest received
+        Delay delay;                // of what it sends
         bool is_silent = false;
     };
     void run(const std::stop_token& stop);
@@ -60,6 +62,7 @@ private:
     std::uint64_t sent_ = 0;
     Nanoseconds resumed_ = 0;       // when this process last came back from a stop
     Nanoseconds last_watched_ = 0;  // when the last peer came
+    Delay delay_;                   // of this thread
     std::atomic<bool> any_silent_{false};
     std::jthread thread_;  // last: starts after the others exist, and is joined first
 };

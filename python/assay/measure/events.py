@@ -22,6 +22,7 @@ from assay.records.units import format_size
 
 PAIRS = "network.all_to_all"
 DEFAULT_MESSAGE = 512 << 10
+MESSAGES_AWAITED = 24  # of a builder unit, from all sources together
 MAX_MEMORY = 0.8  # of what is free, as the event manager takes it
 BESIDE_S = 10.0  # of each measurement beside the event builder, at most
 SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit for a message
@@ -100,6 +101,13 @@ def measure_beside(session: Session, request: EventRequest) -> None:
             request.silence_s,
         )
         session.carry_on()
+
+
+def network_credits(ranks: int) -> int:
+    """Events that a builder gathers at once over a network, where nobody says: a builder with one event less than
+    arrives in a round trip of its manager, which waits behind messages, leaves its link idle. Few ranks send few
+    messages of an event, so they need more events."""
+    return max(2, -(-MESSAGES_AWAITED // max(1, ranks - 1)))
 
 
 def check_ranks(hosts: Sequence[str], filters: int, units: str) -> None:

@@ -175,9 +175,11 @@ void play(unsigned seed, bool in_rounds, bool drop) {
     std::mt19937 random(seed);
     const int ranks = 2 + static_cast<int>(random() % 7),
               credits = 1 + static_cast<int>(random() % 3);
+    const int slots = credits * (1 + static_cast<int>(seed % 3 == 0));
     const Units units = Units::assign(ranks, false, 0);
     EventManager manager(units, {.ranks = ranks,
                                  .credits = credits,
+                                 .slots = slots,
                                  .in_rounds = in_rounds,
                                  .events_per_bulk = 3,
                                  .events = 1000,
@@ -188,6 +190,7 @@ void play(unsigned seed, bool in_rounds, bool drop) {
     struct Held {
         Assignment assignment;
         std::uint32_t sources, left;
+        bool parked = false;
     };
     std::vector<Held> held;
     Nanoseconds time = 0;
@@ -228,9 +231,17 @@ void play(unsigned seed, bool in_rounds, bool drop) {
             std::erase_if(held,
                           [&](const Held& h) { return h.assignment.place.builder == victim; });
         if (random() % 50 == 0 && !manager.membership().has(victim)) manager.admit({victim});
-        // No slot is given twice, and none without a credit.
-        std::map<int, int> count;
-        for (const Held& h : held) CHECK(++count[h.assignment.place.builder] <= credits);
+        if (slots > credits && !held.empty() && random() % 4 == 0) {
+            Held& h = held[random() % held.size()];
+            CHECK(manager.park(h.assignment) == !h.parked);
+            h.parked = true;
+        }
+        // No slot is given twice, and none without a credit: a parked one takes none.
+        std::map<int, int> count, working;
+        for (const Held& h : held) {
+            CHECK(++count[h.assignment.place.builder] <= slots);
+            if (!h.parked) CHECK(++working[h.assignment.place.builder] <= credits);
+        }
     }
     CHECK(manager.drained());
     CHECK(manager.ledger().balances());
@@ -248,6 +259,7 @@ TEST_CASE("a builder unit that does not answer holds only its own events back") 
     for (const bool in_rounds : {false, true}) {
         EventManager manager(Units::assign(4, false, 0), {.ranks = 4,
                                                           .credits = 2,
+                                                          .slots = 2,
                                                           .in_rounds = in_rounds,
                                                           .events_per_bulk = 1,
                                                           .events = 0,
@@ -275,6 +287,7 @@ TEST_CASE("a builder unit that does not answer holds only its own events back") 
 TEST_CASE("in rounds, nobody is late before the first event tells how long one takes") {
     EventManager manager(Units::assign(3, false, 0), {.ranks = 3,
                                                       .credits = 1,
+                                                      .slots = 1,
                                                       .in_rounds = true,
                                                       .events_per_bulk = 1,
                                                       .events = 0,

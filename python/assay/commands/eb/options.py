@@ -25,7 +25,7 @@ from assay.launch.hosts import host_list
 from assay.launch.launchers import Launcher, default_launcher, launcher_on
 from assay.launch.placement import HERE, Site
 from assay.launch.threads import Threads
-from assay.measure.events import EventRequest, check_memory, check_ranks, per_rank
+from assay.measure.events import EventRequest, check_memory, check_ranks, network_credits, per_rank
 from assay.records.files import open_regular
 from assay.records.schema import Scalar
 from assay.records.units import parse_in
@@ -85,7 +85,10 @@ def add_building(parser: Parser) -> None:
     add(building, "--schedule", "default: shift")
     add(building, "--size", "of a message; default: 512KiB")
     building.add_argument(
-        "--credits", type=count, metavar="N", help="events that a builder gathers at once (default: 2)"
+        "--credits",
+        type=count,
+        metavar="N",
+        help="events that a builder gathers at once (default: 2; over a network, more for few ranks)",
     )
     building.add_argument(
         "--parallel", type=count, metavar="N", help="pull: requests in flight of one event (default: 8)"
@@ -233,6 +236,8 @@ def build_request(
     check_ranks(hosts, args.filters or 0, args.units or "folded")
     launcher, mpi = (simulated, None) if simulated else launchers(args, site, len(hosts))
     params = engine_params(args, len(hosts))
+    if args.credits is None and simulated is None and len(set(hosts)) > 1:
+        params["credits"] = network_credits(len(hosts))
     request = EventRequest(launcher, site, hosts, params, mpi, args.timeout)
     check_memory(request)
     return request
