@@ -27,6 +27,7 @@ def modelled(tmp_path: Path) -> Path:
         value: float | None,
         state: str = "measured",
         cabinet: str = "",
+        explanations: list[str] | None = None,
     ) -> None:
         run.append(
             Capacity(
@@ -40,6 +41,7 @@ def modelled(tmp_path: Path) -> Path:
                 high=value,
                 cabinet=cabinet,
                 reason="planted",
+                explanations=explanations or [],
             )
         )
 
@@ -55,7 +57,8 @@ def modelled(tmp_path: Path) -> Path:
         add("host", host, "down", 120e6, cabinet=cabinet)
         add("host", host, "limiter", 187.5e6, cabinet=cabinet)
     for cabinet in ("left", "right"):
-        add("cabinet", cabinet, "up", 1.16e9)
+        limits = ["up link of left", "down link of right"]
+        add("cabinet", cabinet, "up", 1.16e9, "at_least", explanations=limits if cabinet == "left" else None)
         add("cabinet", cabinet, "down", 1.16e9)
         add("inside", cabinet, "through", 2e9, "at_least")
     add("backbone", "", "through", 1.51e9)
@@ -81,6 +84,8 @@ def test_the_picture_says_what_is_known_and_what_is_not(open_report: Open, model
     picture = page.locator("#model .platform").inner_html()
     assert "1.16 GB/s" in picture and "between cabinets: 1.51 GB/s" in picture
     assert "≥ 2 GB/s" in picture
+    # Two limits explain what leaves the left cabinet: both are named, below it and once.
+    assert picture.count("(up link of left or down link of right)") == 1
     assert page.locator("#model .platform .host").count() == 3
     assert page.locator("#model .platform .host.unknown").count() == 1
     rows = page.get_by_role("table", name="Capacities").locator("tbody tr").all_inner_texts()

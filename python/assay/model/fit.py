@@ -101,8 +101,12 @@ def _add_capacity(
     binds: bool = True,
     unit: str = "B/s",
     is_shared: bool = False,
+    explanations: Sequence[str] = (),
 ) -> None:
-    """``is_shared``: the limit is real, but another link explains it as well, so this one carries that at least."""
+    """``is_shared``: the limit is real, but another link explains it as well, so this one carries that at least.
+
+    ``explanations``: the limits that each explain the figure, where there are several.
+    """
     level, resource, direction = link
     cabinet = model.network.cabinet_of.get(resource, "") if level == "host" else ""
     record = Capacity(
@@ -113,6 +117,7 @@ def _add_capacity(
         state="unknown",
         cabinet=cabinet,
         reason=reason,
+        explanations=list(explanations),
     )
     if carried_sum is not None and carried_sum.samples:
         e = carried_sum.estimate
@@ -143,11 +148,13 @@ def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
             own = sum(model.network.capacity.get(("host", host, d), math.inf) for d in ("up", "down"))
             could_show = alone >= PLATEAU * own
             reason = f"{NEVER_BINDS}: both directions at once are as fast as each alone"
+            explanations: list[str] = []
             if not could_show:
                 model.undecided.add(host)
                 partners = ", ".join(sorted({end for flow in touching for end in flow} - {host}))
                 reason = f"limiter, or partners: {partners} could not take and give more at the same time"
-            _add_capacity(model, link, both, reason, binds=False)
+                explanations = ["limiter", partners]
+            _add_capacity(model, link, both, reason, binds=False, explanations=explanations)
             continue
         _add_capacity(model, link, both, "both directions at once carry less than each alone")
         _mark_hidden_by_limiter(model, "host", host, carried)
@@ -187,6 +194,7 @@ def _behind_trunks(model: Model, rounds: Sequence[Flows]) -> None:
             capacity.reason = (
                 f"{capacity.direction} of the host, or the links between cabinets, which its flows passed"
             )
+            capacity.explanations = [f"{capacity.direction} of the host", "links between cabinets"]
             if direction == "both":
                 del model.network.capacity[link]
                 model.undecided.add(host)
@@ -217,7 +225,8 @@ def _up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None:
         else:
             partners = ", ".join(sorted({end for flow in touching for end in flow} - {host}))
             reason = f"as much as {partners} could take; another partner at the same time would tell more"
-            _add_capacity(model, link, carried_sum, reason, binds=True)
+            explanations = [f"{direction} link", partners]
+            _add_capacity(model, link, carried_sum, reason, binds=True, explanations=explanations)
             model.capacities[-1].state = "at_least"
 
 
@@ -227,6 +236,7 @@ def _mark_hidden_by_limiter(model: Model, level: str, name: str, both: Estimate)
         capacity = model.find(level, name, direction)
         if capacity is not None and capacity.value is not None and both.value < capacity.value / PLATEAU:
             capacity.state = "at_least"
+            capacity.explanations = ["limiter", f"{direction} link"]
             capacity.reason = (
                 f"limiter or {direction} link: both directions together carry no more than this one alone, so the "
                 f"limiter hides it; no traffic of this {level} can tell, its port's settings would"
@@ -315,18 +325,31 @@ def _two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str]
         reason = f"plateau from {source} to {target}: the up link of {source} or the down link of {target}; {blind}"
         if not binds:
             reason = f"{NEVER_BINDS}: all hosts from {source} to {target} are as fast as they can be alone"
+        explanations = [f"up link of {source}", f"down link of {target}"] if binds else []
         for link in (("cabinet", source, "up"), ("cabinet", target, "down")):
-            _add_capacity(model, link, carried_sum, reason, binds=binds, is_shared=binds)
+            _add_capacity(
+                model, link, carried_sum, reason, binds=binds, is_shared=binds, explanations=explanations
+            )
     both = sums[a, "both"]
     binds = both.estimate.value < PLATEAU * model.network.total(both.flows)
     reason = (
         f"plateau of both directions between {a} and {b}: a backbone, or a limiter at either cabinet; with four "
         "cabinets, two pairs of them at the same time would tell"
     )
+    explanations = ["backbone", "a limiter of either cabinet"] if binds else []
     if binds and model.undecided:
         reason += f"; or limiters of hosts that no round could show ({len(model.undecided)})"
+        explanations.append("limiters of hosts")
     link = ("backbone", "", "through")
-    _add_capacity(model, link, both, reason if binds else NEVER_BINDS, binds=binds, is_shared=binds)
+    _add_capacity(
+        model,
+        link,
+        both,
+        reason if binds else NEVER_BINDS,
+        binds=binds,
+        is_shared=binds,
+        explanations=explanations,
+    )
 
 
 def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
@@ -352,7 +375,8 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
             _mark_hidden_by_limiter(model, "cabinet", name, limited[name].estimate)
         elif name in limiters:
             reason = "limiter or backbone: all cabinets together carry no more than this one alone"
-            _add_capacity(model, link, limiters[name], reason, binds=False)
+            explanations = ["limiter", "backbone"]
+            _add_capacity(model, link, limiters[name], reason, binds=False, explanations=explanations)
         else:
             _add_capacity(model, link, sums.get((name, "both")), NEVER_BINDS, binds=False)
     binds = every.samples != [] and total < PLATEAU * network.total(every.flows)
@@ -378,13 +402,15 @@ def _cabinet_links(
         del network.capacity[link]
         value, direction = carried_sum.estimate.value, link[2]
         if value >= PLATEAU * network.total(carried_sum.flows):
-            reason = f"{NEVER_BINDS}: as much as its hosts could take"
+            reason, explanations = f"{NEVER_BINDS}: as much as its hosts could take", []
             if value < PLATEAU * _asked(network, link):
                 reason = "cabinet link, or the other ends: they could take or give no more at the same time"
-            _add_capacity(model, link, carried_sum, reason, binds=False)
+                explanations = ["cabinet link", "the other ends"]
+            _add_capacity(model, link, carried_sum, reason, binds=False, explanations=explanations)
         elif value >= PLATEAU * total:
             reason = "cabinet link or backbone: this cabinet alone carries what all of them do together"
-            _add_capacity(model, link, carried_sum, reason, binds=False)
+            explanations = ["cabinet link", "backbone"]
+            _add_capacity(model, link, carried_sum, reason, binds=False, explanations=explanations)
         else:
             preposition = "to" if direction == "up" else "from"
             reason = f"plateau of {len(carried_sum.flows)} flows {preposition} all other cabinets"

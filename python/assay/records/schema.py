@@ -170,6 +170,9 @@ class Capacity(Record, tag="capacity"):
     cabinet: str = ""  # that a host stands in
     n: int = 0  # samples
     reason: str = ""  # the experiment that it comes from, or what prevents a measurement
+    explanations: list[
+        str
+    ] = []  # of "at_least": the limits that each explain the figure, where there are several
     evidence: list[int] = []  # ids of the records that it was fitted to
 
 

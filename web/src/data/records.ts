@@ -23,6 +23,7 @@ export interface Capacity {
   cabinet?: string;
   n?: number;
   reason?: string;
+  explanations?: string[];
   evidence?: number[];
   id?: number;
 }

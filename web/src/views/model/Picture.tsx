@@ -1,6 +1,6 @@
 // The platform as a picture: hosts in their cabinets, what each level can carry, and what of it is not known.
 // A host's square is filled by what it can send against the fastest; a capacity that was never the limit is
-// written as "at least", one that is unknown as "?".
+// written as "at least", one that is unknown as "?". Where several limits explain a figure, they are named below it.
 
 import { quantity } from "../../data/format";
 import type { Cabinet, Host, Platform } from "../../data/model";
@@ -16,11 +16,12 @@ export function Picture({ platform }: { platform: Platform }) {
   const columns = Math.min(4, cabinets.length);
   const rows = Math.ceil(cabinets.length / columns);
   const tallest = Math.max(...cabinets.map((cabinet) => Math.ceil(cabinet.hosts.length / COLUMNS)));
-  const height = 134 + tallest * SQUARE;
+  const several = cabinets.length > 1;
+  const most = Math.max(6, ...cabinets.map((cabinet) => linesOf(cabinet, several).length));
+  const height = 38 + most * TEXT + tallest * SQUARE;
   const fastest = Math.max(
     ...cabinets.flatMap((cabinet) => cabinet.hosts.map((host) => host.up?.value ?? 0)),
   );
-  const several = cabinets.length > 1;
   const top = several ? 48 : 4;
   return (
     <svg
@@ -34,7 +35,7 @@ export function Picture({ platform }: { platform: Platform }) {
         <g>
           <rect x={0} y={4} width={columns * (WIDTH + 16) - 16} height={24} rx={4} class="trunk" />
           <text x={10} y={21}>
-            between cabinets: {amount(platform.backbone)}
+            between cabinets: {amount(platform.backbone)} {alternatives(platform.backbone)}
           </text>
         </g>
       )}
@@ -63,15 +64,7 @@ interface BoxProps {
 }
 
 function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
-  const lines = [
-    ...(trunk
-      ? [`to the others: ${amount(cabinet.up)}`, `from the others: ${amount(cabinet.down)}`]
-      : []),
-    ...(trunk && cabinet.limiter ? [`both: ${amount(cabinet.limiter)}`] : []),
-    `inside: ${amount(cabinet.inside)}`,
-    `a host: up ${range(cabinet.hosts, "up")}, down ${range(cabinet.hosts, "down")}`,
-    `a host both ways: ${range(cabinet.hosts, "limiter")}`,
-  ];
+  const lines = linesOf(cabinet, trunk);
   return (
     <g transform={`translate(${x} ${y})`}>
       {trunk && (
@@ -88,7 +81,7 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
         {cabinet.name} ({cabinet.hosts.length} {cabinet.hosts.length === 1 ? "host" : "hosts"})
       </text>
       {lines.map((line, index) => (
-        <text key={line} x={10} y={36 + index * TEXT} class="small">
+        <text key={index} x={10} y={36 + index * TEXT} class="small">
           {line}
         </text>
       ))}
@@ -108,11 +101,41 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
           class={host.up?.value ? "host" : "host unknown"}
           fill-opacity={host.up?.value ? 0.25 + 0.75 * (host.up.value / fastest) : 0}
         >
-          <title>{`${host.name}: up ${amount(host.up)}, down ${amount(host.down)}, both ways ${amount(host.limiter)}`}</title>
+          <title>
+            {[
+              `${host.name}: up ${amount(host.up)} ${alternatives(host.up)}`,
+              `down ${amount(host.down)} ${alternatives(host.down)}`,
+              `both ways ${amount(host.limiter)} ${alternatives(host.limiter)}`,
+            ]
+              .map((part) => part.trim())
+              .join(", ")}
+          </title>
         </rect>
       ))}
     </g>
   );
+}
+
+/** What a cabinet's box says; ``trunk``: there are links to other cabinets. */
+function linesOf(cabinet: Cabinet, trunk: boolean): string[] {
+  const line = (name: string, capacity: Capacity | undefined) => {
+    const limits = alternatives(capacity);
+    return [`${name}: ${amount(capacity)}`, ...(limits ? [`  ${limits}`] : [])];
+  };
+  return [
+    ...(trunk ? line("to the others", cabinet.up) : []),
+    ...(trunk ? line("from the others", cabinet.down) : []),
+    ...(trunk && cabinet.limiter ? line("both", cabinet.limiter) : []),
+    ...line("inside", cabinet.inside),
+    `a host: up ${range(cabinet.hosts, "up")}, down ${range(cabinet.hosts, "down")}`,
+    `a host both ways: ${range(cabinet.hosts, "limiter")}`,
+  ];
+}
+
+/** "(up link of a or down link of b)": the limits that each explain a figure; empty where there is one. */
+function alternatives(capacity: Capacity | undefined): string {
+  const limits = capacity?.explanations ?? [];
+  return limits.length > 1 ? `(${limits.join(" or ")})` : "";
 }
 
 export function amount(capacity: Capacity | undefined): string {
