@@ -111,7 +111,7 @@ def test_hosts_that_are_all_slow_alike_are_found(lab: Lab, tmp_path: Path) -> No
     """Each sends at a fifth of what the lab was made with; compared with each other, they are in order."""
     lab.fault(lab.hosts, Fault(tx=20 * MBIT))
     try:
-        status, run = net(lab, tmp_path / "run", "--sizes", "512KiB", "--budget", "24s", "--timeout", "10s")
+        status, run = net(lab, tmp_path / "run", "--sizes", "512KiB", "--budget", "12s", "--timeout", "10s")
     finally:
         lab.fault(lab.hosts, None)
     (finding,) = [f for f in findings(run) if f.rule == "slow_network"]
