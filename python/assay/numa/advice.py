@@ -17,15 +17,16 @@ from assay.numa.recording import NOWHERE, PARTS, as_text
 MIN_SHARE = 0.05  # of all accesses or pages: smaller objects are not worth a change
 MIN_PAGES = 64
 MIN_GAIN = 0.05  # of the object's accesses that are remote
+MOSTLY_READ = 0.9  # of an object's accesses that are reads: worth a copy on each node
 ONE_NODE = 0.95  # of an object's pages: placed on one node
 PLACED = ("heap", "mapping")  # kinds that ``--apply`` can place
 
 
 @dataclass(frozen=True)
 class Advice:
-    """``action``: "spread", "bind" or "interleave". ``nodes``: of "spread" the home of each of the object's equal
-    parts, else the nodes to use. Shares are of the object's accesses. ``assumed``: the prediction rests on an even use
-    by all nodes."""
+    """``action``: "spread", "bind", "interleave" or "replicate". ``nodes``: of "spread" the home of each of the
+    object's equal parts, else the nodes to use. Shares are of the object's accesses. ``assumed``: the prediction rests
+    on an even use by all nodes."""
 
     object: int
     action: str
@@ -41,6 +42,7 @@ class Advice:
             "spread": "touch it first in parallel, each thread the part that it uses",
             "bind": f"place it on node {self.nodes[0]}, whose threads use it",
             "interleave": "interleave its pages over the nodes",
+            "replicate": "keep a copy of it on each node, written to all and read locally: it is mostly read",
         }[self.action]
 
 
@@ -125,6 +127,24 @@ def predicted_share(parts: dict[int, dict[int, int]], action: str, nodes: tuple[
     return 1 - local / total
 
 
+def _reads_and_writes(profile: Profile) -> dict[int, tuple[int, int]]:
+    """By object; none are known of an engine that counts them by line alone."""
+    kinds: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for row in profile.recording.accesses:
+        if row.object != NOWHERE:
+            reads, writes = kinds[row.object]
+            kinds[row.object] = reads + row.reads, writes + row.writes
+    return kinds
+
+
+def replicated_share(reads: int, writes: int, copies: int) -> float | None:
+    """The remote share of accesses where each of ``copies`` nodes has a copy: reads are local, each write goes to all
+    copies. None for an object that is not mostly read, or used on one node."""
+    if copies < 2 or reads < MOSTLY_READ * (reads + writes) or not reads:
+        return None
+    return writes * (copies - 1) / (reads + writes * copies)
+
+
 def _candidates(parts: dict[int, dict[int, int]], nodes: list[int]) -> Iterable[tuple[str, tuple[int, ...]]]:
     """The simplest first: of equal predictions it is taken."""
     yield from (("bind", (node,)) for node in nodes)
@@ -134,7 +154,7 @@ def _candidates(parts: dict[int, dict[int, int]], nodes: list[int]) -> Iterable[
 
 def _by_accesses(profile: Profile) -> list[Advice]:
     nodes, uses = _nodes(profile), _uses(profile)
-    counts_of = by_object(profile)
+    counts_of, kinds = by_object(profile), _reads_and_writes(profile)
     total = sum(counts.total for counts in counts_of.values())
     advice_list = []
     for number, counts in counts_of.items():
@@ -146,10 +166,21 @@ def _by_accesses(profile: Profile) -> list[Advice]:
         parts = uses[number]
         shares = {way: predicted_share(parts, *way) for way in _candidates(parts, nodes)}
         best = min(shares, key=lambda way: shares[way])
+        users = tuple(node for node in nodes if any(node in uses for uses in parts.values()))
+        copied = replicated_share(*kinds[number], len(users))
+        # Copies cost memory and a change of the program: they must give more than a placement does.
+        if copied is not None and shares[best] - copied >= MIN_GAIN:
+            best = "replicate", users
+            shares[best] = copied
         if before - shares[best] >= MIN_GAIN:
             toucher = _main_toucher(profile, number)
             advice_list.append(Advice(number, best[0], best[1], before, shares[best], False, toucher))
     return advice_list
+
+
+def applicable(advices: Iterable[Advice]) -> list[Advice]:
+    """Those that ``--apply`` can do: copies need a change of the program."""
+    return [advice for advice in advices if advice.action != "replicate"]
 
 
 def plan(profile: Profile, advices: Iterable[Advice]) -> str:

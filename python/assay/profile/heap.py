@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from assay.errors import UserError
-from assay.profile.tree import CallTree, Figures, Group
+from assay.profile.tree import CallTree, Figures, Group, process_title
 from assay.records import heap
 from assay.records.decode import decoder
 from assay.records.files import read_regular
@@ -31,10 +31,7 @@ class HeapProfile(heap.HeapProfile, dict=True):
     @property
     def title(self) -> str:
         """Tells the process from the others of its run."""
-        if not self.process.pid:
-            return self.process.program
-        rank = f"rank {self.process.rank}, " if self.process.rank else ""
-        return f"{self.process.program} ({rank}pid {self.process.pid})"
+        return process_title(self.process.program, self.process.pid, self.process.rank)
 
     @property
     def has_python(self) -> bool:

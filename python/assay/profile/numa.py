@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import UserError
-from assay.profile.tree import CallTree, Figures, Group, Location
+from assay.profile.tree import CallTree, Figures, Group, Location, process_title
 from assay.records import numa
 from assay.records.decode import decoder
 from assay.records.files import read_regular
@@ -32,10 +32,7 @@ class NumaProfile(numa.NumaProfile, dict=True):
     @property
     def title(self) -> str:
         """Tells the process from the others of its run."""
-        if not self.process.pid:
-            return self.process.program
-        rank = f", rank {self.process.rank}" if self.process.rank else ""
-        return f"{self.process.program} ({self.process.pid}{rank})"
+        return process_title(self.process.program, self.process.pid, self.process.rank)
 
     @property
     def is_exact(self) -> bool:

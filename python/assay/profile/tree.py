@@ -18,6 +18,13 @@ from assay.records.profile import Column, Groups, Metric, Tree
 Group = Literal["function", "line"]
 
 
+def process_title(program: str, pid: int, rank: str) -> str:
+    """Tells a process from the others of its run. ``pid`` 0: a merged profile, which ``program`` names."""
+    if not pid:
+        return program
+    return f"{program} (rank {rank}, pid {pid})" if rank else f"{program} (pid {pid})"
+
+
 class Location(NamedTuple):
     """A line of a function."""
 

@@ -120,10 +120,10 @@ class NumaTimeline(Struct):
 
 
 class NumaAdvice(Struct):
-    """Another placement of an object. ``action``: spread, bind or interleave; ``nodes``: of "spread" the home of each
-    of the object's equal parts, else the nodes to use. Shares are of the object's accesses. ``assumed``: the prediction
-    rests on an even use by all nodes. ``toucher``: the location that touches it first, -1 if unknown. ``gain``: remote
-    accesses that it saves, or bytes that it moves in a profile without accesses."""
+    """Another placement of an object. ``action``: spread, bind, interleave or replicate; ``nodes``: of "spread" the
+    home of each of the object's equal parts, else the nodes to use. Shares are of the object's accesses. ``assumed``:
+    the prediction rests on an even use by all nodes. ``toucher``: the location that touches it first, -1 if unknown.
+    ``gain``: remote accesses that it saves, or bytes that it moves in a profile without accesses."""
 
     object: int
     action: str

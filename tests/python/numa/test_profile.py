@@ -12,8 +12,10 @@ from planted_numa import PAGES, USES, recorded
 from assay.errors import UserError
 from assay.explain import explain_evidence
 from assay.explain.evidence import Evidence
+from assay.numa.advice import advise, applicable
 from assay.numa.analysis import analyse, listed, processes
 from assay.numa.profile import Location
+from assay.numa.recording import Access, Part
 from assay.profile import numa
 from assay.profile.export import callgrind, collapsed, speedscope
 from assay.profile.numa import NumaProfile
@@ -46,6 +48,26 @@ def test_every_figure_of_a_planted_program(tmp_path: Path) -> None:
     assert sites["make"].exclusive == USES * NUMBERS // 2
     assert all(thread.pinned for thread in profile.threads)
     assert profile.first_touches.bytes == [PAGES * 4096]
+
+
+@pytest.mark.parametrize(("reads", "is_advised"), [(100, True), (5, True), (4, False)])
+def test_copies_are_advised_where_all_nodes_read_everything(reads: int, is_advised: bool) -> None:
+    planted = recorded(threads=2)
+    rows, writes = planted.recording, 1600
+    rows.parts.clear()
+    rows.accesses.clear()
+    # The main thread on node 0 writes each number once; a thread of each node reads all of them.
+    for part in range(16):
+        rows.parts.append(Part(0, part, 0, 0, 0, writes // 16))
+        rows.parts += [Part(0, part, node + 1, node, 0, reads * writes // 16) for node in (0, 1)]
+    rows.accesses.append(Access(0, 2, 0, 0, 0, 0, writes))
+    rows.accesses += [Access(0, 3, node + 1, node, 0, reads * writes, 0) for node in (0, 1)]
+    found = advise(planted)
+    assert [advice.action for advice in found] == (["replicate"] if is_advised else [])
+    for advice in found:
+        assert advice.nodes == (0, 1) and advice.before == pytest.approx(reads / (2 * reads + 1))
+        assert advice.predicted == pytest.approx(1 / (2 * reads + 2))  # each number is written twice
+    assert applicable(found) == []
 
 
 def test_recordings_of_one_process_are_one_profile() -> None:

@@ -18,6 +18,8 @@ inline constexpr const char* at_least_variable = "ASSAY_NUMA_AT_LEAST";
 inline constexpr const char* nodes_variable = "ASSAY_NUMA_EMULATE";  // emulated nodes
 inline constexpr const char* plan_variable = "ASSAY_NUMA_PLAN";      // placements to apply
 
+inline constexpr const char* wake_name = "wake";  // a pipe in the folder; see ring_folder.hpp
+
 enum class EventKind : std::uint32_t {
     allocate = 1,  // address, bytes, stack
     release,       // address

@@ -43,7 +43,18 @@ void sleep_1_ms() {
     syscall(SYS_nanosleep, &pause, nullptr);
 }
 
+// By raw system calls, which are no cancellation points. Where it fails, the recorder looks later.
+void wake_recorder() {
+    char path[PATH_MAX + 16];
+    snprintf(path, sizeof path, "%s/%s", folder, wake_name);
+    const long fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) return;
+    syscall(SYS_write, fd, "", 1L);
+    syscall(SYS_close, fd);
+}
+
 bool wait_for_room(std::uint64_t number) {
+    wake_recorder();
     for (int waited = 0; number - header->tail.load(std::memory_order_acquire) >= ring_events;
          ++waited) {
         if (waited == full_wait_ms || header->recorder_gone.load() != 0) return false;
@@ -75,6 +86,7 @@ void send(EventKind kind, const void* address, std::uint64_t bytes, stack::Stack
     event.stack = stack;
     event.mode = mode;
     event.sequence.store(number + 1, std::memory_order_release);
+    if (number % (ring_events / 2) == ring_events / 2 - 1) wake_recorder();
 }
 
 // A ring of this process; its name holds a number, since an exec keeps the process's id.
@@ -106,6 +118,7 @@ bool open_ring() {
     header = made;
     send(EventKind::own, memory, ring_bytes);
     track_thread_start();
+    wake_recorder();
     return true;
 }
 
@@ -129,6 +142,7 @@ __attribute__((destructor)) void finish() {
     if (header == nullptr || header->pid != syscall(SYS_getpid)) return;
     ++in_hook;
     send(EventKind::finish, nullptr, 0);
+    wake_recorder();
     for (int waited = 0; waited < finish_wait_ms && header->acknowledged.load() == 0 &&
                          header->recorder_gone.load() == 0;
          ++waited)

@@ -201,10 +201,11 @@ bool KernelEvents::watch(pid_t process) {
     return !rings_.empty();
 }
 
-void KernelEvents::wait(int milliseconds) const {
+void KernelEvents::wait(int milliseconds, std::initializer_list<int> others) const {
     std::vector<pollfd> all;
-    all.reserve(rings_.size());
+    all.reserve(rings_.size() + others.size());
     for (const Ring& ring : rings_) all.push_back({ring.fd, POLLIN, 0});
+    for (const int fd : others) all.push_back({fd, POLLIN, 0});
     poll(all.data(), all.size(), milliseconds);
 }
 

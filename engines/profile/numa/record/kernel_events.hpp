@@ -49,8 +49,8 @@ public:
 
     // Calls `take` for each new event; those of one processor are in the order of time.
     void drain(const std::function<void(KernelEvent&&)>& take);
-    // Waits until a ring fills or the time is over.
-    void wait(int milliseconds) const;
+    // Waits until a ring fills, one of `others` is readable or the time is over.
+    void wait(int milliseconds, std::initializer_list<int> others) const;
     std::uint64_t lost() const { return lost_; }
 
 private:

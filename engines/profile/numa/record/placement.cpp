@@ -10,6 +10,7 @@
 #include <bit>
 #include <cerrno>
 #include <fstream>
+#include <sstream>
 
 #include "profile/numa/record/process.hpp"
 
@@ -34,6 +35,55 @@ bool nodes_of(std::uint32_t pid, const std::vector<std::uint64_t>& pages, std::v
             return false;
     }
     return true;
+}
+
+// Whether the kernel takes pages away to see who uses them (automatic NUMA balancing).
+bool is_balancing() {
+    std::ifstream file("/proc/sys/kernel/numa_balancing");
+    int mode = 0;
+    return static_cast<bool>(file >> mode) && mode != 0;
+}
+
+// A mapping with pages on one node only; -1 with pages on several.
+struct MappingNode {
+    std::uint64_t begin;
+    int node;
+};
+
+std::vector<MappingNode> nodes_of_mappings(std::uint32_t pid) {
+    std::ifstream file(fmt::format("/proc/{}/numa_maps", pid));
+    std::vector<MappingNode> found;
+    for (std::string line; std::getline(file, line);) {
+        std::istringstream words(line);
+        MappingNode mapping{0, -1};
+        int nodes = 0, pages = 0;
+        char equals = 0;
+        words >> std::hex >> mapping.begin >> std::dec;
+        for (std::string word; words >> word;) {
+            std::istringstream rest(word);
+            char n = 0;
+            if (int node = 0; rest >> n >> node >> equals >> pages && n == 'N' && equals == '=')
+                mapping.node = ++nodes == 1 ? node : -1;
+        }
+        found.push_back(mapping);
+    }
+    return found;
+}
+
+// Kernels before 6.12 do not tell move_pages() where a page is that balancing has taken away for a
+// moment. Where the whole mapping lies on one node, so does the page.
+void find_hidden(std::uint32_t pid, const std::vector<std::uint64_t>& pages,
+                 std::vector<int>& nodes) {
+    static const bool balancing = is_balancing();
+    if (!balancing || std::ranges::find(nodes, -ENOENT) == nodes.end()) return;
+    const std::vector<MappingNode> mappings = nodes_of_mappings(pid);
+    for (std::size_t k = 0; k < pages.size(); ++k) {
+        if (nodes[k] != -ENOENT) continue;
+        const auto next =
+            std::ranges::upper_bound(mappings, pages[k] << 12, {}, &MappingNode::begin);
+        if (next != mappings.begin() && std::prev(next)->node >= 0)
+            nodes[k] = std::prev(next)->node;
+    }
 }
 
 bool may_be_huge() {
@@ -69,6 +119,27 @@ void Process::count(const Touch& touch, int node, bool huge) {
         pages_[first + k] = {key, touch.instance, huge ? touch.page : 0};
 }
 
+// Of the pages that were touched: those in memory, since others were given back meanwhile.
+void Process::find_hidden_touched(const std::vector<std::uint64_t>& pages, std::vector<int>& nodes,
+                                  std::size_t stride) const {
+    std::vector<std::uint64_t> hidden;
+    std::vector<std::size_t> which;
+    const int file = open(fmt::format("/proc/{}/pagemap", pid_).c_str(), O_RDONLY | O_CLOEXEC);
+    for (std::size_t k = 0; file >= 0 && k < pages.size(); k += stride) {
+        std::uint64_t entry = 0;
+        if (nodes[k] != -ENOENT ||
+            pread(file, &entry, sizeof entry, static_cast<off_t>(pages[k] * 8)) != sizeof entry ||
+            (entry & present) == 0)
+            continue;
+        hidden.push_back(pages[k]);
+        which.push_back(k);
+    }
+    if (file >= 0) close(file);
+    std::vector<int> found(hidden.size(), -ENOENT);
+    find_hidden(pid_, hidden, found);
+    for (std::size_t k = 0; k < which.size(); ++k) nodes[which[k]] = found[k];
+}
+
 void Process::locate_touched() {
     if (waiting_.empty()) return;
     static const bool with_huge = may_be_huge();
@@ -81,6 +152,7 @@ void Process::locate_touched() {
     std::vector<int> nodes;
     nodes_of(pid_, pages, nodes);
     const std::size_t stride = with_huge ? 3 : 1;
+    if (!topology_.emulated) find_hidden_touched(pages, nodes, stride);
     tsl::robin_map<std::uint64_t, unsigned> touched;  // pages that wait, by huge page
     for (const Touch& touch : waiting_) ++touched[touch.page / huge_pages];
     for (std::size_t k = 0; k < waiting_.size(); ++k) {
@@ -135,6 +207,7 @@ bool Process::sweep(std::uint64_t ns) {
     }
     std::vector<int> nodes;
     if (!nodes_of(pid_, pages, nodes)) return false;
+    if (!topology_.emulated) find_hidden(pid_, pages, nodes);
     std::map<std::uint32_t, std::map<int, std::uint64_t>> placed;
     std::map<int, std::uint64_t> by_node;
     for (std::size_t k = 0; k < pages.size(); ++k) {
@@ -145,10 +218,15 @@ bool Process::sweep(std::uint64_t ns) {
         const std::uint32_t object = space_.find(pages[k] << 12).object;
         ++placed[object][node];
         ++by_node[node];
-        if (before < 0 || node < 0 || node == before || topology_.emulated) continue;
-        ++moved_[{object, before, node}];
+        if (known == pages_.end() || node < 0 || node == before || topology_.emulated) continue;
         Page page = known->second;
         std::get<4>(page.key) = node;
+        if (before >= 0) {
+            ++moved_[{object, before, node}];
+        } else if (Count& unknown = touches_[known->second.key]; unknown.pages > 0) {
+            --unknown.pages;
+            ++touches_[page.key].pages;
+        }
         pages_[pages[k]] = page;
     }
     for (const auto& [node, count] : by_node) memory_.emplace_back(ns, node, count);

@@ -95,6 +95,8 @@ private:
     bool is_code(std::uint64_t address) const;
     void add_module(const KernelEvent& event);
     void take_fault(const KernelEvent& event);
+    void find_hidden_touched(const std::vector<std::uint64_t>& pages, std::vector<int>& nodes,
+                             std::size_t stride) const;
     void count(const Touch& touch, int node, bool huge);
     void split(std::uint64_t page);
     void adopt(std::uint64_t address, std::uint64_t bytes);

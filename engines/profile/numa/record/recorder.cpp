@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,41 +20,26 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "profile/numa/record/process.hpp"
+#include "profile/numa/record/ring_folder.hpp"
 
 namespace assay::numa {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int poll_ms = 2;
+// Between two looks at the rings, of which a full one wakes the recorder at once: shortly after
+// something has happened, and otherwise.
+constexpr int soon_ms = 4, later_ms = 20;
 constexpr Nanoseconds hold_back_ns = 1'000'000;  // for events of other processors
 constexpr Nanoseconds look_interval_ns = 50'000'000, sweep_interval_ns = 250'000'000;
+constexpr Nanoseconds find_interval_ns = 250'000'000;     // for rings of programs that cannot wake
 constexpr Nanoseconds children_limit_ns = 1'000'000'000;  // for those that outlive the program
-constexpr Nanoseconds sweep_share = 100;                  // a sweep takes 1 % of the time at most
+// Sweeps take 0.5 % of the time at most, looks at threads as much; both become rarer in time, so
+// that a long run's are as many.
+constexpr Nanoseconds work_share = 200, age_share = 100;
 
 volatile sig_atomic_t received_signal = 0;
 void on_signal(int number) { received_signal = number; }
-
-class RingFolder {
-public:
-    explicit RingFolder(const std::string& fallback) {
-        for (std::string path :
-             {std::string("/dev/shm/assay-numa-XXXXXX"), fallback + "/rings-XXXXXX"})
-            if (mkdtemp(path.data()) != nullptr) {
-                path_ = path;
-                return;
-            }
-        throw Error("cannot create the rings: neither /dev/shm nor " + fallback + " is writable");
-    }
-    ~RingFolder() {
-        std::error_code none;
-        fs::remove_all(path_, none);
-    }
-    const std::string& path() const { return path_; }
-
-private:
-    std::string path_;
-};
 
 void set_environment(const Settings& settings, const std::string& rings, std::size_t nodes) {
     const char* preloaded = std::getenv("LD_PRELOAD");
@@ -70,8 +56,8 @@ void set_environment(const Settings& settings, const std::string& rings, std::si
 
 class Recorder {
 public:
-    Recorder(const Settings& settings, const std::string& rings)
-        : settings_(settings), folder_(rings), topology_(read_topology(settings.emulated)) {}
+    Recorder(const Settings& settings, const RingFolder& folder)
+        : settings_(settings), folder_(folder), topology_(read_topology(settings.emulated)) {}
 
     pid_t launch();
     // Until `is_over` says that the program has ended, and a moment longer for its children.
@@ -81,6 +67,8 @@ public:
 
 private:
     void take_events(bool all);
+    // When to do again what began at `begin` and is done at least each `interval`.
+    Nanoseconds next(Nanoseconds begin, Nanoseconds interval) const;
     void take(const KernelEvent& event);
     void find_rings();
     void look(Nanoseconds time);
@@ -89,7 +77,7 @@ private:
     bool some_live() const;
 
     const Settings& settings_;
-    std::string folder_;
+    const RingFolder& folder_;
     Topology topology_;
     KernelEvents kernel_;
     bool sees_faults_ = false;
@@ -107,7 +95,9 @@ private:
     std::list<Process> processes_;
     std::unordered_map<std::uint32_t, Process*> by_pid_;
     std::unordered_map<RingReader*, Process*> by_ring_;
-    Nanoseconds last_look_ = 0, next_sweep_ = 0;
+    Nanoseconds started_ = now(), next_look_ = 0, next_sweep_ = 0, next_find_ = 0;
+    int program_end_ = -1;   // a pidfd: readable once the program has ended
+    std::size_t taken_ = 0;  // events of the last look
 };
 
 pid_t Recorder::launch() {
@@ -117,7 +107,7 @@ pid_t Recorder::launch() {
     const pid_t pid = fork();
     if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
     if (pid == 0) {
-        set_environment(settings_, folder_, topology_.nodes.size());
+        set_environment(settings_, folder_.path(), topology_.nodes.size());
         for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
         std::vector<char*> argv;
         argv.reserve(settings_.program.size() + 1);
@@ -135,6 +125,7 @@ pid_t Recorder::launch() {
     sees_faults_ = settings_.watches_faults && kernel_.watch(pid);
     add(static_cast<std::uint32_t>(pid), static_cast<std::uint32_t>(getpid()),
         static_cast<std::uint64_t>(now()));
+    program_end_ = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     close(start[0]);
     close(start[1]);
     close(exec_error[1]);
@@ -185,8 +176,10 @@ void Recorder::take(const KernelEvent& event) {
 }
 
 void Recorder::find_rings() {
+    if (!folder_.was_woken() && folder_.pipe() >= 0 && now() < next_find_) return;
+    next_find_ = now() + find_interval_ns;
     std::error_code error;
-    for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    for (const auto& entry : fs::directory_iterator(folder_.path(), error)) {
         const std::string name = entry.path().filename();
         if (!name.ends_with(".ring") || known_rings_.contains(name)) continue;
         try {
@@ -250,6 +243,7 @@ void Recorder::take_events(bool all) {
             take(kernel_events_[kernel++]);
         else take_told(told_[told++]);
     }
+    taken_ = kernel + told;
     kernel_events_.erase(kernel_events_.begin(),
                          kernel_events_.begin() + static_cast<std::ptrdiff_t>(kernel));
     told_.erase(told_.begin(), told_.begin() + static_cast<std::ptrdiff_t>(told));
@@ -261,14 +255,24 @@ void Recorder::look(Nanoseconds time) {
     const bool sweeps = time >= next_sweep_;
     if (std::ranges::any_of(by_pid_, [](const auto& e) { return e.second->asks_for_last_look(); }))
         take_events(true);
+    const bool looks = time >= next_look_;
     for (const auto& [pid, process] : by_pid_) {
         const bool is_last = process->asks_for_last_look();
-        if (is_last || time - last_look_ > look_interval_ns) process->look_at_threads(ns);
+        if (is_last || looks) process->look_at_threads(ns);
+    }
+    if (looks) next_look_ = next(time, look_interval_ns);
+    const Nanoseconds begin = now();
+    for (const auto& [pid, process] : by_pid_) {
+        const bool is_last = process->asks_for_last_look();
         if (sweeps || is_last) process->sweep(ns);
         if (is_last) process->answer_last_look();
     }
-    if (time - last_look_ > look_interval_ns) last_look_ = time;
-    if (sweeps) next_sweep_ = now() + std::max(sweep_interval_ns, (now() - time) * sweep_share);
+    if (sweeps) next_sweep_ = next(begin, sweep_interval_ns);
+}
+
+Nanoseconds Recorder::next(Nanoseconds begin, Nanoseconds interval) const {
+    const Nanoseconds end = now();
+    return end + std::max({interval, (end - begin) * work_share, (end - started_) / age_share});
 }
 
 bool Recorder::some_live() const {
@@ -281,13 +285,15 @@ template <class IsOver>
 void Recorder::run(IsOver is_over) {
     Nanoseconds ended = 0;
     while (ended == 0 || (some_live() && now() - ended < children_limit_ns)) {
-        kernel_.wait(poll_ms);
+        kernel_.wait(taken_ > 0 ? soon_ms : later_ms, {folder_.pipe(), program_end_});
         take_events(false);
         look(now());
         if (ended == 0 && is_over()) ended = now();
     }
+    next_find_ = 0;
     take_events(true);
     for (const auto& ring : rings_) ring->leave();
+    if (program_end_ >= 0) close(program_end_);
 }
 
 void Recorder::write() {
@@ -310,7 +316,7 @@ int record(const Settings& settings) {
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGTERM, on_signal);
     std::signal(SIGHUP, on_signal);
-    Recorder recorder(settings, rings.path());
+    Recorder recorder(settings, rings);
     const pid_t program = recorder.launch();
     int status = 0;
     recorder.run([&] {

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 
 from assay.commands.heap.attach import Attach
-from assay.commands.heap.diff import Diff
-from assay.commands.heap.export import Export
+from assay.commands.heap.diff import DIFF
+from assay.commands.heap.export import EXPORT
 from assay.commands.heap.importing import Import
 from assay.commands.heap.record import Record
 from assay.commands.heap.show import Show
@@ -28,7 +28,7 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [Record(), Attach(), Show(), Diff(), Export(), Import()]
+SUB_VERBS: list[SubVerb] = [Record(), Attach(), Show(), DIFF, EXPORT, Import()]
 
 
 class Heap:

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from assay.commands.heap.recording import add_recording, recording
-from assay.commands.heap.runs import fail_if_nothing_recorded, new_session
+from assay.commands.heap.runs import HEAP, fail_if_nothing_recorded
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
@@ -44,7 +44,7 @@ class Attach:
 
 def attach(args: argparse.Namespace) -> int:
     pid: int = args.pid
-    session = new_session(args, {"attach": pid})
+    session = HEAP.new_session(args, {"attach": pid})
     until = f"for {format_quantity(args.budget, 's')}, or until Ctrl-C" if args.budget else "until Ctrl-C"
     try:
         recorded = record_running(

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.commands.heap.runs import new_session
+from assay.commands.heap.runs import HEAP
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
@@ -44,7 +44,7 @@ class Import:
 def import_profile(args: argparse.Namespace) -> int:
     if not args.file.is_file():
         raise UserError(f"cannot read {args.file}: no such file")
-    session = new_session(args, {"import": str(args.file)})
+    session = HEAP.new_session(args, {"import": str(args.file)})
     try:
         import_file(session.run.path / FOLDER, args.file)
     except UserError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.commands.heap.recording import add_ranks, add_recording, recording
-from assay.commands.heap.runs import new_session
+from assay.commands.heap.runs import HEAP
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import UserError
@@ -57,7 +57,7 @@ def record(args: argparse.Namespace) -> int:
     if not args.program:
         raise UserError("no program given", "write it after --: assay heap -- ./program")
     check_program(args.program[0])
-    session = new_session(args, {"program": [as_text(argument) for argument in args.program]})
+    session = HEAP.new_session(args, {"program": [as_text(argument) for argument in args.program]})
     session.out = session.err  # standard output is the program's
     status = record_program(session.run.path / FOLDER, args.program, recording(args))
     if not traces(session.run.path / FOLDER):

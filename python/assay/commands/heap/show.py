@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import to_builtins
 
-from assay.commands.heap.runs import profiles_of
+from assay.commands.heap.runs import HEAP
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
@@ -50,7 +50,7 @@ class Show:
 
 
 def show(args: argparse.Namespace) -> int:
-    run, profiles = profiles_of(args.run)
+    run, profiles = HEAP.profiles_of(args.run)
     if args.json:
         print(json.dumps([_summary(profile) for profile in profiles.processes], indent=1))
         return EXIT_PASS

@@ -6,8 +6,8 @@ import argparse
 from typing import Protocol, TypeAlias
 
 from assay.commands.numa.compilers import Compiler
-from assay.commands.numa.diff import Diff
-from assay.commands.numa.export import Export
+from assay.commands.numa.diff import DIFF
+from assay.commands.numa.export import EXPORT
 from assay.commands.numa.predict import Predict
 from assay.commands.numa.record import prepare_record, record
 from assay.commands.numa.show import Show
@@ -25,8 +25,8 @@ class SubVerb(Protocol):
 
 SUB_VERBS: list[SubVerb] = [
     Show(),
-    Diff(),
-    Export(),
+    DIFF,
+    EXPORT,
     Predict(),
     Compiler("cc"),
     Compiler("c++"),

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.commands.numa.runs import profiles_of
+from assay.commands.numa.runs import NUMA
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
@@ -57,7 +57,7 @@ class Predict:
 
 def predict_share(args: argparse.Namespace) -> int:
     topology = synthetic(args.topology)
-    run, _ = profiles_of(args.run)
+    run, _ = NUMA.profiles_of(args.run)
     recordings = processes(load_profiles(run.path / FOLDER))[0]
     found = predict(recordings, topology, args.spread)
     if args.json:

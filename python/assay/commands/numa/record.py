@@ -6,12 +6,12 @@ import argparse
 import shutil
 from pathlib import Path
 
-from assay.commands.numa.runs import new_session
+from assay.commands.numa.runs import NUMA
 from assay.commands.options import add, count, size
 from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.measure.numa import FOLDER, NumaRecording, conclude, emulator, load_profiles, record_program
-from assay.numa.advice import advise, plan
+from assay.numa.advice import advise, applicable, plan
 from assay.numa.applied import save_applied
 from assay.numa.profile import Profile
 from assay.records.run import as_text
@@ -65,11 +65,11 @@ def record(args: argparse.Namespace) -> int:
     if args.emulate > MAX_NODES:
         raise UserError(f"--emulate {args.emulate}: too many nodes", f"give at most {MAX_NODES}")
     before = _before(args)
-    advice = advise(before) if before else []
+    advice = applicable(advise(before)) if before else []
     text = plan(before, advice) if before else ""
     if before and not text:
         raise UserError(f"{args.apply} has no advice that can be applied", "see: assay numa show RUN")
-    session = new_session(args, {"program": [as_text(argument) for argument in program]})
+    session = NUMA.new_session(args, {"program": [as_text(argument) for argument in program]})
     session.out = session.err  # standard output is the program's
     folder = session.run.path / FOLDER
     folder.mkdir(mode=0o700)  # a profile holds paths and names of the user's work

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.commands.numa.runs import profiles_of
+from assay.commands.numa.runs import NUMA
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
@@ -49,7 +49,7 @@ class Show:
 
 
 def show(args: argparse.Namespace) -> int:
-    run, profiles = profiles_of(args.run)
+    run, profiles = NUMA.profiles_of(args.run)
     if args.json:
         main = profiles.numa_main
         sys.stdout.buffer.write(msgspec.json.encode(profiles.numa if args.all else [main]) + b"\n")

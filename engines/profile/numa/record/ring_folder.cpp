@@ -1,0 +1,39 @@
+#include "profile/numa/record/ring_folder.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "profile/numa/hooks/ring.hpp"
+
+namespace assay::numa {
+
+RingFolder::RingFolder(const std::string& fallback) {
+    for (std::string path : {std::string("/dev/shm/assay-numa-XXXXXX"), fallback + "/rings-XXXXXX"})
+        if (path_.empty() && mkdtemp(path.data()) != nullptr) path_ = path;
+    if (path_.empty())
+        throw Error("cannot create the rings: neither /dev/shm nor " + fallback + " is writable");
+    const std::string name = path_ + "/" + wake_name;
+    // Opened for both directions, so that it never ends when the last program has closed it.
+    if (mkfifo(name.c_str(), 0600) == 0)
+        pipe_ = open(name.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
+}
+
+RingFolder::~RingFolder() {
+    if (pipe_ >= 0) close(pipe_);
+    std::error_code none;
+    std::filesystem::remove_all(path_, none);
+}
+
+bool RingFolder::was_woken() const {
+    char bytes[4096];
+    bool woken = false;
+    while (pipe_ >= 0 && read(pipe_, bytes, sizeof bytes) > 0) woken = true;
+    return woken;
+}
+
+}  // namespace assay::numa
