@@ -22,7 +22,7 @@ namespace assay {
 
 class SimulatedRequests {
 public:
-    SimulatedRequests() : lanes_{Lane(most_small), Lane(32)} {
+    SimulatedRequests() : lanes_{Lane(most_small), Lane(most_payloads)} {
         for (Lane& lane : lanes_) MPI_Comm_dup(MPI_COMM_WORLD, &lane.communicator);
         for (Small& message : small_)
             message.memory = std::make_unique_for_overwrite<std::byte[]>(largest_small);
@@ -78,7 +78,8 @@ public:
 
 private:
     static constexpr std::size_t small = 0, payload = 1;
-    static constexpr std::size_t largest_small = 256 << 10, most_small = 16;
+    static constexpr std::size_t largest_small = 256 << 10, most_small = 4,
+                                 most_payloads = 12;                           // requests
     static constexpr int first_any = 16, first_payload = 32, end_any = 16384;  // tags
     static constexpr int from_anyone = -1;  // owner: for a payload; below: less 1 and the place
 

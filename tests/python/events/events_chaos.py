@@ -145,8 +145,10 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
         try:
             victim = _await_ranks(lab, process, host, path)
             time.sleep(plan.at)
-            if victim and process.poll() is None:
+            if set(victim) & set(engines_of(lab, host)):
                 _strike(plan.fault, lab, host, victim)
+            else:
+                result.violations.append("it ended before its fault: the machine is too busy")
             process.wait(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
             result.violations.append(f"it did not end within {LIMIT_S:.0f} s")
