@@ -27,9 +27,10 @@ setup:
 test-setup:
 	@packaging/setup.sh test
 
-# Two processes run tests at once, each test file in one of them. Tests that measure time come after all others, one
-# by one. The last line of each part says what was not tested here; in CI (CI=true) that is a failure.
-parallel = -n 2 --dist loadfile --no-loadscope-reorder
+# Three processes run tests at once, each test file in one of them: tests wait for a good part of their time, so that
+# two would leave processors idle. Tests that measure time come after all others, one by one. The last line of each
+# part says what was not tested here; in CI (CI=true) that is a failure.
+parallel = -n 3 --dist loadfile --no-loadscope-reorder
 # The files of the second part: collecting all others again takes seconds.
 alone = $$(grep -rl --include='*.py' 'mark\.alone' tests | sort)
 marked = lab or guest or browser or programs or slow or alone
