@@ -26,7 +26,7 @@ from assay.lab.guest.kernel import Kernel, prepare_kernel
 from assay.lab.tools import find
 
 SCRIPTS = Path(__file__).parent
-BOOT_LIMIT_S = 180.0  # a boot takes 5 s on a quiet machine, 100 s beside twenty busy programs; after more it hangs
+BOOT_LIMIT_S = 180.0  # a boot takes 5 s when quiet, 100 s beside twenty busy programs; after more it hangs
 BOOTS = 2
 FOLDERS = "assay-guest-"  # prefix of the folders' names, before the id of the process that owns them
 LABEL_BYTES = 2 << 20  # of an NVDIMM, beside its region
