@@ -61,6 +61,13 @@ void disable_nagle(int socket) {
 
 }  // namespace
 
+std::uint64_t whole(const Json& value, std::uint64_t most) {
+    if (value.is_number_unsigned() && value.get<std::uint64_t>() <= most)
+        return value.get<std::uint64_t>();
+    throw PeerError("the other side sent a number that it cannot mean",
+                    "use the same version of Assay on both sides");
+}
+
 Connection::Connection(int socket, std::string peer, double limit)
     : socket_(socket), peer_(std::move(peer)), limit_(limit) {
     fcntl(socket_, F_SETFL, fcntl(socket_, F_GETFL) | O_NONBLOCK);

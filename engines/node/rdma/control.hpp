@@ -35,6 +35,9 @@ struct ForeignError : PeerError {
     using PeerError::PeerError;
 };
 
+// A whole number of a message, up to `most`. Throws PeerError for anything else.
+std::uint64_t whole(const Json& value, std::uint64_t most);
+
 class Connection {
 public:
     // `peer` names the other side in errors; `limit` is in seconds, for each message.

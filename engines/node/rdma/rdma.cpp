@@ -25,6 +25,7 @@ namespace {
 
 using namespace assay::rdma;
 
+constexpr std::uint64_t most_numa_nodes = 1024;  // of Linux (CONFIG_NODES_SHIFT)
 constexpr double hello_limit = 5;  // seconds for a connected program to send its hello
 
 // One of the two sides, for the records.
@@ -36,7 +37,8 @@ struct Party {
 Party read_party(const Json& hello) {
     try {
         Party party{printable(hello.at("host")), printable(hello.at("port")), std::nullopt};
-        if (hello.contains("numa")) party.numa = hello["numa"].get<int>();
+        if (hello.contains("numa"))
+            party.numa = static_cast<int>(whole(hello["numa"], most_numa_nodes));
         return party;
     } catch (const Json::exception&) {
         throw PeerError("the other side sent a hello that cannot be read",

@@ -3,6 +3,7 @@
 // It uses reliable connected queue pairs; the two sides exchange the connection data over TCP.
 // Time-outs, retries and the number of outstanding reads are perftest's, so that results are
 // comparable.
+#include "node/rdma/control.hpp"
 #include "node/rdma/endpoint.hpp"
 
 #ifdef ASSAY_VERBS
@@ -286,15 +287,19 @@ void Device::connect(const Json& other) {
                          other.at("gid_type").get<std::string>()),
              "choose addresses of one type with --gid-index");
     if (other.at("pairs").size() != pairs_.size())
-        throw Error("defect: the two sides differ in their queue pairs");
-    mtu_ = std::min(mtu_, static_cast<ibv_mtu>(other.at("mtu").get<int>()));
-    remote_ = {other.at("memory"), other.at("key")};
+        throw PeerError(
+            fmt::format("the other side's {} has another number of queue pairs", remote),
+            "use the same version of Assay on both sides");
+    mtu_ =
+        std::clamp(static_cast<ibv_mtu>(whole(other.at("mtu"), IBV_MTU_4096)), IBV_MTU_256, mtu_);
+    remote_ = {whole(other.at("memory"), ~std::uint64_t{0}),
+               static_cast<std::uint32_t>(whole(other.at("key"), ~std::uint32_t{0}))};
     for (std::size_t i = 0; i < pairs_.size(); ++i) move_to_ready(pairs_[i], other, i);
 }
 
 ibv_ah_attr Device::path_to(const Json& other) const {
     ibv_ah_attr to{};
-    to.dlid = other.at("lid");
+    to.dlid = static_cast<std::uint16_t>(whole(other.at("lid"), 0xffff));
     to.sl = static_cast<std::uint8_t>(options_.service_level);
     to.port_num = static_cast<std::uint8_t>(name_.port);
     if (gid_) {
@@ -310,14 +315,16 @@ ibv_ah_attr Device::path_to(const Json& other) const {
 // Moves the queue pair to "ready to receive" and "ready to send". Over Ethernet, this resolves the
 // peer's address.
 void Device::move_to_ready(const QueuePair& pair, const Json& other, std::size_t index) const {
-    const int reads =
-        std::clamp(std::min(other.at("reads").get<int>(), limits_.max_qp_init_rd_atom), 1, 255);
+    const int most = std::clamp(limits_.max_qp_init_rd_atom, 1, 255);
+    const int reads = std::clamp(static_cast<int>(whole(other.at("reads"), 1 << 16)), 1, most);
+    const Json& numbers = other.at("pairs").at(index);
+    constexpr std::uint64_t longest = 0xffffff;  // queue pairs and sequences have 24 bits
     ibv_qp_attr to{};
     to.qp_state = IBV_QPS_RTR;
     to.ah_attr = path_to(other);
     to.path_mtu = mtu_;
-    to.dest_qp_num = other.at("pairs")[index][0];
-    to.rq_psn = other.at("pairs")[index][1];
+    to.dest_qp_num = static_cast<std::uint32_t>(whole(numbers.at(0), longest));
+    to.rq_psn = static_cast<std::uint32_t>(whole(numbers.at(1), longest));
     to.max_dest_rd_atomic = static_cast<std::uint8_t>(std::clamp(limits_.max_qp_rd_atom, 1, 255));
     to.min_rnr_timer = not_ready_timer;
     int error =

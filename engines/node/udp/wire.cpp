@@ -18,20 +18,44 @@ std::string encode_message(Json fields, const char* kind, std::uint64_t run) {
     return std::string(prefix) + fields.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
+// A whole number up to `most`. Throws if it is anything else: JSON has numbers that fit nothing.
+std::uint64_t whole(const Json& value, std::uint64_t most = ~std::uint64_t{0}) {
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most)
+        throw std::out_of_range("number");
+    return value.get<std::uint64_t>();
+}
+
+std::uint32_t small(const Json& value) {
+    return static_cast<std::uint32_t>(whole(value, ~std::uint32_t{0}));
+}
+
+std::vector<std::uint64_t> wholes(const Json& values) {
+    std::vector<std::uint64_t> numbers;
+    for (const Json& value : values) numbers.push_back(whole(value));
+    return numbers;
+}
+
 ControlMessage read(const Json& j) {
     const auto type = j.at("type").get<std::string>();
-    const auto run = j.at("run").get<std::uint64_t>();
+    const std::uint64_t run = whole(j.at("run"));
     ControlMessage message;
     if (type == "hello")
-        message.hello = Hello{run,          j.at("size"),    j.at("planned"), j.at("streams"),
-                              j.at("rate"), j.at("seconds"), j.at("host")};
-    else if (type == "welcome") message.welcome = Welcome{run, j.at("sockets"), j.at("host")};
+        message.hello = Hello{run,
+                              whole(j.at("size")),
+                              whole(j.at("planned")),
+                              small(j.at("streams")),
+                              j.at("rate"),
+                              j.at("seconds"),
+                              j.at("host")};
+    else if (type == "welcome")
+        message.welcome = Welcome{run, small(j.at("sockets")), j.at("host")};
     else if (type == "refusal") message.refusal = Refusal{run, j.at("reason"), j.at("fix")};
     else if (type == "end")
-        message.end =
-            End{run, j.at("sent"), j.at("rate"), j.at("dropped"), j.at("pause"), j.at("gso")};
+        message.end = End{run,           wholes(j.at("sent")), j.at("rate"), whole(j.at("dropped")),
+                          j.at("pause"), j.at("gso")};
     else if (type == "report")
-        message.report = Report{run, j.at("received"), j.at("lost"), j.at("bandwidth")};
+        message.report =
+            Report{run, whole(j.at("received")), whole(j.at("lost")), j.at("bandwidth")};
     else throw std::invalid_argument(type);
     return message;
 }

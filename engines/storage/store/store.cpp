@@ -83,6 +83,14 @@ int open_store_file(const std::string& path) {
     return open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
 }
 
+// Whether a layout can be one: its parts are aligned, and no product of its numbers overflows.
+bool is_sound(const StoreLayout& layout) {
+    return layout.ranks && layout.ranks < (1u << 20) && layout.record_slots &&
+           layout.record_slots < (1ull << 40) && layout.ring_bytes &&
+           layout.ring_bytes < (1ull << 50) && layout.rank_bytes() % page == 0 &&
+           layout.record_slots % (page / sizeof(Record)) == 0;
+}
+
 // What a superblock says; `store` is false where there is none.
 struct SuperblockSummary {
     bool store = false;
@@ -363,7 +371,8 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
             return nullptr;
         }
         store->layout_ = found.layout;
-        if (found.layout.bytes() > found.bytes || found.bytes > existing_bytes) {
+        if (!is_sound(found.layout) || found.layout.bytes() > found.bytes ||
+            found.bytes > existing_bytes) {
             failure.what = store->path_ + " is damaged; fix: assay io drop " + keep;
             return nullptr;
         }
@@ -471,10 +480,7 @@ std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, 
         device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
     const auto [valid, version, phase, job, keep, boot, layout, bytes] =
         read_superblock(store->fd_, existing_bytes);
-    const bool fits = layout.ranks && layout.ranks < (1u << 20) && layout.record_slots &&
-                      layout.record_slots < (1ull << 40) && layout.ring_bytes &&
-                      layout.ring_bytes < (1ull << 50) && layout.bytes() <= bytes &&
-                      bytes <= existing_bytes;
+    const bool fits = is_sound(layout) && layout.bytes() <= bytes && bytes <= existing_bytes;
     if (valid && version != store_version)
         failure.what = path + " is a store of version " + std::to_string(version) +
                        ", this Assay reads version " + std::to_string(store_version);

@@ -136,7 +136,10 @@ def _compressed(rates: Sequence[float]) -> list[float]:
 
 
 def _block(rate: float, most: float) -> str:
-    return BLOCKS[min(len(BLOCKS) - 1, int(len(BLOCKS) * rate / most))] if most > 0 else BLOCKS[0]
+    share = rate / most if most > 0 else 0.0
+    if not 0 < share < 1:  # records of another may hold any figures
+        return BLOCKS[-1] if share >= 1 else BLOCKS[0]
+    return BLOCKS[int(len(BLOCKS) * share)]
 
 
 def _show_search(console: Console, records: Sequence[Measurement]) -> None:

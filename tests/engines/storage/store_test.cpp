@@ -370,3 +370,27 @@ TEST_CASE("a listing does not keep a job from its kept store") {
     REQUIRE_MESSAGE(store, failure.what);
     CHECK(store->taken_over());
 }
+
+TEST_CASE("a store whose parts are not aligned is refused as damaged") {
+    const Folder folder;
+    const std::string path = create_store(folder.path, 1)->path();
+    for (const std::size_t field :
+         {offsetof(Superblock, ring_bytes), offsetof(Superblock, record_slots)}) {
+        std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+        const auto set = [&](std::uint64_t value) {
+            file.seekp(static_cast<std::streamoff>(field));
+            file.write(reinterpret_cast<const char*>(&value), sizeof value);
+            file.flush();
+        };
+        std::uint64_t whole = 0;
+        file.seekg(static_cast<std::streamoff>(field));
+        file.read(reinterpret_cast<char*>(&whole), sizeof whole);
+        Failure failure;
+        set(whole - 1);
+        CHECK_FALSE(Store::attach(path, false, failure));
+        CHECK(failure.what.find("damaged") != std::string::npos);
+        set(whole);
+    }
+    Failure failure;
+    CHECK(Store::attach(path, false, failure));
+}

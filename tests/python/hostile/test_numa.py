@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import tempfile
 from pathlib import Path
 
 import msgspec
-from hypothesis import given, settings
+from damage import fuzzed
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -30,7 +30,6 @@ from assay.profile.profiles import Profiles
 from assay.report.numa import show_numa
 from assay.report.numa_page import numa_page
 
-fuzzed = settings(max_examples=int(os.environ.get("ASSAY_FUZZ_ROUNDS", "60")), deadline=None)
 ROWS: list[list[object]] = [
     ["process", 1, "gcc", 10, 1, 4096, 2, "./a\x00b\x00", "3"],
     ["node", 0, [0], 0, []],

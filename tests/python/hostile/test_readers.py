@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import make_heap
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from damage import answers, damaged, fuzzed, of_file
+from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.errors import UserError
@@ -33,11 +32,6 @@ from assay.records.schema import (
 )
 from assay.records.units import parse_quantity, parse_size
 
-ROUNDS = int(os.environ.get("ASSAY_FUZZ_ROUNDS", "60"))
-fuzzed = settings(
-    max_examples=ROUNDS, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
-)
-
 RECORD = encode(Measurement(name="node.memory", metric="bandwidth", unit="B/s", params={"size": 3}))
 INFO = encode(RunInfo(id="x", command=["assay"], assay="0", started="2026-01-01T00:00:00+00:00"))
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,56 +41,8 @@ PLATFORM = b"""<?xml version='1.0' encoding='utf-8'?><platform version="4.1"><zo
 <host id="h0" speed="1Gf"/>
 <cluster id="c" prefix="n" suffix="" radical="0-3,7" speed="1Gf" bw="1" lat="0"/>
 </zone></platform>"""
-PIECES = [
-    *(
-        b"\xff",
-        b"\0",
-        b"[" * 3000,
-        b"{",
-        b'"',
-        b"1e999",
-        b"99999999999999999999",
-        b"-1",
-        b"null",
-        b"\\ud800",
-        b"nan",
-    ),
-    *(
-        b"\xed\xa0\x80",
-        b"0-999999999999",
-        b'encoding="no-such"',
-        b"utf-32",
-        b"&a;",
-        b"@@g",
-        b"[1-99999999]",
-        b"\n",
-    ),
-]
 QUANTITY = r"[0-9]{1,400}(\.[0-9]*)?([eE][+-]?[0-9]{1,5})? ?[kKMGTPi]{0,2}[bB]?(/s)?"
 HEAP_ANALYSIS = msgspec.json.encode(make_heap.make_profile(3))
-
-
-@st.composite
-def damaged(draw: st.DrawFn, seed: bytes) -> bytes:
-    """The seed with some places cut out, doubled or replaced; sometimes any bytes at all."""
-    content = bytearray(seed)
-    for _ in range(draw(st.integers(0, 4))):
-        at = draw(st.integers(0, len(content)))
-        to = min(len(content), at + draw(st.integers(0, 12)))
-        content[at:to] = draw(st.sampled_from(PIECES) | st.binary(max_size=6))
-    return bytes(content) if draw(st.integers(0, 9)) else draw(st.binary(max_size=200))
-
-
-def answers(read: Callable[[], object]) -> None:
-    with contextlib.suppress(UserError):
-        read()
-
-
-def of_file(content: bytes, name: str, read: Callable[[Path], object]) -> None:
-    with tempfile.TemporaryDirectory(prefix="assay-hostile-") as folder:
-        path = Path(folder) / name
-        path.write_bytes(content)
-        answers(lambda: read(path))
 
 
 @fuzzed

@@ -103,6 +103,12 @@ TEST_CASE("wrong version, length, JSON and message types are refused") {
     }
 }
 
+TEST_CASE("numbers that the other side cannot mean are refused") {
+    CHECK(whole(Json(65535U), 65535) == 65535);
+    for (const Json& value : {Json(65536U), Json(-1), Json(7e20), Json(1.5), Json("1"), Json()})
+        CHECK_THROWS_AS(whole(value, 65535), PeerError);
+}
+
 TEST_CASE("a closed connection is reported, also within a message") {
     const std::string message = framed("{\"type\":\"hello\"}");
     for (std::size_t cut = 0; cut < message.size(); ++cut) {

@@ -68,6 +68,20 @@ TEST_CASE("implausible numbers are refused") {
     }
 }
 
+TEST_CASE("numbers that no integer holds are refused") {
+    const std::string text = encode(Hello{1, 8900, 1000, 12, 93.9e6, 20, "h"});
+    REQUIRE(decode(text));
+    for (const char* number : {"7e20", "-1", "1e999", "0.5", "18446744073709551616"}) {
+        std::string changed = text;
+        changed.replace(changed.find("1000"), 4, number);
+        CAPTURE(changed);
+        CHECK_FALSE(decode(changed));
+    }
+    std::string streams = text;
+    streams.replace(streams.find(":12,"), 4, ":4294967297,");
+    CHECK_FALSE(decode(streams));
+}
+
 TEST_CASE("control messages are signed with the run's token, and others are refused") {
     assay::session::Token token, other;
     token.bytes.fill(1);
