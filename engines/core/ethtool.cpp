@@ -97,17 +97,18 @@ bool has(std::span<const std::uint32_t> modes, std::uint8_t bit) {
 
 constexpr int max_words = 32;  // 1,024 modes; Linux 6.1 has 93
 
-// A request has a head, then room for three masks that the kernel fills in: the modes that are
-// supported, advertised, and those of the other end.
+// A request has a header, then space for three masks that the kernel fills in: the supported modes,
+// the advertised modes, and the modes that the link partner advertises.
 constexpr std::size_t head_words = sizeof(ethtool_link_settings) / sizeof(std::uint32_t);
 using Request = std::array<std::uint32_t, head_words + 3 * max_words>;
 
-// Asks for masks of `words`. Returns the answer's number of words; none if the driver refuses.
-std::optional<int> ask(int socket, const std::string& interface, Request& request, int words) {
+// Requests masks of `mask_words` words. Returns the number of words in the answer; none if the
+// driver refuses.
+std::optional<int> ask(int socket, const std::string& interface, Request& request, int mask_words) {
     request = {};
     auto* head = reinterpret_cast<ethtool_link_settings*>(request.data());
     head->cmd = ETHTOOL_GLINKSETTINGS;
-    head->link_mode_masks_nwords = static_cast<std::int8_t>(words);
+    head->link_mode_masks_nwords = static_cast<std::int8_t>(mask_words);
     ifreq named{};
     std::strncpy(named.ifr_name, interface.c_str(), IFNAMSIZ - 1);
     named.ifr_data = reinterpret_cast<char*>(request.data());
@@ -132,11 +133,12 @@ std::optional<double> fastest_link_mode(const std::string& interface) {
     if (socket < 0) return std::nullopt;
     Request request;
     std::optional<double> fastest;
-    // The kernel answers a request of no words with minus the number of words that its masks have.
-    const int words = -ask(socket, interface, request, 0).value_or(0);
-    if (words > 0 && words <= max_words && ask(socket, interface, request, words) == words)
+    // To a request with 0 words the kernel answers with its own number of mask words, negated.
+    const int mask_words = -ask(socket, interface, request, 0).value_or(0);
+    if (mask_words > 0 && mask_words <= max_words &&
+        ask(socket, interface, request, mask_words) == mask_words)
         fastest = fastest_of(
-            std::span<const std::uint32_t>(request).subspan(head_words, std::size_t(words)));
+            std::span<const std::uint32_t>(request).subspan(head_words, std::size_t(mask_words)));
     close(socket);
     return fastest;
 }

@@ -1,5 +1,5 @@
-// What an Ethernet adapter can do, as its driver tells it (ETHTOOL_GLINKSETTINGS, what ethtool
-// shows as "Supported link modes"). /sys has the negotiated speed only.
+// The speeds that an Ethernet adapter supports, from its driver (ETHTOOL_GLINKSETTINGS, shown by
+// ethtool as "Supported link modes"). /sys has only the negotiated speed.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace assay {
 std::optional<double> fastest_of(std::span<const std::uint32_t> modes);
 
 // The fastest mode that an interface of this host supports, in bit/s; none if its driver does not
-// tell, or if /sys is planted ($ASSAY_ROOT).
+// report modes, or if $ASSAY_ROOT replaces /sys (in tests).
 std::optional<double> fastest_link_mode(const std::string& interface);
 
 }  // namespace assay

@@ -1,5 +1,5 @@
-// Who a rank's host is: the name it calls itself, and whatever else it may be called on a host
-// list.
+// The identity of a rank's host: its host name, and the other names and addresses by which a host
+// list may contain it.
 #pragma once
 
 #include <string>

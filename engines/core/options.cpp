@@ -18,7 +18,7 @@ std::string option_name(const Parameter& parameter) {
 }
 
 double parse_number(const Parameter& parameter, std::string text) {
-    const std::string given = fmt::format("{} {}", option_name(parameter), text);
+    const std::string value_text = fmt::format("{} {}", option_name(parameter), text);
     double value = 0;
     try {
         if (parameter.unit == "B") {
@@ -31,11 +31,12 @@ double parse_number(const Parameter& parameter, std::string text) {
         if (parameter.kind != Kind::real && value != std::floor(value))
             throw std::invalid_argument(text);
     } catch (const std::exception&) {
-        throw Error(given + ": not a " + (parameter.kind == Kind::real ? "number" : "whole number"),
-                    std::string(parameter.help));
+        throw Error(
+            value_text + ": not a " + (parameter.kind == Kind::real ? "number" : "whole number"),
+            std::string(parameter.help));
     }
     if (value < parameter.min || value > parameter.max)
-        throw Error(given + ": out of bounds",
+        throw Error(value_text + ": out of bounds",
                     fmt::format("give {} to {}", parameter.min, parameter.max));
     return value;
 }

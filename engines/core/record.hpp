@@ -63,7 +63,7 @@ public:
     void failure(const std::string& what, const std::string& fix, const Subject&,
                  bool primary = false);
     void hello(int rank, const std::string& host);
-    // The label of each rank, and what `hosts` (objects with host, names, addresses) are called;
+    // The label of each rank, and the `hosts` (objects with host, names, addresses) of the ranks;
     // of[r] is the host of rank r. Written before any record that has a label.
     void ranks(std::span<const std::string> labels, std::span<const int> of, const Json& hosts);
     // This process (a receiver, a server) can now be reached by its peer.

@@ -17,19 +17,21 @@ namespace {
 
 constexpr std::size_t max_steps = 1U << 20U;
 constexpr int idle = -1;
-constexpr std::string_view form = "write a step a line, the destination of each rank, -1 for none";
+constexpr std::string_view expected_format =
+    "write a step a line, the destination of each rank, -1 for none";
 
 std::vector<int> numbers(const std::string& line, const std::string& where) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::vector<int> found;
-    for (std::string word; words >> word;) {
+    std::istringstream tokens(line.substr(0, line.find('#')));
+    std::vector<int> targets;
+    for (std::string word; tokens >> word;) {
         int value = 0;
         const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
         if (error != std::errc() || end != word.data() + word.size())
-            throw Error(fmt::format("{}: not a list of ranks", where), std::string(form));
-        found.push_back(value);
+            throw Error(fmt::format("{}: not a list of ranks", where),
+                        std::string(expected_format));
+        targets.push_back(value);
     }
-    return found;
+    return targets;
 }
 
 void check(std::vector<int>& step, int ranks, const std::string& where) {
@@ -69,7 +71,7 @@ std::vector<std::vector<int>> read_steps(const std::string& path, int ranks) {
         steps.push_back(std::move(step));
     }
     if (flows == 0)
-        throw Error(fmt::format("{}: no flow in the schedule", path), std::string(form));
+        throw Error(fmt::format("{}: no flow in the schedule", path), std::string(expected_format));
     return steps;
 }
 

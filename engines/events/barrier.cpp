@@ -43,9 +43,9 @@ void Barrier::go_on() {
                 {place(own_, std::size_t{1} << round_, false), {epoch_, round_, passed_}});
             told_ = true;
         }
-        const auto found = heard_.find({passed_, round_});
-        if (found == heard_.end()) return;
-        heard_.erase(found);
+        const auto entry = heard_.find({passed_, round_});
+        if (entry == heard_.end()) return;
+        heard_.erase(entry);
         ++round_;
         told_ = false;
     }

@@ -1,6 +1,6 @@
 // A barrier of many ranks by messages between them: the dissemination barrier (Hensgen, Finkel and
-// Manber 1988). In round r each rank tells the one 2^r places further on; after ceil(log2 n) rounds
-// every rank has heard of all.
+// Manber 1988). In round r each rank notifies the rank 2^r positions after it; after ceil(log2 n)
+// rounds every rank knows that all have entered.
 //
 // It belongs to an epoch. A new epoch forgets all barriers of the one before.
 #pragma once
@@ -44,9 +44,10 @@ private:
     std::size_t own_ = 0;
     std::uint64_t entered_ = 0, passed_ = 0;
     std::uint32_t round_ = 0;
-    bool told_ = false;                                        // of the current round
-    std::set<std::pair<std::uint64_t, std::uint32_t>> heard_;  // number, round
-    std::vector<std::pair<int, BarrierNote>> early_;           // of a later epoch
+    bool told_ = false;  // whether the note of the current round is sent
+    // The barrier number and round of each received note.
+    std::set<std::pair<std::uint64_t, std::uint32_t>> heard_;
+    std::vector<std::pair<int, BarrierNote>> early_;  // of a later epoch
     std::vector<Outgoing> outgoing_;
 };
 

@@ -13,7 +13,7 @@ namespace assay::events {
 namespace {
 
 constexpr int exit_unusable = 2;
-constexpr Nanoseconds farewell = 1'000'000'000;  // for the word that a rank cannot start
+constexpr Nanoseconds farewell = 1'000'000'000;  // to send the message that a rank cannot start
 
 // A rank whose own files or settings are wrong tells rank 0, which ends the run.
 void decline(Transport& transport, const Error& error) {

@@ -91,8 +91,8 @@ void Builder::open(const Assignment& assignment, Epoch epoch, std::uint32_t expe
         part = settings_.pull ? Part::to_ask : Part::awaited;
         if (!settings_.pull && rank != member_.rank) receive(index, rank);
     }
-    // A bulk that is given out again may have had sources that are lost since. They are known if
-    // there are no other ranks than these.
+    // A bulk that is assigned again may have had sources that are lost now. Which sources it had is
+    // known if the job has no other ranks than the present ones.
     if (others == expected - known)
         for (const int rank : settings_.units.readouts)
             if (!members.had(rank, epoch))
@@ -315,14 +315,14 @@ void Builder::ask_lost(std::uint32_t index) {
     Slot& slot = slots_[index];
     for (const int rank : settings_.units.readouts) {
         Part& part = slot.parts[static_cast<std::size_t>(source(rank))];
-        const bool own = rank == member_.rank;
-        if (part != Part::lost || !member_.members.has(rank) || !(own || member_.reaches(rank)))
+        const bool is_own = rank == member_.rank;
+        if (part != Part::lost || !member_.members.has(rank) || !(is_own || member_.reaches(rank)))
             continue;
         part = Part::awaited;
         ++slot.open;
         ++slot.asked;
         const SlotNote note{slot.bulk.number, 0, index, 0};
-        if (own) {
+        if (is_own) {
             readout_->on_request(rank, note);
         } else {
             receive(index, rank);
@@ -343,9 +343,9 @@ void Builder::advance(Nanoseconds time) {
         for (std::uint32_t index = 0; index < slots_.size(); ++index) {
             Slot& slot = slots_[index];
             if (slot.state != State::waiting || slot.open > 0) continue;
-            const bool whole = slot.found == slot.expected;
+            const bool is_complete = slot.found == slot.expected;
             const Nanoseconds limit = wait_limit(slot);
-            if (!whole && time < limit) {
+            if (!is_complete && time < limit) {
                 member_.want(limit);
                 continue;
             }

@@ -23,7 +23,7 @@ public:
     void connect(Readout* local) { readout_ = local; }
 
     void on_batch(const Batch& batch, Nanoseconds time);
-    // The membership has changed: sources that came back are asked for what is still wanted.
+    // The membership has changed: sources that came back are asked for the fragments still missing.
     void on_members();
     void on_received(int source, std::uint32_t slot, bool success, Nanoseconds time);
     // The fragment of this rank's own readout unit, which keeps it until the slot is closed.
@@ -46,8 +46,8 @@ private:
         Bulk bulk{};
         Nanoseconds begun = 0;       // given out
         std::uint32_t expected = 0;  // sources
-        std::uint32_t open = 0;      // of them, neither delivered nor lost
-        std::uint32_t found = 0;     // intact
+        std::uint32_t open = 0;      // sources that have neither delivered nor are lost
+        std::uint32_t found = 0;     // sources whose message arrived intact
         std::uint64_t verified = 0, damaged = 0, duplicate = 0;  // fragments
         std::vector<Part> parts{};                               // by source number
         std::vector<std::uint8_t> bad{};  // by event, if any fragment is damaged

@@ -222,13 +222,13 @@ void Director::admit_returned(Nanoseconds time) {
 
 void Director::on_done(const Done& done, Nanoseconds time) {
     const Nanoseconds begin = now();
-    const Nanoseconds given = manager_.given_at(done.assignment);
+    const Nanoseconds assigned_at = manager_.given_at(done.assignment);
     const std::string problem = manager_.settle(done.assignment, done.outcome, time);
     if (!problem.empty())
         throw Error("the ledger does not fit: " + problem, "this is a defect of Assay");
     spent_ += now() - begin;
     progress_ = time;
-    if (!losses_.empty()) note_resumed(done.assignment.place.builder, given, time);
+    if (!losses_.empty()) note_resumed(done.assignment.place.builder, assigned_at, time);
 }
 
 void Director::on_parked(const Assignment& parked, Nanoseconds time) {
@@ -236,9 +236,9 @@ void Director::on_parked(const Assignment& parked, Nanoseconds time) {
 }
 
 // A loss is over when each builder unit has built an event that was given out after it.
-void Director::note_resumed(int builder, Nanoseconds given, Nanoseconds time) {
+void Director::note_resumed(int builder, Nanoseconds assigned_at, Nanoseconds time) {
     std::erase_if(losses_, [&](Loss& loss) {
-        if (given >= loss.noticed) loss.left.erase(builder);
+        if (assigned_at >= loss.noticed) loss.left.erase(builder);
         if (!loss.left.empty()) return false;
         results_.resumed(loss.rank, seconds(time - loss.before));
         return true;
@@ -261,9 +261,9 @@ void Director::give_out(Nanoseconds time) {
         const Nanoseconds begin = now();
         const std::optional<Batch> batch = manager_.plan(time);
         if (!batch) break;
-        const Nanoseconds spent = now() - begin + std::exchange(spent_, 0);
+        const Nanoseconds decision_time = now() - begin + std::exchange(spent_, 0);
         const auto events = static_cast<Nanoseconds>(batch->size() * settings_.events_per_message);
-        results_.decision(spent, events);
+        results_.decision(decision_time, events);
         broadcast(write_batch(*batch));
     }
     if (const auto next = manager_.next_plan()) member_.want(std::max(*next, time + 1));

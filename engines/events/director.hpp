@@ -1,5 +1,5 @@
-// The event manager's side of the conversation with the ranks: who takes part, who was lost and who
-// came back, what is given out, what is reported. Decisions are EventManager's.
+// The event manager's communication with the ranks: it tracks which ranks take part, were lost or
+// came back, and sends and receives the messages. EventManager makes the decisions.
 //
 // A rank that starts, and one that comes back, says hello. A rank that came back takes part again
 // when every member has seen it, since a message to a rank that is not yet seen would fail.
@@ -23,7 +23,7 @@ class Director {
 public:
     Director(Member& member, Sink& sink);
 
-    // Rank 0's own words.
+    // Messages of rank 0 to itself.
     void greet_self(const std::string& hello);
     // What was posted for the rank has arrived.
     void on_received(int rank, Nanoseconds time);

@@ -1,8 +1,8 @@
 // A filter unit: takes built events at its own rate, verifies them once more, and drops them.
 //
-// A builder unit offers an event and keeps it until the filter unit says that it has it, so a slow
-// filter unit holds the builder units back and nothing is dropped. An event that is offered again,
-// because the builder unit that offered it first is lost, is not taken twice.
+// A builder unit offers an event and keeps it until the filter unit confirms that it has it. So a
+// slow filter unit slows the builder units down, and nothing is dropped. An event that is offered
+// again, because the first builder unit was lost, is not taken twice.
 #pragma once
 
 #include <array>

@@ -27,11 +27,11 @@ void Ledger::enter(std::uint64_t bulk, const Entry& entry) {
 }
 
 std::string Ledger::settle(std::uint64_t bulk, const Outcome& outcome) {
-    const auto found = open_.find(bulk);
-    if (found == open_.end())
+    const auto position = open_.find(bulk);
+    if (position == open_.end())
         return fmt::format("bulk {} is reported {}", bulk,
                            bulk < next_ ? "a second time" : "before it was given out");
-    const Entry& entry = found->second;
+    const Entry& entry = position->second;
     if (outcome.events() != entry.events)
         return fmt::format("bulk {}: {} events reported of {}", bulk, outcome.events(),
                            entry.events);
@@ -43,7 +43,7 @@ std::string Ledger::settle(std::uint64_t bulk, const Outcome& outcome) {
         return fmt::format("bulk {}: {} fragments in {} events of {} sources", bulk, outcome.built,
                            outcome.events_built, entry.sources);
     total_ += outcome;
-    open_.erase(found);
+    open_.erase(position);
     return {};
 }
 

@@ -1,8 +1,9 @@
-// The ledger: what became of every fragment of every event that was given out.
+// The ledger accounts for every fragment of every event that was assigned to a builder unit: built,
+// lost, corrupt or duplicate.
 //
-// A bulk is entered when it is given out for the first time, with the number of its sources, and
+// A bulk is entered when it is assigned for the first time, with the number of its sources. It is
 // settled once, when a builder unit reports it or when it cannot be built any more. Memory is
-// bounded by the bulks that are not settled: those below a mark are counted only.
+// bounded by the bulks that are not settled; settled ones are only counted.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,14 @@
 
 namespace assay::events {
 
-// What became of the events of a bulk. Fragments are counted by event and source.
+// The outcome of the events of a bulk. Fragments are counted by event and source.
 struct Outcome {
     std::uint64_t events_built = 0, events_incomplete = 0;
     std::uint64_t built = 0;      // fragments of the events that were built
     std::uint64_t partial = 0;    // verified, of events that lost another fragment
     std::uint64_t lost = 0;       // never arrived
     std::uint64_t corrupt = 0;    // arrived damaged
-    std::uint64_t duplicate = 0;  // arrived beside these: twice, or for another event
+    std::uint64_t duplicate = 0;  // arrived in addition: twice, or for another event
 
     std::uint64_t fragments() const { return built + partial + lost + corrupt; }
     std::uint64_t events() const { return events_built + events_incomplete; }
@@ -29,7 +30,7 @@ struct Outcome {
 
 struct Entry {
     std::uint32_t events, sources;
-    Epoch epoch;  // of the first time it was given out
+    Epoch epoch;  // of its first assignment
 };
 
 class Ledger {
@@ -45,7 +46,7 @@ public:
     std::uint64_t given() const { return given_; }  // events
     std::uint64_t given_fragments() const { return fragments_; }
     std::size_t open() const { return open_.size(); }  // bulks
-    // Whether everything given out is settled and adds up.
+    // Whether everything assigned is settled and adds up.
     bool balances() const {
         return open_.empty() && total_.fragments() == fragments_ && total_.events() == given_;
     }

@@ -27,8 +27,8 @@ EventManager::EventManager(const Units& units, const Options& options)
 }
 
 EventManager::Builder* EventManager::builder(int rank) {
-    const auto found = std::ranges::lower_bound(builders_, rank, {}, &Builder::rank);
-    return found == builders_.end() || found->rank != rank ? nullptr : &*found;
+    const auto position = std::ranges::lower_bound(builders_, rank, {}, &Builder::rank);
+    return position == builders_.end() || position->rank != rank ? nullptr : &*position;
 }
 
 void EventManager::admit(const std::vector<int>& ranks) {
@@ -73,13 +73,13 @@ void EventManager::release_all(Builder& b) {
 void EventManager::drop_incomplete() {
     std::erase_if(again_, [this](const Again& again) {
         const Entry& entry = ledger_.entry(again.bulk);
-        const auto left = static_cast<std::uint64_t>(std::ranges::count_if(
+        const auto live_sources = static_cast<std::uint64_t>(std::ranges::count_if(
             units_.readouts, [&](int rank) { return members_.had(rank, entry.epoch); }));
-        if (left == entry.sources) return false;
+        if (live_sources == entry.sources) return false;
         const std::uint64_t events = entry.events;
         ledger_.settle(again.bulk, {.events_incomplete = events,
-                                    .partial = events * left,
-                                    .lost = events * (entry.sources - left)});
+                                    .partial = events * live_sources,
+                                    .lost = events * (entry.sources - live_sources)});
         return true;
     });
 }

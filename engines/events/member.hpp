@@ -1,5 +1,5 @@
-// What the units of one rank share: its settings, the membership, its operations, its meter, and
-// the ways to the manager and to other units.
+// Shared by the units of one rank: its settings, the membership, its operations, its counters, and
+// the functions that send messages to the manager and to other units.
 #pragma once
 
 #include <deque>
@@ -58,7 +58,7 @@ public:
         wake = wake == 0 ? time : std::min(wake, time);
     }
 
-    bool closed = false;        // this rank has told all units that it sends no more
+    bool closed = false;        // this rank has announced to all units that it sends no more
     std::deque<Bytes> to_self;  // rank 0's messages to the manager
     Nanoseconds wake = 0;
 };

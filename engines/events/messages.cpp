@@ -12,7 +12,8 @@ namespace {
 constexpr std::uint32_t magic = 0x4d425645;  // "EVBM"
 constexpr std::size_t max_identity = 4096, max_label = 512;
 
-// In a batch a fresh bulk is its builder unit and slot; its number follows from the place.
+// A new bulk in a batch: its builder unit and slot. Its number is the first number of the batch
+// plus its index.
 struct PackedPlace {
     std::uint16_t builder, slot;
 };

@@ -1,7 +1,7 @@
-// The messages between ranks that are not events: how they are written and read.
+// Encoding and decoding of all messages between ranks except event data.
 //
-// A message has a head with its kind and length; numbers are in the byte order of the machine,
-// which the head tells. A reader checks every length: what does not fit throws Error.
+// A message has a header with its kind and length. Numbers are in the byte order of the machine,
+// which the header's magic shows. A reader checks every length and throws Error where one is wrong.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ struct Damage {
     int source;  // rank
     std::uint64_t event, offset, expected, observed;
 };
-// What one rank did in one slice of time. The last report of a rank says so.
+// The counts of one rank in one slice of time. A rank's last report is marked as such.
 struct Report {
     std::uint64_t slice = 0;
     bool more = false, last = false;  // more: another part of the same report follows

@@ -175,7 +175,8 @@ void Participant::on_ended(const Operation& operation, bool success) {
             break;
         }
         case Doing::from_manager:
-            // Two that end together may be told in any order: they are read as they were posted.
+            // Operations that end together may be reported in any order; messages are read in the
+            // order of posting.
             if (success) from_manager_[operation.index].arrived = true;
             read_manager();
             break;
@@ -209,7 +210,7 @@ void Participant::on_change(const PeerChange& change) {
         if (started_) receive_from_unit(change.rank);
         if (started_ && !director_) member_.to_manager(write_rank(MessageKind::sees, change.rank));
     } else {
-        // A rank that came back too late finds nobody, and ends without a word.
+        // A rank that came back too late finds no manager, and ends without an error.
         if (change.rank == 0 && !started_) stopping_ = true;
         if (change.rank == 0 && !stopping_)
             throw Error("rank 0, the event manager, was lost: events can no longer be given out",
@@ -241,9 +242,9 @@ void Participant::report(bool last) {
             now.latency.push_back(
                 {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(counts[i])});
     for (Bytes& message : write_report(now)) member_.to_manager(std::move(message));
-    const std::uint64_t given = now.given;
+    const std::uint64_t assigned = now.given;
     now = {};
-    now.given = given;
+    now.given = assigned;
     meter.latency.clear();
     slice_begun_ = time_;
     ++slice_;

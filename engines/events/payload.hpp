@@ -3,7 +3,7 @@
 //
 // Each fragment carries the stamp of its event and source, its size, and a checksum. Its bytes are
 // a function of event and source, so that a wrong byte can be located. Headers have checksums of
-// their own: a message of an earlier bulk is told from a damaged one.
+// their own, so that a message of an earlier bulk can be distinguished from a damaged one.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ static_assert(sizeof(MessageHeader) == 64 && sizeof(FragmentHeader) == 32);
 inline constexpr std::size_t min_message =
     sizeof(MessageHeader) + sizeof(FragmentHeader) + sizeof(std::uint64_t);
 
-// What a unit knows of every message.
+// The parameters that are common to all messages of a run.
 struct Format {
     Sizes sizes;
     std::uint64_t run;  // tells this run's messages from another's

@@ -1,4 +1,4 @@
-// A rank's operations in flight: what each ticket of the transport stands for, and the memory of
+// A rank's operations in flight: the operation of each ticket of the transport, and the memory of
 // small messages until they are sent.
 #pragma once
 

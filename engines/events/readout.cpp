@@ -149,9 +149,9 @@ void Readout::begin_round(const Batch& batch) {
     for (const int to :
          settings_.schedule.destinations(member_.rank, members.of(settings_.units.readouts),
                                          members.of(settings_.units.builders), batch.number)) {
-        const auto found = std::ranges::find(batch.fresh, to, &Place::builder);
+        const auto placed = std::ranges::find(batch.fresh, to, &Place::builder);
         round.steps.push_back(
-            found == batch.fresh.end() ? none : static_cast<std::uint32_t>(place(*found)));
+            placed == batch.fresh.end() ? none : static_cast<std::uint32_t>(place(*placed)));
     }
     rounds_.push_back(std::move(round));
 }

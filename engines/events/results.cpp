@@ -159,8 +159,8 @@ void Results::write_ranks(const EventManager& manager, const Slices& all) {
     }
 }
 
-// What was given out must have been settled, and every source that stayed must have had a fragment
-// for each event.
+// Every assigned event must have been settled, and every source that stayed must have made a
+// fragment for each event.
 void Results::check(const EventManager& manager, const Slices& all) const {
     const Ledger& ledger = manager.ledger();
     if (!ledger.balances())

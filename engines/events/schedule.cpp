@@ -20,7 +20,7 @@ std::size_t position(const std::vector<int>& ranks, int rank) {
 
 std::vector<int> read_step(std::string_view line, const std::string& where, int ranks) {
     std::vector<int> step;
-    std::vector<bool> taken(static_cast<std::size_t>(ranks));
+    std::vector<bool> used(static_cast<std::size_t>(ranks));
     for (std::size_t i = 0; i < line.size();) {
         if (line[i] == ' ' || line[i] == '\t' || line[i] == '\r' || line[i] == ',') {
             ++i;
@@ -37,10 +37,10 @@ std::vector<int> read_step(std::string_view line, const std::string& where, int 
                     printable(std::string(line.substr(i, std::min<std::size_t>(end - i, 20))))),
                 fmt::format("give 0 to {}, or -1 for none", ranks - 1));
         if (destination != nobody) {
-            if (taken[static_cast<std::size_t>(destination)])
+            if (used[static_cast<std::size_t>(destination)])
                 throw Error(fmt::format("{}: two ranks send to rank {}", where, destination),
                             "give each rank at most one source in a step");
-            taken[static_cast<std::size_t>(destination)] = true;
+            used[static_cast<std::size_t>(destination)] = true;
         }
         step.push_back(destination);
         i = end;

@@ -74,9 +74,9 @@ int Settings::source_number(int rank) const {
 
 Bulk Settings::bulk(std::uint64_t number) const {
     const std::uint64_t first = number * events_per_message;
-    const std::uint64_t left = events == 0 ? events_per_message : events - first;
+    const std::uint64_t remaining = events == 0 ? events_per_message : events - first;
     return {number, first,
-            static_cast<std::uint32_t>(std::min<std::uint64_t>(left, events_per_message))};
+            static_cast<std::uint32_t>(std::min<std::uint64_t>(remaining, events_per_message))};
 }
 
 Settings read_settings(const Options& options, int ranks, bool simulated) {

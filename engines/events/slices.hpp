@@ -1,8 +1,8 @@
 // The reports of all ranks by slices of time, put together at the manager.
 //
-// A slice is complete when every member has reported it; then it is handed over and forgotten. A
-// slice that some rank did not report (it was lost, or came later) is handed over as far as it goes
-// when two newer ones have begun. Memory does not grow with time.
+// A slice is complete when every member has reported it; then it is handed over and deleted. A
+// slice that some rank did not report (it was lost, or came later) is handed over incomplete when
+// two newer ones have begun. Memory does not grow with time.
 #pragma once
 
 #include <functional>

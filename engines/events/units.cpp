@@ -10,19 +10,19 @@
 namespace assay::events {
 
 Units Units::assign(int ranks, bool split, int filters) {
-    const int left = ranks - filters, least = split ? 3 : 2;
-    if (left < least)
+    const int unit_ranks = ranks - filters, least = split ? 3 : 2;
+    if (unit_ranks < least)
         throw Error(fmt::format("{} ranks and {} filter units: an event builder needs {} other "
                                 "ranks at least",
                                 ranks, filters, least),
                     split ? "start more ranks: a manager, a readout and a builder unit"
                           : "start more ranks, for example mpirun -np 4, or lower --filters");
     Units units;
-    for (int rank = 0; rank < left; ++rank) {
+    for (int rank = 0; rank < unit_ranks; ++rank) {
         if (!split || rank % 2 == 1) units.readouts.push_back(rank);
         if (!split || (rank % 2 == 0 && rank > 0)) units.builders.push_back(rank);
     }
-    for (int rank = left; rank < ranks; ++rank) units.filters.push_back(rank);
+    for (int rank = unit_ranks; rank < ranks; ++rank) units.filters.push_back(rank);
     return units;
 }
 

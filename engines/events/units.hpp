@@ -1,4 +1,4 @@
-// Which rank is which unit, and which ranks are members at a time.
+// The units of each rank, and the ranks that are members of the job at a time.
 //
 // A membership has an epoch, and for each rank the epoch since which it belongs to the job without
 // interruption (0: it does not). A rank that comes back belongs anew.

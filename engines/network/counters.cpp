@@ -97,9 +97,10 @@ void read_port(const std::string& device, const std::string& port, Counters& cou
     const std::string folder = port_folder + "/counters/";
     const std::string name = device + ":" + port;
     for (const HardwareCounter& hardware : hardware_counters)
-        for (const std::string& place : {port_folder, device_folder})  // older drivers: by device
+        for (const std::string& counter_folder :
+             {port_folder, device_folder})  // older drivers: by device
             if (const auto value =
-                    read_count(fmt::format("{}/hw_counters/{}", place, hardware.file))) {
+                    read_count(fmt::format("{}/hw_counters/{}", counter_folder, hardware.file))) {
                 counters[{name, hardware.counter}] += *value;
                 break;
             }
@@ -110,16 +111,16 @@ void read_port(const std::string& device, const std::string& port, Counters& cou
 
 // A section of /proc/net/snmp is two lines: "Tcp: NAME NAME ..." and "Tcp: VALUE VALUE ...".
 void read_tcp(Counters& counters) {
-    for (const TcpCounter& wanted : tcp_counters) {
-        std::ifstream file(procfs(wanted.file));
+    for (const TcpCounter& tcp_counter : tcp_counters) {
+        std::ifstream file(procfs(tcp_counter.file));
         std::string names, values;
         while (std::getline(file, names) && std::getline(file, values)) {
             std::istringstream name_of(names), value_of(values);
             for (std::string name, value; name_of >> name && value_of >> value;) {
-                if (name.ends_with(':') && name != wanted.section) break;
-                if (name != wanted.name) continue;
+                if (name.ends_with(':') && name != tcp_counter.section) break;
+                if (name != tcp_counter.name) continue;
                 if (const auto count = parse_count(value))
-                    counters[{"tcp", wanted.counter}] = *count;
+                    counters[{"tcp", tcp_counter.counter}] = *count;
             }
         }
     }

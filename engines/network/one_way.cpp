@@ -51,9 +51,9 @@ public:
           windows_(rounds_.size(), 0),
           tally_(Op::stream, size_) {
         const double minimum = 2.0 * inflight_ * static_cast<double>(stride(size_));
-        const double wanted = static_cast<double>(options.integer("memory"));
+        const double requested = static_cast<double>(options.integer("memory"));
         const double granted =
-            session.memory(minimum, wanted, fmt::format("messages of {} bytes", size_));
+            session.memory(minimum, requested, fmt::format("messages of {} bytes", size_));
         memory_ = static_cast<std::size_t>(std::max(minimum, granted) / 2);
     }
 
@@ -114,10 +114,11 @@ private:
 
     // The window that makes a burst about burst_seconds long, after one of `window` took `longest`.
     int fitting(int window, double longest) const {
-        const double wanted = burst_seconds / std::max(longest, 1e-9) * window;
+        const double requested = burst_seconds / std::max(longest, 1e-9) * window;
         const std::size_t messages = memory_ / stride(size_);
-        return std::max(inflight_, static_cast<int>(std::min({wanted, static_cast<double>(messages),
-                                                              max_growth * window})));
+        return std::max(inflight_,
+                        static_cast<int>(std::min(
+                            {requested, static_cast<double>(messages), max_growth * window})));
     }
 
     void report() {

@@ -105,17 +105,17 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     std::vector<double> bandwidths;
     double elapsed = 0;
     std::int64_t messages = 0;
-    double spent[] = {0};  // seconds of this pair so far, by rank 0's clock
+    double pair_time[] = {0};  // seconds of this pair so far, by rank 0's clock
     for (std::int64_t i = 0; i < options.integer("repeats") && elapsed < pair_seconds &&
-                             (i == 0 || share <= 0 || spent[0] + burst_seconds < share);
+                             (i == 0 || share <= 0 || pair_time[0] + burst_seconds < share);
          ++i) {
         session.expect(message_seconds * window);
         const double duration = stream.run(window);
         bandwidths.push_back(stream.verified / duration);
         elapsed += duration;
         messages += window;
-        if (session.rank() == 0) spent[0] = seconds(session.transport.clock() - begin);
-        session.max(spent);
+        if (session.rank() == 0) pair_time[0] = seconds(session.transport.clock() - begin);
+        session.max(pair_time);
         // The first messages may have been unusually fast (a shaper's bucket, a cache), so the
         // window follows the time of whole bursts.
         window = std::max(inflight, static_cast<int>(std::min({burst_seconds / duration * window,

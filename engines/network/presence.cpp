@@ -27,14 +27,14 @@ std::pair<sockaddr_un, socklen_t> address_of(int place) {
 
 Presence::Presence() : socket_(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
     if (socket_ < 0) return;
-    int own = 0;
-    for (; own < places; ++own) {
-        const auto [address, length] = address_of(own);
+    int own_place = 0;
+    for (; own_place < places; ++own_place) {
+        const auto [address, length] = address_of(own_place);
         if (bind(socket_, reinterpret_cast<const sockaddr*>(&address), length) == 0) break;
     }
     for (int place = 0; place < places; ++place) {
         const auto [address, length] = address_of(place);
-        if (place != own &&
+        if (place != own_place &&
             sendto(socket_, "+", 1, 0, reinterpret_cast<const sockaddr*>(&address), length) == 1)
             ++others_;
     }

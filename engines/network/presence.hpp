@@ -1,8 +1,8 @@
-// Notices other network measurements on this host, and is noticed by them: two at once share the
-// wires, and both would report a part of what the network carries.
+// Detects other network measurements on this host, and is detected by them: two at the same time
+// share the wires, and both would report a part of what the network carries.
 //
-// Each holds a name among Unix sockets in the abstract namespace, which needs no file and no right,
-// and ends with the process. It is that of a network namespace, as the wires are.
+// Each measurement binds a Unix socket in the abstract namespace. That needs no file and no
+// privilege, ends with the process, and belongs to the network namespace, as the wires do.
 #pragma once
 
 namespace assay::network {

@@ -155,15 +155,16 @@ std::vector<RankPair> client_edges(int ranks, int servers) {
 
 std::vector<std::vector<RankPair>> disjoint_rounds(const std::vector<RankPair>& pairs) {
     std::vector<std::vector<RankPair>> rounds;
-    std::map<int, std::set<std::size_t>> taken;  // rank -> rounds that it is in
+    std::map<int, std::set<std::size_t>> rounds_of_rank;  // rank -> rounds that it is in
     for (const RankPair& pair : pairs) {
-        const std::set<std::size_t>&first = taken[pair.first], &second = taken[pair.second];
+        const std::set<std::size_t>&first = rounds_of_rank[pair.first],
+              &second = rounds_of_rank[pair.second];
         std::size_t round = 0;
         while (first.contains(round) || second.contains(round)) ++round;
         if (round == rounds.size()) rounds.emplace_back();
         rounds[round].push_back(pair);
-        taken[pair.first].insert(round);
-        taken[pair.second].insert(round);
+        rounds_of_rank[pair.first].insert(round);
+        rounds_of_rank[pair.second].insert(round);
     }
     return rounds;
 }

@@ -143,7 +143,7 @@ std::vector<std::string> Session::gather(const std::string& value) {
     return guarded("waits for every host's results", -1, [&] { return transport.gather(value); });
 }
 
-double Session::memory(double minimum, double wanted, const std::string& purpose) {
+double Session::memory(double minimum, double requested, const std::string& purpose) {
     const int sharing = transport.simulated() ? size() : ranks_on_this_host();
     const double available = static_cast<double>(available_memory()) / sharing;
     double agreed[] = {minimum - available, minimum, -available};
@@ -152,7 +152,7 @@ double Session::memory(double minimum, double wanted, const std::string& purpose
         throw Error(fmt::format("{} need {} per rank, {} more than a host has available", purpose,
                                 format_bytes(agreed[1]), format_bytes(agreed[0])),
                     "lower the message size, --nflight or the number of ranks per host");
-    return std::min(wanted, -agreed[2] / 2);
+    return std::min(requested, -agreed[2] / 2);
 }
 
 void Session::progress(double done, const std::string& label, double left) {

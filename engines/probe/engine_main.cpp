@@ -53,8 +53,8 @@ int run(const Measurement& measurement, int argc, char** argv) {
         const auto rank = launched_rank();
         // Without MPI the launcher starts each rank itself, and sees how it ends.
         const char* direct = std::getenv("ASSAY_TRANSPORT") ? std::getenv("ASSAY_RANK") : nullptr;
-        const int own = direct ? static_cast<int>(std::strtol(direct, nullptr, 10)) : 0;
-        sink.hello(direct ? own : rank.value_or(0), host_name());
+        const int direct_rank = direct ? static_cast<int>(std::strtol(direct, nullptr, 10)) : 0;
+        sink.hello(direct ? direct_rank : rank.value_or(0), host_name());
         if (rank && !direct) split_off_guardian(*rank);
     }
     if (measurement.scope == Scope::node)

@@ -56,10 +56,10 @@ bool transfer(int fd, void* data, std::size_t bytes, short event, long long dead
             continue;
         }
         if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) return false;
-        const long long left = deadline - monotonic_ms();
-        if (left <= 0) return false;
+        const long long remaining = deadline - monotonic_ms();
+        if (remaining <= 0) return false;
         pollfd polled{fd, event, 0};
-        poll(&polled, 1, static_cast<int>(left));
+        poll(&polled, 1, static_cast<int>(remaining));
     }
     return true;
 }

@@ -116,13 +116,13 @@ void print_store(const std::string& path) {
     const bool is_used = in_use(*store);
     auto result = is_used ? undrained_in_use(*store) : as_json(undrained_data(*store));
     const auto& superblock = store->superblock();
-    const KeptData held = kept_data(*store);
+    const KeptData data_in_store = kept_data(*store);
     result.update({{"store", path},
                    {"state", state_of(*store, is_used)},
                    {"owner", owner_of(path)},
                    {"name", superblock.keep},
-                   {"held_bytes", held.bytes},
-                   {"held_files", held.files},
+                   {"held_bytes", data_in_store.bytes},
+                   {"held_files", data_in_store.files},
                    {"job", superblock.job},
                    {"host", superblock.host},
                    {"created", superblock.created},
@@ -133,7 +133,7 @@ void print_store(const std::string& path) {
 }
 
 void check_same_boot(const Store& store, const RecoveryOptions& options) {
-    if (store.persistent() || options.force || !store.is_of_another_boot()) return;
+    if (store.persistent() || options.force || !store.is_from_earlier_boot()) return;
     throw Error(store.path() +
                     " is from before the machine was restarted and is not in persistent "
                     "memory: its data may be incomplete",

@@ -1,4 +1,4 @@
-// What a launcher asks before it starts ranks.
+// Checks whether a transport can be used here, for a launcher that is about to start ranks.
 #pragma once
 
 #include <string>

@@ -189,7 +189,7 @@ def _complain(text: str) -> None:
 
 
 def _failed(error: Exception) -> int:
-    """A failure that nobody foresaw: one line, and never the exit code of a verdict."""
+    """Reports an unexpected exception in one line. Its exit code is never that of a verdict."""
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     if isinstance(error, OSError):

@@ -12,7 +12,7 @@ constexpr std::uint64_t data_marker = 0x676f696e67, end_marker = 0x656e646564;  
 
 // Each flow keeps `inflight` messages in flight and reposts each one when it completes. In total it
 // posts `inflight` receives plus one for each data message that arrived; the end markers use up the
-// remaining ones, also if a marker, being short, overtakes an earlier state.
+// remaining ones, also if a marker, being short, overtakes an earlier message.
 class Flows {
 public:
     Flows(Session& session, const Round& round, int inflight)
@@ -55,8 +55,8 @@ private:
         if (index >= operations_.size()) operations_.resize(index + 1);
         operations_[index] = operation;
     }
-    // The size of a state. The first messages of the slots have increasing sizes, so that the slots
-    // are out of step: while one message starts up, others use the wire.
+    // The size of a message. The first messages of the slots have increasing sizes, so that the
+    // slots are out of step: while one message starts up, others use the wire.
     std::size_t staggered(std::int64_t message) const {
         if (message >= inflight_) return round_.size;
         const auto part = round_.size / static_cast<std::size_t>(inflight_) *

@@ -1,6 +1,6 @@
 // Bandwidth between host memory and GPUs, measured as by NVIDIA's nvbandwidth (memcpy_ce: copies
-// queued behind a gate, timed by events, medians, contents compared). All GPUs at once are measured
-// too, as in COBALT's gpu-copy test.
+// queued behind a blocker of the stream, timed by events, medians, contents compared). All GPUs at
+// once are measured too, as in COBALT's gpu-copy test.
 //
 // One GPU is timed by its own events. GPUs have no common clock, so all GPUs together are timed by
 // the host: from when it sees the first copies start until it sees the last ones end.
@@ -54,11 +54,11 @@ int gpus_on_bus() {
 
 // A message if the driver shows fewer GPUs than the PCI bus; empty if not, or if
 // CUDA_VISIBLE_DEVICES excludes some.
-std::string fewer_than_installed(int shown) {
+std::string fewer_than_installed(int driver_gpus) {
     const int installed = gpus_on_bus();
-    if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr || installed <= shown) return "";
+    if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr || installed <= driver_gpus) return "";
     return fmt::format("the PCI bus has {} NVIDIA GPU{}, the driver shows {}", installed,
-                       installed == 1 ? "" : "s", shown);
+                       installed == 1 ? "" : "s", driver_gpus);
 }
 
 // The results of one direction on some GPUs, with a value for each repetition.
@@ -212,12 +212,12 @@ void Copier::repeat(const GpuList& gpus, Direction direction, Series& series) co
 template <class Meanwhile>
 double Copier::copy(const GpuList& gpus, Direction direction, Meanwhile meanwhile) const {
     const std::vector<CopyChannel*> channels = channels_of(gpus, direction);
-    const Gate gate;
-    for (CopyChannel* channel : channels) channel->queue(gate);
-    const Nanoseconds gate_opened = now();
-    gate.open();
+    const StreamBlocker blocker;
+    for (CopyChannel* channel : channels) channel->queue(blocker);
+    const Nanoseconds released_at = now();
+    blocker.release();
     const auto wait_on = [&](const CopyChannel& channel) {
-        if (seconds(now() - gate_opened) > settings_.timeout)
+        if (seconds(now() - released_at) > settings_.timeout)
             channel.gpu().give_up(fmt::format(
                 "does not answer: its copies have not ended within {:g} s", settings_.timeout));
     };
@@ -298,13 +298,13 @@ int count_gpus(std::string& reason) {
 
 // Limits the size so that the buffers of all channels fit into half of the free memory, on the host
 // and on each GPU.
-CopySize fit_memory(CopySize wanted, const std::deque<GpuChannels>& gpus) {
+CopySize fit_memory(CopySize requested, const std::deque<GpuChannels>& gpus) {
     std::size_t limit = available_memory() / 4 / gpus.size();
     for (const GpuChannels& gpu : gpus) limit = std::min(limit, gpu.gpu.free_memory() / 4);
-    CopySize size = wanted;
-    size.bytes = std::min(
-        wanted.bytes, limit / static_cast<std::size_t>(wanted.copies) / memory_step * memory_step);
-    if (size.bytes == wanted.bytes) return size;
+    CopySize size = requested;
+    size.bytes = std::min(requested.bytes, limit / static_cast<std::size_t>(requested.copies) /
+                                               memory_step * memory_step);
+    if (size.bytes == requested.bytes) return size;
     if (size.bytes < min_copy)
         throw Error(
             fmt::format("too little free memory: {} MiB for each GPU and direction, on the GPU and "
@@ -312,7 +312,7 @@ CopySize fit_memory(CopySize wanted, const std::deque<GpuChannels>& gpus) {
                         limit >> 20),
             "see in nvidia-smi who uses the GPUs' memory; free some, or test on an idle node");
     fmt::print(stderr, "assay-probe: memory is short: copies of {} MiB instead of {} MiB\n",
-               size.bytes >> 20, wanted.bytes >> 20);
+               size.bytes >> 20, requested.bytes >> 20);
     return size;
 }
 

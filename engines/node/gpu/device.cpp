@@ -144,9 +144,9 @@ OwnedEvent::~OwnedEvent() {
     if (gpu_.try_make_current()) driver().destroy_event(event_);
 }
 
-// ---- Gate
+// ---- StreamBlocker
 
-void Gate::hold(const Gpu& gpu, Stream stream) const {
+void StreamBlocker::block(const Gpu& gpu, Stream stream) const {
     using Shared = std::shared_ptr<std::atomic<bool>>;
     const auto wait = [](void* state) {
         const std::unique_ptr<Shared> open(static_cast<Shared*>(state));
@@ -157,7 +157,7 @@ void Gate::hold(const Gpu& gpu, Stream stream) const {
     std::ignore = state.release();  // `wait` owns it now
 }
 
-void Gate::open() const {
+void StreamBlocker::release() const {
     open_->store(true);
     open_->notify_all();
 }
@@ -203,9 +203,9 @@ void CopyChannel::clear() {
     wait_for_stream();
 }
 
-void CopyChannel::queue(const Gate& gate) {
+void CopyChannel::queue(const StreamBlocker& blocker) {
     gpu_.make_current();
-    gate.hold(gpu_, stream_);
+    blocker.block(gpu_, stream_);
     gpu_.check(driver().record(begin_event_, stream_), "cuEventRecord");
     for (int c = 0; c < size_.copies; ++c) {
         const std::size_t offset = static_cast<std::size_t>(c) * size_.bytes;

@@ -101,15 +101,15 @@ private:
     Event event_ = nullptr;
 };
 
-// Blocks the work queued behind it on any number of streams, until all of it is queued.
-class Gate {
+// Blocks streams until release(), so that all copies are queued before the first one starts.
+class StreamBlocker {
 public:
-    Gate() : open_(std::make_shared<std::atomic<bool>>(false)) {}
-    ~Gate() { open(); }
-    Gate(const Gate&) = delete;
-    Gate& operator=(const Gate&) = delete;
-    void hold(const Gpu&, Stream) const;
-    void open() const;
+    StreamBlocker() : open_(std::make_shared<std::atomic<bool>>(false)) {}
+    ~StreamBlocker() { release(); }
+    StreamBlocker(const StreamBlocker&) = delete;
+    StreamBlocker& operator=(const StreamBlocker&) = delete;
+    void block(const Gpu&, Stream) const;
+    void release() const;
 
 private:
     // Shared with the callbacks, which may outlive this object on a lost GPU.
@@ -135,10 +135,10 @@ public:
     CopyDirection direction() const { return direction_; }
     std::size_t bytes() const { return size_.total(); }
 
-    void clear();             // overwrites the destination, so that data of earlier copies are gone
-    void queue(const Gate&);  // queues the copies behind the gate
-    bool started() const;     // does not wait
-    bool finished() const;    // does not wait
+    void clear();  // overwrites the destination, so that data of earlier copies are gone
+    void queue(const StreamBlocker&);  // queues the copies behind the blocker
+    bool started() const;              // does not wait
+    bool finished() const;             // does not wait
     // Seconds from the start of `first`, a channel of the same GPU, to the end of this one.
     double elapsed(const CopyChannel& first) const;
 

@@ -53,7 +53,7 @@ private:
 // cannot have happened, and are not counted.
 constexpr double max_excess = 1.3;
 
-// On a busy machine a pass takes seconds; whoever waits hears in between that it goes on.
+// On a busy machine a pass takes seconds; progress is reported in between.
 constexpr Nanoseconds beat_interval = 1'000'000'000;
 
 struct Plan {

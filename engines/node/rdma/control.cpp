@@ -22,7 +22,7 @@
 namespace assay::rdma {
 namespace {
 
-constexpr std::size_t max_callers = 64;  // that have not proved themselves
+constexpr std::size_t max_callers = 64;  // connections that are not authenticated yet
 constexpr int caller_check_ms = 100;     // between looks at their deadlines
 
 Nanoseconds deadline_in(double seconds) { return now() + static_cast<Nanoseconds>(seconds * 1e9); }
@@ -31,10 +31,10 @@ Nanoseconds deadline_in(double seconds) { return now() + static_cast<Nanoseconds
 bool wait_for(int socket, short events, Nanoseconds deadline) {
     for (;;) {
         pollfd polled{socket, events, 0};
-        const Nanoseconds left = std::max<Nanoseconds>(0, deadline - now());
-        const int ready =
-            poll(&polled, 1,
-                 static_cast<int>(std::min<Nanoseconds>((left + 999'999) / 1'000'000, 1 << 30)));
+        const Nanoseconds remaining = std::max<Nanoseconds>(0, deadline - now());
+        const int ready = poll(
+            &polled, 1,
+            static_cast<int>(std::min<Nanoseconds>((remaining + 999'999) / 1'000'000, 1 << 30)));
         if (ready > 0) return true;
         if (ready == 0 && now() >= deadline) return false;
         if (ready < 0 && errno != EINTR) throw Error(fmt::format("poll: {}", std::strerror(errno)));
@@ -275,16 +275,16 @@ void prove_token(int socket, const std::string& peer, const session::Token& toke
 }
 
 int connect_to(const std::string& host, int port, double limit) {
-    const addrinfo wanted{.ai_flags = 0,
-                          .ai_family = AF_UNSPEC,
-                          .ai_socktype = SOCK_STREAM,
-                          .ai_protocol = 0,
-                          .ai_addrlen = 0,
-                          .ai_addr = nullptr,
-                          .ai_canonname = nullptr,
-                          .ai_next = nullptr};
+    const addrinfo hints{.ai_flags = 0,
+                         .ai_family = AF_UNSPEC,
+                         .ai_socktype = SOCK_STREAM,
+                         .ai_protocol = 0,
+                         .ai_addrlen = 0,
+                         .ai_addr = nullptr,
+                         .ai_canonname = nullptr,
+                         .ai_next = nullptr};
     addrinfo* addresses = nullptr;
-    const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &addresses);
+    const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &addresses);
     if (status != 0)
         throw Error(fmt::format("{}: {}", host, gai_strerror(status)), "check the name");
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(addresses, freeaddrinfo);

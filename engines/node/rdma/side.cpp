@@ -136,10 +136,10 @@ std::size_t Layout::outgoing(int qp, std::uint64_t message) const {
 }
 
 int moderation(const Workload& w, std::size_t size) {
-    const int wanted = w.moderation != 0       ? w.moderation
-                       : size > moderated_size ? 1
-                                               : default_moderation;
-    return std::min(wanted, w.depth);
+    const int interval = w.moderation != 0       ? w.moderation
+                         : size > moderated_size ? 1
+                                                 : default_moderation;
+    return std::min(interval, w.depth);
 }
 
 Side::Side(Endpoint& endpoint, Connection& connection, const Workload& workload, bool client,

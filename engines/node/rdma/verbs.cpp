@@ -227,13 +227,13 @@ void Device::make_queue_pairs() {
              "ask for less (--qps, --depth)");
     std::random_device random;
     for (int i = 0; i < options_.qps; ++i) {
-        ibv_qp_init_attr wanted{};
-        wanted.send_cq = wanted.recv_cq = queue_.get();
-        wanted.qp_type = IBV_QPT_RC;
-        wanted.cap.max_send_wr = static_cast<std::uint32_t>(options_.depth);
-        wanted.cap.max_recv_wr = static_cast<std::uint32_t>(options_.receives);
-        wanted.cap.max_send_sge = wanted.cap.max_recv_sge = 1;
-        Owned<ibv_qp> qp(library().create_qp(domain_.get(), &wanted), library().destroy_qp);
+        ibv_qp_init_attr requested{};
+        requested.send_cq = requested.recv_cq = queue_.get();
+        requested.qp_type = IBV_QPT_RC;
+        requested.cap.max_send_wr = static_cast<std::uint32_t>(options_.depth);
+        requested.cap.max_recv_wr = static_cast<std::uint32_t>(options_.receives);
+        requested.cap.max_send_sge = requested.cap.max_recv_sge = 1;
+        Owned<ibv_qp> qp(library().create_qp(domain_.get(), &requested), library().destroy_qp);
         if (!qp) {
             const int error = errno;
             fail(fmt::format("provides no queue pair {} of {}: {}", i + 1, options_.qps,
@@ -383,8 +383,8 @@ void Device::post_receive(int qp, std::size_t local, std::size_t size) {
 
 int Device::poll(std::span<Completion> completions) {
     ibv_wc entries[16];
-    const int wanted = static_cast<int>(std::min(completions.size(), std::size(entries)));
-    const int count = ibv_poll_cq(queue_.get(), wanted, entries);
+    const int requested = static_cast<int>(std::min(completions.size(), std::size(entries)));
+    const int count = ibv_poll_cq(queue_.get(), requested, entries);
     if (count < 0) fail("does not report completions");
     for (int i = 0; i < count; ++i)
         completions[static_cast<std::size_t>(i)] = {

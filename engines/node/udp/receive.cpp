@@ -162,7 +162,7 @@ std::optional<SenderInfo> Receiver::await_sender() {
     const double limit = options_.real("wait");
     const std::string address_text = settings_.address.with_port_text();
     const Nanoseconds start = now();
-    for (Nanoseconds shown = 0;;) {
+    for (Nanoseconds last_shown = 0;;) {
         const double waited = seconds(now() - start);
         if (interrupted()) return std::nullopt;
         if (waited > limit)
@@ -171,8 +171,8 @@ std::optional<SenderInfo> Receiver::await_sender() {
                         fmt::format("start 'assay udp send -H {}' on another machine meanwhile, "
                                     "and check that UDP port {} is open to it",
                                     options_.text("host"), options_.integer("port")));
-        if (now() - shown > 1'000'000'000) {
-            shown = now();
+        if (now() - last_shown > 1'000'000'000) {
+            last_shown = now();
             sink_.progress(0,
                            fmt::format("waiting for a sender on {} ({})", address_text,
                                        settings_.interface.name),

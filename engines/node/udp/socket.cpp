@@ -134,11 +134,11 @@ std::string Address::with_port_text() const {
 
 std::vector<Address> resolve(const std::string& host, int port) {
     if (host.empty()) throw Error("no host given", "give --host, the receiver's name or address");
-    addrinfo wanted{};
-    wanted.ai_family = AF_UNSPEC;
-    wanted.ai_socktype = SOCK_DGRAM;
+    addrinfo requested{};
+    requested.ai_family = AF_UNSPEC;
+    requested.ai_socktype = SOCK_DGRAM;
     addrinfo* list = nullptr;
-    const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &list);
+    const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &requested, &list);
     if (status != 0)
         throw Error(fmt::format("{}: the name does not resolve ({})", host, gai_strerror(status)),
                     "give a name that this machine knows, or an address");
@@ -241,8 +241,8 @@ std::optional<int> UdpSocket::set(int level, int option, int value) {
     return errno;
 }
 
-std::uint64_t UdpSocket::enlarge(bool receive, std::uint64_t wanted) {
-    const int value = static_cast<int>(wanted);
+std::uint64_t UdpSocket::enlarge(bool receive, std::uint64_t requested) {
+    const int value = static_cast<int>(requested);
     // Beyond net.core.rmem_max only with privilege (CAP_NET_ADMIN).
     if (set(SOL_SOCKET, receive ? SO_RCVBUFFORCE : SO_SNDBUFFORCE, value))
         set(SOL_SOCKET, receive ? SO_RCVBUF : SO_SNDBUF, value);

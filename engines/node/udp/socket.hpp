@@ -59,8 +59,8 @@ public:
     int fd() const { return fd_; }
     void bind(const Address&);                                 // throws Error
     std::optional<int> set(int level, int option, int value);  // errno when refused
-    // Enlarges a buffer to `wanted` bytes or as far as allowed. Returns the bytes granted.
-    std::uint64_t enlarge(bool receive, std::uint64_t wanted);
+    // Enlarges a buffer to `requested` bytes or as far as allowed. Returns the bytes granted.
+    std::uint64_t enlarge(bool receive, std::uint64_t requested);
     std::uint32_t dropped() const;  // messages dropped because the buffer was full
 
     // Sends a control message. Errors are ignored: lost messages are sent again.

@@ -1,4 +1,4 @@
-// What the measured process reads about itself: ticks, page faults, resident memory. Nothing here
+// Readings of the measured process about itself: ticks, page faults, resident memory. Nothing here
 // allocates.
 #pragma once
 

@@ -65,12 +65,12 @@ private:
 
     // Frees all blocks but a random share.
     void free_random(double kept_share) {
-        std::size_t kept = 0;
+        std::size_t survivors = 0;
         for (std::size_t k = 0; k < count_; ++k) {
-            if (random_.uniform() < kept_share) blocks_[kept++] = blocks_[k];
+            if (random_.uniform() < kept_share) blocks_[survivors++] = blocks_[k];
             else free_block(blocks_[k]);
         }
-        count_ = kept;
+        count_ = survivors;
     }
 
     // Replaces random blocks, four times as often as there are blocks; at most task.total bytes

@@ -105,8 +105,8 @@ struct SharedResults {
         const std::uint32_t index = counts[s].fetch_add(1, std::memory_order_relaxed);
         if (index < max_samples) samples[s][index] = value;
     }
-    bool has_room(Series series, std::uint32_t wanted) const {
-        return counts[static_cast<std::size_t>(series)].load(std::memory_order_relaxed) + wanted <=
+    bool has_room(Series series, std::uint32_t count) const {
+        return counts[static_cast<std::size_t>(series)].load(std::memory_order_relaxed) + count <=
                max_samples;
     }
 };

@@ -26,8 +26,8 @@ namespace {
 
 constexpr int poll_ms = 100;  // between two checks for Ctrl-C and the time limit
 
-[[noreturn]] void throw_errno(const char* what) {
-    throw Error(fmt::format("{}: {}", what, std::strerror(errno)), "see 'ulimit -a'");
+[[noreturn]] void throw_errno(const char* call) {
+    throw Error(fmt::format("{}: {}", call, std::strerror(errno)), "see 'ulimit -a'");
 }
 
 // The results, in memory that both processes map.

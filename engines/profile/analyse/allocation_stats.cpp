@@ -26,8 +26,8 @@ void complete_figures(StackStats& stats) {
     stats.leaked = stats.live;
     stats.leaked_count = stats.live_count;
     stats.freed = stats.count - stats.live_count;
-    const std::uint64_t own = stats.reallocated - stats.foreign_reallocations;
-    stats.new_blocks = stats.count > own ? stats.count - own : 0;
+    const std::uint64_t own_reallocations = stats.reallocated - stats.foreign_reallocations;
+    stats.new_blocks = stats.count > own_reallocations ? stats.count - own_reallocations : 0;
     stats.malloc_time = extrapolated(stats.sampled_ticks, stats.sampled_calls, stats.count);
     stats.free_time = extrapolated(stats.sampled_free_ticks, stats.sampled_frees, stats.frees);
 }

@@ -202,14 +202,14 @@ std::uint32_t CallTree::location_number(const Location& location, bool is_python
     if (const auto cached = location_numbers_.find(&location); cached != location_numbers_.end())
         return cached->second;
     const std::string function = location.function + '\0' + location.module;
-    const std::string place = '\0' + location.file + '\0' + std::to_string(location.line);
+    const std::string line_key = '\0' + location.file + '\0' + std::to_string(location.line);
     const auto [entry, is_new] = number_of_location_.try_emplace(
-        function + place, static_cast<std::uint32_t>(locations_.size()));
+        function + line_key, static_cast<std::uint32_t>(locations_.size()));
     if (is_new) {
         const std::uint32_t first =
             number_of_function_.try_emplace(function, entry->second).first->second;
         // A relative file ("<string>") may be several.
-        const std::string& line = location.file.starts_with('/') ? place : function + place;
+        const std::string& line = location.file.starts_with('/') ? line_key : function + line_key;
         locations_.push_back({&location, first,
                               number_of_line_.try_emplace(line, entry->second).first->second,
                               first == entry->second ? !is_python && is_allocator_frame(location)

@@ -1,4 +1,5 @@
-// How a profiler names the figures that it counts of each stack, for the tables of a profile.
+// Connects the figures that a profiler counts for each stack with the columns of a profile's
+// tables.
 #pragma once
 
 #include <cstdint>

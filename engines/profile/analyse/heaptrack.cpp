@@ -20,7 +20,7 @@ constexpr std::uint64_t ns_in_ms = 1'000'000;
 constexpr std::uint64_t min_version = 2;  // of the file format
 // The longest lines are names of C++ functions. A few bytes of zstd may hold gigabytes.
 constexpr std::size_t max_line_bytes = 1 << 20;
-// Instructions are numbered from 1 on; the tree has a use of its own for the lowest addresses.
+// Instructions are numbered from 1 on; the stack tree reserves the lowest addresses.
 constexpr std::uint64_t first_address = stack::unused_address + 1;
 constexpr stack::StackId first_stack = stack::lost_root + 1;
 

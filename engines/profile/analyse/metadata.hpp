@@ -58,8 +58,8 @@ struct TraceMetadata {
     double seconds_at(std::uint64_t ticks) const;
 };
 
-// False for what is no processor's page, which is set to 4096: other code divides by it and counts
-// in steps of 16 bytes within it.
+// Checks the page size of a trace. False for a value that no processor has; it is then set to 4096,
+// because other code divides by it and counts in steps of 16 bytes within it.
 bool check_page_bytes(std::uint32_t& page_bytes);
 
 // Reads everything but the events, of which only the first and the last time are taken. Modules and

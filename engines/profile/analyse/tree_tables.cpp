@@ -99,10 +99,10 @@ void TreeTables::find_outermost(Grouping& grouping) const {
 
 void TreeTables::add(const std::string& name, const std::vector<std::uint64_t>& values, Fold fold,
                      double scale, const Peak& peak) {
-    std::vector<std::uint64_t> own;
-    own.reserve(stacks_.size());
-    for (const std::uint32_t node : stacks_) own.push_back(values[node]);
-    tables_.stacks.figures[name] = pack(std::move(own), fold, scale);
+    std::vector<std::uint64_t> exclusive_sums;
+    exclusive_sums.reserve(stacks_.size());
+    for (const std::uint32_t node : stacks_) exclusive_sums.push_back(values[node]);
+    tables_.stacks.figures[name] = pack(std::move(exclusive_sums), fold, scale);
     if (fold == Fold::peak) {
         add_peaks(name, values, peak);
         return;

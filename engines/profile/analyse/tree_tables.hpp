@@ -17,7 +17,7 @@
 
 namespace assay::profile {
 
-// The figures of which a table's rows are asked, for columns that are followed over time.
+// The tables, for columns whose rows have a peak over time.
 enum class Table {
     nodes,
     lines_exclusive,

@@ -31,10 +31,10 @@ std::string name_of(pid_t pid) { return read_line(fmt::format("/proc/{}/comm", p
 
 // Whether a path is the same file for the process; not so in another container or root.
 bool sees_same_file(pid_t pid, const std::string& path) {
-    struct stat ours{}, theirs{};
-    return stat(path.c_str(), &ours) == 0 &&
-           stat(fmt::format("/proc/{}/root{}", pid, path).c_str(), &theirs) == 0 &&
-           ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
+    struct stat own_file{}, target_file{};
+    return stat(path.c_str(), &own_file) == 0 &&
+           stat(fmt::format("/proc/{}/root{}", pid, path).c_str(), &target_file) == 0 &&
+           own_file.st_dev == target_file.st_dev && own_file.st_ino == target_file.st_ino;
 }
 
 void throw_if_traced(pid_t pid) {

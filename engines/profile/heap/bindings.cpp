@@ -78,8 +78,8 @@ bool rebind(const dl_phdr_info& object, std::uint64_t Function::* from,
         });
 }
 
-int find_in_object(dl_phdr_info* object, std::size_t, void* into) {
-    auto& position = *static_cast<HookPosition*>(into);
+int find_in_object(dl_phdr_info* object, std::size_t, void* context) {
+    auto& position = *static_cast<HookPosition*>(context);
     if (program.end == 0) program = range_of(*object);
     if (is_loader(*object)) return 0;
     const bool has_hooks = is_hook_library(*object);

@@ -87,8 +87,8 @@ __attribute__((noinline)) bool resolve_now() {
     auto expected = Resolving::no;
     if (!resolving.compare_exchange_strong(expected, Resolving::now))
         return expected == Resolving::done;
-    for_each_function([]<class F>(F*& into, const char* name) {
-        into = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
+    for_each_function([]<class F>(F*& function, const char* name) {
+        function = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
     });
     resolving.store(Resolving::done, std::memory_order_release);
     return true;
@@ -136,8 +136,8 @@ bool was_recorded(void* block) {
 }
 
 void set_real_functions(std::uint64_t (*address_of)(const char* name)) {
-    for_each_function([=]<class F>(F*& into, const char* name) {
-        into = reinterpret_cast<F*>(address_of(name));
+    for_each_function([=]<class F>(F*& function, const char* name) {
+        function = reinterpret_cast<F*>(address_of(name));
     });
     resolving.store(Resolving::done, std::memory_order_release);
 }
@@ -246,12 +246,12 @@ ASSAY_HOOK void* aligned_alloc(size_t alignment, size_t size) {
                              [=] { return real.aligned_alloc(alignment, size); });
 }
 
-ASSAY_HOOK int posix_memalign(void** into, size_t alignment, size_t size) {
+ASSAY_HOOK int posix_memalign(void** function, size_t alignment, size_t size) {
     if (!resolve()) return ENOMEM;
     int status = 0;
     record_allocation(Kind::memalign, size, ASSAY_CALLER(), [&]() -> void* {
-        status = real.posix_memalign(into, alignment, size);
-        return status == 0 ? *into : nullptr;
+        status = real.posix_memalign(function, alignment, size);
+        return status == 0 ? *function : nullptr;
     });
     return status;
 }
@@ -333,11 +333,11 @@ ASSAY_HOOK int dlclose(void* object) {
     return status;
 }
 
-ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* into) {
+ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* function) {
     if (!resolve() || real.pthread_getattr_np == nullptr) return ENOSYS;
     const bool before = in_getattr_np;
     in_getattr_np = true;
-    const int status = real.pthread_getattr_np(thread, into);
+    const int status = real.pthread_getattr_np(thread, function);
     in_getattr_np = before;
     return status;
 }

@@ -37,9 +37,9 @@ struct ModuleText {
 };
 
 // Appends a line: "load-bias begin end build-id path".
-int write_module(dl_phdr_info* info, std::size_t, void* into) {
+int write_module(dl_phdr_info* info, std::size_t, void* context) {
     if (*setting(no_python_variable) == 0) detect_python(*info);
-    auto& text = *static_cast<ModuleText*>(into);
+    auto& text = *static_cast<ModuleText*>(context);
     if (has_bound_hooks() && !bind_hooks_in(*info)) text.is_incomplete = true;
     std::uint64_t begin = ~std::uint64_t{0}, end = 0;
     const char* id = nullptr;
@@ -95,8 +95,8 @@ int detect_python_in(dl_phdr_info* info, std::size_t, void*) {
     return 0;
 }
 
-int count_changes(dl_phdr_info* info, std::size_t, void* into) {
-    *static_cast<unsigned long long*>(into) = info->dlpi_adds + info->dlpi_subs;
+int count_changes(dl_phdr_info* info, std::size_t, void* context) {
+    *static_cast<unsigned long long*>(context) = info->dlpi_adds + info->dlpi_subs;
     return 1;  // every object has the same counts
 }
 

@@ -144,21 +144,22 @@ bool is_left_alone(const dl_phdr_info& object) {
 // Changes the address of an exported function. The symbol table lies in memory that is not written
 // otherwise. Left unchanged if that memory cannot be made writable.
 void set_address(const dl_phdr_info& object, const ElfW(Sym) & symbol, std::uint64_t address) {
-    const auto place = reinterpret_cast<std::uint64_t>(&symbol.st_value);
+    const auto symbol_address = reinterpret_cast<std::uint64_t>(&symbol.st_value);
     const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     int access = 0;
     for (int k = 0; k < object.dlpi_phnum; ++k)
         if (const ElfW(Phdr) & segment = object.dlpi_phdr[k];
             segment.p_type == PT_LOAD &&
-            place - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz)
+            symbol_address - (object.dlpi_addr + segment.p_vaddr) < segment.p_memsz)
             access = ((segment.p_flags & PF_R) != 0 ? PROT_READ : 0) |
                      ((segment.p_flags & PF_W) != 0 ? PROT_WRITE : 0) |
                      ((segment.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
-    const std::uint64_t begin = place & ~(page - 1);
-    const std::uint64_t bytes = ((place + sizeof symbol.st_value - begin) + page - 1) & ~(page - 1);
+    const std::uint64_t begin = symbol_address & ~(page - 1);
+    const std::uint64_t bytes =
+        ((symbol_address + sizeof symbol.st_value - begin) + page - 1) & ~(page - 1);
     auto* const pages = reinterpret_cast<void*>(begin);
     if (access == 0 || mprotect(pages, bytes, access | PROT_WRITE) != 0) return;
-    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(place))
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(symbol_address))
         .store(address - object.dlpi_addr, std::memory_order_release);
     mprotect(pages, bytes, access);
 }
@@ -170,8 +171,8 @@ struct Search {
     bool is_defined[operator_count] = {};
 };
 
-int find_in_object(dl_phdr_info* object, std::size_t, void* into) {
-    auto& search = *static_cast<Search*>(into);
+int find_in_object(dl_phdr_info* object, std::size_t, void* context) {
+    auto& search = *static_cast<Search*>(context);
     const bool is_program = search.is_program;
     search.is_program = false;
     if (is_left_alone(*object)) return 0;
@@ -202,8 +203,8 @@ int restore_in_object(dl_phdr_info* object, std::size_t, void*) {
 }
 
 // `into`: a bool, whether the hooks are to be bound, else the operators.
-int bind_in_object(dl_phdr_info* object, std::size_t, void* into) {
-    const bool to_hooks = *static_cast<const bool*>(into);
+int bind_in_object(dl_phdr_info* object, std::size_t, void* context) {
+    const bool to_hooks = *static_cast<const bool*>(context);
     if (is_left_alone(*object)) return 0;
     const Dynamic dynamic(*object);
     if (dynamic.symbols == nullptr) return 0;

@@ -313,11 +313,11 @@ std::uint64_t real_time_ns() {
            static_cast<std::uint64_t>(now.tv_nsec);
 }
 
-void read_program(char* into, std::size_t bytes) {
+void read_program(char* destination, std::size_t bytes) {
     const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, into, bytes - 1) : 0;
+    const ssize_t n = fd >= 0 ? read(fd, destination, bytes - 1) : 0;
     if (fd >= 0) close(fd);
-    into[n > 0 ? n : 0] = 0;
+    destination[n > 0 ? n : 0] = 0;
 }
 
 // Maps the arena's file with `count` buffers, or fewer where limits ask for that. Null if it cannot
@@ -339,9 +339,9 @@ bool create_arena(const char* directory) {
     char part[PATH_MAX];
     const auto pid = static_cast<unsigned>(getpid());
     const std::uint64_t stamp = stack::ticks();
-    const auto write_name = [&](char* into, const char* suffix) {
+    const auto write_name = [&](char* destination, const char* suffix) {
         // For these conversions snprintf allocates nothing.
-        return __builtin_snprintf(into, PATH_MAX, "%s/%u.%llx%s", directory, pid,
+        return __builtin_snprintf(destination, PATH_MAX, "%s/%u.%llx%s", directory, pid,
                                   static_cast<unsigned long long>(stamp), suffix) < PATH_MAX;
     };
     if (!write_name(part, ".part") || !write_name(arena_path, ".arena")) return false;

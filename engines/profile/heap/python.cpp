@@ -180,22 +180,22 @@ void record_eval_frame(Thread& thread, std::uint64_t address) {
 }
 
 template <class F>
-bool find(F& into, const Exports& exports, const char* name) {
-    into = reinterpret_cast<F>(exports.find(name));
-    return into != F{};
+bool find(F& target, const Exports& exports, const char* name) {
+    target = reinterpret_cast<F>(exports.find(name));
+    return target != F{};
 }
 
 // Some functions have another name in earlier versions.
-bool find_functions(Interpreter& into, const Exports& exports) {
+bool find_functions(Interpreter& target, const Exports& exports) {
     const auto either = [&](auto& function, const char* name, const char* earlier) {
         return find(function, exports, name) || find(function, exports, earlier);
     };
-    return find(into.this_thread, exports, "PyGILState_GetThisThreadState") &&
-           find(into.line_of, exports, "PyCode_Addr2Line") &&
-           either(into.current, "PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet") &&
-           either(into.is_finalizing, "Py_IsFinalizing", "_Py_IsFinalizing") &&
-           find(into.code_type, exports, "PyCode_Type") &&
-           find(into.string_type, exports, "PyUnicode_Type");
+    return find(target.this_thread, exports, "PyGILState_GetThisThreadState") &&
+           find(target.line_of, exports, "PyCode_Addr2Line") &&
+           either(target.current, "PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet") &&
+           either(target.is_finalizing, "Py_IsFinalizing", "_Py_IsFinalizing") &&
+           find(target.code_type, exports, "PyCode_Type") &&
+           find(target.string_type, exports, "PyUnicode_Type");
 }
 
 bool has_gil(const Layout& layout, const Exports& exports) {
@@ -406,18 +406,18 @@ inline StackId PythonFrames::join(Thread& thread, StackId native, stack::Extensi
 // Updates the cached frames up to the innermost, whose stack join() looks up. False if the tree is
 // full.
 bool PythonFrames::follow(Thread& thread, std::uint64_t innermost) {
-    std::uint32_t kept = walk_to_cached(innermost), same = 0;
-    if (kept != 0 && (!compare(kept, same) || kept + chain_length_ > max_frames)) {
+    std::uint32_t unchanged = walk_to_cached(innermost), same = 0;
+    if (unchanged != 0 && (!compare(unchanged, same) || unchanged + chain_length_ > max_frames)) {
         depth_ = same = 0;  // the outer frames differ
-        kept = walk_to_cached(innermost);
+        unchanged = walk_to_cached(innermost);
     }
     // Frames that have moved, then new frames, the outermost first.
-    depth_ = std::min(same, kept + chain_length_ - 1);
+    depth_ = std::min(same, unchanged + chain_length_ - 1);
     for (;;) {
-        const bool was_cached = depth_ < kept;
+        const bool was_cached = depth_ < unchanged;
         if (!push(was_cached ? cached_[depth_ + 1].frame : chain_[--chain_length_], was_cached))
             return false;
-        if (depth_ >= kept && chain_length_ == 0) return true;
+        if (depth_ >= unchanged && chain_length_ == 0) return true;
         CachedFrame& info = cached_[depth_];
         info.id = step(thread, info, cached_[depth_ - 1]);
         if (info.id == stack::no_stack && info.identity != no_identity) return false;
@@ -458,10 +458,10 @@ StackId PythonFrames::step(Thread& thread, const CachedFrame& info, const Cached
     const std::uint64_t key = key_of(info, outer);
     Step& cached = steps_[((key ^ std::uint64_t{outer.id} << 33) * golden) >> (64 - step_bits)];
     if (cached.key == key && cached.parent == outer.id) return cached.id;
-    const StackId place = record_line(thread, info.code, info.instruction);
-    if (place == stack::no_stack) return stack::no_stack;
+    const StackId line_id = record_line(thread, info.code, info.instruction);
+    if (line_id == stack::no_stack) return stack::no_stack;
     cached = {key, outer.id,
-              tree.child(outer.id, with_tag(frame_tag, place | (key & 1 ? entry_bit : 0)))};
+              tree.child(outer.id, with_tag(frame_tag, line_id | (key & 1 ? entry_bit : 0)))};
     return cached.id;
 }
 

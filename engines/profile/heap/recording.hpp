@@ -1,4 +1,4 @@
-// What the hooks of malloc, free, operator new and delete have in common.
+// Shared by the hooks of malloc, free, operator new and operator delete.
 #pragma once
 
 #include "profile/heap/process.hpp"

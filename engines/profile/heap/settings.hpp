@@ -1,4 +1,4 @@
-// The settings of the profiled process: from its environment, or from the recorder that attached to
+// The settings of the profiled process, from its environment or from the recorder that attached to
 // it.
 #pragma once
 

@@ -1,5 +1,5 @@
-// What an executable says about recording it: hooks that cannot be loaded into it, an allocator
-// that they do not see.
+// Checks whether an executable can be recorded: whether the hooks can be loaded into it, and
+// whether it has an allocator of its own that they do not see.
 #pragma once
 
 #include <optional>

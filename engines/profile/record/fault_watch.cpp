@@ -37,36 +37,36 @@ struct Sample {
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
-int open_event(perf_event_attr wanted, pid_t thread, int processor) {
-    wanted.size = sizeof wanted;
-    wanted.type = PERF_TYPE_SOFTWARE;
-    wanted.exclude_hv = 1;
-    wanted.use_clockid = 1;
-    wanted.clockid = CLOCK_REALTIME;
+int open_event(perf_event_attr attributes, pid_t thread, int processor) {
+    attributes.size = sizeof attributes;
+    attributes.type = PERF_TYPE_SOFTWARE;
+    attributes.exclude_hv = 1;
+    attributes.use_clockid = 1;
+    attributes.clockid = CLOCK_REALTIME;
     return static_cast<int>(
-        syscall(SYS_perf_event_open, &wanted, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
+        syscall(SYS_perf_event_open, &attributes, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
 // Counts nothing: its ring is shared by the counters of all threads.
 int open_holder(int processor) {
-    perf_event_attr wanted{};
-    wanted.config = PERF_COUNT_SW_DUMMY;
-    wanted.exclude_kernel = 1;
-    return open_event(wanted, 0, processor);
+    perf_event_attr attributes{};
+    attributes.config = PERF_COUNT_SW_DUMMY;
+    attributes.exclude_kernel = 1;
+    return open_event(attributes, 0, processor);
 }
 
 int open_counter(pid_t thread, int processor, FaultWatch::From from, bool with_kernel) {
-    perf_event_attr wanted{};
-    wanted.config = PERF_COUNT_SW_PAGE_FAULTS;
-    wanted.sample_period = 1;
-    wanted.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR |
-                         PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
-    wanted.sample_regs_user = std::uint64_t{1} << pc_register;
-    wanted.sample_stack_user = sizeof(FaultStack);
-    wanted.disabled = wanted.enable_on_exec = from == FaultWatch::From::exec ? 1 : 0;
-    wanted.inherit = 1;
-    wanted.exclude_kernel = with_kernel ? 0 : 1;
-    return open_event(wanted, thread, processor);
+    perf_event_attr attributes{};
+    attributes.config = PERF_COUNT_SW_PAGE_FAULTS;
+    attributes.sample_period = 1;
+    attributes.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+                             PERF_SAMPLE_ADDR | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+    attributes.sample_regs_user = std::uint64_t{1} << pc_register;
+    attributes.sample_stack_user = sizeof(FaultStack);
+    attributes.disabled = attributes.enable_on_exec = from == FaultWatch::From::exec ? 1 : 0;
+    attributes.inherit = 1;
+    attributes.exclude_kernel = with_kernel ? 0 : 1;
+    return open_event(attributes, thread, processor);
 }
 
 }  // namespace
@@ -126,10 +126,10 @@ void FaultWatch::drain(const std::function<void(const Fault&)>& take) {
         const char* data = static_cast<const char*>(ring.base) + page_bytes();
         const std::uint64_t end = std::atomic_ref(head->data_head).load(std::memory_order_acquire);
         std::uint64_t tail = head->data_tail;
-        const auto read = [&](std::uint64_t from, void* into, std::size_t size) {
+        const auto read = [&](std::uint64_t from, void* buffer, std::size_t size) {
             const std::size_t first = std::min(size, ring.bytes - from % ring.bytes);
-            std::memcpy(into, data + from % ring.bytes, first);
-            std::memcpy(static_cast<char*>(into) + first, data, size - first);
+            std::memcpy(buffer, data + from % ring.bytes, first);
+            std::memcpy(static_cast<char*>(buffer) + first, data, size - first);
         };
         const auto read_sample = [&](std::uint64_t from) {
             Sample sample;

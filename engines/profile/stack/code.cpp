@@ -13,9 +13,9 @@ namespace assay::stack {
 namespace {
 
 // Reads `bytes` from `address` on; false if not all are readable.
-bool read_code(std::uint64_t address, unsigned char* into, std::size_t bytes) {
+bool read_code(std::uint64_t address, unsigned char* buffer, std::size_t bytes) {
     const int before = errno;
-    const iovec local{into, bytes}, remote{reinterpret_cast<void*>(address), bytes};
+    const iovec local{buffer, bytes}, remote{reinterpret_cast<void*>(address), bytes};
     const ssize_t bytes_read = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
     errno = before;
     return bytes_read == static_cast<ssize_t>(bytes);

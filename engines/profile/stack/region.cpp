@@ -80,13 +80,13 @@ Bounds Regions::bounds_above(std::uint64_t sp) {
         unmap_count_ = now;
         std::fill_n(mappings_, max_mappings, Bounds{});
     }
-    const auto part_above = [sp](const Bounds& of) {
-        return Bounds{sp, std::min(of.high, sp + max_bytes)};
+    const auto part_above = [sp](const Bounds& bounds) {
+        return Bounds{sp, std::min(bounds.high, sp + max_bytes)};
     };
-    const auto is_mapped = [](const Bounds& of) {
+    const auto is_mapped = [](const Bounds& bounds) {
         unsigned char resident[max_bytes / page + 2];
-        const std::uint64_t begin = of.low / page * page;
-        return mincore(reinterpret_cast<void*>(begin), of.high - begin, resident) == 0;
+        const std::uint64_t begin = bounds.low / page * page;
+        return mincore(reinterpret_cast<void*>(begin), bounds.high - begin, resident) == 0;
     };
     Bounds result;
     for (auto& mapping : mappings_)

@@ -21,33 +21,33 @@ void StackCache::clear() {
 std::uint32_t StackCache::count_unchanged(const Frame& start) const {
     std::uint32_t n = frame_count_;
     while (n > 0 && frames_[n - 1].frame.sp < start.sp) --n;
-    const std::uint32_t words = n > 0 ? frames_[n - 1].word_count : 0;
+    const std::uint32_t caller_words = n > 0 ? frames_[n - 1].word_count : 0;
     constexpr std::uint32_t stride = 8;
     std::uint32_t same = 0;
-    for (std::uint64_t differs = 0; same + stride <= words; same += stride) {
+    for (std::uint64_t differs = 0; same + stride <= caller_words; same += stride) {
         for (std::uint32_t k = 0; k < stride; ++k)
             differs |= load64(slots_[same + k]) ^ words_[same + k];
         if (differs != 0) break;
     }
-    while (same < words && load64(slots_[same]) == words_[same]) ++same;
+    while (same < caller_words && load64(slots_[same]) == words_[same]) ++same;
     while (n > 0 && frames_[n - 1].word_count > same) --n;
     return n;
 }
 
 StackId StackCache::walk(const Frame& start, const Bounds& bounds, RuleCache& rules, Tree& tree) {
-    std::uint32_t kept = count_unchanged(start), new_count = 0;
+    std::uint32_t unchanged = count_unchanged(start), new_count = 0;
     StackId root = no_stack;
     for (Frame frame = start;;) {
-        while (kept > 0 && frames_[kept - 1].frame.sp < frame.sp) --kept;
-        if (kept > 0) {
-            const CachedFrame& cached = frames_[kept - 1];
+        while (unchanged > 0 && frames_[unchanged - 1].frame.sp < frame.sp) --unchanged;
+        if (unchanged > 0) {
+            const CachedFrame& cached = frames_[unchanged - 1];
             if (cached.frame.sp == frame.sp && cached.frame.pc == frame.pc &&
                 cached.frame.called == frame.called &&
                 cached.frame.lr_address == frame.lr_address &&
                 (!cached.needs_bp || cached.frame.bp == frame.bp))
                 break;
         }
-        if (kept + new_count == max_frames) {
+        if (unchanged + new_count == max_frames) {
             root = lost_root;
             break;
         }
@@ -58,10 +58,10 @@ StackId StackCache::walk(const Frame& start, const Bounds& bounds, RuleCache& ru
         root = added.step.end == Step::End::last ? complete_root : lost_root;
         break;
     }
-    if (root != no_stack) kept = 0;
+    if (root != no_stack) unchanged = 0;
     lost_ += root == lost_root;
-    frame_count_ = kept_ = kept;
-    word_count_ = kept > 0 ? frames_[kept - 1].word_count : 0;
+    frame_count_ = kept_ = unchanged;
+    word_count_ = unchanged > 0 ? frames_[unchanged - 1].word_count : 0;
     while (new_count > 0)
         if (!push(new_frames_[--new_count], root, tree)) {
             clear();

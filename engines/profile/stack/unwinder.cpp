@@ -99,9 +99,9 @@ StackId Unwinder::walk(Frame frame, Tree& tree) {
     StackId root = lost_root;
     while (n < max_frames) {
         addresses[n++] = frame.address();
-        const Step taken = step(frame, rules_.find(frame.address()), bounds_);
-        if (taken.end == Step::End::none) continue;
-        if (taken.end == Step::End::last) root = complete_root;
+        const Step result = step(frame, rules_.find(frame.address()), bounds_);
+        if (result.end == Step::End::none) continue;
+        if (result.end == Step::End::last) root = complete_root;
         break;
     }
     return tree.insert(root, {addresses, n});

@@ -119,18 +119,18 @@ void TraceReader::scan() {
     }
 }
 
-bool TraceReader::read(const ChunkRef& chunk, Bytes& into) {
+bool TraceReader::read(const ChunkRef& chunk, Bytes& output) {
     const std::uint8_t* stored = data_ + chunk.offset;
-    into.clear();
+    output.clear();
     if (checksum(stored, chunk.header.stored_bytes) != chunk.header.payload_checksum) return false;
     if (!is_compressed(chunk.header.kind)) {
-        into.assign(stored, stored + chunk.header.stored_bytes);
+        output.assign(stored, stored + chunk.header.stored_bytes);
         return true;
     }
     if (ZSTD_getFrameContentSize(stored, chunk.header.stored_bytes) != chunk.header.raw_bytes)
         return false;
-    into.resize(chunk.header.raw_bytes);
-    return ZSTD_decompressDCtx(context_.get(), into.data(), into.size(), stored,
+    output.resize(chunk.header.raw_bytes);
+    return ZSTD_decompressDCtx(context_.get(), output.data(), output.size(), stored,
                                chunk.header.stored_bytes) == chunk.header.raw_bytes;
 }
 
@@ -160,14 +160,15 @@ struct TextSink {
 }  // namespace
 
 bool read_events(TraceReader& trace, const ChunkRef& chunk, Bytes& buffer,
-                 std::vector<Event>& into) {
+                 std::vector<Event>& output) {
     if (!trace.read(chunk, buffer)) return false;
     if (chunk.header.kind != ChunkKind::raw)
         return decode_columns(buffer, chunk.header.count, chunk.header.thread, chunk.header.first,
-                              into);
-    into.clear();
-    into.reserve(std::min<std::size_t>(chunk.header.count, buffer.size() / sizeof(std::uint64_t)));
-    EventSink sink{into};
+                              output);
+    output.clear();
+    output.reserve(
+        std::min<std::size_t>(chunk.header.count, buffer.size() / sizeof(std::uint64_t)));
+    EventSink sink{output};
     decode_buffer(as_words(buffer), chunk.header.first, sink);
     return true;
 }

@@ -62,7 +62,7 @@ public:
     std::uint64_t damaged_bytes() const { return damaged_bytes_; }  // bytes outside of whole chunks
     std::uint64_t bytes() const { return bytes_; }                  // bytes read
     // Reads and decompresses a payload; false if it does not match its sum.
-    bool read(const ChunkRef& chunk, Bytes& into);
+    bool read(const ChunkRef& chunk, Bytes& destination);
 
 private:
     void scan();
@@ -76,7 +76,7 @@ private:
 
 // The events of a chunk, raw or packed; `buffer` is memory for its payload. False if it is damaged.
 bool read_events(TraceReader& trace, const ChunkRef& chunk, Bytes& buffer,
-                 std::vector<Event>& into);
+                 std::vector<Event>& destination);
 
 // Calls visit(kind, text) for each text in the payload of a raw chunk.
 void read_texts(const Bytes& payload,

@@ -107,18 +107,18 @@ public:
     bool ok() const { return ok_; }
 
 private:
-    static bool decompress(VarintReader& from, std::size_t max_size, Bytes& into) {
+    static bool decompress(VarintReader& from, std::size_t max_size, Bytes& output) {
         struct Free {
             void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
         };
         thread_local const std::unique_ptr<ZSTD_DCtx, Free> context(ZSTD_createDCtx());
         const std::uint64_t bytes = from.varint();
-        into.clear();
+        output.clear();
         if (bytes == 0 || bytes > std::min(max_size, max_stream_bytes))
             return bytes == 0 && from.ok();
         const auto frame = from.take(from.varint());
-        into.resize(bytes);
-        return from.ok() && ZSTD_decompressDCtx(context.get(), into.data(), bytes, frame.data(),
+        output.resize(bytes);
+        return from.ok() && ZSTD_decompressDCtx(context.get(), output.data(), bytes, frame.data(),
                                                 frame.size()) == bytes;
     }
 
@@ -186,14 +186,14 @@ void encode_columns(std::span<const Event> events, std::uint32_t thread, std::ui
 }
 
 bool decode_columns(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
-                    std::uint64_t first, std::vector<Event>& into) {
+                    std::uint64_t first, std::vector<Event>& output) {
     thread_local Columns<ColumnReader> columns;
     VarintReader all(from);
     std::uint64_t time = first >> time_shift, number = all.varint();
     for (ColumnReader* column : columns.all()) column->load(all, max_values * std::size_t{count});
-    into.clear();
+    output.clear();
     if (columns.kinds.values() != count) return false;
-    into.reserve(count);
+    output.reserve(count);
     auto& [kinds, allocation_times, other_times, blocks, sizes, stacks, call_ticks] = columns;
     for (std::uint32_t k = 0; k < count; ++k) {
         const std::uint64_t flags = kinds.varint();
@@ -215,7 +215,7 @@ bool decode_columns(std::span<const std::uint8_t> from, std::uint32_t count, std
             block = block_id(thread, (number - blocks.varint()) & number_mask);
         }
         event.address = (block & address_mask) | static_cast<std::uint64_t>(kind) << kind_shift;
-        into.push_back(event);
+        output.push_back(event);
     }
     return std::ranges::all_of(columns.all(), &ColumnReader::ok);
 }

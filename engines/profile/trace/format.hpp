@@ -143,6 +143,6 @@ void encode_columns(std::span<const Event> events, std::uint32_t thread, std::ui
                     Bytes& to);
 // The reverse, for `count` events. Returns false if the bytes are not such columns.
 bool decode_columns(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
-                    std::uint64_t first, std::vector<Event>& into);
+                    std::uint64_t first, std::vector<Event>& output);
 
 }  // namespace assay::heap

@@ -15,10 +15,10 @@ namespace {
 constexpr std::uint64_t poll_ns = 50'000;
 // How long a file that cannot be written on some node is waited for; its drain retries it every
 // second.
-constexpr std::uint64_t error_patience_ns = 5'000'000'000;
+constexpr std::uint64_t error_wait_limit_ns = 5'000'000'000;
 // After a wait that was in vain the next ones only see whether a retry succeeds, so a program that
 // goes on is not held up as long by each of its writes.
-constexpr std::uint64_t retry_patience_ns = 1'500'000'000;
+constexpr std::uint64_t retry_wait_limit_ns = 1'500'000'000;
 
 // Polls until the condition holds. It has no limit: a file system may stall for minutes, and a node
 // that has ended makes the condition hold.
@@ -32,12 +32,12 @@ void wait_until(Condition condition) {
 
 bool write_whole(int fd, const char* data, std::uint64_t bytes, std::uint64_t offset) {
     while (bytes) {
-        const ssize_t got = pwrite(fd, data, bytes, static_cast<off_t>(offset));
-        if (got < 0 && errno == EINTR) continue;
-        if (got == 0) errno = ENOSPC;
-        if (got <= 0) return false;
-        data += got, offset += static_cast<std::uint64_t>(got),
-            bytes -= static_cast<std::uint64_t>(got);
+        const ssize_t written = pwrite(fd, data, bytes, static_cast<off_t>(offset));
+        if (written < 0 && errno == EINTR) continue;
+        if (written == 0) errno = ENOSPC;
+        if (written <= 0) return false;
+        data += written, offset += static_cast<std::uint64_t>(written),
+            bytes -= static_cast<std::uint64_t>(written);
     }
     return true;
 }
@@ -119,7 +119,8 @@ bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
 bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
     auto& directory = job_.directory();
     const Store& store = job_.store();
-    const std::uint64_t until = store.now() + (in_vain_ ? retry_patience_ns : error_patience_ns);
+    const std::uint64_t until =
+        store.now() + (last_wait_failed_ ? retry_wait_limit_ns : error_wait_limit_ns);
     bool possible = true;
     wait_until([&] {
         store.request_drain();
@@ -127,7 +128,7 @@ bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
         const Progress local_progress = progress(store);
         if (local_progress.failed || directory.remote_drain_failed())
             possible = possible && store.now() < until;
-        in_vain_ = !possible;
+        last_wait_failed_ = !possible;
         return !possible || (directory.all_nodes_beyond(&Progress::drained, sequence) &&
                              local_progress.drained > sequence);
     });
@@ -137,7 +138,7 @@ bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
 // Of files that this process does not hold open any more, close has put the bytes right.
 bool ConflictResolver::rewrite(const std::vector<Piece>& pieces) {
     const Store& store = job_.store();
-    bool good = true;
+    bool succeeded = true;
     for (const auto& piece : pieces) {
         const auto descriptor = job_.handles().held(piece.file);
         if (!descriptor) continue;
@@ -146,10 +147,10 @@ bool ConflictResolver::rewrite(const std::vector<Piece>& pieces) {
         if (write_whole(descriptor->number(), store.data(job_.local_rank(), piece.ring_offset),
                         piece.end - piece.begin, piece.begin))
             continue;
-        job_.drain().hold_back(piece.file, piece.sequence, errno);
-        good = false;
+        job_.drain().note_write_error(piece.file, piece.sequence, errno);
+        succeeded = false;
     }
-    return good;
+    return succeeded;
 }
 
 bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t upto,

@@ -45,7 +45,7 @@ private:
 
     Job& job_;
     std::uint64_t resolved_before_ = 0;  // a record number
-    bool in_vain_ = false;               // the last wait for the file systems was
+    bool last_wait_failed_ = false;      // the last wait for the file systems reached its limit
 };
 
 }  // namespace assay::storage

@@ -43,10 +43,10 @@ int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
             break;
         }
         case PositionKind::ordered: {
-            std::int64_t mine = etypes, before = 0, all = 0;
-            PMPI_Exscan(&mine, &before, 1, MPI_INT64_T, MPI_SUM, comm_);
+            std::int64_t local_etypes = etypes, before = 0, all = 0;
+            PMPI_Exscan(&local_etypes, &before, 1, MPI_INT64_T, MPI_SUM, comm_);
             if (rank_ == 0) before = 0;
-            PMPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
+            PMPI_Allreduce(&local_etypes, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
             std::uint64_t base = 0;
             if (rank_ == 0) shared_pointer(all, false, base);  // held by its own node
             PMPI_Bcast(&base, 1, MPI_UINT64_T, 0, comm_);

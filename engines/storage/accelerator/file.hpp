@@ -80,9 +80,9 @@ private:
     bool claim_shared_pointer();
     void join();
     void choose_level(bool memory);
-    bool entrust();
-    void leave(bool complete, bool entrusted);
-    bool has_one_name(FileStatus& status) const;
+    bool hand_to_background_drain();
+    void leave(bool complete, bool handed_over);
+    bool has_single_link(FileStatus& status) const;
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
     int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
@@ -110,9 +110,9 @@ private:
     int flush();
     bool was_repeated();
     int report_error(int error) const;
-    int settle_sync(int written, int synced);
+    int conclude_sync(int written, int synced);
     void exchange_durable();
-    void keep_lost();
+    void note_lost_ranges();
     int make_durable();
     bool conflicts_exist();
     bool refresh_directory();
@@ -139,7 +139,7 @@ private:
     std::uint32_t slot_ = 0;
     std::uint32_t seen_repeats_ = 0;              // of FileSlot::repeats
     std::atomic<std::uint64_t> direct_bytes_{0};  // written straight into the file
-    SyncLedger ledger_;                           // of the bytes that were written so
+    SyncLedger ledger_;                           // of the bytes that were written straight
     std::atomic<bool> may_have_lost_{false};      // some rank's ledger may have lost bytes
     std::uint64_t file_size_ = 0;                 // size in the file system, when last looked up
     std::int64_t displacement_ = 0, etype_ = 1;

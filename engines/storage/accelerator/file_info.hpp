@@ -11,14 +11,15 @@ namespace assay::storage {
 struct InfoKeys {
     bool accelerated;     // assay_io=enable|disable; else the patterns of the settings
     bool memory;          // assay_io_until=memory|file; else the settings
-    std::string unknown;  // what is said about values that are not known; empty: all are
+    std::string unknown;  // a message about unknown values; empty: there are none
 };
 
-// Info keys are stronger than the settings. Of `assay_io` an unknown value is ignored. Of
-// `assay_io_until` it means file, which promises what both levels do.
+// Info keys override the settings. An unknown value of `assay_io` is ignored; one of
+// `assay_io_until` means `file`, the safer choice.
 InfoKeys read_info_keys(MPI_Info info, const Settings& settings, const std::string& name);
 
-// Adds how a file is treated. `written`: it is open for writing, so it has a level.
+// Adds the keys that tell how a file is treated. `written`: it is open for writing, so that
+// assay_io_until applies.
 void add_info_keys(MPI_Info info, bool written, bool memory);
 
 }  // namespace assay::storage

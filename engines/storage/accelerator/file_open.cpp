@@ -100,7 +100,7 @@ std::string path_of(int fd, const std::string& opened) {
 }
 
 // Files of the kernel have no size and no contents of their own.
-bool is_of_kernel(int fd) {
+bool is_kernel_file(int fd) {
     struct statfs info{};
     if (fstatfs(fd, &info)) return true;
     constexpr long kernel[] = {PROC_SUPER_MAGIC,   SYSFS_MAGIC,      DEBUGFS_MAGIC,
@@ -112,7 +112,7 @@ bool is_of_kernel(int fd) {
 
 // The accelerator needs two descriptors per file where the MPI alone needs one. It leaves a quarter
 // to the program.
-bool is_scarce(int fd) {
+bool descriptors_are_scarce(int fd) {
     rlimit limit{};
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
            static_cast<rlim_t>(fd) >= limit.rlim_cur / 4 * 3;
@@ -120,14 +120,14 @@ bool is_scarce(int fd) {
 
 // Collective: false if a rank's info or name excludes the file, which ranks may give differently.
 // One rank says what is unknown in their info.
-bool all_accelerate(Job& job, MPI_Comm comm, const InfoKeys& keys) {
+bool accelerated_on_all_ranks(Job& job, MPI_Comm comm, const InfoKeys& keys) {
     int rank, size;
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
-    const int speaks = keys.unknown.empty() ? 0 : size - rank;
-    int any[2] = {!keys.accelerated, speaks};
+    const int report_order = keys.unknown.empty() ? 0 : size - rank;
+    int any[2] = {!keys.accelerated, report_order};
     PMPI_Allreduce(MPI_IN_PLACE, any, 2, MPI_INT, MPI_MAX, comm);
-    if (speaks && speaks == any[1]) job.say_once(keys.unknown);
+    if (report_order && report_order == any[1]) job.say_once(keys.unknown);
     return !any[0];
 }
 
@@ -165,7 +165,8 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     if (!job || comm == MPI_COMM_NULL) return PMPI_File_open(comm, name, mode, info, handle);
     const std::string path = strip_prefix(name);
     const InfoKeys keys = read_info_keys(info, job->settings(), path);
-    if (!all_accelerate(*job, comm, keys)) return PMPI_File_open(comm, name, mode, info, handle);
+    if (!accelerated_on_all_ranks(*job, comm, keys))
+        return PMPI_File_open(comm, name, mode, info, handle);
     std::unique_ptr<AcceleratedFile> file(new AcceleratedFile);
     file->job_ = job;
     PMPI_Comm_dup(comm, &file->comm_);
@@ -225,15 +226,15 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
 
 // Which of the job's nodes take part. False: a rank is not of the job's world.
 bool AcceleratedFile::find_nodes() {
-    MPI_Group world, mine;
+    MPI_Group world, local_slot;
     PMPI_Comm_group(job_->world(), &world);
-    PMPI_Comm_group(comm_, &mine);
+    PMPI_Comm_group(comm_, &local_slot);
     std::vector<int> ranks(static_cast<std::size_t>(size_));
     for (int k = 0; k < size_; ++k) ranks[static_cast<std::size_t>(k)] = k;
     world_ranks_.resize(ranks.size());
-    PMPI_Group_translate_ranks(mine, size_, ranks.data(), world, world_ranks_.data());
+    PMPI_Group_translate_ranks(local_slot, size_, ranks.data(), world, world_ranks_.data());
     PMPI_Group_free(&world);
-    PMPI_Group_free(&mine);
+    PMPI_Group_free(&local_slot);
     std::set<int> nodes;
     for (int k = 0; k < size_; ++k) {
         const int world_rank = world_ranks_[static_cast<std::size_t>(k)];
@@ -269,8 +270,8 @@ bool AcceleratedFile::open_descriptor(FileStatus& status) {
     if (fd < 0) return false;
     descriptor_ = std::make_shared<const Descriptor>(fd);
     path_ = path_of(fd, path_);
-    return read_status(fd, status) == 0 && status.regular && !is_of_kernel(fd) &&
-           !incoherent_file_system(fd) && !is_scarce(fd);
+    return read_status(fd, status) == 0 && status.regular && !is_kernel_file(fd) &&
+           !incoherent_file_system(fd) && !descriptors_are_scarce(fd);
 }
 
 bool AcceleratedFile::claim_shared_pointer() {
@@ -291,14 +292,14 @@ bool AcceleratedFile::claim(int mode, bool in_world) {
     mode_ = mode;
     Store& store = job_->store();
     FileStatus status;
-    bool good = in_world && open_descriptor(status);
-    slot_ = good ? acquire_slot(store, status, path_) : file_slots;
+    bool succeeded = in_world && open_descriptor(status);
+    slot_ = succeeded ? acquire_slot(store, status, path_) : file_slots;
     const bool has_slot = slot_ != file_slots;
     const bool has_pointer = has_slot && rank_ == 0 && claim_shared_pointer();
-    good = has_slot && (has_pointer || rank_ != 0);
+    succeeded = has_slot && (has_pointer || rank_ != 0);
     // The maximum and the negated minimum of the inodes differ if the ranks have different files.
     const auto inode = static_cast<std::int64_t>(status.inode);
-    std::int64_t agreed[3] = {!good, inode, -inode};
+    std::int64_t agreed[3] = {!succeeded, inode, -inode};
     PMPI_Allreduce(MPI_IN_PLACE, agreed, 3, MPI_INT64_T, MPI_MAX, comm_);
     if (!agreed[0] && agreed[1] == -agreed[2]) {
         if (!(mode_ & MPI_MODE_RDONLY)) job_->handles().hold(slot_, descriptor_);
@@ -317,9 +318,9 @@ void AcceleratedFile::join() {
     shared_pointer_home_ = world_ranks_[0];
     if (!one_node_) {
         job_->store().file(slot_).shared = 1;
-        const std::uint32_t mine[2] = {slot_, job_->store().file(slot_).generation.load()};
+        const std::uint32_t local_slot[2] = {slot_, job_->store().file(slot_).generation.load()};
         std::vector<std::uint32_t> slots(2 * static_cast<std::size_t>(size_));
-        PMPI_Allgather(mine, 2, MPI_UINT32_T, slots.data(), 2, MPI_UINT32_T, comm_);
+        PMPI_Allgather(local_slot, 2, MPI_UINT32_T, slots.data(), 2, MPI_UINT32_T, comm_);
         std::lock_guard hold(job_->lock());
         for (std::size_t k = 0; k < world_ranks_.size(); ++k)
             if (const int node = job_->node_of(world_ranks_[k]); node != job_->node())
@@ -349,12 +350,12 @@ void AcceleratedFile::choose_level(bool memory) {
     }
     until_memory_ = worst_code(comm_, memory ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
     if (job_->store().superblock().background.load() && first_of_node_)
-        request_custody(job_->store());
+        request_background_open(job_->store());
 }
 
-// Releases what claim() has taken. `complete`: the file system has the file's data; `entrusted`:
+// Releases what claim() has taken. `complete`: the file system has the file's data; `handed_over`:
 // the background drain holds the file.
-void AcceleratedFile::leave(bool complete, bool entrusted) {
+void AcceleratedFile::leave(bool complete, bool handed_over) {
     Store& store = job_->store();
     FileStatus status;
     const bool known = complete && !store.file(slot_).acknowledged.load() &&
@@ -366,7 +367,7 @@ void AcceleratedFile::leave(bool complete, bool entrusted) {
     release_slot(store, slot_, known ? &status : nullptr);
     if (mode_ & MPI_MODE_RDONLY) return;
     // After a failed fsync the store may have nothing that can be written again.
-    if (complete || entrusted || is_written(store, slot_))
+    if (complete || handed_over || is_written(store, slot_))
         job_->handles().release(slot_, descriptor_);
     else job_->keep_open(slot_, descriptor_);
 }
@@ -384,11 +385,11 @@ int AcceleratedFile::close(MPI_File* handle) {
     file->synchronize();
     FileStatus status;
     const bool deletes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
-    const bool drops = deletes && file->has_one_name(status);
-    const bool complete =
-        !drops && (deletes || !file->until_memory_ || file->conflicts_exist() || !file->entrust());
+    const bool drops = deletes && file->has_single_link(status);
+    const bool complete = !drops && (deletes || !file->until_memory_ || file->conflicts_exist() ||
+                                     !file->hand_to_background_drain());
     if (complete) code = file->make_durable();
-    if (code) file->keep_lost();
+    if (code) file->note_lost_ranges();
     PMPI_Barrier(file->comm_);
     if (deletes && file->rank_ == 0) unlink(file->path_.c_str());
     file->leave(complete && !code, !complete && !drops);
@@ -404,7 +405,7 @@ int AcceleratedFile::close(MPI_File* handle) {
 }
 
 // Collective.
-bool AcceleratedFile::has_one_name(FileStatus& status) const {
+bool AcceleratedFile::has_single_link(FileStatus& status) const {
     const bool single = read_status(descriptor_->number(), status) == 0 && status.links <= 1;
     return worst_code(comm_, single ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
 }

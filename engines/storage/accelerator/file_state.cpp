@@ -36,7 +36,7 @@ void AcceleratedFile::synchronize() {
 int AcceleratedFile::sync() {
     if (bypass_) return PMPI_File_sync(mpi_file_);
     synchronize();
-    if (mode_ & MPI_MODE_RDONLY || entrust()) return MPI_SUCCESS;
+    if (mode_ & MPI_MODE_RDONLY || hand_to_background_drain()) return MPI_SUCCESS;
     return make_durable();
 }
 
@@ -53,9 +53,9 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     if (mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
     if (size < 0) return MPI_ERR_ARG;
     synchronize();
-    MPI_Offset seen = 0;
-    int code = get_size(&seen);
-    auto now = static_cast<std::uint64_t>(seen);
+    MPI_Offset current_position = 0;
+    int code = get_size(&current_position);
+    auto now = static_cast<std::uint64_t>(current_position);
     PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm_);
     code = worst_code(comm_, code);
     // What is cut off must not be drained later.

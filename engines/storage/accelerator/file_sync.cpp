@@ -16,16 +16,16 @@ namespace assay::storage {
 
 // Collective: gives the file to the background drains of its nodes. False: sync and close must wait
 // for the file system.
-bool AcceleratedFile::entrust() {
+bool AcceleratedFile::hand_to_background_drain() {
     if (!until_memory_) return false;
     const Store& store = job_->store();
     auto& slot = store.file(slot_);
-    const bool held = !bypass_ && !slot.error.load() && wait_for_custody(store, slot_);
-    if (held) {
+    const bool is_held = !bypass_ && !slot.error.load() && wait_for_background_open(store, slot_);
+    if (is_held) {
         slot.acknowledged = 1;
         store.persist(&slot, 3 * cache_line);
     }
-    return worst_code(comm_, held ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
+    return worst_code(comm_, is_held ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
 }
 
 // Collective: drains what the ranks have written, repeats what has failed and resolves conflicts.
@@ -50,9 +50,9 @@ int AcceleratedFile::flush() {
 // newer data of other nodes.
 bool AcceleratedFile::was_repeated() {
     const std::uint32_t repeats = job_->store().file(slot_).repeats.load();
-    const bool mine = repeats != seen_repeats_;
+    const bool local = repeats != seen_repeats_;
     seen_repeats_ = repeats;
-    return worst_code(comm_, mine ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
+    return worst_code(comm_, local ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
 }
 
 int AcceleratedFile::report_error(int error) const {
@@ -74,7 +74,7 @@ int AcceleratedFile::make_durable() {
     if (mode_ & MPI_MODE_RDONLY) return written;
     const int error =
         first_of_node_ ? job_->drain().sync(slot_, descriptor_->number()) : 0;  // for its node
-    const int synced = settle_sync(written, report_error(error));
+    const int synced = conclude_sync(written, report_error(error));
     // Nodes outside of this communicator may have written the file: what is durable is read from
     // the file system from now on.
     auto& slot = job_->store().file(slot_);
@@ -88,7 +88,7 @@ int AcceleratedFile::make_durable() {
 // whether all data were handed to the file system; `synced`: of this rank's fsync. Returns the
 // worst error class of all ranks; it is an error if bytes may be lost that no rank has written
 // again.
-int AcceleratedFile::settle_sync(int written, int synced) {
+int AcceleratedFile::conclude_sync(int written, int synced) {
     const bool lost = !ledger_.lost().empty() || job_->has_lost(slot_);
     int worst[2] = {class_of(synced), lost};
     PMPI_Allreduce(MPI_IN_PLACE, worst, 2, MPI_INT, MPI_MAX, comm_);
@@ -99,27 +99,27 @@ int AcceleratedFile::settle_sync(int written, int synced) {
     if (worst[0] || written) return worst[0];
     ledger_.succeed_sync();
     if (!worst[1]) return MPI_SUCCESS;
-    const int left = worst_code(comm_, ledger_.lost().empty() ? MPI_SUCCESS : MPI_ERR_IO);
-    may_have_lost_ = left != MPI_SUCCESS;
-    if (left && rank_ == 0)
+    const int lost_code = worst_code(comm_, ledger_.lost().empty() ? MPI_SUCCESS : MPI_ERR_IO);
+    may_have_lost_ = lost_code != MPI_SUCCESS;
+    if (lost_code && rank_ == 0)
         std::fprintf(stderr,
                      "assay io: %s: bytes that an earlier fsync may have lost were not written "
                      "again; fix: write them again, then sync\n",
                      path_.c_str());
-    return left;
+    return lost_code;
 }
 
 // Collective: what one rank's fsync may have lost, another rank may have written again.
 void AcceleratedFile::exchange_durable() {
     const RangeSet covered = ledger_.covered();
-    const auto& mine = covered.certain();
-    int count = static_cast<int>(2 * mine.size());
+    const auto& local = covered.certain();
+    int count = static_cast<int>(2 * local.size());
     std::vector<int> counts(static_cast<std::size_t>(size_)), starts(counts.size());
     PMPI_Allgather(&count, 1, MPI_INT, counts.data(), 1, MPI_INT, comm_);
     std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), 0);
     std::vector<Range> all(static_cast<std::size_t>(starts.back() + counts.back()) / 2);
     static_assert(sizeof(Range) == 2 * sizeof(std::uint64_t));
-    PMPI_Allgatherv(mine.data(), count, MPI_UINT64_T, all.data(), counts.data(), starts.data(),
+    PMPI_Allgatherv(local.data(), count, MPI_UINT64_T, all.data(), counts.data(), starts.data(),
                     MPI_UINT64_T, comm_);
     RangeSet durable;
     durable.add(all);
@@ -129,12 +129,12 @@ void AcceleratedFile::exchange_durable() {
 
 // The error is told by close, so handles that are opened later begin anew; the program's exit
 // status tells of what was not written again by then.
-void AcceleratedFile::keep_lost() {
+void AcceleratedFile::note_lost_ranges() {
     FileStatus status;
     if (read_status(descriptor_->number(), status) == 0 && !status.links) return;
     if (job_->store().file(slot_).lost.load() && first_of_node_)
-        job_->keep_lost(slot_, {{0, ~0ull}});
-    job_->keep_lost(slot_, ledger_.lost().possible());
+        job_->note_lost_ranges(slot_, {{0, ~0ull}});
+    job_->note_lost_ranges(slot_, ledger_.lost().possible());
 }
 
 // Collective: whether any rank's data conflict with another node's. Such files are drained before

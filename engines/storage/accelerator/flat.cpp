@@ -166,15 +166,15 @@ bool subarray(const TypeContents& contents, std::int64_t base, BlockList& out) {
 // The indices along one dimension that a process has (MPI 4.0, 5.1.4): block, cyclic(k) or all.
 std::vector<std::int64_t> darray_indices(std::int64_t size, int distribution, std::int64_t argument,
                                          std::int64_t processes, std::int64_t coordinate) {
-    std::vector<std::int64_t> mine;
+    std::vector<std::int64_t> indices;
     if (distribution == MPI_DISTRIBUTE_NONE) processes = 1, coordinate = 0;
     std::int64_t block = argument;
     if (distribution == MPI_DISTRIBUTE_NONE) block = size;
     else if (argument == MPI_DISTRIBUTE_DFLT_DARG)
         block = distribution == MPI_DISTRIBUTE_BLOCK ? (size + processes - 1) / processes : 1;
     for (std::int64_t start = coordinate * block; start < size; start += processes * block)
-        for (std::int64_t k = start; k < std::min(size, start + block); ++k) mine.push_back(k);
-    return mine;
+        for (std::int64_t k = start; k < std::min(size, start + block); ++k) indices.push_back(k);
+    return indices;
 }
 
 bool darray(const TypeContents& contents, std::int64_t base, BlockList& out) {
@@ -182,15 +182,15 @@ bool darray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     const int n = static_cast<int>(integers[2]);
     const bool c_order = integers[3 + 4 * n] == MPI_ORDER_C;
     std::int64_t rank = integers[1];
-    std::vector<std::vector<std::int64_t>> mine(n);
+    std::vector<std::vector<std::int64_t>> indices(n);
     std::vector<std::int64_t> pitch(n);
     // Ranks are in C order, whatever the array's order is.
     for (int k = n - 1; k >= 0; --k) {
         const auto processes = integers[3 + 3 * n + k];
-        mine[k] = darray_indices(integers[3 + k], static_cast<int>(integers[3 + n + k]),
-                                 integers[3 + 2 * n + k], processes, rank % processes);
+        indices[k] = darray_indices(integers[3 + k], static_cast<int>(integers[3 + n + k]),
+                                    integers[3 + 2 * n + k], processes, rank % processes);
         rank /= processes;
-        if (mine[k].empty()) return true;
+        if (indices[k].empty()) return true;
     }
     std::int64_t product = extent_of(contents.types[0]);
     std::vector<int> order(n);
@@ -199,11 +199,11 @@ bool darray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     std::vector<std::size_t> index(n, 0);
     for (;;) {
         std::int64_t offset = base;
-        for (int k = 0; k < n; ++k) offset += mine[k][index[k]] * pitch[k];
+        for (int k = 0; k < n; ++k) offset += indices[k][index[k]] * pitch[k];
         if (!repeat(contents.types[0], offset, 1, out)) return false;
         int k = 0;
         for (; k < n; ++k) {
-            if (++index[order[k]] < mine[order[k]].size()) break;
+            if (++index[order[k]] < indices[order[k]].size()) break;
             index[order[k]] = 0;
         }
         if (k == n) return true;
@@ -215,48 +215,48 @@ bool flatten_into(MPI_Datatype type, std::int64_t base, BlockList& out) {
     const auto& n = contents.integers;
     const auto& a = contents.addresses;
     const auto& t = contents.types;
-    bool good = true;
+    bool decoded = true;
     switch (contents.combiner) {
         case MPI_COMBINER_NAMED: add_predefined(type, base, out); break;
         case MPI_COMBINER_F90_REAL:
         case MPI_COMBINER_F90_COMPLEX:
         case MPI_COMBINER_F90_INTEGER: out.add(base, size_of(type)); break;
         case MPI_COMBINER_DUP:
-        case MPI_COMBINER_RESIZED: good = flatten_into(t[0], base, out); break;
-        case MPI_COMBINER_CONTIGUOUS: good = repeat(t[0], base, n[0], out); break;
+        case MPI_COMBINER_RESIZED: decoded = flatten_into(t[0], base, out); break;
+        case MPI_COMBINER_CONTIGUOUS: decoded = repeat(t[0], base, n[0], out); break;
         case MPI_COMBINER_VECTOR:
-            for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], base + k * n[2] * extent_of(t[0]), n[1], out);
+            for (std::int64_t k = 0; k < n[0] && decoded; ++k)
+                decoded = repeat(t[0], base + k * n[2] * extent_of(t[0]), n[1], out);
             break;
         case MPI_COMBINER_HVECTOR:
-            for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], base + k * a[0], n[1], out);
+            for (std::int64_t k = 0; k < n[0] && decoded; ++k)
+                decoded = repeat(t[0], base + k * a[0], n[1], out);
             break;
         case MPI_COMBINER_INDEXED:
-            for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], base + n[1 + n[0] + k] * extent_of(t[0]), n[1 + k], out);
+            for (std::int64_t k = 0; k < n[0] && decoded; ++k)
+                decoded = repeat(t[0], base + n[1 + n[0] + k] * extent_of(t[0]), n[1 + k], out);
             break;
         case MPI_COMBINER_HINDEXED:
-            for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], base + a[k], n[1 + k], out);
+            for (std::int64_t k = 0; k < n[0] && decoded; ++k)
+                decoded = repeat(t[0], base + a[k], n[1 + k], out);
             break;
         case MPI_COMBINER_INDEXED_BLOCK:
-            for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], base + n[2 + k] * extent_of(t[0]), n[1], out);
+            for (std::int64_t k = 0; k < n[0] && decoded; ++k)
+                decoded = repeat(t[0], base + n[2 + k] * extent_of(t[0]), n[1], out);
             break;
         case MPI_COMBINER_HINDEXED_BLOCK:
-            for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], base + a[k], n[1], out);
+            for (std::int64_t k = 0; k < n[0] && decoded; ++k)
+                decoded = repeat(t[0], base + a[k], n[1], out);
             break;
         case MPI_COMBINER_STRUCT:
-            for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[k], base + a[k], n[1 + k], out);
+            for (std::int64_t k = 0; k < n[0] && decoded; ++k)
+                decoded = repeat(t[k], base + a[k], n[1 + k], out);
             break;
-        case MPI_COMBINER_SUBARRAY: good = subarray(contents, base, out); break;
-        case MPI_COMBINER_DARRAY: good = darray(contents, base, out); break;
-        default: good = false;
+        case MPI_COMBINER_SUBARRAY: decoded = subarray(contents, base, out); break;
+        case MPI_COMBINER_DARRAY: decoded = darray(contents, base, out); break;
+        default: decoded = false;
     }
-    return good;
+    return decoded;
 }
 
 FlatType decode(MPI_Datatype type) {
@@ -328,10 +328,10 @@ std::shared_ptr<const FlatType> flatten(MPI_Datatype type) {
 }
 
 void append_blocks(const FlatType& flat, std::int64_t origin, std::int64_t from, std::int64_t bytes,
-                   BlockList& into) {
+                   BlockList& output) {
     if (bytes <= 0 || flat.size <= 0) return;
     if (flat.contiguous) {
-        into.add(origin + from, bytes);
+        output.add(origin + from, bytes);
         return;
     }
     std::int64_t tile = from / flat.size, skip = from % flat.size;
@@ -340,17 +340,17 @@ void append_blocks(const FlatType& flat, std::int64_t origin, std::int64_t from,
     if (flat.blocks.size() == 1 && first.count == 1 && flat.extent >= first.length) {
         if (skip) {
             const std::int64_t part = std::min(bytes, first.length - skip);
-            into.add(origin + tile * flat.extent + first.begin + skip, part);
+            output.add(origin + tile * flat.extent + first.begin + skip, part);
             bytes -= part;
             ++tile;
         }
         if (const std::int64_t whole = bytes / first.length) {
-            into.add(Blocks{origin + tile * flat.extent + first.begin, first.length, flat.extent,
-                            whole});
+            output.add(Blocks{origin + tile * flat.extent + first.begin, first.length, flat.extent,
+                              whole});
             tile += whole;
             bytes -= whole * first.length;
         }
-        if (bytes) into.add(origin + tile * flat.extent + first.begin, bytes);
+        if (bytes) output.add(origin + tile * flat.extent + first.begin, bytes);
         return;
     }
     auto entry = static_cast<std::size_t>(
@@ -363,17 +363,17 @@ void append_blocks(const FlatType& flat, std::int64_t origin, std::int64_t from,
         std::int64_t k = skip / block.length, inside = skip % block.length;
         if (inside) {
             const std::int64_t part = std::min(bytes, block.length - inside);
-            into.add(base + k * block.stride + inside, part);
+            output.add(base + k * block.stride + inside, part);
             bytes -= part;
             ++k;
         }
         if (const std::int64_t whole = std::min(block.count - k, bytes / block.length); whole > 0) {
-            into.add(Blocks{base + k * block.stride, block.length, block.stride, whole});
+            output.add(Blocks{base + k * block.stride, block.length, block.stride, whole});
             bytes -= whole * block.length;
             k += whole;
         }
         if (bytes > 0 && k < block.count) {
-            into.add(base + k * block.stride, bytes);
+            output.add(base + k * block.stride, bytes);
             return;
         }
         skip = 0;

@@ -36,10 +36,10 @@ struct FlatType {
 
 std::shared_ptr<const FlatType> flatten(MPI_Datatype type);
 
-// Appends to `into` where bytes [from, from + bytes) of consecutive instances of `flat` at `origin`
-// are.
+// Appends to `output` where bytes [from, from + bytes) of consecutive instances of `flat` at
+// `origin` are.
 void append_blocks(const FlatType& flat, std::int64_t origin, std::int64_t from, std::int64_t bytes,
-                   BlockList& into);
+                   BlockList& output);
 // The offset of byte `from` of these instances.
 std::int64_t offset_of(const FlatType& flat, std::int64_t origin, std::int64_t from);
 // The number of bytes of these instances that are before offset `end`.

@@ -18,10 +18,10 @@ namespace {
 
 // Removes the blanks that Fortran pads with.
 std::string trimmed(const char* characters, std::size_t length) {
-    const std::string whole(characters, length);
-    const auto last = whole.find_last_not_of(' ');
-    const auto first = whole.find_first_not_of(' ');
-    return last == std::string::npos ? "" : whole.substr(first, last - first + 1);
+    const std::string padded(characters, length);
+    const auto last = padded.find_last_not_of(' ');
+    const auto first = padded.find_first_not_of(' ');
+    return last == std::string::npos ? "" : padded.substr(first, last - first + 1);
 }
 
 }  // namespace

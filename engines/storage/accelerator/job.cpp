@@ -209,21 +209,24 @@ void Job::exchange_node_map() {
 // of files that several nodes had opened may be outdated by that node's.
 void Job::agree_on_kept_data() {
     if (settings_.keep.empty()) return;
-    KeptPart mine;
-    if (local_rank_ == 0) mine = kept_part(*store_);
-    std::vector<KeptPart> parts(static_cast<std::size_t>(size_));
-    PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, parts.data(), sizeof mine, MPI_BYTE, world_);
-    bool whole = true;
-    const KeptPart* first = nullptr;
+    KeptStoreInfo local_info;
+    if (local_rank_ == 0) local_info = kept_store_info(*store_);
+    std::vector<KeptStoreInfo> parts(static_cast<std::size_t>(size_));
+    PMPI_Allgather(&local_info, sizeof local_info, MPI_BYTE, parts.data(), sizeof local_info,
+                   MPI_BYTE, world_);
+    bool all_stores_present = true;
+    const KeptStoreInfo* first = nullptr;
     for (std::size_t rank = 0; rank < parts.size(); ++rank) {
         if (nodes_[rank].local_rank != 0) continue;
         if (!first) first = &parts[rank];
-        whole &= parts[rank].job && parts[rank].job == first->job && !parts[rank].evicted_shared;
+        all_stores_present &=
+            parts[rank].job && parts[rank].job == first->job && !parts[rank].evicted_shared;
     }
-    whole &= first->nodes == static_cast<std::uint64_t>(node_count_);
+    all_stores_present &= first->nodes == static_cast<std::uint64_t>(node_count_);
     if (local_rank_ == 0) {
         if (store_->taken_over())
-            void_stale_files(*store_, mine.nodes == 1 && node_count_ == 1, whole);
+            invalidate_stale_files(*store_, local_info.nodes == 1 && node_count_ == 1,
+                                   all_stores_present);
         store_->superblock().nodes = static_cast<std::uint32_t>(node_count_);
     }
     PMPI_Barrier(node_comm_);
@@ -282,7 +285,7 @@ void Job::close_deleted_files() {
     });
 }
 
-void Job::keep_lost(std::uint32_t slot, const std::vector<Range>& ranges) {
+void Job::note_lost_ranges(std::uint32_t slot, const std::vector<Range>& ranges) {
     const std::lock_guard hold(lost_lock_);
     if (!ranges.empty()) lost_[slot].add(ranges);
 }
@@ -384,19 +387,19 @@ void Job::note_final_paths() {
 // What of this node is not in the file system, as a line for the user; empty: nothing.
 // `background`: only because of errors, since the background drain writes the rest.
 std::string Job::kept_data(bool background) const {
-    bool kept = false;
+    bool undrained = false;
     std::string reason;
     for (std::uint32_t rank = 0; rank < store_->ranks() && !background; ++rank)
-        kept |= store_->head(rank).drained.load() != store_->head(rank).tail.load();
+        undrained |= store_->head(rank).drained.load() != store_->head(rank).tail.load();
     for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k) {
         const auto& slot = store_->file(k);
         const auto error = slot.error.load();
         if (slot.deleted.load() || (!error && (background || !slot.dirty.load()))) continue;
-        kept = true;
+        undrained = true;
         if (error && reason.empty())
             reason = std::string(": ") + slot.path + ": " + std::strerror(static_cast<int>(error));
     }
-    if (!kept) return {};
+    if (!undrained) return {};
     return store_->path() + " on " + store_->superblock().host +
            " holds data that are not in the file system yet" + reason + "; fix: assay io " +
            (background ? "drain " : "recover ") + store_->path();
@@ -409,8 +412,8 @@ void Job::leave_store() {
     if (!background) complete_abandoned_files();
     if (!settings_.keep.empty()) link_store(*store_);
     if (kept_data(false).empty()) return store_->finish();
-    if (const std::string kept = kept_data(background); !kept.empty()) {
-        std::fprintf(stderr, "assay io: %s\n", kept.c_str());
+    if (const std::string undrained = kept_data(background); !undrained.empty()) {
+        std::fprintf(stderr, "assay io: %s\n", undrained.c_str());
         data_keeper = getpid();
     }
     if (background) store_->set_phase(Phase::detached);
@@ -418,18 +421,20 @@ void Job::leave_store() {
 
 // Collective: one line if background drains go on.
 void Job::report_background() const {
-    std::int64_t behind[3]{};  // bytes, files, nodes
+    std::int64_t undrained_totals[3]{};  // bytes, files, nodes
     if (local_rank_ == 0 && store_->superblock().phase.load() == Phase::detached) {
         const PendingData pending = pending_data(*store_);
-        behind[0] = static_cast<std::int64_t>(pending.bytes);
-        behind[1] = pending.files;
-        behind[2] = 1;
+        undrained_totals[0] = static_cast<std::int64_t>(pending.bytes);
+        undrained_totals[1] = pending.files;
+        undrained_totals[2] = 1;
     }
-    PMPI_Allreduce(MPI_IN_PLACE, behind, 3, MPI_INT64_T, MPI_SUM, world_);
-    if (!behind[2]) return;
-    report(std::to_string((behind[0] + (1 << 20) - 1) >> 20) + " MiB of " +
-           std::to_string(behind[1]) + " files go to the file system in the background, on " +
-           std::to_string(behind[2]) + " nodes; 'assay io drain' on each node waits for them");
+    PMPI_Allreduce(MPI_IN_PLACE, undrained_totals, 3, MPI_INT64_T, MPI_SUM, world_);
+    if (!undrained_totals[2]) return;
+    report(std::to_string((undrained_totals[0] + (1 << 20) - 1) >> 20) + " MiB of " +
+           std::to_string(undrained_totals[1]) +
+           " files go to the file system in the background, on " +
+           std::to_string(undrained_totals[2]) +
+           " nodes; 'assay io drain' on each node waits for them");
 }
 
 void Job::end() {

@@ -58,7 +58,7 @@ public:
     void keep_open(std::uint32_t slot, SharedDescriptor descriptor);
     // Bytes of a closed file that a failed fsync may have lost. If they are not written again, the
     // program does not exit with 0.
-    void keep_lost(std::uint32_t slot, const std::vector<Range>& ranges);
+    void note_lost_ranges(std::uint32_t slot, const std::vector<Range>& ranges);
     bool has_lost(std::uint32_t slot);
     void note_durable(std::uint32_t slot, const std::vector<Range>& ranges);
     // Starts the node's background drain, unless it was started. False: `error` says why.

@@ -55,25 +55,25 @@ std::vector<std::uint32_t> all_in(const std::vector<NodeAddresses>& nodes, std::
 }  // namespace
 
 NodeAddresses local_addresses(const std::string& interface) {
-    NodeAddresses found;
-    found.machine = identify_machine();
-    found.chosen = !interface.empty();
+    NodeAddresses addresses;
+    addresses.machine = identify_machine();
+    addresses.chosen = !interface.empty();
     ifaddrs* list = nullptr;
-    if (getifaddrs(&list)) return found;
+    if (getifaddrs(&list)) return addresses;
     for (const bool loopback : {false, true})
-        for (auto* entry = list; entry && found.count < NodeAddresses::most;
+        for (auto* entry = list; entry && addresses.count < NodeAddresses::max_entries;
              entry = entry->ifa_next) {
             if (!entry->ifa_addr || !entry->ifa_netmask || entry->ifa_addr->sa_family != AF_INET ||
                 !(entry->ifa_flags & IFF_UP) || bool(entry->ifa_flags & IFF_LOOPBACK) != loopback)
                 continue;
-            if (interface.empty() ? loopback && found.count : interface != entry->ifa_name)
+            if (interface.empty() ? loopback && addresses.count : interface != entry->ifa_name)
                 continue;
-            found.entries[found.count++] = {
+            addresses.entries[addresses.count++] = {
                 reinterpret_cast<sockaddr_in*>(entry->ifa_addr)->sin_addr.s_addr,
                 reinterpret_cast<sockaddr_in*>(entry->ifa_netmask)->sin_addr.s_addr};
         }
     freeifaddrs(list);
-    return found;
+    return addresses;
 }
 
 std::vector<std::uint32_t> choose_addresses(const std::vector<NodeAddresses>& nodes) {

@@ -10,14 +10,14 @@ namespace assay::storage {
 
 // The IPv4 addresses of a node, in network byte order.
 struct NodeAddresses {
-    static constexpr std::uint32_t most = 8;
+    static constexpr std::uint32_t max_entries = 8;
     struct Entry {
         std::uint32_t host, mask;
     };
     std::uint64_t machine = 0;  // equal on two nodes in the same network namespace of one machine
     std::uint32_t count = 0;
     std::uint32_t chosen = 0;  // 1: the user has named the interface
-    Entry entries[most] = {};
+    Entry entries[max_entries] = {};
 };
 
 // This node's. `interface`: the only one to take; empty: all that are up, and the loopback where

@@ -7,9 +7,9 @@ namespace assay::storage {
 void RangeSet::add(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return;
     // Most writes follow the one before.
-    const bool behind = ranges_.empty() || ranges_.back().begin <= begin;
+    const bool appends = ranges_.empty() || ranges_.back().begin <= begin;
     auto first =
-        behind && !ranges_.empty() && ranges_.back().end >= begin
+        appends && !ranges_.empty() && ranges_.back().end >= begin
             ? ranges_.end() - 1
             : std::lower_bound(ranges_.begin(), ranges_.end(), begin,
                                [](const Range& r, std::uint64_t at) { return r.end < at; });
@@ -41,18 +41,18 @@ void RangeSet::merge(const RangeSet& other) {
 }
 
 void RangeSet::remove(const std::vector<Range>& ranges) {
-    RangeSet kept;
+    RangeSet remaining;
     auto cut = ranges.begin();
     for (const auto& range : possible()) {
         std::uint64_t begin = range.begin;
         while (cut != ranges.end() && cut->end <= begin) ++cut;
         for (auto next = cut; next != ranges.end() && next->begin < range.end; ++next) {
-            kept.add(begin, next->begin);
+            remaining.add(begin, next->begin);
             begin = std::max(begin, next->end);
         }
-        kept.add(begin, range.end);
+        remaining.add(begin, range.end);
     }
-    *this = std::move(kept);
+    *this = std::move(remaining);
 }
 
 void RangeSet::truncate(std::uint64_t size) {
@@ -69,14 +69,14 @@ std::vector<Range> RangeSet::possible() const {
     std::vector<Range> all;
     Range merged = rest_;
     for (const auto& range : ranges_) {
-        const bool apart = range.end < merged.begin || range.begin > merged.end;
-        if (apart) all.push_back(range);
+        const bool is_separate = range.end < merged.begin || range.begin > merged.end;
+        if (is_separate) all.push_back(range);
         else merged = {std::min(merged.begin, range.begin), std::max(merged.end, range.end)};
     }
-    const auto place =
+    const auto position =
         std::lower_bound(all.begin(), all.end(), merged,
                          [](const Range& a, const Range& b) { return a.begin < b.begin; });
-    all.insert(place, merged);
+    all.insert(position, merged);
     return all;
 }
 

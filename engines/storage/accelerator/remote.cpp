@@ -41,9 +41,10 @@ void Remote::share_token(std::string& error) {
 // Chooses the address of each node, starts the service of this one, and learns the ports.
 void Remote::share_addresses(std::string& error) {
     const std::string& interface = job_.settings().interface;
-    const NodeAddresses mine = local_addresses(interface);
+    const NodeAddresses local = local_addresses(interface);
     std::vector<NodeAddresses> all(static_cast<std::size_t>(job_.size()));
-    PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, job_.world());
+    PMPI_Allgather(&local, sizeof local, MPI_BYTE, all.data(), sizeof local, MPI_BYTE,
+                   job_.world());
     std::vector<NodeAddresses> by_node(static_cast<std::size_t>(job_.nodes()));
     nodes_.resize(by_node.size());
     for (int rank = 0; rank < job_.size(); ++rank) {
@@ -86,10 +87,10 @@ std::string Remote::check_next_node() {
 }
 
 ServiceClient* Remote::client(int node) {
-    const auto found = connections_.find(node);
-    if (found != connections_.end()) {
-        found->second.used = ++uses_;
-        return found->second.client.get();
+    const auto existing = connections_.find(node);
+    if (existing != connections_.end()) {
+        existing->second.used = ++uses_;
+        return existing->second.client.get();
     }
     const Node& target = nodes_[static_cast<std::size_t>(node)];
     if (!target.port) return nullptr;
@@ -130,14 +131,14 @@ void Remote::fetch(std::vector<RemoteRead>& reads) {
 bool Remote::fetch_updates(const std::set<int>& nodes, bool drain_now, const RecordHandler& handle,
                            std::map<int, Progress>& progress) {
     std::lock_guard hold(lock_);
-    bool good = true;
+    bool succeeded = true;
     std::vector<int> batch;
     for (auto it = nodes.begin(); it != nodes.end();) {
         batch.clear();
         for (; it != nodes.end() && batch.size() < max_connections; ++it) batch.push_back(*it);
-        good &= fetch_batch(batch, drain_now, handle, progress);
+        succeeded &= fetch_batch(batch, drain_now, handle, progress);
     }
-    return good;
+    return succeeded;
 }
 
 // Asks all nodes of the batch before the first answer is received.
@@ -152,16 +153,16 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const Re
             return connection.request_updates(now, drain_now, positions(node));
         });
     };
-    bool good = true;
-    for (const int node : nodes) good &= request(node);
+    bool succeeded = true;
+    for (const int node : nodes) succeeded &= request(node);
     for (const int node : nodes) {
         if (!connections_.count(node)) continue;  // not asked
         Update update{};
-        bool asked = true;
+        bool is_pending = true;
         const auto receive = [&](ServiceClient& connection) {
-            if (!asked && !connection.request_updates(now, drain_now, positions(node)))
+            if (!is_pending && !connection.request_updates(now, drain_now, positions(node)))
                 return false;
-            asked = false;  // over the next connection
+            is_pending = false;  // over the next connection
             return connection.receive_updates(
                 now, positions(node),
                 [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
@@ -170,9 +171,9 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const Re
                 update);
         };
         if (with_client(node, receive)) progress[node] = update.progress;
-        else good = false;
+        else succeeded = false;
     }
-    return good;
+    return succeeded;
 }
 
 bool Remote::shared_pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set,

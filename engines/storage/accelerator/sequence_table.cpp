@@ -19,10 +19,11 @@ std::optional<std::uint64_t> SequenceTable::find(std::uint64_t position) const {
 // begin are forgotten.
 void SequenceTable::forget_before(std::uint64_t sequence) {
     if (positions_.size() < forget_at_) return;
-    const auto kept = std::find_if(sequences_.begin(), sequences_.end(),
-                                   [sequence](std::uint64_t entry) { return entry >= sequence; });
-    positions_.erase(positions_.begin(), positions_.begin() + (kept - sequences_.begin()));
-    sequences_.erase(sequences_.begin(), kept);
+    const auto first_kept =
+        std::find_if(sequences_.begin(), sequences_.end(),
+                     [sequence](std::uint64_t entry) { return entry >= sequence; });
+    positions_.erase(positions_.begin(), positions_.begin() + (first_kept - sequences_.begin()));
+    sequences_.erase(sequences_.begin(), first_kept);
     positions_.shrink_to_fit();
     sequences_.shrink_to_fit();
     forget_at_ = std::max(smallest, 2 * positions_.size());

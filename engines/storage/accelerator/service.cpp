@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t receive_chunk = 64u << 10;
 constexpr std::size_t send_chunk = 4u << 20;  // then the next client is served
 constexpr std::size_t max_queued = 128;       // requests of a client; then it is not read from
-constexpr std::size_t max_callers = 64;       // that have not proved themselves
+constexpr std::size_t max_callers = 64;       // connections that are not authenticated yet
 constexpr int accept_pause_ms = 50;           // while there is no descriptor or no place left
 constexpr int check_ms = 250;                 // between looks at deadlines
 constexpr int leave_limit_ms = 5000;          // for a client to close its side
@@ -53,12 +53,12 @@ std::unique_ptr<Service> Service::start(Store& store, const session::Token& toke
     service->listening_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     service->epoll_ = epoll_create1(EPOLL_CLOEXEC);
     service->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const bool good =
+    const bool is_valid =
         service->listening_ >= 0 && service->epoll_ >= 0 && service->wake_ >= 0 &&
         bind(service->listening_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
         listen(service->listening_, 1024) == 0 &&
         getsockname(service->listening_, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-    if (good) {
+    if (is_valid) {
         service->port_ = ntohs(address.sin_port);
         service->watch(service->listening_, EPOLLIN, true);
         service->watch(service->wake_, EPOLLIN, true);
@@ -102,7 +102,7 @@ void Service::serve() {
         for (int k = 0; k < n; ++k) handle(events[k].data.fd, events[k].events);
         if (paused_until_ && session::monotonic_ms() >= paused_until_) listen_for_callers(true);
         gate_.expire();
-        close_left();
+        close_departed();
         report_refused();
     }
 }
@@ -119,10 +119,10 @@ void Service::handle(int fd, std::uint32_t events) {
     const auto it = clients_.find(fd);
     if (it == clients_.end()) return;
     Client& client = it->second;
-    bool good = !(events & (EPOLLERR | EPOLLHUP));
-    if (good && events & EPOLLIN) good = receive(fd, client);
-    if (good) good = send_answers(fd, client);
-    if (!good) {
+    bool is_valid = !(events & (EPOLLERR | EPOLLHUP));
+    if (is_valid && events & EPOLLIN) is_valid = receive(fd, client);
+    if (is_valid) is_valid = send_answers(fd, client);
+    if (!is_valid) {
         leaving_ -= client.leaving;
         close(fd);
         clients_.erase(it);
@@ -175,7 +175,7 @@ void Service::close_longest_idle() {
 }
 
 // Closes clients that were told to leave and have not closed their side in time.
-void Service::close_left() {
+void Service::close_departed() {
     if (leaving_ == 0) return;
     const long long oldest = session::monotonic_ms() - leave_limit_ms;
     for (auto it = clients_.begin(); it != clients_.end();) {
@@ -201,9 +201,9 @@ void Service::report_refused() {
 bool Service::receive(int fd, Client& client) {
     const std::size_t buffered = client.in.size();
     client.in.resize(buffered + receive_chunk);
-    const ssize_t got = recv(fd, client.in.data() + buffered, receive_chunk, 0);
-    client.in.resize(buffered + static_cast<std::size_t>(std::max<ssize_t>(0, got)));
-    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
+    const ssize_t count = recv(fd, client.in.data() + buffered, receive_chunk, 0);
+    client.in.resize(buffered + static_cast<std::size_t>(std::max<ssize_t>(0, count)));
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return false;
     if (client.leaving) client.in.clear();
     else client.used = session::monotonic_ms();
     return parse(client);
@@ -361,10 +361,10 @@ bool Service::send_part(int fd, Answer& answer, std::size_t& sent) {
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = static_cast<std::size_t>(n);
-    const ssize_t got = sendmsg(fd, &message, MSG_NOSIGNAL);
-    if (got < 0) return errno == EAGAIN || errno == EINTR;
-    answer.sent += static_cast<std::uint64_t>(got);
-    sent += static_cast<std::size_t>(got);
+    const ssize_t count = sendmsg(fd, &message, MSG_NOSIGNAL);
+    if (count < 0) return errno == EAGAIN || errno == EINTR;
+    answer.sent += static_cast<std::uint64_t>(count);
+    sent += static_cast<std::size_t>(count);
     return true;
 }
 

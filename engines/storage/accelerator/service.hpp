@@ -95,7 +95,7 @@ private:
     void listen_for_callers(bool on);
     void admit(int fd);
     void close_longest_idle();
-    void close_left();
+    void close_departed();
     void report_refused();
     bool receive(int fd, Client& client);
     bool parse(Client& client);

@@ -21,22 +21,22 @@ constexpr std::uint64_t min_readahead = 256u << 10, max_readahead = 4u << 20;
 
 bool send_all(int fd, const void* data, std::size_t bytes) {
     for (const char* next = static_cast<const char*>(data); bytes;) {
-        const ssize_t got = send(fd, next, bytes, MSG_NOSIGNAL);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        next += got;
-        bytes -= static_cast<std::size_t>(got);
+        const ssize_t count = send(fd, next, bytes, MSG_NOSIGNAL);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return false;
+        next += count;
+        bytes -= static_cast<std::size_t>(count);
     }
     return true;
 }
 
 bool receive_all(int fd, void* data, std::size_t bytes) {
     for (char* next = static_cast<char*>(data); bytes;) {
-        const ssize_t got = recv(fd, next, bytes, 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;  // also after a timeout
-        next += got;
-        bytes -= static_cast<std::size_t>(got);
+        const ssize_t count = recv(fd, next, bytes, 0);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return false;  // also after a timeout
+        next += count;
+        bytes -= static_cast<std::size_t>(count);
     }
     return true;
 }
@@ -61,9 +61,9 @@ std::unique_ptr<ServiceClient> ServiceClient::connect_to(std::uint32_t host, std
     to.sin_port = htons(static_cast<std::uint16_t>(port));
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    const bool good = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
-                      session::introduce(fd, token, service_purpose);
-    if (!good) return nullptr;
+    const bool succeeded = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
+                           session::introduce(fd, token, service_purpose);
+    if (!succeeded) return nullptr;
     set_timeout(fd, answer_timeout_ms);
     return client;
 }
@@ -80,20 +80,20 @@ bool ServiceClient::send_request(const void* data, std::size_t bytes) {
 // The first 8 bytes of an answer.
 bool ServiceClient::receive_head(std::uint64_t& head) {
     char byte;
-    ssize_t got;
-    while ((got = recv(fd_, &byte, 1, MSG_PEEK)) < 0 && errno == EINTR) {
+    ssize_t count;
+    while ((count = recv(fd_, &byte, 1, MSG_PEEK)) < 0 && errno == EINTR) {
     }
-    closed_ = got == 0;
-    return got > 0 && receive_all(fd_, &head, sizeof head);
+    closed_ = count == 0;
+    return count > 0 && receive_all(fd_, &head, sizeof head);
 }
 
 bool ServiceClient::fetch(std::vector<NodeRead>& reads) {
-    bool good = true;
-    if (reads.size() == 1) good = fetch_one(reads[0].rank, *reads[0].read);
-    else good = receive_readahead() && fetch_pipelined(reads);
-    if (!good)
+    bool succeeded = true;
+    if (reads.size() == 1) succeeded = fetch_one(reads[0].rank, *reads[0].read);
+    else succeeded = receive_readahead() && fetch_pipelined(reads);
+    if (!succeeded)
         for (auto& node_read : reads) node_read.read->state = RemoteRead::failed;
-    return good;
+    return succeeded;
 }
 
 bool ServiceClient::shared_pointer(std::uint32_t slot, std::int64_t amount, bool set,

@@ -16,7 +16,7 @@ std::string variable(const char* name) {
     return text ? text : "";
 }
 
-bool parse_bytes(const std::string& text, std::uint64_t& into) {
+bool parse_bytes(const std::string& text, std::uint64_t& result) {
     char* rest = nullptr;
     const double number = std::strtod(text.c_str(), &rest);
     if (rest == text.c_str() || number < 0) return false;
@@ -33,25 +33,25 @@ bool parse_bytes(const std::string& text, std::uint64_t& into) {
     }
     double factor = 1;
     for (int k = 0; k < power; ++k) factor *= 1024;
-    into = static_cast<std::uint64_t>(number * factor);
+    result = static_cast<std::uint64_t>(number * factor);
     return true;
 }
 
 template <class Number>
-void read_number(const char* name, Number& into, std::string& error) {
+void read_number(const char* name, Number& result, std::string& error) {
     const std::string text = variable(name);
     if (text.empty()) return;
     char* rest = nullptr;
     const double read = std::strtod(text.c_str(), &rest);
     if (*rest || read < 0 || read > 1e6)
         error = std::string(name) + "=" + text + ": a number is expected";
-    else into = static_cast<Number>(read);
+    else result = static_cast<Number>(read);
 }
 
-void read_flag(const char* name, bool& into, std::string& error) {
+void read_flag(const char* name, bool& result, std::string& error) {
     const std::string text = variable(name);
-    if (text == "1" || text == "yes" || text == "true") into = true;
-    else if (text == "0" || text == "no" || text == "false") into = false;
+    if (text == "1" || text == "yes" || text == "true") result = true;
+    else if (text == "0" || text == "no" || text == "false") result = false;
     else if (!text.empty()) error = std::string(name) + "=" + text + ": 1 or 0 is expected";
 }
 
@@ -84,9 +84,10 @@ Settings Settings::from_environment() {
     settings.until_memory = until == "memory";
     if (!until.empty() && until != "memory" && until != "file")
         settings.error = "ASSAY_IO_UNTIL=" + until + ": memory or file is expected";
-    for (const char* gone : {"ASSAY_IO_DETACH", "ASSAY_IO_SYNC"})
-        if (!variable(gone).empty())
-            settings.error = std::string(gone) + " is not used any more: set ASSAY_IO_UNTIL=memory";
+    for (const char* removed : {"ASSAY_IO_DETACH", "ASSAY_IO_SYNC"})
+        if (!variable(removed).empty())
+            settings.error =
+                std::string(removed) + " is not used any more: set ASSAY_IO_UNTIL=memory";
     read_number("ASSAY_IO_RETRY", settings.retry_s, settings.error);
     settings.keep = variable("ASSAY_IO_KEEP");
     if (!settings.keep.empty() && !is_kept_name(settings.keep))

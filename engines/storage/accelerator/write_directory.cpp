@@ -10,7 +10,8 @@
 namespace assay::storage {
 
 WriteDirectory::WriteDirectory(Job& job) : job_(job), scanned_(job.store().ranks()) {
-    // What an earlier job has evicted from a kept store is of no interest: see void_stale_files().
+    // What an earlier job has evicted from a kept store is of no interest: see
+    // invalidate_stale_files().
     for (std::uint32_t rank = 0; rank < job.store().ranks(); ++rank)
         scanned_[rank] = job.store().head(rank).first_record.load();
     for (int rank = 0; rank < job.size(); ++rank)
@@ -88,16 +89,16 @@ void WriteDirectory::scan_node(bool all) {
          rank < (all ? store.ranks() : job_.local_rank() + 1); ++rank) {
         const auto& head = store.head(rank);
         const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
-        std::uint64_t& seen = scanned_[rank];
-        if (seen == tail) continue;
+        std::uint64_t& scanned = scanned_[rank];
+        if (scanned == tail) continue;
         const std::uint64_t first = head.first_record.load(std::memory_order_acquire);
-        missed |= first > seen;
-        seen = std::max(seen, first);
-        for (; seen < tail; ++seen) {
-            const Record record = store.record(rank, seen);
+        missed |= first > scanned;
+        scanned = std::max(scanned, first);
+        for (; scanned < tail; ++scanned) {
+            const Record record = store.record(rank, scanned);
             std::atomic_thread_fence(std::memory_order_acquire);
             if (head.first_record.load(std::memory_order_acquire) >
-                seen) {  // it was evicted meanwhile
+                scanned) {  // it was evicted meanwhile
                 missed = true;
                 continue;
             }
@@ -106,9 +107,9 @@ void WriteDirectory::scan_node(bool all) {
                 record.sequence < file.valid_from.load())
                 continue;
             auto& entry = entry_of(record.file);
-            entry.index.add(record, rank, seen);
+            entry.index.add(record, rank, scanned);
             if (rank != job_.local_rank() && shared(record.file))
-                entry.others.add(record, rank, seen);
+                entry.others.add(record, rank, scanned);
         }
     }
     // The evicted records were drained, and all older ones of this node too.
@@ -133,7 +134,7 @@ bool WriteDirectory::refresh_remote() {
 
 bool WriteDirectory::query_nodes(bool drain_now) {
     if (nodes_.empty()) return true;
-    const bool good = job_.remote()->fetch_updates(
+    const bool succeeded = job_.remote()->fetch_updates(
         nodes_, drain_now,
         [this](int node, std::uint32_t rank, std::uint64_t position, const Record& record) {
             add_remote(node, rank, position, record);
@@ -141,7 +142,7 @@ bool WriteDirectory::query_nodes(bool drain_now) {
         progress_);
     for (const auto& [node, progress] : progress_) job_.store().advance_clock(progress.now + 1);
     forget_evicted();
-    return good;
+    return succeeded;
 }
 
 // For records that have left the ring of another node the newest sequence of their run counts, as
@@ -162,9 +163,9 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     const std::uint32_t slot = it->second.slot;
     if (record.sequence < job_.store().file(slot).valid_from.load()) return;
     const std::uint32_t world_rank = world_ranks_.at({node, rank});
-    auto& seen = received_[world_rank];
-    if (position < seen) return;  // received again over a new connection
-    seen = position + 1;
+    auto& scanned = received_[world_rank];
+    if (position < scanned) return;  // received again over a new connection
+    scanned = position + 1;
     auto& entry = entry_of(slot);
     entry.sequence_tables[world_rank | remote_rank_bit].add(position, record.sequence);
     entry.index.add(record, world_rank | remote_rank_bit, position);

@@ -24,10 +24,10 @@ Json params_of(const Ranks& ranks, const DatasetShape& shape, bool reading) {
     return params;
 }
 
-void report(Ranks& ranks, const DatasetShape& shape, bool reading, const PassTimes& mine,
+void report(Ranks& ranks, const DatasetShape& shape, bool reading, const PassTimes& local_times,
             std::uint64_t wrong) {
-    double longest[] = {mine.open,  mine.metadata, mine.raw,
-                        mine.close, mine.compute,  mine.observed};
+    double longest[] = {local_times.open,  local_times.metadata, local_times.raw,
+                        local_times.close, local_times.compute,  local_times.observed};
     ranks.max(longest);
     std::uint64_t sum[] = {wrong};
     ranks.sum(sum);

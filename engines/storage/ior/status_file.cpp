@@ -23,10 +23,10 @@ std::vector<std::uint64_t> load_status(Ranks& ranks, const Plan& plan) {
     if (ranks.is_root()) {
         std::ifstream file(plan.status_file);
         std::uint64_t surplus = 0;
-        bool good = file.is_open();
+        bool is_complete = file.is_open();
         for (std::uint64_t& count : transfers)
-            good = good && file >> count && count <= plan.transfers();
-        if (!good || file >> surplus)
+            is_complete = is_complete && file >> count && count <= plan.transfers();
+        if (!is_complete || file >> surplus)
             ranks.fail(
                 fmt::format("{} does not hold the transfers of {} ranks, at most {} each",
                             plan.status_file, ranks.size(), plan.transfers()),

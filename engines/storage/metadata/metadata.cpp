@@ -71,8 +71,8 @@ private:
     template <class Body>
     std::uint64_t phase(const Operation& operation, std::uint64_t count, Body body);
     template <class Body>
-    Counts phase(const Operation& operation, int steps, const Counts& there, Body body);
-    void list_files(const Counts& there);
+    Counts phase(const Operation& operation, int steps, const Counts& existing, Body body);
+    void list_files(const Counts& existing);
     void record(const Operation& operation, std::uint64_t operations, double own_s);
     bool is_over() const {
         return plan_.stonewall_s > 0 && seconds(last_ - begin_) > plan_.stonewall_s;
@@ -96,8 +96,8 @@ int Runner::owner(int steps) const {
     const auto at = [&](std::int64_t distance) {
         return static_cast<int>((ranks_.rank() + distance) % ranks_.size());
     };
-    const int there = at(std::int64_t{steps} * plan_.shift);
-    return there == ranks_.rank() ? at(plan_.shift) : there;
+    const int existing = at(std::int64_t{steps} * plan_.shift);
+    return existing == ranks_.rank() ? at(plan_.shift) : existing;
 }
 
 template <class Body>
@@ -120,11 +120,11 @@ std::uint64_t Runner::phase(const Operation& operation, std::uint64_t count, Bod
 
 // Works on items of another rank, `steps` away, and returns how many of each rank's were worked on.
 template <class Body>
-Runner::Counts Runner::phase(const Operation& operation, int steps, const Counts& there,
+Runner::Counts Runner::phase(const Operation& operation, int steps, const Counts& existing,
                              Body body) {
     const auto other = static_cast<std::size_t>(owner(steps));
-    Counts done(there.size(), 0);
-    done[other] = phase(operation, there[other], [&](std::uint64_t number) {
+    Counts done(existing.size(), 0);
+    done[other] = phase(operation, existing[other], [&](std::uint64_t number) {
         return body(static_cast<int>(other), number);
     });
     ranks_.sum(done);
@@ -163,35 +163,36 @@ void Runner::remove_folders() {
 
 void Runner::directories() {
     const int rank = ranks_.rank();
-    Counts there(static_cast<std::size_t>(ranks_.size()), 0);
-    there[static_cast<std::size_t>(rank)] =
+    Counts existing(static_cast<std::size_t>(ranks_.size()), 0);
+    existing[static_cast<std::size_t>(rank)] =
         phase(make_directory, plan_.items, [&](std::uint64_t number) {
             items_.make_directory(tree_.directory(rank, number));
             return true;
         });
-    ranks_.sum(there);
-    phase(stat_directory, 1, there, [&](int of, std::uint64_t number) {
-        return items_.stat_directory(tree_.directory(of, number));
+    ranks_.sum(existing);
+    phase(stat_directory, 1, existing, [&](int maker, std::uint64_t number) {
+        return items_.stat_directory(tree_.directory(maker, number));
     });
-    const Counts removed = phase(remove_directory, 2, there, [&](int of, std::uint64_t number) {
-        return items_.remove_directory(tree_.directory(of, number));
-    });
-    const auto own = static_cast<std::size_t>(rank);
-    for (std::uint64_t k = removed[own]; k < there[own]; ++k)
+    const Counts removed =
+        phase(remove_directory, 2, existing, [&](int maker, std::uint64_t number) {
+            return items_.remove_directory(tree_.directory(maker, number));
+        });
+    const auto own_index = static_cast<std::size_t>(rank);
+    for (std::uint64_t k = removed[own_index]; k < existing[own_index]; ++k)
         items_.remove_directory(tree_.directory(rank, k));
 }
 
 // Every rank lists the directory that it shares, or another rank's.
-void Runner::list_files(const Counts& there) {
-    const int of = owner(3);
+void Runner::list_files(const Counts& existing) {
+    const int maker = owner(3);
     std::uint64_t expected = 0;
-    for (std::size_t rank = 0; rank < there.size(); ++rank)
-        if (!plan_.unique || rank == static_cast<std::size_t>(of)) expected += there[rank];
+    for (std::size_t rank = 0; rank < existing.size(); ++rank)
+        if (!plan_.unique || rank == static_cast<std::size_t>(maker)) expected += existing[rank];
     ranks_.barrier();
     begin_ = last_ = now();
     ranks_.enter(list.doing, last_);
     bool over = false;
-    const std::uint64_t entries = items_.list(tree_.folder(of), [&] {
+    const std::uint64_t entries = items_.list(tree_.folder(maker), [&] {
         last_ = now();
         ranks_.enter(list.doing, last_);
         over = is_over();
@@ -207,52 +208,54 @@ void Runner::list_files(const Counts& there) {
 
 void Runner::files() {
     const int rank = ranks_.rank();
-    const auto own = static_cast<std::size_t>(rank);
+    const auto own_index = static_cast<std::size_t>(rank);
     const Content content(rank, signature_);
-    Counts there(static_cast<std::size_t>(ranks_.size()), 0);
-    there[own] = phase(create, plan_.items, [&](std::uint64_t number) {
+    Counts existing(static_cast<std::size_t>(ranks_.size()), 0);
+    existing[own_index] = phase(create, plan_.items, [&](std::uint64_t number) {
         items_.create(tree_.file(rank, number), content, number);
         return true;
     });
-    ranks_.sum(there);
-    phase(stat_file, 1, there,
-          [&](int of, std::uint64_t number) { return items_.stat_file(tree_.file(of, number)); });
+    ranks_.sum(existing);
+    phase(stat_file, 1, existing, [&](int maker, std::uint64_t number) {
+        return items_.stat_file(tree_.file(maker, number));
+    });
     const Content read(owner(2), signature_);
-    phase(open_file, 2, there, [&](int of, std::uint64_t number) {
-        return items_.open(tree_.file(of, number), read, number);
+    phase(open_file, 2, existing, [&](int maker, std::uint64_t number) {
+        return items_.open(tree_.file(maker, number), read, number);
     });
-    list_files(there);
-    const Counts renamed = phase(rename_file, 4, there, [&](int of, std::uint64_t number) {
-        return items_.rename(tree_.file(of, number), tree_.renamed(of, number));
+    list_files(existing);
+    const Counts renamed = phase(rename_file, 4, existing, [&](int maker, std::uint64_t number) {
+        return items_.rename(tree_.file(maker, number), tree_.renamed(maker, number));
     });
-    const auto name = [&](int of, std::uint64_t number) {
-        return number < renamed[static_cast<std::size_t>(of)] ? tree_.renamed(of, number)
-                                                              : tree_.file(of, number);
+    const auto name = [&](int maker, std::uint64_t number) {
+        return number < renamed[static_cast<std::size_t>(maker)] ? tree_.renamed(maker, number)
+                                                                 : tree_.file(maker, number);
     };
-    const Counts removed = phase(unlink_file, 5, there, [&](int of, std::uint64_t number) {
-        return items_.unlink(name(of, number));
+    const Counts removed = phase(unlink_file, 5, existing, [&](int maker, std::uint64_t number) {
+        return items_.unlink(name(maker, number));
     });
-    for (std::uint64_t k = removed[own]; k < there[own]; ++k) items_.unlink(name(rank, k));
+    for (std::uint64_t k = removed[own_index]; k < existing[own_index]; ++k)
+        items_.unlink(name(rank, k));
 }
 
 void Runner::mpi_files() {
     const int rank = ranks_.rank();
-    const auto own = static_cast<std::size_t>(rank);
+    const auto own_index = static_cast<std::size_t>(rank);
     const Content content(rank, signature_);
-    Counts there(static_cast<std::size_t>(ranks_.size()), 0);
-    there[own] = phase(create_mpi, plan_.items, [&](std::uint64_t number) {
+    Counts existing(static_cast<std::size_t>(ranks_.size()), 0);
+    existing[own_index] = phase(create_mpi, plan_.items, [&](std::uint64_t number) {
         items_.create_mpi(tree_.file(rank, number), content, number);
         return true;
     });
-    ranks_.sum(there);
+    ranks_.sum(existing);
     const Content read(owner(1), signature_);
-    phase(open_mpi, 1, there, [&](int of, std::uint64_t number) {
-        return items_.open_mpi(tree_.file(of, number), read, number);
+    phase(open_mpi, 1, existing, [&](int maker, std::uint64_t number) {
+        return items_.open_mpi(tree_.file(maker, number), read, number);
     });
-    const Counts removed = phase(delete_mpi, 2, there, [&](int of, std::uint64_t number) {
-        return items_.delete_mpi(tree_.file(of, number));
+    const Counts removed = phase(delete_mpi, 2, existing, [&](int maker, std::uint64_t number) {
+        return items_.delete_mpi(tree_.file(maker, number));
     });
-    for (std::uint64_t k = removed[own]; k < there[own]; ++k)
+    for (std::uint64_t k = removed[own_index]; k < existing[own_index]; ++k)
         items_.delete_mpi(tree_.file(rank, k));
 }
 

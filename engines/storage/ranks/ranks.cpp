@@ -93,10 +93,10 @@ void Ranks::sum(std::span<std::uint64_t> values) {
     });
 }
 
-std::vector<double> Ranks::gather(double mine) {
+std::vector<double> Ranks::gather(double local) {
     std::vector<double> all(is_root() ? hosts_.size() : 0);
     guarded("waits for the other ranks' times", [&] {
-        MPI_Gather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+        MPI_Gather(&local, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     });
     return all;
 }
@@ -105,12 +105,12 @@ void Ranks::broadcast(std::uint64_t& value) {
     guarded("waits for rank 0", [&] { MPI_Bcast(&value, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD); });
 }
 
-std::vector<std::string> Ranks::gather(const std::string& mine) {
-    return guarded("waits for every rank's results", [&] { return transport_.gather(mine); });
+std::vector<std::string> Ranks::gather(const std::string& local) {
+    return guarded("waits for every rank's results", [&] { return transport_.gather(local); });
 }
 
-Histogram Ranks::merged(const Histogram& mine) {
-    std::vector<std::uint64_t> counts(mine.counts().begin(), mine.counts().end());
+Histogram Ranks::merged(const Histogram& local) {
+    std::vector<std::uint64_t> counts(local.counts().begin(), local.counts().end());
     sum(counts);
     Histogram all;
     all.merge(counts);

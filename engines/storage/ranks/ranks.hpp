@@ -69,10 +69,10 @@ public:
     void barrier();
     void max(std::span<double> values);
     void sum(std::span<std::uint64_t> values);
-    std::vector<double> gather(double mine);  // filled on rank 0 only
-    void broadcast(std::uint64_t& value);     // from rank 0
-    std::vector<std::string> gather(const std::string& mine);
-    Histogram merged(const Histogram& mine);  // of all ranks, on every rank
+    std::vector<double> gather(double local);  // filled on rank 0 only
+    void broadcast(std::uint64_t& value);      // from rank 0
+    std::vector<std::string> gather(const std::string& local);
+    Histogram merged(const Histogram& local);  // of all ranks, on every rank
 
     // Aborts the job if `status` is an error; the message has the action, the file and MPI's text.
     void check(int status, const char* doing, const std::string& file);

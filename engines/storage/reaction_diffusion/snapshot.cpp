@@ -16,8 +16,8 @@ std::uint64_t hash(std::uint64_t cell, double value) {
     return stamp_key(0, 0, stamp_key(0, 0, cell) ^ std::bit_cast<std::uint64_t>(value));
 }
 
-std::uint64_t global_sum(Ranks& ranks, std::uint64_t mine) {
-    std::uint64_t sum[] = {mine};  // modulo 2^64
+std::uint64_t global_sum(Ranks& ranks, std::uint64_t local) {
+    std::uint64_t sum[] = {local};  // modulo 2^64
     ranks.sum(sum);
     return sum[0];
 }
@@ -90,9 +90,9 @@ std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const SnapshotS
     std::vector<double> values(read_at_once);
     std::uint64_t sum = 0;
     // In reverse order of ranks, so that most of it was written by other ranks.
-    const int mine = ranks.size() - 1 - ranks.rank();
-    for (std::uint64_t first = share(mine); first < share(mine + 1);) {
-        const std::uint64_t count = std::min(read_at_once, share(mine + 1) - first);
+    const int local = ranks.size() - 1 - ranks.rank();
+    for (std::uint64_t first = share(local); first < share(local + 1);) {
+        const std::uint64_t count = std::min(read_at_once, share(local + 1) - first);
         std::ranges::fill(values, -1.0);
         const int status = ranks.guarded("reads a snapshot", [&] {
             return MPI_File_read_at(

@@ -64,8 +64,8 @@ Tile::Tile(Ranks& ranks, const Layout& layout_)
     MPI_Type_vector(h, 1, w + 2, MPI_DOUBLE, &side_);
     const int with_halo[] = {h + 2, w + 2}, inner[] = {h, w}, corner[] = {1, 1};
     MPI_Type_create_subarray(2, with_halo, inner, corner, MPI_ORDER_C, MPI_DOUBLE, &in_memory_);
-    const int whole[] = {layout.length, layout.length}, begin[] = {y0(), x0()};
-    MPI_Type_create_subarray(2, whole, inner, begin, MPI_ORDER_C, MPI_DOUBLE, &in_file_);
+    const int global_shape[] = {layout.length, layout.length}, begin[] = {y0(), x0()};
+    MPI_Type_create_subarray(2, global_shape, inner, begin, MPI_ORDER_C, MPI_DOUBLE, &in_file_);
     for (MPI_Datatype* type : {&side_, &in_memory_, &in_file_}) MPI_Type_commit(type);
 }
 
@@ -88,10 +88,10 @@ void Tile::exchange(Cells& cells) {
     const int w = layout.width(), h = layout.height();
     const int left = rank_of(column_ - 1, row_), right = rank_of(column_ + 1, row_);
     const int up = rank_of(column_, row_ - 1), down = rank_of(column_, row_ + 1);
-    const auto swap = [&](int sent, MPI_Datatype type, std::size_t from, int to, std::size_t into,
-                          int source, int tag) {
-        MPI_Sendrecv(&cells[from], sent, type, to, tag, &cells[into], sent, type, source, tag,
-                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    const auto swap = [&](int sent, MPI_Datatype type, std::size_t from, int to,
+                          std::size_t receive_offset, int source, int tag) {
+        MPI_Sendrecv(&cells[from], sent, type, to, tag, &cells[receive_offset], sent, type, source,
+                     tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     };
     swap(w, MPI_DOUBLE, index(0, 0), up, index(0, h), down, 0);
     swap(w, MPI_DOUBLE, index(0, h - 1), down, index(0, -1), up, 1);

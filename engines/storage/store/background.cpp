@@ -36,7 +36,8 @@ bool wait_until(const Store& store, Condition condition) {
 
 std::string program_beside_this_library() {
     Dl_info info{};
-    if (!dladdr(reinterpret_cast<void*>(&request_custody), &info) || !info.dli_fname) return {};
+    if (!dladdr(reinterpret_cast<void*>(&request_background_open), &info) || !info.dli_fname)
+        return {};
     const std::string path = info.dli_fname;
     const auto slash = path.rfind('/');
     return (slash == std::string::npos ? "." : path.substr(0, slash)) + "/assay-store";
@@ -105,20 +106,20 @@ bool background_drain_runs(const Store& store) {
     return pid && !store.has_ended(pid);
 }
 
-void request_custody(const Store& store) {
+void request_background_open(const Store& store) {
     auto& requests = store.superblock().background_requests;
     requests.fetch_add(1);
     syscall(SYS_futex, &requests, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-bool wait_for_custody(const Store& store, std::uint32_t slot) {
+bool wait_for_background_open(const Store& store, std::uint32_t slot) {
     const auto& descriptor = store.background_descriptor_of(slot);
     if (!background_drain_runs(store)) return false;
     if (descriptor.load(std::memory_order_acquire)) return true;
-    store.file(slot).custody_refused = 0;
-    request_custody(store);
+    store.file(slot).background_open_failed = 0;
+    request_background_open(store);
     wait_until(store, [&] {
-        return descriptor.load() || store.file(slot).custody_refused.load() ||
+        return descriptor.load() || store.file(slot).background_open_failed.load() ||
                !background_drain_runs(store);
     });
     return descriptor.load(std::memory_order_acquire) && background_drain_runs(store);

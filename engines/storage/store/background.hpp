@@ -26,10 +26,11 @@ bool start_background_drain(const Store& store, const BackgroundSettings& settin
 // Whether it runs. Costs system calls.
 bool background_drain_runs(const Store& store);
 
-// Asks it to open the files that ranks hold open.
-void request_custody(const Store& store);
+// Asks the background drain to open the files that ranks hold open.
+void request_background_open(const Store& store);
 
-// Waits until it holds the file open, for 10 s at most. False: it cannot, or it has ended.
-bool wait_for_custody(const Store& store, std::uint32_t slot);
+// Waits until the background drain holds the file open, for 10 s at most. False: it cannot open the
+// file, or it has ended.
+bool wait_for_background_open(const Store& store, std::uint32_t slot);
 
 }  // namespace assay::storage

@@ -16,7 +16,7 @@ namespace assay::storage {
 namespace {
 
 constexpr long poll_ms = 50;
-constexpr std::uint64_t round_ns = 50'000'000;  // between two looks at all files
+constexpr std::uint64_t round_ns = 50'000'000;  // between two checks of all files
 constexpr std::uint64_t retry_ns = 1'000'000'000;
 constexpr std::size_t batch_bytes = 32u << 20;
 
@@ -31,7 +31,7 @@ std::int64_t coarse_now_ns() {
     return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
-// What ranks that were killed were doing is ended.
+// Clears the marks of unfinished work of ranks that were killed.
 void end_ranks(const Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         auto& head = store.head(rank);
@@ -61,8 +61,8 @@ bool BackgroundDrain::run() {
     std::uint64_t next_round = 0;
     for (;;) {
         if (ranks_have_ended()) {
-            drain_.stop();  // who recovers the store now must not meet it
-            if (is_alone()) return finish();
+            drain_.stop();  // recovery of the store must not run at the same time
+            if (is_last_user()) return finish();
             drain_.start(settings_.lag_ms);
         }
         const std::uint32_t answered = superblock.background_requests.load();
@@ -88,7 +88,7 @@ bool BackgroundDrain::has_waiting_rank(std::uint32_t slot) const {
 void BackgroundDrain::take_files() {
     for (std::uint32_t slot = 0; slot < file_slots && store_.file(slot).generation.load(); ++slot)
         if (!store_.background_descriptor_of(slot).load() && !store_.file(slot).deleted.load() &&
-            !store_.file(slot).custody_refused.load() && has_waiting_rank(slot))
+            !store_.file(slot).background_open_failed.load() && has_waiting_rank(slot))
             take(slot);
 }
 
@@ -102,7 +102,7 @@ void BackgroundDrain::take(std::uint32_t slot) {
     if (descriptor && read_status(descriptor->number(), status) == 0 &&
         is_same_file(file, status) && has_waiting_rank(slot))
         handles_.hold(slot, descriptor);
-    else if (!descriptor) file.custody_refused = 1;
+    else if (!descriptor) file.background_open_failed = 1;
 }
 
 void BackgroundDrain::complete_files() {
@@ -167,7 +167,7 @@ bool BackgroundDrain::ranks_have_ended() const {
 }
 
 // Whether no rank has the store open any more. Every process of a job has the shared lock.
-bool BackgroundDrain::is_alone() const {
+bool BackgroundDrain::is_last_user() const {
     if (flock(store_.descriptor(), LOCK_EX | LOCK_NB) == 0) return true;
     while (flock(store_.descriptor(), LOCK_SH) && errno == EINTR) {
     }

@@ -35,7 +35,7 @@ private:
     bool release(std::uint32_t slot, const SharedDescriptor& descriptor);
     void note_state(FileSlot& file, std::uint32_t slot, const FileStatus& status);
     bool ranks_have_ended() const;
-    bool is_alone() const;
+    bool is_last_user() const;
     void hold_remaining_files();
     bool finish();
     bool holds_data() const;

@@ -47,31 +47,32 @@ void keep_newest(std::vector<Piece>& pieces) {
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
         return a.sequence != b.sequence ? a.sequence < b.sequence : a.rank < b.rank;
     });
-    std::map<std::pair<std::uint32_t, std::uint64_t>, Piece> kept;  // disjoint, by file and begin
+    std::map<std::pair<std::uint32_t, std::uint64_t>, Piece> newest;  // disjoint, by file and begin
     for (const auto& piece : pieces) {
-        auto it = kept.lower_bound({piece.file, piece.begin});
-        if (it != kept.begin() && std::prev(it)->second.file == piece.file &&
+        auto it = newest.lower_bound({piece.file, piece.begin});
+        if (it != newest.begin() && std::prev(it)->second.file == piece.file &&
             std::prev(it)->second.end > piece.begin)
             --it;
-        while (it != kept.end() && it->second.file == piece.file && it->second.begin < piece.end) {
+        while (it != newest.end() && it->second.file == piece.file &&
+               it->second.begin < piece.end) {
             const Piece old = it->second;
-            it = kept.erase(it);
+            it = newest.erase(it);
             if (old.begin < piece.begin) {
                 Piece part = old;
                 part.end = piece.begin;
-                kept.emplace(std::pair{part.file, part.begin}, part);
+                newest.emplace(std::pair{part.file, part.begin}, part);
             }
             if (old.end > piece.end) {
                 Piece part = old;
                 part.data += piece.end - old.begin;
                 part.begin = piece.end;
-                it = kept.emplace(std::pair{part.file, part.begin}, part).first;
+                it = newest.emplace(std::pair{part.file, part.begin}, part).first;
             }
         }
-        kept.emplace(std::pair{piece.file, piece.begin}, piece);
+        newest.emplace(std::pair{piece.file, piece.begin}, piece);
     }
     pieces.clear();
-    for (const auto& [position, piece] : kept) pieces.push_back(piece);
+    for (const auto& [position, piece] : newest) pieces.push_back(piece);
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ void pause_us(long us) {
 // The drain's lock, until the end of the scope. It is taken over from a process that has ended.
 class DrainLock {
 public:
-    explicit DrainLock(const Store& store, bool look_at_owner = true)
-        : lock_(store.superblock().drain_lock), held_(try_lock(store, lock_, look_at_owner)) {
+    explicit DrainLock(const Store& store, bool check_owner = true)
+        : lock_(store.superblock().drain_lock), held_(try_lock(store, lock_, check_owner)) {
         if (held_) complete_commit(store);
     }
     ~DrainLock() {
@@ -81,7 +81,7 @@ Drain::~Drain() { stop(); }
 // ---- writing
 
 // Data may leave the rings once `drained` has passed them, so the error comes first.
-void Drain::hold_back(std::uint32_t file, std::uint64_t oldest, int error) const {
+void Drain::note_write_error(std::uint32_t file, std::uint64_t oldest, int error) const {
     auto& slot = store_.file(file);
     oldest = std::max(oldest, slot.settled.load());
     if (!slot.error.load() || oldest < slot.failed_from.load()) slot.failed_from = oldest;
@@ -105,20 +105,21 @@ void Drain::write_group(const Piece* first, const Piece* last) {
         for (; end != last && end->file == file; ++end) oldest = std::min(oldest, end->sequence);
         int error = ESTALE;
         if (auto& slot = store_.file(file); slot.error.load()) {
-            hold_back(file, oldest, static_cast<int>(slot.error.load()));
+            note_write_error(file, oldest, static_cast<int>(slot.error.load()));
         } else if (auto descriptor = handles_.open_for_writing(file, error)) {
             slot.dirty = slot.writing = 1;
             targets.push_back({file, oldest, descriptor});
             queue.add(std::move(descriptor), first, static_cast<std::size_t>(end - first));
         } else {
-            hold_back(file, oldest, error);
+            note_write_error(file, oldest, error);
         }
         first = end;
     }
     queue.run(threads_);
     for (std::size_t k = 0; k < targets.size(); ++k) {
         note_modified(store_, targets[k].file, targets[k].descriptor->number());
-        if (const int error = queue.error(k)) hold_back(targets[k].file, targets[k].oldest, error);
+        if (const int error = queue.error(k))
+            note_write_error(targets[k].file, targets[k].oldest, error);
     }
 }
 
@@ -146,8 +147,8 @@ void Drain::sync_files(const std::vector<Piece>& pieces) {
     }
 }
 
-Drain::Step Drain::step(std::size_t max_bytes, bool look_at_owner) {
-    const DrainLock lock(store_, look_at_owner);
+Drain::Step Drain::step(std::size_t max_bytes, bool check_owner) {
+    const DrainLock lock(store_, check_owner);
     if (!lock) return Step::busy;
     store_.note_alive();
     const Batch batch = next_batch(store_, max_bytes);
@@ -228,7 +229,7 @@ void Drain::note_failed_sync(std::uint32_t file, int error) const {
     const EvictionStop stop(store_);
     const std::uint64_t evicted = slot.evicted_newest.load();  // 0: none
     if (evicted && evicted >= slot.durable.load()) slot.lost = 1;
-    hold_back(file, std::max(slot.durable.load(), evicted + 1), error);
+    note_write_error(file, std::max(slot.durable.load(), evicted + 1), error);
     // What was written without the store cannot be written again from it.
     if (failed_pieces(store_, file).empty()) slot.error = 0;
     else slot.dirty = 1;

@@ -32,9 +32,9 @@ public:
         busy,  // another process drains
         moved  // a batch was handed to the file system
     };
-    // Drains a batch of about `max_bytes`. `look_at_owner`: takes over from a process that has
+    // Drains a batch of about `max_bytes`. `check_owner`: takes over from a process that has
     // ended.
-    Step step(std::size_t max_bytes, bool look_at_owner = true);
+    Step step(std::size_t max_bytes, bool check_owner = true);
 
     // Drains until the rank's records before `end_record` were handed to the file system. Whether
     // their files took them is in FileSlot::error.
@@ -45,7 +45,7 @@ public:
 
     // The file's records from the sequence `oldest` on are not in the file system because of
     // `error`; they stay in the rings.
-    void hold_back(std::uint32_t file, std::uint64_t oldest, int error) const;
+    void note_write_error(std::uint32_t file, std::uint64_t oldest, int error) const;
 
     // fsync of a file with what is drained of it. Returns 0 or errno; then its data count as not
     // written.

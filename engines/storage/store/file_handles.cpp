@@ -13,7 +13,7 @@ namespace assay::storage {
 namespace {
 
 // Opens a path for writing if it is the slot's file; neither a FIFO nor a terminal has an effect.
-SharedDescriptor open_same_file(const char* path, const FileSlot& slot, bool other_boot,
+SharedDescriptor open_same_file(const char* path, const FileSlot& slot, bool earlier_boot,
                                 int& error) {
     const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) {
@@ -23,7 +23,7 @@ SharedDescriptor open_same_file(const char* path, const FileSlot& slot, bool oth
     auto descriptor = std::make_shared<const Descriptor>(fd);
     FileStatus status;
     error = read_status(fd, status);
-    if (!error && (!status.regular || !is_same_file(slot, status, other_boot))) error = ESTALE;
+    if (!error && (!status.regular || !is_same_file(slot, status, earlier_boot))) error = ESTALE;
     return error ? nullptr : descriptor;
 }
 
@@ -34,7 +34,7 @@ Descriptor::~Descriptor() {
 }
 
 FileHandles::FileHandles(Store& store, std::uint32_t rank)
-    : store_(store), rank_(rank), other_boot_(store.is_of_another_boot()) {
+    : store_(store), rank_(rank), earlier_boot_(store.is_from_earlier_boot()) {
     if (rank_ < store_.ranks()) store_.head(rank_).pid = static_cast<std::uint32_t>(getpid());
 }
 
@@ -50,12 +50,12 @@ std::atomic<std::int32_t>* FileHandles::published(std::uint32_t slot) const {
 }
 
 void FileHandles::publish(std::uint32_t slot) const {
-    auto* place = published(slot);
-    if (!place) return;
+    auto* entry_number = published(slot);
+    if (!entry_number) return;
     std::int32_t number = 0;
     for (const auto& entry : held_)
         if (entry.slot == slot) number = entry.descriptor->number() + 1;
-    place->store(number, std::memory_order_release);
+    entry_number->store(number, std::memory_order_release);
 }
 
 void FileHandles::hold(std::uint32_t slot, SharedDescriptor descriptor) {
@@ -70,7 +70,8 @@ void FileHandles::release(std::uint32_t slot, const SharedDescriptor& descriptor
         return candidate.slot == slot && candidate.descriptor == descriptor;
     });
     if (entry == held_.end()) return;
-    const SharedDescriptor kept = std::move(entry->descriptor);  // open until it is unpublished
+    const SharedDescriptor still_open =
+        std::move(entry->descriptor);  // open until it is unpublished
     held_.erase(entry);
     publish(slot);
 }
@@ -98,16 +99,16 @@ SharedDescriptor FileHandles::open_of(std::uint32_t pid, std::int32_t number, st
     if (!number) return nullptr;
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%u/fd/%d", pid, number - 1);
-    return open_same_file(path, store_.file(slot), other_boot_, error);
+    return open_same_file(path, store_.file(slot), earlier_boot_, error);
 }
 
 SharedDescriptor FileHandles::open_by_path(std::uint32_t slot, int& error) const {
-    return open_same_file(store_.file(slot).path, store_.file(slot), other_boot_, error);
+    return open_same_file(store_.file(slot).path, store_.file(slot), earlier_boot_, error);
 }
 
 SharedDescriptor FileHandles::open_for_writing(std::uint32_t slot, int& error) const {
     if (auto descriptor = held(slot)) return descriptor;
-    if (other_boot_) return open_by_path(slot, error);
+    if (earlier_boot_) return open_by_path(slot, error);
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
         if (auto descriptor = open_of(store_.head(rank).pid.load(),
                                       store_.descriptor_of(rank, slot).load(), slot, error))

@@ -67,7 +67,7 @@ private:
 
     Store& store_;
     std::uint32_t rank_;
-    bool other_boot_ = false;  // the store was made before the machine was restarted
+    bool earlier_boot_ = false;  // the store was made before the machine was restarted
     mutable std::mutex lock_;
     std::vector<Held> held_;
 };

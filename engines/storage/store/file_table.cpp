@@ -91,16 +91,16 @@ int read_status(const char* path, FileStatus& status) {
     return read_status(AT_FDCWD, path, 0, status);
 }
 
-bool is_same_file(const FileSlot& slot, const FileStatus& status, bool other_boot) {
-    return slot.inode == status.inode && (other_boot || slot.device == status.device) &&
+bool is_same_file(const FileSlot& slot, const FileStatus& status, bool earlier_boot) {
+    return slot.inode == status.inode && (earlier_boot || slot.device == status.device) &&
            (!slot.birth_ns || !status.birth_ns || slot.birth_ns == status.birth_ns);
 }
 
-bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock, bool look_at_owner) {
+bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock, bool check_owner) {
     std::uint32_t owner = 0;
     const auto self = static_cast<std::uint32_t>(getpid());
     if (lock.compare_exchange_strong(owner, self, std::memory_order_acquire)) return true;
-    return look_at_owner && owner != self && store.has_ended(owner) &&
+    return check_owner && owner != self && store.has_ended(owner) &&
            lock.compare_exchange_strong(owner, self, std::memory_order_acquire);
 }
 
@@ -147,7 +147,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.known_mtime_ns = status.mtime_ns;
     slot.error = slot.repeats = 0;
     slot.dirty = slot.deleted = slot.lost = slot.writing = slot.shared = 0;
-    slot.acknowledged = slot.custody_refused = slot.conflicted = 0;
+    slot.acknowledged = slot.background_open_failed = slot.conflicted = 0;
     slot.route = Route::undecided;
     slot.users = 1;
     set_path(slot, path);

@@ -24,8 +24,8 @@ struct FileStatus {
 // Returns 0 or errno.
 int read_status(int fd, FileStatus& status);
 int read_status(const char* path, FileStatus& status);
-// Whether it is the file of the slot. `other_boot`: device numbers may have changed since.
-bool is_same_file(const FileSlot& slot, const FileStatus& status, bool other_boot = false);
+// Whether it is the file of the slot. `earlier_boot`: device numbers may have changed since.
+bool is_same_file(const FileSlot& slot, const FileStatus& status, bool earlier_boot = false);
 
 // The node's spin lock on the file table and the shared pointers. It is taken over from a process
 // that has ended.
@@ -40,9 +40,9 @@ private:
     std::atomic<std::uint32_t>& lock_;
 };
 
-// Tries to take a lock that holds its owner's process number. `look_at_owner`: also from one that
+// Tries to take a lock that holds its owner's process number. `check_owner`: also from one that
 // has ended, which costs system calls.
-bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock, bool look_at_owner = true);
+bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock, bool check_owner = true);
 
 // Takes the file's slot, or a new one, and counts a user. If nobody had the file open and it is not
 // as the last close left it, the store's data of it are outdated: they are ignored from now on.

@@ -187,7 +187,7 @@ bool Index::is_truncated(std::uint64_t sequence, std::uint64_t offset) const {
 
 // Makes `candidate` the answer if it covers `offset` and is newer than `best`. Cuts the answer's
 // end at either edge of a candidate, where another one may be the newest.
-void Index::take_if_newer(Lookup& best, std::uint64_t offset, const Extent& candidate) const {
+void Index::update_if_newer(Lookup& best, std::uint64_t offset, const Extent& candidate) const {
     if (candidate.begin > offset) {
         best.end = std::min(best.end, candidate.begin);
         return;
@@ -212,9 +212,9 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
         for (std::uint64_t k = block; k < std::min(block + 2, run.count); ++k) {
             const std::uint64_t begin = run.begin + k * run.stride;
             if (begin >= best.end) break;
-            take_if_newer(best, offset,
-                          {begin, begin + run.length, run.ring_offset + k * run.length,
-                           begin <= offset ? sequence(run, k) : 0, run.rank});
+            update_if_newer(best, offset,
+                            {begin, begin + run.length, run.ring_offset + k * run.length,
+                             begin <= offset ? sequence(run, k) : 0, run.rank});
         }
     };
     for (const auto& run : runs_) take_from_run(run);
@@ -222,13 +222,13 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
     if (!sorted_.empty()) {
         auto from = std::upper_bound(sorted_.begin(), sorted_.end(), offset,
                                      [](std::uint64_t a, const Extent& b) { return a < b.begin; });
-        if (from != sorted_.begin()) take_if_newer(best, offset, *std::prev(from));
-        if (from != sorted_.end()) take_if_newer(best, offset, *from);
+        if (from != sorted_.begin()) update_if_newer(best, offset, *std::prev(from));
+        if (from != sorted_.end()) update_if_newer(best, offset, *from);
     }
     if (!recent_.empty()) {
         auto from = recent_.upper_bound(offset);
-        if (from != recent_.begin()) take_if_newer(best, offset, std::prev(from)->second);
-        if (from != recent_.end()) take_if_newer(best, offset, from->second);
+        if (from != recent_.begin()) update_if_newer(best, offset, std::prev(from)->second);
+        if (from != recent_.end()) update_if_newer(best, offset, from->second);
     }
     // A byte that a later truncation has removed is read from the file system.
     for (const auto& truncation : truncations_)

@@ -70,7 +70,7 @@ private:
     void split(const Run& run);
     void insert(Extent extent);
     void compact();
-    void take_if_newer(Lookup& best, std::uint64_t offset, const Extent& candidate) const;
+    void update_if_newer(Lookup& best, std::uint64_t offset, const Extent& candidate) const;
     std::uint64_t sequence(const Run& run, std::uint64_t block) const;
     bool is_truncated(std::uint64_t sequence, std::uint64_t offset) const;
 

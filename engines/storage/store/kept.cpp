@@ -20,9 +20,9 @@ void for_each_file(const Store& store, Visit visit) {
 
 }  // namespace
 
-KeptPart kept_part(const Store& store) {
+KeptStoreInfo kept_store_info(const Store& store) {
     const auto& superblock = store.superblock();
-    KeptPart part;
+    KeptStoreInfo part;
     if (!store.taken_over()) return part;
     part.job = XXH3_64bits(superblock.previous_job, sizeof superblock.previous_job) | 1;
     part.nodes = superblock.previous_nodes;
@@ -33,11 +33,11 @@ KeptPart kept_part(const Store& store) {
 }
 
 // Records of an older generation are void for all readers, on all nodes.
-void void_stale_files(const Store& store, bool alone, bool whole) {
+void invalidate_stale_files(const Store& store, bool single_node, bool all_stores_present) {
     for_each_file(store, [&](std::uint32_t, FileSlot& file) {
         const bool closed = file.size.load() >= 0 && !file.deleted.load() && !file.error.load();
-        const bool stale = file.conflicted.load() || (file.shared.load() && !whole) ||
-                           (file.evicted_newest.load() && !alone);
+        const bool stale = file.conflicted.load() || (file.shared.load() && !all_stores_present) ||
+                           (file.evicted_newest.load() && !single_node);
         if (!closed || stale) {
             file.generation.fetch_add(1);
             file.size = -1;
@@ -61,7 +61,7 @@ bool is_kept_name(const std::string& name) {
 
 KeptData kept_data(const Store& store) {
     std::vector<bool> counted(file_slots);
-    KeptData kept;
+    KeptData result;
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
         for (auto k = head.first_record.load(); k < head.tail.load(); ++k) {
@@ -71,12 +71,12 @@ KeptData kept_data(const Store& store) {
                 store.file(record.file).generation.load() != record.generation ||
                 store.file(record.file).deleted.load())
                 continue;
-            kept.bytes += record.length * record.count;
+            result.bytes += record.length * record.count;
             counted[record.file] = true;
         }
     }
-    kept.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
-    return kept;
+    result.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
+    return result;
 }
 
 }  // namespace assay::storage

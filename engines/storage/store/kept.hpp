@@ -12,18 +12,19 @@
 
 namespace assay::storage {
 
-// What the nodes of a job must agree on. One for each node.
-struct KeptPart {
+// A node's kept store, as the nodes of a job exchange it to agree on what may be served.
+struct KeptStoreInfo {
     std::uint64_t job = 0;    // hash of the earlier job's name; 0: this node has no kept store
     std::uint64_t nodes = 0;  // of the earlier job
     // Data of a file that several nodes had opened have left this store.
     std::uint64_t evicted_shared = 0;
 };
-KeptPart kept_part(const Store& store);
+KeptStoreInfo kept_store_info(const Store& store);
 
-// Voids what the store may not serve. `alone`: the earlier job and this one have one node. `whole`:
-// the nodes of this job have all stores of the earlier one, and none has evicted_shared.
-void void_stale_files(const Store& store, bool alone, bool whole);
+// Invalidates the files that the store may not serve. `single_node`: the earlier job and this one
+// have one node. `all_stores_present`: the nodes of this job have all stores of the earlier one,
+// and none has evicted_shared.
+void invalidate_stale_files(const Store& store, bool single_node, bool all_stores_present);
 
 // Whether it can be the name of a kept store: letters, digits and ._- , at most 32.
 bool is_kept_name(const std::string& name);

@@ -121,7 +121,8 @@ struct FileSlot {
     std::atomic<std::uint8_t> shared;   // other nodes or the MPI's own I/O write the file too
     // 1: sync or close has returned before the file system had all of it.
     std::atomic<std::uint8_t> acknowledged;
-    std::atomic<std::uint8_t> custody_refused;  // the background drain could not open the file
+    std::atomic<std::uint8_t>
+        background_open_failed;            // the background drain could not open the file
     std::atomic<Route> route;              // from the first opening for writing to the last close
     std::atomic<std::uint8_t> conflicted;  // several nodes have written the same bytes
     // Sequence: of older bytes the file has the newest of all nodes, and has them on its medium. No

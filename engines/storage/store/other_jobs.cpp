@@ -29,30 +29,30 @@ std::string folder_of(const std::string& path) {
 
 // The entries of a folder whose names begin so.
 std::vector<std::string> entries(const std::string& folder, const char* begin) {
-    std::vector<std::string> found;
+    std::vector<std::string> entries_found;
     DIR* stream = opendir(folder.c_str());
-    if (!stream) return found;
+    if (!stream) return entries_found;
     while (const dirent* entry = readdir(stream))
         if (std::strncmp(entry->d_name, begin, std::strlen(begin)) == 0)
-            found.push_back(folder + "/" + entry->d_name);
+            entries_found.push_back(folder + "/" + entry->d_name);
     closedir(stream);
-    return found;
+    return entries_found;
 }
 
-// The real paths of the stores of this user, apart from `own`. Who owns a store says which files it
-// describes, so those of other users are left alone.
-std::vector<std::string> other_stores(const Store& own) {
+// The real paths of the stores of this user, except `own_store`. Who owns a store says which files
+// it describes, so those of other users are left alone.
+std::vector<std::string> other_stores(const Store& own_store) {
     std::vector<std::string> all = entries(stores_folder, prefix), chosen;
-    if (const auto folder = folder_of(own.path()); folder != stores_folder)
+    if (const auto folder = folder_of(own_store.path()); folder != stores_folder)
         for (auto& path : entries(folder, prefix)) all.push_back(std::move(path));
-    struct stat mine{}, link{}, info{};
-    if (fstat(own.descriptor(), &mine)) return chosen;
+    struct stat own_status{}, link{}, info{};
+    if (fstat(own_store.descriptor(), &own_status)) return chosen;
     for (const auto& path : all) {
         if (lstat(path.c_str(), &link) || link.st_uid != geteuid()) continue;
         char real[PATH_MAX];
         if (!realpath(path.c_str(), real) || stat(real, &info)) continue;
         const bool store = S_ISREG(info.st_mode) ? info.st_uid == geteuid() : S_ISCHR(info.st_mode);
-        if (store && (info.st_ino != mine.st_ino || info.st_dev != mine.st_dev))
+        if (store && (info.st_ino != own_status.st_ino || info.st_dev != own_status.st_dev))
             chosen.emplace_back(real);
     }
     std::sort(chosen.begin(), chosen.end());
@@ -68,13 +68,13 @@ std::uint32_t acknowledged_slot(const Store& store, const FileStatus& file) {
         const auto& slot = store.file(k);
         if (!slot.generation.load(std::memory_order_acquire)) break;
         if (slot.acknowledged.load() && !slot.deleted.load() &&
-            is_same_file(slot, file, store.is_of_another_boot()))
+            is_same_file(slot, file, store.is_from_earlier_boot()))
             return k;
     }
     return file_slots;
 }
 
-bool nobody_uses(const Store& store) {
+bool is_unused(const Store& store) {
     if (flock(store.descriptor(), LOCK_EX | LOCK_NB)) return false;
     flock(store.descriptor(), LOCK_UN);
     return true;
@@ -89,7 +89,7 @@ std::string wait_until_written(const Store& store, std::uint32_t number, unsigne
             is_written(store, number))
             return {};
         if (const auto error = slot.error.load()) return std::strerror(static_cast<int>(error));
-        if (!background_drain_runs(store) && nobody_uses(store)) return "nobody drains them";
+        if (!background_drain_runs(store) && is_unused(store)) return "nobody drains them";
         if (waited_ms / 1000 >= static_cast<long>(limit_s))
             return "they were not written within " + std::to_string(limit_s) + " s";
         store.request_drain();
@@ -100,12 +100,12 @@ std::string wait_until_written(const Store& store, std::uint32_t number, unsigne
 
 }  // namespace
 
-std::string wait_for_other_jobs(const Store& own, const FileStatus& file, unsigned limit_s) {
-    for (const auto& path : other_stores(own)) {
+std::string wait_for_other_jobs(const Store& own_store, const FileStatus& file, unsigned limit_s) {
+    for (const auto& path : other_stores(own_store)) {
         Failure failure;
         const auto store = Store::attach(path, false, failure);
-        if (!store || std::strncmp(store->superblock().job, own.superblock().job,
-                                   sizeof own.superblock().job) == 0)
+        if (!store || std::strncmp(store->superblock().job, own_store.superblock().job,
+                                   sizeof own_store.superblock().job) == 0)
             continue;
         const std::uint32_t slot = acknowledged_slot(*store, file);
         if (slot == file_slots) continue;

@@ -16,9 +16,9 @@ namespace assay::storage {
 constexpr const char* stores_folder = "/dev/shm";
 
 // Waits until the file system was handed all data of the file that other jobs of this user have
-// acknowledged, for `limit_s` at most. `own`: this job's store. Returns an error message with its
-// fix; empty: the file can be read.
-std::string wait_for_other_jobs(const Store& own, const FileStatus& file, unsigned limit_s);
+// acknowledged, for `limit_s` at most. `own_store`: this job's store. Returns an error message with
+// its fix; empty: the file can be read.
+std::string wait_for_other_jobs(const Store& own_store, const FileStatus& file, unsigned limit_s);
 
 // Makes a store that lies elsewhere known in the folder above.
 void link_store(const Store& store);

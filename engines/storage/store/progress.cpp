@@ -22,7 +22,7 @@ std::uint64_t sequence_at(const Store& store, std::uint32_t rank,
 }
 
 // How long a write may take from its announcement to its record before its process is looked at.
-constexpr std::uint64_t patience_ns = 1'000'000'000;
+constexpr std::uint64_t announce_limit_ns = 1'000'000'000;
 
 // Takes into account that failed writes are not in the file system, for the files that other nodes
 // ask about.
@@ -45,7 +45,8 @@ std::uint64_t horizon(const Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
         const auto pending = head.pending.load(std::memory_order_seq_cst);
-        if (!pending || (pending + patience_ns < now && store.has_ended(head.pid.load()))) continue;
+        if (!pending || (pending + announce_limit_ns < now && store.has_ended(head.pid.load())))
+            continue;
         before = std::min(before, pending);
     }
     return before;

@@ -64,11 +64,11 @@ FileCondition condition_of(const Store& store, const FileSlot& slot) {
     FileStatus status;
     if (slot.path[path_limit - 1] != 0 || read_status(slot.path, status))
         return FileCondition::gone;
-    if (!status.regular || !is_same_file(slot, status, store.is_of_another_boot()))
+    if (!status.regular || !is_same_file(slot, status, store.is_from_earlier_boot()))
         return FileCondition::replaced;
     // Whether this node's processes know all modifications that the job has made.
     const bool exact = slot.known_mtime_ns.load() && !slot.writing.load() && !slot.shared.load() &&
-                       !store.is_of_another_boot();
+                       !store.is_from_earlier_boot();
     if (exact)
         return status.mtime_ns == slot.known_mtime_ns.load() ? FileCondition::ready
                                                              : FileCondition::changed;
@@ -92,7 +92,7 @@ void follow_rename(Store& store, FileSlot& slot) {
         FileStatus status;
         if (candidate.size() >= path_limit || read_status(candidate.c_str(), status) ||
             !status.regular || status.birth_ns != slot.birth_ns ||
-            !is_same_file(slot, status, store.is_of_another_boot()))
+            !is_same_file(slot, status, store.is_from_earlier_boot()))
             continue;
         std::snprintf(slot.path, path_limit, "%s", candidate.c_str());
         store.persist(&slot, sizeof slot);
@@ -153,7 +153,7 @@ void limit_errors_to_pending(Store& store) {
 }
 
 // Marks the file as failed from its first pending record on.
-void hold_back(Store& store, const UndrainedFile& file) {
+void note_write_error(Store& store, const UndrainedFile& file) {
     std::uint64_t from = ~0ull;
     for_each_record(store, [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
         if (record.file == file.slot && is_pending(store, rank, position))
@@ -259,7 +259,7 @@ Recovery recover(Store& store, const RecoveryOptions& options) {
             writable.push_back(file);
             continue;
         }
-        hold_back(store, file);
+        note_write_error(store, file);
         result.kept.push_back(file);
     }
     const std::int64_t alive = store.superblock().alive_ns.load();

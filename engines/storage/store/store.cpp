@@ -141,10 +141,10 @@ bool is_zombie(std::uint32_t pid) {
     std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
     FILE* file = std::fopen(path, "r");
     if (!file) return errno == ENOENT;
-    const bool good = std::fgets(text, sizeof text, file) != nullptr;
+    const bool was_read = std::fgets(text, sizeof text, file) != nullptr;
     std::fclose(file);
     const char* fields = std::strrchr(text, ')');
-    if (!good || !fields || std::strncmp(fields, ") Z", 3) != 0) return false;
+    if (!was_read || !fields || std::strncmp(fields, ") Z", 3) != 0) return false;
     // proc(5): the state is field 3, the number of threads is field 20.
     for (int k = 3; k <= 20 && fields; ++k) fields = std::strchr(fields + 1, ' ');
     return fields && std::strtol(fields, nullptr, 10) <= 1;
@@ -302,7 +302,7 @@ bool Store::take_over(const std::string& job, Failure& failure) {
     }
     for (std::uint32_t k = 0; k < file_slots && file(k).generation.load(); ++k) {
         file(k).users = 0;
-        file(k).acknowledged = file(k).custody_refused = 0;
+        file(k).acknowledged = file(k).background_open_failed = 0;
     }
     for (std::uint32_t k = 0; k < file_slots; ++k) background_descriptor_of(k) = 0;
     std::memcpy(block.previous_job, block.job, sizeof block.job);
@@ -354,34 +354,38 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         failure.what = store->path_ + " belongs to another user";
         return nullptr;
     }
-    const SuperblockSummary found = read_superblock(store->fd_, existing_bytes);
+    const SuperblockSummary existing_store = read_superblock(store->fd_, existing_bytes);
     struct statfs fs_info{};
     fstatfs(store->fd_, &fs_info);
     store->backing_ = device                          ? Backing::device
                       : fs_info.f_type == tmpfs_magic ? Backing::memory
                                                       : Backing::file;
     // A file that was written before a restart of the machine may not have all that was in memory.
-    if (!keep.empty() && found.store && found.phase == Phase::kept && found.keep == keep &&
-        found.version == store_version && (device || found.boot == boot_id())) {
-        if (found.layout.ranks != ranks) {
+    if (!keep.empty() && existing_store.store && existing_store.phase == Phase::kept &&
+        existing_store.keep == keep && existing_store.version == store_version &&
+        (device || existing_store.boot == boot_id())) {
+        if (existing_store.layout.ranks != ranks) {
             failure.what = "the store that is kept as " + keep + " has " +
-                           std::to_string(found.layout.ranks) +
+                           std::to_string(existing_store.layout.ranks) +
                            " ranks on this node, this job has " + std::to_string(ranks) +
                            "; fix: assay io drop " + keep;
             return nullptr;
         }
-        store->layout_ = found.layout;
-        if (!is_sound(found.layout) || found.layout.bytes() > found.bytes ||
-            found.bytes > existing_bytes) {
+        store->layout_ = existing_store.layout;
+        if (!is_sound(existing_store.layout) ||
+            existing_store.layout.bytes() > existing_store.bytes ||
+            existing_store.bytes > existing_bytes) {
             failure.what = store->path_ + " is damaged; fix: assay io drop " + keep;
             return nullptr;
         }
-        if (!store->map(found.bytes, failure) || !store->take_over(job, failure)) return nullptr;
+        if (!store->map(existing_store.bytes, failure) || !store->take_over(job, failure))
+            return nullptr;
         store->same_pids_ = true;
         flock(store->fd_, LOCK_SH);
         return store;
     }
-    const bool outdated = !keep.empty() && found.phase == Phase::kept && found.keep == keep;
+    const bool outdated =
+        !keep.empty() && existing_store.phase == Phase::kept && existing_store.keep == keep;
     if (const auto problem =
             outdated ? std::string() : unrecovered_data(store->fd_, store->path_, existing_bytes);
         !problem.empty()) {
@@ -432,13 +436,13 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
 std::uint32_t version_of(const std::string& path) {
     const int fd = open_store_file(path);
     struct stat info{};
-    SuperblockSummary found;
+    SuperblockSummary existing_store;
     if (fd >= 0 && fstat(fd, &info) == 0)
-        found =
+        existing_store =
             read_superblock(fd, S_ISCHR(info.st_mode) ? device_bytes(info)
                                                       : static_cast<std::uint64_t>(info.st_size));
     if (fd >= 0) close(fd);
-    return found.store ? found.version : 0;
+    return existing_store.store ? existing_store.version : 0;
 }
 
 void erase_store(const std::string& path, Failure& failure) {
@@ -563,7 +567,7 @@ bool Store::has_ended(std::uint32_t pid) const {
     return is_zombie(pid);
 }
 
-bool Store::is_of_another_boot() const { return boot_id() != superblock().boot; }
+bool Store::is_from_earlier_boot() const { return boot_id() != superblock().boot; }
 
 void Store::note_alive() const {
     timespec realtime{};

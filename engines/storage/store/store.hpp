@@ -90,7 +90,7 @@ public:
     }
 
     // Whether the machine was restarted since the store was made.
-    bool is_of_another_boot() const;
+    bool is_from_earlier_boot() const;
     // Whether the process that put its number there has ended. False if that cannot be known.
     bool has_ended(std::uint32_t pid) const;
     // Updates the last sign of life.

@@ -24,12 +24,12 @@ constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writ
 constexpr std::uint64_t shortest_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 constexpr std::size_t drain_batch = 32u << 20;
 // The memory is short when less than this share of the store's size is available.
-constexpr std::uint64_t short_share = 4;
-constexpr std::uint64_t look_period_ns = 250'000'000;  // between looks at the memory
-constexpr unsigned leader_check_period = 200;          // polls; looking costs system calls
+constexpr std::uint64_t low_memory_share = 4;
+constexpr std::uint64_t memory_check_period_ns = 250'000'000;  // between looks at the memory
+constexpr unsigned leader_check_period = 200;                  // polls; looking costs system calls
 constexpr std::uint64_t drain_poll_ns = 50'000, retry_poll_ns = 10'000'000;
 // How long a writer waits for a file that cannot be written; the drain retries it every second.
-constexpr std::uint64_t error_patience_ns = 3'000'000'000;
+constexpr std::uint64_t error_wait_limit_ns = 3'000'000'000;
 
 void sleep_ns(std::uint64_t ns) {
     const timespec time{static_cast<time_t>(ns / 1'000'000'000),
@@ -198,7 +198,7 @@ void Writer::evict_first(const Record& oldest, std::uint64_t position) {
 // still cannot leave the ring. The next wait after one that was in vain tries once.
 bool Writer::wait_for_space() {
     const std::uint64_t first = head_.first_record.load();
-    const std::uint64_t until = store_.now() + (in_vain_ ? 0 : error_patience_ns);
+    const std::uint64_t until = store_.now() + (last_wait_failed_ ? 0 : error_wait_limit_ns);
     unsigned polls = 0;
     for (std::uint64_t poll_ns = drain_poll_ns;; sleep_ns(poll_ns)) {
         store_.request_drain();
@@ -206,14 +206,14 @@ bool Writer::wait_for_space() {
             const Record& oldest = store_.record(rank_, first);
             const bool retried = store_.superblock().eviction_stopped.load();
             if (may_evict(oldest) && !retried) {
-                in_vain_ = false;
+                last_wait_failed_ = false;
                 return true;
             }
             const auto error = store_.file(oldest.file).error.load();
             if (error && drain_ && drain_->retry(oldest.file) == 0) continue;
             poll_ns = error ? retry_poll_ns : drain_poll_ns;
             if (error && store_.now() > until) {
-                in_vain_ = true;
+                last_wait_failed_ = true;
                 error_ = static_cast<int>(error);
                 return false;
             }
@@ -319,12 +319,13 @@ void Writer::publish(Record* records, std::size_t count, std::uint64_t ring_offs
 void Writer::release_if_short() {
     const std::uint64_t now = store_.now();
     const std::uint64_t state = head_.tail.load() + head_.drained.load() + head_.prefaulted.load();
-    if (!store_.in_memory() || state == released_state_ || now - looked_ns_ < look_period_ns)
+    if (!store_.in_memory() || state == last_release_state_ ||
+        now - memory_checked_ns_ < memory_check_period_ns)
         return;
-    looked_ns_ = now;
-    if (available_memory(root_) >= store_.layout().bytes() / short_share) return;
+    memory_checked_ns_ = now;
+    if (available_memory(root_) >= store_.layout().bytes() / low_memory_share) return;
     release_drained();
-    released_state_ = state;
+    last_release_state_ = state;
 }
 
 void Writer::release_drained() {

@@ -103,10 +103,10 @@ private:
     // Ring offsets: between them pages may be missing.
     std::uint64_t holes_from_ = 0, holes_end_ = 0;
     std::string root_;  // in front of /proc and /sys
-    std::uint64_t looked_ns_ = 0;
-    std::uint64_t released_state_ = 0;  // of the counters of `head_`, all of which only grow
+    std::uint64_t memory_checked_ns_ = 0;
+    std::uint64_t last_release_state_ = 0;  // of the counters of `head_`, all of which only grow
     bool reserving_ = false;
-    bool in_vain_ = false;  // the last wait for space was
+    bool last_wait_failed_ = false;  // the last wait for space ended without space
     Drain* drain_ = nullptr;
     EvictionGuard eviction_guard_;
     std::uint64_t evictable_before_ = 0;  // a record number

@@ -26,10 +26,10 @@ std::size_t Outbox::gather(std::uint64_t from, std::size_t most, std::span<iovec
     if (entry != entries_.begin()) --entry;
     const auto add = [&](const void* base, std::size_t length, std::uint64_t skip) {
         if (skip >= length || total == most || count == static_cast<int>(pieces.size())) return;
-        const std::size_t taken = std::min(length - skip, most - total);
+        const std::size_t used = std::min(length - skip, most - total);
         pieces[static_cast<std::size_t>(count++)] = {
-            const_cast<char*>(static_cast<const char*>(base)) + skip, taken};
-        total += taken;
+            const_cast<char*>(static_cast<const char*>(base)) + skip, used};
+        total += used;
     };
     for (; entry != entries_.end() && total < most && count < static_cast<int>(pieces.size());
          ++entry) {

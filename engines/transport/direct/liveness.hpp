@@ -1,10 +1,11 @@
-// Which peers are alive. A thread of its own sends a datagram to every peer a few times within the
-// time limit, and notes when each was last heard. So a host that falls silent (power, a cable, a
-// stopped process) is found although no connection is reset, and a rank that computes for long is
-// not taken for dead. Nor is one whose host has no processor for it: see patience.hpp.
+// Detects peers that have fallen silent. A separate thread sends a datagram to every peer several
+// times within the time limit, and records when each peer's last datagram arrived. So a host
+// without power or network, or a stopped process, is detected although no connection is reset. A
+// rank that computes for long is not taken for dead, nor one whose host has no free processor for
+// it (patience.hpp).
 //
-// Each datagram carries a keyed tag and a number that only grows: strangers can neither make nor
-// repeat one.
+// Each datagram carries a keyed tag and a number that only grows, so that other programs can
+// neither forge nor replay one.
 #pragma once
 
 #include <array>

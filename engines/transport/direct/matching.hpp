@@ -1,6 +1,6 @@
-// Messages from one peer find the receives that were posted for them: of equal tags in the order of
-// posting. A message that nobody has posted a receive for is held, up to a limit of bytes; the
-// stream that would pass the limit waits, and with it the peer (back-pressure).
+// Matches messages from one peer with posted receives: those of the same tag in the order of
+// posting. A message without a posted receive is held, up to a limit of bytes. A stream that would
+// exceed the limit waits, and with it the peer (back-pressure).
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::string_view purpose = "assay transport 1";
 constexpr std::array<char, 8> hello_magic{'a', 's', 's', 'a', 'y', '-', 't', '1'};
-constexpr std::size_t max_callers = 64;  // that have not proved themselves, beside the ranks
+constexpr std::size_t max_callers = 64;  // connections that are not authenticated yet
 constexpr int call_limit_ms = 5000;      // for a peer's proof and answer
 constexpr Nanoseconds greeting_limit = 5'000'000'000, expiry_period = 1'000'000'000;
 constexpr Nanoseconds rejoin_limit = 1'000'000'000;  // to reach a peer, for a rank that comes back
@@ -53,9 +53,9 @@ void prepare(int fd) {
 
 // Waits for an event on a socket until the deadline.
 bool await(int fd, short events, Nanoseconds deadline) {
-    const Nanoseconds left = deadline - now();
+    const Nanoseconds remaining = deadline - now();
     pollfd polled{fd, events, 0};
-    return left > 0 && ::poll(&polled, 1, static_cast<int>(left / 1'000'000) + 1) > 0;
+    return remaining > 0 && ::poll(&polled, 1, static_cast<int>(remaining / 1'000'000) + 1) > 0;
 }
 
 bool read_all(int fd, void* data, std::size_t bytes, Nanoseconds deadline) {
@@ -145,10 +145,10 @@ int Mesh::open_connection(const Address& address, Nanoseconds deadline) const {
     const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
     // From this rank's own address, so that the connection takes the chosen interface.
-    Address own = listener_.address();
-    own.set_port(0);
+    Address listen_address = listener_.address();
+    listen_address.set_port(0);
     int error = 0;
-    if (bind(fd, own.data(), own.length) != 0) {
+    if (bind(fd, listen_address.data(), listen_address.length) != 0) {
         error = errno;
     } else if (connect(fd, address.data(), address.length) != 0) {
         error = errno;
@@ -184,16 +184,17 @@ std::string Mesh::call(int peer, Nanoseconds limit) {
     if (!session::introduce(fd, self_.token, purpose, call_limit_ms))
         return fail("what answers there does not belong to this job");
     const Hello ours = own_hello(peer);
-    Hello theirs;
+    Hello peer_hello;
     // A new socket takes 240 bytes at once.
     if (::send(fd, &ours, sizeof ours, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof ours) ||
-        !read_all(fd, &theirs, sizeof theirs, now() + Nanoseconds{call_limit_ms} * 1'000'000))
+        !read_all(fd, &peer_hello, sizeof peer_hello,
+                  now() + Nanoseconds{call_limit_ms} * 1'000'000))
         return fail("it refused this rank: it is of another version, or knows a later incarnation");
-    std::string fault = fault_of(theirs);
-    if (fault.empty() && theirs.rank != static_cast<std::uint32_t>(peer))
-        fault = fmt::format("it is rank {}", theirs.rank);
+    std::string fault = fault_of(peer_hello);
+    if (fault.empty() && peer_hello.rank != static_cast<std::uint32_t>(peer))
+        fault = fmt::format("it is rank {}", peer_hello.rank);
     if (!fault.empty()) return fail(fault);
-    take(peer, fd, theirs, key_of(ours, theirs), address);
+    take(peer, fd, peer_hello, key_of(ours, peer_hello), address);
     return "";
 }
 
@@ -289,15 +290,15 @@ void Mesh::advance_caller(int fd) {
 }
 
 void Mesh::advance_greeting(int fd) {
-    const auto found = std::ranges::find(greetings_, fd, &Greeting::socket);
-    if (found == greetings_.end()) return;
-    const ssize_t n = recv(fd, reinterpret_cast<char*>(&found->hello) + found->received,
-                           sizeof(Hello) - found->received, MSG_DONTWAIT);
+    const auto position = std::ranges::find(greetings_, fd, &Greeting::socket);
+    if (position == greetings_.end()) return;
+    const ssize_t n = recv(fd, reinterpret_cast<char*>(&position->hello) + position->received,
+                           sizeof(Hello) - position->received, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
-    if (n > 0) found->received += static_cast<std::size_t>(n);
-    if (n > 0 && found->received < sizeof(Hello)) return;
-    Greeting greeting = *found;
-    greetings_.erase(found);
+    if (n > 0) position->received += static_cast<std::size_t>(n);
+    if (n > 0 && position->received < sizeof(Hello)) return;
+    Greeting greeting = *position;
+    greetings_.erase(position);
     epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
     if (n > 0 && fault_of(greeting.hello).empty()) {
         answer(greeting);
@@ -326,16 +327,16 @@ void Mesh::answer(Greeting& greeting) {
     take(peer, greeting.socket, greeting.hello, key_of(greeting.hello, ours), greeting.address);
 }
 
-void Mesh::take(int peer, int socket, const Hello& theirs, const session::Proof& key,
+void Mesh::take(int peer, int socket, const Hello& peer_hello, const session::Proof& key,
                 Address address) {
     Link& link = links_[index(peer)];
     link.socket = socket;
-    link.incarnation = static_cast<int>(theirs.incarnation);
+    link.incarnation = static_cast<int>(peer_hello.incarnation);
     link.since = now();
-    address.set_port(static_cast<std::uint16_t>(theirs.port));
+    address.set_port(static_cast<std::uint16_t>(peer_hello.port));
     liveness_.watch(peer, address, link.incarnation);
     watch(socket, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, index(peer));
-    listening_.connected(peer, socket, theirs, key);
+    listening_.connected(peer, socket, peer_hello, key);
 }
 
 void Mesh::drop(int peer) {

@@ -1,5 +1,5 @@
-// The connections between all ranks of a job: each is opened with the proof of the job's token
-// (engines/session), then both sides say who they are, signed with the token too.
+// The connections between all ranks of a job. Each begins with the proof of the job's token
+// (engines/session); then both sides send their rank and incarnation, signed with the token.
 //
 // A rank connects to the ranks below its own. One that comes back (its incarnation is above 0)
 // connects to all, and the others take it in place of the process they knew. The connections carry
@@ -19,7 +19,7 @@
 
 namespace assay::direct {
 
-// What a rank says of itself on a new connection. Both sides send one.
+// The first message on a new connection, which identifies a rank. Both sides send one.
 struct Hello {
     std::array<char, 8> magic;
     std::array<char, 24> version, transport;
@@ -99,7 +99,7 @@ private:
     session::Proof key_of(const Hello& caller, const Hello& listener) const;
     int open_connection(const Address& address, Nanoseconds deadline) const;
     std::string call(int peer, Nanoseconds limit);
-    void take(int peer, int socket, const Hello& theirs, const session::Proof& key,
+    void take(int peer, int socket, const Hello& peer_hello, const session::Proof& key,
               Address address);
     void expire();
     std::string missing() const;

@@ -1,5 +1,5 @@
-// What the transports without MPI have in common: peers that come and go, tickets, collectives over
-// messages, and the end of a job. A transport adds how bytes move (see docs/transports.md).
+// Base of the transports without MPI: peers that come and go, tickets, collectives over messages,
+// and the end of a job. A transport implements how bytes move (see docs/transports.md).
 #pragma once
 
 #include <list>

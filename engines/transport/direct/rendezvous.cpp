@@ -48,15 +48,15 @@ Address copy_of(const sockaddr* address) {
 }
 
 // The source of packets to an address of the documentation (RFC 5737): nothing is sent.
-bool default_source(Address& found) {
+bool default_source(Address& source_address) {
     const Address outside = read_address("192.0.2.1", 9);
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    found.length = sizeof found.storage;
-    const bool routed =
-        fd >= 0 && connect(fd, outside.data(), outside.length) == 0 &&
-        getsockname(fd, reinterpret_cast<sockaddr*>(&found.storage), &found.length) == 0;
+    source_address.length = sizeof source_address.storage;
+    const bool routed = fd >= 0 && connect(fd, outside.data(), outside.length) == 0 &&
+                        getsockname(fd, reinterpret_cast<sockaddr*>(&source_address.storage),
+                                    &source_address.length) == 0;
     if (fd >= 0) close(fd);
-    found.set_port(0);
+    source_address.set_port(0);
     return routed;
 }
 
@@ -109,28 +109,28 @@ Address read_address(const std::string& text, std::uint16_t port) {
 }
 
 Address own_address(const std::string& interface) {
-    Address found;
-    if (interface.empty() && default_source(found)) return found;
-    found = {};
+    Address source_address;
+    if (interface.empty() && default_source(source_address)) return source_address;
+    source_address = {};
     ifaddrs* list = nullptr;
     if (getifaddrs(&list) != 0) list = nullptr;
     for (const ifaddrs* entry = list; entry; entry = entry->ifa_next) {
         const sockaddr* address = entry->ifa_addr;
         if (!address || (address->sa_family != AF_INET && address->sa_family != AF_INET6)) continue;
-        const bool wanted =
+        const bool matches =
             interface.empty() ? !(entry->ifa_flags & IFF_LOOPBACK) : entry->ifa_name == interface;
-        if (!wanted || is_link_local(address)) continue;
-        if (found.length == 0 ||
-            (found.storage.ss_family != AF_INET && address->sa_family == AF_INET))
-            found = copy_of(address);
+        if (!matches || is_link_local(address)) continue;
+        if (source_address.length == 0 ||
+            (source_address.storage.ss_family != AF_INET && address->sa_family == AF_INET))
+            source_address = copy_of(address);
     }
     if (list) freeifaddrs(list);
-    if (found.length == 0)
+    if (source_address.length == 0)
         throw Error(interface.empty() ? fmt::format("{} has no address", host_name())
                                       : fmt::format("{} has no interface '{}' with an address",
                                                     host_name(), interface),
                     "see 'ip address'");
-    return found;
+    return source_address;
 }
 
 Listener::Listener(Address address) : address_(address) {
@@ -208,9 +208,9 @@ std::string read_line_within(int descriptor, Nanoseconds limit) {
     const Nanoseconds deadline = now() + limit;
     std::string line;
     while (line.size() < longest_line) {
-        const Nanoseconds left = deadline - now();
+        const Nanoseconds remaining = deadline - now();
         pollfd polled{descriptor, POLLIN, 0};
-        if (left <= 0 || ::poll(&polled, 1, static_cast<int>(left / 1'000'000) + 1) == 0)
+        if (remaining <= 0 || ::poll(&polled, 1, static_cast<int>(remaining / 1'000'000) + 1) == 0)
             throw Error(fmt::format("the launcher named no peers within {:.0f} s", seconds(limit)),
                         "start ranks through 'assay'");
         char byte = 0;

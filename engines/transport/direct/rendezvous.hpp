@@ -1,13 +1,13 @@
-// How ranks without MPI find each other. Each listens on a port that the kernel chose, prints it
-// on one line, and reads one line from standard input: the table of all ranks, and the token of the
-// job. The launcher (python/assay/launch/ranks.py) collects and hands out these lines.
+// Start-up of ranks without MPI. Each rank listens on a port that the kernel chooses, prints it on
+// one line, and reads one line from standard input: the table of all ranks, and the token of the
+// job. The launcher (python/assay/launch/ranks.py) collects and distributes these lines.
 //
 //   out  {"kind":"listening","rank":1,"host":"h2","address":"10.0.0.2","port":40001,
 //         "version":"0.1.0/1"}
 //   in   {"kind":"peers","token":"<64 digits>","incarnation":0,
 //         "peers":[{"rank":0,"address":"10.0.0.1","port":40000},...]}
 //
-// A port of 0 stands for a rank that is gone, or that will call by itself.
+// A port of 0 marks a rank that has ended, or that will connect by itself.
 #pragma once
 
 #include <netinet/in.h>

@@ -86,23 +86,23 @@ void StreamTransport::post_receive(Ticket ticket, void* data, std::size_t bytes,
 std::size_t StreamTransport::consume(int peer, const std::byte* data, std::size_t bytes,
                                      std::string& fault) {
     Inbox& box = inbox(peer);
-    std::size_t taken = 0;
-    while (taken < bytes && !box.waits_ && fault.empty()) {
+    std::size_t used = 0;
+    while (used < bytes && !box.waits_ && fault.empty()) {
         if (box.in_payload_) {
-            const std::size_t part = std::min(bytes - taken, box.left_);
-            std::memcpy(box.target_, data + taken, part);
-            taken += part;
+            const std::size_t part = std::min(bytes - used, box.left_);
+            std::memcpy(box.target_, data + used, part);
+            used += part;
             fill(peer, part);
             continue;
         }
-        const std::size_t part = std::min(bytes - taken, sizeof(Header) - box.header_received_);
-        std::memcpy(reinterpret_cast<std::byte*>(&box.header_) + box.header_received_, data + taken,
+        const std::size_t part = std::min(bytes - used, sizeof(Header) - box.header_received_);
+        std::memcpy(reinterpret_cast<std::byte*>(&box.header_) + box.header_received_, data + used,
                     part);
-        taken += part;
+        used += part;
         box.header_received_ += part;
         if (box.header_received_ == sizeof(Header)) box.waits_ = !begin(peer, fault);
     }
-    return taken;
+    return used;
 }
 
 bool StreamTransport::resume(int peer, std::string& fault) {

@@ -1,5 +1,6 @@
 // A transport over streams of bytes, one to and one from each peer: frames, matching, and windows
-// as messages. A member (TCP, UDP) moves the bytes of an Outbox and hands over those that arrive.
+// as messages. A derived transport (TCP, UDP) sends the bytes of an Outbox and passes on the bytes
+// that arrive.
 //
 // A payload goes straight into the buffer of a receive that was posted before it arrives.
 #pragma once

@@ -21,10 +21,10 @@ constexpr std::uint32_t interface_version = FI_VERSION(1, 14);
 template <class Function>
 void load(void* handle, Function& function, const char* symbol, const char* version,
           std::string& missing) {
-    void* found = dlvsym(handle, symbol, version);
-    if (!found) found = dlsym(handle, symbol);
-    function = reinterpret_cast<Function>(found);
-    if (!found && missing.empty())
+    void* result = dlvsym(handle, symbol, version);
+    if (!result) result = dlsym(handle, symbol);
+    function = reinterpret_cast<Function>(result);
+    if (!result && missing.empty())
         missing = fmt::format("libfabric.so.1 is too old: it lacks {}", symbol);
 }
 
@@ -44,11 +44,11 @@ Info make_hints(const std::string& provider) {
 // What there is, the favourite first; empty if there is none. Address "": the provider's own.
 Info query(const std::string& provider, const std::string& address) {
     const Info hints = make_hints(provider);
-    fi_info* found = nullptr;
+    fi_info* result = nullptr;
     const int status =
         library().getinfo(interface_version, address.empty() ? nullptr : address.c_str(), nullptr,
-                          address.empty() ? 0 : FI_SOURCE, hints.get(), &found);
-    return Info(status == 0 ? found : nullptr);
+                          address.empty() ? 0 : FI_SOURCE, hints.get(), &result);
+    return Info(status == 0 ? result : nullptr);
 }
 
 bool has_ip_address(const fi_info& info) {
@@ -99,12 +99,12 @@ std::vector<std::string> providers() {
 }
 
 Info find_provider(const std::string& provider, const std::string& address) {
-    Info found = query(provider, address);
-    if (!found || !has_ip_address(*found))
-        found = query(found && provider.empty() ? name_of(*found) : provider, "");
-    if (found) return found;
+    Info result = query(provider, address);
+    if (!result || !has_ip_address(*result))
+        result = query(result && provider.empty() ? name_of(*result) : provider, "");
+    if (result) return result;
     const std::vector<std::string> known = providers();
-    const std::string what =
+    const std::string message =
         provider.empty() ? "libfabric has no provider of reliable datagrams (RDM) on this host"
                          : fmt::format(
                                "libfabric has no provider '{}' of reliable datagrams "
@@ -112,7 +112,7 @@ Info find_provider(const std::string& provider, const std::string& address) {
                                provider);
     std::string choice;
     for (const std::string& name : known) choice += (choice.empty() ? "ofi:" : ", ofi:") + name;
-    throw Error(what, known.empty() ? "see 'fi_info'" : "choose one of " + choice);
+    throw Error(message, known.empty() ? "see 'fi_info'" : "choose one of " + choice);
 }
 
 }  // namespace assay::ofi

@@ -156,8 +156,8 @@ Ofi::~Ofi() {
 }
 
 void Ofi::make_receives() {
-    const std::size_t wanted = static_cast<std::size_t>(size() - 1) * receives;
-    const std::size_t count = std::min(wanted, endpoint_->max_receives());
+    const std::size_t receive_buffers = static_cast<std::size_t>(size() - 1) * receives;
+    const std::size_t count = std::min(receive_buffers, endpoint_->max_receives());
     if (count == 0) return;
     memory_ = endpoint_->allocate(count * message_bytes_);
     receives_.resize(count);

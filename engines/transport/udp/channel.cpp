@@ -51,23 +51,24 @@ struct AcknowledgementBody {
 Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
     : rank_(rank), peer_(peer), buffer_(buffers * largest) {
     std::copy_n(key.begin(), key_.size(), key_.begin());
-    direct::Address own = address_of(connection, false), other = address_of(connection, true);
-    if (own.length == 0 || other.length == 0) return;  // it is gone already; the mesh tells
-    own.set_port(0);
-    socket_ = ::socket(own.storage.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (socket_ < 0 || bind(socket_, own.data(), own.length) != 0)
-        throw Error(
-            fmt::format("cannot open a UDP socket on {}: {}", own.text(), std::strerror(errno)),
-            "check the limit on open files (ulimit -n)");
+    direct::Address own_address = address_of(connection, false),
+                    other = address_of(connection, true);
+    if (own_address.length == 0 || other.length == 0) return;  // it is gone already; the mesh tells
+    own_address.set_port(0);
+    socket_ = ::socket(own_address.storage.ss_family, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (socket_ < 0 || bind(socket_, own_address.data(), own_address.length) != 0)
+        throw Error(fmt::format("cannot open a UDP socket on {}: {}", own_address.text(),
+                                std::strerror(errno)),
+                    "check the limit on open files (ulimit -n)");
     // Until the peer's port is known, nobody's datagrams pass: the filter is the discard port.
     // Where this fails, their tags are refused.
     other.set_port(9);
     [[maybe_unused]] const int status = connect(socket_, other.data(), other.length);
-    const int wanted = receive_buffer, on = 1, probe = IP_PMTUDISC_DO;
-    if (setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &wanted, sizeof wanted) != 0)
-        setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &wanted, sizeof wanted);
-    if (setsockopt(socket_, SOL_SOCKET, SO_SNDBUFFORCE, &wanted, sizeof wanted) != 0)
-        setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &wanted, sizeof wanted);
+    const int buffer_bytes = receive_buffer, on = 1, probe = IP_PMTUDISC_DO;
+    if (setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes) != 0)
+        setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
+    if (setsockopt(socket_, SOL_SOCKET, SO_SNDBUFFORCE, &buffer_bytes, sizeof buffer_bytes) != 0)
+        setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
     setsockopt(socket_, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
     setsockopt(socket_, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof probe);
     int size = 0;
@@ -86,12 +87,12 @@ Setup Channel::setup() const {
     return {socket_ < 0 ? std::uint16_t{0} : address_of(socket_, false).port(), 0, window_};
 }
 
-void Channel::begin(const Setup& theirs) {
+void Channel::begin(const Setup& peer_setup) {
     direct::Address other = address_of(socket_, true);
-    other.set_port(theirs.port);
+    other.set_port(peer_setup.port);
     if (connect(socket_, other.data(), other.length) != 0) return;
     fit_path();
-    sender_.emplace(max_bytes_, theirs.window);
+    sender_.emplace(max_bytes_, peer_setup.window);
 }
 
 // The largest datagrams that the path carries in one packet.
@@ -158,9 +159,9 @@ bool Channel::check(std::span<const std::byte> datagram, Prefix& prefix) {
     if (prefix.kind != Kind::acknowledgement) return false;
     std::array<std::byte, sizeof(Prefix) + sizeof(AcknowledgementBody)> copy;
     if (datagram.size() > copy.size()) return false;
-    const auto rest = datagram.subspan(sizeof prefix);
-    std::ranges::copy(rest, std::ranges::copy(covered, copy.begin()).out);
-    return prefix.tag == tag(std::span(copy).first(covered.size() + rest.size()));
+    const auto payload = datagram.subspan(sizeof prefix);
+    std::ranges::copy(payload, std::ranges::copy(covered, copy.begin()).out);
+    return prefix.tag == tag(std::span(copy).first(covered.size() + payload.size()));
 }
 
 void Channel::accept_acknowledgement(std::span<const std::byte> datagram, Nanoseconds time) {

@@ -49,7 +49,7 @@ public:
     int socket() const { return socket_; }
     Setup setup() const;
     // The other side's word: datagrams may flow.
-    void begin(const Setup& theirs);
+    void begin(const Setup& peer_setup);
     bool has_begun() const { return sender_.has_value(); }
 
     // Reads what has arrived. Calls take(data, bytes) for the bytes of the stream in order.

@@ -112,9 +112,9 @@ public:
             return false;
         if (offset <= taken_ && offset + bytes > taken_ && !refused_) {
             const std::size_t skip = taken_ - offset;
-            const std::size_t took = take(data + skip, bytes - skip);
-            taken_ += took;
-            refused_ = took < bytes - skip;
+            const std::size_t accepted = take(data + skip, bytes - skip);
+            taken_ += accepted;
+            refused_ = accepted < bytes - skip;
         }
         if (offset + bytes > taken_) hold(offset, data, bytes);
         drain(take);
@@ -143,9 +143,9 @@ private:
             const std::uint64_t skip = taken_ - first->first;
             if (skip < first->second.size()) {
                 const std::size_t bytes = first->second.size() - skip;
-                const std::size_t took = take(first->second.data() + skip, bytes);
-                taken_ += took;
-                refused_ = took < bytes;
+                const std::size_t accepted = take(first->second.data() + skip, bytes);
+                taken_ += accepted;
+                refused_ = accepted < bytes;
                 if (refused_) return;
             }
             held_bytes_ -= first->second.size();

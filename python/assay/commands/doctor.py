@@ -87,7 +87,7 @@ class Doctor:
             "--write-inventory",
             metavar="FILE",
             type=Path,
-            help="write what this machine has as a specification: 'assay comply' holds others against it",
+            help="write this machine's devices as a specification; 'assay comply' then compares others with it",
         )
         add(parser, "--json")
 

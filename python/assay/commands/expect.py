@@ -16,7 +16,7 @@ from assay.report.terminal import console
 
 
 class Expect:
-    """Show what memory, ports and GPUs should reach. Intervals are derived from what the machine says of itself:
+    """Show what memory, ports and GPUs should reach. Intervals are derived from what the machine reports:
     memory modules, negotiated rates, PCIe links, MTUs, and the headers of each protocol. With a run: of the hosts that
     it measured. Figures below their interval are warnings in every report."""
 

@@ -1,4 +1,4 @@
-"""``assay judge``: hold a run that is already on disk against a specification, any number of times."""
+"""``assay judge``: judges a run that is already on disk by a specification, any number of times."""
 
 from __future__ import annotations
 

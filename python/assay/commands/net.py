@@ -33,7 +33,7 @@ from assay.records.schema import Finding, Scalar
 from assay.report.sweep import netsan_table, sweep_rows
 from assay.report.terminal import show_findings
 
-MPI = "mpi"  # the transport that launchers stand for
+MPI = "mpi"  # the transport of a run under a launcher
 OPERATIONS = ("send", "put", "get")
 SIZES = [2**k for k in range(23)]  # 1 B to 4 MiB
 

@@ -18,7 +18,7 @@ from assay.errors import UserError
 
 WIDTH = 100  # columns at most; narrower terminals get narrower help
 INDENT = 32  # where the texts of the options begin at most
-ALIGNED = 55  # the notes of examples up to this length begin at one column
+ALIGNED = 55  # notes of examples up to this length begin in the same column
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Parser(argparse.ArgumentParser):
         self.error(problem + (nearest(str(value), choices) or others))
 
     def error(self, message: str) -> NoReturn:
-        """``message`` may bring a fix of its own ("...; fix: ..."); a question for another word needs none."""
+        """``message`` may contain a fix ("...; fix: ..."). A message that suggests another word gets none."""
         problem, _, fix = message.partition("; fix: ")
         if not fix and not problem.endswith("?"):
             fix = f"see '{self.prog} --help'"

@@ -155,7 +155,7 @@ def _configuration(settings: list[str]) -> list[str]:
     return [f"--cfg={setting}" for setting in settings]
 
 
-def _say_computing(faster: float) -> None:
+def _print_computing_speed(faster: float) -> None:
     text = "takes no time" if faster == 0 else "takes as long as here"
     if faster not in (0, 1):
         text = f"is {faster:g} times as fast as here"
@@ -184,7 +184,7 @@ def _program(
             f"compile it with smpicc or smpicxx: smpicc -O2 -o {program.name} ...",
         )
     command = launcher.smpirun(hosts, [str(program.resolve()), *arguments[1:]], options)
-    _say_computing(args.compute)
+    _print_computing_speed(args.compute)
     if args.verbose:
         print("+ " + " ".join(command), file=sys.stderr)
     with subprocess.Popen(command) as process:  # its input and output are the user's; Ctrl-C reaches it too

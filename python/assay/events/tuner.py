@@ -18,7 +18,9 @@ from dataclasses import dataclass, field
 from assay.events.space import Point, Space
 
 SHARE_OF_GRID = 0.1
-ESTIMATED = 0.6  # share of the budget that the estimator gets; the rest is for neighbours and repetitions
+ESTIMATOR_SHARE = (
+    0.6  # share of the budget that the estimator gets; the rest is for neighbours and repetitions
+)
 FINALISTS, REPEATS = 3, 2  # points that are measured again, and how often
 MIN_POINTS = 8  # points; a smaller grid is measured whole
 PROPOSALS = 50  # of the estimator in a row that were measured already: it has converged
@@ -91,9 +93,9 @@ class Tuner:
             for point in self.space.points():
                 self._once(point)
             return self.result
-        kept = FINALISTS * REPEATS if self.budget >= 4 * FINALISTS * REPEATS else 0
-        self._estimate(int(ESTIMATED * self.budget))
-        self._climb(kept)
+        reserved = FINALISTS * REPEATS if self.budget >= 4 * FINALISTS * REPEATS else 0
+        self._estimate(int(ESTIMATOR_SHARE * self.budget))
+        self._climb(reserved)
         self._repeat()
         return self.result
 
@@ -117,23 +119,23 @@ class Tuner:
 
         study = new_study(self._seed, max(MIN_POINTS, budget // 3))
         spread = distributions(self.space)
-        again = 0
-        while self.result.measured < budget and again < PROPOSALS:
+        repeated_proposals = 0
+        while self.result.measured < budget and repeated_proposals < PROPOSALS:
             trial = study.ask(spread)
             before = self.result.measured
             value = self._once(point_of(self.space, trial.params))
-            again = again + 1 if self.result.measured == before else 0
+            repeated_proposals = repeated_proposals + 1 if self.result.measured == before else 0
             if value is None:
                 study.tell(trial, state=TrialState.FAIL)
             else:
                 study.tell(trial, value)
 
-    def _climb(self, kept: int) -> None:
+    def _climb(self, reserved: int) -> None:
         """Measures the neighbours of the best point whose neighbours are not all known, then of the next one; where
         no point could be measured yet, any."""
         others = list(self.space.points())
         random.Random(self._seed).shuffle(others)
-        while self._left > kept:
+        while self._left > reserved:
             unknown = next((found for point in self.result.ranked() if (found := self._unknown(point))), None)
             self._once(unknown[0] if unknown else self._first_new(others))
 

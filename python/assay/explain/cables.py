@@ -80,15 +80,15 @@ def _suspect(
     return Suspect("block", senders, receivers, effect, z, chance), cells
 
 
-def from_elsewhere(
+def replace_sides_by_paths(
     matrix: PairMatrix, value: Floats, sigma: float, sides: Sequence[Suspect]
 ) -> list[Suspect]:
     """Replaces each slow side of a host that is as fast as others within its group by the path to or from the rest:
     the host is not at fault, the way to it is. ``value`` includes the sides' effects."""
-    return [_elsewhere(matrix, value, sigma, side) or side for side in sides]
+    return [_path_to_others(matrix, value, sigma, side) or side for side in sides]
 
 
-def _elsewhere(matrix: PairMatrix, value: Floats, sigma: float, side: Suspect) -> Suspect | None:
+def _path_to_others(matrix: PairMatrix, value: Floats, sigma: float, side: Suspect) -> Suspect | None:
     host = matrix.hosts.index(side.hosts[0])
     ends, others = (
         (matrix.source, matrix.target) if side.side == "transmit" else (matrix.target, matrix.source)

@@ -20,7 +20,7 @@ MAX_DETAILS = 8
 def corruption(evidence: Evidence) -> list[Finding]:
     """Returns one finding for a host that all corrupted pairs share, else one for each pair; and one for the devices
     of a host."""
-    # Corrupted files are the matter of explain/storage.py.
+    # Corrupted files are handled by explain/storage.py.
     records = [
         record
         for record in evidence.records

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.explain.blocks import slow_groups, uneven_blocks
-from assay.explain.cables import from_elsewhere, slow_cables
+from assay.explain.cables import replace_sides_by_paths, slow_cables
 from assay.explain.matrix import PairMatrix
 from assay.explain.polish import MIN_MEMBERS, SCALE_FLOOR, Fit, Floats, fit, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect, covered
@@ -43,13 +43,13 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
     With two or three hosts only pairs are returned: which end is slow is undecidable.
     """
     if len(matrix.hosts) < MIN_MEMBERS:
-        return _few(matrix)
+        return _suspects_of_few_hosts(matrix)
     model = fit(matrix)
     groups = slow_groups(matrix, model.value, model.sigma)
     sides = _side(matrix, model, "transmit") + _side(matrix, model, "receive")
     sides = [side for side in sides if not _is_of_group(side, groups)]
     if not groups:
-        sides = from_elsewhere(matrix, _without(matrix, model, []), model.sigma, sides)
+        sides = replace_sides_by_paths(matrix, _without(matrix, model, []), model.sigma, sides)
     paths = [*groups, *(side for side in sides if side.side == "block")]
     sides = [side for side in sides if side.side != "block"]
     rest = _without(matrix, model, [*sides, *paths])
@@ -210,7 +210,7 @@ def _pairs(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
     ]
 
 
-def _few(matrix: PairMatrix) -> list[Suspect]:
+def _suspects_of_few_hosts(matrix: PairMatrix) -> list[Suspect]:
     """With two or three hosts: returns the pairs that are slower than the fastest."""
     if not matrix.value.size:
         return []

@@ -218,8 +218,8 @@ def _number(facts: Mapping[str, Scalar], name: str) -> float:
 
 
 def below_expected(evidence: Evidence) -> list[Finding]:
-    """Finds devices whose best figure lies below its interval: a warning, since limits are the matter of
-    specifications, but a fault where it is below half of that."""
+    """Finds devices whose best figure lies below its interval: a warning, since limits belong into specifications,
+    but a fault below half of the interval's lower end."""
     findings = []
     for expected in expected_figures(evidence.records):
         best = _best(evidence, expected)

@@ -19,7 +19,7 @@ from assay.explain.matrix import PairMatrix
 from assay.records.statistics import robust_sigma
 
 SCALE_FLOOR = 0.005  # relative; no bandwidth is known more precisely
-ENOUGH = 1 << 20  # values for a spread with an error of 0.1 %
+ENOUGH = 1 << 20  # values that give a spread with an error of 0.1 %
 MIN_MEMBERS = 4  # members; fewer have no majority to compare with
 
 Floats = NDArray[np.float32]
@@ -43,8 +43,10 @@ class Groups:
         self.count, self.width = count, int(self.size.max(initial=0))
         self.order: NDArray[np.integer] | slice = slice(None)
         if (group[1:] < group[:-1]).any():
-            narrow = group.astype(np.uint16) if count <= 1 << 16 else group  # numpy sorts 16 bits by radix
-            self.order = np.argsort(narrow, kind="stable").astype(np.int32)
+            group_16bit = (
+                group.astype(np.uint16) if count <= 1 << 16 else group
+            )  # numpy sorts 16 bits by radix
+            self.order = np.argsort(group_16bit, kind="stable").astype(np.int32)
         self.place: NDArray[np.int64] | None = None
         if (self.size != self.width).any():
             start = np.cumsum(self.size) - self.size

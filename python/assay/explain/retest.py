@@ -197,7 +197,7 @@ def _is_ranked(suspect: Suspect, suspected_records: Logs, controls: Logs) -> boo
     effect = float(np.median(suspected_records) - np.median(controls))
     if effect >= MIN_EFFECT or effect >= MIN_SHARE * suspect.effect:
         return False
-    from scipy.stats import mannwhitneyu  # takes long to import, and is seldom needed
+    from scipy.stats import mannwhitneyu  # slow to import, rarely needed
 
     return bool(
         mannwhitneyu(suspected_records, controls, alternative="less", method="exact").pvalue < CHANCE_OF_RANKS

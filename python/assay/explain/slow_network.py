@@ -1,9 +1,9 @@
-"""A network that is slow as a whole: every host below what its own link lets expect.
+"""Finds a network that is slow as a whole: every host stays below the rate that is expected of its link.
 
 Rules that compare hosts with each other see nothing where all are slow alike: a cluster that fell back to a slower
 link, a switch that limits every port, an MPI that uses TCP on RDMA adapters. Here the rate of each host's best pair,
-in one direction and without other traffic, is held against the interval of the adapter that carried its bytes
-(``assay.explain.expected``). A single slow host among fast ones is the matter of ``slow_host``.
+in one direction and without other traffic, is compared with the interval of the adapter that carried its bytes
+(``assay.explain.expected``). ``slow_host`` finds a single slow host among fast ones.
 """
 
 from __future__ import annotations

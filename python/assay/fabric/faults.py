@@ -133,7 +133,7 @@ def credit_loops(routes: Routes, *others: Routes) -> list[Ints]:
     waits = np.concatenate([_waits(route_set) for route_set in (routes, *others)])
     if not len(waits):
         return []
-    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+    from scipy.sparse import csr_array  # slow to import, rarely needed
     from scipy.sparse.csgraph import connected_components
 
     links = routes.fabric.links
@@ -156,7 +156,7 @@ def _waits(routes: Routes) -> NDArray[np.int64]:
 
 def _cycle(graph: csr_array, group: Ints) -> Ints:
     """A shortest cycle through the first link of a strongly connected group."""
-    from scipy.sparse.csgraph import breadth_first_order  # takes long to import, and is seldom needed
+    from scipy.sparse.csgraph import breadth_first_order  # slow to import, rarely needed
 
     inside = graph[group][:, group]
     order, before = breadth_first_order(inside, 0, directed=True)

@@ -65,7 +65,7 @@ def groups(fabric: Fabric) -> Ints:
     Switches below the top level that reach each other without it are one (a pod); so are those of the top level with
     the same neighbours.
     """
-    from scipy.sparse import coo_array  # takes long to import, and is seldom needed
+    from scipy.sparse import coo_array  # slow to import, rarely needed
     from scipy.sparse.csgraph import connected_components
 
     known = np.where(fabric.levels == UNREACHED, -1, fabric.levels)

@@ -101,7 +101,7 @@ def _rate(text: str, where: str) -> tuple[int, str]:
     width, _, speed = text.partition("x")
     if width not in map(str, WIDTHS) or speed not in LANE_RATES:
         raise UserError(
-            f"{where}: rate={text} is no rate", f"write rate=4xHDR; speeds: {', '.join(LANE_RATES)}"
+            f"{where}: rate={text} is not a rate", f"write rate=4xHDR; speeds: {', '.join(LANE_RATES)}"
         )
     return int(width), speed
 

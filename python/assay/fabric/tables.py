@@ -63,11 +63,11 @@ def d_mod_k(fabric: Fabric) -> ForwardingTables:
         candidates = topology.candidates(distance, leaf)
         order, count = _sorted_ports(candidates)
         for host in hosts:
-            turn = host // divisor
-            choice = order[np.arange(fabric.switches), turn % np.maximum(count, 1)]
-            preferred = ups[np.arange(fabric.switches), turn % np.maximum(number_up, 1)]
-            same = topology.reversed_ports(preferred) & candidates & topology.goes_down(distance, leaf)
-            chosen = np.where(same.any(1), same.argmax(1), choice)
+            quotient = host // divisor
+            choice = order[np.arange(fabric.switches), quotient % np.maximum(count, 1)]
+            preferred = ups[np.arange(fabric.switches), quotient % np.maximum(number_up, 1)]
+            shortest = topology.reversed_ports(preferred) & candidates & topology.goes_down(distance, leaf)
+            chosen = np.where(shortest.any(1), shortest.argmax(1), choice)
             ports[:, host] = np.where(count > 0, chosen, NO_ENTRY)
     return topology.finished(ports, "d-mod-k")
 
@@ -212,7 +212,7 @@ class NextHops:
         return np.asarray(distance.down[:, leaf] < FAR)[:, None]
 
     def reversed_ports(self, preferred: Ints) -> Bools:
-        """[S, ports + 1] the far ends of the cables at port ``wanted[s]`` of each switch; 0 is no port."""
+        """[S, ports + 1] the far ends of the cables at port ``preferred[s]`` of each switch; 0 is no port."""
         mask = np.zeros_like(self.neighbour, np.bool_)
         here = np.flatnonzero(preferred > 0)
         mask[self.neighbour[here, preferred[here]], self.neighbour_port[here, preferred[here]]] = True

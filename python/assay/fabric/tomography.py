@@ -115,7 +115,7 @@ class _Model:
         return np.bincount(self.link, np.clip(ratio, -CAP, CAP), len(self.size)).astype(np.float64)
 
     def _judged(self, link: int, effect: float) -> Suspect:
-        from scipy.special import bdtrc, ndtr  # takes long to import, and is seldom needed
+        from scipy.special import bdtrc, ndtr  # slow to import, rarely needed
 
         count = int(self.size[link])
         slow = int((self.residual[self.pair[self.link == link]] < effect / 2).sum())

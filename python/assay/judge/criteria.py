@@ -73,7 +73,7 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Specification:
-    """The criteria of one file, all of them checked, and the inventory that each host is held against."""
+    """The criteria of one file, all of them checked, and the inventory that each host must have."""
 
     name: str
     criteria: list[Criterion]

@@ -188,11 +188,11 @@ def _devices(
         unassigned = _of_kind(inventory, kind, records, host)
         for index in sorted(range(len(lines)), key=lambda k: (-lines[k].rate, -lines[k].mtu)):
             line = lines[index]
-            fitting = [device for device in unassigned if not _complaint(line, device, records, host)][
+            fitting = [device for device in unassigned if not _problem_of(line, device, records, host)][
                 : line.count
             ]
             unassigned = [device for device in unassigned if device not in fitting]
-            seen[index].append(_held(line, host, len(fitting), unassigned, records))
+            seen[index].append(_observe_devices(line, host, len(fitting), unassigned, records))
     return [
         _verdict(f"inventory: {line}", f"inventory.{kind}", line.count, "1", seen[index], missing, FIX[kind])
         for index, line in enumerate(lines)
@@ -213,7 +213,7 @@ def _of_kind(inventory: Inventory, kind: Kind, records: Sequence[AnyRecord], hos
     return devices
 
 
-def _complaint(line: DeviceLine, device: Device, records: Sequence[AnyRecord], host: str) -> str:
+def _problem_of(line: DeviceLine, device: Device, records: Sequence[AnyRecord], host: str) -> str:
     """What a device is instead of what the line expects; "" if it is in order."""
     if isinstance(device, GpuDevice):
         if not device.measured:
@@ -235,7 +235,7 @@ def _complaint(line: DeviceLine, device: Device, records: Sequence[AnyRecord], h
     return "" if is_fit else device.found()
 
 
-def _held(
+def _observe_devices(
     line: DeviceLine, host: str, fitting: int, unassigned: Sequence[Device], records: Sequence[AnyRecord]
 ) -> _HostObservation:
     if fitting >= line.count:
@@ -243,7 +243,7 @@ def _held(
         reason = f"{host}: copies to and from its GPUs were not measured" if is_open else ""
         return _HostObservation(host, fitting, not is_open, reason, is_open=is_open)
     complaints = [
-        (device, text) for device in unassigned if (text := _complaint(line, device, records, host))
+        (device, text) for device in unassigned if (text := _problem_of(line, device, records, host))
     ]
     others = "; ".join(text for _, text in complaints) or "no other is there"
     hidden = visible_devices(records, host) if line.kind == "gpus" else ""

@@ -49,7 +49,7 @@ def parse_hosts(text: str, option: str) -> list[str]:
         raise UserError(f"{where}: more than {MAX_HOSTS} hosts", EXAMPLE)
     for host in hosts:
         if not _NAME.fullmatch(host):
-            raise UserError(f"{where}: {host!r} is no name of a host", EXAMPLE)
+            raise UserError(f"{where}: {host!r} is not the name of a host", EXAMPLE)
     return hosts
 
 

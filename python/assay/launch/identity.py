@@ -186,21 +186,24 @@ class HostRenamer:
         ):
             return record
         if isinstance(record, Flows):
-            record.sources, record.targets = self._all(record.sources), self._all(record.targets)
+            record.sources, record.targets = (
+                self._listed_names(record.sources),
+                self._listed_names(record.targets),
+            )
         if isinstance(record, Pairs):
-            record.peers = self._all(record.peers)
+            record.peers = self._listed_names(record.peers)
         if isinstance(record, Failure):
             record.what = self._in_text(record.what)
         subject = record.subject
         record.subject = msgspec.structs.replace(
-            subject, host=self._one(subject.host), peer=self._one(subject.peer)
+            subject, host=self._listed_name(subject.host), peer=self._listed_name(subject.peer)
         )
         return record
 
-    def _one(self, name: str | None) -> str | None:
+    def _listed_name(self, name: str | None) -> str | None:
         return self._renamed.get(name, name) if name is not None else None
 
-    def _all(self, names: Sequence[str]) -> list[str]:
+    def _listed_names(self, names: Sequence[str]) -> list[str]:
         return [self._renamed.get(name, name) for name in names]
 
     def _in_text(self, text: str) -> str:

@@ -79,7 +79,7 @@ class Local:
             "BatchMode=yes",
             "-o",
             f"ConnectTimeout={SSH_LIMIT_S}",
-            "--",  # a host's name is no option, whatever it begins with
+            "--",  # ends the options: a host's name may begin with a hyphen
             host,
             shlex.join(command),
         ]

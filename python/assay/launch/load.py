@@ -57,23 +57,27 @@ class LoadMeter:
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
-        self._mine: dict[tuple[int, int], bool] = {}
+        self._measurement_processes: dict[tuple[int, int], bool] = {}
         self._first: dict[tuple[int, int], int] = {}
         self._last: dict[tuple[int, int], int] = {}
         self._begun = time.monotonic()
         self._stolen = _stolen_s()
         self._ended = threading.Event()
-        self._look(first=True)
+        self._sample(first=True)
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def end(self) -> Load:
         self._ended.set()
         self._thread.join()
-        self._look()
+        self._sample()
         elapsed = max(time.monotonic() - self._begun, 1e-3)
         processors = os.cpu_count() or 1
-        ticks = sum(last - self._first.get(key, 0) for key, last in self._last.items() if not self._mine[key])
+        ticks = sum(
+            last - self._first.get(key, 0)
+            for key, last in self._last.items()
+            if not self._measurement_processes[key]
+        )
         return Load(
             others=ticks / _TICKS / elapsed,
             stolen=(_stolen_s() - self._stolen) / elapsed / processors,
@@ -83,32 +87,34 @@ class LoadMeter:
 
     def _watch(self) -> None:
         while not self._ended.wait(PERIOD_S):
-            self._look()
+            self._sample()
 
-    def _look(self, first: bool = False) -> None:
+    def _sample(self, first: bool = False) -> None:
         processes = _processes()
         for pid, process in processes.items():
             key = (pid, process.started)
-            self._is_mine(pid, processes)
+            self._belongs_to_measurement(pid, processes)
             if first:
                 self._first[key] = process.ticks
             self._last[key] = process.ticks
 
-    def _is_mine(self, pid: int, processes: dict[int, _Process]) -> bool:
+    def _belongs_to_measurement(self, pid: int, processes: dict[int, _Process]) -> bool:
         """Whether a process belongs to the measurement. Decided once per process, as a parent may end before its
         child."""
         process = processes.get(pid)
         if process is None:
-            return any(mine for (seen_pid, _), mine in self._mine.items() if seen_pid == pid)
+            return any(mine for (seen_pid, _), mine in self._measurement_processes.items() if seen_pid == pid)
         key = (pid, process.started)
-        if key not in self._mine:
-            self._mine[key] = False  # ends a circle of parents, which a reused process id can make
-            self._mine[key] = (
+        if key not in self._measurement_processes:
+            self._measurement_processes[key] = (
+                False  # ends a circle of parents, which a reused process id can make
+            )
+            self._measurement_processes[key] = (
                 pid == os.getpid()
-                or self._is_mine(process.parent, processes)
+                or self._belongs_to_measurement(process.parent, processes)
                 or self._token in _environment(pid)
             )
-        return self._mine[key]
+        return self._measurement_processes[key]
 
 
 def _processes() -> dict[int, _Process]:

@@ -97,7 +97,7 @@ class Ranks:
             while any(rank.runs or rank.restart_at for rank in self._ranks):
                 with contextlib.suppress(queue.Empty):
                     self._take(*self._lines.get(timeout=BEAT_S))
-                self._look()
+                self._check_deadlines()
         finally:
             self._kill()
         return self._code
@@ -154,7 +154,7 @@ class Ranks:
             rank.status = rank.process.wait()
             self._ended(rank)
         elif line.startswith(b'{"kind":"listening"'):
-            self._heard(rank, line)
+            self._handle_listening(rank, line)
         elif self.job.survive and number > 0 and rank.has_table and line.startswith(b'{"kind":"failure"'):
             # The other ranks go on. A host that is cut off reports all others as lost; rank 0 decides how the job ends.
             self.err.write(line.decode(errors="replace"))
@@ -169,7 +169,7 @@ class Ranks:
         except BrokenPipeError:  # nobody reads the results
             self._end(EXIT_UNUSABLE)
 
-    def _heard(self, rank: Rank, line: bytes) -> None:
+    def _handle_listening(self, rank: Rank, line: bytes) -> None:
         try:
             rank.listening = msgspec.json.decode(line, type=Listening)
         except msgspec.MsgspecError as error:
@@ -182,12 +182,12 @@ class Ranks:
                 rank, f"the ranks are of different versions: {described}", "install the same everywhere"
             )
         elif rank.incarnation:
-            self._tell(rank)
+            self._send_table(rank)
         elif all(peer.listening for peer in self._ranks):
             for peer in self._ranks:
-                self._tell(peer)
+                self._send_table(peer)
 
-    def _tell(self, rank: Rank) -> None:
+    def _send_table(self, rank: Rank) -> None:
         """Sends the table to a rank. For a restarted rank the table has no port of ranks that have ended, and none of
         ranks without the table: those connect to it."""
         first = rank.incarnation == 0
@@ -223,7 +223,7 @@ class Ranks:
         else:
             self._end(status if status > 0 else EXIT_UNUSABLE)  # the engine has said why
 
-    def _look(self) -> None:
+    def _check_deadlines(self) -> None:
         """Acts on deadlines: a rank that does not listen in time, a restart that is due, the end of the grace."""
         moment = time.monotonic()
         if self._ending is not None:
@@ -264,11 +264,11 @@ class Ranks:
         for rank in self._ranks:
             rank.restart_at = None
         if code:
-            timer = threading.Timer(0 if code == 130 else LAST_MESSAGES_S, self._ask)
+            timer = threading.Timer(0 if code == 130 else LAST_MESSAGES_S, self._request_end)
             timer.daemon = True
             timer.start()
 
-    def _ask(self) -> None:
+    def _request_end(self) -> None:
         for rank in self._ranks:
             if rank.process is not None and rank.process.poll() is None:
                 rank.process.terminate()

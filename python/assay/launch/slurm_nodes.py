@@ -109,7 +109,7 @@ def _allocated() -> list[str]:
 
 
 def _ask(nodes: Sequence[str]) -> list[Machine]:
-    """Returns what each node of the allocation says of itself; none if that cannot be started."""
+    """Returns the names and addresses that each node of the allocation reports; none if that cannot be started."""
     count = len(nodes)
     command = ["srun", "--mpi=none", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1"]
     command += ["--overcommit", f"--nodelist={','.join(nodes)}", str(probe()), "--identity"]

@@ -40,7 +40,7 @@ def binding(flavour: str, adapter: str) -> dict[str, str]:
         return {"UCX_NET_DEVICES": f"{adapter}:1"}
     if slingshot := re.fullmatch(
         r"(?:hsn|cxi)(\d+)", adapter
-    ):  # Cray's MPI counts adapters, for all local ranks
+    ):  # Cray's MPI takes a number of adapters, for all local ranks
         mapping = {"MPICH_OFI_NIC_POLICY": "USER", "MPICH_OFI_NIC_MAPPING": f"{slingshot[1]}:0-255"}
         return {"FI_TCP_IFACE": adapter, **mapping} if is_interface(adapter) else mapping
     if is_interface(adapter):

@@ -135,7 +135,7 @@ def parse_sizes(text: str) -> list[int]:
 def parse_threads(text: str) -> list[int]:
     counts = text.split(",")
     if not all(count.isascii() and count.isdigit() and 1 <= int(count) <= 1024 for count in counts):
-        raise UserError(f"'{text}' is no list of numbers of threads", "write it as 1,2,4, each at most 1024")
+        raise UserError(f"'{text}' is not a list of thread counts", "write it as 1,2,4, each at most 1024")
     return sorted({int(count) for count in counts})
 
 

@@ -1,8 +1,8 @@
 """Event building: what the network carries first, then the event builder itself, in one run.
 
 Ranks start under MPI, or by themselves over one of Assay's own transports. What pairs of hosts carry
-(``network.all_to_all``, one size, pairs in both directions) and what MPI_Alltoall carries (``events.alltoall``) stand
-beside the event builder's figures: a rate is a share of what is possible.
+(``network.all_to_all``, one size, pairs in both directions) and what MPI_Alltoall carries (``events.alltoall``) are
+measured first: the event builder's rate is shown as a share of them.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ PAIRS = "network.all_to_all"
 DEFAULT_MESSAGE = 512 << 10
 MESSAGES_AWAITED = 24  # of a builder unit, from all sources together
 MAX_MEMORY = 0.8  # of what is free, as the event manager takes it
-BESIDE_S = 10.0  # of each measurement beside the event builder, at most
+BESIDE_S = 10.0  # time limit of each measurement for comparison
 SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit for a message
 SIMULATED_SILENCE_S = 600.0  # minutes of computing may pass between two lines
 
 
 @dataclass
 class EventRequest:
-    """Who builds events, and how. ``launcher`` starts the event builder, ``mpi`` what is measured beside it (None:
-    nothing is). ``hosts``: one for each rank, in rank order."""
+    """The hosts and parameters of an event builder. ``launcher`` starts it; ``mpi`` starts the measurements for
+    comparison (None: there are none). ``hosts``: one for each rank, in rank order."""
 
     launcher: Launcher
     site: Site

@@ -1,7 +1,7 @@
 """A heap profile from its traces to its conclusion: analysed, packed, recorded, then concluded like every run.
 
-Traces are packed after their analysis: a packed trace has no addresses, of which fragmentation and first touches are
-found.
+Traces are packed after their analysis: a packed trace has no addresses, which the analysis needs for fragmentation and
+first touches.
 """
 
 from __future__ import annotations

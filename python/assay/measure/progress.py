@@ -1,4 +1,4 @@
-"""The progress of several engines in turn, shown as one: the share that is done, and the time left.
+"""Combines the progress of several engines that run in turn: the share that is done, and the time left.
 
 Each step has an expected time. The time that the steps so far have taken corrects the estimate.
 """

@@ -215,7 +215,7 @@ class _StudyProgress:
         if self._study.cabinets and not self._cabinets_saved:
             self._cabinets_saved = True
             self._session.run.info.options["cabinets"] = write_cabinets(self._study.cabinets)
-            self._session.run.info.options["cabinets_by"] = self._study.grouped_by or "nobody: taken as one"
+            self._session.run.info.options["cabinets_by"] = self._study.grouped_by or "unknown: taken as one"
             self._session.run.save()
 
     def progress(self) -> Progress:

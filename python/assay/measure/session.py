@@ -103,7 +103,9 @@ class Session:
             return False
         if measurement in self.run.info.completed:
             return True
-        started = _started(measurement, launcher, site, segments, self._left(measurement, params), flavour)
+        started = _started(
+            measurement, launcher, site, segments, self._remaining_params(measurement, params), flavour
+        )
         if self._supervise(measurement, [started], launcher, silence_s) and not more:
             self.complete(measurement)
         return not self.ended_early
@@ -177,7 +179,7 @@ class Session:
                 on_progress(progress())
 
             limits = Limits(start=_start_limit(started), silence=silence_s)
-            ending = self._heed(
+            ending = self._run_to_end(
                 [started],
                 lambda: run_engine(
                     started,
@@ -263,7 +265,7 @@ class Session:
     ) -> bool:
         names = HostRenamer(started[0].hosts if len(started) == 1 else [])
         with shown_progress(self.err, title) as on_progress:
-            return self._heed(
+            return self._run_to_end(
                 started,
                 lambda: run_engine(
                     started[0],
@@ -287,7 +289,7 @@ class Session:
             if (context.subject, context.facts) not in known:
                 self.run.append(context)
 
-    def _heed(
+    def _run_to_end(
         self, started: Sequence[EngineProcess], run: Callable[[], EngineResult], names: HostRenamer
     ) -> bool:
         """Runs an engine and draws the consequences of how it ended; True when it finished."""
@@ -330,7 +332,9 @@ class Session:
         self.run.append(schema.Failure(what=error.what, fix=error.fix))
         self.ended_early = error.what
 
-    def _left(self, measurement: str, params: Mapping[str, schema.Scalar]) -> Mapping[str, schema.Scalar]:
+    def _remaining_params(
+        self, measurement: str, params: Mapping[str, schema.Scalar]
+    ) -> Mapping[str, schema.Scalar]:
         """The parameters without the sizes that a resumed run has already (one at least is kept)."""
         if "sizes" not in params:
             return params

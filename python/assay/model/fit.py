@@ -179,8 +179,8 @@ def _sums_of_hosts(rounds: Sequence[Flows]) -> dict[tuple[str, str], FlowSum]:
 
 
 def _behind_trunks(model: Model, rounds: Sequence[Flows]) -> None:
-    """Links of hosts whose partners stand in other cabinets: where the links between cabinets explain the rate as
-    well, it says nothing of the host beyond what it carried."""
+    """Marks links of hosts whose partners are in other cabinets as "at_least" where the links between the cabinets
+    explain the rate as well."""
     home = model.network.cabinet_of
     for (host, direction), carried_sum in _sums_of_hosts(rounds).items():
         touching = [flow for flow in carried_sum.flows if host in flow]
@@ -403,7 +403,7 @@ def _cabinet_links(
         value, direction = carried_sum.estimate.value, link[2]
         if value >= PLATEAU * network.total(carried_sum.flows):
             reason, explanations = f"{NEVER_BINDS}: as much as its hosts could take", []
-            if value < PLATEAU * _asked(network, link):
+            if value < PLATEAU * _max_exchange(network, link):
                 reason = "cabinet link, or the other ends: they could take or give no more at the same time"
                 explanations = ["cabinet link", "the other ends"]
             _add_capacity(model, link, carried_sum, reason, binds=False, explanations=explanations)
@@ -417,7 +417,7 @@ def _cabinet_links(
             _add_capacity(model, link, carried_sum, reason)
 
 
-def _asked(network: Network, link: Link) -> float:
+def _max_exchange(network: Network, link: Link) -> float:
     """The most that the hosts of a cabinet and all others can exchange in that direction, in B/s."""
     _, name, direction = link
     own, far = ("up", "down") if direction == "up" else ("down", "up")

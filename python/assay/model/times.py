@@ -1,8 +1,8 @@
 """Times of single messages between two hosts, pooled from several visits to each size.
 
-A disturbance of a message of some microseconds (another program, a processor that changes its frequency)
-lasts longer than a burst of messages. Times within a visit then agree with each other, but not with those of
-the next visit. So each size is visited more than once, and the spread of the visits is the uncertainty.
+A disturbance (another program, a processor that changes its frequency) lasts longer than a burst of messages of some
+microseconds. Times within a visit then agree with each other, but not with those of the next visit. So each size is
+visited more than once, and the spread of the visits is the uncertainty.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Advice:
     toucher: Location | None
 
     @property
-    def remedy(self) -> str:
+    def fix(self) -> str:
         return {
             "spread": "touch it first in parallel, each thread the part that it uses",
             "bind": f"place it on node {self.nodes[0]}, whose threads use it",

@@ -319,7 +319,7 @@ class _Analysis:
                     assumed=advice.assumed,
                     toucher=self.maker.location(advice.toucher) if advice.toucher else -1,
                     gain=round(amount * (advice.before - advice.predicted)),
-                    fix=advice.remedy,
+                    fix=advice.fix,
                 )
             )
         return sorted(rows, key=lambda row: -row.gain)

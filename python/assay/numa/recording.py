@@ -333,7 +333,7 @@ def _add(recording: Recording, row: Any) -> None:
             recording.bindings.append(row)
         case Stack():
             if any(address >= 1 << 64 for address in row.addresses):
-                raise ValueError("a number that is no address")
+                raise ValueError("a number that is not an address")
             recording.stacks[row.number] = tuple(row.addresses)
         case Site():
             recording.sites[row.stack] = row

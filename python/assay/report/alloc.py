@@ -12,7 +12,7 @@ from assay.profile.alloc import CYCLE, HANDOVER, MIXED, REPLAY, RETENTION, THREA
 from assay.records.schema import AnyRecord, Scalar
 from assay.records.units import format_quantity, format_size
 
-PAGE_SIZED = 4096  # bytes; larger blocks have pages of their own
+PAGE_SIZED = 4096  # bytes; larger blocks do not share pages with others
 CALLS = ("malloc", "free")
 CALLS_AND_TOUCH = ("malloc", "first_touch", "free")
 

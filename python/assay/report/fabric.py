@@ -1,4 +1,4 @@
-"""The conflicts of a schedule in the terminal: totals, the worst steps, and who shares a link in the worst of them."""
+"""The conflicts of a schedule in the terminal: totals, the worst steps, and the pairs that share links in them."""
 
 from __future__ import annotations
 

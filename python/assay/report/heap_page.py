@@ -1,5 +1,5 @@
-"""A heap profile as the report's page takes it: the analyser's tables with the source files, and without nodes that are
-too many to show."""
+"""The heap profile in the report's page: the analyser's tables and the source files, without the smallest nodes where
+there are too many."""
 
 from __future__ import annotations
 

@@ -129,8 +129,8 @@ def _matrix_key(row: Pairs | Matrix) -> MatrixKey:
 
 
 def _write_whole(target: Path, content: bytes, mode: int) -> None:
-    """``mode`` is that of a new file, less the umask: a report is made to be passed on, but one with source files in it
-    is not for everybody until its owner says so."""
+    """Writes the file completely or not at all. ``mode``: the permissions of a new file, less the umask. A report with
+    source files is readable by its owner only."""
     try:
         replace_file(target, content, mode)
     except OSError as error:

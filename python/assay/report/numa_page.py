@@ -1,4 +1,5 @@
-"""A NUMA profile as the report's page takes it: with the source files, and without what is too much to show."""
+"""The NUMA profile in the report's page: with the source files, without the smallest objects, rows and nodes where
+there are too many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages of all profilers take of a profile: the call tree without nodes that are too many to show, and the
+"""Shared by the pages of all profilers: the call tree, without its smallest nodes where there are too many, and the
 source files."""
 
 from __future__ import annotations

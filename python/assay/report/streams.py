@@ -1,6 +1,6 @@
-"""Standard output and standard error as every verb finds them.
+"""Prepares standard output and standard error for all verbs.
 
-A reader that leaves ("| head") ends no verb, so that the exit code stays the verb's own. A character that the
+If the reader of a pipe ends early ("| head"), the verb goes on, so its exit code is unchanged. A character that the
 terminal's encoding lacks is escaped.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, TextIO, cast
 
 
 class _Pipe(io.FileIO):
-    """A descriptor that drops what is written once its reader has left."""
+    """A descriptor that drops what is written after its reader has closed the pipe."""
 
     def write(self, data: Any) -> int:
         try:
@@ -24,7 +24,7 @@ class _Pipe(io.FileIO):
 
 
 def prepare_output() -> None:
-    """Replaces the two streams, unless they are somebody's own already (a test's)."""
+    """Replaces the two streams, unless a caller (a test) has replaced them already."""
     if sys.stdout is None:  # closed by the caller ("assay net >&-")
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     elif sys.stdout is sys.__stdout__:

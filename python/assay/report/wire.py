@@ -1,4 +1,4 @@
-"""The table of the wire: which adapter carried how much of each host's bytes, beside the speed of its link."""
+"""Prints the bytes that each adapter of a host carried, beside the speed of its link."""
 
 from __future__ import annotations
 

@@ -272,7 +272,7 @@ TEST_CASE("a failed write of settled bytes does not make the older ones of the n
     drain.finish(0, 2);
     store->file(slot).settled = store->record(0, 1).sequence;
     std::ofstream(path, std::ios::binary) << "newold";  // another node's bytes, then a lost write
-    drain.hold_back(slot, store->record(0, 0).sequence, EIO);
+    drain.note_write_error(slot, store->record(0, 0).sequence, EIO);
     CHECK(drain.retry(slot) == 0);
     CHECK(contents(path) == "newabc");
     store->remove();

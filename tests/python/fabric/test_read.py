@@ -322,7 +322,7 @@ def test_a_negative_lmc_is_refused(tmp_path: Path) -> None:
     ]
     path = tmp_path / "negative.csv"
     path.write_text("\n".join(rows))
-    with pytest.raises(UserError, match="LMC is '-1', which is no number"):
+    with pytest.raises(UserError, match="LMC is '-1', which is not a number"):
         read_fabric(path)
 
 

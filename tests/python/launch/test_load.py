@@ -39,7 +39,7 @@ def test_what_belongs_to_the_measurement_is_left_out(monkeypatch: pytest.MonkeyP
     clock = iter([100.0, 104.0])
     monkeypatch.setattr(load, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     meter = LoadMeter(TOKEN)
-    meter._look()
+    meter._sample()
     assert meter.end().others == pytest.approx((3 + 2 + 1) / 4)
 
 
@@ -64,7 +64,7 @@ def test_another_program_is_seen_and_a_child_is_not() -> None:
         other_load = float(other.communicate("", timeout=60)[0])
         mine.end()
         assert other_load > 0
-        assert mine._mine[burn.pid, load._processes()[burn.pid].started]
+        assert mine._measurement_processes[burn.pid, load._processes()[burn.pid].started]
     finally:
         burn.kill()
         burn.wait()

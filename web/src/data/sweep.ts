@@ -1,5 +1,5 @@
-// Sweeps: the measurements that have a size and speak of the whole group, brought together into one row a
-// size and operation, with its metrics side by side.
+// Sweeps: the measurements over sizes that have no single host as subject, one row for each size and
+// operation with its metrics side by side.
 
 import { parameters } from "./format";
 import type { Measurement, Scalar } from "./records";
@@ -46,7 +46,7 @@ export function sweeps(points: readonly Measurement[]): Sweep[] {
   return [...sweeps.values()];
 }
 
-/** Parameters less the number of iterations, which adapts to each size and so tells no two sweeps apart. */
+/** Parameters less the number of iterations, which adapts to each size and so does not distinguish sweeps. */
 export function withoutIterations(params: Record<string, Scalar> = {}): Record<string, Scalar> {
   const { iterations: _iterations, ...rest } = params;
   return rest;

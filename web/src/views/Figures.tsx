@@ -169,7 +169,7 @@ function binName(edges: number[], bin: number, unit: string): string {
     : `${quantity(low, unit)} – ${quantity(high, unit)}`;
 }
 
-/** Never "0 %" of something that was there. */
+/** A share as a percentage; a small share is never shown as 0 %. */
 function share(part: number): string {
   if (part === 0) return "";
   return part < 0.0001 ? "< 0.01 %" : `${(100 * part).toFixed(part < 0.01 ? 2 : 1)} %`;

@@ -1,5 +1,6 @@
-// What a profiled process tells the recorder: a file of shared memory, PID.N.ring, in a folder that
-// the environment names. It survives the process, however that ends; no descriptor stays open.
+// The events from a profiled process to the recorder: a file of shared memory, PID.N.ring, in a
+// folder that the environment names. It survives the process, however that ends; no descriptor
+// stays open.
 //
 // The layout is: header, events, nodes of the stack tree (profile/stack/tree.hpp). An event's slot
 // is reserved by adding to `head`, and published by its `sequence`; the recorder frees it by adding

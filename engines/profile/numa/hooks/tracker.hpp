@@ -1,5 +1,5 @@
-// What the interposed functions report to, inside the program: the ring of touch mode, or the
-// object table of the exact mode's runtime. Nothing here may allocate through the program's
+// Receives the reports of the interposed functions inside the program: the ring of touch mode, or
+// the object table of the exact mode's runtime. Nothing here may allocate through the program's
 // allocator or change errno.
 #pragma once
 

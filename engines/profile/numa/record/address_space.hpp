@@ -1,4 +1,5 @@
-// What an address of a profiled process belongs to: a block, a mapping, a stack, an object's data.
+// Finds what an address of a profiled process belongs to: a block, a mapping, a stack, an object's
+// data.
 #pragma once
 
 #include <cstdint>

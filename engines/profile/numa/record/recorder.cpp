@@ -82,14 +82,14 @@ private:
     KernelEvents kernel_;
     bool sees_faults_ = false;
     std::vector<KernelEvent> kernel_events_;
-    struct Told {  // an event of a ring
+    struct PendingEvent {  // an event of a ring, not handled yet
         std::uint64_t ns, address, bytes, mask, more_mask;
         EventKind kind;
         std::uint32_t tid, stack;
         std::int32_t mode;
         RingReader* ring;
     };
-    std::vector<Told> told_;
+    std::vector<PendingEvent> pending_events_;
     std::vector<std::shared_ptr<RingReader>> rings_;
     std::set<std::string> known_rings_;
     std::list<Process> processes_;
@@ -199,13 +199,14 @@ void Recorder::take_events(bool all) {
     find_rings();
     for (const auto& ring : rings_)
         ring->drain([&](const Event& event) {
-            told_.push_back({event.ns, event.address, event.bytes, event.mask, event.more_mask,
-                             event.kind, event.tid, event.stack, event.mode, ring.get()});
+            pending_events_.push_back({event.ns, event.address, event.bytes, event.mask,
+                                       event.more_mask, event.kind, event.tid, event.stack,
+                                       event.mode, ring.get()});
         });
     std::ranges::stable_sort(kernel_events_, {}, &KernelEvent::ns);
-    std::ranges::stable_sort(told_, {}, &Told::ns);
+    std::ranges::stable_sort(pending_events_, {}, &PendingEvent::ns);
     std::size_t kernel = 0, told = 0;
-    const auto take_told = [&](const Told& given) {
+    const auto take_pending = [&](const PendingEvent& given) {
         const auto known = by_ring_.find(given.ring);
         Process* process = known != by_ring_.end() ? known->second : nullptr;
         if (process == nullptr) {
@@ -237,16 +238,17 @@ void Recorder::take_events(bool all) {
     while (true) {
         const bool has_kernel =
             kernel < kernel_events_.size() && kernel_events_[kernel].ns <= limit;
-        const bool has_told = told < told_.size() && told_[told].ns <= limit;
+        const bool has_told = told < pending_events_.size() && pending_events_[told].ns <= limit;
         if (!has_kernel && !has_told) break;
-        if (has_kernel && (!has_told || kernel_events_[kernel].ns <= told_[told].ns))
+        if (has_kernel && (!has_told || kernel_events_[kernel].ns <= pending_events_[told].ns))
             take(kernel_events_[kernel++]);
-        else take_told(told_[told++]);
+        else take_pending(pending_events_[told++]);
     }
     taken_ = kernel + told;
     kernel_events_.erase(kernel_events_.begin(),
                          kernel_events_.begin() + static_cast<std::ptrdiff_t>(kernel));
-    told_.erase(told_.begin(), told_.begin() + static_cast<std::ptrdiff_t>(told));
+    pending_events_.erase(pending_events_.begin(),
+                          pending_events_.begin() + static_cast<std::ptrdiff_t>(told));
     for (const auto& [pid, process] : by_pid_) process->locate_touched();
 }
 

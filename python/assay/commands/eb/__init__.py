@@ -22,7 +22,7 @@ LONGEST_S = 1e7
 
 class Eb:
     """Build events over a network: each node assembles some, from a part of every node. Each byte is verified; what the
-    network can carry stands beside."""
+    network can carry is shown beside it."""
 
     name = "eb"
     examples = [

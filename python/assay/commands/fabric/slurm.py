@@ -1,4 +1,4 @@
-"""``assay fabric slurm``: the fabric as Slurm's topology, and a given topology held against the fabric."""
+"""``assay fabric slurm``: writes the fabric as Slurm's topology, or compares a given topology with the fabric."""
 
 from __future__ import annotations
 

@@ -129,11 +129,11 @@ def _recover_job(job: str, args: argparse.Namespace, died: bool) -> bool:
         if contents.state == "left":
             complete &= _recover(store)
         elif died:
-            _say_behind(contents)
+            _report_pending_drain(contents)
     return complete
 
 
-def _say_behind(contents: StoreContents) -> None:
+def _report_pending_drain(contents: StoreContents) -> None:
     """Says what a background drain has still to write."""
     failed = f"; {contents.files[0].path}: {contents.files[0].error}" if contents.files else ""
     print(

@@ -1,4 +1,4 @@
-"""Readers of what the tools of a fabric write, one file a format. The format is told by the content."""
+"""Readers of the files that fabric tools write, one module for each format. A file's content tells its format."""
 
 from __future__ import annotations
 

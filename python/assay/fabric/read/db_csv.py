@@ -48,7 +48,7 @@ def read(path: Path) -> Fabric:
         if guid in kinds:
             text.refuse(line, f"node {guid:#018x} is listed twice, first on line {kinds[guid][3]}")
         if kind not in (CA, SWITCH, ROUTER):
-            text.refuse(line, f"{kind} is no type of a node", "1 is an adapter, 2 a switch, 3 a router")
+            text.refuse(line, f"{kind} is not a type of node", "1 is an adapter, 2 a switch, 3 a router")
         kinds[guid] = (kind, row["NodeDesc"], ports, line)
     rates = _read_ports(text, cables, kinds, sections["PORTS"])
     for line, row in sections["LINKS"]:
@@ -168,4 +168,4 @@ def _number(text: LineReader, line: int, row: dict[str, str], column: str) -> in
             raise ValueError
         return int(value, 16) if value.lower().startswith("0x") else int(value)
     except ValueError:
-        text.refuse(line, f"{column} is '{value}', which is no number")
+        text.refuse(line, f"{column} is '{value}', which is not a number")

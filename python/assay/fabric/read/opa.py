@@ -117,7 +117,7 @@ def _read_node(
     if guid in kinds:
         text.refuse(element.line, f"node {guid:#018x} is listed twice, first on line {kinds[guid][2]}")
     if kind not in (FI, SWITCH):
-        text.refuse(element.line, f"{kind} is no type of a node", "1 is an adapter, 2 a switch")
+        text.refuse(element.line, f"{kind} is not a type of node", "1 is an adapter, 2 a switch")
     kinds[guid] = (kind, name, element.line)
     lid = 0
     for port in (child for child in element.children if child.tag == "PortInfo"):
@@ -155,7 +155,7 @@ def _read_link(
                 end.line, f"port {port} of {guid:#018x} is not among the nodes", "is the file complete?"
             )
         if not is_snapshot:
-            _know(text, cables, end, guid, port, kinds)
+            _add_node(text, cables, end, guid, port, kinds)
     nodes = [Node(guid, 0 if kinds[guid][0] == SWITCH else port) for guid, port in keys]
     for this, other in ((0, 1), (1, 0)):
         if is_snapshot:
@@ -166,7 +166,7 @@ def _read_link(
         cables.end(nodes[this], keys[this][1], nodes[other], keys[other][1], width, speed, element.line, most)
 
 
-def _know(
+def _add_node(
     text: LineReader,
     cables: FabricBuilder,
     end: Element,
@@ -215,7 +215,7 @@ def _number(text: LineReader, element: Element, name: str) -> int:
 
 def _int(text: LineReader, element: Element, value: str, name: str = "the value") -> int:
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
-        text.refuse(element.line, f"{name} of {element.tag} is '{value[:40]}', which is no number")
+        text.refuse(element.line, f"{name} of {element.tag} is '{value[:40]}', which is not a number")
     return int(value, 0) if value.lower().startswith("0x") else int(value)
 
 

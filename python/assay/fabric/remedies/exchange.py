@@ -104,7 +104,7 @@ def _scheduled(demand: Demand, apart: bool) -> Ints:
     """[steps, N] destinations. ``apart``: flows within a leaf come after the others."""
     shares = _plan(demand, apart)
     if not apart:
-        return _settled(demand, _divided(demand, shares), [])
+        return _with_flows_placed(demand, _divided(demand, shares), [])
     table = np.full((len(shares), demand.ranks), IDLE, np.int32)
     inside: list[tuple[int, int]] = []
     for leaf in range(len(demand.senders)):
@@ -112,7 +112,7 @@ def _scheduled(demand: Demand, apart: bool) -> Ints:
         table[:, ranks] = divide(shares[:, leaf], len(ranks))
         within = np.flatnonzero(demand.paths[leaf, :, 0] == PAD)
         inside += [(int(src), int(dst)) for src in ranks for dst in within if src != dst]
-    return _settled(demand, table, inside)
+    return _with_flows_placed(demand, table, inside)
 
 
 def _divided(demand: Demand, shares: NDArray[np.bool_]) -> Ints:
@@ -189,7 +189,7 @@ class _Network:
 
     def step(self, open_demand: Counts, steps: int) -> NDArray[np.bool_]:
         """[G, N] a step, such that the rest fits ``steps`` - 1 steps: a flow with lower bounds."""
-        from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+        from scipy.sparse import csr_array  # slow to import, rarely needed
         from scipy.sparse.csgraph import maximum_flow
 
         lower = np.maximum(self.groups(open_demand) - (steps - 1) * self.capacity, 0)
@@ -253,7 +253,7 @@ def divide(share: NDArray[np.bool_], hosts: int) -> Ints:
 
 def _perfect_matching(allowed: NDArray[np.bool_]) -> Ints:
     """[n] the column of each row, by a maximum flow: SciPy's own matching takes minutes on some of these graphs."""
-    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+    from scipy.sparse import csr_array  # slow to import, rarely needed
     from scipy.sparse.csgraph import maximum_flow
 
     size = len(allowed)
@@ -270,7 +270,7 @@ def _perfect_matching(allowed: NDArray[np.bool_]) -> Ints:
     return chosen
 
 
-def _settled(demand: Demand, table: Ints, missing: list[tuple[int, int]]) -> Ints:
+def _with_flows_placed(demand: Demand, table: Ints, missing: list[tuple[int, int]]) -> Ints:
     """Moves the surplus flows of each link, and the ``missing`` ones, to the first step with room, or to new steps."""
     resources = _Resources(demand)
     moved = list(missing)

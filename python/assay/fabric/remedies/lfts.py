@@ -77,7 +77,7 @@ def _quoted(name: str) -> str:
 
 def _ports_to_switches(fabric: Fabric) -> Ints:
     """[S, S] the port to another switch, the first on a shortest path; 0 to itself."""
-    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+    from scipy.sparse import csr_array  # slow to import, rarely needed
     from scipy.sparse.csgraph import shortest_path
 
     neighbour = NextHops(fabric).neighbour

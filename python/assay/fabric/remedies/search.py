@@ -51,7 +51,7 @@ class Cells:
 def cells_of(senders: Counts, leaf_of_rank: NDArray[np.integer], paths: NDArray[np.integer]) -> Cells:
     """``senders`` [G] hosts of each leaf, ``own`` [N] the leaf of a rank, ``paths`` [G, N, hops] links, padded with
     -1. Nobody sends to itself."""
-    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+    from scipy.sparse import csr_array  # slow to import, rarely needed
 
     leaves, ranks = paths.shape[:2]
     demand = np.broadcast_to(senders[:, None], (leaves, ranks)).copy()
@@ -106,7 +106,7 @@ def _step(
 ) -> Plan | None:
     """A step after which the rest fits ``remaining`` - 1 steps by its capacities; empty where there is none among
     the cells that must be in it and the first share ``sample`` of the others, None where the time is over."""
-    from scipy.optimize import Bounds, LinearConstraint, milp  # takes long to import, and is seldom needed
+    from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import, rarely needed
 
     load = cells.uses @ open_demand
     least = np.maximum(load - (remaining - 1) * cells.capacity, 0)

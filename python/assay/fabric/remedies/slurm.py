@@ -83,7 +83,7 @@ def _check_names(fabric: Fabric, switches: list[Switch]) -> None:
 
 def _joined(fabric: Fabric, level: int) -> Ints:
     """[S] the group of a switch among those up to ``level`` that are connected."""
-    from scipy.sparse import csr_array  # takes long to import, and is seldom needed
+    from scipy.sparse import csr_array  # slow to import, rarely needed
     from scipy.sparse.csgraph import connected_components
 
     links = fabric.between_switches & (fabric.levels[fabric.link_from % fabric.switches] <= level)
@@ -116,7 +116,7 @@ def _fold(names: tuple[str, ...]) -> str:
 
 
 def read_topology(path: Path) -> list[Switch]:
-    """topology.conf or topology.yaml, told by its content. Raises UserError with file and line."""
+    """Reads topology.conf or topology.yaml; the content tells which. Raises UserError with file and line."""
     text = _text(path)
     is_conf = re.search(r"^\s*SwitchName\s*=", text, re.MULTILINE | re.IGNORECASE)
     switches = _read_conf(path, text) if is_conf else _read_yaml(path, text)

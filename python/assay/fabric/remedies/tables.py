@@ -286,7 +286,7 @@ def split_bound(fabric: Fabric) -> int:
 def lower_bound(fabric: Fabric) -> float | None:
     """Flows of the fullest link where every flow is split over all shortest ways up and down; None where the linear
     programme is too large. A variable is the flow to a leaf switch over a link; the loads are at most the last one."""
-    from scipy.optimize import linprog  # takes long to import, and is seldom needed
+    from scipy.optimize import linprog  # slow to import, rarely needed
     from scipy.sparse import coo_array
 
     hops, distance = up_down_hops(fabric)

@@ -36,7 +36,7 @@ double best_window(const std::vector<Nanoseconds>& posts, const std::vector<Even
 
 }  // namespace
 
-TEST_CASE("nothing completed is no rate") {
+TEST_CASE("nothing completed is not a rate") {
     CHECK(Timeline(3).average() == 0);
     CHECK(Timeline(3).peak() == 0);
 }

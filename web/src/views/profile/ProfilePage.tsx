@@ -1,4 +1,4 @@
-// A profile in the whole window: the headline, the tabs beneath it at once, and the chosen view below them.
+// A profile over the whole window: title and totals, the tabs, and the chosen view below them.
 
 import type { ComponentChildren } from "preact";
 
