@@ -31,6 +31,7 @@ test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev d
     fonts-dejavu-core slurm-wlm munge libunwind-dev
     libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 libtbbmalloc2                 # the allocators that are studied
     libjemalloc-dev libgoogle-perftools-dev                                        # allocators that are linked in
+    musl-tools                                                                     # programs that are not recorded
     libhdf5-openmpi-dev libhdf5-mpich-dev hdf5-tools                               # HDF5 above both MPIs
     qemu-system-x86 busybox-static kmod xz-utils ndctl daxctl acpica-tools # the lab's guests
     libsimgrid-dev                                                                # platforms are simulated

@@ -117,6 +117,21 @@ void read_thread(std::uint32_t serial, const std::string& text, TraceMetadata& m
     metadata.thread_names[serial] = text.substr(space + 1);
 }
 
+// "path NUL reason NUL ..."
+void read_unrecorded(const ChunkHeader& head, const std::string& text, TraceMetadata& metadata) {
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t path_end = text.find('\0', at);
+        const std::size_t end =
+            path_end == std::string::npos ? path_end : text.find('\0', path_end + 1);
+        if (end == std::string::npos) break;
+        metadata.unrecorded.push_back(text.substr(at, path_end - at) + " " +
+                                      text.substr(path_end + 1, end - path_end - 1));
+        at = end + 1;
+    }
+    if (head.count > 0)
+        metadata.unrecorded.push_back(std::to_string(head.count) + " more programs");
+}
+
 // Takes the times of the first and the last event of a raw chunk.
 void add_event_times(TraceMetadata& metadata, const Bytes& payload, const ChunkHeader& head) {
     struct {
@@ -221,6 +236,7 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
                 metadata.mappings = text;
                 metadata.mappings_time = head.first;
                 break;
+            case ChunkKind::unrecorded: read_unrecorded(head, text, metadata); break;
             case ChunkKind::raw:
                 read_texts(payload, [&](Kind kind, std::span<const std::uint8_t> bytes) {
                     read_text(kind, head.thread, std::string(bytes.begin(), bytes.end()), metadata,

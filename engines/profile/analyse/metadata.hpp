@@ -53,6 +53,7 @@ struct TraceMetadata {
     std::uint64_t mappings_time = 0;                                // ticks
     std::uint64_t first_event = ~std::uint64_t{0}, last_event = 0;  // ticks
     std::uint64_t unreadable_chunks = 0;
+    std::vector<std::string> unrecorded;  // what the process started and is not recorded
 
     double seconds_per_tick() const;
     double seconds_at(std::uint64_t ticks) const;

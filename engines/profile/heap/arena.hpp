@@ -27,6 +27,7 @@ inline constexpr std::uint64_t arena_magic = 0x3150414548595341;  // "ASYHEAP1"
 // time. Where the address space or the size of files is limited, there are fewer.
 inline constexpr std::uint32_t max_buffers = 16384, min_buffers = 512;
 inline constexpr std::uint32_t buffer_bytes = 64 << 10;
+inline constexpr std::uint32_t notes_bytes = 16 << 10, max_note_bytes = 5 << 10;
 inline constexpr std::uint32_t node_count = 1 << 24;  // as many as an event can name
 
 // Environment variables that tell the hooks what to record.
@@ -114,8 +115,11 @@ struct ArenaHeader {
     std::atomic<std::uint32_t> shortage;      // a Shortage
     std::uint32_t own_allocator;              // 1: the executable exports a malloc of its own
     std::uint32_t buffer_count;
+    std::atomic<std::uint32_t> notes_used;      // bytes of `notes`
+    std::atomic<std::uint32_t> notes_left_out;  // notes for which there was no room
     alignas(64) std::atomic<std::uint32_t> nodes_used;
     alignas(64) std::atomic<std::uint32_t> buffer_states[max_buffers];
+    char notes[notes_bytes];  // what is not recorded: its path and the reason, each with its NUL
 };
 
 inline constexpr std::size_t header_bytes = (sizeof(ArenaHeader) + 4095) & ~std::size_t{4095};

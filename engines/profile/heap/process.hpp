@@ -62,6 +62,7 @@ private:
 enum class Phase : std::uint8_t { fresh, starting, active, off };
 
 extern std::atomic<Phase> phase;
+extern std::atomic<bool> is_attached;  // this process ran before it was recorded
 extern constinit thread_local Thread* self __attribute__((tls_model("initial-exec")));
 
 // Set inside of pthread_getattr_np, which allocates while it holds a lock that calling it again
@@ -82,6 +83,8 @@ void stop();
 // Notes that this process ends by itself. Does nothing in the child of a vfork, which only borrows
 // its parent's memory.
 void note_exit();
+// It goes on: what was to end it has failed.
+void withdraw_exit();
 
 // Who asks: the program, or its allocator, which may hold a lock.
 enum class Caller : std::uint8_t { program, allocator };

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <climits>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -25,7 +26,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "profile/attach/attach.hpp"
-#include "profile/record/executable.hpp"
+#include "profile/image/image.hpp"
 #include "profile/record/fault_watch.hpp"
 #include "profile/record/trace_recorder.hpp"
 
@@ -95,12 +96,23 @@ std::map<std::string, std::string> environment_of(const Settings& settings,
     return all;
 }
 
+image::Obstacle obstacle_of(const std::string& program) {
+    char path[PATH_MAX];
+    const char* search = std::getenv("PATH");
+    return image::find_program(program.c_str(), search != nullptr ? search : "/bin:/usr/bin", path,
+                               sizeof path)
+               ? image::obstacle_of(path)
+               : image::Obstacle::none;
+}
+
 // Starts the program as a child. A pipe reports a failed exec. Page faults are watched from its
 // first instruction on.
 pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) {
     std::vector<std::string>& program = settings.program;
-    const auto reason = unrecordable(program[0]);
-    if (reason) fmt::print(stderr, "assay-heap: {} {}; it runs unrecorded\n", program[0], *reason);
+    const image::Obstacle obstacle = obstacle_of(program[0]);
+    if (obstacle != image::Obstacle::none)
+        fmt::print(stderr, "assay-heap: {} {}; it runs unrecorded\n", program[0],
+                   image::reason(obstacle));
     int exec_error[2], start_pipe[2];
     if (pipe2(exec_error, O_CLOEXEC) != 0 || pipe2(start_pipe, O_CLOEXEC) != 0)
         throw Error(std::string("no pipe: ") + std::strerror(errno));
@@ -108,7 +120,7 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
     if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
     if (pid == 0) {
         const char* preloaded = std::getenv("LD_PRELOAD");
-        if (!reason)
+        if (obstacle == image::Obstacle::none)
             setenv("LD_PRELOAD",
                    (preloaded != nullptr && *preloaded != 0 ? settings.library + ":" + preloaded
                                                             : settings.library)

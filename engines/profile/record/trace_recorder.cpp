@@ -270,6 +270,16 @@ void TraceRecorder::write_code() {
                   {reinterpret_cast<const std::uint8_t*>(symbols.data()), symbols.size()});
 }
 
+// The process writes these bytes: they are checked when they are read.
+void TraceRecorder::write_unrecorded() {
+    const std::uint32_t used =
+        std::min(header_->notes_used.load(std::memory_order_acquire), std::uint32_t{notes_bytes});
+    if (used == 0) return;
+    writer_.write({.kind = ChunkKind::unrecorded,
+                   .count = header_->notes_left_out.load(std::memory_order_relaxed)},
+                  {reinterpret_cast<const std::uint8_t*>(header_->notes), used});
+}
+
 void TraceRecorder::note_fault(const Fault& fault) {
     if (fault_count_ == 0) {
         first_fault_ = fault;
@@ -337,6 +347,7 @@ void TraceRecorder::finish(bool is_replaced) {
             copy_buffer(index, buffer(index)->used.load(std::memory_order_acquire));
     write_nodes(count_nodes(), true);
     write_code();
+    write_unrecorded();
     write_samples();
     write_mappings();
     if (settings_.watches_faults) write_faults();

@@ -53,6 +53,7 @@ private:
     void write_samples();
     void write_mappings();
     void write_code();
+    void write_unrecorded();
     void write_faults();
     void write_process(EndState ending);
     EndState ending() const;

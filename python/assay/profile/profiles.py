@@ -25,6 +25,11 @@ class Profiles:
         return load_profiles(self.run)
 
     @cached_property
+    def unrecorded(self) -> list[str]:
+        """What any of them started and is not recorded: "PATH REASON"."""
+        return sorted({line for profile in self.processes for line in profile.trace.unrecorded})
+
+    @cached_property
     def dumps(self) -> list[HeapProfile]:
         """Profiles that were written while the program ran, in time order."""
         return load_dumps(self.run)

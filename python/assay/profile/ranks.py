@@ -121,6 +121,7 @@ def _sum_trace(ranks: Sequence[HeapProfile]) -> HeapTrace:
         unsupported_python=next(
             (rank.trace.unsupported_python for rank in ranks if rank.trace.unsupported_python), ""
         ),
+        unrecorded=sorted({line for rank in ranks for line in rank.trace.unrecorded}),
     )
 
 

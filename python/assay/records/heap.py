@@ -66,6 +66,7 @@ class HeapTrace(Struct):
     unreadable_chunks: int
     missing_objects: list[str]
     unsupported_python: str = ""  # the version of an interpreter whose frames were not read; empty: none
+    unrecorded: list[str] = []  # what the process started and is not recorded: "PATH REASON"
 
 
 class HeapTotals(Struct):

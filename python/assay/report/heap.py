@@ -16,6 +16,7 @@ from assay.records.units import format_quantity, format_share
 
 MAX_FUNCTIONS = 8  # a metric
 MAX_CHANGES = 15  # functions in a comparison
+MAX_UNRECORDED = 10  # programs
 READ_PYTHONS = "3.11 to 3.13, with the GIL"
 UNKNOWN_CODE = "(unknown code)"  # the analyser's name for an address outside of all known objects
 TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "not freed"}
@@ -29,6 +30,8 @@ def show_profiles(console: Console, profiles: Profiles, run: Path, show_all: boo
     first = 0 if profiles.ranks else 1
     for profile in profiles.processes if show_all else profiles.processes[:first]:
         show_profile(console, profile)
+    for line in missing(profiles):
+        console.print(Text(line, style="yellow"), soft_wrap=True)
     others = len(profiles.processes) - (len(profiles.ranks) or first)
     if others > 0 and not show_all:
         noun = "process" if others == 1 else "processes"
@@ -71,6 +74,15 @@ def _time_share(profile: HeapProfile, kinds: tuple[str, ...]) -> str:
     if not spent or not profile.process.seconds:
         return "-"
     return f"{format_quantity(spent, 's')}, {format_share(spent / profile.process.seconds)} of the run"
+
+
+def missing(profiles: Profiles) -> list[str]:
+    """Programs that the recorded ones started and that are not recorded, with the reasons."""
+    more = len(profiles.unrecorded) - MAX_UNRECORDED
+    lines = [f"not recorded: {line}" for line in profiles.unrecorded[:MAX_UNRECORDED]]
+    return lines + (
+        [f"not recorded: {more} more, in the trace sections of RUN/heap/*.json"] if more > 0 else []
+    )
 
 
 def problems(profile: HeapProfile) -> list[str]:

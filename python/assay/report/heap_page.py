@@ -12,7 +12,7 @@ from assay.profile.profiles import Profiles
 from assay.profile.ranks import outliers
 from assay.profile.sources import Sources
 from assay.records.heap import HeapPage, HeapRank
-from assay.report.heap import problems
+from assay.report.heap import missing, problems
 from assay.report.profile_page import (
     MAX_EMBEDDED_BYTES,
     MAX_NODES,
@@ -29,6 +29,8 @@ def heap_pages(profiles: Profiles, sources: Sources) -> Iterator[HeapPage]:
     text_room, node_room = MAX_EMBEDDED_BYTES, MAX_NODES
     for profile, title in _shown(profiles):
         page = heap_page(profile, title, max(MIN_NODES, node_room))
+        if profile is profiles.main:
+            page.problems += missing(profiles)
         if profile is profiles.merged:
             page.ranks = _ranks(profiles)
         page.sources = named_sources(profile.tree.locations.file, sources, text_room)

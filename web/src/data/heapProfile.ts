@@ -182,6 +182,7 @@ export interface HeapTrace {
   unreadable_chunks: number;
   missing_objects: string[];
   unsupported_python: string;
+  unrecorded: string[];
 }
 
 export interface HeapVariable {

@@ -1,0 +1,188 @@
+#include "profile/heap/own_arena.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "profile/heap/bindings.hpp"
+#include "profile/heap/notes.hpp"
+#include "profile/heap/process.hpp"
+#include "profile/heap/settings.hpp"
+
+namespace assay::heap {
+
+ArenaHeader* header = nullptr;
+
+namespace {
+
+char* buffers = nullptr;
+std::size_t mapped_bytes = 0;
+char arena_path[PATH_MAX], directory_path[PATH_MAX];
+
+// Whether memory of the arena can be touched from now on. Its file system may be full: touching it
+// then would end the program by SIGBUS.
+bool make_touchable(void* address, std::size_t bytes) {
+    constexpr int madv_populate_write = 23;  // Linux 5.14
+    const auto begin = reinterpret_cast<std::uint64_t>(address) & ~std::uint64_t{4095},
+               end = reinterpret_cast<std::uint64_t>(address) + bytes;
+    int status = 0;
+    do {
+        status = madvise(reinterpret_cast<void*>(begin), end - begin, madv_populate_write);
+    } while (status != 0 && errno == EINTR);
+    if (status != 0 && errno == EINVAL) {
+        const int fd = open(arena_path, O_RDWR | O_CLOEXEC);
+        const auto offset = static_cast<off_t>(begin - reinterpret_cast<std::uint64_t>(header));
+        status = fd < 0 ? -1 : fallocate(fd, 0, offset, static_cast<off_t>(end - begin));
+        if (fd >= 0) close(fd);
+    }
+    return status == 0;
+}
+
+}  // namespace
+
+BufferHeader* buffer_at(std::uint32_t index) {
+    return reinterpret_cast<BufferHeader*>(buffers + std::size_t{index} * buffer_bytes);
+}
+
+bool populate(void* address, std::size_t bytes) {
+    if (make_touchable(address, bytes)) return true;
+    header->shortage.store(static_cast<std::uint32_t>(Shortage::memory), std::memory_order_relaxed);
+    return false;
+}
+
+namespace {
+
+// By system call: mmap() is hooked.
+void* map(std::size_t bytes, int flags, int fd = -1) {
+    const long address =
+        syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+    return address == -1 ? nullptr : reinterpret_cast<void*>(address);
+}
+
+std::uint64_t real_time_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+           static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+void read_program(char* into, std::size_t bytes) {
+    const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, into, bytes - 1) : 0;
+    if (fd >= 0) close(fd);
+    into[n > 0 ? n : 0] = 0;
+}
+
+// Maps the arena's file with `count` buffers, or fewer where limits ask for that. Null if it cannot
+// be mapped. A file beyond its limit would end the program by SIGXFSZ.
+void* map_arena(int fd, std::uint32_t& count) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_FSIZE, &limit) != 0) limit.rlim_cur = RLIM_INFINITY;
+    for (; count >= min_buffers; count /= 2) {
+        mapped_bytes = arena_bytes(count);
+        if (limit.rlim_cur != RLIM_INFINITY && mapped_bytes > limit.rlim_cur) continue;
+        if (ftruncate(fd, static_cast<off_t>(mapped_bytes)) != 0) return nullptr;
+        if (void* mapping = map(mapped_bytes, MAP_SHARED, fd); mapping != nullptr) return mapping;
+    }
+    return nullptr;
+}
+
+}  // namespace
+
+bool create_arena(const char* directory) {
+    char part[PATH_MAX];
+    const auto pid = static_cast<unsigned>(getpid());
+    const std::uint64_t stamp = stack::ticks();
+    const auto write_name = [&](char* into, const char* suffix) {
+        // For these conversions snprintf allocates nothing.
+        return __builtin_snprintf(into, PATH_MAX, "%s/%u.%llx%s", directory, pid,
+                                  static_cast<unsigned long long>(stamp), suffix) < PATH_MAX;
+    };
+    if (directory != directory_path)
+        __builtin_snprintf(directory_path, sizeof directory_path, "%s", directory);
+    if (!write_name(part, ".part") || !write_name(arena_path, ".arena")) return false;
+    const int fd = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return false;
+    std::uint32_t count = max_buffers;
+    void* mapping = map_arena(fd, count);
+    close(fd);
+    header = static_cast<ArenaHeader*>(mapping);
+    memcpy(arena_path, part, sizeof arena_path);  // where populate() finds it
+    const bool has_memory = mapping != nullptr && make_touchable(mapping, header_bytes);
+    if (!write_name(arena_path, ".arena")) return false;
+    if (!has_memory) {
+        unlink(part);
+        return false;
+    }
+    buffers = static_cast<char*>(mapping) + buffers_offset;
+    header->buffer_count = count;
+    header->pid = pid;
+    header->parent = static_cast<std::uint32_t>(getppid());
+    header->start_ticks = stack::ticks();
+    header->start_ns = real_time_ns();
+    read_program(header->program, sizeof header->program);
+    [[maybe_unused]] const ssize_t path_bytes =
+        readlink("/proc/self/exe", header->executable, sizeof header->executable - 1);
+    strncpy(header->rank, mpi_rank(), sizeof header->rank - 1);
+    header->own_allocator = has_own_allocator() ? 1 : 0;
+    header->magic = arena_magic;
+    tree.release();
+    if (!tree.reserve(node_count,
+                      reinterpret_cast<stack::Node*>(static_cast<char*>(mapping) + nodes_offset),
+                      populate)) {
+        unlink(part);
+        return false;
+    }
+    return rename(part, arena_path) == 0;
+}
+
+void* map_zeroed(std::size_t bytes) { return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS); }
+
+void release_arena() {
+    if (header != nullptr) syscall(SYS_munmap, header, mapped_bytes);
+    header = nullptr;
+}
+
+void discard_arena_memory() {
+    unlink(arena_path);
+    rmdir(directory_path);
+    madvise(static_cast<void*>(header), mapped_bytes, MADV_REMOVE);
+}
+
+const char* arena_directory() { return directory_path; }
+
+// By its owner: a process that has just left root may keep root's rights until its exec.
+bool can_create_arena() {
+    struct stat status{};
+    return geteuid() == 0 || (stat(directory_path, &status) == 0 && status.st_uid == geteuid());
+}
+
+void note_unrecorded(const char* path, const char* reason) {
+    ArenaHeader* const arena = header;
+    if (arena == nullptr || phase.load(std::memory_order_acquire) != Phase::active) return;
+    char note[max_note_bytes];
+    const int n = __builtin_snprintf(note, sizeof note, "%s%c%s", path, '\0', reason);
+    if (n < 0 || static_cast<std::size_t>(n) >= sizeof note) return;
+    const auto bytes = static_cast<std::uint32_t>(n) + 1;
+    const std::uint32_t used =
+        std::min(arena->notes_used.load(std::memory_order_acquire), std::uint32_t{notes_bytes});
+    if (memmem(arena->notes, used, note, bytes) != nullptr) return;
+    const std::uint32_t begin = arena->notes_used.fetch_add(bytes, std::memory_order_acq_rel);
+    if (begin > notes_bytes || bytes > notes_bytes - begin) {
+        arena->notes_used.fetch_sub(bytes, std::memory_order_acq_rel);
+        arena->notes_left_out.fetch_add(1, std::memory_order_relaxed);
+        return;
+    }
+    memcpy(arena->notes + begin, note, bytes);
+}
+
+}  // namespace assay::heap

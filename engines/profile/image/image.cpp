@@ -1,0 +1,230 @@
+#include "profile/image/image.hpp"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace assay::image {
+namespace {
+
+constexpr int max_interpreters = 4;  // of scripts: the kernel's limit (fs/exec.c)
+constexpr unsigned max_segments = 64, max_dynamic = 512;
+constexpr std::uint64_t max_names_bytes = 16 << 20;
+
+#if defined(__x86_64__)
+constexpr unsigned own_machine = EM_X86_64;
+#else
+constexpr unsigned own_machine = EM_AARCH64;
+#endif
+
+// A file that is read in parts.
+class File {
+public:
+    explicit File(const char* path) : fd_(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+    ~File() {
+        if (fd_ >= 0) close(fd_);
+    }
+    File(const File&) = delete;
+    File& operator=(const File&) = delete;
+
+    int fd() const { return fd_; }
+    // The number of bytes that were read.
+    std::size_t read(std::uint64_t offset, void* into, std::size_t bytes) const {
+        if (offset > static_cast<std::uint64_t>(INT64_MAX) - bytes) return 0;
+        const ssize_t n = pread(fd_, into, bytes, static_cast<off_t>(offset));
+        return n > 0 ? static_cast<std::size_t>(n) : 0;
+    }
+    template <class T>
+    bool read_object(std::uint64_t offset, T& into) const {
+        return read(offset, &into, sizeof into) == sizeof into;
+    }
+
+private:
+    int fd_;
+};
+
+bool is_privileged(const File& file) {
+    struct stat status{};
+    if (fstat(file.fd(), &status) != 0) return false;
+    if ((status.st_mode & S_ISUID) != 0 && status.st_uid != getuid()) return true;
+    // Without the group's right to execute, the bit is one of mandatory locks.
+    if ((status.st_mode & S_ISGID) != 0 && (status.st_mode & S_IXGRP) != 0 &&
+        status.st_gid != getgid())
+        return true;
+    // For root, capabilities change nothing.
+    return getuid() != 0 && fgetxattr(file.fd(), "security.capability", nullptr, 0) > 0;
+}
+
+// The range of the names that the executable asks its loader for, in the file.
+struct Names {
+    std::uint64_t offset = 0, bytes = 0;
+};
+
+struct Segments {
+    bool any = false;
+    std::optional<Elf64_Phdr> loader, dynamic;
+};
+
+Segments segments_of(const File& file, const Elf64_Ehdr& header) {
+    Segments found;
+    for (unsigned k = 0; k < std::min<unsigned>(header.e_phnum, max_segments); ++k) {
+        Elf64_Phdr segment;
+        if (!file.read_object(header.e_phoff + k * sizeof segment, segment)) break;
+        found.any = true;
+        if (segment.p_type == PT_INTERP) found.loader = segment;
+        if (segment.p_type == PT_DYNAMIC) found.dynamic = segment;
+    }
+    return found;
+}
+
+Names names_of(const File& file, const Elf64_Ehdr& header, const Elf64_Phdr& dynamic) {
+    std::uint64_t address = 0, bytes = 0;
+    for (unsigned k = 0;
+         k < std::min<std::uint64_t>(dynamic.p_filesz / sizeof(Elf64_Dyn), max_dynamic); ++k) {
+        Elf64_Dyn entry;
+        if (!file.read_object(dynamic.p_offset + k * sizeof entry, entry)) break;
+        if (entry.d_tag == DT_NULL) break;
+        if (entry.d_tag == DT_STRTAB) address = entry.d_un.d_ptr;
+        if (entry.d_tag == DT_STRSZ) bytes = entry.d_un.d_val;
+    }
+    for (unsigned k = 0; k < std::min<unsigned>(header.e_phnum, max_segments); ++k) {
+        Elf64_Phdr segment;
+        if (!file.read_object(header.e_phoff + k * sizeof segment, segment)) break;
+        if (segment.p_type == PT_LOAD && address >= segment.p_vaddr &&
+            address - segment.p_vaddr < segment.p_filesz)
+            return {segment.p_offset + (address - segment.p_vaddr),
+                    std::min(bytes, max_names_bytes)};
+    }
+    return {};
+}
+
+struct Sign {
+    const char* name;
+    Obstacle obstacle;
+};
+// Functions of the run-time libraries, which are linked into clang's programs, and the libraries'
+// names in gcc's.
+constexpr Sign signs[] = {{"__asan_init", Obstacle::address_sanitizer},
+                          {"libasan.so", Obstacle::address_sanitizer},
+                          {"__tsan_init", Obstacle::thread_sanitizer},
+                          {"libtsan.so", Obstacle::thread_sanitizer},
+                          {"__msan_init", Obstacle::memory_sanitizer}};
+
+Obstacle sanitizer_in(const File& file, const Names& names) {
+    constexpr std::size_t part_bytes = 4096, overlap = 16;  // longer than a sign
+    char part[part_bytes];
+    for (std::uint64_t done = 0; done < names.bytes; done += part_bytes - overlap) {
+        const std::size_t n = file.read(names.offset + done, part,
+                                        std::min<std::uint64_t>(part_bytes, names.bytes - done));
+        for (const Sign& sign : signs)
+            if (memmem(part, n, sign.name, strlen(sign.name)) != nullptr) return sign.obstacle;
+        if (n < part_bytes) break;
+    }
+    return Obstacle::none;
+}
+
+Obstacle obstacle_in(const File& file) {
+    Elf64_Ehdr header;
+    if (!file.read_object(0, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
+        return Obstacle::none;
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != own_machine)
+        return Obstacle::other_machine;
+    if (header.e_phentsize != sizeof(Elf64_Phdr)) return Obstacle::none;
+    const Segments segments = segments_of(file, header);
+    if (!segments.any) return Obstacle::none;
+    if (!segments.loader) return Obstacle::statically_linked;
+    char loader[PATH_MAX] = {};
+    file.read(segments.loader->p_offset, loader,
+              std::min<std::uint64_t>(segments.loader->p_filesz, sizeof loader - 1));
+    if (strstr(loader, "ld-musl") != nullptr) return Obstacle::musl;
+    const Obstacle found = segments.dynamic
+                               ? sanitizer_in(file, names_of(file, header, *segments.dynamic))
+                               : Obstacle::none;
+    if (found != Obstacle::none) return found;
+    return is_privileged(file) ? Obstacle::privileged : Obstacle::none;
+}
+
+// The interpreter of a script, without its arguments. False if the file is none.
+bool interpreter_of(const File& file, char (&path)[PATH_MAX]) {
+    char line[256] = {};  // as much as the kernel reads (BINPRM_BUF_SIZE)
+    if (file.read(0, line, sizeof line - 1) < 3 || line[0] != '#' || line[1] != '!') return false;
+    const char* begin = line + 2 + strspn(line + 2, " \t");
+    const std::size_t n = strcspn(begin, " \t\n");
+    memcpy(path, begin, n);
+    path[n] = 0;
+    return n != 0;
+}
+
+}  // namespace
+
+Obstacle obstacle_of(const char* path) {
+    char interpreter[PATH_MAX];
+    for (int k = 0; k <= max_interpreters; ++k) {
+        const File file(path);
+        if (file.fd() < 0) return Obstacle::none;
+        if (!interpreter_of(file, interpreter)) return obstacle_in(file);
+        path = interpreter;
+    }
+    return Obstacle::none;
+}
+
+const char* reason(Obstacle obstacle) {
+    switch (obstacle) {
+        case Obstacle::statically_linked:
+            return "is statically linked: nothing can be loaded into it; what it starts is not "
+                   "recorded "
+                   "either";
+        case Obstacle::privileged:
+            return "is setuid, setgid or has capabilities: the loader loads nothing into it";
+        case Obstacle::musl: return "uses the C library musl; recording needs glibc";
+        case Obstacle::address_sanitizer:
+            return "is built with AddressSanitizer, which replaces the allocator itself; build it "
+                   "without";
+        case Obstacle::thread_sanitizer:
+            return "is built with ThreadSanitizer, which replaces the allocator itself; build it "
+                   "without";
+        case Obstacle::memory_sanitizer:
+            return "is built with MemorySanitizer, which replaces the allocator itself; build it "
+                   "without";
+        case Obstacle::other_machine:
+            return "is of 32 bits or for another processor; Assay is for this one";
+        case Obstacle::none: break;
+    }
+    return "";
+}
+
+bool find_program(const char* name, const char* search, char* path, std::size_t bytes) {
+    if (strchr(name, '/') != nullptr) {
+        if (strlen(name) >= bytes) return false;
+        memcpy(path, name, strlen(name) + 1);
+        return access(path, X_OK) == 0;
+    }
+    const std::size_t name_bytes = strlen(name) + 1;
+    for (const char* folder = search; *name != 0;) {
+        const std::size_t n = strcspn(folder, ":");
+        if (n + 1 + name_bytes <= bytes) {
+            memcpy(path, folder, n);
+            std::size_t end = n;
+            if (n != 0) path[end++] = '/';  // an empty folder is the current one
+            memcpy(path + end, name, name_bytes);
+            struct stat status{};
+            if (access(path, X_OK) == 0 && stat(path, &status) == 0 && S_ISREG(status.st_mode))
+                return true;
+        }
+        if (folder[n] == 0) return false;
+        folder += n + 1;
+    }
+    return false;
+}
+
+}  // namespace assay::image
