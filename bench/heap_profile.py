@@ -29,6 +29,7 @@ PEER_BLOCKS = 2_000_000  # for heaptrack, whose overhead is measured per block
 DHAT_BLOCKS = 200_000  # for DHAT, which is slower still
 LIMIT_S = 300
 CHURN = engines_folder() / "bench-churn"
+RECURSION = engines_folder() / "bench-recursion"
 PYTHON = """
 import json, re, time
 begun = time.perf_counter()
@@ -105,6 +106,18 @@ def main() -> None:
             stacks.append(recorded(command, folder, ["--no-python"])[0] / bare)
         figure("heap.slowdown of Python", python, 2.2, "lower")
         figure("heap.slowdown of Python, C stacks alone", stacks, 2.2, "lower")
+        for shape in (("tree", "15", "40"), ("parser", "14", "400")):
+            ratios = []
+            for _ in range(ROUNDS):
+                took = recorded([RECURSION, *shape], folder)[0]
+                ratios.append(took / seconds(["heaptrack", "-o", f"{folder}/peer", RECURSION, *shape]))
+            figure(
+                f"heap.time of a recursive {shape[0]} over heaptrack's",
+                ratios,
+                0.5,
+                "lower",
+                peer="heaptrack",
+            )
 
 
 if __name__ == "__main__":

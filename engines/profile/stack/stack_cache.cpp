@@ -92,6 +92,7 @@ void StackCache::add_slot(std::uint64_t slot) {
 }
 
 StackId StackCache::child(StackId parent, std::uint64_t address, Tree& tree) {
+    if (const StackId id = tree.linked_child(parent, address); id != no_stack) return id;
     Child& child_entry =
         children_[((address ^ (std::uint64_t{parent} << 40)) * 0x9e3779b97f4a7c15ull) >>
                   (64 - child_bits)];

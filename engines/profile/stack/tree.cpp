@@ -32,8 +32,9 @@ bool Tree::reserve(std::size_t nodes, Node* storage, Populate populate) {
         slots_[table] = static_cast<std::atomic<Slot>*>(map(slots_in(table) * sizeof(Slot)));
         if (slots_[table] == nullptr) return false;
     }
+    links_ = static_cast<Link*>(map(link_count * sizeof(Link)));
     used_ = lost_root + 1;
-    return nodes_ != nullptr && make_ready(lost_root);
+    return nodes_ != nullptr && links_ != nullptr && make_ready(lost_root);
 }
 
 bool Tree::make_ready(StackId id) {
@@ -54,7 +55,9 @@ void Tree::release() {
             munmap(static_cast<void*>(slots_[table]), slots_in(table) * sizeof(Slot));
         slots_[table] = nullptr;
     }
+    if (links_ != nullptr) munmap(static_cast<void*>(links_), link_count * sizeof(Link));
     nodes_ = nullptr;
+    links_ = nullptr;
 }
 
 StackId Tree::child(StackId parent, std::uint64_t address) {
@@ -89,13 +92,24 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
     const std::size_t mask = slots_in(table_of(id)) - 1;
     for (std::size_t index = h & mask;; index = (index + 1) & mask) {
         Slot slot = 0;
-        if (slots[index].compare_exchange_strong(slot, id | tag, std::memory_order_acq_rel))
+        if (slots[index].compare_exchange_strong(slot, id | tag, std::memory_order_acq_rel)) {
+            link(parent, id);
             return id;
+        }
         if (matches(slot)) {  // another thread inserted it first
             nodes_[id].address = unused_address;
             return slot & id_mask;
         }
     }
+}
+
+void Tree::link(StackId parent, StackId id) {
+    if (id >= link_count) return;  // and with it all children of later nodes
+    std::atomic<StackId>& first = links_[parent].first_child;
+    StackId next = first.load(std::memory_order_relaxed);
+    do {
+        links_[id].next.store(next, std::memory_order_relaxed);
+    } while (!first.compare_exchange_weak(next, id, std::memory_order_acq_rel));
 }
 
 StackId Tree::insert(StackId root, std::span<const std::uint64_t> addresses) {

@@ -5,6 +5,10 @@
 // number in a slot of an open-addressing hash table. A thread that loses such a race leaves its
 // node unused. The address is written last: while it is 0, the node is not valid yet.
 //
+// Children of a node are also linked to one another, as far as they are the newest few. A recursion
+// visits nodes in the order in which they were made, so following links touches memory in that
+// order, where the table would touch it at random.
+//
 // There are several tables, each larger than the one before. A node's number determines its table,
 // so few nodes touch few pages. When two threads insert the same node just as a table fills up, it
 // may exist twice; readers of the tree treat two such nodes as the same.
@@ -39,6 +43,16 @@ public:
     bool reserve(std::size_t nodes, Node* storage = nullptr, Populate populate = nullptr);
     void release();
 
+    // The node of `address` under `parent` if it is linked, else no_stack.
+    StackId linked_child(StackId parent, std::uint64_t address) const {
+        if (parent >= link_count) return no_stack;
+        StackId id = links_[parent].first_child.load(std::memory_order_acquire);
+        for (unsigned hop = 0; id != no_stack && hop < max_hops; ++hop) {
+            if (nodes_[id].address == address) return id;
+            id = links_[id].next.load(std::memory_order_relaxed);
+        }
+        return no_stack;
+    }
     // The node of `address` under `parent`, added if it is new; no_stack when the tree is full.
     StackId child(StackId parent, std::uint64_t address);
     // The stack of `addresses`, innermost first.
@@ -71,12 +85,20 @@ private:
         return table;
     }
 
+    struct Link {
+        std::atomic<StackId> first_child, next;  // next: of the same parent
+    };
+    static constexpr StackId link_count = 1 << 22;  // later nodes are found by the tables alone
+    static constexpr unsigned max_hops = 4;
+    void link(StackId parent, StackId id);
+
     // Makes node `id` and those before it touchable.
     bool make_ready(StackId id);
 
     static constexpr StackId nodes_per_step = 4096;  // 64 KiB
 
     Node* nodes_ = nullptr;
+    Link* links_ = nullptr;
     bool owns_nodes_ = false;
     Populate populate_ = nullptr;
     std::atomic<StackId> ready_{0};  // nodes that may be touched

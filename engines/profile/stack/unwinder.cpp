@@ -6,12 +6,12 @@ namespace assay::stack {
 
 std::atomic<std::uint32_t> generation{0};
 
-StackId Unwinder::walk_and_learn(const Frame& start, Tree& tree) {
+StackId Unwinder::walk_and_learn(const Frame& start, Tree& tree, bool learns) {
     ++walks_;
     if (!bounds_.contains(start.sp)) return walk_foreign_stack(start, tree);
     const StackId id = cache_.walk(start, bounds_, rules_, tree);
-    if (id != no_stack && cache_.frame_count() > 0 && cache_.word_count() > 0 &&
-        cache_.word_count() <= max_words)
+    if (learns && id != no_stack && cache_.frame_count() > 0 && cache_.word_count() > 0 &&
+        cache_.word_count() <= max_words && is_worth_learning(start))
         learn(start, id);
     return id;
 }
@@ -27,6 +27,20 @@ StackId Unwinder::walk_foreign_stack(const Frame& start, Tree& tree) {
     return id;
 }
 
+// Whether to learn another stack of this start.
+bool Unwinder::is_worth_learning(const Frame& start) {
+    Habit& habit = habits_[habit_of(start)];
+    if (habit.learned < max_learned) {
+        ++habit.learned;
+        return true;
+    }
+    habit.debt = static_cast<std::uint16_t>(habit.debt + miss_cost);
+    if (habit.debt < max_debt) return true;
+    habit.debt = max_debt - 2 * miss_cost;
+    habit.skips = skipped_lookups;
+    return false;
+}
+
 // Adds the stack that was just walked to the memo.
 void Unwinder::learn(const Frame& start, StackId id) {
     std::uint32_t offset[max_words], n = 0;
@@ -40,14 +54,17 @@ void Unwinder::learn(const Frame& start, StackId id) {
     const bool is_first = layout.key_words == 0 && single_entries_[index].serial != layout.serial;
     if (const Entry* other = is_first ? nullptr : candidate(base, index); other != nullptr)
         add_key_word(base, layout, *other);
-    const std::uint64_t h = hash_key_words(base, layout);
-    Entry& entry = layout.key_words == 0 ? single_entries_[index] : free_slot(h);
-    entry.tag = tag_of(h);
-    entry.serial = layout.serial;
-    entry.layout = index;
-    entry.id = id;
-    entry.extension = {};
-    for (std::uint32_t k = 0; k < n; ++k) entry.word[k] = base[layout.offset[k]];
+    Entry* entry = &single_entries_[index];
+    if (layout.key_words != 0) {
+        const std::uint64_t h = hash_key_words(base, layout);
+        const std::size_t slot = free_slot(h);
+        labels_[slot] = {tag_of(h), layout.serial, index};
+        entry = &entries_[slot];
+    }
+    entry->serial = layout.serial;
+    entry->id = id;
+    entry->extension = {};
+    for (std::uint32_t k = 0; k < n; ++k) entry->word[k] = base[layout.offset[k]];
 }
 
 // The layout of this start with these offsets: an existing one, or a new one in the oldest's place.
@@ -67,7 +84,13 @@ std::uint32_t Unwinder::layout_of(const Frame& start, const std::uint32_t* offse
     if (way == ways) way = next_victim_[set]++ % ways;
     keys_[set][way] = {start.pc, start.sp};
     const std::uint32_t index = set * ways + way;
-    layouts_[index] = {start.bp, ++last_serial_, n, 0, cache_.needs_bp(), start.called, {}};
+    layouts_[index] = {.bp = start.bp,
+                       .serial = ++last_serial_,
+                       .n = n,
+                       .key_words = 0,
+                       .uses_bp = cache_.needs_bp(),
+                       .called = start.called,
+                       .offset = {}};
     std::memcpy(layouts_[index].offset, offset, n * sizeof *offset);
     std::memcpy(walk_order_[index], offset, n * sizeof *offset);
     return index;
@@ -85,11 +108,12 @@ void Unwinder::add_key_word(const std::uint64_t* base, Layout& layout, const Ent
 }
 
 // A free slot, or one whose layout was replaced, or any.
-Unwinder::Entry& Unwinder::free_slot(std::uint64_t hash) {
-    Entry* first = &entries_[bucket_of(hash)];
-    for (Entry* entry = first; entry < first + probes; ++entry)
-        if (entry->serial == 0 || entry->serial != layouts_[entry->layout].serial) return *entry;
-    return first[walks_ % probes];
+std::size_t Unwinder::free_slot(std::uint64_t hash) const {
+    const std::size_t first = bucket_of(hash);
+    for (std::size_t k = first; k < first + probes; ++k)
+        if (labels_[k].serial == 0 || labels_[k].serial != layouts_[labels_[k].layout].serial)
+            return k;
+    return first + walks_ % probes;
 }
 
 StackId Unwinder::walk(Frame frame, Tree& tree) {

@@ -6,7 +6,9 @@
 // words. Their hash finds the candidate; then all words are compared by independent loads. A hit is
 // therefore exact: the same start and the same words give the same walk. Most layouts have only one
 // stack, which is compared at once. A miss is walked until it meets the previous stack
-// (stack_cache.hpp), and is learned unless it has more words than an entry holds. Nothing is
+// (stack_cache.hpp), and is learned unless it has more words than an entry holds. Of a recursion,
+// which has more stacks than the memo holds, most are not learned: walking on from the previous one
+// costs less than looking up and learning in vain. Nothing is
 // written to the program's stack, so exceptions, longjmp and shadow stacks are not disturbed.
 #pragma once
 
@@ -37,7 +39,7 @@ struct Extension {
     StackId id, inner;
 };
 
-// One per thread, in zeroed memory (18 MB of address space, touched as it fills).
+// One per thread, in zeroed memory (19 MB of address space, touched as it fills).
 class Unwinder {
 public:
     // Called when a thread starts: the cached stack belonged to another thread and may be unmapped.
@@ -59,8 +61,10 @@ public:
         if (const std::uint32_t now = generation.load(std::memory_order_acquire);
             now != generation_)
             clear(now);
-        if (Entry* entry = find(start); entry != nullptr) return {entry->id, &entry->extension};
-        return {walk_and_learn(start, tree), nullptr};
+        bool learns = true;
+        if (Entry* entry = find(start, learns); entry != nullptr)
+            return {entry->id, &entry->extension};
+        return {walk_and_learn(start, tree, learns), nullptr};
     }
 
     // The same by rules alone, without the memo. Tests compare the two.
@@ -84,21 +88,42 @@ private:
         bool uses_bp, called;
         std::uint32_t offset[max_words];
     };
+    // Of the starts with one hash: whether the memo is worth its while.
+    struct Habit {
+        std::uint16_t learned;  // stacks, up to max_learned; from then on `debt` decides
+        std::uint16_t debt;     // of misses, which hits pay back
+        std::uint16_t skips;    // lookups for which the memo is not used
+    };
+    static constexpr unsigned habit_bits = 13, max_learned = 2048;
+    // A hit saves a tenth of what looking up in vain and learning costs.
+    static constexpr std::uint16_t miss_cost = 10, max_debt = 128;
+    static constexpr std::uint16_t skipped_lookups = 4096;
     struct Key {
         std::uint64_t pc, sp;
     };
-    // The values of these words, and the stack that they give.
-    struct alignas(64) Entry {
+    // Which stack an entry holds. Apart from the entries, so that probing touches two cache lines.
+    struct Label {
         std::uint32_t tag;     // part of the hash of the key words
         std::uint32_t serial;  // of the layout; 0: free
         std::uint32_t layout;
+    };
+    // The values of the layout's words, and the stack that they give.
+    struct alignas(64) Entry {
         StackId id;
+        std::uint32_t serial;  // of the layout; 0: free
         Extension extension;
         std::uint64_t word[max_words];
     };
     static_assert(sizeof(Entry) == 256);
 
-    Entry* find(const Frame& start) {
+    // Sets `learns` to false where the memo is not used for a while.
+    Entry* find(const Frame& start, bool& learns) {
+        Habit& habit = habits_[habit_of(start)];
+        if (__builtin_expect(habit.skips != 0, 0)) {
+            --habit.skips;
+            learns = false;
+            return nullptr;
+        }
         const unsigned set = set_of(start);
         const Key* keys = keys_[set];
         const auto* base = reinterpret_cast<const std::uint64_t*>(start.sp);
@@ -112,7 +137,9 @@ private:
             if ((layout.uses_bp && layout.bp != start.bp) || layout.called != start.called)
                 continue;
             Entry* entry = candidate(base, index);
-            if (entry != nullptr && is_same(base, layout, *entry)) return entry;
+            if (entry == nullptr || !is_same(base, layout, *entry)) continue;
+            if (__builtin_expect(habit.debt != 0, 0)) --habit.debt;
+            return entry;
         }
         return nullptr;
     }
@@ -122,9 +149,10 @@ private:
         const Layout& layout = layouts_[index];
         if (__builtin_expect(layout.key_words == 0, 1)) return &single_entries_[index];
         const std::uint64_t h = hash_key_words(base, layout);
-        Entry* first = &entries_[bucket_of(h)];
-        for (Entry* entry = first; entry < first + probes && entry->serial != 0; ++entry)
-            if (entry->serial == layout.serial && entry->tag == tag_of(h)) return entry;
+        const std::size_t first = bucket_of(h);
+        for (std::size_t k = first; k < first + probes && labels_[k].serial != 0; ++k)
+            if (labels_[k].serial == layout.serial && labels_[k].tag == tag_of(h))
+                return &entries_[k];
         return nullptr;
     }
 
@@ -141,8 +169,14 @@ private:
         return differs == 0;
     }
 
+    static std::uint64_t hash_of(const Frame& start) {
+        return (start.pc ^ (start.sp << 20)) * golden;
+    }
     static unsigned set_of(const Frame& start) {
-        return static_cast<unsigned>(((start.pc ^ (start.sp << 20)) * golden) >> (64 - set_bits));
+        return static_cast<unsigned>(hash_of(start) >> (64 - set_bits));
+    }
+    static unsigned habit_of(const Frame& start) {
+        return static_cast<unsigned>(hash_of(start) >> (64 - habit_bits));
     }
     static std::uint64_t hash_key_words(const std::uint64_t* base, const Layout& layout) {
         std::uint64_t h = layout.serial * golden;
@@ -155,23 +189,26 @@ private:
         return static_cast<std::uint32_t>(hash >> 16);
     }
 
-    StackId walk_and_learn(const Frame& start, Tree& tree);
+    StackId walk_and_learn(const Frame& start, Tree& tree, bool learns);
     StackId walk_foreign_stack(const Frame& start, Tree& tree);
     void learn(const Frame& start, StackId id);
     std::uint32_t layout_of(const Frame& start, const std::uint32_t* offset, std::uint32_t n);
     void add_key_word(const std::uint64_t* base, Layout& layout, const Entry& other);
-    Entry& free_slot(std::uint64_t hash);
+    std::size_t free_slot(std::uint64_t hash) const;
+    bool is_worth_learning(const Frame& start);
     void clear(std::uint32_t now);
 
     Bounds bounds_{};
     std::uint32_t generation_ = 0, last_serial_ = 0;
     std::uint64_t walks_ = 0;
     std::uint8_t next_victim_[1 << set_bits];
+    Habit habits_[1 << habit_bits];
     Key keys_[1 << set_bits][ways];
     Layout layouts_[ways << set_bits];
     std::uint32_t walk_order_[ways << set_bits]
                              [max_words];     // offsets of each layout in the order of the walk
     Entry single_entries_[ways << set_bits];  // of layouts with one known stack
+    Label labels_[(1 << entry_bits) + probes];
     Entry entries_[(1 << entry_bits) + probes];
     RuleCache rules_;
     StackCache cache_;

@@ -36,7 +36,8 @@
 //     code      text, a line per function that a just-in-time compiler generated: "begin bytes
 //               name", numbers in hex (record/perf_map.hpp). Of several lines for one address the
 //               last counts.
-//     unrecorded  what the process started and is not recorded: pairs of a path and the reason, each
+//     unrecorded
+//               what the process started and is not recorded: pairs of a path and the reason, each
 //               ended by a NUL. `count`: how many more there were.
 #pragma once
 

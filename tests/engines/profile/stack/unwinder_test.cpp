@@ -344,6 +344,52 @@ TEST_CASE("a hit equals a walk by rules, and a stack is learned once") {
 
 namespace {
 
+std::uint64_t compared = 0, different = 0;
+
+__attribute__((noinline)) void compare_with_walk() {
+    const Frame caller = ASSAY_CALLER();
+    ++compared;
+    different += unwinder().capture(caller, tree()) != unwinder().walk(caller, tree());
+}
+
+// Leaves some calls by an exception, and some by longjmp to `back`.
+__attribute__((noinline)) void grow(Random& random, int depth, std::jmp_buf& back) {
+    compare_with_walk();
+    if (depth == 0) return;
+    const unsigned choice = static_cast<unsigned>(random()) % 64;
+    if (choice == 0) throw depth;
+    if (choice == 1) std::longjmp(back, 1);
+    grow(random, depth - 1, back);
+    try {
+        grow(random, depth - 1, back);
+    } catch (int) {
+        compare_with_walk();
+    }
+    compare_with_walk();
+}
+
+__attribute__((noinline)) void grow_once(Random& random, int depth) {
+    std::jmp_buf back;
+    if (setjmp(back) != 0) return compare_with_walk();
+    try {
+        grow(random, depth, back);
+    } catch (int) {
+        compare_with_walk();
+    }
+}
+
+}  // namespace
+
+TEST_CASE("a recursion with more stacks than the memo holds") {
+    Random random(5);
+    const std::uint64_t lost = unwinder().counts().lost;
+    while (compared < 300'000) grow_once(random, 14);
+    CHECK(different == 0);
+    CHECK(unwinder().counts().lost == lost);
+}
+
+namespace {
+
 // Code that is generated at run time, followed by nops.
 class Code {
 public:
