@@ -246,12 +246,12 @@ ASSAY_HOOK void* aligned_alloc(size_t alignment, size_t size) {
                              [=] { return real.aligned_alloc(alignment, size); });
 }
 
-ASSAY_HOOK int posix_memalign(void** function, size_t alignment, size_t size) {
+ASSAY_HOOK int posix_memalign(void** block, size_t alignment, size_t size) {
     if (!resolve()) return ENOMEM;
     int status = 0;
     record_allocation(Kind::memalign, size, ASSAY_CALLER(), [&]() -> void* {
-        status = real.posix_memalign(function, alignment, size);
-        return status == 0 ? *function : nullptr;
+        status = real.posix_memalign(block, alignment, size);
+        return status == 0 ? *block : nullptr;
     });
     return status;
 }
@@ -333,11 +333,11 @@ ASSAY_HOOK int dlclose(void* object) {
     return status;
 }
 
-ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* function) {
+ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* attributes) {
     if (!resolve() || real.pthread_getattr_np == nullptr) return ENOSYS;
     const bool before = in_getattr_np;
     in_getattr_np = true;
-    const int status = real.pthread_getattr_np(thread, function);
+    const int status = real.pthread_getattr_np(thread, attributes);
     in_getattr_np = before;
     return status;
 }

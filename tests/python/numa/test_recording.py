@@ -62,7 +62,7 @@ def test_a_file_that_was_cut_off_is_read_to_there(tmp_path: Path) -> None:
         (["access", 4, 1, 0, 0, 1, 3, 4], "object 4"),
         (["object", 1, "cheese", "", 0, 1, 1], "kind of object"),
         (["module", 9, 8, 7, "x"], "module outside"),
-        (["stack", 2, [1 << 70]], "no address"),
+        (["stack", 2, [1 << 70]], "not an address"),
         (["process", 1, "touch", 10, 1, 4096, 2, "", ""], "second process"),
         (["memory", 1, 0, 1, 1, 1], "at most length"),
         (["memory", 1.5, 0, 1], "int"),

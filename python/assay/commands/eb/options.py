@@ -88,7 +88,7 @@ def add_building(parser: Parser) -> None:
         "--credits",
         type=count,
         metavar="N",
-        help="events that a builder gathers at once (default: 2; over a network, more for few ranks)",
+        help="events that a builder gathers at once (default: 2 or more)",
     )
     building.add_argument(
         "--parallel", type=count, metavar="N", help="pull: requests in flight of one event (default: 8)"
