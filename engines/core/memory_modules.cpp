@@ -94,7 +94,8 @@ std::optional<int> channels_of_edac() {
         for (const auto& module : fs::directory_iterator(controller.path(), none)) {
             const std::string where = read_line(module.path() / "dimm_location");
             std::smatch match;
-            const bool occupied = std::atoll(read_line(module.path() / "size").c_str()) > 0;
+            const bool occupied =
+                std::strtoll(read_line(module.path() / "size").c_str(), nullptr, 10) > 0;
             if (occupied && std::regex_search(where, match, channel))
                 found.insert(controller.path().filename().string() + " " + match[1].str());
         }
@@ -142,9 +143,10 @@ std::vector<MemoryModule> modules_of_udev(const std::string& text) {
             continue;
         const std::string& rate =
             told["CONFIGURED_SPEED_MTS"].empty() ? told["SPEED_MTS"] : told["CONFIGURED_SPEED_MTS"];
-        modules.push_back({told["LOCATOR"], told["BANK_LOCATOR"], 1e6 * std::atof(rate.c_str()),
-                           static_cast<std::uint32_t>(std::atoi(told["DATA_WIDTH"].c_str())),
-                           told["TYPE"]});
+        modules.push_back(
+            {told["LOCATOR"], told["BANK_LOCATOR"], 1e6 * std::strtod(rate.c_str(), nullptr),
+             static_cast<std::uint32_t>(std::strtoul(told["DATA_WIDTH"].c_str(), nullptr, 10)),
+             told["TYPE"]});
     }
     return modules;
 }
