@@ -115,8 +115,9 @@ std::vector<MemoryModule> modules_of_table(std::span<const std::uint8_t> table) 
         if (!read_strings(table, after, strings)) break;
         at = after;
         if (type != memory_device || little_endian(structure, size, 2) == 0) continue;
-        MemoryModule module{string_at(structure, locator, strings),
-                            string_at(structure, bank, strings)};
+        MemoryModule module;
+        module.locator = string_at(structure, locator, strings);
+        module.bank = string_at(structure, bank, strings);
         std::uint32_t rate = rate_field(structure, configured_speed, extended_configured_speed);
         if (rate == 0) rate = rate_field(structure, speed, extended_speed);
         module.transfer_rate = 1e6 * rate;
