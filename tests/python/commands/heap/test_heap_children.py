@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -151,9 +152,9 @@ def test_children_of_another_user(tmp_path: Path) -> None:
     script = "import os; os.setuid(65534); os.fork() or os._exit(0); os.wait()"
     for program in (
         ["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", "exit 7"],
-        ["python3", "-c", script],
+        [sys.executable, "-c", script],
     ):
-        run = tmp_path / f"run-{program[0]}"
+        run = tmp_path / f"run-{Path(program[0]).name}"
         done = run_heap(run, *program)
         assert done.returncode == (7 if program[0] == "setpriv" else 0), done.stderr
         (line,) = Profiles(run).unrecorded
