@@ -3,7 +3,10 @@ emulated processor takes long to start Python."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import struct
 import sys
 from pathlib import Path
 
@@ -32,7 +35,28 @@ def keep_pages_in_place() -> None:
         balancing.write_text("0")
 
 
+SYS_PERF_EVENT_OPEN = 298  # on x86-64
+SOFTWARE, PAGE_FAULTS = 1, 2  # linux/perf_event.h
+ATTRIBUTES_BYTES = 64
+
+
+def keep_page_faults_counted() -> int:
+    """Opens a page-fault event, and returns its descriptor, for as long as this process runs.
+
+    The kernel patches its page-fault handler when the first such event is opened and when the last is closed. QEMU
+    7.2 may go on running the breakpoint of that patch on another processor, which then stands still for ever
+    ("soft lockup" in ``do_user_addr_fault``). With this event it is patched once, while nothing else runs.
+    """
+    attributes = struct.pack("IIQ", SOFTWARE, ATTRIBUTES_BYTES, PAGE_FAULTS).ljust(ATTRIBUTES_BYTES, b"\0")
+    libc = ctypes.CDLL(None, use_errno=True)
+    event: int = libc.syscall(SYS_PERF_EVENT_OPEN, attributes, 0, -1, -1, 0)
+    if event < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return event
+
+
 if __name__ == "__main__":
+    keep_page_faults_counted()
     keep_pages_in_place()
     where = Path(sys.argv[1])
     (where / "codes").write_text(json.dumps(record(where, *sys.argv[2:])))
