@@ -1,11 +1,9 @@
 """Packet loss: the host and the side that lose TCP segments, from the kernels' counters.
 
-A sender counts the segments that it sent again, a receiver those that arrived behind a gap. A host that loses what it
-sends has sent many segments again, and its receivers share the gaps. A host that loses what it receives has many gaps,
-and its senders share the repetitions. So the largest count names the side; the part of the partners' counts that it
-explains is subtracted before the next one is sought. The partners do not share it evenly, so a second host is named
-only if at least as much again remains. Under the load of a sweep every switch drops segments: that is TCP's congestion
-control and not a fault. There a host must exceed its peers by more, and only hosts of the same role are compared.
+A sender counts the segments that it sent again, a receiver those that arrived behind a gap; ``loss_fit`` finds the few
+sides that explain the counts of all hosts. Under the load of a sweep every switch drops segments: that is TCP's
+congestion control and not a fault. There a host must exceed its peers by more, and only hosts of the same role are
+compared.
 """
 
 from __future__ import annotations
@@ -13,19 +11,25 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
 
 from assay.explain.evidence import Evidence
+from assay.explain.loss_fit import fit_losses
 from assay.explain.matrix import ONE_WAY, PairMatrix, host_of
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_share
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 MEASUREMENT = "network.counters"
 # Of the segments. TCP alone on a path that it fills loses less than the first (0.05 % in a lab); under load a single
 # full queue costs one host up to a third of the second.
 MIN_LOSS = {ONE_WAY: 0.002, "network.all_to_all": 0.01}
 MIN_COUNT = 20.0  # segments; fewer may be a few full queues
-MIN_RATIO = {ONE_WAY: 3.0, "network.all_to_all": 5.0}  # over the median host
+MIN_RATIO = {ONE_WAY: 3.0, "network.all_to_all": 5.0}  # over the usual share
 MIN_GAPS = (
     0.5  # segments behind a gap at the receivers for each that was sent again; else they were only late
 )
@@ -55,8 +59,8 @@ def packet_loss(evidence: Evidence) -> list[Finding]:
     findings: dict[tuple[str, Side], Finding] = {}
     for measurement, matrix in ((ONE_WAY, evidence.one_way), ("network.all_to_all", evidence.matrix)):
         losses = _read(evidence, measurement, matrix)
-        for host, side, lost in _lossy(losses, MIN_LOSS[measurement], MIN_RATIO[measurement])[:MAX_FINDINGS]:
-            findings.setdefault((host, side), _finding(losses, host, side, lost))
+        for host, side, share in _lossy(losses, MIN_LOSS[measurement], MIN_RATIO[measurement]):
+            findings.setdefault((host, side), _finding(losses, host, side, share))
     return list(findings.values())
 
 
@@ -83,42 +87,44 @@ def _read(evidence: Evidence, measurement: str, matrix: PairMatrix) -> Losses:
 
 
 def _lossy(losses: Losses, least: float, ratio: float) -> list[tuple[str, Side, float]]:
-    """Returns (host, side, segments lost), the worst first."""
+    """Returns (host, side, share of its segments that are lost), the largest share first."""
     hosts = [host for host in losses.sent if losses.sent[host] > 0]
-    again = {host: losses.again.get(host, 0.0) for host in hosts}
+    if not hosts:
+        return []
+    flow = _flow(losses, hosts)
+    again = np.array([losses.again.get(host, 0.0) for host in hosts], dtype=float)
+    behind = np.array([losses.behind.get(host, 0.0) for host in hosts], dtype=float)
     # One lost segment puts all that follow in its window behind a gap, so the sums are made equal.
-    scale = min(1.0, sum(again.values()) / max(1.0, sum(losses.behind.values())))
-    missed = {host: losses.behind.get(host, 0.0) * scale for host in hosts}
-    unexplained: dict[Side, Counts] = {"transmit": again, "receive": missed}
-    total = {side: {host: _total(losses, host, side) for host in hosts} for side in unexplained}
-    explained: dict[Side, Counts] = {side: dict.fromkeys(hosts, 0.0) for side in unexplained}
-    lossy_sides: list[tuple[str, Side, float]] = []
-    while True:
-        # The usual loss counts only segments that the hosts named so far do not explain.
-        usual = {
-            side: median([unexplained[side][host] / total[side][host] for host in hosts] or [0.0])
-            for side in unexplained
-        }
-        lost, side, host = max(
-            (
-                (unexplained[side][host], side, host)
-                for side in unexplained
-                for host in hosts
-                if unexplained[side][host] >= max(MIN_COUNT, explained[side][host])
-                and unexplained[side][host] / total[side][host] >= max(least, ratio * usual[side])
-                and (side == "receive" or _gaps_behind(losses, host) >= MIN_GAPS * unexplained[side][host])
-            ),
-            default=(0.0, "transmit", ""),
-        )
-        if not host:
-            return lossy_sides
-        lossy_sides.append((host, side, lost))
-        unexplained[side][host] = 0.0
-        other: Side = "receive" if side == "transmit" else "transmit"
-        partners = (losses.receivers if side == "transmit" else losses.senders)[host]
-        for partner in partners & unexplained[other].keys():
-            unexplained[other][partner] -= lost / len(partners)
-            explained[other][partner] += lost / len(partners)
+    behind *= min(1.0, float(again.sum()) / max(1.0, float(behind.sum())))
+    fit = fit_losses(flow, again, behind, MAX_FINDINGS)
+    threshold = max(least, ratio * fit.usual)
+    sent, received = flow.sum(axis=1), flow.sum(axis=0)
+    lossy: list[tuple[str, Side, float]] = [
+        (hosts[i], "transmit", share)
+        for i, share in fit.transmit.items()
+        if share >= threshold
+        and share * sent[i] >= MIN_COUNT
+        and _gaps_behind(losses, hosts[i]) >= MIN_GAPS * share * sent[i]
+    ]
+    lossy += [
+        (hosts[i], "receive", share)
+        for i, share in fit.receive.items()
+        if share >= threshold and share * received[i] >= MIN_COUNT
+    ]
+    return sorted(lossy, key=lambda found: -found[2])
+
+
+def _flow(losses: Losses, hosts: list[str]) -> csr_array:
+    """Returns the segments from each host to each; a host sends evenly to all its receivers."""
+    from scipy.sparse import csr_array  # slow to import, rarely needed
+
+    index = {host: i for i, host in enumerate(hosts)}
+    receivers = [[index[r] for r in losses.receivers[host] if r in index] for host in hosts]
+    cells = np.array([(i, j) for i in range(len(hosts)) for j in receivers[i]], dtype=int).reshape(-1, 2)
+    each = [losses.sent[host] / max(1, len(row)) for host, row in zip(hosts, receivers, strict=True)]
+    return csr_array(
+        (np.array(each)[cells[:, 0]], (cells[:, 0], cells[:, 1])), shape=(len(hosts), len(hosts))
+    )
 
 
 def _gaps_behind(losses: Losses, host: str) -> float:
@@ -126,16 +132,7 @@ def _gaps_behind(losses: Losses, host: str) -> float:
     return sum(losses.behind.get(receiver, 0.0) for receiver in losses.receivers[host])
 
 
-def _total(losses: Losses, host: str, side: Side) -> float:
-    """Returns the segments that a host sent, or that its partners sent to it if each sent evenly to all of its own."""
-    if side == "transmit":
-        return max(1.0, losses.sent[host])
-    senders = losses.senders[host]
-    return max(1.0, sum(losses.sent.get(s, 0.0) / max(1, len(losses.receivers[s])) for s in senders))
-
-
-def _finding(losses: Losses, host: str, side: Side, lost: float) -> Finding:
-    share = lost / _total(losses, host, side)
+def _finding(losses: Losses, host: str, side: Side, share: float) -> Finding:
     verb = "sends" if side == "transmit" else "receives"
     again, behind = losses.again.get(host, 0.0), losses.behind.get(host, 0.0)
     others = [other for other in losses.sent if other != host]

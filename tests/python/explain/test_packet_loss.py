@@ -58,28 +58,37 @@ def test_two_hosts_at_once() -> None:
 
 
 def at_random(
-    rng: np.random.Generator, count: int, transmit: dict[int, float], receive: dict[int, float], usual: float
+    rng: np.random.Generator,
+    count: int,
+    transmit: dict[int, float],
+    receive: dict[int, float],
+    usual: float,
+    sent: float,
+    unevenness: float,
 ) -> list[AnyRecord]:
-    """``counted``, but each segment is lost by chance, and the window behind it has a random length (8 on average)."""
+    """``counted``, but each segment is lost by chance. ``unevenness``: the deviation of the logarithm of each pair's
+    window (8 segments in the median); half of it is that of the segments that a host sends to each receiver."""
     again, behind = [0] * count, [0] * count
     for i in range(count):
         peers = sorted({(i + d) % count for d in (1, 2, -1, -2)} - {i})
         for j in peers:
             share = transmit.get(i, 0.0) + receive.get(j, 0.0) + usual
-            lost = int(rng.poisson(SENT / 4 / len(peers) * share))
+            lost = int(rng.poisson(sent / len(peers) * share * rng.lognormal(0.0, unevenness / 2)))
+            window = 8 * rng.lognormal(0.0, unevenness)
             again[i] += lost
-            behind[j] += int(rng.geometric(1 / 8, lost).sum())
+            behind[j] += int(rng.geometric(min(1.0, 1 / window), lost).sum())
     records = counted(count, {}, {})
     for record in records:
         if isinstance(record, Measurement):
             host = int((record.subject.host or "h0")[1:])
-            value = {"tcp_sent": SENT / 4, "tcp_retransmitted": again[host], "tcp_out_of_order": behind[host]}
+            value = {"tcp_sent": sent, "tcp_retransmitted": again[host], "tcp_out_of_order": behind[host]}
             record.summary = Summary(n=1, median=value[record.metric])
     return records
 
 
-def test_among_random_losses_hardly_a_side_is_missed_or_wrong() -> None:
-    """200 networks of 5 to 12 hosts with up to two lossy sides of 1 to 3 %, some 40 segments each."""
+@pytest.mark.parametrize("unevenness", [0.0, 0.3, 0.6])
+def test_among_random_losses_hardly_a_side_is_missed_or_wrong(unevenness: float) -> None:
+    """200 networks of 5 to 12 hosts with up to two lossy sides of 1 to 3 %: 30 to 450 segments each."""
     rng = np.random.default_rng(0)
     planted_sides = missed = wrong = 0
     for _ in range(200):
@@ -89,12 +98,14 @@ def test_among_random_losses_hardly_a_side_is_missed_or_wrong() -> None:
             side = str(rng.choice(["transmit", "receive"]))
             lossy[side][int(rng.integers(count))] = float(rng.uniform(0.01, 0.03))
         usual = float(rng.choice([0.0002, 0.0005, 0.001]))
-        found = set(named(at_random(rng, count, lossy["transmit"], lossy["receive"], usual)))
+        sent = float(rng.choice([3000, 7000, 15000]))
+        records = at_random(rng, count, lossy["transmit"], lossy["receive"], usual, sent, unevenness)
+        found = set(named(records))
         planted = {(f"h{host}", side) for side, hosts in lossy.items() for host in hosts}
         planted_sides += len(planted)
         missed += len(planted - found)
         wrong += len(found - planted)
-    assert missed <= 0.02 * planted_sides and wrong <= 2
+    assert missed <= 0.04 * planted_sides and wrong <= 4
 
 
 @pytest.mark.parametrize("usual", [0.0, 0.0005, 0.01])
