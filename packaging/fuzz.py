@@ -2,8 +2,8 @@
 
     fuzz.py [TIME]      TIME: of all together, such as 10min or 1h; by default 10min
 
-Each reader gets an equal share, at the lowest priority. An input that fails is kept in build/tests/fuzz. Exit code 1 if
-there is any.
+Each reader gets an equal share, at the lowest priority, and its rounds are printed. An input that fails is kept in
+build/tests/fuzz/fuzz-failure. Exit code 1 if there is any.
 """
 
 from __future__ import annotations
@@ -28,19 +28,30 @@ def main(arguments: list[str]) -> int:
     except UserError as error:
         print(f"fuzz: {error}", file=sys.stderr)
         return 2
-    targets = sorted(path for path in FOLDER.glob("fuzz-*") if os.access(path, os.X_OK) and path.suffix == "")
-    targets = [path for path in targets if not path.name.startswith("fuzz-failure")]
+    targets = sorted(path for path in FOLDER.glob("fuzz-*") if path.is_file() and os.access(path, os.X_OK))
+    readers = [(target, name) for target in targets for name in _output([str(target), "--list"]).split()]
     tests = sorted(READERS.glob("test_*.py"))
-    if not targets or not tests:
+    if not readers or not tests:
         print(f"fuzz: nothing to run in {FOLDER} and {READERS}; fix: make setup", file=sys.stderr)
         return 2
-    share = seconds / (len(targets) + len(tests))
-    failed = [target for target in targets if _run([str(target), "--seconds", str(share)], {})]
+    in_python = sum(test.read_text().count("\n@fuzzed") for test in tests)
+    share = seconds / (len(readers) + in_python)
+    failed = []
+    for target, name in readers:
+        if _run([str(target), "--reader", name, "--seconds", str(share)], {}):
+            failed.append(name)
     rounds = {"ASSAY_FUZZ_ROUNDS": str(max(100, int(share * ROUNDS_PER_SECOND)))}
-    failed += [test for test in tests if _run([sys.executable, "-m", "pytest", "-q", str(test)], rounds)]
-    for path in failed:
-        print(f"fuzz: {path.name} has failed", file=sys.stderr)
+    show = ["-q", "--hypothesis-show-statistics"]
+    failed += [
+        test.name for test in tests if _run([sys.executable, "-m", "pytest", *show, str(test)], rounds)
+    ]
+    for reader in failed:
+        print(f"fuzz: {reader} has failed", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _output(command: list[str]) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def _run(command: list[str], more: dict[str, str]) -> int:

@@ -108,7 +108,8 @@ public:
     template <class Take>
     bool offer(std::uint64_t number, std::uint64_t offset, const std::byte* data, std::size_t bytes,
                Take take) {
-        if (offset + bytes > taken_ + window_ || held_bytes_ > 2 * window_ || !note(number))
+        if (offset > taken_ + window_ || bytes > taken_ + window_ - offset ||
+            held_bytes_ > 2 * window_ || !note(number))
             return false;
         if (offset <= taken_ && offset + bytes > taken_ && !refused_) {
             const std::size_t skip = taken_ - offset;

@@ -7,7 +7,9 @@
 #include "fuzz.hpp"
 #include "profile/analyse/heaptrack.hpp"
 
-std::vector<Input> planted_inputs() {
+namespace {
+
+std::vector<Input> planted() {
     const std::string head = "v 10500 3\nX /bin/prog a b\nI 1000 100\n";
     return {
         fuzz::input_of(
@@ -18,7 +20,7 @@ std::vector<Input> planted_inputs() {
         fuzz::input_of(head + "s 1 a\ni 1 1 1 1 1\nt 1 0\na 1 1\n+ 0\n- 0\n")};
 }
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void read(const std::uint8_t* data, std::size_t size) {
     static std::FILE* nowhere = std::fopen("/dev/null", "w");
     Input packed(ZSTD_compressBound(size));
     packed.resize(ZSTD_compress(packed.data(), packed.size(), data, size, 1));
@@ -30,5 +32,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         assay::heap::import_heaptrack(path, nowhere);
     } catch (const assay::Error&) {
     }
-    return 0;
 }
+
+}  // namespace
+
+std::vector<Reader> readers() { return {{"heaptrack", planted, read}}; }

@@ -31,9 +31,7 @@ void write_chunks(const std::string& path, const std::uint8_t* data, std::size_t
     }
 }
 
-}  // namespace
-
-std::vector<Input> planted_inputs() {
+std::vector<Input> planted() {
     std::vector<Input> inputs;
     for (const auto& chunks : {planted_chunks(), planted_python_chunks()}) {
         Input& input = inputs.emplace_back();
@@ -47,7 +45,7 @@ std::vector<Input> planted_inputs() {
     return inputs;
 }
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+void read(const std::uint8_t* data, std::size_t size) {
     static std::FILE* nowhere = std::fopen("/dev/null", "w");
     const std::string path = fuzz::free_path();
     write_chunks(path, data, size);
@@ -59,5 +57,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             break;
         }
     }
-    return 0;
 }
+
+}  // namespace
+
+std::vector<Reader> readers() { return {{"trace", planted, read}}; }
