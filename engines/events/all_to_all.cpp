@@ -10,8 +10,8 @@
 #include "core/options.hpp"
 #include "core/statistics.hpp"
 #include "events/measurements.hpp"
+#include "events/operations.hpp"
 #include "events/payload.hpp"
-#include "events/post.hpp"
 #include "transport/watchdog.hpp"
 
 namespace assay::events {
@@ -22,50 +22,55 @@ constexpr int exit_unusable = 2;
 // The buffers of one rank: a message to each rank, as readout units write them.
 class Exchange {
 public:
-    Exchange(Transport& transport, std::size_t each)
+    Exchange(Transport& transport, std::size_t message_bytes)
         : transport_(transport),
           size_(static_cast<std::size_t>(transport.size())),
-          each_(each),
-          format_{Sizes::fixed(static_cast<std::uint32_t>(each - sizeof(MessageHeader) -
+          message_bytes_(message_bytes),
+          format_{Sizes::fixed(static_cast<std::uint32_t>(message_bytes - sizeof(MessageHeader) -
                                                           sizeof(FragmentHeader)),
                                transport.size()),
                   0, true},
-          from_(transport, transport.keeps_contents() ? size_ * each : each),
-          to_(transport, transport.keeps_contents() ? size_ * each : each),
-          counts_(size_, static_cast<int>(each)) {}
+          send_buffer_(transport,
+                       transport.keeps_contents() ? size_ * message_bytes : message_bytes),
+          receive_buffer_(transport,
+                          transport.keeps_contents() ? size_ * message_bytes : message_bytes),
+          counts_(size_, static_cast<int>(message_bytes)) {}
 
     void produce(std::uint64_t number) {
         if (!transport_.keeps_contents()) return;
         for (std::size_t to = 0; to < size_; ++to)
-            write_message(from_.data() + to * each_, format_, transport_.rank(), bulk(number, to));
+            write_message(send_buffer_.data() + to * message_bytes_, format_, transport_.rank(),
+                          group(number, to));
     }
-    void run(bool varying) {
-        if (varying) transport_.all_to_all(from_.data(), counts_, to_.data(), counts_);
-        else transport_.all_to_all(from_.data(), to_.data(), each_);
+    void run(bool use_alltoallv) {
+        if (use_alltoallv)
+            transport_.all_to_all(send_buffer_.data(), counts_, receive_buffer_.data(), counts_);
+        else transport_.all_to_all(send_buffer_.data(), receive_buffer_.data(), message_bytes_);
     }
     bool intact(std::uint64_t number) const {
         if (!transport_.keeps_contents()) return true;
-        const Bulk expected = bulk(number, static_cast<std::size_t>(transport_.rank()));
+        const EventGroup expected = group(number, static_cast<std::size_t>(transport_.rank()));
         for (std::size_t from = 0; from < size_; ++from)
-            if (verify_message(to_.data() + from * each_, format_, static_cast<int>(from), expected)
-                    .state != Verdict::State::intact)
+            if (verify_message(receive_buffer_.data() + from * message_bytes_, format_,
+                               static_cast<int>(from), expected)
+                    .state != MessageCheck::State::intact)
                 return false;
         return true;
     }
 
 private:
     // Each rank builds one event of an exchange.
-    Bulk bulk(std::uint64_t number, std::size_t to) const {
+    EventGroup group(std::uint64_t number, std::size_t to) const {
         return {number * size_ + to, number * size_ + to, 1};
     }
     Transport& transport_;
-    std::size_t size_, each_;
+    std::size_t size_, message_bytes_;
     Format format_;
-    Memory from_, to_;
+    Memory send_buffer_, receive_buffer_;
     std::vector<int> counts_;
 };
 
-void reduce(Transport& transport, std::span<double> values) {
+void max_over_ranks(Transport& transport, std::span<double> values) {
     transport.begin_max(values);
     while (!transport.test_collective()) {
     }
@@ -85,7 +90,7 @@ void detail::run_all_to_all(const Options& options, Bench& bench) {
     if (transport.size() < 2)
         return refuse("events.alltoall needs at least 2 ranks", "mpirun -np 4 ...");
     const double limit = options.real("timeout"), budget = options.real("budget");
-    const std::size_t each =
+    const std::size_t message_bytes =
         static_cast<std::size_t>(options.integer("fragment")) & ~std::size_t{7};
     std::optional<Watchdog> watchdog;
     if (!transport.simulated())
@@ -106,43 +111,44 @@ void detail::run_all_to_all(const Options& options, Bench& bench) {
     for (const Identity& identity : identities) hosts.push_back(identity.host);
     if (first) report_ranks(bench.sink, identities, rank_labels(hosts));
 
-    Exchange exchange(transport, each);
+    Exchange exchange(transport, message_bytes);
     const double ranks = transport.size();
-    const double bytes = ranks * (ranks - 1) * static_cast<double>(each);
+    const double bytes = ranks * (ranks - 1) * static_cast<double>(message_bytes);
     const Nanoseconds begin = transport.clock();
     std::uint64_t number = 0;
-    for (const bool varying : {false, true}) {
+    for (const bool use_alltoallv : {false, true}) {
         std::vector<double> rates, verified;
         for (std::int64_t i = 0; i <= options.integer("repeats"); ++i) {
-            const Nanoseconds filling = transport.clock();
+            const Nanoseconds production_start = transport.clock();
             exchange.produce(++number);
-            const Nanoseconds filled = transport.clock();
-            double elapsed[] = {seconds(filled - begin)};
+            const Nanoseconds production_end = transport.clock();
+            double elapsed[] = {seconds(production_end - begin)};
             if (watchdog) watchdog->enter(now());
-            reduce(transport, elapsed);
-            if (budget > 0 && elapsed[0] > (varying ? budget : budget / 2) && i > 1) {
+            max_over_ranks(transport, elapsed);
+            if (budget > 0 && elapsed[0] > (use_alltoallv ? budget : budget / 2) && i > 1) {
                 if (watchdog) watchdog->leave();
                 break;
             }
             const Nanoseconds start = transport.clock();
-            exchange.run(varying);
-            const Nanoseconds carried = transport.clock();
+            exchange.run(use_alltoallv);
+            const Nanoseconds exchange_end = transport.clock();
             const bool intact = exchange.intact(number);
             const Nanoseconds end = transport.clock();
-            double together[] = {seconds(carried - start), seconds(end - start + filled - filling),
-                                 intact ? 0.0 : 1.0};
-            reduce(transport, together);
+            double maxima[] = {seconds(exchange_end - start),
+                               seconds(end - start + production_end - production_start),
+                               intact ? 0.0 : 1.0};
+            max_over_ranks(transport, maxima);
             if (watchdog) watchdog->leave();
-            if (together[2] > 0)
+            if (maxima[2] > 0)
                 return refuse("an exchange of the MPI library arrived damaged",
                               "see assay net, which names the pair");
             if (i == 0) continue;  // the first one warms up
-            rates.push_back(bytes / together[0]);
-            verified.push_back(bytes / together[1]);
+            rates.push_back(bytes / maxima[0]);
+            verified.push_back(bytes / maxima[1]);
         }
         if (!first || rates.empty()) continue;
-        const Json params = {{"operation", varying ? "MPI_Alltoallv" : "MPI_Alltoall"},
-                             {"fragment", each},
+        const Json params = {{"operation", use_alltoallv ? "MPI_Alltoallv" : "MPI_Alltoall"},
+                             {"fragment", message_bytes},
                              {"ranks", transport.size()},
                              {"library", transport.library()}};
         bench.sink.measurement(all_to_all, "bandwidth", {}, params, summarize(rates), rates);

@@ -2,7 +2,7 @@
 // Manber 1988). In round r each rank notifies the rank 2^r positions after it; after ceil(log2 n)
 // rounds every rank knows that all have entered.
 //
-// It belongs to an epoch. A new epoch forgets all barriers of the one before.
+// Its state belongs to one epoch of the membership and is reset when the next one begins.
 #pragma once
 
 #include <set>
@@ -17,37 +17,38 @@ class Barrier {
 public:
     struct Outgoing {
         int peer;
-        BarrierNote note;
+        BarrierMessage message;
     };
     explicit Barrier(int rank) : rank_(rank) {}
 
-    // `ranks` are the members of the epoch, ascending, and have this rank.
+    // `ranks` are the members of the epoch, ascending; this rank is one of them.
     void begin(Epoch epoch, std::vector<int> ranks);
-    // This rank has come to the next barrier. Barriers are entered one after the other, also before
-    // the last one has been passed.
+    // This rank enters the next barrier. It may enter several before the first one is passed.
     void enter() {
         ++entered_;
-        go_on();
+        advance();
     }
-    void hear(int peer, const BarrierNote& note);
-    std::uint64_t passed() const { return passed_; }  // barriers of this epoch
-    // What is to be sent; clears the list.
+    void on_message(int peer, const BarrierMessage& message);
+    std::uint64_t passed() const { return passed_; }  // barriers passed in this epoch
+    // Takes the messages that are to be sent.
     std::vector<Outgoing> outgoing() { return std::exchange(outgoing_, {}); }
 
 private:
-    int place(std::size_t from, std::size_t distance, bool back) const;
-    void go_on();
+    // The member `distance` positions after, or before, this rank; the list is circular.
+    int rank_after(std::size_t distance) const;
+    int rank_before(std::size_t distance) const;
+    void advance();
 
     int rank_;
     Epoch epoch_ = 0;
     std::vector<int> ranks_;
-    std::size_t own_ = 0;
+    std::size_t own_index_ = 0;  // of this rank in ranks_
     std::uint64_t entered_ = 0, passed_ = 0;
     std::uint32_t round_ = 0;
-    bool told_ = false;  // whether the note of the current round is sent
-    // The barrier number and round of each received note.
-    std::set<std::pair<std::uint64_t, std::uint32_t>> heard_;
-    std::vector<std::pair<int, BarrierNote>> early_;  // of a later epoch
+    bool sent_ = false;  // whether the message of the current round is sent
+    // The barrier number and round of each received message.
+    std::set<std::pair<std::uint64_t, std::uint32_t>> received_;
+    std::vector<std::pair<int, BarrierMessage>> early_;  // of a later epoch
     std::vector<Outgoing> outgoing_;
 };
 

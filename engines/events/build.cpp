@@ -13,16 +13,17 @@ namespace assay::events {
 namespace {
 
 constexpr int exit_unusable = 2;
-constexpr Nanoseconds farewell = 1'000'000'000;  // to send the message that a rank cannot start
+constexpr Nanoseconds decline_limit = 1'000'000'000;  // for the message that a rank cannot start
 
 // A rank whose own files or settings are wrong tells rank 0, which ends the run.
 void decline(Transport& transport, const Error& error) {
-    Post post(transport);
+    OperationTracker operations(transport);
     const Json hello = {{"error", error.what()}, {"fix", error.fix}};
-    post.mail(0, tag::to_manager, std::make_shared<const Bytes>(write_hello(hello.dump())));
+    operations.send_control(0, tag::to_manager,
+                            std::make_shared<const Bytes>(write_hello(hello.dump())));
     const Nanoseconds begin = transport.clock();
-    while (post.mails() > 0 && transport.clock() - begin < farewell)
-        post.poll([](const Operation&, bool) {});
+    while (operations.control_in_flight() > 0 && transport.clock() - begin < decline_limit)
+        operations.poll([](const Operation&, bool) {});
 }
 
 [[noreturn]] void fail(Bench& bench, const std::string& label, const Error& error) {

@@ -8,8 +8,9 @@
 namespace assay::events {
 namespace {
 
-// More than all slots of all builder units: an event is offered again only while it holds one.
-std::size_t remembered(const Settings& settings) {
+// Groups to remember: more than all slots of all builder units. An event is offered again only
+// while it occupies a slot.
+std::size_t received_limit(const Settings& settings) {
     return 4 * settings.units.builders.size() * static_cast<std::size_t>(settings.slots()) + 64;
 }
 
@@ -22,18 +23,18 @@ std::size_t largest_event(const Settings& settings) {
 
 }  // namespace
 
-Filter::Filter(Member& member)
-    : member_(member),
-      settings_(member.settings),
+Filter::Filter(RankContext& context)
+    : context_(context),
+      settings_(context.settings),
       capacity_(largest_event(settings_)),
-      memory_(member.transport, capacity_ * (member.verify ? 2 : 1)) {
+      memory_(context.transport, capacity_ * (context.verify ? 2 : 1)) {
     for (std::size_t i = 0; i < buffers_.size(); ++i)
-        buffers_[i].data = memory_.data() + (member.verify ? i * capacity_ : 0);
+        buffers_[i].data = memory_.data() + (context.verify ? i * capacity_ : 0);
 }
 
-void Filter::remember(std::uint64_t bulk) {
-    taken_.insert(bulk);
-    if (taken_.size() > remembered(settings_)) taken_.erase(taken_.begin());
+void Filter::mark_received(std::uint64_t group) {
+    received_.insert(group);
+    if (received_.size() > received_limit(settings_)) received_.erase(received_.begin());
 }
 
 void Filter::on_lost(int rank) {
@@ -46,28 +47,29 @@ void Filter::on_received(std::uint32_t index, bool success, Nanoseconds time) {
     buffer.busy = success;
     if (success && settings_.filter_rate > 0)
         free_at_ = std::max(time, free_at_) +
-                   static_cast<Nanoseconds>(static_cast<double>(buffer.offer.note.bytes) /
+                   static_cast<Nanoseconds>(static_cast<double>(buffer.offer.message.bytes) /
                                             settings_.filter_rate * 1e9);
 }
 
 // The number of damaged fragments; messages that cannot be read count with all of theirs.
 std::uint32_t Filter::damaged(const Buffer& buffer) const {
-    if (!member_.verify) return 0;
-    const Bulk bulk = settings_.bulk(buffer.offer.note.bulk);
+    if (!context_.verify) return 0;
+    const EventGroup group = settings_.group(buffer.offer.message.group);
     std::uint32_t wrong = 0;
-    std::size_t at = 0;
-    for (std::uint32_t i = 0; i < buffer.offer.note.messages; ++i) {
+    std::size_t offset = 0;
+    for (std::uint32_t i = 0; i < buffer.offer.message.messages; ++i) {
         MessageHeader head{};
-        if (at + sizeof head > buffer.offer.note.bytes) return wrong + bulk.events;
-        std::memcpy(&head, buffer.data + at, sizeof head);
-        if (head.source >= settings_.units.readouts.size()) return wrong + bulk.events;
+        if (offset + sizeof head > buffer.offer.message.bytes) return wrong + group.events;
+        std::memcpy(&head, buffer.data + offset, sizeof head);
+        if (head.source >= settings_.units.readouts.size()) return wrong + group.events;
         const int source = static_cast<int>(head.source);
-        const std::size_t bytes = settings_.format.message_bytes(source, bulk);
-        if (at + bytes > buffer.offer.note.bytes) return wrong + bulk.events;
-        const Verdict verdict = verify_message(buffer.data + at, settings_.format, source, bulk);
-        if (verdict.state == Verdict::State::other) wrong += bulk.events;
-        wrong += static_cast<std::uint32_t>(verdict.damaged.size());
-        at += bytes;
+        const std::size_t bytes = settings_.format.message_bytes(source, group);
+        if (offset + bytes > buffer.offer.message.bytes) return wrong + group.events;
+        const MessageCheck check =
+            verify_message(buffer.data + offset, settings_.format, source, group);
+        if (check.state == MessageCheck::State::unexpected) wrong += group.events;
+        wrong += static_cast<std::uint32_t>(check.damaged.size());
+        offset += bytes;
     }
     return wrong;
 }
@@ -76,37 +78,37 @@ void Filter::advance(Nanoseconds time) {
     for (Buffer& buffer : buffers_) {
         if (!buffer.full) continue;
         if (time < free_at_) {
-            member_.want(free_at_);
+            context_.schedule_wake(free_at_);
             break;
         }
         const Offer& offer = buffer.offer;
-        SlotNote answer = offer.note;
+        SlotMessage answer = offer.message;
         answer.messages = damaged(buffer);
-        remember(offer.note.bulk);
-        member_.to_unit(offer.builder, write_slot(MessageKind::taken, answer));
+        mark_received(offer.message.group);
+        context_.to_unit(offer.builder, write_slot(MessageKind::confirm, answer));
         buffer.busy = buffer.full = false;
     }
     while (!offers_.empty()) {
         const Offer offer = offers_.front();
-        SlotNote answer = offer.note;
-        if (taken_.contains(offer.note.bulk)) {
+        SlotMessage answer = offer.message;
+        if (received_.contains(offer.message.group)) {
             answer.messages = 0;
-            member_.to_unit(offer.builder, write_slot(MessageKind::taken, answer));
+            context_.to_unit(offer.builder, write_slot(MessageKind::confirm, answer));
             offers_.pop_front();
             continue;
         }
         const auto free = std::ranges::find(buffers_, false, &Buffer::busy);
-        const bool coming = std::ranges::any_of(buffers_, [&](const Buffer& b) {
-            return b.busy && b.offer.note.bulk == offer.note.bulk;
+        const bool in_transfer = std::ranges::any_of(buffers_, [&](const Buffer& b) {
+            return b.busy && b.offer.message.group == offer.message.group;
         });
-        if (free == buffers_.end() || coming || offer.note.bytes > capacity_) break;
+        if (free == buffers_.end() || in_transfer || offer.message.bytes > capacity_) break;
         offers_.pop_front();
         free->busy = true;
         free->offer = offer;
-        member_.post.receive(free->data, capacity_, tag::event,
-                             {Doing::receive_event, offer.builder,
-                              static_cast<std::uint32_t>(free - buffers_.begin())});
-        member_.to_unit(offer.builder, write_slot(MessageKind::take, answer));
+        context_.operations.receive(free->data, capacity_, tag::event,
+                                    {OperationKind::receive_event, offer.builder,
+                                     static_cast<std::uint32_t>(free - buffers_.begin())});
+        context_.to_unit(offer.builder, write_slot(MessageKind::accept, answer));
     }
 }
 

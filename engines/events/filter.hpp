@@ -1,23 +1,25 @@
 // A filter unit: takes built events at its own rate, verifies them once more, and drops them.
 //
-// A builder unit offers an event and keeps it until the filter unit confirms that it has it. So a
-// slow filter unit slows the builder units down, and nothing is dropped. An event that is offered
-// again, because the first builder unit was lost, is not taken twice.
+// A builder unit offers an event and keeps it until the filter unit confirms it. So a slow filter
+// unit slows the builder units down, and nothing is dropped. An event that is offered again,
+// because its first builder unit was lost, is confirmed without a second transfer.
 #pragma once
 
 #include <array>
 #include <deque>
 #include <set>
 
-#include "events/member.hpp"
+#include "events/rank_context.hpp"
 
 namespace assay::events {
 
 class Filter {
 public:
-    explicit Filter(Member& member);
+    explicit Filter(RankContext& context);
 
-    void on_offer(int builder, const SlotNote& note) { offers_.push_back({builder, note}); }
+    void on_offer(int builder, const SlotMessage& message) {
+        offers_.push_back({builder, message});
+    }
     void on_received(std::uint32_t buffer, bool success, Nanoseconds time);
     void on_lost(int rank);
     void advance(Nanoseconds time);
@@ -25,25 +27,25 @@ public:
 private:
     struct Offer {
         int builder;
-        SlotNote note;
+        SlotMessage message;
     };
-    // Two events at once: one is received while the other is verified.
+    // Double buffering: one event is received while the other is verified.
     struct Buffer {
         std::byte* data = nullptr;
         bool busy = false, full = false;
         Offer offer{};
     };
     std::uint32_t damaged(const Buffer& buffer) const;
-    void remember(std::uint64_t bulk);
+    void mark_received(std::uint64_t group);
 
-    Member& member_;
+    RankContext& context_;
     const Settings& settings_;
     std::size_t capacity_;
     Memory memory_;
     std::array<Buffer, 2> buffers_;
     std::deque<Offer> offers_;
-    std::set<std::uint64_t> taken_;  // the newest
-    Nanoseconds free_at_ = 0;        // its rate
+    std::set<std::uint64_t> received_;  // the newest groups, by number
+    Nanoseconds free_at_ = 0;           // when the filter rate permits the next event
 };
 
 }  // namespace assay::events

@@ -17,31 +17,32 @@ Outcome& Outcome::operator+=(const Outcome& other) {
     return *this;
 }
 
-void Ledger::enter(std::uint64_t bulk, const Entry& entry) {
-    // Bulks are entered in ascending order, so an older one has been entered before.
-    if (bulk != next_) throw std::logic_error(fmt::format("bulk {} is given out twice", bulk));
-    ++next_;
-    open_.emplace_hint(open_.end(), bulk, entry);
-    given_ += entry.events;
-    fragments_ += std::uint64_t{entry.events} * entry.sources;
+void Ledger::open(std::uint64_t group, const Entry& entry) {
+    // Groups are opened in ascending order, so an older one has been opened before.
+    if (group != next_group_)
+        throw std::logic_error(fmt::format("event group {} is assigned twice", group));
+    ++next_group_;
+    open_.emplace_hint(open_.end(), group, entry);
+    assigned_events_ += entry.events;
+    assigned_fragments_ += std::uint64_t{entry.events} * entry.sources;
 }
 
-std::string Ledger::settle(std::uint64_t bulk, const Outcome& outcome) {
-    const auto position = open_.find(bulk);
+std::string Ledger::close(std::uint64_t group, const Outcome& outcome) {
+    const auto position = open_.find(group);
     if (position == open_.end())
-        return fmt::format("bulk {} is reported {}", bulk,
-                           bulk < next_ ? "a second time" : "before it was given out");
+        return fmt::format("event group {} is reported {}", group,
+                           group < next_group_ ? "a second time" : "before it was assigned");
     const Entry& entry = position->second;
     if (outcome.events() != entry.events)
-        return fmt::format("bulk {}: {} events reported of {}", bulk, outcome.events(),
+        return fmt::format("event group {}: {} events reported of {}", group, outcome.events(),
                            entry.events);
     const std::uint64_t expected = std::uint64_t{entry.events} * entry.sources;
     if (outcome.fragments() != expected)
-        return fmt::format("bulk {}: {} fragments reported of {}", bulk, outcome.fragments(),
-                           expected);
+        return fmt::format("event group {}: {} fragments reported of {}", group,
+                           outcome.fragments(), expected);
     if (outcome.built != outcome.events_built * entry.sources)
-        return fmt::format("bulk {}: {} fragments in {} events of {} sources", bulk, outcome.built,
-                           outcome.events_built, entry.sources);
+        return fmt::format("event group {}: {} fragments in {} events of {} sources", group,
+                           outcome.built, outcome.events_built, entry.sources);
     total_ += outcome;
     open_.erase(position);
     return {};

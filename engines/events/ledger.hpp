@@ -1,9 +1,9 @@
 // The ledger accounts for every fragment of every event that was assigned to a builder unit: built,
 // lost, corrupt or duplicate.
 //
-// A bulk is entered when it is assigned for the first time, with the number of its sources. It is
-// settled once, when a builder unit reports it or when it cannot be built any more. Memory is
-// bounded by the bulks that are not settled; settled ones are only counted.
+// A group's entry is opened when it is assigned for the first time, with the number of its sources.
+// It is closed once, when a builder unit reports it or when it cannot be built any more. Memory is
+// bounded by the open entries; closed ones are only counted.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace assay::events {
 
-// The outcome of the events of a bulk. Fragments are counted by event and source.
+// The outcome of the events of a group. Fragments are counted by event and source.
 struct Outcome {
     std::uint64_t events_built = 0, events_incomplete = 0;
     std::uint64_t built = 0;      // fragments of the events that were built
@@ -35,26 +35,27 @@ struct Entry {
 
 class Ledger {
 public:
-    // Throws std::logic_error if the bulk has been entered.
-    void enter(std::uint64_t bulk, const Entry& entry);
-    const Entry& entry(std::uint64_t bulk) const { return open_.at(bulk); }
-    bool is_open(std::uint64_t bulk) const { return open_.contains(bulk); }
-    // Why the outcome does not fit the bulk; empty if it does, and the bulk is then settled.
-    std::string settle(std::uint64_t bulk, const Outcome& outcome);
+    // Throws std::logic_error if the group has been opened before.
+    void open(std::uint64_t group, const Entry& entry);
+    const Entry& entry(std::uint64_t group) const { return open_.at(group); }
+    bool is_open(std::uint64_t group) const { return open_.contains(group); }
+    // Closes the group. Returns why the outcome does not fit it; then it stays open.
+    std::string close(std::uint64_t group, const Outcome& outcome);
 
     const Outcome& total() const { return total_; }
-    std::uint64_t given() const { return given_; }  // events
-    std::uint64_t given_fragments() const { return fragments_; }
-    std::size_t open() const { return open_.size(); }  // bulks
-    // Whether everything assigned is settled and adds up.
+    std::uint64_t assigned_events() const { return assigned_events_; }
+    std::uint64_t assigned_fragments() const { return assigned_fragments_; }
+    std::size_t open_groups() const { return open_.size(); }
+    // Whether everything assigned is closed and adds up.
     bool balances() const {
-        return open_.empty() && total_.fragments() == fragments_ && total_.events() == given_;
+        return open_.empty() && total_.fragments() == assigned_fragments_ &&
+               total_.events() == assigned_events_;
     }
 
 private:
     std::map<std::uint64_t, Entry> open_;
     Outcome total_;
-    std::uint64_t next_ = 0, given_ = 0, fragments_ = 0;
+    std::uint64_t next_group_ = 0, assigned_events_ = 0, assigned_fragments_ = 0;
 };
 
 }  // namespace assay::events

@@ -7,13 +7,13 @@
 namespace assay::events {
 namespace {
 
-// With fewer free slots than wanted, a batch is given out after this time.
-constexpr Nanoseconds grace = 1'000'000;
-// A builder unit is late, and no longer waited for, after this many usual times for one event.
+// A batch waits this long for half of the builder units to have a free slot.
+constexpr Nanoseconds max_batch_delay = 1'000'000;
+// A builder unit is late, and no longer waited for, after this many mean turnarounds.
 constexpr double late_factor = 8;
 constexpr Nanoseconds min_late = 20'000'000;
 // Weight of the newest turnaround in the smoothed one.
-constexpr double newest = 0.05;
+constexpr double newest_weight = 0.05;
 constexpr std::size_t max_moved = 64;  // in one batch, so that its message has a bounded size
 
 }  // namespace
@@ -37,7 +37,7 @@ void EventManager::admit(const std::vector<int>& ranks) {
         members_.since[static_cast<std::size_t>(rank)] = members_.epoch;
         if (Builder* b = builder(rank); b && !b->member) {
             b->member = true;
-            ++members_building_;
+            ++live_builders_;
         }
     }
     sources_ = static_cast<std::uint32_t>(members_.of(units_.readouts).size());
@@ -50,164 +50,167 @@ bool EventManager::lose(int rank) {
     sources_ = static_cast<std::uint32_t>(members_.of(units_.readouts).size());
     if (Builder* b = builder(rank)) {
         b->member = false;
-        --members_building_;
-        release_all(*b);
+        --live_builders_;
+        orphan_all(*b);
     }
     if (options_.drop) drop_incomplete();
     return true;
 }
 
-// The bulks of a lost builder unit wait to be given out again.
-void EventManager::release_all(Builder& b) {
+// The groups of a lost builder unit wait to be reassigned.
+void EventManager::orphan_all(Builder& b) {
     for (std::size_t i = 0; i < b.slots.size(); ++i) {
         Slot& slot = b.slots[i];
-        if (!slot.held) continue;
-        slot.held = slot.parked = false;
-        again_.push_back({slot.bulk, {b.rank, static_cast<std::uint16_t>(i)}});
+        if (!slot.occupied) continue;
+        slot.occupied = slot.parked = false;
+        orphans_.push_back({slot.group, {b.rank, static_cast<std::uint16_t>(i)}});
     }
-    b.held = b.parked = 0;
-    std::ranges::sort(again_, {}, &Again::bulk);
+    b.occupied = b.parked = 0;
+    std::ranges::sort(orphans_, {}, &Orphan::group);
 }
 
-// Of the bulks that wait, those that have lost a source are not given out again.
+// Of the groups that wait, those that have lost a source are not reassigned.
 void EventManager::drop_incomplete() {
-    std::erase_if(again_, [this](const Again& again) {
-        const Entry& entry = ledger_.entry(again.bulk);
+    std::erase_if(orphans_, [this](const Orphan& orphan) {
+        const Entry& entry = ledger_.entry(orphan.group);
         const auto live_sources = static_cast<std::uint64_t>(std::ranges::count_if(
             units_.readouts, [&](int rank) { return members_.had(rank, entry.epoch); }));
         if (live_sources == entry.sources) return false;
         const std::uint64_t events = entry.events;
-        ledger_.settle(again.bulk, {.events_incomplete = events,
-                                    .partial = events * live_sources,
-                                    .lost = events * (entry.sources - live_sources)});
+        ledger_.close(orphan.group, {.events_incomplete = events,
+                                     .partial = events * live_sources,
+                                     .lost = events * (entry.sources - live_sources)});
         return true;
     });
 }
 
-std::uint32_t EventManager::events_of(std::uint64_t bulk) const {
-    const std::uint64_t n = options_.events_per_bulk;
+std::uint32_t EventManager::events_of(std::uint64_t group) const {
+    const std::uint64_t n = options_.events_per_group;
     return static_cast<std::uint32_t>(
-        options_.events == 0 ? n : std::min(n, options_.events - bulk * n));
+        options_.events == 0 ? n : std::min(n, options_.events - group * n));
 }
 
-bool EventManager::ended() const {
-    if (!again_.empty()) return false;
+bool EventManager::all_assigned() const {
+    if (!orphans_.empty()) return false;
     return stopped_ ||
-           (options_.events != 0 && next_ * options_.events_per_bulk >= options_.events);
+           (options_.events != 0 && next_group_ * options_.events_per_group >= options_.events);
 }
 
-bool EventManager::late(const Builder& b, Nanoseconds time) const {
+bool EventManager::is_late(const Builder& b, Nanoseconds time) const {
     if (turnaround_ < 0) return false;  // not known yet
     const auto limit = std::max(min_late, static_cast<Nanoseconds>(late_factor * turnaround_));
-    return std::ranges::all_of(
-        b.slots, [&](const Slot& s) { return !s.held || s.parked || time - s.since > limit; });
+    return std::ranges::all_of(b.slots, [&](const Slot& s) {
+        return !s.occupied || s.parked || time - s.assigned_at > limit;
+    });
 }
 
-bool EventManager::ready(Nanoseconds time) const {
+bool EventManager::batch_is_due(Nanoseconds time) const {
     if (options_.in_rounds) {
         bool any = false;
         for (const Builder& b : builders_) {
             if (!b.member) continue;
             if (has_credit(b)) any = true;
-            else if (!late(b, time)) return false;
+            else if (!is_late(b, time)) return false;
         }
         return any;
     }
     int free = 0;
     for (const Builder& b : builders_) free += b.member && has_credit(b);
-    return free > 0 && (2 * free >= members_building_ || time - last_ >= grace);
+    return free > 0 && (2 * free >= live_builders_ || time - last_batch_ >= max_batch_delay);
 }
 
-Place EventManager::occupy(Builder& b, std::uint64_t bulk, Nanoseconds time) {
-    const auto free = std::ranges::find(b.slots, false, &Slot::held);
-    *free = {.held = true, .bulk = bulk, .since = time};
-    ++b.held;
+BuilderSlot EventManager::occupy(Builder& b, std::uint64_t group, Nanoseconds time) {
+    const auto free = std::ranges::find(b.slots, false, &Slot::occupied);
+    *free = {.occupied = true, .group = group, .assigned_at = time};
+    ++b.occupied;
     return {b.rank, static_cast<std::uint16_t>(free - b.slots.begin())};
 }
 
 std::optional<Batch> EventManager::plan(Nanoseconds time) {
-    if (ended() || sources_ == 0 || !ready(time)) return std::nullopt;
-    Batch batch{.epoch = members_.epoch, .number = batches_, .first = next_};
+    if (all_assigned() || sources_ == 0 || !batch_is_due(time)) return std::nullopt;
+    Batch batch{.epoch = members_.epoch, .number = batches_, .first = next_group_};
     const std::size_t n = builders_.size();
     for (std::size_t i = 0; i < n; ++i) {
         Builder& b = builders_[(rotation_ + i) % n];
         if (!b.member || !has_credit(b)) continue;
-        if (!again_.empty() && batch.moved.size() < max_moved) {
-            const Again again = again_.front();
-            again_.pop_front();
-            const Entry& entry = ledger_.entry(again.bulk);
-            batch.moved.push_back({.to = {again.bulk, occupy(b, again.bulk, time)},
-                                   .from = again.from,
-                                   .epoch = entry.epoch,
-                                   .sources = entry.sources});
+        if (!orphans_.empty() && batch.reassigned.size() < max_moved) {
+            const Orphan orphan = orphans_.front();
+            orphans_.pop_front();
+            const Entry& entry = ledger_.entry(orphan.group);
+            batch.reassigned.push_back({.to = {orphan.group, occupy(b, orphan.group, time)},
+                                        .from = orphan.from,
+                                        .epoch = entry.epoch,
+                                        .sources = entry.sources});
             ++reassigned_;
-        } else if (!ended() && !stopped_ && again_.empty()) {
-            ledger_.enter(next_, {events_of(next_), sources_, members_.epoch});
-            batch.fresh.push_back(occupy(b, next_, time));
-            ++next_;
+        } else if (!all_assigned() && !stopped_ && orphans_.empty()) {
+            ledger_.open(next_group_, {events_of(next_group_), sources_, members_.epoch});
+            batch.new_slots.push_back(occupy(b, next_group_, time));
+            ++next_group_;
         }
     }
     if (batch.size() == 0) return std::nullopt;
     if (!options_.in_rounds) rotation_ = (rotation_ + 1) % n;
     ++batches_;
-    last_ = time;
+    last_batch_ = time;
     return batch;
 }
 
 std::optional<Nanoseconds> EventManager::next_plan() const {
-    if (ended() || sources_ == 0) return std::nullopt;
+    if (all_assigned() || sources_ == 0) return std::nullopt;
     const bool any =
         std::ranges::any_of(builders_, [&](const Builder& b) { return b.member && has_credit(b); });
     if (!any) return std::nullopt;
-    if (!options_.in_rounds) return last_ + grace;
+    if (!options_.in_rounds) return last_batch_ + max_batch_delay;
     if (turnaround_ < 0) return std::nullopt;
     const auto limit = std::max(min_late, static_cast<Nanoseconds>(late_factor * turnaround_));
-    return last_ + limit + 1;
+    return last_batch_ + limit + 1;
 }
 
-std::string EventManager::settle(const Assignment& done, const Outcome& outcome, Nanoseconds time) {
-    Builder* b = builder(done.place.builder);
-    if (!b || !b->member) return {};  // of a rank that is lost: its bulks were given out again
-    if (done.place.slot >= b->slots.size())
-        return fmt::format("rank {} reports slot {} of {}", b->rank, done.place.slot,
+std::string EventManager::close(const Assignment& done, const Outcome& outcome, Nanoseconds time) {
+    Builder* b = builder(done.target.builder);
+    if (!b || !b->member) return {};  // of a rank that is lost: its groups were reassigned
+    if (done.target.slot >= b->slots.size())
+        return fmt::format("rank {} reports slot {} of {}", b->rank, done.target.slot,
                            b->slots.size());
-    Slot& slot = b->slots[done.place.slot];
-    if (!slot.held || slot.bulk != done.bulk)
-        return fmt::format("rank {} reports bulk {}, which it does not have", b->rank, done.bulk);
-    std::string problem = ledger_.settle(done.bulk, outcome);
+    Slot& slot = b->slots[done.target.slot];
+    if (!slot.occupied || slot.group != done.group)
+        return fmt::format("rank {} reports event group {}, which it does not have", b->rank,
+                           done.group);
+    std::string problem = ledger_.close(done.group, outcome);
     if (!problem.empty()) return problem;
     if (slot.parked) {
         --b->parked;
     } else {
-        const auto took = static_cast<double>(time - slot.since);
-        turnaround_ = turnaround_ < 0 ? took : turnaround_ + newest * (took - turnaround_);
+        const auto turnaround = static_cast<double>(time - slot.assigned_at);
+        turnaround_ =
+            turnaround_ < 0 ? turnaround : turnaround_ + newest_weight * (turnaround - turnaround_);
     }
-    slot.held = slot.parked = false;
-    --b->held;
+    slot.occupied = slot.parked = false;
+    --b->occupied;
     return {};
 }
 
 bool EventManager::park(const Assignment& parked) {
-    Builder* b = builder(parked.place.builder);
-    if (!b || !b->member || parked.place.slot >= b->slots.size()) return false;
-    Slot& slot = b->slots[parked.place.slot];
-    if (!slot.held || slot.parked || slot.bulk != parked.bulk) return false;
+    Builder* b = builder(parked.target.builder);
+    if (!b || !b->member || parked.target.slot >= b->slots.size()) return false;
+    Slot& slot = b->slots[parked.target.slot];
+    if (!slot.occupied || slot.parked || slot.group != parked.group) return false;
     slot.parked = true;
     ++b->parked;
     return true;
 }
 
-Nanoseconds EventManager::given_at(const Assignment& assignment) const {
+Nanoseconds EventManager::assigned_at(const Assignment& assignment) const {
     for (const Builder& b : builders_)
-        if (b.rank == assignment.place.builder && assignment.place.slot < b.slots.size())
-            return b.slots[assignment.place.slot].since;
+        if (b.rank == assignment.target.builder && assignment.target.slot < b.slots.size())
+            return b.slots[assignment.target.slot].assigned_at;
     return 0;
 }
 
 std::vector<int> EventManager::waiting_for() const {
     std::vector<int> ranks;
     for (const Builder& b : builders_)
-        if (b.member && b.held > 0) ranks.push_back(b.rank);
+        if (b.member && b.occupied > 0) ranks.push_back(b.rank);
     return ranks;
 }
 

@@ -1,14 +1,14 @@
-// The event manager's decisions: which builder unit gets which events. It knows nothing of
-// messages or transports, so that it can be tested by itself.
+// The event manager's decisions: which builder unit builds which events. It uses no messages or
+// transports, so that it can be tested by itself.
 //
-// Each builder unit has slots, at least one for each of its credits. A slot holds a bulk from the
-// time when it is given out until it is settled. It costs a credit, unless it is parked: then it
-// waits for a source that was lost. Bulks are given out in batches, at most one to a builder
+// Each builder unit has slots, at least one for each of its credits. A slot holds a group from the
+// time when it is assigned until it is closed. It occupies a credit, unless it is parked: then
+// it waits for a source that was lost. Groups are assigned in batches, at most one to a builder
 // unit in each, as soon as half of the builder units have a free slot, or after a short time with
 // fewer. In rounds (a synchronised schedule, or one from a file) a batch waits for all builder
 // units, except those that take far longer than the others.
 //
-// When a builder unit is lost, its bulks are given out again, before new ones.
+// When a builder unit is lost, its groups are reassigned, before new ones.
 #pragma once
 
 #include <deque>
@@ -21,30 +21,30 @@
 
 namespace assay::events {
 
-// A bulk in a slot of a builder unit.
-struct Place {
+// A slot of a builder unit.
+struct BuilderSlot {
     int builder;  // rank
     std::uint16_t slot;
 };
 struct Assignment {
-    std::uint64_t bulk;
-    Place place;
+    std::uint64_t group;
+    BuilderSlot target;
 };
-// A bulk that was given out before.
-struct Move {
+// A group that was assigned before, to a builder unit that was lost.
+struct Reassignment {
     Assignment to;
-    Place from;
-    Epoch epoch;            // of the first time
-    std::uint32_t sources;  // as of that epoch
+    BuilderSlot from;
+    Epoch epoch;            // of the first assignment
+    std::uint32_t sources;  // members in that epoch
 };
-// `fresh` are successive bulks from `first` on.
+// `new_slots` receive successive new groups, from number `first` on.
 struct Batch {
     Epoch epoch = 0;
     std::uint64_t number = 0, first = 0;
-    std::vector<Place> fresh{};
-    std::vector<Move> moved{};
+    std::vector<BuilderSlot> new_slots{};
+    std::vector<Reassignment> reassigned{};
 
-    std::size_t size() const { return fresh.size() + moved.size(); }
+    std::size_t size() const { return new_slots.size() + reassigned.size(); }
 };
 
 class EventManager {
@@ -52,79 +52,80 @@ public:
     struct Options {
         int ranks, credits, slots;
         bool in_rounds;
-        std::uint32_t events_per_bulk;
+        std::uint32_t events_per_group;
         std::uint64_t events;  // 0: without end
-        bool drop;             // policy: events that lost a fragment are not given out again
+        bool drop;             // policy: events that lost a fragment are not reassigned
     };
     EventManager(const Units& units, const Options& options);
 
     const Membership& membership() const { return members_; }
     const Ledger& ledger() const { return ledger_; }
-    std::uint64_t next_bulk() const { return next_; }
+    std::uint64_t next_group() const { return next_group_; }
     std::uint64_t reassigned() const { return reassigned_; }
 
     // The ranks belong to the job from a new epoch on.
     void admit(const std::vector<int>& ranks);
     // Returns false if the rank does not belong.
     bool lose(int rank);
-    // The next batch, if it is time for one.
+    // The next batch, if one is due.
     std::optional<Batch> plan(Nanoseconds time);
-    // Until when plan() gives nothing if nothing is reported; none while there is nothing to give.
+    // When plan() is to be called again if no report arrives before; none while nothing can be
+    // assigned.
     std::optional<Nanoseconds> next_plan() const;
-    // A builder unit's report of a bulk: why it is refused; empty if not.
-    std::string settle(const Assignment& done, const Outcome& outcome, Nanoseconds time);
-    // The bulk waits for a source, and costs no credit. False if the place does not hold it.
+    // A builder unit reports a group. Returns why the report is refused; empty if it is not.
+    std::string close(const Assignment& done, const Outcome& outcome, Nanoseconds time);
+    // The group waits for a source, and costs no credit. False if the slot does not hold it.
     bool park(const Assignment& parked);
-    // When the bulk was given out to this place; 0 if it was not.
-    Nanoseconds given_at(const Assignment& assignment) const;
-    // No new bulks are given out; those of lost builder units still are.
+    // When the group was assigned to this slot; 0 if it was not.
+    Nanoseconds assigned_at(const Assignment& assignment) const;
+    // No new groups are assigned; those of lost builder units still are.
     void stop() { stopped_ = true; }
-    bool ended() const;  // every event that was asked for has been given out
-    bool drained() const { return ended() && ledger_.open() == 0; }
-    // Builder units that have all slots occupied, and the time since when; for messages.
+    bool all_assigned() const;  // every event that was asked for has been assigned
+    bool drained() const { return all_assigned() && ledger_.open_groups() == 0; }
+    // Builder units that have not reported a group assigned to them; for messages.
     std::vector<int> waiting_for() const;
 
 private:
     struct Slot {
-        bool held = false, parked = false;
-        std::uint64_t bulk = 0;
-        Nanoseconds since = 0;
+        bool occupied = false, parked = false;
+        std::uint64_t group = 0;
+        Nanoseconds assigned_at = 0;
     };
     struct Builder {
         int rank;
         std::vector<Slot> slots{};
-        int held = 0, parked = 0;
+        int occupied = 0, parked = 0;
         bool member = false;
     };
     Builder* builder(int rank);
-    // It has a credit, and a slot for it.
+    // Whether it has a free credit and a free slot.
     bool has_credit(const Builder& b) const {
-        return b.held - b.parked < options_.credits && b.held < options_.slots;
+        return b.occupied - b.parked < options_.credits && b.occupied < options_.slots;
     }
-    bool late(const Builder& builder, Nanoseconds time) const;
-    Place occupy(Builder& builder, std::uint64_t bulk, Nanoseconds time);
-    bool ready(Nanoseconds time) const;
-    void release_all(Builder& builder);
+    bool is_late(const Builder& builder, Nanoseconds time) const;
+    BuilderSlot occupy(Builder& builder, std::uint64_t group, Nanoseconds time);
+    bool batch_is_due(Nanoseconds time) const;
+    void orphan_all(Builder& builder);
     void drop_incomplete();
-    std::uint32_t events_of(std::uint64_t bulk) const;
+    std::uint32_t events_of(std::uint64_t group) const;
 
     Units units_;
     Options options_;
     Membership members_;
     Ledger ledger_;
     std::vector<Builder> builders_;
-    struct Again {
-        std::uint64_t bulk;
-        Place from;
+    struct Orphan {  // a group whose builder unit was lost
+        std::uint64_t group;
+        BuilderSlot from;
     };
-    std::deque<Again> again_;
-    std::uint64_t next_ = 0, batches_ = 0, reassigned_ = 0;
+    std::deque<Orphan> orphans_;
+    std::uint64_t next_group_ = 0, batches_ = 0, reassigned_ = 0;
     std::uint32_t sources_ = 0;  // readout units that are members
-    int members_building_ = 0;
+    int live_builders_ = 0;
     std::size_t rotation_ = 0;
     bool stopped_ = false;
-    Nanoseconds last_ = 0;    // time of the last batch
-    double turnaround_ = -1;  // ns, smoothed; below 0: no bulk was settled yet
+    Nanoseconds last_batch_ = 0;  // time of the last batch
+    double turnaround_ = -1;      // ns, smoothed; below 0: no group was closed yet
 };
 
 }  // namespace assay::events

@@ -29,7 +29,7 @@ inline constexpr Parameter fragment{"fragment",
                                     256,
                                     1 << 30};
 inline constexpr Parameter duration{
-    "duration", Kind::real, "s", "10", "time for which events are given out; 0: until --events",
+    "duration", Kind::real, "s", "10", "time for which events are assigned; 0: until --events",
     0,          1e7};
 inline constexpr Parameter timeout{
     "timeout", Kind::real, "s", "30", "longest time without progress, before the job fails",
@@ -45,7 +45,7 @@ inline constexpr Parameter yield_us{
 
 inline constexpr std::array build_parameters = {
     Parameter{"protocol", Kind::text, "", "push",
-              "push: readout units send when an event is given out; pull: builder units ask"},
+              "push: readout units send when an event is assigned; pull: builder units ask"},
     Parameter{"schedule", Kind::text, "", "shift",
               "order of the transfers: shift, random, all (at once) or file"},
     Parameter{"schedule_file", Kind::text, "", "",
@@ -91,7 +91,7 @@ inline constexpr std::array build_metrics = {
     Metric{"rank_throughput", "B/s", Better::higher,
            "payload that one rank sent to others, or received from others (direction)"},
     Metric{"latency", "s", Better::lower,
-           "of an event at its builder unit: from its assignment until it is complete"},
+           "of an event at its builder unit, from its assignment until it is complete"},
     Metric{"decision", "s", Better::lower, "of the event manager, per event"},
     Metric{"events_built", "1", Better::higher, "delivered with every fragment verified"},
     Metric{"events_incomplete", "1", Better::lower,

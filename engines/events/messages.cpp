@@ -12,9 +12,9 @@ namespace {
 constexpr std::uint32_t magic = 0x4d425645;  // "EVBM"
 constexpr std::size_t max_identity = 4096, max_label = 512;
 
-// A new bulk in a batch: its builder unit and slot. Its number is the first number of the batch
+// The slot of a new group in a batch. The group's number is the first number of the batch
 // plus its index.
-struct PackedPlace {
+struct PackedSlot {
     std::uint16_t builder, slot;
 };
 
@@ -26,7 +26,7 @@ struct PackedPlace {
 class Writer {
 public:
     explicit Writer(MessageKind kind) {
-        const Head head{magic, kind, 0, 0, 0};
+        const ControlHeader head{magic, kind, 0, 0, 0};
         put(head);
     }
     template <class Value>
@@ -45,7 +45,7 @@ public:
     }
     Bytes take() {
         const auto bytes = static_cast<std::uint32_t>(bytes_.size());
-        std::memcpy(bytes_.data() + offsetof(Head, bytes), &bytes, sizeof bytes);
+        std::memcpy(bytes_.data() + offsetof(ControlHeader, bytes), &bytes, sizeof bytes);
         return std::move(bytes_);
     }
 
@@ -56,7 +56,7 @@ private:
 class Reader {
 public:
     explicit Reader(std::span<const std::byte> message) : left_(message) {
-        const Head head = get<Head>();
+        const ControlHeader head = get<ControlHeader>();
         if (head.magic != magic || head.bytes < sizeof head || head.bytes > message.size())
             refuse();
         kind = head.kind;
@@ -102,9 +102,10 @@ std::string get_text(Reader& in, std::size_t most) {
 
 }  // namespace
 
-std::size_t member_message(int ranks) {
+std::size_t max_message_from_manager(int ranks) {
     const auto n = static_cast<std::size_t>(ranks);
-    return 1024 + 64 * sizeof(Move) + n * std::max(sizeof(Epoch), sizeof(PackedPlace)) + max_label;
+    return 1024 + 64 * sizeof(Reassignment) + n * std::max(sizeof(Epoch), sizeof(PackedSlot)) +
+           max_label;
 }
 
 Bytes write_hello(const std::string& identity) {
@@ -117,16 +118,20 @@ Bytes write_parked(const Assignment& parked) {
     return Writer(MessageKind::parked).put(parked).take();
 }
 Bytes write_rank(MessageKind kind, int rank) { return Writer(kind).put(rank).take(); }
-Bytes write_misses(const Misses& misses) { return Writer(MessageKind::misses).put(misses).take(); }
+Bytes write_peer_lost(const PeerLost& lost) {
+    return Writer(MessageKind::peer_lost).put(lost).take();
+}
 Bytes write_damage(const Damage& damage) { return Writer(MessageKind::damage).put(damage).take(); }
-Bytes write_plain(MessageKind kind) { return Writer(kind).take(); }
-Bytes write_slot(MessageKind kind, const SlotNote& note) { return Writer(kind).put(note).take(); }
-Bytes write_barrier(const BarrierNote& note) {
-    return Writer(MessageKind::barrier).put(note).take();
+Bytes write_empty(MessageKind kind) { return Writer(kind).take(); }
+Bytes write_slot(MessageKind kind, const SlotMessage& message) {
+    return Writer(kind).put(message).take();
+}
+Bytes write_barrier(const BarrierMessage& message) {
+    return Writer(MessageKind::barrier).put(message).take();
 }
 
 std::vector<Bytes> write_report(const Report& report) {
-    const std::size_t part = (manager_message - 256) / sizeof(Report::Count);
+    const std::size_t part = (max_message_to_manager - 256) / sizeof(Report::Count);
     std::vector<Bytes> messages;
     std::span<const Report::Count> left(report.latency);
     do {
@@ -134,8 +139,8 @@ std::vector<Bytes> write_report(const Report& report) {
         left = left.subspan(counts.size());
         Writer out(MessageKind::report);
         out.put(report.slice).put(!left.empty()).put(report.last).put(report.span);
-        out.put(report.received).put(report.received_here).put(report.sent);
-        out.put(report.waited_credits).put(report.waited_filter).put(report.given);
+        out.put(report.received).put(report.received_local).put(report.sent);
+        out.put(report.waited_credits).put(report.waited_filter).put(report.assigned_events);
         messages.push_back(out.put_all(counts).take());
     } while (!left.empty());
     return messages;
@@ -143,7 +148,7 @@ std::vector<Bytes> write_report(const Report& report) {
 
 Bytes write_welcome(const Welcome& welcome) {
     Writer out(MessageKind::welcome);
-    out.put(welcome.next_bulk).put(welcome.slice).put(welcome.membership.epoch);
+    out.put(welcome.next_group).put(welcome.slice).put(welcome.membership.epoch);
     out.put_all(std::span(welcome.membership.since));
     return out.put_all(std::span(welcome.label.data(), std::min(welcome.label.size(), max_label)))
         .take();
@@ -157,14 +162,14 @@ Bytes write_members(const Membership& membership) {
 }
 
 Bytes write_batch(const Batch& batch) {
-    std::vector<PackedPlace> places;
-    places.reserve(batch.fresh.size());
-    for (const Place& place : batch.fresh)
-        places.push_back({static_cast<std::uint16_t>(place.builder), place.slot});
+    std::vector<PackedSlot> packed;
+    packed.reserve(batch.new_slots.size());
+    for (const BuilderSlot& slot : batch.new_slots)
+        packed.push_back({static_cast<std::uint16_t>(slot.builder), slot.slot});
     Writer out(MessageKind::batch);
     out.put(batch.epoch).put(batch.number).put(batch.first);
-    out.put_all(std::span<const PackedPlace>(places));
-    return out.put_all(std::span(batch.moved)).take();
+    out.put_all(std::span<const PackedSlot>(packed));
+    return out.put_all(std::span(batch.reassigned)).take();
 }
 
 MessageKind kind_of(std::span<const std::byte> message) { return Reader(message).kind; }
@@ -178,11 +183,15 @@ Assignment read_parked(std::span<const std::byte> message) {
     return Reader(message).get<Assignment>();
 }
 int read_rank(std::span<const std::byte> message) { return Reader(message).get<int>(); }
-Misses read_misses(std::span<const std::byte> message) { return Reader(message).get<Misses>(); }
+PeerLost read_peer_lost(std::span<const std::byte> message) {
+    return Reader(message).get<PeerLost>();
+}
 Damage read_damage(std::span<const std::byte> message) { return Reader(message).get<Damage>(); }
-SlotNote read_slot(std::span<const std::byte> message) { return Reader(message).get<SlotNote>(); }
-BarrierNote read_barrier(std::span<const std::byte> message) {
-    return Reader(message).get<BarrierNote>();
+SlotMessage read_slot(std::span<const std::byte> message) {
+    return Reader(message).get<SlotMessage>();
+}
+BarrierMessage read_barrier(std::span<const std::byte> message) {
+    return Reader(message).get<BarrierMessage>();
 }
 
 Report read_report(std::span<const std::byte> message) {
@@ -193,19 +202,19 @@ Report read_report(std::span<const std::byte> message) {
     report.last = in.get<std::uint8_t>() != 0;
     report.span = in.get<Nanoseconds>();
     report.received = in.get<std::uint64_t>();
-    report.received_here = in.get<std::uint64_t>();
+    report.received_local = in.get<std::uint64_t>();
     report.sent = in.get<std::uint64_t>();
     report.waited_credits = in.get<Nanoseconds>();
     report.waited_filter = in.get<Nanoseconds>();
-    report.given = in.get<std::uint64_t>();
-    report.latency = in.get_all<Report::Count>(manager_message / sizeof(Report::Count));
+    report.assigned_events = in.get<std::uint64_t>();
+    report.latency = in.get_all<Report::Count>(max_message_to_manager / sizeof(Report::Count));
     return report;
 }
 
 Welcome read_welcome(std::span<const std::byte> message) {
     Reader in(message);
     Welcome welcome;
-    welcome.next_bulk = in.get<std::uint64_t>();
+    welcome.next_group = in.get<std::uint64_t>();
     welcome.slice = in.get<std::uint64_t>();
     welcome.membership = get_members(in);
     welcome.label = get_text(in, max_label);
@@ -223,9 +232,9 @@ Batch read_batch(std::span<const std::byte> message) {
     batch.epoch = in.get<Epoch>();
     batch.number = in.get<std::uint64_t>();
     batch.first = in.get<std::uint64_t>();
-    for (const PackedPlace& place : in.get_all<PackedPlace>(max_ranks))
-        batch.fresh.push_back({place.builder, place.slot});
-    batch.moved = in.get_all<Move>(max_ranks);
+    for (const PackedSlot& slot : in.get_all<PackedSlot>(max_ranks))
+        batch.new_slots.push_back({slot.builder, slot.slot});
+    batch.reassigned = in.get_all<Reassignment>(max_ranks);
     return batch;
 }
 

@@ -18,10 +18,10 @@ using Bytes = std::vector<std::byte>;
 enum class MessageKind : std::uint16_t {
     // from a rank to the manager
     hello = 1,
-    done,
-    parked,
-    sees,
-    misses,
+    done,         // a group is built, or cannot be
+    parked,       // a group waits for a lost source
+    peer_joined,  // this rank is connected to one that came back
+    peer_lost,
     damage,
     report,
     // from the manager
@@ -33,25 +33,25 @@ enum class MessageKind : std::uint16_t {
     // between units
     request,
     barrier,
-    offer,
-    take,
-    taken,
-    close,
+    offer,    // of an event to a filter unit
+    accept,   // the filter unit has a buffer for it
+    confirm,  // the filter unit has it
+    close,    // this rank sends no more
 };
 
-struct Head {
+struct ControlHeader {
     std::uint32_t magic;
     MessageKind kind;
     std::uint16_t reserved;
-    std::uint32_t bytes, zero;  // of the message, with this head
+    std::uint32_t bytes, zero;  // of the message, with this header
 };
-static_assert(sizeof(Head) == 16);
+static_assert(sizeof(ControlHeader) == 16);
 
 struct Done {
     Assignment assignment;
     Outcome outcome;
 };
-struct Misses {
+struct PeerLost {
     int rank;
     Epoch since;  // of the rank's membership
 };
@@ -59,14 +59,14 @@ struct Damage {
     int source;  // rank
     std::uint64_t event, offset, expected, observed;
 };
-// The counts of one rank in one slice of time. A rank's last report is marked as such.
+// The counts of one rank in one slice of time.
 struct Report {
     std::uint64_t slice = 0;
     bool more = false, last = false;  // more: another part of the same report follows
     Nanoseconds span = 0;
-    std::uint64_t received = 0, received_here = 0, sent = 0;  // B; here: from the rank itself
+    std::uint64_t received = 0, received_local = 0, sent = 0;  // B; local: from the rank itself
     Nanoseconds waited_credits = 0, waited_filter = 0;
-    std::uint64_t given = 0;  // events for which its readout unit had a fragment, in all
+    std::uint64_t assigned_events = 0;  // with a fragment of its readout unit, since the start
     struct Count {
         std::uint32_t bucket, count;
     };
@@ -74,25 +74,25 @@ struct Report {
 };
 struct Welcome {
     std::string label;
-    std::uint64_t next_bulk, slice;  // the next to be given out; the slice that begins now
+    std::uint64_t next_group, slice;  // the next to be assigned; the slice that begins now
     Membership membership;
 };
-// Of a bulk in a slot of a builder unit. An offer has the bytes and messages of the event; `taken`
-// has in `messages` how many fragments were damaged.
-struct SlotNote {
-    std::uint64_t bulk, bytes;
+// Refers to a group in a slot of a builder unit. `offer` carries the bytes and messages of the
+// event; `confirm` carries in `messages` the number of damaged fragments.
+struct SlotMessage {
+    std::uint64_t group, bytes;
     std::uint32_t slot, messages;
 };
-struct BarrierNote {
+struct BarrierMessage {
     Epoch epoch;
     std::uint32_t round;
     std::uint64_t number;
 };
 
 // Sizes that no message of its channel exceeds.
-inline constexpr std::size_t unit_message = 64;
-inline constexpr std::size_t manager_message = 8192;
-std::size_t member_message(int ranks);  // from the manager
+inline constexpr std::size_t max_unit_message = 64;
+inline constexpr std::size_t max_message_to_manager = 8192;
+std::size_t max_message_from_manager(int ranks);
 // Receives from the manager that a rank has posted at a time.
 inline constexpr int manager_buffers = 2;
 
@@ -100,29 +100,29 @@ Bytes write_hello(const std::string& identity);
 Bytes write_done(const Done& done);
 Bytes write_parked(const Assignment& parked);
 Bytes write_rank(MessageKind kind, int rank);
-Bytes write_misses(const Misses& misses);
+Bytes write_peer_lost(const PeerLost& lost);
 Bytes write_damage(const Damage& damage);
 std::vector<Bytes> write_report(const Report& report);
 Bytes write_welcome(const Welcome& welcome);
 Bytes write_members(const Membership& membership);
 Bytes write_batch(const Batch& batch);
-Bytes write_plain(MessageKind kind);
-Bytes write_slot(MessageKind kind, const SlotNote& note);
-Bytes write_barrier(const BarrierNote& note);
+Bytes write_empty(MessageKind kind);
+Bytes write_slot(MessageKind kind, const SlotMessage& message);
+Bytes write_barrier(const BarrierMessage& message);
 
-// `message` may be longer than what was written. Each throws Error for what it cannot be.
+// `message` may be longer than what was written. Throws Error if the message is malformed.
 MessageKind kind_of(std::span<const std::byte> message);
 std::string read_hello(std::span<const std::byte> message);
 Done read_done(std::span<const std::byte> message);
 Assignment read_parked(std::span<const std::byte> message);
 int read_rank(std::span<const std::byte> message);
-Misses read_misses(std::span<const std::byte> message);
+PeerLost read_peer_lost(std::span<const std::byte> message);
 Damage read_damage(std::span<const std::byte> message);
 Report read_report(std::span<const std::byte> message);
 Welcome read_welcome(std::span<const std::byte> message);
 Membership read_members(std::span<const std::byte> message);
 Batch read_batch(std::span<const std::byte> message);
-SlotNote read_slot(std::span<const std::byte> message);
-BarrierNote read_barrier(std::span<const std::byte> message);
+SlotMessage read_slot(std::span<const std::byte> message);
+BarrierMessage read_barrier(std::span<const std::byte> message);
 
 }  // namespace assay::events

@@ -19,8 +19,8 @@ bool has(const std::vector<int>& ranks, int rank) {
     return std::ranges::binary_search(ranks, rank);
 }
 
-// Whether units send each other messages beside fragments.
-bool units_talk(const Settings& s) {
+// Whether units send each other control messages beside fragments.
+bool has_unit_messages(const Settings& s) {
     return s.pull || s.synchronised || s.policy == Policy::wait || !s.units.filters.empty();
 }
 
@@ -38,59 +38,60 @@ double bytes_needed(const Settings& s, int rank) {
 
 Participant::Participant(Transport& transport, const Settings& settings, Sink& sink)
     : sink_(sink),
-      member_(transport, settings),
+      context_(transport, settings),
       settings_(settings),
-      units_talk_(units_talk(settings)),
+      has_unit_messages_(has_unit_messages(settings)),
       from_manager_(manager_buffers),
       from_unit_(static_cast<std::size_t>(transport.size())),
-      closed_(from_unit_.size()) {
-    if (member_.rank == 0) director_.emplace(member_, sink);
+      closed_by_peer_(from_unit_.size()) {
+    if (context_.rank == 0) coordinator_.emplace(context_, sink);
 }
 
 void Participant::receive_from_manager(std::uint32_t buffer) {
     Bytes& bytes = from_manager_[buffer].bytes;
-    bytes.resize(member_message(member_.transport.size()));
-    member_.post.receive(bytes.data(), bytes.size(), tag::from_manager,
-                         {Doing::from_manager, 0, buffer});
+    bytes.resize(max_message_from_manager(context_.transport.size()));
+    context_.operations.receive(bytes.data(), bytes.size(), tag::from_manager,
+                                {OperationKind::receive_from_manager, 0, buffer});
 }
 
 void Participant::receive_from_unit(int peer) {
     UnitBuffer& buffer = from_unit_[static_cast<std::size_t>(peer)];
-    if (!units_talk_ || peer == member_.rank || buffer.posted) return;
+    if (!has_unit_messages_ || peer == context_.rank || buffer.posted) return;
     buffer.posted = true;
-    member_.post.receive(buffer.bytes, sizeof buffer.bytes, tag::unit, {Doing::from_unit, peer, 0});
+    context_.operations.receive(buffer.bytes, sizeof buffer.bytes, tag::unit,
+                                {OperationKind::receive_from_unit, peer, 0});
 }
 
-void Participant::greet() {
-    const Identity identity = identify(member_.transport.host(), member_.transport.simulated());
+void Participant::send_hello() {
+    const Identity identity = identify(context_.transport.host(), context_.transport.simulated());
     const Json hello = {{"identity", to_json(identity)},
-                        {"needs", bytes_needed(settings_, member_.rank)},
+                        {"needs", bytes_needed(settings_, context_.rank)},
                         {"available", static_cast<double>(available_memory())}};
     label_ = identity.host;
-    if (director_) {
-        director_->greet_self(hello.dump());
+    if (coordinator_) {
+        coordinator_->on_own_hello(hello.dump());
         return;
     }
     for (std::uint32_t buffer = 0; buffer < manager_buffers; ++buffer) receive_from_manager(buffer);
-    member_.to_manager(write_hello(hello.dump()));
+    context_.to_manager(write_hello(hello.dump()));
 }
 
 void Participant::start(const Welcome& welcome) {
     label_ = welcome.label;
     slice_ = welcome.slice;
-    slice_begun_ = time_;
+    slice_start_ = time_;
     started_ = true;
-    const int rank = member_.rank;
-    if (has(settings_.units.builders, rank)) builder_.emplace(member_);
+    const int rank = context_.rank;
+    if (has(settings_.units.builders, rank)) builder_.emplace(context_);
     if (has(settings_.units.readouts, rank)) {
-        readout_.emplace(member_, builder_ ? &*builder_ : nullptr);
+        readout_.emplace(context_, builder_ ? &*builder_ : nullptr);
         if (builder_) builder_->connect(&*readout_);
-        readout_->start(welcome.next_bulk, time_);
+        readout_->start(welcome.next_group, time_);
     }
-    if (has(settings_.units.filters, rank)) filter_.emplace(member_);
-    for (int peer = 0; peer < member_.transport.size(); ++peer)
+    if (has(settings_.units.filters, rank)) filter_.emplace(context_);
+    for (int peer = 0; peer < context_.transport.size(); ++peer)
         if (welcome.membership.has(peer)) receive_from_unit(peer);
-    member_.members = welcome.membership;
+    context_.members = welcome.membership;
     on_members();
 }
 
@@ -104,16 +105,16 @@ void Participant::on_manager(std::span<const std::byte> message) {
         case MessageKind::welcome: start(read_welcome(message)); break;
         case MessageKind::members: {
             Membership members = read_members(message);
-            if (members.since.size() != member_.members.since.size())
+            if (members.since.size() != context_.members.since.size())
                 throw Error("the manager has another number of ranks", "start all ranks together");
             for (std::size_t peer = 0; peer < members.since.size(); ++peer)
-                if (member_.connected[peer] && members.since[peer] != member_.members.since[peer])
-                    member_.reachable[peer] = true;
+                if (context_.connected[peer] && members.since[peer] != context_.members.since[peer])
+                    context_.reachable[peer] = true;
             for (std::size_t peer = 0; peer < members.since.size(); ++peer)
-                if (members.since[peer] == 0 && member_.members.since[peer] != 0 &&
-                    member_.connected[peer])
-                    member_.lost_at[peer] = time_;
-            member_.members = std::move(members);
+                if (members.since[peer] == 0 && context_.members.since[peer] != 0 &&
+                    context_.connected[peer])
+                    context_.lost_at[peer] = time_;
+            context_.members = std::move(members);
             on_members();
             break;
         }
@@ -136,19 +137,19 @@ void Participant::on_manager(std::span<const std::byte> message) {
 void Participant::on_unit(int peer, std::span<const std::byte> message) {
     const MessageKind kind = kind_of(message);
     if (kind == MessageKind::close) {
-        closed_[static_cast<std::size_t>(peer)] = true;
+        closed_by_peer_[static_cast<std::size_t>(peer)] = true;
         return;
     }
     if (kind == MessageKind::barrier) {
         if (readout_) readout_->on_barrier(peer, read_barrier(message));
         return;
     }
-    const SlotNote note = read_slot(message);
+    const SlotMessage slot_message = read_slot(message);
     if (kind == MessageKind::request && readout_ && has(settings_.units.builders, peer))
-        readout_->on_request(peer, note);
-    else if (kind == MessageKind::offer && filter_) filter_->on_offer(peer, note);
-    else if (kind == MessageKind::take && builder_) builder_->on_take(peer, note);
-    else if (kind == MessageKind::taken && builder_) builder_->on_taken(peer, note);
+        readout_->on_request(peer, slot_message);
+    else if (kind == MessageKind::offer && filter_) filter_->on_offer(peer, slot_message);
+    else if (kind == MessageKind::accept && builder_) builder_->on_accept(peer, slot_message);
+    else if (kind == MessageKind::confirm && builder_) builder_->on_confirm(peer, slot_message);
 }
 
 void Participant::read_manager() {
@@ -157,96 +158,99 @@ void Participant::read_manager() {
         next_from_manager_ = (buffer + 1) % manager_buffers;
         from_manager_[buffer].arrived = false;
         const Bytes message = from_manager_[buffer].bytes;
-        if (kind_of(message) == MessageKind::stop) ++stops_;
+        if (kind_of(message) == MessageKind::stop) ++stops_received_;
         else receive_from_manager(buffer);
         on_manager(message);
     }
 }
 
-void Participant::on_ended(const Operation& operation, bool success) {
-    switch (operation.doing) {
-        case Doing::mail: break;
-        case Doing::from_rank: {
+void Participant::on_completed(const Operation& operation, bool success) {
+    switch (operation.kind) {
+        case OperationKind::send_control: break;
+        case OperationKind::receive_from_rank: {
             if (!success) {
-                director_->on_receive_failed(operation.peer);
+                coordinator_->on_receive_failed(operation.peer);
                 break;
             }
-            director_->on_received(operation.peer, time_);
+            coordinator_->on_received(operation.peer, time_);
             break;
         }
-        case Doing::from_manager:
+        case OperationKind::receive_from_manager:
             // Operations that end together may be reported in any order; messages are read in the
             // order of posting.
             if (success) from_manager_[operation.index].arrived = true;
             read_manager();
             break;
-        case Doing::from_unit: {
+        case OperationKind::receive_from_unit: {
             UnitBuffer& buffer = from_unit_[static_cast<std::size_t>(operation.peer)];
             buffer.posted = false;
             if (!success) break;
             const UnitBuffer copy = buffer;
             on_unit(operation.peer, copy.bytes);
-            if (!closed_[static_cast<std::size_t>(operation.peer)])
+            if (!closed_by_peer_[static_cast<std::size_t>(operation.peer)])
                 receive_from_unit(operation.peer);
             break;
         }
-        case Doing::send_fragment: readout_->on_sent(operation.index, success); break;
-        case Doing::receive_fragment:
+        case OperationKind::send_fragment: readout_->on_sent(operation.index, success); break;
+        case OperationKind::receive_fragment:
             builder_->on_received(operation.peer, operation.index, success, time_);
             break;
-        case Doing::send_event: builder_->on_event_sent(operation.index); break;
-        case Doing::receive_event: filter_->on_received(operation.index, success, time_); break;
+        case OperationKind::send_event: builder_->on_event_sent(operation.index); break;
+        case OperationKind::receive_event:
+            filter_->on_received(operation.index, success, time_);
+            break;
     }
 }
 
 void Participant::on_change(const PeerChange& change) {
     const auto peer = static_cast<std::size_t>(change.rank);
     const bool joined = change.state == PeerChange::State::joined;
-    member_.connected[peer] = joined;
-    member_.reachable[peer] = joined && member_.members.since[peer] == 0;
-    if (!joined) member_.lost_at[peer] = time_;
+    context_.connected[peer] = joined;
+    context_.reachable[peer] = joined && context_.members.since[peer] == 0;
+    if (!joined) context_.lost_at[peer] = time_;
     if (joined) {
-        closed_[peer] = false;
+        closed_by_peer_[peer] = false;
         if (started_) receive_from_unit(change.rank);
-        if (started_ && !director_) member_.to_manager(write_rank(MessageKind::sees, change.rank));
+        if (started_ && !coordinator_)
+            context_.to_manager(write_rank(MessageKind::peer_joined, change.rank));
     } else {
         // A rank that came back too late finds no manager, and ends without an error.
         if (change.rank == 0 && !started_) stopping_ = true;
         if (change.rank == 0 && !stopping_)
-            throw Error("rank 0, the event manager, was lost: events can no longer be given out",
+            throw Error("rank 0, the event manager, was lost: events can no longer be assigned",
                         "start again; see the last messages of its host");
         if (builder_) builder_->on_lost(change.rank);
         if (filter_) filter_->on_lost(change.rank);
-        if (!director_ && member_.members.since[peer] != 0 && !stopping_)
-            member_.to_manager(write_misses({change.rank, member_.members.since[peer]}));
+        if (!coordinator_ && context_.members.since[peer] != 0 && !stopping_)
+            context_.to_manager(write_peer_lost({change.rank, context_.members.since[peer]}));
     }
-    if (director_) director_->on_change(change, time_);
+    if (coordinator_) coordinator_->on_change(change, time_);
 }
 
 void Participant::on_changes() {
     changes_.clear();
-    member_.transport.peer_changes(changes_);
+    context_.transport.peer_changes(changes_);
     for (const PeerChange& change : changes_) on_change(change);
 }
 
 void Participant::report(bool last) {
-    Meter& meter = member_.meter;
-    Report& now = meter.now;
-    now.slice = slice_;
-    now.last = last;
-    now.span = time_ - slice_begun_;
-    now.latency.clear();
-    const auto counts = meter.latency.counts();
-    for (std::size_t i = 0; meter.latency.total() > 0 && i < counts.size(); ++i)
+    SliceCounters& counters = context_.counters;
+    Report& current = counters.report;
+    current.slice = slice_;
+    current.last = last;
+    current.span = time_ - slice_start_;
+    current.latency.clear();
+    const auto counts = counters.latency.counts();
+    for (std::size_t i = 0; counters.latency.total() > 0 && i < counts.size(); ++i)
         if (counts[i] > 0)
-            now.latency.push_back(
+            current.latency.push_back(
                 {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(counts[i])});
-    for (Bytes& message : write_report(now)) member_.to_manager(std::move(message));
-    const std::uint64_t assigned = now.given;
-    now = {};
-    now.given = assigned;
-    meter.latency.clear();
-    slice_begun_ = time_;
+    for (Bytes& message : write_report(current)) context_.to_manager(std::move(message));
+    const std::uint64_t assigned_events = current.assigned_events;
+    current = {};
+    current.assigned_events = assigned_events;
+    counters.latency.clear();
+    slice_start_ = time_;
     ++slice_;
 }
 
@@ -255,52 +259,55 @@ void Participant::on_stop() {
     stopping_ = true;
     if (!started_) return;  // it came back when the run was about to end
     report(true);
-    for (int peer = 0; peer < member_.transport.size(); ++peer)
-        if (units_talk_ && peer != member_.rank && member_.members.has(peer) &&
-            member_.reaches(peer))
-            member_.to_unit(peer, write_plain(MessageKind::close));
-    member_.closed = true;
+    for (int peer = 0; peer < context_.transport.size(); ++peer)
+        if (has_unit_messages_ && peer != context_.rank && context_.members.has(peer) &&
+            context_.is_reachable(peer))
+            context_.to_unit(peer, write_empty(MessageKind::close));
+    context_.closed = true;
 }
 
-// All that this rank has posted has ended.
+// Whether everything that this rank has posted has completed.
 bool Participant::finished() const {
-    if (!stopping_ || member_.post.mails() > 0 || (readout_ && !readout_->quiet())) return false;
-    if (director_ && !director_->ended()) return false;
-    if (!director_ && stops_ < manager_buffers && member_.reaches(0)) return false;
+    if (!stopping_ || context_.operations.control_in_flight() > 0 ||
+        (readout_ && !readout_->idle()))
+        return false;
+    if (coordinator_ && !coordinator_->ended()) return false;
+    if (!coordinator_ && stops_received_ < manager_buffers && context_.is_reachable(0))
+        return false;
     return std::ranges::none_of(from_unit_, &UnitBuffer::posted);
 }
 
-void Participant::give_up(Nanoseconds waited) const {
+void Participant::throw_timeout(Nanoseconds waited) const {
     throw Error(fmt::format("no progress for {:.1f} s, waiting for {}", seconds(waited),
-                            director_ ? director_->waits_for() : "the event manager, rank 0"),
+                            coordinator_ ? coordinator_->waits_for() : "the event manager, rank 0"),
                 "check that these hosts are up and reachable, or raise --timeout");
 }
 
-// Nothing ended: gives the processor away after a while, and gives up after a long one.
-void Participant::rest(std::size_t ended) {
-    if (ended > 0) {
+// When nothing has completed: yields the processor after a while, fails after the timeout.
+void Participant::yield_if_idle(std::size_t completed) {
+    if (completed > 0) {
         last_activity_ = time_;
         return;
     }
     const Nanoseconds waited = time_ - last_activity_;
-    if (waited > settings_.spin && !member_.transport.simulated()) sched_yield();
-    if (waited > settings_.timeout * (director_ ? 1 : 2)) give_up(waited);
-    if (!interrupted() || director_) return;
-    // The manager ends the run; a rank that hears nothing of it ends itself.
+    if (waited > settings_.yield_after && !context_.transport.simulated()) sched_yield();
+    if (waited > settings_.timeout * (coordinator_ ? 1 : 2)) throw_timeout(waited);
+    if (!interrupted() || coordinator_) return;
+    // The manager ends the run; a rank that receives no stop ends itself.
     if (waited > interrupted_limit) throw Error("interrupted");
 }
 
 void Participant::run() {
-    time_ = last_activity_ = member_.transport.clock();
-    greet();
+    time_ = last_activity_ = context_.transport.clock();
+    send_hello();
     while (!finished()) {
-        if (started_ && !stopping_ && time_ - slice_begun_ >= settings_.slice) report(false);
-        if (director_) {
-            if (interrupted()) director_->interrupt();
-            director_->advance(time_);
-            while (!director_->to_self.empty()) {
-                const auto message = director_->to_self.front();
-                director_->to_self.pop_front();
+        if (started_ && !stopping_ && time_ - slice_start_ >= settings_.slice) report(false);
+        if (coordinator_) {
+            if (interrupted()) coordinator_->interrupt();
+            coordinator_->advance(time_);
+            while (!coordinator_->to_self.empty()) {
+                const auto message = coordinator_->to_self.front();
+                coordinator_->to_self.pop_front();
                 on_manager(*message);
             }
         }
@@ -308,21 +315,21 @@ void Participant::run() {
         if (readout_) readout_->advance(time_);
         if (builder_ && readout_) builder_->advance(time_);  // its own fragments
         if (filter_) filter_->advance(time_);
-        while (!member_.to_self.empty()) {
-            const Bytes message = std::move(member_.to_self.front());
-            member_.to_self.pop_front();
-            director_->on_message(0, message, time_);
-            member_.want(time_);
+        while (!context_.to_self.empty()) {
+            const Bytes message = std::move(context_.to_self.front());
+            context_.to_self.pop_front();
+            coordinator_->on_message(0, message, time_);
+            context_.schedule_wake(time_);
         }
         if (finished()) break;
-        if (member_.wake != 0) member_.transport.wake_at(std::exchange(member_.wake, 0));
-        const std::size_t ended = member_.post.poll(
-            [this](const Operation& operation, bool success) { on_ended(operation, success); });
-        time_ = member_.transport.clock();
-        if (member_.transport.survives()) on_changes();
-        rest(ended);
+        if (context_.wake != 0) context_.transport.wake_at(std::exchange(context_.wake, 0));
+        const std::size_t completed = context_.operations.poll(
+            [this](const Operation& operation, bool success) { on_completed(operation, success); });
+        time_ = context_.transport.clock();
+        if (context_.transport.survives()) on_changes();
+        yield_if_idle(completed);
     }
-    if (director_) director_->write_results();
+    if (coordinator_) coordinator_->write_results();
 }
 
 }  // namespace assay::events

@@ -8,7 +8,7 @@
 
 #include "core/record.hpp"
 #include "events/builder.hpp"
-#include "events/director.hpp"
+#include "events/coordinator.hpp"
 #include "events/filter.hpp"
 #include "events/readout.hpp"
 
@@ -18,22 +18,22 @@ class Participant {
 public:
     Participant(Transport& transport, const Settings& settings, Sink& sink);
 
-    // Returns when the run has ended everywhere. Throws Error if it cannot go on.
+    // Returns when the run has ended on every rank. Throws Error if it cannot go on.
     void run();
     const std::string& label() const { return label_; }
 
 private:
     struct UnitBuffer {
-        alignas(8) std::byte bytes[unit_message];
+        alignas(8) std::byte bytes[max_unit_message];
         bool posted = false;
     };
     struct ManagerBuffer {
         Bytes bytes;
         bool arrived = false;
     };
-    void greet();
+    void send_hello();
     void read_manager();
-    void on_ended(const Operation& operation, bool success);
+    void on_completed(const Operation& operation, bool success);
     void on_manager(std::span<const std::byte> message);
     void on_unit(int peer, std::span<const std::byte> message);
     void on_changes();
@@ -44,27 +44,27 @@ private:
     void receive_from_manager(std::uint32_t buffer);
     void receive_from_unit(int peer);
     void report(bool last);
-    void rest(std::size_t ended);
+    void yield_if_idle(std::size_t completed);
     bool finished() const;
-    [[noreturn]] void give_up(Nanoseconds waited) const;
+    [[noreturn]] void throw_timeout(Nanoseconds waited) const;
 
     Sink& sink_;
-    Member member_;
+    RankContext context_;
     const Settings& settings_;
-    const bool units_talk_;
-    std::optional<Director> director_;
+    const bool has_unit_messages_;
+    std::optional<Coordinator> coordinator_;
     std::optional<Builder> builder_;
     std::optional<Readout> readout_;
     std::optional<Filter> filter_;
     std::vector<ManagerBuffer> from_manager_;
-    std::uint32_t next_from_manager_ = 0;  // the one that was posted first
+    std::uint32_t next_from_manager_ = 0;  // the buffer that was posted first
     std::vector<UnitBuffer> from_unit_;    // by rank
-    std::vector<bool> closed_;             // by rank: the other side sends no more
+    std::vector<bool> closed_by_peer_;     // by rank: the other side sends no more
     std::vector<PeerChange> changes_;
     std::string label_;
     bool started_ = false, stopping_ = false;
-    int stops_ = 0;
-    Nanoseconds time_ = 0, last_activity_ = 0, slice_begun_ = 0;
+    int stops_received_ = 0;
+    Nanoseconds time_ = 0, last_activity_ = 0, slice_start_ = 0;
     std::uint64_t slice_ = 0;
 };
 

@@ -20,7 +20,7 @@ constexpr std::uint32_t magic = 0x31425645;  // "EVB1"
 constexpr std::size_t max_located = 4;
 
 // Bytes that are stamped and then hashed while they are in the first-level cache.
-constexpr std::size_t piece = 4096;
+constexpr std::size_t cache_block = 4096;
 
 std::size_t padded(std::size_t bytes) { return (bytes + 7) & ~std::size_t{7}; }
 
@@ -31,12 +31,12 @@ std::uint64_t checksum_of(const Header& header) {
 std::uint64_t key_of(int source, std::uint64_t event) { return stamp_key(source, 0, event); }
 
 // Stamps the content. Returns its checksum.
-std::uint64_t produce(std::byte* content, std::size_t bytes, std::uint64_t key) {
+std::uint64_t stamp_and_hash(std::byte* content, std::size_t bytes, std::uint64_t key) {
     XXH3_state_t state;
     XXH3_INITSTATE(&state);
     XXH3_64bits_reset_withSeed(&state, key);
-    for (std::size_t begin = 0; begin < bytes; begin += piece) {
-        const std::size_t part = std::min(piece, bytes - begin);
+    for (std::size_t begin = 0; begin < bytes; begin += cache_block) {
+        const std::size_t part = std::min(cache_block, bytes - begin);
         stamp(content + begin, part, stamped_word(key, begin));
         XXH3_64bits_update(&state, content + begin, part);
     }
@@ -67,16 +67,17 @@ WrongByte locate(const FragmentHeader& head, const std::byte* content, int sourc
 
 }  // namespace
 
-std::size_t Format::payload_bytes(int source, const Bulk& bulk) const {
+std::size_t Format::payload_bytes(int source, const EventGroup& group) const {
     std::size_t bytes = 0;
-    for (std::uint32_t i = 0; i < bulk.events; ++i) bytes += sizes.of(source, bulk.first_event + i);
+    for (std::uint32_t i = 0; i < group.events; ++i)
+        bytes += sizes.of(source, group.first_event + i);
     return bytes;
 }
 
-std::size_t Format::message_bytes(int source, const Bulk& bulk) const {
+std::size_t Format::message_bytes(int source, const EventGroup& group) const {
     std::size_t bytes = sizeof(MessageHeader);
-    for (std::uint32_t i = 0; i < bulk.events; ++i)
-        bytes += sizeof(FragmentHeader) + padded(sizes.of(source, bulk.first_event + i));
+    for (std::uint32_t i = 0; i < group.events; ++i)
+        bytes += sizeof(FragmentHeader) + padded(sizes.of(source, group.first_event + i));
     return bytes;
 }
 
@@ -85,15 +86,16 @@ std::size_t Format::capacity(int source, std::uint32_t events) const {
            events * (sizeof(FragmentHeader) + padded(sizes.largest(source)));
 }
 
-std::size_t write_message(std::byte* out, const Format& format, int source, const Bulk& bulk) {
+std::size_t write_message(std::byte* out, const Format& format, int source,
+                          const EventGroup& group) {
     std::byte* at = out + sizeof(MessageHeader);
-    for (std::uint32_t i = 0; i < bulk.events; ++i) {
-        const std::uint64_t event = bulk.first_event + i;
+    for (std::uint32_t i = 0; i < group.events; ++i) {
+        const std::uint64_t event = group.first_event + i;
         const std::uint32_t size = format.sizes.of(source, event);
         std::byte* const content = at + sizeof(FragmentHeader);
         const std::uint64_t key = key_of(source, event);
         FragmentHeader head{event, static_cast<std::uint32_t>(source), size, 0, 0};
-        if (format.verify) head.content = produce(content, size, key);
+        if (format.verify) head.content = stamp_and_hash(content, size, key);
         else stamp(content, size, key);
         head.checksum = checksum_of(head);
         std::memcpy(at, &head, sizeof head);
@@ -102,53 +104,55 @@ std::size_t write_message(std::byte* out, const Format& format, int source, cons
     const auto bytes = static_cast<std::size_t>(at - out);
     MessageHeader head{magic,
                        static_cast<std::uint32_t>(source),
-                       bulk.number,
-                       bulk.first_event,
-                       bulk.events,
+                       group.number,
+                       group.first_event,
+                       group.events,
                        0,
                        bytes,
-                       {format.run, 0},
+                       {format.run_id, 0},
                        0};
     head.checksum = checksum_of(head);
     std::memcpy(out, &head, sizeof head);
     return bytes;
 }
 
-Verdict verify_message(const std::byte* in, const Format& format, int source, const Bulk& bulk) {
-    Verdict verdict;
+MessageCheck verify_message(const std::byte* in, const Format& format, int source,
+                            const EventGroup& group) {
+    MessageCheck check;
     MessageHeader head;
     std::memcpy(&head, in, sizeof head);
-    const bool sound =
-        head.magic == magic && head.checksum == checksum_of(head) && head.run[0] == format.run;
-    if (sound && (head.bulk != bulk.number || head.source != static_cast<std::uint32_t>(source))) {
-        verdict.state = Verdict::State::other;
-        return verdict;
+    const bool header_valid = head.magic == magic && head.checksum == checksum_of(head) &&
+                              head.run_id[0] == format.run_id;
+    if (header_valid &&
+        (head.group != group.number || head.source != static_cast<std::uint32_t>(source))) {
+        check.state = MessageCheck::State::unexpected;
+        return check;
     }
-    if (!sound || head.events != bulk.events || head.first_event != bulk.first_event) {
-        verdict.state = Verdict::State::damaged;
-        verdict.damaged.resize(bulk.events);
-        std::iota(verdict.damaged.begin(), verdict.damaged.end(), 0);
-        verdict.located.push_back({bulk.first_event, 0, bulk.number, head.bulk});
-        return verdict;
+    if (!header_valid || head.events != group.events || head.first_event != group.first_event) {
+        check.state = MessageCheck::State::damaged;
+        check.damaged.resize(group.events);
+        std::iota(check.damaged.begin(), check.damaged.end(), 0);
+        check.located.push_back({group.first_event, 0, group.number, head.group});
+        return check;
     }
     const std::byte* at = in + sizeof head;
-    for (std::uint32_t i = 0; i < bulk.events; ++i) {
-        const std::uint64_t event = bulk.first_event + i;
+    for (std::uint32_t i = 0; i < group.events; ++i) {
+        const std::uint64_t event = group.first_event + i;
         const std::uint32_t size = format.sizes.of(source, event);
         FragmentHeader fragment;
         std::memcpy(&fragment, at, sizeof fragment);
         const std::byte* const content = at + sizeof fragment;
         if (event_is_intact(fragment, content, format, source, event, size)) {
-            verdict.payload += size;
+            check.payload += size;
         } else {
-            verdict.state = Verdict::State::damaged;
-            verdict.damaged.push_back(i);
-            if (verdict.located.size() < max_located)
-                verdict.located.push_back(locate(fragment, content, source, event, size));
+            check.state = MessageCheck::State::damaged;
+            check.damaged.push_back(i);
+            if (check.located.size() < max_located)
+                check.located.push_back(locate(fragment, content, source, event, size));
         }
         at = content + padded(size);
     }
-    return verdict;
+    return check;
 }
 
 }  // namespace assay::events

@@ -1,9 +1,9 @@
-// A message from a readout unit to a builder unit: the fragments of one or more successive events,
-// a bulk.
+// A message from a readout unit to a builder unit: the fragments of an event group, which is one or
+// more successive events.
 //
 // Each fragment carries the stamp of its event and source, its size, and a checksum. Its bytes are
 // a function of event and source, so that a wrong byte can be located. Headers have checksums of
-// their own, so that a message of an earlier bulk can be distinguished from a damaged one.
+// their own, so that a message of an earlier group can be distinguished from a damaged one.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@
 
 namespace assay::events {
 
-// Successive events that travel together.
-struct Bulk {
+// Successive events whose fragments share a message.
+struct EventGroup {
     std::uint64_t number, first_event;
     std::uint32_t events;
 };
 
 struct MessageHeader {
     std::uint32_t magic, source;
-    std::uint64_t bulk, first_event;
+    std::uint64_t group, first_event;
     std::uint32_t events, reserved;
     std::uint64_t bytes;  // of the message, with this header
-    std::uint64_t run[2];
+    std::uint64_t run_id[2];
     std::uint64_t checksum;  // XXH3 of the fields before
 };
 struct FragmentHeader {
@@ -42,30 +42,33 @@ inline constexpr std::size_t min_message =
 // The parameters that are common to all messages of a run.
 struct Format {
     Sizes sizes;
-    std::uint64_t run;  // tells this run's messages from another's
+    std::uint64_t run_id;  // tells this run's messages from another's
     bool verify;
 
-    std::size_t message_bytes(int source, const Bulk& bulk) const;
-    std::size_t payload_bytes(int source, const Bulk& bulk) const;
+    std::size_t message_bytes(int source, const EventGroup& group) const;
+    std::size_t payload_bytes(int source, const EventGroup& group) const;
     std::size_t capacity(int source, std::uint32_t events) const;  // no message is larger
 };
 
 // Writes the message. `out` is 8-byte aligned and holds capacity(). Returns its bytes.
-std::size_t write_message(std::byte* out, const Format& format, int source, const Bulk& bulk);
+std::size_t write_message(std::byte* out, const Format& format, int source,
+                          const EventGroup& group);
 
 struct WrongByte {
     std::uint64_t event, offset, expected, observed;  // the 8 bytes around the offset
 };
-struct Verdict {
-    // `other`: an intact message of another bulk or source, which came twice or to the wrong place.
-    enum class State : std::uint8_t { intact, damaged, other };
+struct MessageCheck {
+    // `unexpected`: an intact message of another group or source, which came twice or to the wrong
+    // place.
+    enum class State : std::uint8_t { intact, damaged, unexpected };
     State state = State::intact;
     std::uint64_t payload = 0;             // verified bytes
-    std::vector<std::uint32_t> damaged{};  // indices in the bulk, ascending
+    std::vector<std::uint32_t> damaged{};  // indices in the group, ascending
     std::vector<WrongByte> located{};      // at most 4
 };
 
 // `in` is 8-byte aligned and holds capacity() bytes; of them only verified sizes are read.
-Verdict verify_message(const std::byte* in, const Format& format, int source, const Bulk& bulk);
+MessageCheck verify_message(const std::byte* in, const Format& format, int source,
+                            const EventGroup& group);
 
 }  // namespace assay::events

@@ -10,8 +10,8 @@ namespace {
 
 constexpr std::size_t cache_line = 64;
 
-// Bulks that are made before they are given out.
-std::size_t depth(const Settings& settings) {
+// Groups that are produced before they are assigned.
+std::size_t produce_ahead(const Settings& settings) {
     return std::clamp<std::size_t>(settings.units.builders.size(), 1, 64);
 }
 
@@ -29,250 +29,257 @@ std::size_t aligned_capacity(const Settings& settings, int source) {
 
 std::size_t Readout::buffers(const Settings& settings) {
     return settings.units.builders.size() * static_cast<std::size_t>(settings.slots()) +
-           depth(settings) + 2;
+           produce_ahead(settings) + 2;
 }
 
-Readout::Readout(Member& member, Builder* local)
-    : member_(member),
-      settings_(member.settings),
+Readout::Readout(RankContext& context, Builder* local)
+    : context_(context),
+      settings_(context.settings),
       local_(local),
-      source_(member.settings.source_number(member.rank)),
-      memory_(member.transport, aligned_capacity(member.settings, source_) *
-                                    (member.verify ? buffers(member.settings) : 1)),
-      buffers_(buffers(member.settings)),
-      barrier_(member.rank),
-      max_in_flight_(send_limit(member.settings)),
-      random_(static_cast<std::uint32_t>(settings_.format.run * 1000003 +
-                                         static_cast<std::uint64_t>(member.rank))) {
+      source_(context.settings.source_number(context.rank)),
+      memory_(context.transport, aligned_capacity(context.settings, source_) *
+                                     (context.verify ? buffers(context.settings) : 1)),
+      buffers_(buffers(context.settings)),
+      barrier_(context.rank),
+      max_in_flight_(send_limit(context.settings)),
+      random_(static_cast<std::uint32_t>(settings_.format.run_id * 1000003 +
+                                         static_cast<std::uint64_t>(context.rank))) {
     const std::size_t size = aligned_capacity(settings_, source_);
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
-        buffers_[i].data = memory_.data() + (member.verify ? i * size : 0);
+        buffers_[i].data = memory_.data() + (context.verify ? i * size : 0);
         free_.push_back(static_cast<std::uint32_t>(i));
     }
     const std::size_t builders = settings_.units.builders.size();
-    held_.assign(builders * static_cast<std::size_t>(settings_.slots()), none);
-    wanted_.assign(held_.size(), 0);
-    pending_.resize(builders);
+    buffer_of_slot_.assign(builders * static_cast<std::size_t>(settings_.slots()), none);
+    requested_group_.assign(buffer_of_slot_.size(), 0);
+    shift_queues_.resize(builders);
 }
 
-void Readout::start(std::uint64_t next_bulk, Nanoseconds time) {
-    next_bulk_ = first_bulk_ = next_bulk;
-    begun_ = time;
+void Readout::start(std::uint64_t next_group, Nanoseconds time) {
+    next_group_ = first_group_ = next_group;
+    input_start_ = time;
 }
 
 void Readout::on_members() {
-    const Membership& members = member_.members;
+    const Membership& members = context_.members;
     const std::vector<int> readouts = members.of(settings_.units.readouts),
                            builders = members.of(settings_.units.builders);
-    order_.clear();
+    shift_order_.clear();
     if (!settings_.in_rounds())
-        for (const int to : settings_.schedule.destinations(member_.rank, readouts, builders, 0))
-            if (to != nobody) order_.push_back(to);
+        for (const int to : settings_.schedule.destinations(context_.rank, readouts, builders, 0))
+            if (to != no_rank) shift_order_.push_back(to);
     cursor_ = 0;
     if (!settings_.synchronised) return;
-    step_ = ended_ = 0;
+    started_steps_ = finished_steps_ = 0;
     done_steps_.clear();
     barrier_.begin(members.epoch, readouts);
-    tell_barrier();
+    send_barrier_messages();
 }
 
-std::size_t Readout::place(const Place& place) const {
+std::size_t Readout::slot_index(const BuilderSlot& slot) const {
     const std::vector<int>& builders = settings_.units.builders;
-    const auto i = std::ranges::lower_bound(builders, place.builder) - builders.begin();
-    return static_cast<std::size_t>(i) * static_cast<std::size_t>(settings_.slots()) + place.slot;
+    const auto i = std::ranges::lower_bound(builders, slot.builder) - builders.begin();
+    return static_cast<std::size_t>(i) * static_cast<std::size_t>(settings_.slots()) + slot.slot;
 }
 
-int Readout::builder_of(std::size_t place) const {
-    return settings_.units.builders[place / static_cast<std::size_t>(settings_.slots())];
+int Readout::builder_of(std::size_t slot_index) const {
+    return settings_.units.builders[slot_index / static_cast<std::size_t>(settings_.slots())];
 }
 
 void Readout::release(std::uint32_t index) {
     Buffer& buffer = buffers_[index];
-    buffer.again = false;
+    buffer.resend = false;
     buffer.released = buffer.sends > 0;
     if (!buffer.released) free_.push_back(index);
 }
 
-void Readout::bind(std::size_t place, std::uint32_t buffer) {
-    if (held_[place] != none) release(held_[place]);
-    held_[place] = buffer;
-    buffers_[buffer].place = place;
+void Readout::bind(std::size_t slot_index, std::uint32_t buffer) {
+    if (buffer_of_slot_[slot_index] != none) release(buffer_of_slot_[slot_index]);
+    buffer_of_slot_[slot_index] = buffer;
+    buffers_[buffer].slot_index = slot_index;
     buffers_[buffer].epoch = 0;
 }
 
-void Readout::queue(std::size_t place) {
-    if (settings_.pull && wanted_[place] != buffers_[held_[place]].bulk + 1) return;
+void Readout::enqueue(std::size_t slot_index) {
+    if (settings_.pull &&
+        requested_group_[slot_index] != buffers_[buffer_of_slot_[slot_index]].group + 1)
+        return;
     if (!settings_.pull && !settings_.in_rounds() &&
         settings_.schedule.order() == Schedule::Order::shift) {
-        pending_[place / static_cast<std::size_t>(settings_.slots())].push_back(
-            static_cast<std::uint32_t>(place));
-        ++pendings_;
+        shift_queues_[slot_index / static_cast<std::size_t>(settings_.slots())].push_back(
+            static_cast<std::uint32_t>(slot_index));
+        ++shift_queued_;
     } else {
-        ready_.push_back(static_cast<std::uint32_t>(place));
+        ready_.push_back(static_cast<std::uint32_t>(slot_index));
     }
 }
 
-// Puts the next bulk of the first batch into its place. False if there is none that can be.
+// Puts the next group of the first batch into its slot. False if none can be.
 bool Readout::bind_next() {
     if (batches_.empty()) return false;
     const std::shared_ptr<const Batch> batch = batches_.front();
-    if (bound_ < batch->moved.size()) {
-        const Move& move = batch->moved[bound_++];
-        const std::size_t from = place(move.from), to = place(move.to.place);
-        const std::uint32_t buffer = held_[from];
-        if (buffer != none && buffers_[buffer].bulk == move.to.bulk) {
-            held_[from] = none;
+    if (next_in_batch_ < batch->reassigned.size()) {
+        const Reassignment& moved = batch->reassigned[next_in_batch_++];
+        const std::size_t from = slot_index(moved.from), to = slot_index(moved.to.target);
+        const std::uint32_t buffer = buffer_of_slot_[from];
+        if (buffer != none && buffers_[buffer].group == moved.to.group) {
+            buffer_of_slot_[from] = none;
             bind(to, buffer);
-            queue(to);
+            enqueue(to);
         }
-    } else if (bound_ < batch->size()) {
-        if (fresh_.empty()) return false;
-        const std::size_t to = place(batch->fresh[bound_++ - batch->moved.size()]);
-        const std::uint32_t buffer = fresh_.front();
-        fresh_.pop_front();
-        given_ += settings_.bulk(buffers_[buffer].bulk).events;
+    } else if (next_in_batch_ < batch->size()) {
+        if (unassigned_.empty()) return false;
+        const std::size_t to =
+            slot_index(batch->new_slots[next_in_batch_++ - batch->reassigned.size()]);
+        const std::uint32_t buffer = unassigned_.front();
+        unassigned_.pop_front();
+        assigned_events_ += settings_.group(buffers_[buffer].group).events;
         bind(to, buffer);
-        if (settings_.pull || !settings_.in_rounds()) queue(to);
+        if (settings_.pull || !settings_.in_rounds()) enqueue(to);
     }
-    if (bound_ == batch->size()) {
+    if (next_in_batch_ == batch->size()) {
         if (!settings_.pull && settings_.in_rounds()) begin_round(*batch);
         batches_.pop_front();
-        bound_ = 0;
+        next_in_batch_ = 0;
     }
     return true;
 }
 
 void Readout::begin_round(const Batch& batch) {
-    if (batch.fresh.empty()) return;
-    const Membership& members = member_.members;
+    if (batch.new_slots.empty()) return;
+    const Membership& members = context_.members;
     Round round{.epoch = batch.epoch};
     for (const int to :
-         settings_.schedule.destinations(member_.rank, members.of(settings_.units.readouts),
+         settings_.schedule.destinations(context_.rank, members.of(settings_.units.readouts),
                                          members.of(settings_.units.builders), batch.number)) {
-        const auto placed = std::ranges::find(batch.fresh, to, &Place::builder);
-        round.steps.push_back(
-            placed == batch.fresh.end() ? none : static_cast<std::uint32_t>(place(*placed)));
+        const auto placed = std::ranges::find(batch.new_slots, to, &BuilderSlot::builder);
+        round.steps.push_back(placed == batch.new_slots.end()
+                                  ? none
+                                  : static_cast<std::uint32_t>(slot_index(*placed)));
     }
     rounds_.push_back(std::move(round));
 }
 
 void Readout::fill(Buffer& buffer, std::uint64_t number) {
-    const Bulk bulk = settings_.bulk(number);
-    buffer.bulk = number;
-    buffer.again = false;
-    buffer.bytes = member_.verify ? write_message(buffer.data, settings_.format, source_, bulk)
-                                  : settings_.format.message_bytes(source_, bulk);
-    buffer.payload = settings_.format.payload_bytes(source_, bulk);
+    const EventGroup group = settings_.group(number);
+    buffer.group = number;
+    buffer.resend = false;
+    buffer.bytes = context_.verify ? write_message(buffer.data, settings_.format, source_, group)
+                                   : settings_.format.message_bytes(source_, group);
+    buffer.payload = settings_.format.payload_bytes(source_, group);
 }
 
-// Makes the next bulk, if it is due and a buffer is free.
-bool Readout::make(Nanoseconds time) {
-    if (settings_.events != 0 && next_bulk_ * settings_.events_per_message >= settings_.events)
+// Produces the next group, if it is due and a buffer is free.
+bool Readout::produce(Nanoseconds time) {
+    if (settings_.events != 0 && next_group_ * settings_.events_per_message >= settings_.events)
         return false;
     if (settings_.rate > 0) {
-        // A stopped input has lost its time: it does not catch up.
-        const Nanoseconds stopped = blocked_ == 0 ? 0 : time - blocked_;
-        const double due = static_cast<double>(begun_ + stopped) + made_ / settings_.rate * 1e9;
+        // After a stop the input goes on at its rate; it does not catch up.
+        const Nanoseconds stopped = input_stopped_at_ == 0 ? 0 : time - input_stopped_at_;
+        const double due =
+            static_cast<double>(input_start_ + stopped) + produced_ / settings_.rate * 1e9;
         if (static_cast<double>(time) < due) {
-            member_.want(static_cast<Nanoseconds>(due) + 1);
+            context_.schedule_wake(static_cast<Nanoseconds>(due) + 1);
             return false;
         }
     }
-    // Some buffers stay free for bulks that are asked for again.
-    if (free_.empty() || fresh_.size() >= depth(settings_)) {
-        if (blocked_ == 0) blocked_ = time;
+    // Some buffers stay free for groups that are requested again.
+    if (free_.empty() || unassigned_.size() >= produce_ahead(settings_)) {
+        if (input_stopped_at_ == 0) input_stopped_at_ = time;
         return false;
     }
-    if (blocked_ != 0) {
-        member_.meter.now.waited_credits += time - blocked_;
-        begun_ += time - blocked_;
-        blocked_ = 0;
+    if (input_stopped_at_ != 0) {
+        context_.counters.report.waited_credits += time - input_stopped_at_;
+        input_start_ += time - input_stopped_at_;
+        input_stopped_at_ = 0;
     }
     const std::uint32_t index = free_.back();
     free_.pop_back();
-    fill(buffers_[index], next_bulk_++);
-    made_ += static_cast<double>(buffers_[index].payload);
-    fresh_.push_back(index);
+    fill(buffers_[index], next_group_++);
+    produced_ += static_cast<double>(buffers_[index].payload);
+    unassigned_.push_back(index);
     return true;
 }
 
-void Readout::on_request(int builder, const SlotNote& note) {
-    if (note.slot >= static_cast<std::uint32_t>(settings_.slots())) return;
-    const std::size_t to = place({builder, static_cast<std::uint16_t>(note.slot)});
-    if (note.bulk < first_bulk_) {
-        old_requests_.emplace_back(to, note.bulk);
+void Readout::on_request(int builder, const SlotMessage& request) {
+    if (request.slot >= static_cast<std::uint32_t>(settings_.slots())) return;
+    const std::size_t to = slot_index({builder, static_cast<std::uint16_t>(request.slot)});
+    if (request.group < first_group_) {
+        old_requests_.emplace_back(to, request.group);
         return;
     }
-    wanted_[to] = note.bulk + 1;
-    if (held_[to] != none && buffers_[held_[to]].bulk == note.bulk) queue(to);
+    requested_group_[to] = request.group + 1;
+    if (buffer_of_slot_[to] != none && buffers_[buffer_of_slot_[to]].group == request.group)
+        enqueue(to);
 }
 
-// A builder unit waited for this rank to come back: the board still has the event.
-void Readout::make_again() {
+// A builder unit has waited for this rank to come back. The fragments are a function of the event,
+// so they are produced again.
+void Readout::regenerate() {
     while (!old_requests_.empty() && !free_.empty()) {
-        const auto [to, bulk] = old_requests_.back();
+        const auto [to, group] = old_requests_.back();
         old_requests_.pop_back();
         const std::uint32_t index = free_.back();
         free_.pop_back();
-        fill(buffers_[index], bulk);
+        fill(buffers_[index], group);
         bind(to, index);
         ready_.push_back(static_cast<std::uint32_t>(to));
     }
 }
 
 std::uint32_t Readout::next_ready() {
-    if (pendings_ > 0) {
+    if (shift_queued_ > 0) {
         const std::vector<int>& builders = settings_.units.builders;
-        for (std::size_t i = 0; i < order_.size(); ++i) {
-            const int to = order_[cursor_];
-            cursor_ = (cursor_ + 1) % order_.size();
-            auto& pending = pending_[static_cast<std::size_t>(
+        for (std::size_t i = 0; i < shift_order_.size(); ++i) {
+            const int to = shift_order_[cursor_];
+            cursor_ = (cursor_ + 1) % shift_order_.size();
+            auto& pending = shift_queues_[static_cast<std::size_t>(
                 std::ranges::lower_bound(builders, to) - builders.begin())];
             if (pending.empty()) continue;
-            const std::uint32_t place = pending.front();
+            const std::uint32_t slot_index = pending.front();
             pending.pop_front();
-            --pendings_;
-            return place;
+            --shift_queued_;
+            return slot_index;
         }
-        for (auto& pending : pending_) pending.clear();  // of units that are lost
-        pendings_ = 0;
+        for (auto& pending : shift_queues_) pending.clear();  // of units that are lost
+        shift_queued_ = 0;
     }
     if (ready_.empty()) return none;
     if (settings_.schedule.order() == Schedule::Order::random)
         std::swap(ready_.front(), ready_[random_() % ready_.size()]);
-    const std::uint32_t place = ready_.front();
+    const std::uint32_t slot_index = ready_.front();
     ready_.pop_front();
-    return place;
+    return slot_index;
 }
 
-// Sends the bulk in the place. False if nothing is in flight for it now.
-bool Readout::send(std::size_t place) {
-    const std::uint32_t index = held_[place];
-    const int to = builder_of(place);
-    if (index == none || !member_.reaches(to)) return false;
+// Sends the group in the slot_index. False if nothing is in flight for it now.
+bool Readout::send(std::size_t slot_index) {
+    const std::uint32_t index = buffer_of_slot_[slot_index];
+    const int to = builder_of(slot_index);
+    if (index == none || !context_.is_reachable(to)) return false;
     Buffer& buffer = buffers_[index];
     if (buffer.sends > 0) {  // still on its way to a unit that is lost
-        buffer.again = true;
+        buffer.resend = true;
         return false;
     }
     const auto slot =
-        static_cast<std::uint32_t>(place % static_cast<std::size_t>(settings_.slots()));
-    if (to == member_.rank) {
-        local_->take_own(slot, buffer.data, buffer.bytes);
+        static_cast<std::uint32_t>(slot_index % static_cast<std::size_t>(settings_.slots()));
+    if (to == context_.rank) {
+        local_->on_local_message(slot, buffer.data, buffer.bytes);
         return false;
     }
     ++buffer.sends;
     ++in_flight_;
-    member_.post.send(buffer.data, buffer.bytes, tag::fragments + static_cast<int>(slot),
-                      {Doing::send_fragment, to, index});
+    context_.operations.send(buffer.data, buffer.bytes, tag::fragments + static_cast<int>(slot),
+                             {OperationKind::send_fragment, to, index});
     return true;
 }
 
 void Readout::send_ready() {
     while (in_flight_ < max_in_flight_) {
-        const std::uint32_t place = next_ready();
-        if (place == none) return;
-        send(place);
+        const std::uint32_t slot_index = next_ready();
+        if (slot_index == none) return;
+        send(slot_index);
     }
 }
 
@@ -286,70 +293,71 @@ bool Readout::send_rounds() {
             continue;
         }
         // Ranks do not wait for each other in a round of before the last loss.
-        const bool together = settings_.synchronised && round.epoch == member_.members.epoch;
-        if (together &&
-            step_ >= barrier_.passed() + static_cast<std::uint64_t>(settings_.in_flight))
+        const bool in_step = settings_.synchronised && round.epoch == context_.members.epoch;
+        if (in_step &&
+            started_steps_ >= barrier_.passed() + static_cast<std::uint64_t>(settings_.in_flight))
             return any;
-        const std::uint32_t place = round.steps[round.next++];
+        const std::uint32_t slot_index = round.steps[round.next++];
         any = true;
-        const bool sent = place != none && send(place);
-        if (!together) continue;
+        const bool sent = slot_index != none && send(slot_index);
+        if (!in_step) continue;
         done_steps_.push_back(false);
         if (sent) {
-            buffers_[held_[place]].epoch = round.epoch;
-            buffers_[held_[place]].step = step_;
+            buffers_[buffer_of_slot_[slot_index]].epoch = round.epoch;
+            buffers_[buffer_of_slot_[slot_index]].step = started_steps_;
         }
-        ++step_;
-        if (!sent) end_step(step_ - 1);
+        ++started_steps_;
+        if (!sent) finish_step(started_steps_ - 1);
     }
     return any;
 }
 
-void Readout::end_step(std::uint64_t step) {
-    if (step < ended_ || step - ended_ >= done_steps_.size()) return;
-    done_steps_[step - ended_] = true;
+void Readout::finish_step(std::uint64_t step) {
+    if (step < finished_steps_ || step - finished_steps_ >= done_steps_.size()) return;
+    done_steps_[step - finished_steps_] = true;
     while (!done_steps_.empty() && done_steps_.front()) {
         done_steps_.pop_front();
-        ++ended_;
+        ++finished_steps_;
         barrier_.enter();
     }
-    tell_barrier();
+    send_barrier_messages();
 }
 
-void Readout::tell_barrier() {
+void Readout::send_barrier_messages() {
     for (const Barrier::Outgoing& out : barrier_.outgoing())
-        member_.to_unit(out.peer, write_barrier(out.note));
+        context_.to_unit(out.peer, write_barrier(out.message));
 }
 
 void Readout::on_sent(std::uint32_t index, bool success) {
     Buffer& buffer = buffers_[index];
     --buffer.sends;
     --in_flight_;
-    if (success) member_.meter.now.sent += buffer.payload;
+    if (success) context_.counters.report.sent += buffer.payload;
     if (buffer.epoch != 0) {
-        if (buffer.epoch == member_.members.epoch) end_step(buffer.step);
+        if (buffer.epoch == context_.members.epoch) finish_step(buffer.step);
         buffer.epoch = 0;
     }
     if (buffer.released) {
         buffer.released = false;
         free_.push_back(index);
-    } else if (buffer.again) {
-        buffer.again = false;
-        queue(buffer.place);
+    } else if (buffer.resend) {
+        buffer.resend = false;
+        enqueue(buffer.slot_index);
     }
 }
 
 void Readout::advance(Nanoseconds time) {
-    make_again();
-    // One bulk at a time: what has arrived meanwhile is handled between two.
-    const bool made = make(time);
+    regenerate();
+    // One group at a time: what has arrived meanwhile is handled between two.
+    const bool produced = produce(time);
     while (bind_next()) {
     }
     send_ready();
-    if (send_rounds()) tell_barrier();
-    else if (settings_.synchronised) tell_barrier();
-    if (made && !free_.empty() && fresh_.size() < depth(settings_)) member_.want(time);
-    member_.meter.now.given = given_;
+    if (send_rounds()) send_barrier_messages();
+    else if (settings_.synchronised) send_barrier_messages();
+    if (produced && !free_.empty() && unassigned_.size() < produce_ahead(settings_))
+        context_.schedule_wake(time);
+    context_.counters.report.assigned_events = assigned_events_;
 }
 
 }  // namespace assay::events

@@ -1,10 +1,10 @@
-// A readout unit: makes the fragments of successive events at its input rate, and sends each bulk
-// of them to the builder unit that the manager chose.
+// A readout unit: produces the fragments of successive events at its input rate, and sends each
+// group of them to the builder unit that the manager chose.
 //
-// A bulk stays in its buffer until its slot at the builder unit is given another one: by then it
-// has been settled. If the builder unit is lost before, the bulk is sent to another. Fragments are
-// written by the processor at the input rate, so that memory carries what a readout board would put
-// there. With all buffers full, the input stops; the time is counted.
+// A group stays in its buffer until its slot at the builder unit is assigned another group: by then
+// the manager has closed it. If the builder unit is lost before, the group is sent to another. The
+// processor writes the fragments at the input rate, so that the load on memory is that of a readout
+// board. While all buffers are full, the input stops; that time is counted.
 #pragma once
 
 #include <deque>
@@ -12,7 +12,7 @@
 #include <random>
 
 #include "events/barrier.hpp"
-#include "events/member.hpp"
+#include "events/rank_context.hpp"
 
 namespace assay::events {
 
@@ -21,18 +21,17 @@ class Builder;
 class Readout {
 public:
     // `local` is the builder unit of the same rank, if any.
-    Readout(Member& member, Builder* local);
+    Readout(RankContext& context, Builder* local);
 
-    void start(std::uint64_t next_bulk, Nanoseconds time);
+    void start(std::uint64_t next_group, Nanoseconds time);
     void on_batch(std::shared_ptr<const Batch> batch) { batches_.push_back(std::move(batch)); }
-    // The membership has changed.
     void on_members();
-    // A builder unit asks for the bulk of its slot.
-    void on_request(int builder, const SlotNote& note);
-    void on_barrier(int peer, const BarrierNote& note) { barrier_.hear(peer, note); }
+    // A builder unit asks for the group of its slot.
+    void on_request(int builder, const SlotMessage& request);
+    void on_barrier(int peer, const BarrierMessage& message) { barrier_.on_message(peer, message); }
     void on_sent(std::uint32_t buffer, bool success);
     void advance(Nanoseconds time);
-    bool quiet() const { return in_flight_ == 0; }
+    bool idle() const { return in_flight_ == 0; }
 
     static std::size_t buffers(const Settings& settings);
 
@@ -40,68 +39,70 @@ private:
     static constexpr std::uint32_t none = ~0u;
     struct Buffer {
         std::byte* data;
-        std::uint64_t bulk = 0;
+        std::uint64_t group = 0;
         std::size_t bytes = 0, payload = 0;
-        std::size_t place = 0;  // if held
-        int sends = 0;          // in flight
-        bool released = false;  // goes to the free ones when its sends have ended
-        bool again = false;     // is queued again when its sends have ended
-        Epoch epoch = 0;        // in rounds, of the step that it is sent in; 0: of none
+        std::size_t slot_index = 0;  // if it holds a group for one
+        int sends = 0;               // in flight
+        bool released = false;       // becomes free when its sends have ended
+        bool resend = false;         // is queued again when its sends have ended
+        Epoch epoch = 0;             // in rounds: of the step in which it is sent; 0: none
         std::uint64_t step = 0;
     };
-    // A round of the schedule: the places that are served, step by step; `none` is an idle step.
+    // A round of the schedule: the slots that are served, step by step; `none` is an idle step.
     struct Round {
         Epoch epoch;
         std::vector<std::uint32_t> steps{};
         std::size_t next = 0;
     };
 
-    std::size_t place(const Place& place) const;
-    int builder_of(std::size_t place) const;
+    std::size_t slot_index(const BuilderSlot& slot) const;
+    int builder_of(std::size_t slot_index) const;
     bool bind_next();
-    void bind(std::size_t place, std::uint32_t buffer);
-    void queue(std::size_t place);
+    void bind(std::size_t slot_index, std::uint32_t buffer);
+    void enqueue(std::size_t slot_index);
     void begin_round(const Batch& batch);
     void release(std::uint32_t buffer);
-    bool make(Nanoseconds time);
-    void fill(Buffer& buffer, std::uint64_t bulk);
+    bool produce(Nanoseconds time);
+    void fill(Buffer& buffer, std::uint64_t group);
     void send_ready();
     std::uint32_t next_ready();
     bool send_rounds();
-    bool send(std::size_t place);
-    void end_step(std::uint64_t step);
-    void make_again();
-    void tell_barrier();
+    bool send(std::size_t slot_index);
+    void finish_step(std::uint64_t step);
+    void regenerate();
+    void send_barrier_messages();
 
-    Member& member_;
+    RankContext& context_;
     const Settings& settings_;
     Builder* local_;
     const int source_;
     Memory memory_;
     std::vector<Buffer> buffers_;
     std::vector<std::uint32_t> free_;
-    std::vector<std::uint32_t> held_;    // by place: the buffer, or none
-    std::vector<std::uint64_t> wanted_;  // pull, by place: the bulk that was asked for, + 1
-    std::deque<std::uint32_t> fresh_;    // made and not given out
+    std::vector<std::uint32_t> buffer_of_slot_;  // by slot index: the buffer, or none
+    // Pull, by slot index: the number of the requested group + 1; 0: none.
+    std::vector<std::uint64_t> requested_group_;
+    std::deque<std::uint32_t> unassigned_;  // produced and not assigned
     std::deque<std::shared_ptr<const Batch>> batches_;
-    std::size_t bound_ = 0;  // of the first batch
-    std::uint64_t next_bulk_ = 0, given_ = 0;
-    Nanoseconds begun_ = 0, blocked_ = 0;  // start of the input; since when it is stopped
-    double made_ = 0;                      // B
+    std::size_t next_in_batch_ = 0;  // index in the first batch
+    std::uint64_t next_group_ = 0, assigned_events_ = 0;
+    Nanoseconds input_start_ = 0, input_stopped_at_ = 0;  // stopped at: 0 while it runs
+    double produced_ = 0;                                 // B
 
     int in_flight_ = 0;
-    std::vector<int> order_;  // of builder units, for a shift
+    std::vector<int> shift_order_;  // builder units in the order of the shift
     std::size_t cursor_ = 0;
-    std::vector<std::deque<std::uint32_t>> pending_;  // by builder unit, of a shift
-    std::size_t pendings_ = 0;
-    std::deque<std::uint32_t> ready_;  // places in order (all, pull) or in none (random)
+    std::vector<std::deque<std::uint32_t>> shift_queues_;  // slots to serve, by builder unit
+    std::size_t shift_queued_ = 0;
+    std::deque<std::uint32_t> ready_;  // slots to serve; taken in order (all, pull) or at random
     std::deque<Round> rounds_;
     Barrier barrier_;
-    std::uint64_t step_ = 0, ended_ = 0;  // of this epoch: begun; ended without a gap
-    std::deque<bool> done_steps_;         // from ended_ on
-    // Bulks of before this rank came back, which builder units wait for: place and number.
+    // Steps of this epoch. finished: all steps before it are finished too.
+    std::uint64_t started_steps_ = 0, finished_steps_ = 0;
+    std::deque<bool> done_steps_;  // from finished_steps_ on
+    // Requests for groups from before this rank was lost: slot index and group number.
     std::vector<std::pair<std::size_t, std::uint64_t>> old_requests_;
-    std::uint64_t first_bulk_ = 0;
+    std::uint64_t first_group_ = 0;
     const int max_in_flight_;
     std::mt19937 random_;
 };

@@ -16,7 +16,7 @@ constexpr std::size_t max_located = 64;
 
 Summary single_summary(double value) { return summarize({&value, 1}); }
 
-void thin(std::vector<double>& values) {
+void drop_every_second(std::vector<double>& values) {
     for (std::size_t i = 0; 2 * i < values.size(); ++i) values[i] = values[2 * i];
     values.resize((values.size() + 1) / 2);
 }
@@ -49,8 +49,8 @@ Json Results::params() const {
     return params;
 }
 
-void Results::single(std::string_view metric, double value, const Subject& subject,
-                     const Json& extra) {
+void Results::emit_single(std::string_view metric, double value, const Subject& subject,
+                          const Json& extra) {
     Json all = params();
     all.update(extra);
     sink_.measurement(build, metric, subject, all, single_summary(value));
@@ -60,9 +60,9 @@ void Results::slice(const Slice& slice) {
     if (slice.span <= 0) return;
     const double span = seconds(slice.span);
     const double network = static_cast<double>(slice.received) / span;
-    const double rate = network + static_cast<double>(slice.received_here) / span;
-    const bool whole = slice.span >= settings_.slice;
-    if (!whole) {
+    const double rate = network + static_cast<double>(slice.received_local) / span;
+    const bool full = slice.span >= settings_.slice;
+    if (!full) {
         first_rate_ = rate;
         first_network_rate_ = network;
         if (slices_ > 0) return;
@@ -82,13 +82,13 @@ void Results::slice(const Slice& slice) {
         sink_.measurement(slices, "rank_throughput", {.host = label(rank)}, params,
                           single_summary(static_cast<double>(bytes) / span));
     }
-    if (!whole) return;
+    if (!full) return;
     if (slices_++ % keep_every_ != 0) return;
     rates_.push_back(rate);
     network_rates_.push_back(network);
     if (rates_.size() < max_samples) return;
-    thin(rates_);
-    thin(network_rates_);
+    drop_every_second(rates_);
+    drop_every_second(network_rates_);
     keep_every_ *= 2;
 }
 
@@ -103,7 +103,7 @@ void Results::damage(int builder, const Damage& damage) {
 }
 
 void Results::resumed(int rank, double seconds) {
-    single("resume", seconds, {}, {{"lost", label(rank)}});
+    emit_single("resume", seconds, {}, {{"lost", label(rank)}});
 }
 
 void Results::not_resumed(int rank) {
@@ -118,16 +118,16 @@ void Results::write_rates(const Slices& all) {
         rates_ = {first_rate_};
         network_rates_ = {first_network_rate_};
     }
-    const Json given = params();
+    const Json run_params = params();
     if (!rates_.empty()) {
-        sink_.measurement(build, "throughput", {}, given, summarize(rates_), rates_);
-        sink_.measurement(build, "network_throughput", {}, given, summarize(network_rates_),
+        sink_.measurement(build, "throughput", {}, run_params, summarize(rates_), rates_);
+        sink_.measurement(build, "network_throughput", {}, run_params, summarize(network_rates_),
                           network_rates_);
     }
     if (all.latency.total() > 0)
-        sink_.measurement(build, "latency", {}, given, all.latency.summary());
+        sink_.measurement(build, "latency", {}, run_params, all.latency.summary());
     if (decisions_.total() > 0)
-        sink_.measurement(build, "decision", {.host = label(0)}, given, decisions_.summary());
+        sink_.measurement(build, "decision", {.host = label(0)}, run_params, decisions_.summary());
 }
 
 void Results::write_ranks(const EventManager& manager, const Slices& all) {
@@ -139,43 +139,43 @@ void Results::write_ranks(const EventManager& manager, const Slices& all) {
         const Subject subject{.host = label(rank), .rank = rank};
         const bool stayed = manager.membership().had(rank, 1);
         const auto rate = [&](const char* direction, std::uint64_t bytes) {
-            single("rank_throughput", static_cast<double>(bytes) / time, subject,
-                   {{"direction", direction}, {"stayed", stayed}});
+            emit_single("rank_throughput", static_cast<double>(bytes) / time, subject,
+                        {{"direction", direction}, {"stayed", stayed}});
         };
         const auto is = [rank](const std::vector<int>& units) {
             return std::ranges::binary_search(units, rank);
         };
         if (is(settings_.units.readouts)) {
             rate("sent", total.sent);
-            single("backpressure", seconds(total.waited_credits), subject,
-                   {{"waiting_for", "credits"}});
+            emit_single("backpressure", seconds(total.waited_credits), subject,
+                        {{"waiting_for", "credits"}});
         }
         if (is(settings_.units.builders)) {
             rate("received", total.received);
             if (!settings_.units.filters.empty())
-                single("backpressure", seconds(total.waited_filter), subject,
-                       {{"waiting_for", "filter"}});
+                emit_single("backpressure", seconds(total.waited_filter), subject,
+                            {{"waiting_for", "filter"}});
         }
     }
 }
 
-// Every assigned event must have been settled, and every source that stayed must have made a
+// Every assigned event must have been closed, and every source that stayed must have made a
 // fragment for each event.
 void Results::check(const EventManager& manager, const Slices& all) const {
     const Ledger& ledger = manager.ledger();
     if (!ledger.balances())
-        throw Error(
-            fmt::format("the ledger does not balance: {} fragments given out, {} accounted "
-                        "for, {} bulks open",
-                        ledger.given_fragments(), ledger.total().fragments(), ledger.open()),
-            "this is a defect of Assay");
+        throw Error(fmt::format("the ledger does not balance: {} fragments assigned, {} accounted "
+                                "for, {} event groups open",
+                                ledger.assigned_fragments(), ledger.total().fragments(),
+                                ledger.open_groups()),
+                    "this is a defect of Assay");
     for (const int rank : settings_.units.readouts) {
         if (!manager.membership().had(rank, 1)) continue;
-        const std::uint64_t given = all.totals[static_cast<std::size_t>(rank)].given;
-        if (given != ledger.given())
+        const std::uint64_t assigned = all.totals[static_cast<std::size_t>(rank)].assigned_events;
+        if (assigned != ledger.assigned_events())
             throw Error(fmt::format("the ledger does not balance: {} had fragments of {} events, "
-                                    "{} were given out",
-                                    label(rank), given, ledger.given()),
+                                    "{} were assigned",
+                                    label(rank), assigned, ledger.assigned_events()),
                         "this is a defect of Assay");
     }
 }
@@ -197,7 +197,7 @@ void Results::write(const EventManager& manager, const Slices& all) {
     std::string lost;
     for (const int rank : lost_) lost += (lost.empty() ? "" : ",") + label(rank);
     for (const auto& [metric, count] : counts)
-        single(
+        emit_single(
             metric, static_cast<double>(count), {},
             lost.empty() ? Json::object() : Json{{"lost", lost}, {"returned", returned_.size()}});
     check(manager, all);

@@ -33,8 +33,8 @@ public:
 
 private:
     Json params() const;
-    void single(std::string_view metric, double value, const Subject& subject = {},
-                const Json& extra = Json::object());
+    void emit_single(std::string_view metric, double value, const Subject& subject = {},
+                     const Json& extra = Json::object());
     void write_rates(const Slices& slices);
     void write_ranks(const EventManager& manager, const Slices& slices);
     void check(const EventManager& manager, const Slices& slices) const;

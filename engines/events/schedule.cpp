@@ -29,14 +29,14 @@ std::vector<int> read_step(std::string_view line, const std::string& where, int 
         const std::size_t end = std::min(line.find_first_of(" \t\r,", i), line.size());
         int destination = 0;
         const auto [rest, error] = std::from_chars(line.data() + i, line.data() + end, destination);
-        if (error != std::errc() || rest != line.data() + end || destination < nobody ||
+        if (error != std::errc() || rest != line.data() + end || destination < no_rank ||
             destination >= ranks)
             throw Error(
                 fmt::format(
                     "{}: \"{}\" is no rank", where,
                     printable(std::string(line.substr(i, std::min<std::size_t>(end - i, 20))))),
                 fmt::format("give 0 to {}, or -1 for none", ranks - 1));
-        if (destination != nobody) {
+        if (destination != no_rank) {
             if (used[static_cast<std::size_t>(destination)])
                 throw Error(fmt::format("{}: two ranks send to rank {}", where, destination),
                             "give each rank at most one source in a step");
@@ -73,9 +73,9 @@ Schedule Schedule::listed(std::string_view text, const std::string& file, int ra
         const std::string where = fmt::format("{}, line {}", file, number + 1);
         std::vector<int> step = read_step(line, where, ranks);
         for (std::size_t source = 0; source < n; ++source) {
-            if (step[source] == nobody) continue;
+            if (step[source] == no_rank) continue;
             if (step[source] == static_cast<int>(source)) {
-                step[source] = nobody;  // a rank serves itself without the network
+                step[source] = no_rank;  // a rank serves itself without the network
                 continue;
             }
             const std::size_t pair = source * n + static_cast<std::size_t>(step[source]);
@@ -102,10 +102,11 @@ std::vector<int> Schedule::destinations(int readout, const std::vector<int>& rea
     if (order_ == Order::file) {
         steps.reserve(steps_.size() + 1);
         const bool folded = std::ranges::binary_search(builders, readout);
-        steps.push_back(folded ? readout : nobody);
+        steps.push_back(folded ? readout : no_rank);
         for (const std::vector<int>& step : steps_) {
             const int to = step[static_cast<std::size_t>(readout)];
-            steps.push_back(to != nobody && std::ranges::binary_search(builders, to) ? to : nobody);
+            steps.push_back(to != no_rank && std::ranges::binary_search(builders, to) ? to
+                                                                                      : no_rank);
         }
     } else if (order_ == Order::random) {
         steps = builders;
@@ -117,7 +118,7 @@ std::vector<int> Schedule::destinations(int readout, const std::vector<int>& rea
         steps.reserve(width);
         for (std::size_t k = 0; k < width; ++k) {
             const std::size_t to = (i + k) % width;
-            steps.push_back(to < n ? builders[to] : nobody);
+            steps.push_back(to < n ? builders[to] : no_rank);
         }
     }
     return steps;

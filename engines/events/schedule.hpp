@@ -16,7 +16,7 @@
 
 namespace assay::events {
 
-inline constexpr int nobody = -1;
+inline constexpr int no_rank = -1;
 
 class Schedule {
 public:
@@ -31,7 +31,7 @@ public:
     static Schedule listed(std::string_view text, const std::string& file, int ranks);
 
     Order order() const { return order_; }
-    // The destination of `readout` in each step of `round`; `nobody` in idle steps. All readout
+    // The destination of `readout` in each step of `round`; `no_rank` in idle steps. All readout
     // units have equally many steps.
     std::vector<int> destinations(int readout, const std::vector<int>& readouts,
                                   const std::vector<int>& builders, std::uint64_t round) const;

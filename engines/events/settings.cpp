@@ -35,7 +35,8 @@ Policy policy_of(const std::string& name) {
     throw Error(fmt::format("--policy {}: unknown", name), "give drop, mark or wait");
 }
 
-bool is_choice(const Options& options, const char* name, const char* first, const char* second) {
+bool is_second_choice(const Options& options, const char* name, const char* first,
+                      const char* second) {
     const std::string& value = options.text(name);
     if (value != first && value != second)
         throw Error(fmt::format("--{} {}: unknown", name, value),
@@ -72,7 +73,7 @@ int Settings::source_number(int rank) const {
                             units.readouts.begin());
 }
 
-Bulk Settings::bulk(std::uint64_t number) const {
+EventGroup Settings::group(std::uint64_t number) const {
     const std::uint64_t first = number * events_per_message;
     const std::uint64_t remaining = events == 0 ? events_per_message : events - first;
     return {number, first,
@@ -81,7 +82,7 @@ Bulk Settings::bulk(std::uint64_t number) const {
 
 Settings read_settings(const Options& options, int ranks, bool simulated) {
     const auto seed = static_cast<std::uint64_t>(options.integer("seed"));
-    const bool split = is_choice(options, "units", "folded", "split");
+    const bool split = is_second_choice(options, "units", "folded", "split");
     Units units = Units::assign(ranks, split, static_cast<int>(options.integer("filters")));
     const int sources = static_cast<int>(units.readouts.size());
     const auto fragment = static_cast<std::size_t>(options.integer("fragment"));
@@ -92,9 +93,10 @@ Settings read_settings(const Options& options, int ranks, bool simulated) {
                                                                 ~std::size_t{7}),
                                      sources)
                       : Sizes::read(read_text(sizes_file), sizes_file, sources, seed);
-    const std::uint32_t together = sizes_file.empty() ? 1 : events_in(fragment, sizes, sources);
+    const std::uint32_t events_per_message =
+        sizes_file.empty() ? 1 : events_in(fragment, sizes, sources);
     Settings settings{
-        .pull = is_choice(options, "protocol", "push", "pull"),
+        .pull = is_second_choice(options, "protocol", "push", "pull"),
         .synchronised = options.flag("synchronised"),
         .verify = !options.flag("no_verify"),
         .in_flight = static_cast<int>(options.integer("in_flight")),
@@ -108,11 +110,11 @@ Settings read_settings(const Options& options, int ranks, bool simulated) {
         .events = static_cast<std::uint64_t>(options.integer("events")),
         .slice = nanoseconds(options.real("slice")),
         .timeout = nanoseconds(options.real("timeout")),
-        .spin = options.integer("yield_us") * 1000,
+        .yield_after = options.integer("yield_us") * 1000,
         .units = std::move(units),
         .schedule = read_schedule(options, ranks, seed),
         .format = {std::move(sizes), seed, !options.flag("no_verify")},
-        .events_per_message = together,
+        .events_per_message = events_per_message,
     };
     if (settings.duration == 0 && settings.events == 0)
         throw Error("--duration 0 and --events 0: no end", "give one of them");

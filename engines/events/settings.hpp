@@ -21,7 +21,7 @@ struct Settings {
     double rate, filter_rate;  // B/s, 0: no limit
     Nanoseconds duration;      // 0: until `events`
     std::uint64_t events;      // 0: until `duration`
-    Nanoseconds slice, timeout, spin;
+    Nanoseconds slice, timeout, yield_after;
     Units units;
     Schedule schedule;
     Format format;
@@ -34,7 +34,7 @@ struct Settings {
     int slots() const { return policy == Policy::wait ? 2 * credits : credits; }
     // The number of a readout unit among them, which its fragments carry.
     int source_number(int rank) const;
-    Bulk bulk(std::uint64_t number) const;
+    EventGroup group(std::uint64_t number) const;
 };
 
 // Throws Error for what cannot be run.

@@ -15,11 +15,11 @@ namespace assay::events {
 namespace {
 
 constexpr double max_size = 1 << 28;
-constexpr double clip = 4;  // standard deviations
+constexpr double max_deviations = 4;  // standard deviations
 
-std::string shown(const std::string& text) { return printable(text.substr(0, 40)); }
+std::string quoted(const std::string& text) { return printable(text.substr(0, 40)); }
 
-double number(const std::string& text, double least, double most, const std::string& where) {
+double parse_number(const std::string& text, double least, double most, const std::string& where) {
     std::size_t read = 0;
     double value = 0;
     try {
@@ -29,13 +29,13 @@ double number(const std::string& text, double least, double most, const std::str
     }
     if (read == 0 || read != text.size() || !(value >= least && value <= most))
         throw Error(
-            fmt::format("{}: \"{}\" is no number from {} to {}", where, shown(text), least, most),
+            fmt::format("{}: \"{}\" is no number from {} to {}", where, quoted(text), least, most),
             "write for example: 0-7 fixed 4096");
     return value;
 }
 
-double whole(const std::string& text, double least, const std::string& where) {
-    return std::floor(number(text, least, max_size, where));
+double parse_integer(const std::string& text, double least, const std::string& where) {
+    return std::floor(parse_number(text, least, max_size, where));
 }
 
 std::vector<std::string> fields_of(const std::string& line) {
@@ -81,30 +81,31 @@ Sizes::Source Sizes::parse(const std::vector<std::string>& fields, const std::st
     if (kind == "fixed") {
         expect(1);
         source.kind = Source::Kind::fixed;
-        source.a = source.mean = whole(fields[2], 1, where);
+        source.a = source.mean = parse_integer(fields[2], 1, where);
         source.largest = static_cast<std::uint32_t>(source.a);
     } else if (kind == "uniform") {
         expect(2);
         source.kind = Source::Kind::uniform;
-        source.a = whole(fields[2], 1, where);
-        source.b = whole(fields[3], source.a, where);
+        source.a = parse_integer(fields[2], 1, where);
+        source.b = parse_integer(fields[3], source.a, where);
         source.mean = (source.a + source.b) / 2;
         source.largest = static_cast<std::uint32_t>(source.b);
     } else if (kind == "normal") {
         expect(2);
         source.kind = Source::Kind::normal;
-        source.a = source.mean = number(fields[2], 1, max_size, where);
-        source.b = number(fields[3], 0, max_size / (2 * clip), where);
-        source.largest = static_cast<std::uint32_t>(std::floor(source.a + clip * source.b));
+        source.a = source.mean = parse_number(fields[2], 1, max_size, where);
+        source.b = parse_number(fields[3], 0, max_size / (2 * max_deviations), where);
+        source.largest =
+            static_cast<std::uint32_t>(std::floor(source.a + max_deviations * source.b));
     } else if (kind == "choice") {
         source.kind = Source::Kind::choice;
         double total = 0;
         for (std::size_t i = 2; i < fields.size(); ++i) {
             const std::vector<std::string> parts = split(fields[i], ':');
             if (parts.size() != 2)
-                throw wrong(fmt::format("\"{}\" is no SIZE:WEIGHT", shown(fields[i])));
-            const auto size = static_cast<std::uint32_t>(whole(parts[0], 1, where));
-            const double weight = number(parts[1], 0, 1e12, where);
+                throw wrong(fmt::format("\"{}\" is no SIZE:WEIGHT", quoted(fields[i])));
+            const auto size = static_cast<std::uint32_t>(parse_integer(parts[0], 1, where));
+            const double weight = parse_number(parts[1], 0, 1e12, where);
             total += weight;
             source.mean += weight * size;
             source.choices.emplace_back(total, size);
@@ -114,7 +115,7 @@ Sizes::Source Sizes::parse(const std::vector<std::string>& fields, const std::st
         source.mean /= total;
         for (auto& [share, size] : source.choices) share /= total;
     } else {
-        throw wrong(fmt::format("\"{}\" is no kind of sizes", shown(kind)));
+        throw wrong(fmt::format("\"{}\" is no kind of sizes", quoted(kind)));
     }
     return source;
 }
@@ -139,10 +140,10 @@ Sizes Sizes::read(std::string_view text, const std::string& file, int sources, s
         for (const std::string& range : split(fields[0], ',')) {
             const std::vector<std::string> ends = split(range, '-');
             if (ends.size() > 2)
-                throw Error(fmt::format("{}: \"{}\" is no range", where, shown(range)),
+                throw Error(fmt::format("{}: \"{}\" is no range", where, quoted(range)),
                             "write for example 0-7");
-            const double first = whole(ends.front(), 0, where),
-                         last = whole(ends.back(), first, where);
+            const double first = parse_integer(ends.front(), 0, where),
+                         last = parse_integer(ends.back(), first, where);
             if (last >= sources)
                 throw Error(fmt::format("{}: there is no source {}", where, last),
                             fmt::format("give 0 to {}", sources - 1));
@@ -177,7 +178,7 @@ std::uint32_t Sizes::of(int source, std::uint64_t event) const {
             const double radius = std::sqrt(-2 * std::log(uniform(seed_, source, event, 0)));
             const double z =
                 radius * std::cos(2 * std::numbers::pi * uniform(seed_, source, event, 1));
-            const double size = s.a + s.b * std::clamp(z, -clip, clip);
+            const double size = s.a + s.b * std::clamp(z, -max_deviations, max_deviations);
             return static_cast<std::uint32_t>(std::max(1.0, std::floor(size)));
         }
         case Source::Kind::choice: break;

@@ -10,7 +10,7 @@ void Slices::add(int rank, const Report& report) {
     for (const Report::Count& count : report.latency)
         if (count.bucket < counts.size()) counts[count.bucket] += count.count;
     latency.merge(counts);
-    const bool late = report.slice < taken_;  // counts in the totals only
+    const bool late = report.slice < flushed_;  // counts in the totals only
     Slice* slice = nullptr;
     if (!late) {
         slice = &open_[report.slice];
@@ -20,28 +20,28 @@ void Slices::add(int rank, const Report& report) {
     }
     if (report.more) return;
     total.received += report.received;
-    total.received_here += report.received_here;
+    total.received_local += report.received_local;
     total.sent += report.sent;
-    total.given = report.given;
+    total.assigned_events = report.assigned_events;
     total.time += report.span;
     total.waited_credits += report.waited_credits;
     total.waited_filter += report.waited_filter;
     if (!slice) return;
     slice->span = std::max(slice->span, report.span);
     slice->received += report.received;
-    slice->received_here += report.received_here;
+    slice->received_local += report.received_local;
     slice->received_by[rank] += report.received;
 }
 
-void Slices::take(const std::vector<int>& members, bool all,
-                  const std::function<void(const Slice&)>& visit) {
+void Slices::flush(const std::vector<int>& members, bool all,
+                   const std::function<void(const Slice&)>& visit) {
     while (!open_.empty()) {
         const auto first = open_.begin();
         const bool complete = std::ranges::all_of(
             members, [&](int rank) { return first->second.received_by.contains(rank); });
         if (!all && !complete && newest_ < first->first + 2) return;
         visit(first->second);
-        taken_ = first->first + 1;
+        flushed_ = first->first + 1;
         open_.erase(first);
     }
 }

@@ -16,15 +16,15 @@ namespace assay::events {
 
 struct Slice {
     std::uint64_t number = 0;
-    Nanoseconds span = 0;                           // of the rank that took longest
-    std::uint64_t received = 0, received_here = 0;  // B, all ranks
-    std::map<int, std::uint64_t> received_by{};     // from others, of ranks that have ended it
+    Nanoseconds span = 0;                            // of the rank that took longest
+    std::uint64_t received = 0, received_local = 0;  // B, all ranks
+    std::map<int, std::uint64_t> received_by{};      // from others, of ranks that have ended it
     Histogram latency{};
 };
 
 // Totals of one rank over the whole run.
 struct RankTotals {
-    std::uint64_t received = 0, received_here = 0, sent = 0, given = 0;
+    std::uint64_t received = 0, received_local = 0, sent = 0, assigned_events = 0;
     Nanoseconds time = 0, waited_credits = 0, waited_filter = 0;
 };
 
@@ -35,8 +35,8 @@ public:
     void add(int rank, const Report& report);
     // Hands over the slices that are complete: all `members` have reported them. With `all`, every
     // slice.
-    void take(const std::vector<int>& members, bool all,
-              const std::function<void(const Slice&)>& visit);
+    void flush(const std::vector<int>& members, bool all,
+               const std::function<void(const Slice&)>& visit);
     std::uint64_t newest() const { return newest_; }
 
     std::vector<RankTotals> totals;  // by rank
@@ -44,7 +44,7 @@ public:
 
 private:
     std::map<std::uint64_t, Slice> open_;
-    std::uint64_t newest_ = 0, taken_ = 0;
+    std::uint64_t newest_ = 0, flushed_ = 0;
 };
 
 }  // namespace assay::events

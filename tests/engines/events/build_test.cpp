@@ -22,14 +22,14 @@ std::vector<std::string> with(std::vector<std::string> more) {
     return all;
 }
 
-void check_clean(const Built& built, double events, double sources) {
-    CHECK(built.failure() == "");
-    CHECK(built.value("events_built") == events);
-    CHECK(built.value("events_incomplete") == 0);
-    CHECK(built.value("fragments_built") == events * sources);
-    CHECK(built.value("fragments_corrupt") == 0);
-    CHECK(built.value("fragments_duplicate") == 0);
-    CHECK(built.value("fragments_lost") == 0);
+void check_clean(const EventBuilderRun& run, double events, double sources) {
+    CHECK(run.failure() == "");
+    CHECK(run.value("events_built") == events);
+    CHECK(run.value("events_incomplete") == 0);
+    CHECK(run.value("fragments_built") == events * sources);
+    CHECK(run.value("fragments_corrupt") == 0);
+    CHECK(run.value("fragments_duplicate") == 0);
+    CHECK(run.value("fragments_lost") == 0);
 }
 
 }  // namespace
@@ -41,54 +41,58 @@ TEST_CASE("each protocol, schedule and division of units builds every event") {
                 CAPTURE(protocol);
                 CAPTURE(schedule);
                 CAPTURE(units);
-                const Built built(5, links(),
-                                  with({"--events", "200", "--protocol", protocol, "--schedule",
-                                        schedule, "--units", units}));
-                check_clean(built, 200, units == "folded" ? 5 : 2);
-                CHECK(built.value("throughput") > 0);
-                CHECK(built.value("latency") > 0);
+                const EventBuilderRun run(5, links_1_gbps(),
+                                          with({"--events", "200", "--protocol", protocol,
+                                                "--schedule", schedule, "--units", units}));
+                check_clean(run, 200, units == "folded" ? 5 : 2);
+                CHECK(run.value("throughput") > 0);
+                CHECK(run.value("latency") > 0);
             }
 }
 
 TEST_CASE("synchronised steps, filter units and real time build every event") {
-    check_clean(Built(4, links(), with({"--events", "100", "--synchronised"})), 100, 4);
-    check_clean(Built(4, links(), with({"--events", "100", "--synchronised", "--in-flight", "1"})),
+    check_clean(EventBuilderRun(4, links_1_gbps(), with({"--events", "100", "--synchronised"})),
                 100, 4);
-    check_clean(Built(5, links(), with({"--events", "100", "--filters", "2"})), 100, 3);
-    check_clean(Built(3, {}, with({"--events", "300"})), 300, 3);
-    check_clean(Built(3, {}, with({"--events", "300", "--protocol", "pull", "--filters", "1"})),
-                300, 2);
+    check_clean(EventBuilderRun(4, links_1_gbps(),
+                                with({"--events", "100", "--synchronised", "--in-flight", "1"})),
+                100, 4);
+    check_clean(EventBuilderRun(5, links_1_gbps(), with({"--events", "100", "--filters", "2"})),
+                100, 3);
+    check_clean(EventBuilderRun(3, {}, with({"--events", "300"})), 300, 3);
+    check_clean(
+        EventBuilderRun(3, {}, with({"--events", "300", "--protocol", "pull", "--filters", "1"})),
+        300, 2);
 }
 
 TEST_CASE("the rate of the links is reached and not passed") {
     // One message in flight: more of them queue at receivers in this model of a network.
-    const Built built(4, links(),
-                      {"--fragment", "64KiB", "--duration", "0.2", "--slice", "0.02", "--credits",
-                       "4", "--in-flight", "1"});
+    const EventBuilderRun run(4, links_1_gbps(),
+                              {"--fragment", "64KiB", "--duration", "0.2", "--slice", "0.02",
+                               "--credits", "4", "--in-flight", "1"});
     // Each rank sends three quarters of its fragments to others.
-    CHECK(built.value("network_throughput") > 4 * 0.97e9);
-    CHECK(built.value("network_throughput") < 4 * 1.001e9);
-    CHECK(!built.of("throughput", "events.slices").empty());
-    CHECK(built.value("events_incomplete") == 0);
+    CHECK(run.value("network_throughput") > 4 * 0.97e9);
+    CHECK(run.value("network_throughput") < 4 * 1.001e9);
+    CHECK(!run.of("throughput", "events.slices").empty());
+    CHECK(run.value("events_incomplete") == 0);
 }
 
 TEST_CASE("the input rate holds the builder back") {
-    const Built built(
-        4, links(),
+    const EventBuilderRun run(
+        4, links_1_gbps(),
         {"--fragment", "4KiB", "--duration", "0.2", "--slice", "0.02", "--rate", "1e8"});
-    CHECK(built.value("throughput") == doctest::Approx(4e8).epsilon(0.05));
+    CHECK(run.value("throughput") == doctest::Approx(4e8).epsilon(0.05));
 }
 
 TEST_CASE("a wrong byte is found and named, and its event is not built") {
-    Faults faults = links();
+    Faults faults = links_1_gbps();
     faults.flips = {{2, 1, 10, 3000}};
-    const Built built(3, faults, with({"--events", "100"}));
-    CHECK(built.value("events_built") == 99);
-    CHECK(built.value("events_incomplete") == 1);
-    CHECK(built.value("fragments_corrupt") == 1);
-    CHECK(built.value("fragments_partial") == 2);
+    const EventBuilderRun run(3, faults, with({"--events", "100"}));
+    CHECK(run.value("events_built") == 99);
+    CHECK(run.value("events_incomplete") == 1);
+    CHECK(run.value("fragments_corrupt") == 1);
+    CHECK(run.value("fragments_partial") == 2);
     std::vector<Json> found;
-    for (const Json& record : built.records)
+    for (const Json& record : run.records)
         if (record["kind"] == "corruption") found.push_back(record);
     REQUIRE(found.size() == 1);
     CHECK(found[0]["subject"]["host"].get<std::string>().ends_with(":2"));
@@ -97,12 +101,12 @@ TEST_CASE("a wrong byte is found and named, and its event is not built") {
 }
 
 TEST_CASE("a message that arrives twice is counted and not built in") {
-    Faults faults = links();
+    Faults faults = links_1_gbps();
     faults.duplicates = {{2, 1, 10}, {0, 1, 4}};
-    const Built built(3, faults, with({"--events", "200"}));
-    CHECK(built.value("events_built") == 200);
-    CHECK(built.value("fragments_duplicate") == 2);
-    CHECK(built.value("fragments_built") == 600);
+    const EventBuilderRun run(3, faults, with({"--events", "200"}));
+    CHECK(run.value("events_built") == 200);
+    CHECK(run.value("fragments_duplicate") == 2);
+    CHECK(run.value("fragments_built") == 600);
 }
 
 TEST_CASE("fragments of unequal sizes share messages") {
@@ -112,26 +116,26 @@ TEST_CASE("fragments of unequal sizes share messages") {
     REQUIRE(write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
     close(file);
     for (const std::string protocol : {"push", "pull"}) {
-        const Built built(4, links(),
-                          with({"--events", "5003", "--sizes-file", path, "--protocol", protocol,
-                                "--filters", "1"}));
-        check_clean(built, 5003, 3);
+        const EventBuilderRun run(4, links_1_gbps(),
+                                  with({"--events", "5003", "--sizes-file", path, "--protocol",
+                                        protocol, "--filters", "1"}));
+        check_clean(run, 5003, 3);
     }
     unlink(path);
 }
 
 TEST_CASE("a slow filter unit and a stalled builder unit hold others back and lose nothing") {
-    const Built slow(4, links(),
-                     with({"--events", "100", "--filters", "1", "--filter-rate", "1e7"}));
+    const EventBuilderRun slow(4, links_1_gbps(),
+                               with({"--events", "100", "--filters", "1", "--filter-rate", "1e7"}));
     check_clean(slow, 100, 3);
     double waited = 0;
     for (const Json& record : slow.of("backpressure"))
         if (record["params"]["waiting_for"] == "filter")
             waited += record["summary"]["median"].get<double>();
     CHECK(waited > 0.05);  // 1.2 MB at 10 MB/s, three builder units
-    Faults faults = links();
+    Faults faults = links_1_gbps();
     faults.stalls = {{2, 200'000, 50'000'000}};
-    check_clean(Built(4, faults, with({"--events", "300"})), 300, 4);
+    check_clean(EventBuilderRun(4, faults, with({"--events", "300"})), 300, 4);
 }
 
 // ASSAY_DEATHS: how many; 200 take two minutes.
@@ -143,7 +147,7 @@ TEST_CASE("deaths at random times: every fragment is accounted for") {
     for (int i = 0; i < deaths; ++i) {
         CAPTURE(i);
         const int ranks = 3 + static_cast<int>(random() % 5);
-        Faults faults = links();
+        Faults faults = links_1_gbps();
         faults.rate = 1e8;
         Faults::Death death{
             .rank = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1)),
@@ -162,13 +166,13 @@ TEST_CASE("deaths at random times: every fragment is accounted for") {
         std::string shown;
         for (const std::string& option : options) shown += option + " ";
         CAPTURE(shown);
-        const Built built(ranks, faults, options);
-        REQUIRE(built.failure() == "");
-        CHECK(built.value("events_built") > 0);
-        CHECK(built.value("fragments_corrupt") == 0);
-        CHECK(built.value("fragments_duplicate") == 0);
-        CHECK(built.balances(ranks));
-        for (const Json& resume : built.of("resume"))
+        const EventBuilderRun run(ranks, faults, options);
+        REQUIRE(run.failure() == "");
+        CHECK(run.value("events_built") > 0);
+        CHECK(run.value("fragments_corrupt") == 0);
+        CHECK(run.value("fragments_duplicate") == 0);
+        CHECK(run.balances(ranks));
+        for (const Json& resume : run.of("resume"))
             if (resume.contains("summary")) {
                 ++resumed;
                 CHECK(resume["summary"]["median"].get<double>() < (policy == "wait" ? 0.5 : 0.05));
@@ -179,35 +183,36 @@ TEST_CASE("deaths at random times: every fragment is accounted for") {
 
 TEST_CASE("under policy wait, the fragments of a rank that comes back complete its events") {
     for (const std::string protocol : {"push", "pull"}) {
-        Faults faults = links();
+        Faults faults = links_1_gbps();
         faults.deaths = {{.rank = 3, .at = 1'000'000, .back = 40'000'000}};
         // Ranks 1 and 3 are readout units, 2 is the builder unit.
-        const Built built(4, faults,
-                          with({"--units", "split", "--duration", "0.2", "--policy", "wait",
-                                "--protocol", protocol}));
-        CHECK(built.failure() == "");
-        CHECK(built.value("events_built") > 0);
-        CHECK(built.value("events_incomplete") == 0);
-        CHECK(built.value("fragments_lost") == 0);
-        CHECK(built.value("fragments_corrupt") == 0);
+        const EventBuilderRun run(4, faults,
+                                  with({"--units", "split", "--duration", "0.2", "--policy", "wait",
+                                        "--protocol", protocol}));
+        CHECK(run.failure() == "");
+        CHECK(run.value("events_built") > 0);
+        CHECK(run.value("events_incomplete") == 0);
+        CHECK(run.value("fragments_lost") == 0);
+        CHECK(run.value("fragments_corrupt") == 0);
     }
 }
 
 TEST_CASE("the death of the event manager ends the run") {
-    Faults faults = links();
+    Faults faults = links_1_gbps();
     faults.deaths = {{.rank = 0, .at = 1'000'000}};
-    const Built built(3, faults, with({"--events", "10000"}));
-    CHECK(built.aborted);
-    CHECK(built.failure().find("rank 0, the event manager, was lost") != std::string::npos);
+    const EventBuilderRun run(3, faults, with({"--events", "10000"}));
+    CHECK(run.aborted);
+    CHECK(run.failure().find("rank 0, the event manager, was lost") != std::string::npos);
 }
 
 TEST_CASE("what cannot run is refused") {
-    CHECK_THROWS_AS(Built(1, {}, with({"--events", "1"})), Error);
-    CHECK_THROWS_AS(Built(3, {}, with({"--events", "1", "--filters", "2"})), Error);
-    CHECK_THROWS_AS(Built(3, {}, with({})), Error);
-    CHECK_THROWS_AS(Built(3, {}, with({"--events", "1", "--schedule", "file"})), Error);
-    CHECK_THROWS_AS(Built(3, {}, with({"--events", "1", "--protocol", "shove"})), Error);
-    CHECK_THROWS_AS(Built(3, {}, with({"--events", "1", "--credits", "0"})), Error);
-    CHECK_THROWS_AS(Built(3, {}, with({"--events", "1", "--fragment", "0"})), Error);
-    CHECK_THROWS_AS(Built(3, {}, with({"--events", "1", "--sizes-file", "/nowhere/sizes"})), Error);
+    CHECK_THROWS_AS(EventBuilderRun(1, {}, with({"--events", "1"})), Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--filters", "2"})), Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({})), Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--schedule", "file"})), Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--protocol", "shove"})), Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--credits", "0"})), Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--fragment", "0"})), Error);
+    CHECK_THROWS_AS(
+        EventBuilderRun(3, {}, with({"--events", "1", "--sizes-file", "/nowhere/sizes"})), Error);
 }

@@ -51,7 +51,7 @@ void check_cover(const Schedule& schedule, const std::vector<int>& readouts,
         CHECK(order.size() == steps);
         std::vector<int> served;
         for (std::size_t k = 0; k < order.size(); ++k) {
-            if (order[k] == nobody) continue;
+            if (order[k] == no_rank) continue;
             served.push_back(order[k]);
             ++arrivals[{k, order[k]}];
         }
@@ -125,45 +125,45 @@ TEST_CASE("sizes keep their distribution, their bound, and are functions of the 
 
 TEST_CASE("a message is intact, or its damage is found and named") {
     const Format format{Sizes::read("* uniform 1 300\n", "f", 3, 5), 9, true};
-    const Bulk bulk{4, 40, 10};
+    const EventGroup group{4, 40, 10};
     std::vector<std::uint64_t> memory(format.capacity(1, 10) / 8 + 1);
     auto* data = reinterpret_cast<std::byte*>(memory.data());
-    const std::size_t bytes = write_message(data, format, 1, bulk);
-    CHECK(bytes == format.message_bytes(1, bulk));
-    CHECK(verify_message(data, format, 1, bulk).state == Verdict::State::intact);
-    CHECK(verify_message(data, format, 1, bulk).payload == format.payload_bytes(1, bulk));
-    CHECK(verify_message(data, format, 2, bulk).state == Verdict::State::other);
-    CHECK(verify_message(data, format, 1, {5, 50, 10}).state == Verdict::State::other);
+    const std::size_t bytes = write_message(data, format, 1, group);
+    CHECK(bytes == format.message_bytes(1, group));
+    CHECK(verify_message(data, format, 1, group).state == MessageCheck::State::intact);
+    CHECK(verify_message(data, format, 1, group).payload == format.payload_bytes(1, group));
+    CHECK(verify_message(data, format, 2, group).state == MessageCheck::State::unexpected);
+    CHECK(verify_message(data, format, 1, {5, 50, 10}).state == MessageCheck::State::unexpected);
     std::mt19937 random(3);
     int unnoticed = 0;
     for (int i = 0; i < 2000; ++i) {
         const std::size_t offset = random() % bytes;
         const std::byte flip{static_cast<unsigned char>(1u << (random() % 8))};
         data[offset] ^= flip;
-        const Verdict verdict = verify_message(data, format, 1, bulk);
+        const MessageCheck check = verify_message(data, format, 1, group);
         // Padding is no payload: a flip there changes nothing that was sent.
-        if (verdict.state == Verdict::State::intact) ++unnoticed;
-        else CHECK((verdict.state == Verdict::State::damaged && !verdict.located.empty()));
+        if (check.state == MessageCheck::State::intact) ++unnoticed;
+        else CHECK((check.state == MessageCheck::State::damaged && !check.located.empty()));
         data[offset] ^= flip;
     }
     CHECK(unnoticed < 2000 * 7 * 10 / static_cast<int>(bytes));
-    CHECK(verify_message(data, format, 1, bulk).state == Verdict::State::intact);
+    CHECK(verify_message(data, format, 1, group).state == MessageCheck::State::intact);
 }
 
-TEST_CASE("the ledger takes each bulk once, and only outcomes that add up") {
+TEST_CASE("the ledger takes each group once, and only outcomes that add up") {
     Ledger ledger;
-    ledger.enter(0, {10, 4, 1});
-    ledger.enter(1, {10, 4, 1});
-    CHECK_THROWS(ledger.enter(1, {10, 4, 1}));
-    CHECK(!ledger.settle(2, {}).empty());
-    CHECK(!ledger.settle(0, {.events_built = 9, .built = 36}).empty());
-    CHECK(!ledger.settle(0, {.events_built = 10, .built = 39}).empty());
-    CHECK(!ledger.settle(0, {.events_built = 9, .events_incomplete = 1, .built = 37, .lost = 3})
+    ledger.open(0, {10, 4, 1});
+    ledger.open(1, {10, 4, 1});
+    CHECK_THROWS(ledger.open(1, {10, 4, 1}));
+    CHECK(!ledger.close(2, {}).empty());
+    CHECK(!ledger.close(0, {.events_built = 9, .built = 36}).empty());
+    CHECK(!ledger.close(0, {.events_built = 10, .built = 39}).empty());
+    CHECK(!ledger.close(0, {.events_built = 9, .events_incomplete = 1, .built = 37, .lost = 3})
                .empty());
-    CHECK(ledger.settle(0, {.events_built = 10, .built = 40}).empty());
-    CHECK(!ledger.settle(0, {.events_built = 10, .built = 40}).empty());
+    CHECK(ledger.close(0, {.events_built = 10, .built = 40}).empty());
+    CHECK(!ledger.close(0, {.events_built = 10, .built = 40}).empty());
     CHECK(!ledger.balances());
-    CHECK(ledger.settle(1, {.events_incomplete = 10, .partial = 30, .lost = 10}).empty());
+    CHECK(ledger.close(1, {.events_incomplete = 10, .partial = 30, .lost = 10}).empty());
     CHECK(ledger.balances());
     CHECK(ledger.total().lost == 10);
 }
@@ -171,7 +171,7 @@ TEST_CASE("the ledger takes each bulk once, and only outcomes that add up") {
 namespace {
 
 // Builder units that finish in random order, die and come back.
-void play(unsigned seed, bool in_rounds, bool drop) {
+void run_randomly(unsigned seed, bool in_rounds, bool drop) {
     std::mt19937 random(seed);
     const int ranks = 2 + static_cast<int>(random() % 7),
               credits = 1 + static_cast<int>(random() % 3);
@@ -181,7 +181,7 @@ void play(unsigned seed, bool in_rounds, bool drop) {
                                  .credits = credits,
                                  .slots = slots,
                                  .in_rounds = in_rounds,
-                                 .events_per_bulk = 3,
+                                 .events_per_group = 3,
                                  .events = 1000,
                                  .drop = drop});
     std::vector<int> all(static_cast<std::size_t>(ranks));
@@ -202,14 +202,14 @@ void play(unsigned seed, bool in_rounds, bool drop) {
         time += 100'000;
         if (const auto batch = manager.plan(time)) {
             std::set<int> builders;
-            for (std::size_t i = 0; i < batch->fresh.size(); ++i) {
+            for (std::size_t i = 0; i < batch->new_slots.size(); ++i) {
                 const auto n = sources_since(manager.membership().epoch);
-                held.push_back({{batch->first + i, batch->fresh[i]}, n, n});
-                CHECK(builders.insert(batch->fresh[i].builder).second);
+                held.push_back({{batch->first + i, batch->new_slots[i]}, n, n});
+                CHECK(builders.insert(batch->new_slots[i].builder).second);
             }
-            for (const Move& move : batch->moved) {
-                held.push_back({move.to, move.sources, sources_since(move.epoch)});
-                CHECK(builders.insert(move.to.place.builder).second);
+            for (const Reassignment& moved : batch->reassigned) {
+                held.push_back({moved.to, moved.sources, sources_since(moved.epoch)});
+                CHECK(builders.insert(moved.to.target.builder).second);
             }
             for (const int b : builders) CHECK(manager.membership().has(b));
         }
@@ -217,19 +217,19 @@ void play(unsigned seed, bool in_rounds, bool drop) {
             const std::size_t i = random() % held.size();
             const Held h = held[i];
             held.erase(held.begin() + static_cast<std::ptrdiff_t>(i));
-            const std::uint64_t events = std::min<std::uint64_t>(3, 1000 - h.assignment.bulk * 3);
+            const std::uint64_t events = std::min<std::uint64_t>(3, 1000 - h.assignment.group * 3);
             const std::uint64_t lost = h.sources - h.left;
             Outcome outcome;
             if (lost == 0) outcome = {.events_built = events, .built = events * h.sources};
             else
                 outcome = {
                     .events_incomplete = events, .partial = events * h.left, .lost = events * lost};
-            CHECK(manager.settle(h.assignment, outcome, time) == "");
+            CHECK(manager.close(h.assignment, outcome, time) == "");
         }
         const int victim = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1));
         if (random() % 50 == 0 && manager.lose(victim))
             std::erase_if(held,
-                          [&](const Held& h) { return h.assignment.place.builder == victim; });
+                          [&](const Held& h) { return h.assignment.target.builder == victim; });
         if (random() % 50 == 0 && !manager.membership().has(victim)) manager.admit({victim});
         if (slots > credits && !held.empty() && random() % 4 == 0) {
             Held& h = held[random() % held.size()];
@@ -239,20 +239,20 @@ void play(unsigned seed, bool in_rounds, bool drop) {
         // No slot is given twice, and none without a credit: a parked one takes none.
         std::map<int, int> count, working;
         for (const Held& h : held) {
-            CHECK(++count[h.assignment.place.builder] <= slots);
-            if (!h.parked) CHECK(++working[h.assignment.place.builder] <= credits);
+            CHECK(++count[h.assignment.target.builder] <= slots);
+            if (!h.parked) CHECK(++working[h.assignment.target.builder] <= credits);
         }
     }
     CHECK(manager.drained());
     CHECK(manager.ledger().balances());
-    CHECK(manager.ledger().given() == 1000);
+    CHECK(manager.ledger().assigned_events() == 1000);
     CHECK(manager.ledger().total().events() == 1000);
 }
 
 }  // namespace
 
-TEST_CASE("every event is settled once, whoever is lost and comes back") {
-    for (unsigned seed = 0; seed < 40; ++seed) play(seed, seed % 2 == 0, seed % 4 < 2);
+TEST_CASE("every event is closed once, whoever is lost and comes back") {
+    for (unsigned seed = 0; seed < 40; ++seed) run_randomly(seed, seed % 2 == 0, seed % 4 < 2);
 }
 
 TEST_CASE("a builder unit that does not answer holds only its own events back") {
@@ -261,7 +261,7 @@ TEST_CASE("a builder unit that does not answer holds only its own events back") 
                                                           .credits = 2,
                                                           .slots = 2,
                                                           .in_rounds = in_rounds,
-                                                          .events_per_bulk = 1,
+                                                          .events_per_group = 1,
                                                           .events = 0,
                                                           .drop = true});
         manager.admit({0, 1, 2, 3});
@@ -271,11 +271,11 @@ TEST_CASE("a builder unit that does not answer holds only its own events back") 
             time += 50'000;
             const auto batch = manager.plan(time);
             if (!batch) continue;
-            for (std::size_t k = 0; k < batch->fresh.size(); ++k) {
-                if (batch->fresh[k].builder == 2) continue;
-                CHECK(manager.settle({batch->first + k, batch->fresh[k]},
-                                     {.events_built = 1, .built = 4}, time) == "");
-                ++built[batch->fresh[k].builder];
+            for (std::size_t k = 0; k < batch->new_slots.size(); ++k) {
+                if (batch->new_slots[k].builder == 2) continue;
+                CHECK(manager.close({batch->first + k, batch->new_slots[k]},
+                                    {.events_built = 1, .built = 4}, time) == "");
+                ++built[batch->new_slots[k].builder];
             }
         }
         CHECK(built[2] == 0);
@@ -284,12 +284,12 @@ TEST_CASE("a builder unit that does not answer holds only its own events back") 
     }
 }
 
-TEST_CASE("in rounds, nobody is late before the first event tells how long one takes") {
+TEST_CASE("in rounds, no rank is late before the first event tells how long one takes") {
     EventManager manager(Units::assign(3, false, 0), {.ranks = 3,
                                                       .credits = 1,
                                                       .slots = 1,
                                                       .in_rounds = true,
-                                                      .events_per_bulk = 1,
+                                                      .events_per_group = 1,
                                                       .events = 0,
                                                       .drop = true});
     manager.admit({0, 1, 2});
@@ -298,12 +298,12 @@ TEST_CASE("in rounds, nobody is late before the first event tells how long one t
     for (int i = 0; i < 3; ++i) {
         const auto batch = manager.plan(time);
         REQUIRE(batch.has_value());
-        REQUIRE(batch->fresh.size() == 3);
+        REQUIRE(batch->new_slots.size() == 3);
         for (std::size_t k = 0; k < 3; ++k) {
             time += round / 3;
             CHECK(!manager.plan(time).has_value());
-            CHECK(manager.settle({batch->first + k, batch->fresh[k]},
-                                 {.events_built = 1, .built = 3}, time) == "");
+            CHECK(manager.close({batch->first + k, batch->new_slots[k]},
+                                {.events_built = 1, .built = 3}, time) == "");
         }
     }
 }
@@ -317,7 +317,7 @@ TEST_CASE("no rank passes a barrier before all have entered it") {
         std::vector<Barrier> barriers;
         for (const int rank : ranks) barriers.emplace_back(rank);
         std::vector<std::uint64_t> entered(ranks.size());
-        std::map<std::pair<int, int>, std::deque<BarrierNote>> wires;
+        std::map<std::pair<int, int>, std::deque<BarrierMessage>> wires;
         // The epochs of the ranks begin at different times.
         for (std::size_t i = 0; i < ranks.size(); ++i) barriers[i].begin(1, ranks);
         for (int step = 0; step < 4000; ++step) {
@@ -328,12 +328,12 @@ TEST_CASE("no rank passes a barrier before all have entered it") {
             }
             for (std::size_t k = 0; k < ranks.size(); ++k)
                 for (const auto& out : barriers[k].outgoing())
-                    wires[{ranks[k], out.peer}].push_back(out.note);
-            for (auto& [wire, notes] : wires) {
-                if (notes.empty() || random() % 2 == 0) continue;
+                    wires[{ranks[k], out.peer}].push_back(out.message);
+            for (auto& [wire, messages] : wires) {
+                if (messages.empty() || random() % 2 == 0) continue;
                 const auto to = static_cast<std::size_t>((wire.second - 1) / 3);
-                barriers[to].hear(wire.first, notes.front());
-                notes.pop_front();
+                barriers[to].on_message(wire.first, messages.front());
+                messages.pop_front();
             }
             for (const Barrier& barrier : barriers)
                 CHECK(barrier.passed() <= *std::ranges::min_element(entered));
@@ -343,19 +343,19 @@ TEST_CASE("no rank passes a barrier before all have entered it") {
 }
 
 TEST_CASE("messages are read as they were written, and damaged ones are refused") {
-    Batch batch{.epoch = 3, .number = 7, .first = 100, .fresh = {{2, 1}, {5, 0}}};
-    batch.moved.push_back({{4, {1, 1}}, {3, 0}, 2, 8});
+    Batch batch{.epoch = 3, .number = 7, .first = 100, .new_slots = {{2, 1}, {5, 0}}};
+    batch.reassigned.push_back({{4, {1, 1}}, {3, 0}, 2, 8});
     const Bytes written = write_batch(batch);
     const Batch read = read_batch(written);
     CHECK(read.first == 100);
-    CHECK(read.fresh[1].builder == 5);
-    CHECK(read.moved[0].from.builder == 3);
+    CHECK(read.new_slots[1].builder == 5);
+    CHECK(read.reassigned[0].from.builder == 3);
     Report report;
     for (std::uint32_t i = 0; i < 3000; ++i) report.latency.push_back({i, i + 1});
     std::size_t counts = 0;
     const std::vector<Bytes> parts = write_report(report);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-        CHECK(parts[i].size() <= manager_message);
+        CHECK(parts[i].size() <= max_message_to_manager);
         CHECK(read_report(parts[i]).more == (i + 1 < parts.size()));
         counts += read_report(parts[i]).latency.size();
     }
@@ -371,5 +371,5 @@ TEST_CASE("messages are read as they were written, and damaged ones are refused"
         } catch (const Error&) {
         }
     }
-    CHECK_THROWS_AS(read_done(write_rank(MessageKind::sees, 3)), Error);
+    CHECK_THROWS_AS(read_done(write_rank(MessageKind::peer_joined, 3)), Error);
 }

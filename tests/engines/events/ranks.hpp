@@ -14,9 +14,9 @@
 
 namespace assay::events {
 
-class Built {
+class EventBuilderRun {
 public:
-    Built(int ranks, const Faults& faults, std::vector<std::string> arguments)
+    EventBuilderRun(int ranks, const Faults& faults, std::vector<std::string> arguments)
         : file_(memfd_create("records", 0)), sink_(file_) {
         const Options options = Options::parse(build, std::move(arguments));
         try {
@@ -74,7 +74,7 @@ private:
 };
 
 // Links of 1 GB/s with a delay, in time that does not depend on the machine.
-inline Faults links() {
+inline Faults links_1_gbps() {
     Faults faults;
     faults.rate = 1e9;
     faults.delay = 5'000;

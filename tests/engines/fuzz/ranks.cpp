@@ -205,15 +205,15 @@ std::vector<Input> planted_messages() {
     events::Report report;
     report.latency = {{1, 2}, {3, 4}};
     events::Batch batch;
-    batch.fresh = {{1, 0}, {2, 1}};
-    batch.moved.resize(1);
+    batch.new_slots = {{1, 0}, {2, 1}};
+    batch.reassigned.resize(1);
     std::vector<Input> inputs;
     for (const events::Bytes& message :
          {events::write_hello("host"), events::write_done({}),
-          events::write_rank(events::MessageKind::sees, 2), events::write_misses({1, 2}),
+          events::write_rank(events::MessageKind::peer_joined, 2), events::write_peer_lost({1, 2}),
           events::write_damage({}), events::write_report(report).front(),
           events::write_welcome({"label", 1, 2, members}), events::write_members(members),
-          events::write_batch(batch), events::write_plain(events::MessageKind::stop),
+          events::write_batch(batch), events::write_empty(events::MessageKind::stop),
           events::write_slot(events::MessageKind::offer, {}), events::write_barrier({})})
         inputs.push_back(of(message));
     return inputs;
@@ -236,7 +236,7 @@ void read_messages(const std::uint8_t* data, std::size_t size) {
     answers([&] { events::read_hello(message); });
     answers([&] { events::read_done(message); });
     answers([&] { events::read_rank(message); });
-    answers([&] { events::read_misses(message); });
+    answers([&] { events::read_peer_lost(message); });
     answers([&] { events::read_damage(message); });
     answers([&] { events::read_report(message); });
     answers([&] { events::read_welcome(message); });

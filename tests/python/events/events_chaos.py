@@ -5,7 +5,7 @@
 
 A run is planned from its seed: which rank, how it dies, when, and the event builder's protocol and policy. It builds
 events on a lab of its own over a transport that survives deaths. What is checked: building goes on, the ledger has no
-corrupt and no duplicate fragment, every fragment that was given out is accounted for (the engine ends with an error
+corrupt and no duplicate fragment, every assigned fragment is accounted for (the engine ends with an error
 where it is not), and the death is reported with the time until events were complete again.
 """
 

@@ -13,18 +13,18 @@
 
 #include "core/identity.hpp"
 #include "events/manager.hpp"
-#include "events/member.hpp"
+#include "events/rank_context.hpp"
 #include "events/results.hpp"
 #include "events/slices.hpp"
 
 namespace assay::events {
 
-class Director {
+class Coordinator {
 public:
-    Director(Member& member, Sink& sink);
+    Coordinator(RankContext& context, Sink& sink);
 
     // Messages of rank 0 to itself.
-    void greet_self(const std::string& hello);
+    void on_own_hello(const std::string& hello);
     // What was posted for the rank has arrived.
     void on_received(int rank, Nanoseconds time);
     void on_message(int rank, std::span<const std::byte> message, Nanoseconds time);
@@ -35,23 +35,23 @@ public:
     bool ended() const { return phase_ == Phase::ended; }
     // Writes the records of the whole run.
     void write_results();
-    // Ends the giving out of events: on SIGINT.
+    // On SIGINT: no new events are assigned.
     void interrupt() { interrupted_ = true; }
-    // Whom it waits for; for messages.
+    // The ranks that it waits for, for error messages.
     std::string waits_for() const;
     // Messages to rank 0's own units.
     std::deque<std::shared_ptr<const Bytes>> to_self;
 
 private:
-    enum class Phase : std::uint8_t { greeting, running, stopping, ended };
+    enum class Phase : std::uint8_t { joining, running, stopping, ended };
     struct Buffer {
         Bytes bytes;
         bool posted = false;
     };
     struct Loss {
         int rank;
-        Nanoseconds noticed, before;  // the last progress before
-        std::set<int> left;           // builder units that have not built again
+        Nanoseconds noticed, last_progress;  // last_progress: before the loss
+        std::set<int> pending_builders;      // those that have not built an event since
     };
     void receive(int rank);
     void on_hello(int rank, const std::string& hello, Nanoseconds time);
@@ -62,9 +62,9 @@ private:
     void on_done(const Done& done, Nanoseconds time);
     void on_parked(const Assignment& parked, Nanoseconds time);
     void on_damage(int rank, const Damage& damage);
-    void note_resumed(int builder, Nanoseconds given, Nanoseconds time);
+    void record_resumed(int builder, Nanoseconds assigned_at, Nanoseconds time);
     void on_report(int rank, const Report& report);
-    void give_out(Nanoseconds time);
+    void assign_events(Nanoseconds time);
     void stop();
     void send_stop(int rank);
     void send(int rank, std::shared_ptr<const Bytes> message);
@@ -72,22 +72,22 @@ private:
     std::vector<int> member_ranks() const;
     void show_progress(Nanoseconds time);
 
-    Member& member_;
+    RankContext& context_;
     const Settings& settings_;
     Results results_;
     Sink& sink_;
     EventManager manager_;
     Slices slices_;
-    Phase phase_ = Phase::greeting;
+    Phase phase_ = Phase::joining;
     std::vector<Buffer> buffers_;  // by rank
     std::vector<std::optional<Identity>> identities_;
     std::vector<double> needs_, available_;  // B of memory, by rank
-    std::map<int, std::set<int>> seen_;      // by rank that came back: who has seen it
+    std::map<int, std::set<int>> seen_by_;   // by rank that came back: who has seen it
     std::set<int> returned_;                 // have said hello again
     std::set<int> last_reports_;
     std::vector<Loss> losses_;
-    Nanoseconds begun_ = 0, progress_ = 0, shown_ = 0;
-    Nanoseconds spent_ = 0;  // on settling, since the last batch
+    Nanoseconds start_ = 0, last_progress_ = 0, last_shown_ = 0;
+    Nanoseconds closing_time_ = 0;  // spent on closing groups since the last batch
     bool interrupted_ = false;
 };
 

@@ -1,4 +1,4 @@
-#include "events/director.hpp"
+#include "events/coordinator.hpp"
 
 #include <fmt/format.h>
 
@@ -12,63 +12,63 @@ namespace {
 constexpr Nanoseconds progress_interval = 1'000'000'000;
 constexpr std::size_t max_named = 8;
 
-EventManager::Options manager_options(const Member& member) {
-    const Settings& s = member.settings;
-    return {.ranks = member.transport.size(),
+EventManager::Options manager_options(const RankContext& context) {
+    const Settings& s = context.settings;
+    return {.ranks = context.transport.size(),
             .credits = s.credits,
             .slots = s.slots(),
             .in_rounds = s.in_rounds(),
-            .events_per_bulk = s.events_per_message,
+            .events_per_group = s.events_per_message,
             .events = s.events,
             .drop = s.policy == Policy::drop};
 }
 
 }  // namespace
 
-Director::Director(Member& member, Sink& sink)
-    : member_(member),
-      settings_(member.settings),
-      results_(member.settings, sink),
+Coordinator::Coordinator(RankContext& context, Sink& sink)
+    : context_(context),
+      settings_(context.settings),
+      results_(context.settings, sink),
       sink_(sink),
-      manager_(member.settings.units, manager_options(member)),
-      slices_(member.transport.size()),
-      buffers_(static_cast<std::size_t>(member.transport.size())),
+      manager_(context.settings.units, manager_options(context)),
+      slices_(context.transport.size()),
+      buffers_(static_cast<std::size_t>(context.transport.size())),
       identities_(buffers_.size()),
       needs_(buffers_.size()),
       available_(buffers_.size()) {
-    for (int rank = 1; rank < member.transport.size(); ++rank) receive(rank);
+    for (int rank = 1; rank < context.transport.size(); ++rank) receive(rank);
 }
 
-void Director::receive(int rank) {
+void Coordinator::receive(int rank) {
     Buffer& buffer = buffers_[static_cast<std::size_t>(rank)];
     if (buffer.posted) return;
-    buffer.bytes.resize(manager_message);
+    buffer.bytes.resize(max_message_to_manager);
     buffer.posted = true;
-    member_.post.receive(buffer.bytes.data(), buffer.bytes.size(), tag::to_manager,
-                         {Doing::from_rank, rank, 0});
+    context_.operations.receive(buffer.bytes.data(), buffer.bytes.size(), tag::to_manager,
+                                {OperationKind::receive_from_rank, rank, 0});
 }
 
-void Director::send(int rank, std::shared_ptr<const Bytes> message) {
+void Coordinator::send(int rank, std::shared_ptr<const Bytes> message) {
     if (rank == 0) to_self.push_back(std::move(message));
-    else if (member_.connected[static_cast<std::size_t>(rank)])
-        member_.post.mail(rank, tag::from_manager, std::move(message));
+    else if (context_.connected[static_cast<std::size_t>(rank)])
+        context_.operations.send_control(rank, tag::from_manager, std::move(message));
 }
 
-std::vector<int> Director::member_ranks() const {
+std::vector<int> Coordinator::member_ranks() const {
     std::vector<int> ranks;
-    for (int rank = 0; rank < member_.transport.size(); ++rank)
+    for (int rank = 0; rank < context_.transport.size(); ++rank)
         if (manager_.membership().has(rank)) ranks.push_back(rank);
     return ranks;
 }
 
-void Director::broadcast(Bytes message) {
+void Coordinator::broadcast(Bytes message) {
     const auto shared = std::make_shared<const Bytes>(std::move(message));
     for (const int rank : member_ranks()) send(rank, shared);
 }
 
-void Director::greet_self(const std::string& hello) { on_hello(0, hello, 0); }
+void Coordinator::on_own_hello(const std::string& hello) { on_hello(0, hello, 0); }
 
-void Director::on_message(int rank, std::span<const std::byte> message, Nanoseconds time) {
+void Coordinator::on_message(int rank, std::span<const std::byte> message, Nanoseconds time) {
     const MessageKind kind = kind_of(message);
     if (kind == MessageKind::hello) {
         on_hello(rank, read_hello(message), time);
@@ -76,17 +76,17 @@ void Director::on_message(int rank, std::span<const std::byte> message, Nanoseco
         switch (kind) {
             case MessageKind::done: on_done(read_done(message), time); break;
             case MessageKind::parked: on_parked(read_parked(message), time); break;
-            case MessageKind::sees: seen_[read_rank(message)].insert(rank); break;
+            case MessageKind::peer_joined: seen_by_[read_rank(message)].insert(rank); break;
             case MessageKind::damage: on_damage(rank, read_damage(message)); break;
-            case MessageKind::misses: {
-                const Misses misses = read_misses(message);
+            case MessageKind::peer_lost: {
+                const PeerLost lost = read_peer_lost(message);
                 const Membership& members = manager_.membership();
-                if (misses.rank <= 0 || misses.rank >= member_.transport.size() ||
-                    members.since[static_cast<std::size_t>(misses.rank)] != misses.since ||
-                    misses.since == 0)
+                if (lost.rank <= 0 || lost.rank >= context_.transport.size() ||
+                    members.since[static_cast<std::size_t>(lost.rank)] != lost.since ||
+                    lost.since == 0)
                     break;
-                send(misses.rank, std::make_shared<const Bytes>(write_plain(MessageKind::evict)));
-                lose(misses.rank, time);
+                send(lost.rank, std::make_shared<const Bytes>(write_empty(MessageKind::evict)));
+                lose(lost.rank, time);
                 break;
             }
             case MessageKind::report: on_report(rank, read_report(message)); break;
@@ -98,14 +98,14 @@ void Director::on_message(int rank, std::span<const std::byte> message, Nanoseco
     }
 }
 
-void Director::on_received(int rank, Nanoseconds time) {
+void Coordinator::on_received(int rank, Nanoseconds time) {
     Buffer& buffer = buffers_[static_cast<std::size_t>(rank)];
     buffer.posted = false;
     on_message(rank, buffer.bytes, time);
     if (!last_reports_.contains(rank)) receive(rank);
 }
 
-void Director::on_hello(int rank, const std::string& hello, Nanoseconds time) {
+void Coordinator::on_hello(int rank, const std::string& hello, Nanoseconds time) {
     const auto r = static_cast<std::size_t>(rank);
     const Json parsed = Json::parse(hello, nullptr, false);
     if (parsed.is_object() && parsed.contains("error"))
@@ -116,24 +116,24 @@ void Director::on_hello(int rank, const std::string& hello, Nanoseconds time) {
         needs_[r] = parsed.at("needs");
         available_[r] = parsed.at("available");
     } catch (const nlohmann::json::exception&) {
-        throw Error(fmt::format("rank {} sent a greeting that cannot be read", rank),
+        throw Error(fmt::format("rank {} sent a hello message that cannot be read", rank),
                     "run the same version of Assay on every host");
     }
     if (phase_ == Phase::running) returned_.insert(rank);
-    else if (phase_ != Phase::greeting) send_stop(rank);  // it came back too late
-    if (phase_ != Phase::greeting) return;
+    else if (phase_ != Phase::joining) send_stop(rank);  // it came back too late
+    if (phase_ != Phase::joining) return;
     if (std::ranges::all_of(identities_, [](const auto& i) { return i.has_value(); })) begin(time);
 }
 
 // The ranks of a host share its memory.
-void Director::check_memory() const {
+void Coordinator::check_memory() const {
     std::map<std::string, std::pair<double, double>> hosts;  // needed, available
     for (std::size_t r = 0; r < identities_.size(); ++r) {
         auto& [needed, available] = hosts[identities_[r]->host];
         needed += needs_[r];
         available = std::max(available, available_[r]);
     }
-    if (!member_.transport.keeps_contents()) return;
+    if (!context_.transport.keeps_contents()) return;
     for (const auto& [host, memory] : hosts)
         if (memory.first > 0.8 * memory.second)
             throw Error(fmt::format("{}: the buffers need {:.1f} GiB of {:.1f} GiB available", host,
@@ -141,7 +141,7 @@ void Director::check_memory() const {
                         "lower --fragment or --credits, or start fewer ranks on a host");
 }
 
-void Director::begin(Nanoseconds time) {
+void Coordinator::begin(Nanoseconds time) {
     std::vector<Identity> identities;
     identities.reserve(identities_.size());
     for (const auto& identity : identities_) identities.push_back(*identity);
@@ -161,31 +161,31 @@ void Director::begin(Nanoseconds time) {
              std::make_shared<const Bytes>(write_welcome(
                  {results_.labels[static_cast<std::size_t>(rank)], 0, 0, manager_.membership()})));
     phase_ = Phase::running;
-    begun_ = progress_ = shown_ = time;
+    start_ = last_progress_ = last_shown_ = time;
 }
 
-void Director::on_change(const PeerChange& change, Nanoseconds time) {
+void Coordinator::on_change(const PeerChange& change, Nanoseconds time) {
     if (change.state == PeerChange::State::joined) {
         receive(change.rank);  // others may have seen it before
         return;
     }
-    seen_.erase(change.rank);
+    seen_by_.erase(change.rank);
     returned_.erase(change.rank);
-    if (phase_ == Phase::greeting)
+    if (phase_ == Phase::joining)
         throw Error(fmt::format("rank {} was lost before the start", change.rank),
                     "see its last messages; check that its host is up and reachable");
     lose(change.rank, time);
 }
 
-void Director::lose(int rank, Nanoseconds time) {
+void Coordinator::lose(int rank, Nanoseconds time) {
     if (phase_ == Phase::stopping && last_reports_.contains(rank)) return;  // it has ended
     if (!manager_.lose(rank)) return;
     const std::vector<int> builders = manager_.membership().of(settings_.units.builders);
     sink_.progress(0, fmt::format("{} was lost; {} builder units go on", results_.label(rank),
                                   builders.size()));
-    for (Loss& loss : losses_) loss.left.erase(rank);
-    if (phase_ == Phase::running && !manager_.ended())
-        losses_.push_back({rank, time, progress_, {builders.begin(), builders.end()}});
+    for (Loss& loss : losses_) loss.pending_builders.erase(rank);
+    if (phase_ == Phase::running && !manager_.all_assigned())
+        losses_.push_back({rank, time, last_progress_, {builders.begin(), builders.end()}});
     results_.lost(rank);
     broadcast(write_members(manager_.membership()));
     if (builders.empty() || manager_.membership().of(settings_.units.readouts).empty())
@@ -194,11 +194,11 @@ void Director::lose(int rank, Nanoseconds time) {
                     "start more ranks");
 }
 
-void Director::admit_returned(Nanoseconds time) {
+void Coordinator::admit_returned(Nanoseconds time) {
     std::vector<int> ready;
     for (const int rank : returned_) {
         if (manager_.membership().has(rank)) continue;
-        const std::set<int>& seen = seen_[rank];
+        const std::set<int>& seen = seen_by_[rank];
         if (std::ranges::all_of(member_ranks(), [&](int r) { return r == 0 || seen.contains(r); }))
             ready.push_back(rank);
     }
@@ -206,74 +206,74 @@ void Director::admit_returned(Nanoseconds time) {
     manager_.admit(ready);
     for (const int rank : ready) {
         returned_.erase(rank);
-        seen_.erase(rank);
+        seen_by_.erase(rank);
         last_reports_.erase(rank);
         results_.returned(rank);
         const auto slice =
-            settings_.slice > 0 ? static_cast<std::uint64_t>((time - begun_) / settings_.slice) : 0;
+            settings_.slice > 0 ? static_cast<std::uint64_t>((time - start_) / settings_.slice) : 0;
         send(rank,
              std::make_shared<const Bytes>(write_welcome(
-                 {results_.label(rank), manager_.next_bulk(), slice, manager_.membership()})));
+                 {results_.label(rank), manager_.next_group(), slice, manager_.membership()})));
     }
     const auto members = std::make_shared<const Bytes>(write_members(manager_.membership()));
     for (const int rank : member_ranks())
         if (std::ranges::find(ready, rank) == ready.end()) send(rank, members);
 }
 
-void Director::on_done(const Done& done, Nanoseconds time) {
+void Coordinator::on_done(const Done& done, Nanoseconds time) {
     const Nanoseconds begin = now();
-    const Nanoseconds assigned_at = manager_.given_at(done.assignment);
-    const std::string problem = manager_.settle(done.assignment, done.outcome, time);
+    const Nanoseconds assigned_at = manager_.assigned_at(done.assignment);
+    const std::string problem = manager_.close(done.assignment, done.outcome, time);
     if (!problem.empty())
         throw Error("the ledger does not fit: " + problem, "this is a defect of Assay");
-    spent_ += now() - begin;
-    progress_ = time;
-    if (!losses_.empty()) note_resumed(done.assignment.place.builder, assigned_at, time);
+    closing_time_ += now() - begin;
+    last_progress_ = time;
+    if (!losses_.empty()) record_resumed(done.assignment.target.builder, assigned_at, time);
 }
 
-void Director::on_parked(const Assignment& parked, Nanoseconds time) {
-    if (manager_.park(parked)) progress_ = time;
+void Coordinator::on_parked(const Assignment& parked, Nanoseconds time) {
+    if (manager_.park(parked)) last_progress_ = time;
 }
 
-// A loss is over when each builder unit has built an event that was given out after it.
-void Director::note_resumed(int builder, Nanoseconds assigned_at, Nanoseconds time) {
+// A loss is over when each builder unit has built an event that was assigned after it.
+void Coordinator::record_resumed(int builder, Nanoseconds assigned_at, Nanoseconds time) {
     std::erase_if(losses_, [&](Loss& loss) {
-        if (assigned_at >= loss.noticed) loss.left.erase(builder);
-        if (!loss.left.empty()) return false;
-        results_.resumed(loss.rank, seconds(time - loss.before));
+        if (assigned_at >= loss.noticed) loss.pending_builders.erase(builder);
+        if (!loss.pending_builders.empty()) return false;
+        results_.resumed(loss.rank, seconds(time - loss.last_progress));
         return true;
     });
 }
 
-void Director::on_damage(int rank, const Damage& damage) {
-    if (damage.source < 0 || damage.source >= member_.transport.size()) return;
+void Coordinator::on_damage(int rank, const Damage& damage) {
+    if (damage.source < 0 || damage.source >= context_.transport.size()) return;
     results_.damage(rank, damage);
 }
 
-void Director::on_report(int rank, const Report& report) {
+void Coordinator::on_report(int rank, const Report& report) {
     slices_.add(rank, report);
     if (report.last && !report.more) last_reports_.insert(rank);
-    slices_.take(member_ranks(), false, [this](const Slice& slice) { results_.slice(slice); });
+    slices_.flush(member_ranks(), false, [this](const Slice& slice) { results_.slice(slice); });
 }
 
-void Director::give_out(Nanoseconds time) {
+void Coordinator::assign_events(Nanoseconds time) {
     for (;;) {
         const Nanoseconds begin = now();
         const std::optional<Batch> batch = manager_.plan(time);
         if (!batch) break;
-        const Nanoseconds decision_time = now() - begin + std::exchange(spent_, 0);
+        const Nanoseconds decision_time = now() - begin + std::exchange(closing_time_, 0);
         const auto events = static_cast<Nanoseconds>(batch->size() * settings_.events_per_message);
         results_.decision(decision_time, events);
         broadcast(write_batch(*batch));
     }
-    if (const auto next = manager_.next_plan()) member_.want(std::max(*next, time + 1));
+    if (const auto next = manager_.next_plan()) context_.schedule_wake(std::max(*next, time + 1));
 }
 
-void Director::show_progress(Nanoseconds time) {
-    if (time - shown_ < progress_interval) return;
+void Coordinator::show_progress(Nanoseconds time) {
+    if (time - last_shown_ < progress_interval) return;
     const Outcome& total = manager_.ledger().total();
     double share = 0;
-    const double elapsed = seconds(time - begun_);
+    const double elapsed = seconds(time - start_);
     if (settings_.events > 0)
         share = static_cast<double>(total.events()) / static_cast<double>(settings_.events);
     if (settings_.duration > 0) share = std::max(share, elapsed / seconds(settings_.duration));
@@ -283,20 +283,20 @@ void Director::show_progress(Nanoseconds time) {
                    fmt::format("{} events built{}", total.events_built,
                                rate > 0 ? fmt::format(", {:.2f} GB/s", rate * 1e-9) : ""),
                    share > 0 ? elapsed / share - elapsed : -1);
-    shown_ = time;
+    last_shown_ = time;
 }
 
-void Director::advance(Nanoseconds time) {
+void Coordinator::advance(Nanoseconds time) {
     if (phase_ == Phase::running) {
         admit_returned(time);
-        const bool over = settings_.duration > 0 && time - begun_ >= settings_.duration;
+        const bool over = settings_.duration > 0 && time - start_ >= settings_.duration;
         if (over || interrupted_) manager_.stop();
-        give_out(time);
+        assign_events(time);
         show_progress(time);
         if (manager_.drained()) stop();
-        else if (time - progress_ > settings_.timeout)
+        else if (time - last_progress_ > settings_.timeout)
             throw Error(fmt::format("no event was built for {:.1f} s, waiting for {}",
-                                    seconds(time - progress_), waits_for()),
+                                    seconds(time - last_progress_), waits_for()),
                         "check that these hosts are up, or raise --timeout");
     } else if (phase_ == Phase::stopping) {
         const std::vector<int> members = member_ranks();
@@ -305,9 +305,9 @@ void Director::advance(Nanoseconds time) {
     }
 }
 
-std::string Director::waits_for() const {
+std::string Coordinator::waits_for() const {
     std::vector<int> ranks;
-    if (phase_ == Phase::greeting) {
+    if (phase_ == Phase::joining) {
         for (std::size_t r = 0; r < identities_.size(); ++r)
             if (!identities_[r]) ranks.push_back(static_cast<int>(r));
     } else if (phase_ == Phase::running) {
@@ -323,20 +323,20 @@ std::string Director::waits_for() const {
     return names.empty() ? "other ranks" : names;
 }
 
-void Director::stop() {
+void Coordinator::stop() {
     phase_ = Phase::stopping;
     for (const int rank : member_ranks()) send_stop(rank);
     for (const int rank : returned_) send_stop(rank);
 }
 
 // One for each of the buffers that the rank has posted.
-void Director::send_stop(int rank) {
+void Coordinator::send_stop(int rank) {
     for (int i = 0; i < manager_buffers; ++i)
-        send(rank, std::make_shared<const Bytes>(write_plain(MessageKind::stop)));
+        send(rank, std::make_shared<const Bytes>(write_empty(MessageKind::stop)));
 }
 
-void Director::write_results() {
-    slices_.take(member_ranks(), true, [this](const Slice& slice) { results_.slice(slice); });
+void Coordinator::write_results() {
+    slices_.flush(member_ranks(), true, [this](const Slice& slice) { results_.slice(slice); });
     for (const Loss& loss : losses_) results_.not_resumed(loss.rank);
     results_.write(manager_, slices_);
 }
