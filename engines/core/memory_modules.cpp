@@ -1,7 +1,7 @@
 #include "core/memory_modules.hpp"
 
 #include <algorithm>
-#include <cctype>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -10,6 +10,9 @@
 #include <regex>
 #include <set>
 #include <sstream>
+#include <string_view>
+#include <system_error>
+#include <utility>
 
 #include "core/topology.hpp"
 
@@ -32,6 +35,8 @@ enum : std::size_t {
     extended_configured_speed = 0x58
 };
 constexpr std::uint32_t unknown_16 = 0xffff;
+// std::regex_search calls itself for each character: a long text would exhaust the stack.
+constexpr std::size_t longest_name = 256;
 // ROM, flash and logical non-volatile devices: by number, and by udev's names.
 const std::set<std::string>& no_memory() {
     static const std::set<std::string> types = {
@@ -77,6 +82,14 @@ std::string string_at(std::span<const std::uint8_t> structure, std::size_t at,
                       const std::vector<std::string>& strings) {
     const std::uint32_t index = little_endian(structure, at, 1);
     return index == 0 || index > strings.size() ? "" : strings[index - 1];
+}
+
+// 0: not told.
+std::uint32_t number_in(const std::string& text) {
+    std::uint32_t number = 0;
+    const char* end = text.data() + text.size();
+    const auto read = std::from_chars(text.data(), end, number);
+    return read.ec == std::errc() && read.ptr == end ? number : 0;
 }
 
 std::string whole_file(const std::string& path) {
@@ -130,13 +143,19 @@ std::vector<MemoryModule> modules_of_table(std::span<const std::uint8_t> table) 
 }
 
 std::vector<MemoryModule> modules_of_udev(const std::string& text) {
-    static const std::regex property("E:MEMORY_DEVICE_([0-9]+)_([A-Z_]+)=(.*)");
-    std::map<int, std::map<std::string, std::string>> slots;
+    // E:MEMORY_DEVICE_<slot>_<property>=<value>
+    constexpr std::string_view prefix = "E:MEMORY_DEVICE_";
+    std::map<unsigned, std::map<std::string, std::string>> slots;
     std::istringstream lines(text);
-    std::smatch match;
-    for (std::string line; std::getline(lines, line);)
-        if (std::regex_match(line, match, property) && match[1].length() < 6)
-            slots[std::stoi(match[1])][match[2]] = match[3];
+    for (std::string line; std::getline(lines, line);) {
+        const std::size_t equals = line.find('=');
+        if (!line.starts_with(prefix) || equals == std::string::npos) continue;
+        unsigned slot = 0;
+        const char* end = line.data() + equals;
+        const auto read = std::from_chars(line.data() + prefix.size(), end, slot);
+        if (read.ec == std::errc() && read.ptr != end && *read.ptr == '_')
+            slots[slot][std::string(read.ptr + 1, end)] = line.substr(equals + 1);
+    }
     std::vector<MemoryModule> modules;
     for (auto& [number, told] : slots) {
         // An empty slot says PRESENT=0 and has no size.
@@ -144,10 +163,8 @@ std::vector<MemoryModule> modules_of_udev(const std::string& text) {
             continue;
         const std::string& rate =
             told["CONFIGURED_SPEED_MTS"].empty() ? told["SPEED_MTS"] : told["CONFIGURED_SPEED_MTS"];
-        modules.push_back(
-            {told["LOCATOR"], told["BANK_LOCATOR"], 1e6 * std::strtod(rate.c_str(), nullptr),
-             static_cast<std::uint32_t>(std::strtoul(told["DATA_WIDTH"].c_str(), nullptr, 10)),
-             told["TYPE"]});
+        modules.push_back({told["LOCATOR"], told["BANK_LOCATOR"], 1e6 * number_in(rate),
+                           number_in(told["DATA_WIDTH"]), told["TYPE"]});
     }
     return modules;
 }
@@ -162,8 +179,11 @@ std::optional<int> channels_named(const std::vector<MemoryModule>& modules) {
         std::smatch match;
         const std::string* named = nullptr;
         for (const std::string* text : {&module.bank, &module.locator})
-            if (named == nullptr && std::regex_search(*text, match, by_word)) named = text;
-        if (named == nullptr && std::regex_search(module.locator, match, by_letter))
+            if (named == nullptr && text->size() <= longest_name &&
+                std::regex_search(*text, match, by_word))
+                named = text;
+        if (named == nullptr && module.locator.size() <= longest_name &&
+            std::regex_search(module.locator, match, by_letter))
             named = &module.locator;
         if (named == nullptr) return std::nullopt;
         channels.insert(match[1].str() + " " + match[2].str());

@@ -27,7 +27,8 @@ std::vector<MemoryModule> modules_of_table(std::span<const std::uint8_t> table);
 // Of the text of udev's database entry of the firmware.
 std::vector<MemoryModule> modules_of_udev(const std::string& text);
 
-// Number of different channels that the locators name; none where one of them names none.
+// Number of different channels that the locators name; none where one of them names none or is
+// longer than 256 bytes.
 std::optional<int> channels_named(const std::vector<MemoryModule>& modules);
 
 struct MemoryModules {

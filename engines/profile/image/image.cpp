@@ -27,10 +27,17 @@ constexpr unsigned own_machine = EM_X86_64;
 constexpr unsigned own_machine = EM_AARCH64;
 #endif
 
+// To open a device or a pipe may do something; a program is neither.
+bool is_regular(const char* path) {
+    struct stat status{};
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 // A file that is read in parts.
 class File {
 public:
-    explicit File(const char* path) : fd_(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+    explicit File(const char* path)
+        : fd_(is_regular(path) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1) {}
     ~File() {
         if (fd_ >= 0) close(fd_);
     }

@@ -95,6 +95,27 @@ TEST_CASE("a table that is cut anywhere ends the list of modules") {
         CHECK(modules_of_table(std::span(whole).first(bytes)).size() <= 2);
 }
 
+TEST_CASE("names of any length and numbers that are none break no reader") {
+    const std::string longest(60'000, 'a');
+    const auto found = modules_of_table(table({slot(longest, longest + "channel 1")}));
+    REQUIRE(found.size() == 1);
+    CHECK(found[0].locator == longest);
+    CHECK(channels_named(found) == std::nullopt);
+    const auto udev = modules_of_udev("E:MEMORY_DEVICE_0_LOCATOR=" + std::string(1'000'000, 'a') +
+                                      "\nE:MEMORY_DEVICE_0_SIZE=1\n"
+                                      "E:MEMORY_DEVICE_0_SPEED_MTS=nan\n"
+                                      "E:MEMORY_DEVICE_0_DATA_WIDTH=4294967360\n"
+                                      "E:MEMORY_DEVICE_1_SIZE=1\n"
+                                      "E:MEMORY_DEVICE_1_CONFIGURED_SPEED_MTS=1e400\n"
+                                      "E:MEMORY_DEVICE_1_SPEED_MTS=3200\n"
+                                      "E:MEMORY_DEVICE_1_DATA_WIDTH=64\n");
+    REQUIRE(udev.size() == 2);
+    CHECK(udev[0].transfer_rate == 0);
+    CHECK(udev[0].data_bits == 0U);
+    CHECK(udev[1].transfer_rate == 0);
+    CHECK(udev[1].data_bits == 64U);
+}
+
 TEST_CASE("channels are those that all locators name") {
     const auto count = [](std::vector<std::pair<std::string, std::string>> names) {
         std::vector<MemoryModule> modules;

@@ -5,8 +5,10 @@
 #include <linux/mempolicy.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 namespace assay::numa {
 namespace {
@@ -16,6 +18,10 @@ constexpr std::size_t max_raw_stacks = 200'000;
 // What the loader added to the addresses of an object's file: from the segment that was mapped
 // here.
 std::uint64_t bias_of(const KernelEvent& mapping) {
+    std::error_code none;
+    // Another file may have the name by now; to open a pipe would wait.
+    if (!std::filesystem::is_regular_file(mapping.name, none))
+        return mapping.address - mapping.offset;
     std::ifstream file(mapping.name, std::ios::binary);
     Elf64_Ehdr header{};
     if (!file.read(reinterpret_cast<char*>(&header), sizeof header) ||

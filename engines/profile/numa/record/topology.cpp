@@ -13,7 +13,7 @@
 namespace assay::numa {
 namespace {
 
-constexpr int max_processor = 1 << 16;
+constexpr int max_processor = 1 << 16;  // and at most so many before the last part of a list
 
 std::string first_line(const std::string& path) {
     std::ifstream file(path);
@@ -71,7 +71,7 @@ std::vector<int> parse_list(const std::string& text) {
         if (read.ec == std::errc() && read.ptr != end && *read.ptr == '-')
             read = std::from_chars(read.ptr + 1, end, last);
         if (read.ec != std::errc() || read.ptr != end || first < 0 || last < first ||
-            last >= max_processor)
+            last >= max_processor || numbers.size() > std::size_t{max_processor})
             return {};
         for (int k = first; k <= last; ++k) numbers.push_back(k);
     }

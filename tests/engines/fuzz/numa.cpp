@@ -1,0 +1,199 @@
+// What a program that is profiled may leave in its ring, the objects that it maps, and lists of
+// processors.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "core/error.hpp"
+#include "fuzz.hpp"
+#include "profile/numa/record/process.hpp"
+
+using namespace assay;
+using namespace assay::numa;
+
+using fuzz::append;
+
+namespace {
+
+constexpr std::uint32_t no_process = 0x7fffffff;  // above the kernel's largest
+constexpr std::size_t most_events = 64, some_nodes = 64;
+
+// --- The ring
+
+// Its file, which stays mapped here as in a profiled process.
+struct Ring {
+    Ring() : path(fuzz::free_path() + ".ring") {
+        const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        if (fd < 0 || ftruncate(fd, static_cast<off_t>(ring_bytes)) != 0) std::abort();
+        void* all = mmap(nullptr, ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        close(fd);
+        if (all == MAP_FAILED) std::abort();
+        memory = static_cast<char*>(all);
+    }
+    std::string path;
+    char* memory;
+};
+
+Ring& ring() {
+    static Ring made;
+    return made;
+}
+
+struct PlainEvent {
+    std::uint64_t ns;
+    EventKind kind;
+    std::uint32_t tid;
+    std::uint64_t address, bytes, mask;
+    std::uint32_t stack;
+    std::int32_t mode;
+    std::uint64_t more_mask, sequence;
+};
+static_assert(sizeof(PlainEvent) == sizeof(Event));
+
+struct Fault {
+    std::uint64_t address, ip, sp, bp;
+    std::uint8_t executable, words;
+    std::uint16_t tid;
+};
+
+// A head, nodes, events, faults between them, and an object that was mapped.
+std::vector<Input> planted_rings() {
+    Input input;
+    append(input, ring_magic);
+    for (const std::uint32_t pid : {no_process, 1u}) append(input, pid);
+    for (const std::uint64_t of : {7ull, 0ull}) append(input, of);
+    for (std::uint32_t k = 0; k < some_nodes; ++k)
+        append(input, stack::Node{k == 0 ? 0 : k - 1, 0x1000u + 16 * k});
+    const auto event = [&](std::uint64_t number, EventKind kind, std::uint64_t address,
+                           std::uint64_t bytes) {
+        append(input, PlainEvent{1000 * number, kind, 5, address, bytes, 3, 9, 3, 0, number});
+        append(input, Fault{address + bytes / 2, 0x1100, 0x7000, 0x7010, 0, 4, 5});
+    };
+    event(1, EventKind::allocate, 0x10000, 0x4000);
+    event(2, EventKind::map, 0x20000, 0x8000);
+    event(3, EventKind::policy, 0x20000, 0x4000);
+    event(4, EventKind::thread, 0x40000, 0x8000);
+    event(5, EventKind::unmap, 0x20000, 0x1000);
+    event(6, EventKind::affinity, 0, 0);
+    event(7, EventKind::release, 0x10000, 0);
+    return {input};
+}
+
+KernelEvent fault_of(const Fault& given, const KernelEvent& mapped) {
+    KernelEvent event;
+    event.pid = no_process;
+    event.tid = given.tid;
+    event.processor = given.executable;
+    event.address = given.address;
+    event.ip = given.ip, event.sp = given.sp, event.bp = given.bp;
+    event.used = std::min<std::uint32_t>(given.words, stack_words);
+    for (std::uint32_t k = 0; k < event.used; ++k) event.stack[k] = mapped.address + 16 * k;
+    return event;
+}
+
+// Every line of a recording is JSON, whatever was in the ring.
+void write(const Process& process) {
+    const std::string folder = std::filesystem::path(ring().path).parent_path();
+    const std::string path = folder + "/" + std::to_string(no_process) + ".0.numa";
+    process.write(folder, 0, "", 0);
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);)
+        if (!nlohmann::json::accept(line)) std::abort();
+    unlink(path.c_str());
+}
+
+void read_ring(const std::uint8_t* data, std::size_t size) {
+    fuzz::Parts parts(data, size);
+    char* memory = ring().memory;
+    auto* header = reinterpret_cast<RingHeader*>(memory);
+    header->magic = parts.take<std::uint64_t>();
+    header->pid = parts.take<std::int32_t>();
+    header->parent = parts.take<std::int32_t>();
+    header->head = parts.take<std::uint64_t>();
+    header->tail = parts.take<std::uint64_t>();
+    for (std::size_t k = 0; k < some_nodes; ++k) {
+        const auto node = parts.take<stack::Node>();
+        std::memcpy(memory + ring_nodes_at + k * sizeof node, &node, sizeof node);
+    }
+    std::array<Fault, most_events> faults;
+    const std::uint64_t tail = header->tail;
+    for (std::size_t k = 0; k < most_events; ++k) {
+        const auto event = parts.take<PlainEvent>();
+        const std::size_t slot = (tail + k) % ring_events;
+        std::memcpy(memory + ring_header_bytes + slot * sizeof event, &event, sizeof event);
+        faults[k] = parts.take<Fault>();
+    }
+    static const Topology topology = read_topology(0), emulated = read_topology(3);
+    const auto reader = std::make_shared<RingReader>(ring().path);
+    Process process(reader->pid(), reader->parent(), 0, size % 2 == 0 ? topology : emulated, true);
+    if (process.pid() != no_process) return;  // files of others are not read
+    KernelEvent mapped;
+    mapped.kind = KernelEvent::Kind::map;
+    mapped.address = 0x1000, mapped.bytes = 0x1000;
+    mapped.executable = true;
+    mapped.name = FUZZ_OBJECT;
+    process.take(mapped);
+    process.set_ring(reader);
+    std::size_t count = 0;
+    reader->drain([&](const Event& event) {
+        process.take(event);
+        if (count < most_events) process.take(fault_of(faults[count++], mapped));
+        if (count % 4 == 0) process.locate_touched();
+    });
+    if (count > most_events) std::abort();
+    process.look_at_threads(1);
+    process.sweep(2);
+    process.locate_touched();
+    if (process.asks_for_last_look()) process.answer_last_look();
+    Process child(no_process, 1, 0, topology, true);
+    child.inherit(process);
+    write(process);
+}
+
+// --- Objects that it maps: a stack is walked by their tables
+
+std::vector<Input> planted_objects() {
+    std::ifstream file(FUZZ_OBJECT, std::ios::binary);
+    return {Input(std::istreambuf_iterator<char>(file), {})};
+}
+
+void read_object(const std::uint8_t* data, std::size_t size) {
+    static const Topology topology = read_topology(2);
+    Process process(no_process, 1, 0, topology, true);
+    KernelEvent mapped;
+    mapped.kind = KernelEvent::Kind::map;
+    mapped.address = 0x1000, mapped.bytes = 0x3000;
+    mapped.offset = 0x1000;
+    mapped.executable = true;
+    mapped.name = fuzz::file_of(data, size);
+    process.take(mapped);
+    for (std::uint64_t ip = 0x1000; ip < 0x1400; ip += 61)
+        process.take(fault_of({0x100000 + (ip << 12), ip, 0x7000, 0x7010, 0, 16, 1}, mapped));
+    process.locate_touched();
+    write(process);
+}
+
+// --- Lists
+
+std::vector<Input> planted_lists() { return {fuzz::input_of("0-3,8"), fuzz::input_of("5,7-9")}; }
+
+void read_list(const std::uint8_t* data, std::size_t size) {
+    for (const int number : parse_list({data, data + size}))
+        if (number < 0) std::abort();
+}
+
+}  // namespace
+
+std::vector<Reader> readers() {
+    return {{"ring", planted_rings, read_ring},
+            {"mapped", planted_objects, read_object},
+            {"processors", planted_lists, read_list}};
+}

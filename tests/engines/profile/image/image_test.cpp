@@ -1,0 +1,116 @@
+#include "profile/image/image.hpp"
+
+#include <doctest/doctest.h>
+#include <elf.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+namespace assay::image {
+namespace {
+
+namespace fs = std::filesystem;
+
+// This machine's number and the loader that this test uses.
+struct Own {
+    Own() {
+        std::ifstream self("/proc/self/exe", std::ios::binary);
+        self.read(reinterpret_cast<char*>(&header), sizeof header);
+    }
+    Elf64_Ehdr header{};
+};
+
+// A folder of files, removed at its end.
+struct Files {
+    Files() : folder(fs::temp_directory_path() / ("assay-image-" + std::to_string(getpid()))) {
+        fs::create_directories(folder);
+    }
+    Files(const Files&) = delete;
+    Files& operator=(const Files&) = delete;
+    ~Files() { fs::remove_all(folder); }
+    std::string write(const std::string& text) const {
+        std::ofstream(folder / "file", std::ios::binary) << text;
+        return folder / "file";
+    }
+    fs::path folder;
+};
+
+template <class T>
+void append(std::string& file, const T& value) {
+    file.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+// An executable that asks a loader for these names.
+std::string executable(const std::string& loader, const std::string& names) {
+    constexpr std::uint64_t base = 0x400000;
+    constexpr std::size_t segments = 3, dynamic_count = 3;
+    constexpr std::size_t loader_offset = sizeof(Elf64_Ehdr) + segments * sizeof(Elf64_Phdr);
+    const std::size_t dynamic_offset = loader_offset + loader.size() + 1,
+                      names_offset = dynamic_offset + dynamic_count * sizeof(Elf64_Dyn);
+    Elf64_Ehdr header = Own().header;
+    header.e_phoff = sizeof header;
+    header.e_phnum = segments;
+    std::string file;
+    append(file, header);
+    const auto add_segment = [&](std::uint32_t type, std::uint64_t offset, std::uint64_t bytes) {
+        append(file, Elf64_Phdr{type, 0, offset, base + offset, 0, bytes, bytes, 1});
+    };
+    add_segment(PT_INTERP, loader_offset, loader.size() + 1);
+    add_segment(PT_DYNAMIC, dynamic_offset, dynamic_count * sizeof(Elf64_Dyn));
+    add_segment(PT_LOAD, names_offset, names.size());
+    file += loader + '\0';
+    append(file, Elf64_Dyn{DT_STRTAB, {base + names_offset}});
+    append(file, Elf64_Dyn{DT_STRSZ, {names.size()}});
+    append(file, Elf64_Dyn{DT_NULL, {0}});
+    return file + names;
+}
+
+constexpr const char* glibc = "/lib64/ld-linux-x86-64.so.2";
+
+TEST_CASE("the sign of a sanitizer is found wherever it stands in the names") {
+    const Files files;
+    CHECK(obstacle_of(files.write(executable(glibc, "libc.so.6")).c_str()) == Obstacle::none);
+    for (std::size_t before = 4060; before < 4110; ++before) {
+        const std::string names = std::string(before, 'x') + "__asan_init" + std::string(9000, 'y');
+        const std::string path = files.write(executable(glibc, names));
+        CHECK(obstacle_of(path.c_str()) == Obstacle::address_sanitizer);
+    }
+}
+
+TEST_CASE("an executable that is cut anywhere, or another's, is no more than an obstacle") {
+    const Files files;
+    const std::string whole = executable("/lib/ld-musl-x86_64.so.1", "libc.so");
+    CHECK(obstacle_of(files.write(whole).c_str()) == Obstacle::musl);
+    for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
+        const Obstacle found = obstacle_of(files.write(whole.substr(0, bytes)).c_str());
+        CHECK((found == Obstacle::none || found == Obstacle::musl ||
+               found == Obstacle::statically_linked));
+    }
+    std::string other = whole;
+    other[EI_CLASS] = ELFCLASS32;
+    CHECK(obstacle_of(files.write(other).c_str()) == Obstacle::other_machine);
+}
+
+TEST_CASE("pipes are not opened, and scripts that name each other come to an end") {
+    const Files files;
+    const std::string pipe = files.folder / "pipe";
+    REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+    const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    REQUIRE(inotify_add_watch(watch, pipe.c_str(), IN_OPEN) >= 0);
+    char opened[4096];
+    CHECK(obstacle_of(pipe.c_str()) == Obstacle::none);
+    CHECK(obstacle_of(files.write("#!" + pipe + "\n").c_str()) == Obstacle::none);
+    CHECK(read(watch, opened, sizeof opened) < 0);
+    close(watch);
+    const std::string script = files.folder / "file";
+    CHECK(obstacle_of(files.write("#!" + script + "\n").c_str()) == Obstacle::none);
+}
+
+}  // namespace
+}  // namespace assay::image
