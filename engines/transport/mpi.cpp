@@ -43,9 +43,9 @@ constexpr bool in_simulator = false;
 #endif
 
 // The launcher forwards the output of ranks. MPICH's drops what it has not forwarded when a rank
-// aborts: the reason for the abort would be lost. Waits until the pipe is empty, 2 s at most, and
-// for the launcher's own buffers.
-void let_output_pass() {
+// aborts: the reason for the abort would be lost. Waits until the pipe is empty, 2 s at most,
+// and for the launcher's own buffers.
+void drain_output() {
     using namespace std::chrono_literals;
     int waiting = 0;
     for (int i = 0; i < 200; ++i) {
@@ -155,7 +155,7 @@ public:
     void broadcast(std::string& value) override;
 
     [[noreturn]] void abort(int status) override {
-        let_output_pass();
+        drain_output();
         MPI_Abort(MPI_COMM_WORLD, status);
         _exit(status);
     }
@@ -271,14 +271,14 @@ std::vector<std::string> Mpi::gather_at_once(const std::string& value,
 
 std::vector<std::string> Mpi::gather_one_by_one(const std::string& value,
                                                 const std::vector<long long>& lengths) {
-    static constexpr std::size_t piece = 1 << 30;
-    const auto pieces = [](std::size_t bytes, const auto& transfer) {
-        for (std::size_t at = 0; at < bytes; at += piece)
-            transfer(at, static_cast<int>(std::min(piece, bytes - at)));
+    static constexpr std::size_t chunk = 1 << 30;
+    const auto in_chunks = [](std::size_t bytes, const auto& transfer) {
+        for (std::size_t offset = 0; offset < bytes; offset += chunk)
+            transfer(offset, static_cast<int>(std::min(chunk, bytes - offset)));
     };
     if (rank_ != 0) {
-        pieces(value.size(), [&](std::size_t at, int bytes) {
-            MPI_Send(value.data() + at, bytes, MPI_CHAR, 0, gather_tag, MPI_COMM_WORLD);
+        in_chunks(value.size(), [&](std::size_t offset, int bytes) {
+            MPI_Send(value.data() + offset, bytes, MPI_CHAR, 0, gather_tag, MPI_COMM_WORLD);
         });
         return {};
     }
@@ -286,8 +286,8 @@ std::vector<std::string> Mpi::gather_one_by_one(const std::string& value,
     parts[0] = value;
     for (std::size_t i = 1; i < parts.size(); ++i) {
         parts[i].resize(static_cast<std::size_t>(lengths[i]));
-        pieces(parts[i].size(), [&](std::size_t at, int bytes) {
-            MPI_Recv(parts[i].data() + at, bytes, MPI_CHAR, static_cast<int>(i), gather_tag,
+        in_chunks(parts[i].size(), [&](std::size_t offset, int bytes) {
+            MPI_Recv(parts[i].data() + offset, bytes, MPI_CHAR, static_cast<int>(i), gather_tag,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         });
     }

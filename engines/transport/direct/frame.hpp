@@ -33,7 +33,7 @@ inline bool has_payload(FrameKind kind) {
     return kind == FrameKind::message || kind == FrameKind::put || kind == FrameKind::reply;
 }
 // Whether a header can be one: the magic, a known kind, a bounded length.
-inline bool is_sound(const Header& header) {
+inline bool is_valid(const Header& header) {
     return header.magic == frame_magic && header.kind >= FrameKind::message &&
            header.kind <= FrameKind::flushed && header.length <= longest_payload;
 }

@@ -14,29 +14,30 @@
 namespace assay::direct {
 namespace {
 
-constexpr int beats_per_limit = 5;  // so that single lost datagrams do not matter
-constexpr Nanoseconds greeting_time = 1'000'000'000, greeting_period = 20'000'000;
+constexpr int heartbeats_per_limit = 5;  // so that single lost datagrams do not matter
+constexpr Nanoseconds startup_time = 1'000'000'000, startup_period = 20'000'000;
 constexpr std::uint32_t magic = 0x62687361;  // "ashb"
 
-struct Beat {
+struct Heartbeat {
     std::uint32_t magic, rank, incarnation, to;
     std::uint64_t counter;
     std::array<unsigned char, 8> tag;
 };
-static_assert(sizeof(Beat) == 32);
-constexpr std::size_t signed_bytes = sizeof(Beat) - sizeof(Beat::tag);
+static_assert(sizeof(Heartbeat) == 32);
+constexpr std::size_t signed_bytes = sizeof(Heartbeat) - sizeof(Heartbeat::tag);
 
-std::array<unsigned char, 8> tag_of(const Beat& beat, const std::array<unsigned char, 16>& key) {
+std::array<unsigned char, 8> tag_of(const Heartbeat& heartbeat,
+                                    const std::array<unsigned char, 16>& key) {
     static_assert(crypto_shorthash_siphash24_BYTES == 8 &&
                   crypto_shorthash_siphash24_KEYBYTES == 16);
     std::array<unsigned char, 8> tag;
-    crypto_shorthash_siphash24(tag.data(), reinterpret_cast<const unsigned char*>(&beat),
+    crypto_shorthash_siphash24(tag.data(), reinterpret_cast<const unsigned char*>(&heartbeat),
                                signed_bytes, key.data());
     return tag;
 }
 
 // The thread sleeps nearly always. Where the right is given, it runs before those that compute.
-void run_first() {
+void raise_priority() {
     sched_param priority{};
     priority.sched_priority = 1;
     pthread_setschedparam(pthread_self(), SCHED_RR, &priority);
@@ -85,8 +86,8 @@ std::vector<int> Liveness::silent() {
 }
 
 void Liveness::run(const std::stop_token& stop) {
-    run_first();
-    const Nanoseconds usual = limit_ / beats_per_limit;
+    raise_priority();
+    const Nanoseconds usual_period = limit_ / heartbeats_per_limit;
     Nanoseconds next = now(), last = next;
     while (!stop.stop_requested()) {
         const Nanoseconds wait =
@@ -95,18 +96,19 @@ void Liveness::run(const std::stop_token& stop) {
         ::poll(&polled, 1, static_cast<int>(wait));
         const Nanoseconds time = now();
         const std::lock_guard lock(mutex_);
-        delay_.note(time - last - wait * 1'000'000, time);
+        delay_.record(time - last - wait * 1'000'000, time);
         // The thread slept far too long: this process was stopped, the peers were not.
         if (time - last > limit_ / 2) resumed_ = time;
         last = time;
         receive_all(time);
-        if (time < next && !(time - last_watched_ < greeting_time && next - time > greeting_period))
+        if (time < next && !(time - last_watched_ < startup_time && next - time > startup_period))
             continue;
         send_all();
-        judge(time);
+        mark_silent(time);
         // Soon after a peer came, so that both sides know at once that they hear each other.
-        const Nanoseconds period =
-            time - last_watched_ < greeting_time ? std::min(usual, greeting_period) : usual;
+        const Nanoseconds period = time - last_watched_ < startup_time
+                                       ? std::min(usual_period, startup_period)
+                                       : usual_period;
         next = time + period;
     }
 }
@@ -116,46 +118,50 @@ void Liveness::send_all() {
     for (std::size_t peer = 0; peer < watched_.size(); ++peer) {
         const Watched& entry = watched_[peer];
         if (!entry.active) continue;
-        Beat beat{magic,
-                  static_cast<std::uint32_t>(rank_),
-                  static_cast<std::uint32_t>(incarnation_),
-                  static_cast<std::uint32_t>(peer),
-                  sent_,
-                  {}};
-        beat.tag = tag_of(beat, key_);
-        sendto(socket_, &beat, sizeof beat, MSG_DONTWAIT, entry.address.data(),
+        Heartbeat heartbeat{magic,
+                            static_cast<std::uint32_t>(rank_),
+                            static_cast<std::uint32_t>(incarnation_),
+                            static_cast<std::uint32_t>(peer),
+                            sent_,
+                            {}};
+        heartbeat.tag = tag_of(heartbeat, key_);
+        sendto(socket_, &heartbeat, sizeof heartbeat, MSG_DONTWAIT, entry.address.data(),
                entry.address.length);
     }
 }
 
 void Liveness::receive_all(Nanoseconds time) {
-    Beat beat;
+    Heartbeat heartbeat;
     // One byte more, so that a longer datagram is seen as such.
-    std::array<unsigned char, sizeof beat + 1> datagram;
+    std::array<unsigned char, sizeof heartbeat + 1> datagram;
     // A flood from strangers must not keep this thread from sending.
     for (std::size_t left = 64 + 4 * watched_.size(); left > 0; --left) {
         const ssize_t n = recv(socket_, datagram.data(), datagram.size(), MSG_DONTWAIT);
         if (n < 0) return;
-        if (n != sizeof beat) continue;
-        std::memcpy(&beat, datagram.data(), sizeof beat);
-        if (beat.magic != magic || beat.rank >= watched_.size() ||
-            beat.to != static_cast<std::uint32_t>(rank_) || beat.tag != tag_of(beat, key_))
+        if (n != sizeof heartbeat) continue;
+        std::memcpy(&heartbeat, datagram.data(), sizeof heartbeat);
+        if (heartbeat.magic != magic || heartbeat.rank >= watched_.size() ||
+            heartbeat.to != static_cast<std::uint32_t>(rank_) ||
+            heartbeat.tag != tag_of(heartbeat, key_))
             continue;
-        Watched& entry = watched_[beat.rank];
-        if (!entry.active || beat.incarnation != static_cast<std::uint32_t>(entry.incarnation) ||
-            beat.counter <= entry.counter)
+        Watched& entry = watched_[heartbeat.rank];
+        if (!entry.active ||
+            heartbeat.incarnation != static_cast<std::uint32_t>(entry.incarnation) ||
+            heartbeat.counter <= entry.counter)
             continue;
-        entry.counter = beat.counter;
-        if (entry.last != 0) entry.delay.note(time - entry.last - limit_ / beats_per_limit, time);
+        entry.counter = heartbeat.counter;
+        if (entry.last != 0)
+            entry.delay.record(time - entry.last - limit_ / heartbeats_per_limit, time);
         entry.last = time;
         entry.is_silent = false;
     }
 }
 
-void Liveness::judge(Nanoseconds time) {
+void Liveness::mark_silent(Nanoseconds time) {
     for (Watched& entry : watched_) {
         if (!entry.active || entry.is_silent) continue;
-        const Nanoseconds limit = patience(limit_, delay_.at(time), entry.delay.at(time));
+        const Nanoseconds limit =
+            silence_limit(limit_, delay_.value_at(time), entry.delay.value_at(time));
         if (time - std::max({entry.since, entry.last, resumed_}) <= limit) continue;
         entry.is_silent = true;
         any_silent_.store(true, std::memory_order_relaxed);

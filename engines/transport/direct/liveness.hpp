@@ -2,7 +2,7 @@
 // times within the time limit, and records when each peer's last datagram arrived. So a host
 // without power or network, or a stopped process, is detected although no connection is reset. A
 // rank that computes for long is not taken for dead, nor one whose host has no free processor for
-// it (patience.hpp).
+// it (silence_limit.hpp).
 //
 // Each datagram carries a keyed tag and a number that only grows, so that other programs can
 // neither forge nor replay one.
@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "transport/direct/patience.hpp"
 #include "transport/direct/rendezvous.hpp"
+#include "transport/direct/silence_limit.hpp"
 
 namespace assay::direct {
 
@@ -53,7 +53,7 @@ private:
     void run(const std::stop_token& stop);
     void send_all();
     void receive_all(Nanoseconds time);
-    void judge(Nanoseconds time);
+    void mark_silent(Nanoseconds time);
 
     const int socket_, rank_, incarnation_;
     const Nanoseconds limit_;

@@ -9,7 +9,7 @@
 namespace assay::direct {
 namespace {
 
-[[noreturn]] void refuse(std::size_t sent, std::size_t expected, int tag) {
+[[noreturn]] void throw_truncated(std::size_t sent, std::size_t expected, int tag) {
     throw Error(fmt::format("a message of {} bytes with tag {} arrived for a receive of {} bytes",
                             sent, tag, expected),
                 "run the same version with the same parameters on all hosts");
@@ -20,17 +20,18 @@ namespace {
 bool Matching::post(Ticket ticket, void* data, std::size_t bytes, int tag) {
     Queue& queue = queues_[tag];
     auto* buffer = static_cast<std::byte*>(data);
-    if (queue.held.empty()) {
+    if (queue.unexpected.empty()) {
         queue.posted.push_back({ticket, buffer, bytes});
         return false;
     }
-    if (queue.held.front().bytes > bytes) refuse(queue.held.front().bytes, bytes, tag);
-    const Held held = std::move(queue.held.front());
-    queue.held.pop_front();
-    held_bytes_ -= held.bytes;
-    const std::size_t received = held.complete ? held.bytes : arriving_.received;
-    if (received > 0) std::memcpy(buffer, held.data.get(), received);
-    if (held.complete) return true;
+    if (queue.unexpected.front().bytes > bytes)
+        throw_truncated(queue.unexpected.front().bytes, bytes, tag);
+    const Unexpected unexpected = std::move(queue.unexpected.front());
+    queue.unexpected.pop_front();
+    unexpected_bytes_ -= unexpected.bytes;
+    const std::size_t received = unexpected.complete ? unexpected.bytes : arriving_.received;
+    if (received > 0) std::memcpy(buffer, unexpected.data.get(), received);
+    if (unexpected.complete) return true;
     arriving_.target = buffer;
     arriving_.ticket = ticket;
     return false;
@@ -44,11 +45,11 @@ Matching::Begin Matching::begin(int tag, std::size_t bytes) {
         queue.posted.pop_front();
         arriving_ = {tag, posted.data, bytes, 0, posted.ticket};
     } else {
-        if (held_bytes_ + bytes > max_held_) return Begin::full;
-        held_bytes_ += bytes;
-        Held& held = queue.held.emplace_back(
-            Held{std::make_unique_for_overwrite<std::byte[]>(bytes), bytes, false});
-        arriving_ = {tag, held.data.get(), bytes, 0, -1};
+        if (unexpected_bytes_ + bytes > max_unexpected_) return Begin::full;
+        unexpected_bytes_ += bytes;
+        Unexpected& unexpected = queue.unexpected.emplace_back(
+            Unexpected{std::make_unique_for_overwrite<std::byte[]>(bytes), bytes, false});
+        arriving_ = {tag, unexpected.data.get(), bytes, 0, -1};
     }
     is_arriving_ = true;
     return Begin::accepted;
@@ -56,7 +57,7 @@ Matching::Begin Matching::begin(int tag, std::size_t bytes) {
 
 Ticket Matching::end() {
     is_arriving_ = false;
-    if (arriving_.ticket < 0) queues_[arriving_.tag].held.back().complete = true;
+    if (arriving_.ticket < 0) queues_[arriving_.tag].unexpected.back().complete = true;
     return arriving_.ticket;
 }
 
@@ -67,7 +68,7 @@ std::vector<Ticket> Matching::clear() {
     if (is_arriving_ && arriving_.ticket >= 0) tickets.push_back(arriving_.ticket);
     queues_.clear();
     is_arriving_ = false;
-    held_bytes_ = 0;
+    unexpected_bytes_ = 0;
     return tickets;
 }
 

@@ -25,11 +25,11 @@ public:
     };
     enum class Begin : std::uint8_t { accepted, full, too_long };
 
-    explicit Matching(std::size_t max_held) : max_held_(max_held) {}
+    explicit Matching(std::size_t max_unexpected) : max_unexpected_(max_unexpected) {}
 
-    // A receive is posted. True: a held message was complete, and its bytes are in the buffer.
-    // A message that is still arriving goes on into the buffer. A message may be shorter than its
-    // receive. Throws Error where it is longer.
+    // A receive is posted. True: a complete unexpected message was there, and its bytes are
+    // in the buffer now. A message that is still arriving goes on into the buffer. A message may be
+    // shorter than its receive. Throws Error where it is longer.
     bool post(Ticket ticket, void* data, std::size_t bytes, int tag);
     // A message begins. Full: it cannot be taken before a receive is posted.
     Begin begin(int tag, std::size_t bytes);
@@ -39,7 +39,7 @@ public:
     Ticket end();
     // Of all receives that have no complete message; forgets all.
     std::vector<Ticket> clear();
-    std::size_t held_bytes() const { return held_bytes_; }
+    std::size_t unexpected_bytes() const { return unexpected_bytes_; }
 
 private:
     struct Posted {
@@ -47,20 +47,20 @@ private:
         std::byte* data;
         std::size_t bytes;
     };
-    struct Held {
+    struct Unexpected {
         std::unique_ptr<std::byte[]> data;
         std::size_t bytes;
         bool complete;
     };
     struct Queue {
         std::deque<Posted> posted;
-        std::deque<Held> held;
+        std::deque<Unexpected> unexpected;
     };
-    const std::size_t max_held_;
+    const std::size_t max_unexpected_;
     std::unordered_map<int, Queue> queues_;  // by tag
     Arriving arriving_;
     bool is_arriving_ = false;
-    std::size_t held_bytes_ = 0;
+    std::size_t unexpected_bytes_ = 0;
 };
 
 }  // namespace assay::direct

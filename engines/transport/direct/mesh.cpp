@@ -19,16 +19,16 @@ namespace {
 
 constexpr std::string_view purpose = "assay transport 1";
 constexpr std::array<char, 8> hello_magic{'a', 's', 's', 'a', 'y', '-', 't', '1'};
-constexpr std::size_t max_callers = 64;  // connections that are not authenticated yet
-constexpr int call_limit_ms = 5000;      // for a peer's proof and answer
-constexpr Nanoseconds greeting_limit = 5'000'000'000, expiry_period = 1'000'000'000;
+constexpr std::size_t max_callers = 64;      // connections that are not authenticated yet
+constexpr int hello_answer_limit_ms = 5000;  // for a peer's proof and answer
+constexpr Nanoseconds hello_limit = 5'000'000'000, expiry_period = 1'000'000'000;
 constexpr Nanoseconds rejoin_limit = 1'000'000'000;  // to reach a peer, for a rank that comes back
 constexpr useconds_t retry_us = 50'000;
-constexpr std::size_t max_named = 8;
+constexpr std::size_t max_named_ranks = 8;
 
-// Names in epoll: a peer's rank, or one of these with a descriptor.
-constexpr std::uint64_t listener_name = 1ULL << 40, caller_name = 2ULL << 40,
-                        greeting_name = 3ULL << 40, kind_mask = 0xffULL << 40;
+// The data of an epoll event: a peer's rank, or one of these kinds with a descriptor.
+constexpr std::uint64_t listener_key = 1ULL << 40, caller_key = 2ULL << 40, hello_key = 3ULL << 40,
+                        kind_mask = 0xffULL << 40;
 
 template <std::size_t n>
 void put_text(std::array<char, n>& field, const std::string& text) {
@@ -46,13 +46,13 @@ session::Proof prove(const session::Token& token, const Hello& hello) {
         token, {reinterpret_cast<const char*>(&hello), sizeof hello - sizeof hello.proof});
 }
 
-void prepare(int fd) {
+void disable_nagle(int fd) {
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 // Waits for an event on a socket until the deadline.
-bool await(int fd, short events, Nanoseconds deadline) {
+bool wait_for_event(int fd, short events, Nanoseconds deadline) {
     const Nanoseconds remaining = deadline - now();
     pollfd polled{fd, events, 0};
     return remaining > 0 && ::poll(&polled, 1, static_cast<int>(remaining / 1'000'000) + 1) > 0;
@@ -65,7 +65,8 @@ bool read_all(int fd, void* data, std::size_t bytes, Nanoseconds deadline) {
         if (n > 0) {
             next += n;
             bytes -= static_cast<std::size_t>(n);
-        } else if (n == 0 || (errno != EAGAIN && errno != EINTR) || !await(fd, POLLIN, deadline)) {
+        } else if (n == 0 || (errno != EAGAIN && errno != EINTR) ||
+                   !wait_for_event(fd, POLLIN, deadline)) {
             return false;
         }
     }
@@ -74,30 +75,30 @@ bool read_all(int fd, void* data, std::size_t bytes, Nanoseconds deadline) {
 
 }  // namespace
 
-Mesh::Mesh(Listener listener, Membership self, MeshSettings settings, Listening& listening)
+Mesh::Mesh(Listener listener, Membership self, MeshSettings settings, Observer& observer)
     : listener_(std::move(listener)),
       self_(std::move(self)),
       settings_(std::move(settings)),
-      listening_(listening),
+      observer_(observer),
       gate_(self_.token, purpose, max_callers + index(self_.size())),
       liveness_(listener_.heartbeats(), self_, settings_.heartbeat_limit),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       links_(index(self_.size())) {
     if (epoll_ < 0) throw Error(fmt::format("cannot wait for peers: {}", std::strerror(errno)));
-    watch(listener_.connections(), EPOLLIN, listener_name);
+    watch(listener_.connections(), EPOLLIN, listener_key);
 }
 
 Mesh::~Mesh() {
     for (const Link& link : links_)
         if (link.socket >= 0) close(link.socket);
-    for (const Greeting& greeting : greetings_) close(greeting.socket);
+    for (const PendingHello& pending : pending_hellos_) close(pending.socket);
     close(epoll_);
 }
 
-void Mesh::watch(int fd, std::uint32_t events, std::uint64_t name) {
+void Mesh::watch(int fd, std::uint32_t events, std::uint64_t key) {
     epoll_event event{};
     event.events = events;
-    event.data.u64 = name;
+    event.data.u64 = key;
     epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &event);
 }
 
@@ -106,37 +107,39 @@ void Mesh::connect_all() {
     const bool comes_back = self_.incarnation > 0;
     for (int peer = 0; peer < size(); ++peer) {
         if (peer == rank() || (!comes_back && peer > rank())) continue;
-        const std::string reason = self_.peers[index(peer)].port == 0
-                                       ? "it is gone"
-                                       : call(peer, comes_back ? rejoin_limit : deadline - now());
+        const std::string reason =
+            self_.peers[index(peer)].port == 0
+                ? "it is gone"
+                : connect_to(peer, comes_back ? rejoin_limit : deadline - now());
         if (reason.empty()) continue;
         if (!comes_back)
             throw Error(fmt::format("rank {} cannot reach rank {} at {} port {}: {}", rank(), peer,
                                     self_.peers[index(peer)].address, self_.peers[index(peer)].port,
                                     reason),
                         "check that the hosts reach each other on any port");
-        listening_.gone(peer, reason, false);
+        observer_.on_lost(peer, reason, false);
     }
-    while (!comes_back && !missing().empty()) {
+    while (!comes_back && !unconnected_ranks().empty()) {
         if (now() > deadline)
             throw Error(fmt::format("rank {} hears nothing from {} within {:.0f} s", rank(),
-                                    missing(), seconds(settings_.start_limit)),
+                                    unconnected_ranks(), seconds(settings_.start_limit)),
                         "check that the hosts reach each other on any port, by TCP and by UDP");
         poll(10);
     }
 }
 
 // The ranks that are not connected or were not heard; empty if there is none.
-std::string Mesh::missing() const {
+std::string Mesh::unconnected_ranks() const {
     std::string names;
     std::size_t count = 0;
     for (int peer = 0; peer < size(); ++peer) {
         if (peer == rank() || links_[index(peer)].incarnation > 0 ||
             (is_connected(peer) && liveness_.heard(peer)))
             continue;
-        if (count++ < max_named) names += fmt::format("{}{}", count > 1 ? ", " : "rank ", peer);
+        if (count++ < max_named_ranks)
+            names += fmt::format("{}{}", count > 1 ? ", " : "rank ", peer);
     }
-    if (count > max_named) names += fmt::format(" and {} more", count - max_named);
+    if (count > max_named_ranks) names += fmt::format(" and {} more", count - max_named_ranks);
     return names;
 }
 
@@ -154,7 +157,7 @@ int Mesh::open_connection(const Address& address, Nanoseconds deadline) const {
         error = errno;
         if (error == EINPROGRESS) {
             socklen_t length = sizeof error;
-            if (!await(fd, POLLOUT, deadline)) error = ETIMEDOUT;
+            if (!wait_for_event(fd, POLLOUT, deadline)) error = ETIMEDOUT;
             else getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length);
         }
     }
@@ -165,7 +168,7 @@ int Mesh::open_connection(const Address& address, Nanoseconds deadline) const {
 }
 
 // Connects to a peer. Returns why it failed; empty if it did not.
-std::string Mesh::call(int peer, Nanoseconds limit) {
+std::string Mesh::connect_to(int peer, Nanoseconds limit) {
     const Nanoseconds deadline = now() + limit;
     const Address address =
         read_address(self_.peers[index(peer)].address, self_.peers[index(peer)].port);
@@ -180,21 +183,21 @@ std::string Mesh::call(int peer, Nanoseconds limit) {
         close(fd);
         return reason;
     };
-    prepare(fd);
-    if (!session::introduce(fd, self_.token, purpose, call_limit_ms))
+    disable_nagle(fd);
+    if (!session::introduce(fd, self_.token, purpose, hello_answer_limit_ms))
         return fail("what answers there does not belong to this job");
     const Hello ours = own_hello(peer);
     Hello peer_hello;
     // A new socket takes 240 bytes at once.
     if (::send(fd, &ours, sizeof ours, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof ours) ||
         !read_all(fd, &peer_hello, sizeof peer_hello,
-                  now() + Nanoseconds{call_limit_ms} * 1'000'000))
+                  now() + Nanoseconds{hello_answer_limit_ms} * 1'000'000))
         return fail("it refused this rank: it is of another version, or knows a later incarnation");
-    std::string fault = fault_of(peer_hello);
+    std::string fault = refusal_reason(peer_hello);
     if (fault.empty() && peer_hello.rank != static_cast<std::uint32_t>(peer))
         fault = fmt::format("it is rank {}", peer_hello.rank);
     if (!fault.empty()) return fail(fault);
-    take(peer, fd, peer_hello, key_of(ours, peer_hello), address);
+    add_link(peer, fd, peer_hello, key_of(ours, peer_hello), address);
     return "";
 }
 
@@ -226,7 +229,7 @@ session::Proof Mesh::key_of(const Hello& caller, const Hello& listener) const {
 }
 
 // Why a peer cannot be taken; empty if it can.
-std::string Mesh::fault_of(const Hello& hello) const {
+std::string Mesh::refusal_reason(const Hello& hello) const {
     if (hello.magic != hello_magic || !session::equal(hello.proof, prove(self_.token, hello)))
         return "its first message is not understood";
     if (text_of(hello.version) != version())
@@ -251,21 +254,21 @@ void Mesh::poll(int milliseconds) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
         const std::uint64_t kind = event.data.u64 & kind_mask;
         const int number = static_cast<int>(event.data.u64 & 0xffffffff);
-        if (kind == listener_name) accept_callers();
-        else if (kind == caller_name) advance_caller(number);
-        else if (kind == greeting_name) advance_greeting(number);
-        else if (is_connected(number)) listening_.happened(number, event.events);
+        if (kind == listener_key) accept_callers();
+        else if (kind == caller_key) authenticate_caller(number);
+        else if (kind == hello_key) read_hello(number);
+        else if (is_connected(number)) observer_.on_event(number, event.events);
     }
     if (liveness_.any_silent())
         for (const int peer : liveness_.silent())
             if (is_connected(peer)) {
                 drop(peer);
-                listening_.gone(peer,
-                                fmt::format("nothing was heard from it for {:.0f} ms",
-                                            seconds(liveness_.limit()) * 1e3),
-                                true);
+                observer_.on_lost(peer,
+                                  fmt::format("nothing was heard from it for {:.0f} ms",
+                                              seconds(liveness_.limit()) * 1e3),
+                                  true);
             }
-    if (!gate_.empty() || !greetings_.empty()) expire();
+    if (!gate_.empty() || !pending_hellos_.empty()) expire();
 }
 
 void Mesh::accept_callers() {
@@ -273,35 +276,35 @@ void Mesh::accept_callers() {
         const int fd =
             accept4(listener_.connections(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) return;
-        prepare(fd);
-        if (gate_.add(fd, session::peer_address(fd))) watch(fd, EPOLLIN, caller_name | index(fd));
+        disable_nagle(fd);
+        if (gate_.add(fd, session::peer_address(fd))) watch(fd, EPOLLIN, caller_key | index(fd));
     }
 }
 
-void Mesh::advance_caller(int fd) {
+void Mesh::authenticate_caller(int fd) {
     int admitted = -1;
     std::string address;
     if (!gate_.has(fd) || gate_.advance(fd, admitted, address) != session::Caller::State::admitted)
         return;
     epoll_ctl(epoll_, EPOLL_CTL_DEL, admitted, nullptr);
-    Greeting greeting{admitted, read_address(address, 0), now()};
-    greetings_.push_back(greeting);
-    watch(admitted, EPOLLIN, greeting_name | index(admitted));
+    PendingHello pending{admitted, read_address(address, 0), now()};
+    pending_hellos_.push_back(pending);
+    watch(admitted, EPOLLIN, hello_key | index(admitted));
 }
 
-void Mesh::advance_greeting(int fd) {
-    const auto position = std::ranges::find(greetings_, fd, &Greeting::socket);
-    if (position == greetings_.end()) return;
+void Mesh::read_hello(int fd) {
+    const auto position = std::ranges::find(pending_hellos_, fd, &PendingHello::socket);
+    if (position == pending_hellos_.end()) return;
     const ssize_t n = recv(fd, reinterpret_cast<char*>(&position->hello) + position->received,
                            sizeof(Hello) - position->received, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (n > 0) position->received += static_cast<std::size_t>(n);
     if (n > 0 && position->received < sizeof(Hello)) return;
-    Greeting greeting = *position;
-    greetings_.erase(position);
+    PendingHello pending = *position;
+    pending_hellos_.erase(position);
     epoll_ctl(epoll_, EPOLL_CTL_DEL, fd, nullptr);
-    if (n > 0 && fault_of(greeting.hello).empty()) {
-        answer(greeting);
+    if (n > 0 && refusal_reason(pending.hello).empty()) {
+        answer_hello(pending);
         return;
     }
     ++refused_;
@@ -309,26 +312,26 @@ void Mesh::advance_greeting(int fd) {
 }
 
 // Takes a rank that has said who it is, unless a process as new as it is connected or was lost.
-void Mesh::answer(Greeting& greeting) {
-    const int peer = static_cast<int>(greeting.hello.rank);
-    const int incarnation = static_cast<int>(greeting.hello.incarnation);
+void Mesh::answer_hello(PendingHello& pending) {
+    const int peer = static_cast<int>(pending.hello.rank);
+    const int incarnation = static_cast<int>(pending.hello.incarnation);
     const Hello ours = own_hello(peer);
     if (incarnation <= links_[index(peer)].incarnation ||
-        ::send(greeting.socket, &ours, sizeof ours, MSG_NOSIGNAL) !=
+        ::send(pending.socket, &ours, sizeof ours, MSG_NOSIGNAL) !=
             static_cast<ssize_t>(sizeof ours)) {
         ++refused_;
-        close(greeting.socket);
+        close(pending.socket);
         return;
     }
     if (is_connected(peer)) {
         drop(peer);
-        listening_.gone(peer, "a new process took its place", false);
+        observer_.on_lost(peer, "a new process took its place", false);
     }
-    take(peer, greeting.socket, greeting.hello, key_of(greeting.hello, ours), greeting.address);
+    add_link(peer, pending.socket, pending.hello, key_of(pending.hello, ours), pending.address);
 }
 
-void Mesh::take(int peer, int socket, const Hello& peer_hello, const session::Proof& key,
-                Address address) {
+void Mesh::add_link(int peer, int socket, const Hello& peer_hello, const session::Proof& key,
+                    Address address) {
     Link& link = links_[index(peer)];
     link.socket = socket;
     link.incarnation = static_cast<int>(peer_hello.incarnation);
@@ -336,7 +339,7 @@ void Mesh::take(int peer, int socket, const Hello& peer_hello, const session::Pr
     address.set_port(static_cast<std::uint16_t>(peer_hello.port));
     liveness_.watch(peer, address, link.incarnation);
     watch(socket, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, index(peer));
-    listening_.connected(peer, socket, peer_hello, key);
+    observer_.on_connected(peer, socket, peer_hello, key);
 }
 
 void Mesh::drop(int peer) {
@@ -351,10 +354,10 @@ void Mesh::expire() {
     if (time < next_expiry_) return;
     next_expiry_ = time + expiry_period;
     gate_.expire();
-    std::erase_if(greetings_, [&](const Greeting& greeting) {
-        if (time - greeting.since < greeting_limit) return false;
+    std::erase_if(pending_hellos_, [&](const PendingHello& pending) {
+        if (time - pending.since < hello_limit) return false;
         ++refused_;
-        close(greeting.socket);
+        close(pending.socket);
         return true;
     });
 }

@@ -40,19 +40,19 @@ struct MeshSettings {
 
 class Mesh {
 public:
-    class Listening {
+    class Observer {
     public:
-        virtual ~Listening() = default;
+        virtual ~Observer() = default;
         // A peer is connected; `key` is secret, of this pair and this connection alone.
-        virtual void connected(int peer, int socket, const Hello& hello,
-                               const session::Proof& key) = 0;
+        virtual void on_connected(int peer, int socket, const Hello& hello,
+                                  const session::Proof& key) = 0;
         // Something happened on a peer's socket: EPOLLIN, EPOLLOUT, EPOLLRDHUP.
-        virtual void happened(int peer, std::uint32_t events) = 0;
+        virtual void on_event(int peer, std::uint32_t events) = 0;
         // The peer's process ended, fell silent, or was replaced by a new one.
-        virtual void gone(int peer, const std::string& reason, bool silent) = 0;
+        virtual void on_lost(int peer, const std::string& reason, bool silent) = 0;
     };
 
-    Mesh(Listener listener, Membership self, MeshSettings settings, Listening& listening);
+    Mesh(Listener listener, Membership self, MeshSettings settings, Observer& observer);
     ~Mesh();
     Mesh(const Mesh&) = delete;
     Mesh& operator=(const Mesh&) = delete;
@@ -80,8 +80,8 @@ private:
         int incarnation = -1;  // the highest that was ever connected
         Nanoseconds since = 0;
     };
-    // An admitted caller that has not said who it is.
-    struct Greeting {
+    // A connection with the token proven, whose Hello has not arrived in full.
+    struct PendingHello {
         int socket;
         Address address;
         Nanoseconds since;
@@ -89,30 +89,30 @@ private:
         Hello hello{};
     };
     static std::size_t index(int peer) { return static_cast<std::size_t>(peer); }
-    void watch(int fd, std::uint32_t events, std::uint64_t name);
+    void watch(int fd, std::uint32_t events, std::uint64_t key);
     void accept_callers();
-    void advance_caller(int fd);
-    void advance_greeting(int fd);
-    std::string fault_of(const Hello& hello) const;
-    void answer(Greeting& greeting);
+    void authenticate_caller(int fd);
+    void read_hello(int fd);
+    std::string refusal_reason(const Hello& hello) const;
+    void answer_hello(PendingHello& pending);
     Hello own_hello(int peer) const;
     session::Proof key_of(const Hello& caller, const Hello& listener) const;
     int open_connection(const Address& address, Nanoseconds deadline) const;
-    std::string call(int peer, Nanoseconds limit);
-    void take(int peer, int socket, const Hello& peer_hello, const session::Proof& key,
-              Address address);
+    std::string connect_to(int peer, Nanoseconds limit);
+    void add_link(int peer, int socket, const Hello& peer_hello, const session::Proof& key,
+                  Address address);
     void expire();
-    std::string missing() const;
+    std::string unconnected_ranks() const;
 
     Listener listener_;
     const Membership self_;
     const MeshSettings settings_;
-    Listening& listening_;
+    Observer& observer_;
     session::Gate gate_;
     Liveness liveness_;
     int epoll_ = -1;
     std::vector<Link> links_;
-    std::vector<Greeting> greetings_;
+    std::vector<PendingHello> pending_hellos_;
     std::uint64_t refused_ = 0;
     Nanoseconds next_expiry_ = 0;
 };

@@ -14,14 +14,14 @@
 
 namespace assay::direct {
 
-class PeerTransport : public Transport, private Mesh::Listening {
+class PeerTransport : public Transport, private Mesh::Observer {
 public:
     PeerTransport(Listener listener, Membership self, MeshSettings settings);
 
     // Connects to all peers; blocks. Throws Error that names who cannot be reached.
     void connect() { mesh_.connect_all(); }
-    // The end of a job in order: waits until every peer has come here too or is lost, so that no
-    // rank takes the end of another for a death. Without it, peers report this rank as lost.
+    // Leaves the job: waits until every peer leaves too or is lost, so that no rank takes the end
+    // of another for a death. Without it, peers report this rank as lost.
     void leave();
 
     int rank() const final { return mesh_.rank(); }
@@ -54,19 +54,20 @@ protected:
     virtual void post_send(Ticket ticket, const void* data, std::size_t bytes, int peer,
                            int tag) = 0;
     virtual void post_receive(Ticket ticket, void* data, std::size_t bytes, int peer, int tag) = 0;
-    virtual void move() = 0;  // sends and receives what is possible now; calls mesh().poll()
-    virtual bool is_idle(int peer) const = 0;               // nothing is on its way to it
-    virtual void note(int peer, std::uint32_t events) = 0;  // of epoll, on the peer's connection
+    virtual void progress() = 0;  // sends and receives what is possible now; calls mesh().poll()
+    virtual bool is_idle(int peer) const = 0;  // nothing is on its way to it
+    // Events of epoll on the peer's connection.
+    virtual void on_socket_events(int peer, std::uint32_t events) = 0;
 
     Mesh& mesh() { return mesh_; }
     Tickets& tickets() { return tickets_; }
     bool is_connected(int peer) const { return mesh_.is_connected(peer); }
-    // Whether a connected peer has come to the end of the job in order.
+    // Whether a connected peer has called leave().
     bool has_left(int peer) const;
-    // The connection has ended: in order if the peer has left, else the peer is lost.
+    // The connection has ended. The peer is lost, unless it has left.
     void end_peer(int peer, const std::string& reason);
     // For loops that wait: moves bytes, and throws Error if a collective cannot end any more.
-    void wait_once(const char* activity);
+    void progress_and_check(const char* activity);
 
 private:
     struct Reduction {
@@ -76,40 +77,40 @@ private:
         std::vector<Ticket> up;
         std::optional<Ticket> down;
     };
-    struct Held {  // a message of its own, until it has been sent
+    struct InternalSend {  // a message of a collective, until it has been sent
         Ticket ticket;
         std::vector<std::byte> bytes;
     };
-    void connected(int peer, int socket, const Hello& hello, const session::Proof& key) final;
-    void happened(int peer, std::uint32_t events) final { note(peer, events); }
-    void gone(int peer, const std::string& reason, bool silent) final;
+    void on_connected(int peer, int socket, const Hello& hello, const session::Proof& key) final;
+    void on_event(int peer, std::uint32_t events) final { on_socket_events(peer, events); }
+    void on_lost(int peer, const std::string& reason, bool silent) final;
     void begin(std::span<double> values, bool sum);
     // Throws Error if a collective cannot end.
-    void check_complete(const char* activity) const;
+    void check_all_present(const char* activity) const;
     struct Loss;
-    [[noreturn]] void fail_for(const Loss& loss, const char* activity) const;
-    void send_own(const void* data, std::size_t bytes, int peer, int tag);
-    Ticket receive_own(void* data, std::size_t bytes, int peer, int tag);
-    bool take_outcome(Ticket own);
-    void receive_now(void* data, std::size_t bytes, int peer, int tag, const char* activity);
+    [[noreturn]] void throw_lost(const Loss& loss, const char* activity) const;
+    void send_internal(const void* data, std::size_t bytes, int peer, int tag);
+    Ticket receive_internal(void* data, std::size_t bytes, int peer, int tag);
+    bool take_if_completed(Ticket internal);
+    void receive_blocking(void* data, std::size_t bytes, int peer, int tag, const char* activity);
     std::string receive_text(int peer, const char* activity);
     void send_text(const std::string& text, int peer);
-    void release_held();
+    void release_completed_sends();
 
     const std::string name_;
     Tickets tickets_;
     Mesh mesh_;
-    std::vector<Ticket> farewells_;  // of each peer: the receive of its last message
+    std::vector<Ticket> leave_receives_;  // of each peer: the receive of its last message
     std::vector<PeerChange> changes_;
     struct Loss {
         int peer;
         std::string reason;
-        bool silent, in_order;
+        bool silent, graceful;
         Nanoseconds time;
     };
     std::vector<Loss> losses_;
     std::optional<Reduction> reduction_;
-    std::list<Held> held_;
+    std::list<InternalSend> internal_sends_;
 };
 
 }  // namespace assay::direct

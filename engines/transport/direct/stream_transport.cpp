@@ -30,7 +30,7 @@ void StreamTransport::add(int peer, FrameKind kind, const void* data, std::size_
                           Ticket ticket, int tag, std::uint64_t offset, std::uint64_t request) {
     const Header header{frame_magic, kind, 0, tag, bytes, offset, request};
     outbox(peer).add(header, data, has_payload(kind) ? bytes : 0, ticket);
-    announce(peer);
+    on_outbox_filled(peer);
 }
 
 void StreamTransport::post_send(Ticket ticket, const void* data, std::size_t bytes, int peer,
@@ -39,8 +39,8 @@ void StreamTransport::post_send(Ticket ticket, const void* data, std::size_t byt
         Outbox& out = outbox(peer);
         if (bytes <= eager_ && out.end() - out.begin() < max_copied) {
             out.add_copy({frame_magic, FrameKind::message, 0, tag, bytes, 0, 0}, data, bytes);
-            tickets().settle(ticket, true);
-            announce(peer);
+            tickets().complete(ticket, true);
+            on_outbox_filled(peer);
         } else {
             add(peer, FrameKind::message, data, bytes, ticket, tag);
         }
@@ -52,8 +52,8 @@ void StreamTransport::post_send(Ticket ticket, const void* data, std::size_t byt
         return;
     }
     if (bytes > 0) std::memcpy(receive->data, data, std::min(bytes, receive->bytes));
-    tickets().settle(receive->ticket, true);
-    tickets().settle(ticket, true);
+    tickets().complete(receive->ticket, true);
+    tickets().complete(ticket, true);
     self_receives_.erase(receive);
 }
 
@@ -61,13 +61,13 @@ void StreamTransport::post_receive(Ticket ticket, void* data, std::size_t bytes,
                                    int tag) {
     if (peer != rank()) {
         Inbox& box = inbox(peer);
-        if (box.matching_.post(ticket, data, bytes, tag)) tickets().settle(ticket, true);
+        if (box.matching_.post(ticket, data, bytes, tag)) tickets().complete(ticket, true);
         // The payload may go on elsewhere now.
         if (box.in_payload_ && box.header_.kind == FrameKind::message) {
             const Matching::Arriving& arriving = box.matching_.arriving();
             box.target_ = arriving.target + arriving.received;
         }
-        if (box.waits_) announce_receive(peer);
+        if (box.blocked_) on_receive_posted(peer);
         return;
     }
     const auto send = std::ranges::find(self_sends_, tag, &SelfSend::tag);
@@ -76,8 +76,8 @@ void StreamTransport::post_receive(Ticket ticket, void* data, std::size_t bytes,
         return;
     }
     if (bytes > 0) std::memcpy(data, send->data, std::min(bytes, send->bytes));
-    tickets().settle(send->ticket, true);
-    tickets().settle(ticket, true);
+    tickets().complete(send->ticket, true);
+    tickets().complete(ticket, true);
     self_sends_.erase(send);
 }
 
@@ -87,7 +87,7 @@ std::size_t StreamTransport::consume(int peer, const std::byte* data, std::size_
                                      std::string& fault) {
     Inbox& box = inbox(peer);
     std::size_t used = 0;
-    while (used < bytes && !box.waits_ && fault.empty()) {
+    while (used < bytes && !box.blocked_ && fault.empty()) {
         if (box.in_payload_) {
             const std::size_t part = std::min(bytes - used, box.left_);
             std::memcpy(box.target_, data + used, part);
@@ -100,15 +100,15 @@ std::size_t StreamTransport::consume(int peer, const std::byte* data, std::size_
                     part);
         used += part;
         box.header_received_ += part;
-        if (box.header_received_ == sizeof(Header)) box.waits_ = !begin(peer, fault);
+        if (box.header_received_ == sizeof(Header)) box.blocked_ = !begin(peer, fault);
     }
     return used;
 }
 
 bool StreamTransport::resume(int peer, std::string& fault) {
     Inbox& box = inbox(peer);
-    if (box.waits_) box.waits_ = !begin(peer, fault);
-    return !box.waits_;
+    if (box.blocked_) box.blocked_ = !begin(peer, fault);
+    return !box.blocked_;
 }
 
 void StreamTransport::fill(int peer, std::size_t bytes) {
@@ -123,7 +123,7 @@ void StreamTransport::fill(int peer, std::size_t bytes) {
 bool StreamTransport::begin(int peer, std::string& fault) {
     Inbox& box = inbox(peer);
     const Header& header = box.header_;
-    if (!is_sound(header)) {
+    if (!is_valid(header)) {
         fault = "it sent bytes that are no message";
         return false;
     }
@@ -162,10 +162,10 @@ void StreamTransport::end(int peer) {
     box.in_payload_ = false;
     box.header_received_ = 0;
     if (box.header_.kind == FrameKind::message) {
-        tickets().settle(box.matching_.end(), true);
+        tickets().complete(box.matching_.end(), true);
     } else if (box.header_.kind == FrameKind::reply) {
         const auto entry = box.gets_.find(box.header_.request);
-        tickets().settle(entry->second.ticket, true);
+        tickets().complete(entry->second.ticket, true);
         box.gets_.erase(entry);
     }
 }
@@ -190,7 +190,7 @@ void StreamTransport::answer(int peer, const Header& header, std::string& fault)
 }
 
 void StreamTransport::reset(int peer) {
-    const auto fail = [this](Ticket ticket) { tickets().settle(ticket, false); };
+    const auto fail = [this](Ticket ticket) { tickets().complete(ticket, false); };
     outbox(peer).clear(fail);
     outbox(peer) = {};
     Inbox& box = inbox(peer);
@@ -221,13 +221,13 @@ Ticket StreamTransport::get(void* data, std::size_t bytes, int peer, std::size_t
     const Ticket ticket = tickets().take();
     if (peer == rank()) {
         if (bytes > 0) std::memcpy(data, window_.data() + offset, bytes);
-        tickets().settle(ticket, true);
+        tickets().complete(ticket, true);
     } else if (is_connected(peer)) {
         const std::uint64_t request = ++requests_;
         inbox(peer).gets_[request] = {ticket, static_cast<std::byte*>(data), bytes};
         add(peer, FrameKind::get, nullptr, bytes, -1, 0, offset, request);
     } else {
-        tickets().settle(ticket, false);
+        tickets().complete(ticket, false);
     }
     return ticket;
 }
@@ -244,7 +244,7 @@ void StreamTransport::flush(int peer) {
     if (peer == rank()) return;
     const std::uint64_t request = ++requests_;
     if (is_connected(peer)) add(peer, FrameKind::flush, nullptr, 0, -1, 0, 0, request);
-    while (inbox(peer).flushed_ < request) wait_once("a flush");
+    while (inbox(peer).flushed_ < request) progress_and_check("a flush");
 }
 
 }  // namespace assay::direct

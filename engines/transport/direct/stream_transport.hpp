@@ -33,20 +33,20 @@ protected:
     // The stream from a peer.
     class Inbox {
     public:
-        Inbox() : matching_(max_held) {}
+        Inbox() : matching_(max_unexpected) {}
         // Where the next bytes belong, if they are of a payload; else empty.
         std::span<std::byte> target() const { return {target_, left_}; }
-        bool waits() const { return waits_; }
+        bool is_blocked() const { return blocked_; }
 
     private:
         friend class StreamTransport;
         // Of messages without a receive, per peer. Larger messages need a receive.
-        static constexpr std::size_t max_held = 16U << 20;
+        static constexpr std::size_t max_unexpected = 16U << 20;
         Header header_{};
         std::size_t header_received_ = 0;
         std::byte* target_ = nullptr;
         std::size_t left_ = 0;  // of the payload
-        bool in_payload_ = false, waits_ = false;
+        bool in_payload_ = false, blocked_ = false;
         struct Get {
             Ticket ticket;
             std::byte* data;
@@ -67,9 +67,9 @@ protected:
     // Tries again to begin a message that waits. True: the stream goes on.
     bool resume(int peer, std::string& fault);
     // There are new bytes in a peer's outbox.
-    virtual void announce(int peer) = 0;
+    virtual void on_outbox_filled(int peer) = 0;
     // A receive was posted for a stream that waits.
-    virtual void announce_receive(int peer) = 0;
+    virtual void on_receive_posted(int peer) = 0;
     // Forgets a peer's streams and fails its tickets.
     void reset(int peer);
     bool is_idle(int peer) const override {

@@ -1,6 +1,6 @@
 // The operations in flight of one rank. A ticket is reported once, as completed or as failed, and
-// its number is then reused. Tickets of the transport's own messages (collectives) are not
-// reported; who took one asks for its outcome and returns it.
+// its number is then reused. Tickets of the transport's internal messages (collectives) are not
+// reported; their taker asks for the outcome and releases them.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,24 @@ class Tickets {
 public:
     enum class Outcome : std::uint8_t { pending, completed, failed };
 
-    Ticket take(bool own = false) {
+    Ticket take(bool internal = false) {
         if (free_.empty()) {
             entries_.push_back({});
             free_.push_back(static_cast<Ticket>(entries_.size() - 1));
         }
         const Ticket ticket = free_.back();
         free_.pop_back();
-        entries_[index(ticket)] = {Outcome::pending, own};
+        entries_[index(ticket)] = {Outcome::pending, internal};
         return ticket;
     }
-    void settle(Ticket ticket, bool success) {
-        if (ticket < 0) return;  // nobody waits for it
+    void complete(Ticket ticket, bool success) {
+        if (ticket < 0) return;  // of a message without a ticket
         Entry& entry = entries_[index(ticket)];
         entry.outcome = success ? Outcome::completed : Outcome::failed;
-        if (!entry.own) (success ? completed_ : failed_).push_back(ticket);
+        if (!entry.internal) (success ? completed_ : failed_).push_back(ticket);
     }
-    Outcome outcome(Ticket own) const { return entries_[index(own)].outcome; }
-    void give_back(Ticket own) { free_.push_back(own); }
+    Outcome outcome(Ticket internal) const { return entries_[index(internal)].outcome; }
+    void release(Ticket internal) { free_.push_back(internal); }
 
     void report_completed(std::vector<Ticket>& to) { report(completed_, to); }
     void report_failed(std::vector<Ticket>& to) { report(failed_, to); }
@@ -39,7 +39,7 @@ public:
 private:
     struct Entry {
         Outcome outcome = Outcome::pending;
-        bool own = false;
+        bool internal = false;
     };
     static std::size_t index(Ticket ticket) { return static_cast<std::size_t>(ticket); }
     void report(std::vector<Ticket>& from, std::vector<Ticket>& to) {

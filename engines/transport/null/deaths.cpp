@@ -23,7 +23,7 @@ Nanoseconds Fabric::stalled_until(int rank) const {
 }
 
 // What a dead rank has posted is gone with its memory. What is on its way still arrives.
-void Fabric::forget(int rank) {
+void Fabric::discard_posted(int rank) {
     for (auto& [match, sends] : sends_)
         if (std::get<0>(match) == rank) sends.clear();
     for (auto& [match, receives] : receives_)
@@ -35,7 +35,7 @@ void Fabric::kill(int rank) {
     const Faults::Death& death = *next_death(rank);
     ++state(rank).deaths;
     state(rank).dead = true;
-    forget(rank);
+    discard_posted(rank);
     const Nanoseconds t = time();
     for (int peer = 0; peer < size(); ++peer) {
         if (peer == rank) continue;
@@ -49,7 +49,7 @@ void Fabric::kill(int rank) {
     throw Killed{};
 }
 
-void Fabric::notice(const Notice& notice) {
+void Fabric::deliver(const Notice& notice) {
     RankState& peer = state(notice.peer);
     const int rank = notice.change.rank;
     const bool lost = notice.change.state == PeerChange::State::lost;
@@ -68,18 +68,18 @@ void Fabric::notice(const Notice& notice) {
                 post_failed(notice.peer, receives.front().ticket);
 }
 
-void Fabric::give_notices() {
+void Fabric::deliver_due_notices() {
     bool any = false;
     while (!notices_.empty() && notices_.begin()->first <= time()) {
         const Notice next = notices_.begin()->second;
         notices_.erase(notices_.begin());
-        notice(next);
+        deliver(next);
         any = true;
     }
     if (any) wake();
 }
 
-bool Fabric::come_back(int rank) {
+bool Fabric::restart(int rank) {
     Lock lock(mutex_);
     const Faults::Death* last = nullptr;
     std::size_t number = 0;
@@ -105,7 +105,7 @@ bool Fabric::come_back(int rank) {
     state(rank).lost.resize(states_.size());
     for (int peer = 0; peer < size(); ++peer) {
         const bool gone = peer != rank && (state(peer).ended || state(peer).dead);
-        if (gone) notice({rank, {peer, PeerChange::State::lost}});
+        if (gone) deliver({rank, {peer, PeerChange::State::lost}});
     }
     state(rank).deaths = deaths;
     return true;
@@ -113,7 +113,7 @@ bool Fabric::come_back(int rank) {
 
 void Fabric::changes(int rank, std::vector<PeerChange>& changes) {
     const Lock lock(mutex_);
-    give_notices();
+    deliver_due_notices();
     std::vector<PeerChange>& own = state(rank).changes;
     changes.insert(changes.end(), own.begin(), own.end());
     own.clear();
@@ -121,7 +121,7 @@ void Fabric::changes(int rank, std::vector<PeerChange>& changes) {
 
 void Fabric::failed(int rank, std::vector<Ticket>& tickets) {
     const Lock lock(mutex_);
-    give_notices();
+    deliver_due_notices();
     std::vector<Ticket>& own = state(rank).failed;
     tickets.insert(tickets.end(), own.begin(), own.end());
     state(rank).free.insert(state(rank).free.end(), own.begin(), own.end());

@@ -21,19 +21,19 @@ Nanoseconds Fabric::clock() {
 // To the next completion of any rank.
 void Fabric::advance_time() {
     Nanoseconds next = std::numeric_limits<Nanoseconds>::max();
-    const auto consider = [&](Nanoseconds due) {
+    const auto include = [&](Nanoseconds due) {
         if (due > time_) next = std::min(next, due);
     };
     for (std::size_t i = 0; i < states_.size(); ++i) {
         const RankState& rank = states_[i];
-        for (const Pending& pending : rank.pending) consider(pending.due);
-        for (const auto& [peer, due] : rank.puts_due) consider(due);
+        for (const Pending& pending : rank.pending) include(pending.due);
+        for (const auto& [peer, due] : rank.puts_due) include(due);
         if (rank.ended) continue;
-        consider(rank.wake);
-        consider(stalled_until(static_cast<int>(i)));
-        if (const Faults::Death* death = next_death(static_cast<int>(i))) consider(death->at);
+        include(rank.wake);
+        include(stalled_until(static_cast<int>(i)));
+        if (const Faults::Death* death = next_death(static_cast<int>(i))) include(death->at);
     }
-    if (!notices_.empty()) consider(notices_.begin()->first);
+    if (!notices_.empty()) include(notices_.begin()->first);
     if (next == std::numeric_limits<Nanoseconds>::max()) {
         next = time_ + idle_step;
         ++idle_steps_;
@@ -47,7 +47,7 @@ void Fabric::leave(int rank) {
     --active_;
     state(rank).ended = true;
     if (survives()) {  // its connections close, behind all that it has sent
-        forget(rank);
+        discard_posted(rank);
         Nanoseconds last = time();
         for (const RankState& peer : states_)
             for (const Pending& pending : peer.pending) last = std::max(last, pending.due + 1);
@@ -62,14 +62,14 @@ void Fabric::poll(int rank, std::vector<Ticket>& completed) {
     check_aborted();
     RankState& m = state(rank);
     const auto has_work = [&] {
-        if (survives()) give_notices();
-        if (doomed(rank)) return true;
+        if (survives()) deliver_due_notices();
+        if (death_is_due(rank)) return true;
         if (stalled_until(rank) > 0) return false;
         return !m.changes.empty() || !m.failed.empty() || (m.wake > 0 && m.wake <= time_) ||
                std::ranges::any_of(m.pending, [&](const Pending& p) { return p.due <= time_; });
     };
     if (simulated()) wait_until_or_idle(lock, has_work);
-    if (doomed(rank)) kill(rank);
+    if (death_is_due(rank)) kill(rank);
     m.wake = 0;
     const Nanoseconds t = time();
     if (stalled_until(rank) > t) return;

@@ -52,7 +52,7 @@ public:
     void broadcast(int rank, std::string& value);
     void leave(int rank);  // a rank has ended
     // After Killed: whether the rank comes back, and then waits until it does.
-    bool come_back(int rank);
+    bool restart(int rank);
     bool survives() const { return !faults_.deaths.empty(); }
     void changes(int rank, std::vector<PeerChange>& changes);
     void failed(int rank, std::vector<Ticket>& tickets);
@@ -110,19 +110,19 @@ private:
     void check_aborted() const {
         if (aborted_) throw Aborted(status_);
     }
-    bool silent(int rank) {
+    bool has_fallen_silent(int rank) {
         const auto entry = faults_.silent_after.find(rank);
         return entry != faults_.silent_after.end() && state(rank).posted > entry->second;
     }
     const Faults::Death* next_death(int rank) const;
-    bool doomed(int rank) const {
+    bool death_is_due(int rank) const {
         const Faults::Death* death = next_death(rank);
         return death && death->at <= time();
     }
     [[noreturn]] void kill(int rank);
-    void forget(int rank);
-    void give_notices();
-    void notice(const Notice& notice);
+    void discard_posted(int rank);
+    void deliver_due_notices();
+    void deliver(const Notice& notice);
     void post_failed(int rank, Ticket ticket) { state(rank).failed.push_back(ticket); }
     Nanoseconds stalled_until(int rank) const;
     void duplicate(int source, int destination, int tag, const void* data, std::size_t bytes,
@@ -131,11 +131,11 @@ private:
     // A silent rank blocks inside its call until the job is ended.
     void count_operation(Lock& lock, int rank) {
         if (survives()) {
-            give_notices();
-            if (doomed(rank)) kill(rank);
+            deliver_due_notices();
+            if (death_is_due(rank)) kill(rank);
         }
         ++state(rank).posted;
-        if (!silent(rank)) return;
+        if (!has_fallen_silent(rank)) return;
         wait_until(lock, [] { return false; });
     }
     double rate(const std::map<int, double>& sides, int rank) const {

@@ -70,7 +70,7 @@ bool run_rank(Fabric& fabric, int rank, const std::function<void(Transport&)>& b
         return false;
     } catch (const Killed&) {
     }
-    return fabric.come_back(rank);
+    return fabric.restart(rank);
 }
 
 }  // namespace

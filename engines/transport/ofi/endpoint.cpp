@@ -72,9 +72,9 @@ bool Endpoint::insert(std::span<const unsigned char> address, fi_addr_t& peer) c
     return fi_av_insert(addresses_.get(), address.data(), 1, &peer, 0, nullptr) == 1;
 }
 
-void Endpoint::remove_remains(const std::string& address) const {
+void Endpoint::remove_stale_memory(const std::string& address) const {
     constexpr std::string_view scheme = "fi_shm://";
-    if (leaves_host() || !address.starts_with(scheme)) return;
+    if (reaches_other_hosts() || !address.starts_with(scheme)) return;
     const std::string name = address.substr(scheme.size());
     // "pid:user:number" or a part of that: no other name is touched.
     if (name.find_first_not_of("0123456789:") == std::string::npos)

@@ -61,7 +61,7 @@ public:
     void stop() { endpoint_.reset(); }
     std::string provider() const { return info_->fabric_attr->prov_name; }
     // Whether it reaches other hosts: the addresses of shared memory are texts.
-    bool leaves_host() const { return info_->addr_format != FI_ADDR_STR; }
+    bool reaches_other_hosts() const { return info_->addr_format != FI_ADDR_STR; }
     std::size_t longest_message() const { return info_->ep_attr->max_msg_size; }
     std::size_t max_receives() const { return info_->rx_attr->size; }
     std::span<const unsigned char> address() const { return address_; }
@@ -71,7 +71,7 @@ public:
     bool insert(std::span<const unsigned char> address, fi_addr_t& peer) const;
     void remove(fi_addr_t peer) const { fi_av_remove(addresses_.get(), &peer, 1, 0); }
     // A process that is killed leaves its shared memory behind: removes that of a peer.
-    void remove_remains(const std::string& address) const;
+    void remove_stale_memory(const std::string& address) const;
     // 0, -FI_EAGAIN or another error.
     long send(Buffer& buffer, fi_addr_t peer) const;
     long receive(Buffer& buffer) const;

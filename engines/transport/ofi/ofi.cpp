@@ -73,7 +73,7 @@ struct Channel {
     Flow flow;
     ofi::Memory memory;
     std::array<Buffer, Flow::depth + 1> buffers;
-    std::array<bool, Flow::depth + 1> waits{};  // filled, and refused by the provider for now
+    std::array<bool, Flow::depth + 1> unsubmitted{};  // filled, and refused by the provider for now
     // Positions in the stream: what is in buffers, and where the message of each buffer ends.
     std::uint64_t copied = 0;
     std::array<std::uint64_t, Flow::depth> ends{};
@@ -92,7 +92,7 @@ public:
           message_bytes_(message_bytes(*endpoint_, size())),
           channels_(static_cast<std::size_t>(size())),
           sockets_(static_cast<std::size_t>(size()), -1) {
-        make_receives();
+        post_receives();
     }
     ~Ofi() override;
 
@@ -101,25 +101,25 @@ public:
 
 private:
     Channel* channel(int peer) { return channels_[static_cast<std::size_t>(peer)].get(); }
-    void make_receives();
+    void post_receives();
     void attach(int peer, int socket, const Hello& hello, const session::Proof& key) override;
     void detach(int peer) override;
-    void note(int peer, std::uint32_t events) override;
-    void announce(int) override {}
-    void announce_receive(int) override {}
+    void on_socket_events(int peer, std::uint32_t events) override;
+    void on_outbox_filled(int) override {}
+    void on_receive_posted(int) override {}
     bool is_idle(int peer) const override;
-    void move() override;
+    void progress() override;
 
-    void collect();
-    void accept(Buffer& buffer, std::size_t bytes);
+    void poll_completions();
+    void on_message(Buffer& buffer, std::size_t bytes);
     void repost(Buffer& buffer);
     void deliver(int peer, Nanoseconds time);
     void send(int peer, Nanoseconds time);
-    void settle(Channel& to);
-    void fill_message(Channel& to, std::size_t place);
+    void release_sent(Channel& to);
+    void fill_message(Channel& to, std::size_t index);
     void begin_message(Channel& to, Buffer& buffer, std::size_t bytes);
-    void submit(Channel& to, std::size_t place);
-    Buffer& receive(int number) { return receives_[static_cast<std::size_t>(number)]; }
+    void submit(Channel& to, std::size_t index);
+    Buffer& receive_buffer(int number) { return receives_[static_cast<std::size_t>(number)]; }
 
     std::unique_ptr<Endpoint> endpoint_;
     const std::size_t message_bytes_;
@@ -133,7 +133,7 @@ private:
     std::uint64_t refused_ = 0;
     // A rank that died, of a provider of shared memory. There the messages between the others stop
     // now and then (seen with libfabric 1.17), so they end.
-    int dead_ = -1;
+    int dead_peer_ = -1;
 };
 
 // An endpoint with a broken connection cannot be closed: libfabric 1.17 then ends by SIGSEGV now
@@ -155,7 +155,7 @@ Ofi::~Ofi() {
                          std::move(retired_), std::move(endpoint_)});
 }
 
-void Ofi::make_receives() {
+void Ofi::post_receives() {
     const std::size_t receive_buffers = static_cast<std::size_t>(size() - 1) * receives;
     const std::size_t count = std::min(receive_buffers, endpoint_->max_receives());
     if (count == 0) return;
@@ -203,20 +203,20 @@ void Ofi::attach(int peer, int socket, const Hello& hello, const session::Proof&
 void Ofi::detach(int peer) {
     if (!has_left(peer)) {
         lost_peer_ = true;
-        if (!endpoint_->leaves_host()) dead_ = peer;
+        if (!endpoint_->reaches_other_hosts()) dead_peer_ = peer;
     }
     sockets_[static_cast<std::size_t>(peer)] = -1;
     std::unique_ptr<Channel> channel = std::move(channels_[static_cast<std::size_t>(peer)]);
     reset(peer);
     if (!channel) return;  // a peer that was never reached
-    channel->flow.clear([this](int buffer) { unposted_.push_back(&receive(buffer)); });
-    endpoint_->remove_remains(channel->name);
+    channel->flow.clear([this](int buffer) { unposted_.push_back(&receive_buffer(buffer)); });
+    endpoint_->remove_stale_memory(channel->name);
     // The provider may still have messages of it: the memory lives until they have ended.
     retired_.push_back(std::move(channel));
 }
 
 // Nothing is said on the connection after the greeting: its end is that of the peer's process.
-void Ofi::note(int peer, std::uint32_t) {
+void Ofi::on_socket_events(int peer, std::uint32_t) {
     std::array<std::byte, 64> ignored;
     for (;;) {
         const int socket = sockets_[static_cast<std::size_t>(peer)];
@@ -225,7 +225,7 @@ void Ofi::note(int peer, std::uint32_t) {
         if (n > 0 || (n < 0 && errno == EINTR)) continue;
         if (n < 0 && errno == EAGAIN) return;
         const std::string reason = n == 0 ? "its process ended" : std::strerror(errno);
-        collect();
+        poll_completions();
         if (channel(peer)) deliver(peer, now());
         if (is_connected(peer)) end_peer(peer, reason);
         return;
@@ -235,19 +235,20 @@ void Ofi::note(int peer, std::uint32_t) {
 // A rank may leave when all that it sent was taken: the end of its process can overtake a message.
 bool Ofi::is_idle(int peer) const {
     const Channel* channel = channels_[static_cast<std::size_t>(peer)].get();
-    return StreamTransport::is_idle(peer) && (!channel || channel->flow.all_taken());
+    return StreamTransport::is_idle(peer) && (!channel || channel->flow.all_acknowledged());
 }
 
 // --- Messages ----------------------------------------------------------------------------------
 
-void Ofi::move() {
+void Ofi::progress() {
     mesh().poll();
-    collect();
-    if (dead_ >= 0) {
+    poll_completions();
+    if (dead_peer_ >= 0) {
         // The job may end without destructors.
-        endpoint_->remove_remains({endpoint_->address().begin(), endpoint_->address().end() - 1});
+        endpoint_->remove_stale_memory(
+            {endpoint_->address().begin(), endpoint_->address().end() - 1});
         throw Error(fmt::format("rank {} was lost, and libfabric's {} does not go on after that",
-                                dead_, endpoint_->provider()),
+                                dead_peer_, endpoint_->provider()),
                     "start again; over tcp, udp and ofi:tcp the others go on");
     }
     const Nanoseconds time = now();
@@ -257,7 +258,7 @@ void Ofi::move() {
     }
 }
 
-void Ofi::collect() {
+void Ofi::poll_completions() {
     completions_.clear();
     endpoint_->poll(completions_);
     for (std::size_t i = 0; i < completions_.size(); ++i) {
@@ -271,7 +272,7 @@ void Ofi::collect() {
             ++refused_;
             repost(*done.buffer);
         } else {
-            accept(*done.buffer, done.bytes);
+            on_message(*done.buffer, done.bytes);
         }
     }
     std::erase_if(retired_, [this](const std::unique_ptr<Channel>& channel) {
@@ -283,7 +284,7 @@ void Ofi::collect() {
     for (Buffer* buffer : unposted) repost(*buffer);
 }
 
-void Ofi::accept(Buffer& buffer, std::size_t bytes) {
+void Ofi::on_message(Buffer& buffer, std::size_t bytes) {
     Prefix prefix;
     std::memcpy(&prefix, buffer.data, sizeof prefix);
     Channel* from = nullptr;
@@ -292,7 +293,7 @@ void Ofi::accept(Buffer& buffer, std::size_t bytes) {
         from = channel(static_cast<int>(prefix.from));
     if (!from || prefix.tag != tag_of(prefix, from->key)) {
         ++refused_;
-    } else if (!from->flow.heard(prefix.taken)) {
+    } else if (!from->flow.on_acknowledged(prefix.taken)) {
         end_peer(from->peer, "it acknowledges what was not sent");
     } else if (prefix.bytes > 0) {
         if (from->flow.arrived(prefix.number, static_cast<int>(&buffer - receives_.data()))) return;
@@ -304,9 +305,9 @@ void Ofi::accept(Buffer& buffer, std::size_t bytes) {
 void Ofi::deliver(int peer, Nanoseconds time) {
     Channel& from = *channel(peer);
     std::string fault;
-    if (inbox(peer).waits() && !resume(peer, fault) && fault.empty()) return;
-    while (fault.empty() && !inbox(peer).waits() && from.flow.front() != Flow::none) {
-        Buffer& buffer = receive(from.flow.front());
+    if (inbox(peer).is_blocked() && !resume(peer, fault) && fault.empty()) return;
+    while (fault.empty() && !inbox(peer).is_blocked() && from.flow.front() != Flow::none) {
+        Buffer& buffer = receive_buffer(from.flow.front());
         Prefix prefix;
         std::memcpy(&prefix, buffer.data, sizeof prefix);
         from.consumed += consume(peer, buffer.data + sizeof prefix + from.consumed,
@@ -325,36 +326,38 @@ void Ofi::send(int peer, Nanoseconds time) {
         end_peer(peer, "libfabric does not understand its address");
         return;
     }
-    for (std::size_t place = 0; place < to.buffers.size() && channel(peer); ++place)
-        if (to.waits[place]) submit(to, place);
+    for (std::size_t index = 0; index < to.buffers.size() && channel(peer); ++index)
+        if (to.unsubmitted[index]) submit(to, index);
     if (!channel(peer)) return;
-    settle(to);
+    release_sent(to);
     while (channel(peer) && to.copied < outbox(peer).end() && to.flow.may_send() &&
            to.flow.next() - to.finished < Flow::depth) {
-        const std::size_t place = to.flow.next() % Flow::depth;
-        fill_message(to, place);
-        submit(to, place);
+        const std::size_t index = to.flow.next() % Flow::depth;
+        fill_message(to, index);
+        submit(to, index);
     }
-    constexpr std::size_t place = Channel::acknowledgement;
-    if (!channel(peer) || !to.flow.owes(time) || to.buffers[place].busy || to.waits[place]) return;
-    begin_message(to, to.buffers[place], 0);
-    submit(to, place);
+    constexpr std::size_t index = Channel::acknowledgement;
+    if (!channel(peer) || !to.flow.acknowledgement_due(time) || to.buffers[index].busy ||
+        to.unsubmitted[index])
+        return;
+    begin_message(to, to.buffers[index], 0);
+    submit(to, index);
 }
 
 // Completes what the provider has sent. It may end a message before those that were sent earlier.
-void Ofi::settle(Channel& to) {
-    const auto is_done = [&to](std::size_t place) {
-        return !to.buffers[place].busy && !to.waits[place];
+void Ofi::release_sent(Channel& to) {
+    const auto is_done = [&to](std::size_t index) {
+        return !to.buffers[index].busy && !to.unsubmitted[index];
     };
     for (; to.finished < to.flow.next() && is_done(to.finished % Flow::depth); ++to.finished)
         outbox(to.peer).release(to.ends[to.finished % Flow::depth],
-                                [this](Ticket ticket) { tickets().settle(ticket, true); });
+                                [this](Ticket ticket) { tickets().complete(ticket, true); });
 }
 
 // Copies the next bytes of the outbox into a buffer.
-void Ofi::fill_message(Channel& to, std::size_t place) {
+void Ofi::fill_message(Channel& to, std::size_t index) {
     const direct::Outbox& out = outbox(to.peer);
-    Buffer& buffer = to.buffers[place];
+    Buffer& buffer = to.buffers[index];
     std::byte* next = buffer.data + sizeof(Prefix);
     std::size_t left = message_bytes_ - sizeof(Prefix);
     while (left > 0 && to.copied < out.end()) {
@@ -368,7 +371,7 @@ void Ofi::fill_message(Channel& to, std::size_t place) {
         to.copied += bytes;
     }
     begin_message(to, buffer, message_bytes_ - sizeof(Prefix) - left);
-    to.ends[place] = to.copied;
+    to.ends[index] = to.copied;
     to.flow.sent();
 }
 
@@ -381,12 +384,12 @@ void Ofi::begin_message(Channel& to, Buffer& buffer, std::size_t bytes) {
     prefix.tag = tag_of(prefix, to.key);
     std::memcpy(buffer.data, &prefix, sizeof prefix);
     buffer.bytes = sizeof prefix + bytes;
-    to.flow.told();
+    to.flow.acknowledged();
 }
 
-void Ofi::submit(Channel& to, std::size_t place) {
-    const long status = endpoint_->send(to.buffers[place], to.address);
-    to.waits[place] = status == -FI_EAGAIN;
+void Ofi::submit(Channel& to, std::size_t index) {
+    const long status = endpoint_->send(to.buffers[index], to.address);
+    to.unsubmitted[index] = status == -FI_EAGAIN;
     if (status != 0 && status != -FI_EAGAIN)
         end_peer(to.peer, "libfabric: " + ofi::reason_of(status));
 }
@@ -418,7 +421,7 @@ std::unique_ptr<direct::PeerTransport> ofi_transport(Listener listener, Membersh
         throw Error(fmt::format("libfabric's {} has addresses of {} bytes, at most {} are known",
                                 provider, endpoint->address().size(), sizeof(Hello::extra)),
                     "choose another provider");
-    if (!endpoint->leaves_host())
+    if (!endpoint->reaches_other_hosts())
         for (const direct::Peer& peer : self.peers)
             if (peer.port != 0 && peer.address != listener.address().text())
                 throw Error(fmt::format("libfabric's {} does not leave a host, and a rank is at {}",

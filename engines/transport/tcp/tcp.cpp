@@ -20,10 +20,11 @@ using direct::Listener;
 using direct::Membership;
 using direct::MeshSettings;
 
-constexpr std::size_t ahead = 256U << 10;    // read at once, of small messages
-constexpr std::size_t straight = 16U << 10;  // payloads from here on are read into their buffers
-constexpr std::size_t share = 4U << 20;      // of one peer, before the next one's turn
-constexpr int max_pieces = 64;               // of one writev
+constexpr std::size_t read_buffer_bytes = 256U << 10;  // read at once, of small messages
+constexpr std::size_t min_direct_read = 16U
+                                        << 10;  // payloads from here on are read into their buffers
+constexpr std::size_t max_per_turn = 4U << 20;  // of one peer, before the next one's turn
+constexpr int max_pieces = 64;                  // of one writev
 // Bytes in the kernel that are not sent yet. Small messages wait behind them, and below this the
 // rate falls: 512 KiB are 40 us at 100 Gbit/s.
 constexpr int max_unsent = 512 << 10;
@@ -32,43 +33,44 @@ class Tcp final : public direct::StreamTransport {
 public:
     Tcp(Listener listener, Membership self, MeshSettings settings)
         : StreamTransport(std::move(listener), std::move(self), std::move(settings)),
-          ports_(static_cast<std::size_t>(size())) {}
+          connections_(static_cast<std::size_t>(size())) {}
 
 private:
-    struct Port {
+    struct Connection {
         int socket = -1;
         bool readable = false, writable = false, ended = false;
         std::vector<std::byte> buffer;  // read and not consumed: [begin, end)
         std::size_t begin = 0, end = 0;
     };
-    Port& port(int peer) { return ports_[static_cast<std::size_t>(peer)]; }
+    Connection& connection(int peer) { return connections_[static_cast<std::size_t>(peer)]; }
 
     void attach(int peer, int socket, const Hello&, const session::Proof&) override {
         setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &max_unsent, sizeof max_unsent);
-        port(peer) = {};
-        port(peer).socket = socket;
-        port(peer).readable = port(peer).writable = true;
-        port(peer).buffer.resize(ahead);
+        connection(peer) = {};
+        connection(peer).socket = socket;
+        connection(peer).readable = connection(peer).writable = true;
+        connection(peer).buffer.resize(read_buffer_bytes);
     }
     void detach(int peer) override {
-        port(peer) = {};
+        connection(peer) = {};
         reset(peer);
     }
-    void note(int peer, std::uint32_t events) override {
-        Port& p = port(peer);
+    void on_socket_events(int peer, std::uint32_t events) override {
+        Connection& p = connection(peer);
         if (events & EPOLLIN) p.readable = true;
         if (events & EPOLLOUT) p.writable = true;
         if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) p.readable = p.ended = true;
     }
     // A new frame goes out with the next move(), together with others.
-    void announce(int) override {}
-    void announce_receive(int) override {}
+    void on_outbox_filled(int) override {}
+    void on_receive_posted(int) override {}
 
-    void move() override {
+    void progress() override {
         mesh().poll();
         for (int peer = 0; peer < size(); ++peer) {
-            if (port(peer).writable && !outbox(peer).empty()) write(peer);
-            if (port(peer).readable || port(peer).begin < port(peer).end) read(peer);
+            if (connection(peer).writable && !outbox(peer).empty()) write(peer);
+            if (connection(peer).readable || connection(peer).begin < connection(peer).end)
+                read(peer);
         }
     }
 
@@ -76,16 +78,16 @@ private:
     void read(int peer);
     ssize_t read_some(int peer);
 
-    std::vector<Port> ports_;
+    std::vector<Connection> connections_;
 };
 
 void Tcp::write(int peer) {
-    Port& p = port(peer);
+    Connection& p = connection(peer);
     direct::Outbox& out = outbox(peer);
     std::array<iovec, max_pieces> pieces;
-    for (std::size_t sent = 0; sent < share && !out.empty();) {
+    for (std::size_t sent = 0; sent < max_per_turn && !out.empty();) {
         int count = 0;
-        const std::size_t bytes = out.gather(out.begin(), share, pieces, count);
+        const std::size_t bytes = out.gather(out.begin(), max_per_turn, pieces, count);
         msghdr message{};
         message.msg_iov = pieces.data();
         message.msg_iovlen = static_cast<std::size_t>(count);
@@ -99,7 +101,7 @@ void Tcp::write(int peer) {
         }
         sent += static_cast<std::size_t>(n);
         out.release(out.begin() + static_cast<std::uint64_t>(n),
-                    [this](Ticket ticket) { tickets().settle(ticket, true); });
+                    [this](Ticket ticket) { tickets().complete(ticket, true); });
         if (static_cast<std::size_t>(n) < bytes) {
             p.writable = false;  // epoll tells when there is room again
             return;
@@ -110,9 +112,9 @@ void Tcp::write(int peer) {
 // Reads once: into the payload's buffer, what follows it into the port's own. Returns what recvmsg
 // does.
 ssize_t Tcp::read_some(int peer) {
-    Port& p = port(peer);
+    Connection& p = connection(peer);
     const std::span<std::byte> target = inbox(peer).target();
-    const std::size_t direct = target.size() >= straight ? target.size() : 0;
+    const std::size_t direct = target.size() >= min_direct_read ? target.size() : 0;
     std::array<iovec, 2> pieces{{{target.data(), direct}, {p.buffer.data(), p.buffer.size()}}};
     msghdr message{};
     message.msg_iov = pieces.data() + (direct ? 0 : 1);
@@ -128,17 +130,17 @@ ssize_t Tcp::read_some(int peer) {
 }
 
 void Tcp::read(int peer) {
-    Port& p = port(peer);
+    Connection& p = connection(peer);
     std::string fault;
-    for (std::size_t done = 0; done < share;) {
-        if (inbox(peer).waits() && !resume(peer, fault) && fault.empty()) return;
+    for (std::size_t done = 0; done < max_per_turn;) {
+        if (inbox(peer).is_blocked() && !resume(peer, fault) && fault.empty()) return;
         if (fault.empty() && p.begin < p.end)
             p.begin += consume(peer, p.buffer.data() + p.begin, p.end - p.begin, fault);
         if (!fault.empty()) {
             end_peer(peer, fault);
             return;
         }
-        if (inbox(peer).waits() || !p.readable) return;
+        if (inbox(peer).is_blocked() || !p.readable) return;
         const ssize_t n = read_some(peer);
         if (n > 0) {
             done += static_cast<std::size_t>(n);

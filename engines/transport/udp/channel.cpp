@@ -203,7 +203,7 @@ void Channel::acknowledge() {
 }
 
 void Channel::send(const direct::Outbox& outbox, Nanoseconds time) {
-    if (receiver_->has_news()) acknowledge();
+    if (receiver_->acknowledgement_due()) acknowledge();
     sender_->expire(time, outbox.end());
     while (send_batch(outbox, time)) {
     }
@@ -226,7 +226,7 @@ bool Channel::send_batch(const direct::Outbox& outbox, Nanoseconds time) {
         // All but the last of a call are as long as the first.
         const bool fits = gathered == next->length && (datagrams == 0 || size <= segment);
         if (!fits) {
-            sender_->take_back(next->number);
+            sender_->cancel_from(next->number);
             break;
         }
         if (datagrams == 0) {
@@ -245,7 +245,7 @@ bool Channel::send_batch(const direct::Outbox& outbox, Nanoseconds time) {
     }
     if (datagrams == 0) return false;
     if (transmit(std::span(pieces).first(used), bytes, datagrams > 1 ? segment : 0)) return true;
-    sender_->take_back(first);
+    sender_->cancel_from(first);
     return false;
 }
 

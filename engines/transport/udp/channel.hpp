@@ -82,8 +82,8 @@ private:
             accept_acknowledgement(datagram, time);
         } else {
             const auto payload = datagram.subspan(sizeof prefix);
-            if (!receiver_->offer(prefix.number, prefix.offset, payload.data(), payload.size(),
-                                  take))
+            if (!receiver_->on_datagram(prefix.number, prefix.offset, payload.data(),
+                                        payload.size(), take))
                 ++traffic_.repeated;
         }
     }

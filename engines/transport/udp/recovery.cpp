@@ -8,14 +8,14 @@ namespace {
 constexpr std::size_t first_window = 32, min_window = 8;  // datagrams
 constexpr std::size_t max_window = 64U << 20;
 constexpr std::uint64_t max_reorder = 1024;
-constexpr std::size_t max_kept = 4096;  // datagrams that may still prove to be late
-constexpr std::size_t scale = 32;       // growth a round trip: 3 %
+constexpr std::size_t max_kept = 4096;      // datagrams that may still prove to be late
+constexpr std::size_t growth_divisor = 32;  // growth a round trip: 3 %
 constexpr double reduction = 0.7;  // as CUBIC (RFC 9438): Reno's half leaves short queues empty
 // A program that computes between two polls acknowledges late.
-constexpr Nanoseconds min_patience = 10'000'000, first_patience = 50'000'000,
-                      max_patience = 500'000'000;
-constexpr int probes = 2;    // datagrams that are sent again after a silence
-constexpr int collapse = 3;  // silences in a row after which the window starts anew
+constexpr Nanoseconds min_timeout = 10'000'000, initial_timeout = 50'000'000,
+                      max_timeout = 500'000'000;
+constexpr int probes = 2;                  // datagrams that are sent again after a silence
+constexpr int timeouts_until_restart = 3;  // silences in a row after which the window starts anew
 
 }  // namespace
 
@@ -26,10 +26,10 @@ Sender::Sender(std::size_t max_bytes, std::uint64_t granted)
       threshold_(max_window) {}
 
 Sender::Datagram Sender::send(std::uint64_t offset, std::uint32_t length, Nanoseconds time) {
-    if (in_flight_ == 0) heard_ = time;
+    if (in_flight_ == 0) timer_start_ = time;
     sent_.push_back({offset, length, State::in_flight, false, time});
     in_flight_ += length;
-    ++flying_;
+    ++datagrams_in_flight_;
     ++counts_.sent;
     return {first_number_ + sent_.size() - 1, offset, length};
 }
@@ -57,8 +57,8 @@ std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end
         probe_ = false;
         return send(next_offset_, 0, time);
     }
-    limited_ = in_flight_ > 0 && in_flight_ + max_bytes_ > window_;
-    if (limited_) return std::nullopt;
+    window_limited_ = in_flight_ > 0 && in_flight_ + max_bytes_ > window_;
+    if (window_limited_) return std::nullopt;
     if (const auto piece = next_lost()) return send(piece->offset, piece->length, time);
     const std::uint64_t limit = std::min(end, granted_);
     if (next_offset_ >= limit) return std::nullopt;
@@ -70,11 +70,11 @@ std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end
     return send(next_offset_ - length, length, time);
 }
 
-void Sender::take_back(std::uint64_t number) {
+void Sender::cancel_from(std::uint64_t number) {
     while (first_number_ + sent_.size() > number) {
         const Sent& last = sent_.back();
         in_flight_ -= last.length;
-        --flying_;
+        --datagrams_in_flight_;
         --counts_.sent;
         if (last.offset + last.length == next_offset_ && lost_.empty()) next_offset_ = last.offset;
         else if (last.length > 0) lost_.push_front({last.offset, last.length});
@@ -82,10 +82,10 @@ void Sender::take_back(std::uint64_t number) {
     }
 }
 
-void Sender::lose(Sent& sent) {
+void Sender::mark_lost(Sent& sent) {
     sent.state = State::lost;
     in_flight_ -= sent.length;
-    --flying_;
+    --datagrams_in_flight_;
     ++counts_.lost;
     if (sent.length > 0) lost_.push_back({sent.offset, sent.length});
 }
@@ -100,55 +100,59 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
     granted_ = std::max(granted_, acknowledgement.granted);
     if (acknowledgement.ranges.empty()) return true;
     const std::uint64_t largest = acknowledgement.ranges.back().second - 1;
-    std::size_t fresh = 0;
+    std::size_t newly_acknowledged = 0;
     for (const auto& [begin, end] : acknowledgement.ranges) {
         for (std::uint64_t number = std::max(begin, first_number_); number < end; ++number) {
             Sent& sent = sent_[number - first_number_];
             if (sent.state == State::arrived) continue;
             if (sent.state == State::lost) {
                 ++counts_.spurious;
-                if (sent.by_order) reorder_ = std::min(2 * reorder_, max_reorder);
+                if (sent.by_reordering)
+                    reorder_threshold_ = std::min(2 * reorder_threshold_, max_reorder);
                 restore();
             } else {
                 in_flight_ -= sent.length;
-                --flying_;
-                fresh += sent.length;
-                if (number == largest) measure(time - sent.time);
+                --datagrams_in_flight_;
+                newly_acknowledged += sent.length;
+                if (number == largest) update_rtt(time - sent.time);
             }
             sent.state = State::arrived;
             arrived_.add(sent.offset, sent.offset + sent.length);
-            heard_ = time;
+            timer_start_ = time;
             backoff_ = 0;
         }
     }
     // It grows only where it is what limits (RFC 9002, section 7.8). Beside Reno's growth, that of
     // Scalable TCP: a user-space receiver that shares its processor answers late, and a datagram a
     // round trip is then too little.
-    if (limited_ && fresh > 0) {
-        const std::size_t reno = std::max<std::size_t>(1, max_bytes_ * fresh / window_);
+    if (window_limited_ && newly_acknowledged > 0) {
+        const std::size_t reno =
+            std::max<std::size_t>(1, max_bytes_ * newly_acknowledged / window_);
         window_ = std::min(
-            max_window, window_ + (window_ < threshold_ ? fresh : std::max(reno, fresh / scale)));
+            max_window,
+            window_ + (window_ < threshold_ ? newly_acknowledged
+                                            : std::max(reno, newly_acknowledged / growth_divisor)));
     }
     find_lost(largest);
-    forget_settled();
+    forget_arrived();
     return true;
 }
 
 void Sender::find_lost(std::uint64_t largest) {
-    for (searched_ = std::max(searched_, first_number_); searched_ + reorder_ <= largest;
-         ++searched_) {
-        Sent& sent = sent_[searched_ - first_number_];
+    for (searched_until_ = std::max(searched_until_, first_number_);
+         searched_until_ + reorder_threshold_ <= largest; ++searched_until_) {
+        Sent& sent = sent_[searched_until_ - first_number_];
         if (sent.state != State::in_flight) continue;
-        sent.by_order = true;
-        lose(sent);
-        reduce(searched_);
+        sent.by_reordering = true;
+        mark_lost(sent);
+        reduce(searched_until_);
     }
 }
 
 // Once for all losses of one round trip.
 void Sender::reduce(std::uint64_t number) {
-    if (number < recovered_) return;
-    recovered_ = first_number_ + sent_.size();
+    if (number < recovery_end_) return;
+    recovery_end_ = first_number_ + sent_.size();
     save();
     window_ = std::max(min_window * max_bytes_,
                        static_cast<std::size_t>(static_cast<double>(window_) * reduction));
@@ -168,7 +172,7 @@ void Sender::restore() {
 }
 
 // The lost ones stay a while, in case they were only late.
-void Sender::forget_settled() {
+void Sender::forget_arrived() {
     while (!sent_.empty() && (sent_.front().state == State::arrived ||
                               (sent_.front().state == State::lost && sent_.size() > max_kept))) {
         sent_.pop_front();
@@ -176,69 +180,70 @@ void Sender::forget_settled() {
     }
 }
 
-void Sender::measure(Nanoseconds round_trip) {
-    shortest_ = smoothed_ == 0 ? round_trip : std::min(shortest_, round_trip);
-    smoothed_ = smoothed_ == 0 ? round_trip : (7 * smoothed_ + round_trip) / 8;  // RFC 9002, 5.3
+void Sender::update_rtt(Nanoseconds round_trip) {
+    min_rtt_ = smoothed_rtt_ == 0 ? round_trip : std::min(min_rtt_, round_trip);
+    smoothed_rtt_ =
+        smoothed_rtt_ == 0 ? round_trip : (7 * smoothed_rtt_ + round_trip) / 8;  // RFC 9002, 5.3
 }
 
-Nanoseconds Sender::patience() const {
+Nanoseconds Sender::retransmission_timeout() const {
     // From the shortest round trip: the average has the time in it that a receiver did not run, and
     // to ask too early costs two datagrams.
     const Nanoseconds base =
-        smoothed_ == 0 ? first_patience : std::max(min_patience, 4 * shortest_);
-    return std::min(max_patience, base << std::min(backoff_, 10));
+        smoothed_rtt_ == 0 ? initial_timeout : std::max(min_timeout, 4 * min_rtt_);
+    return std::min(max_timeout, base << std::min(backoff_, 10));
 }
 
 void Sender::expire(Nanoseconds time, std::uint64_t end) {
     // Nothing is on its way: the receiver may have granted more, and its word may be lost.
     const bool blocked = in_flight_ == 0 && next_offset_ >= granted_ && next_offset_ < end;
-    const bool waits = flying_ > 0;
+    const bool waits = datagrams_in_flight_ > 0;
     if (!waits && !blocked) {
-        heard_ = time;
+        timer_start_ = time;
         return;
     }
-    if (time - heard_ < patience()) return;
-    heard_ = time;
+    if (time - timer_start_ < retransmission_timeout()) return;
+    timer_start_ = time;
     ++backoff_;
     ++counts_.timeouts;
     if (blocked) probe_ = true;
     int left = probes;
     for (Sent& sent : sent_) {
         if (sent.state != State::in_flight) continue;
-        lose(sent);
+        mark_lost(sent);
         if (--left == 0) break;
     }
-    if (backoff_ == collapse) {
+    if (backoff_ == timeouts_until_restart) {
         save();
         threshold_ = std::max(window_ / 2, min_window * max_bytes_);
         window_ = min_window * max_bytes_;
     }
-    forget_settled();
+    forget_arrived();
 }
 
 std::uint64_t Sender::arrived() const {
     return arrived_.contains(0, 1) ? arrived_.all().begin()->second : 0;
 }
 
-bool Receiver::note(std::uint64_t number) {
-    if (number < floor_ || numbers_.add(number, number + 1) == 0) {
-        news_ = true;  // its acknowledgement may be lost
+bool Receiver::record(std::uint64_t number) {
+    if (number < lowest_number_ || numbers_.add(number, number + 1) == 0) {
+        acknowledgement_due_ = true;  // its acknowledgement may be lost
         return false;
     }
     while (numbers_.count() > max_ranges) {
-        floor_ = numbers_.all().begin()->second;
+        lowest_number_ = numbers_.all().begin()->second;
         numbers_.remove_lowest();
     }
-    news_ = true;
+    acknowledgement_due_ = true;
     return true;
 }
 
-void Receiver::hold(std::uint64_t offset, const std::byte* data, std::size_t bytes) {
+void Receiver::store_out_of_order(std::uint64_t offset, const std::byte* data, std::size_t bytes) {
     const std::size_t skip = offset < taken_ ? taken_ - offset : 0;
     offset += skip;
-    std::vector<std::byte>& entry = held_[offset];
+    std::vector<std::byte>& entry = out_of_order_[offset];
     if (entry.size() >= bytes - skip) return;
-    held_bytes_ += bytes - skip - entry.size();
+    out_of_order_bytes_ += bytes - skip - entry.size();
     entry.assign(data + skip, data + bytes);
 }
 
@@ -246,8 +251,8 @@ Acknowledgement Receiver::acknowledge() {
     Acknowledgement acknowledgement;
     acknowledgement.granted = taken_ + window_;
     acknowledgement.ranges.assign(numbers_.all().begin(), numbers_.all().end());
-    news_ = false;
-    told_ = taken_;
+    acknowledgement_due_ = false;
+    acknowledged_ = taken_;
     return acknowledgement;
 }
 

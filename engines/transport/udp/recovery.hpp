@@ -44,7 +44,7 @@ public:
     // The next datagram to send now, of a stream that has `end` bytes so far.
     std::optional<Datagram> next(Nanoseconds time, std::uint64_t end);
     // The last datagrams from next(), from this number on, could not be sent.
-    void take_back(std::uint64_t number);
+    void cancel_from(std::uint64_t number);
     // False: no such acknowledgement is possible, and it changed nothing.
     bool acknowledge(const Acknowledgement& acknowledgement, Nanoseconds time);
     // Takes datagrams for lost that nothing was heard of for too long.
@@ -55,7 +55,7 @@ public:
 
     std::size_t window() const { return window_; }
     std::size_t in_flight() const { return in_flight_; }
-    Nanoseconds round_trip() const { return smoothed_; }
+    Nanoseconds round_trip() const { return smoothed_rtt_; }
     const Counts& counts() const { return counts_; }
 
 private:
@@ -64,7 +64,7 @@ private:
         std::uint64_t offset;
         std::uint32_t length;
         State state;
-        bool by_order;  // taken for lost since later ones arrived
+        bool by_reordering;  // taken for lost since later ones arrived
         Nanoseconds time;
     };
     struct Piece {
@@ -73,27 +73,28 @@ private:
     };
     Datagram send(std::uint64_t offset, std::uint32_t length, Nanoseconds time);
     std::optional<Piece> next_lost();
-    void lose(Sent& sent);
+    void mark_lost(Sent& sent);
     void find_lost(std::uint64_t largest);
-    void forget_settled();
-    void measure(Nanoseconds round_trip);
+    void forget_arrived();
+    void update_rtt(Nanoseconds round_trip);
     void reduce(std::uint64_t number);
     void save();
     void restore();
-    Nanoseconds patience() const;
+    Nanoseconds retransmission_timeout() const;
 
     std::size_t max_bytes_;
     std::uint64_t granted_, next_offset_ = 0, first_number_ = 0;
     std::deque<Sent> sent_;  // from first_number_ on
     std::deque<Piece> lost_;
     Ranges arrived_;
-    std::size_t in_flight_ = 0, flying_ = 0;  // bytes, datagrams
+    std::size_t in_flight_ = 0, datagrams_in_flight_ = 0;  // bytes, datagrams
     std::size_t window_, threshold_, saved_window_ = 0, saved_threshold_ = 0;
-    std::uint64_t searched_ = 0;                 // for lost ones, up to here
-    std::uint64_t reorder_ = 3, recovered_ = 0;  // RFC 9002: kPacketThreshold; end of a recovery
-    Nanoseconds smoothed_ = 0, shortest_ = 0, heard_ = 0;
+    std::uint64_t searched_until_ = 0;  // for lost ones, up to here
+    std::uint64_t reorder_threshold_ = 3,
+                  recovery_end_ = 0;  // RFC 9002: kPacketThreshold; end of a recovery
+    Nanoseconds smoothed_rtt_ = 0, min_rtt_ = 0, timer_start_ = 0;
     int backoff_ = 0;
-    bool probe_ = false, limited_ = false;  // by the window, at the last next()
+    bool probe_ = false, window_limited_ = false;  // by the window, at the last next()
     Counts counts_;
 };
 
@@ -106,10 +107,10 @@ public:
     // for all that are in order; the rest is held. False: the number was here before, or the bytes
     // lie beyond what was granted, and nothing was taken.
     template <class Take>
-    bool offer(std::uint64_t number, std::uint64_t offset, const std::byte* data, std::size_t bytes,
-               Take take) {
+    bool on_datagram(std::uint64_t number, std::uint64_t offset, const std::byte* data,
+                     std::size_t bytes, Take take) {
         if (offset > taken_ + window_ || bytes > taken_ + window_ - offset ||
-            held_bytes_ > 2 * window_ || !note(number))
+            out_of_order_bytes_ > 2 * window_ || !record(number))
             return false;
         if (offset <= taken_ && offset + bytes > taken_ && !refused_) {
             const std::size_t skip = taken_ - offset;
@@ -117,30 +118,32 @@ public:
             taken_ += accepted;
             refused_ = accepted < bytes - skip;
         }
-        if (offset + bytes > taken_) hold(offset, data, bytes);
-        drain(take);
+        if (offset + bytes > taken_) store_out_of_order(offset, data, bytes);
+        deliver_in_order(take);
         return true;
     }
     // Passes on what is held and in order; after the program can take more.
     template <class Take>
     void resume(Take take) {
         refused_ = false;
-        drain(take);
+        deliver_in_order(take);
     }
     bool refused() const { return refused_; }
     std::uint64_t taken() const { return taken_; }
-    std::size_t held() const { return held_bytes_; }
+    std::size_t held() const { return out_of_order_bytes_; }
     Acknowledgement acknowledge();
     // Whether the sender should be told something new.
-    bool has_news() const { return news_ || taken_ >= told_ + window_ / 4; }
+    bool acknowledgement_due() const {
+        return acknowledgement_due_ || taken_ >= acknowledged_ + window_ / 4;
+    }
 
 private:
-    bool note(std::uint64_t number);
-    void hold(std::uint64_t offset, const std::byte* data, std::size_t bytes);
+    bool record(std::uint64_t number);
+    void store_out_of_order(std::uint64_t offset, const std::byte* data, std::size_t bytes);
     template <class Take>
-    void drain(Take take) {
-        while (!refused_ && !held_.empty() && held_.begin()->first <= taken_) {
-            const auto first = held_.begin();
+    void deliver_in_order(Take take) {
+        while (!refused_ && !out_of_order_.empty() && out_of_order_.begin()->first <= taken_) {
+            const auto first = out_of_order_.begin();
             const std::uint64_t skip = taken_ - first->first;
             if (skip < first->second.size()) {
                 const std::size_t bytes = first->second.size() - skip;
@@ -149,17 +152,17 @@ private:
                 refused_ = accepted < bytes;
                 if (refused_) return;
             }
-            held_bytes_ -= first->second.size();
-            held_.erase(first);
+            out_of_order_bytes_ -= first->second.size();
+            out_of_order_.erase(first);
         }
     }
 
     const std::size_t window_;
-    std::uint64_t taken_ = 0, told_ = 0, floor_ = 0;
-    std::map<std::uint64_t, std::vector<std::byte>> held_;  // by offset
-    std::size_t held_bytes_ = 0;
+    std::uint64_t taken_ = 0, acknowledged_ = 0, lowest_number_ = 0;
+    std::map<std::uint64_t, std::vector<std::byte>> out_of_order_;  // by offset
+    std::size_t out_of_order_bytes_ = 0;
     Ranges numbers_;
-    bool refused_ = false, news_ = false;
+    bool refused_ = false, acknowledgement_due_ = false;
 };
 
 }  // namespace assay::udp

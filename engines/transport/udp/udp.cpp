@@ -30,7 +30,7 @@ class Udp final : public direct::StreamTransport {
 public:
     Udp(Listener listener, Membership self, MeshSettings settings)
         : StreamTransport(std::move(listener), std::move(self), std::move(settings), eager),
-          ports_(static_cast<std::size_t>(size())),
+          peers_(static_cast<std::size_t>(size())),
           epoll_(epoll_create1(EPOLL_CLOEXEC)) {
         if (epoll_ < 0) throw Error("cannot wait for datagrams", "check 'ulimit -n'");
     }
@@ -39,24 +39,24 @@ public:
     std::vector<Counter> counters() const override;
 
 private:
-    struct Port {
+    struct PeerState {
         int connection = -1;
         std::unique_ptr<udp::Channel> channel;
         udp::Setup setup{};
         std::size_t setup_received = 0;
-        bool resumes = false;
+        bool resume_pending = false;
     };
-    Port& port(int peer) { return ports_[static_cast<std::size_t>(peer)]; }
+    PeerState& state(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
 
     void attach(int peer, int connection, const Hello&, const session::Proof& key) override;
     void detach(int peer) override;
-    void note(int peer, std::uint32_t events) override;
-    void announce(int) override {}
-    void announce_receive(int peer) override { port(peer).resumes = true; }
-    void move() override;
+    void on_socket_events(int peer, std::uint32_t events) override;
+    void on_outbox_filled(int) override {}
+    void on_receive_posted(int peer) override { state(peer).resume_pending = true; }
+    void progress() override;
     void receive(int peer, Nanoseconds time);
 
-    std::vector<Port> ports_;
+    std::vector<PeerState> peers_;
     const int epoll_;
     udp::Sender::Counts sent_;  // of peers that are gone
     udp::Traffic traffic_;
@@ -74,7 +74,7 @@ void add_counts(const udp::Channel* channel, udp::Sender::Counts& sent, udp::Tra
 }
 
 void Udp::attach(int peer, int connection, const Hello&, const session::Proof& key) {
-    Port& p = port(peer);
+    PeerState& p = state(peer);
     p = {};
     p.connection = connection;
     p.channel = std::make_unique<udp::Channel>(connection, rank(), peer, key);
@@ -88,14 +88,14 @@ void Udp::attach(int peer, int connection, const Hello&, const session::Proof& k
 }
 
 void Udp::detach(int peer) {
-    add_counts(port(peer).channel.get(), sent_, traffic_);
-    port(peer) = {};
+    add_counts(state(peer).channel.get(), sent_, traffic_);
+    state(peer) = {};
     reset(peer);
 }
 
 // The peer's word on its socket, then the end of its process.
-void Udp::note(int peer, std::uint32_t) {
-    Port& p = port(peer);
+void Udp::on_socket_events(int peer, std::uint32_t) {
+    PeerState& p = state(peer);
     while (p.connection >= 0) {
         std::array<std::byte, 64> ignored;
         const bool in_setup = p.setup_received < sizeof p.setup;
@@ -117,7 +117,7 @@ void Udp::note(int peer, std::uint32_t) {
     }
 }
 
-void Udp::move() {
+void Udp::progress() {
     mesh().poll();
     std::array<epoll_event, 64> events;
     const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
@@ -125,24 +125,24 @@ void Udp::move() {
     for (int i = 0; i < count; ++i)
         receive(static_cast<int>(events[static_cast<std::size_t>(i)].data.u32), time);
     for (int peer = 0; peer < size(); ++peer) {
-        Port& p = port(peer);
+        PeerState& p = state(peer);
         if (!p.channel || !p.channel->has_begun()) continue;
-        if (std::exchange(p.resumes, false)) receive(peer, time);
+        if (std::exchange(p.resume_pending, false)) receive(peer, time);
         if (!p.channel) continue;
         p.channel->send(outbox(peer), time);
         outbox(peer).release(p.channel->sender().arrived(),
-                             [this](Ticket ticket) { tickets().settle(ticket, true); });
+                             [this](Ticket ticket) { tickets().complete(ticket, true); });
     }
 }
 
 void Udp::receive(int peer, Nanoseconds time) {
-    Port& p = port(peer);
+    PeerState& p = state(peer);
     if (!p.channel || !p.channel->has_begun()) return;
     std::string fault;
     const auto take = [&](const std::byte* data, std::size_t bytes) {
         return fault.empty() ? consume(peer, data, bytes, fault) : 0;
     };
-    if (inbox(peer).waits() && resume(peer, fault)) p.channel->resume(take);
+    if (inbox(peer).is_blocked() && resume(peer, fault)) p.channel->resume(take);
     p.channel->receive(time, take);
     if (!fault.empty()) end_peer(peer, fault);
 }
@@ -150,14 +150,14 @@ void Udp::receive(int peer, Nanoseconds time) {
 std::vector<Counter> Udp::counters() const {
     udp::Sender::Counts sent = sent_;
     udp::Traffic traffic = traffic_;
-    for (const Port& p : ports_) add_counts(p.channel.get(), sent, traffic);
+    for (const PeerState& p : peers_) add_counts(p.channel.get(), sent, traffic);
     std::vector<Counter> counters = PeerTransport::counters();
     counters.insert(counters.end(), {{"datagrams_sent", sent.sent},
                                      {"datagrams_lost", sent.lost},
                                      {"datagrams_late", sent.spurious},
                                      {"datagrams_repeated", traffic.repeated},
                                      {"datagrams_forged", traffic.forged},
-                                     {"silences", sent.timeouts}});
+                                     {"timeouts", sent.timeouts}});
     return counters;
 }
 

@@ -38,9 +38,9 @@ public:
     void offer(const std::byte* data, std::size_t bytes, std::size_t piece) {
         reset(0);
         std::string fault;
-        for (std::size_t done = 0; done < bytes && fault.empty() && !inbox(0).waits();)
+        for (std::size_t done = 0; done < bytes && fault.empty() && !inbox(0).is_blocked();)
             done += consume(0, data + done, std::min(piece, bytes - done), fault);
-        if (fault.empty() && inbox(0).waits()) resume(0, fault);
+        if (fault.empty() && inbox(0).is_blocked()) resume(0, fault);
         std::array<iovec, 16> pieces;
         int count = 0;
         outbox(0).gather(0, 1 << 16, pieces, count);
@@ -53,12 +53,12 @@ private:
         settings.transport = "x";
         return settings;
     }
-    void announce(int) override {}
-    void announce_receive(int) override {}
+    void on_outbox_filled(int) override {}
+    void on_receive_posted(int) override {}
     void attach(int, int, const direct::Hello&, const session::Proof&) override {}
     void detach(int) override {}
-    void move() override {}
-    void note(int, std::uint32_t) override {}
+    void progress() override {}
+    void on_socket_events(int, std::uint32_t) override {}
 };
 
 void append_frame(Input& input, direct::FrameKind kind, int tag, std::uint64_t length,
@@ -181,12 +181,12 @@ void read_flow(const std::uint8_t* data, std::size_t size) {
     for (int buffer = 0; parts.left() > 0; ++buffer) {
         const auto number = parts.take<std::uint64_t>();
         if (number % 5 == 0 && flow.may_send()) flow.sent();
-        flow.heard(number % 7);
+        flow.on_acknowledged(number % 7);
         flow.arrived(number, buffer);
         for (; flow.front() != ofi::Flow::none; flow.take(buffer))
             if (flow.front() > buffer) std::abort();
-        if (flow.owes(buffer)) flow.told();
-        if (!flow.may_send() && flow.all_taken()) std::abort();
+        if (flow.acknowledgement_due(buffer)) flow.acknowledged();
+        if (!flow.may_send() && flow.all_acknowledged()) std::abort();
     }
 }
 

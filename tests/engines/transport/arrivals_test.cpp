@@ -34,27 +34,28 @@ TEST_CASE("each receive gets the message of its peer and tag, in the order of se
             }
         Arrivals arrivals(5);
         std::vector<std::uint32_t> received(messages.size(), ~0U);
-        std::size_t expected = 0, told = 0, next = 0;
+        std::size_t expected = 0, matched = 0, next = 0;
         while (expected < messages.size() || next < arriving.size()) {
             const bool post =
                 next == arriving.size() || (expected < messages.size() && random() % 2 == 0);
             if (post) {
                 const Message& m = messages[expected];
-                const auto ticket = arrivals.expect(&received[expected], sizeof(std::uint32_t),
-                                                    m.peer, m.tag, static_cast<Ticket>(expected));
-                told += ticket.has_value();
+                const auto ticket =
+                    arrivals.post_receive(&received[expected], sizeof(std::uint32_t), m.peer, m.tag,
+                                          static_cast<Ticket>(expected));
+                matched += ticket.has_value();
                 ++expected;
             } else {
                 const Message& m = arriving[next++];
-                told += arrivals
-                            .arrive(reinterpret_cast<const std::byte*>(&m.value), sizeof m.value,
-                                    m.peer, m.tag)
-                            .has_value();
+                matched += arrivals
+                               .on_message(reinterpret_cast<const std::byte*>(&m.value),
+                                           sizeof m.value, m.peer, m.tag)
+                               .has_value();
             }
-            CHECK(arrivals.wanted() <= std::min<std::size_t>(5, expected - told));
+            CHECK(arrivals.needed_requests() <= std::min<std::size_t>(5, expected - matched));
         }
-        CHECK(told == messages.size());
-        CHECK(arrivals.wanted() == 0);
+        CHECK(matched == messages.size());
+        CHECK(arrivals.needed_requests() == 0);
         for (std::size_t i = 0; i < messages.size(); ++i) CHECK(received[i] == messages[i].value);
     }
 }

@@ -79,13 +79,13 @@ TEST_CASE("any part of an outbox is that part of the stream, whatever was releas
 
 TEST_CASE("a header is sound only with the magic, a known kind and a bounded length") {
     Header header{frame_magic, FrameKind::put, 0, 0, longest_payload, 0, 0};
-    CHECK(is_sound(header));
+    CHECK(is_valid(header));
     header.length = longest_payload + 1;
-    CHECK_FALSE(is_sound(header));
+    CHECK_FALSE(is_valid(header));
     header = {frame_magic, static_cast<FrameKind>(99), 0, 0, 1, 0, 0};
-    CHECK_FALSE(is_sound(header));
+    CHECK_FALSE(is_valid(header));
     header = {0x4547, FrameKind::message, 0, 0, 1, 0, 0};  // "GE"
-    CHECK_FALSE(is_sound(header));
+    CHECK_FALSE(is_valid(header));
 }
 
 TEST_CASE("a message goes on into the receive that is posted while it arrives") {
@@ -98,7 +98,7 @@ TEST_CASE("a message goes on into the receive that is posted while it arrives") 
     std::memcpy(matching.arriving().target + 3, "def", 3);
     CHECK(matching.end() == 5);
     CHECK(std::string(buffer) == "abcdef");
-    CHECK(matching.held_bytes() == 0);
+    CHECK(matching.unexpected_bytes() == 0);
 }
 
 TEST_CASE("held messages have a limit, and a longer one than its receive is refused") {

@@ -41,12 +41,12 @@ TEST_CASE("messages that arrive in any order are taken in their own, each once")
                 receiver.take(time);
                 REQUIRE_FALSE(receiver.arrived(receiver.taken() - 1, 999));  // an old one
             }
-            if (receiver.owes(time)) {
+            if (receiver.acknowledgement_due(time)) {
                 told.push_back(receiver.taken());
-                receiver.told();
+                receiver.acknowledged();
             }
             // Acknowledgements may overtake each other too.
-            if (!told.empty() && random() % 2) REQUIRE(sender.heard(pick(told)));
+            if (!told.empty() && random() % 2) REQUIRE(sender.on_acknowledged(pick(told)));
         }
         CHECK(taken.size() >= messages);
         std::vector<int> expected(taken.size());
@@ -63,15 +63,15 @@ TEST_CASE("a sender is held back until messages were taken, and nobody takes wha
         sender.sent();
     }
     CHECK_FALSE(sender.may_send());
-    CHECK_FALSE(sender.all_taken());
+    CHECK_FALSE(sender.all_acknowledged());
     CHECK_FALSE(receiver.arrived(Flow::depth, 9));  // further ahead than it may be
-    CHECK_FALSE(sender.heard(Flow::depth + 1));
+    CHECK_FALSE(sender.on_acknowledged(Flow::depth + 1));
     receiver.take(1000);
-    CHECK_FALSE(receiver.owes(1000));
-    CHECK(receiver.owes(1000 + Flow::patience));
+    CHECK_FALSE(receiver.acknowledgement_due(1000));
+    CHECK(receiver.acknowledgement_due(1000 + Flow::max_acknowledgement_delay));
     receiver.take(1000);
-    CHECK(receiver.owes(1000));  // half of what the sender may send
-    CHECK(sender.heard(receiver.taken()));
+    CHECK(receiver.acknowledgement_due(1000));  // half of what the sender may send
+    CHECK(sender.on_acknowledged(receiver.taken()));
     CHECK(sender.may_send());
     std::vector<int> left;
     receiver.clear([&](int buffer) { left.push_back(buffer); });

@@ -19,16 +19,16 @@ std::uint64_t refused_messages(const Transport& transport) {
 }
 
 // Greets rank 0 as rank 1 does, and so learns the address of its endpoint.
-class Greeter final : public Mesh::Listening {
+class Greeter final : public Mesh::Observer {
 public:
     std::vector<unsigned char> address;
 
 private:
-    void connected(int, int, const Hello& hello, const session::Proof&) override {
+    void on_connected(int, int, const Hello& hello, const session::Proof&) override {
         address.assign(hello.extra.begin(), hello.extra.begin() + hello.extra_length);
     }
-    void happened(int, std::uint32_t) override {}
-    void gone(int, const std::string&, bool) override {}
+    void on_event(int, std::uint32_t) override {}
+    void on_lost(int, const std::string&, bool) override {}
 };
 
 }  // namespace

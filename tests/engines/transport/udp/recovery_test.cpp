@@ -59,12 +59,12 @@ private:
             wire_.erase(wire_.begin());
             std::vector<std::byte> data(datagram.length);
             for (std::size_t i = 0; i < data.size(); ++i) data[i] = value_at(datagram.offset + i);
-            refused +=
-                !receiver_.offer(datagram.number, datagram.offset, data.data(), data.size(), take);
+            refused += !receiver_.on_datagram(datagram.number, datagram.offset, data.data(),
+                                              data.size(), take);
         }
         max_held = std::max<std::uint64_t>(max_held, receiver_.held());
         if (receiver_.refused()) receiver_.resume(take);
-        if (receiver_.has_news()) {
+        if (receiver_.acknowledgement_due()) {
             const Acknowledgement answer = receiver_.acknowledge();
             if (!chance(faults_.lose_answer)) answers_.emplace(time_ + 100'000, answer);
         }
@@ -177,10 +177,10 @@ TEST_CASE("bytes beyond what was granted are refused, and so is a number that wa
     Receiver receiver(1000);
     std::vector<std::byte> data(600);
     const auto take = [](const std::byte*, std::size_t bytes) { return bytes; };
-    CHECK_FALSE(receiver.offer(0, 500, data.data(), 600, take));
-    CHECK(receiver.offer(0, 0, data.data(), 600, take));
-    CHECK_FALSE(receiver.offer(0, 600, data.data(), 600, take));
-    CHECK(receiver.offer(1, 600, data.data(), 600, take));
+    CHECK_FALSE(receiver.on_datagram(0, 500, data.data(), 600, take));
+    CHECK(receiver.on_datagram(0, 0, data.data(), 600, take));
+    CHECK_FALSE(receiver.on_datagram(0, 600, data.data(), 600, take));
+    CHECK(receiver.on_datagram(1, 600, data.data(), 600, take));
     CHECK(receiver.taken() == 1200);
 }
 
@@ -189,7 +189,7 @@ TEST_CASE("datagrams that the socket did not take are sent again under the same 
     const auto first = sender.next(0, 3000);
     const auto second = sender.next(0, 3000);
     REQUIRE(second);
-    sender.take_back(second->number);
+    sender.cancel_from(second->number);
     const auto again = sender.next(0, 3000);
     REQUIRE(again);
     CHECK(again->number == second->number);
