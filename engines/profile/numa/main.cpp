@@ -2,6 +2,8 @@
 //
 //   assay-numa record [OPTION ...] DIRECTORY -- PROGRAM [ARGUMENT ...]
 //                        runs the program; output and exit status are the program's
+//   assay-numa events [--period N]
+//                        prints, as JSON, the events that sample accesses on this machine
 //   assay-numa symbols   names addresses: reads "module BIAS BEGIN END PATH" and "address A" lines
 //                        (hexadecimal), prints for each address a JSON list of
 //                        [function, file, line, module, inlined], innermost first
@@ -19,7 +21,9 @@
 
 #include "core/error.hpp"
 #include "core/main.hpp"
+#include "core/topology.hpp"
 #include "profile/analyse/symbols.hpp"
+#include "profile/numa/record/kernel_events.hpp"
 #include "profile/numa/record/recorder.hpp"
 
 namespace {
@@ -71,6 +75,20 @@ void name_addresses() {
     }
 }
 
+// Throws Error where accesses cannot be sampled.
+std::vector<numa::MemoryEvent> memory_events(std::uint64_t period) {
+    auto events = numa::find_memory_events(sysfs("bus/event_source/devices"), period);
+    numa::try_memory_events(events);
+    return events;
+}
+
+void print_events(std::uint64_t period) {
+    auto all = nlohmann::json::array();
+    for (const numa::MemoryEvent& event : memory_events(period))
+        all.push_back({{"name", event.name}, {"period", event.period}});
+    std::cout << all.dump() << '\n';
+}
+
 int run(int argc, char** argv) {
     CLI::App app("Records where a program's memory lies.", "assay-numa");
     app.require_subcommand(1);
@@ -84,7 +102,13 @@ int run(int argc, char** argv) {
     record->add_option("--at-least", settings.at_least, "smallest block that is an object");
     record->add_option("--plan", settings.plan, "placements to apply")->check(CLI::ExistingFile);
     record->add_flag("!--no-faults", settings.watches_faults, "do not watch page faults");
+    bool samples = false;
+    std::uint64_t period = 0;
+    record->add_flag("--samples", samples, "sample accesses too");
+    record->add_option("--period", period, "accesses a sample; 0: chosen");
     record->add_option("program", settings.program, "the program and its arguments, after --");
+    CLI::App* events = app.add_subcommand("events", "name the events that sample accesses");
+    events->add_option("--period", period, "accesses a sample; 0: chosen");
     CLI::App* symbols = app.add_subcommand("symbols", "name addresses");
     try {
         app.parse(argc, argv);
@@ -95,8 +119,13 @@ int run(int argc, char** argv) {
         name_addresses();
         return 0;
     }
+    if (events->parsed()) {
+        print_events(period);
+        return 0;
+    }
     if (settings.program.empty()) throw Error("no program given", "write it after --");
     settings.library = library_path();
+    if (samples) settings.events = memory_events(period);
     end_as(numa::record(settings));
 }
 

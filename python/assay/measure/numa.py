@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject, Summary
 
 FOLDER = "numa"
+EVENTS_LIMIT_S = 60
 MAX_PROCESSES = 16  # whose source files are kept
 RECORDINGS_VARIABLE = "ASSAY_NUMA_DIRECTORY"  # where the runtime of the exact modes writes
 NUMA = MeasurementDescription(
@@ -36,7 +38,7 @@ NUMA = MeasurementDescription(
     parameters=[
         Parameter("program", "text", "", "", "its command", 0, 0),
         Parameter("pid", "integer", "", "0", "the process id", 0, 2**31),
-        Parameter("mode", "text", "", "touch", "touch, gcc, llvm or qemu", 0, 0),
+        Parameter("mode", "text", "", "touch", "touch, sample, gcc, llvm or qemu", 0, 0),
         Parameter("emulated", "integer", "", "0", "made-up nodes; 0: the machine's own", 0, 64),
     ],
     metrics=[
@@ -56,6 +58,8 @@ class NumaRecording:
     faults: bool = True
     plan: Path | None = None
     emulator: bool = False  # QEMU's user mode counts every access of the unmodified program
+    samples: bool = False  # of accesses, by the processor's PMU
+    period: int = 0  # accesses a sample; 0: the engine chooses
 
     def arguments(self) -> list[str]:
         arguments = ["--at-least", str(self.at_least)]
@@ -63,6 +67,8 @@ class NumaRecording:
             arguments += ["--emulate", str(self.emulated)]
         if not self.faults:
             arguments.append("--no-faults")
+        if self.samples:
+            arguments += ["--samples", "--period", str(self.period)]
         return arguments + (["--plan", str(self.plan)] if self.plan else [])
 
 
@@ -71,6 +77,16 @@ def recorder() -> Path:
     if not path.is_file():
         raise UserError(f"{path} is missing", "build it: make setup")
     return path
+
+
+def check_samples(period: int) -> None:
+    """Raises UserError where the processors do not sample accesses, or not for this user."""
+    command: list[str | Path] = [recorder(), "events", "--period", str(period)]
+    done = subprocess.run(command, capture_output=True, timeout=EVENTS_LIMIT_S)
+    if done.returncode:
+        message = done.stderr.decode(errors="replace").strip().removeprefix("assay-numa: ")
+        what, _, fix = message.partition("; fix: ")
+        raise UserError(what or f"assay-numa events ended with status {done.returncode}", fix)
 
 
 def emulator() -> list[str | Path]:

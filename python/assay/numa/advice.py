@@ -16,6 +16,7 @@ from assay.numa.recording import NOWHERE, PARTS, as_text
 
 MIN_SHARE = 0.05  # of all accesses or pages: smaller objects are not worth a change
 MIN_PAGES = 64
+MIN_SAMPLES = 100  # of an object: the error of a share is then 5 points (one standard deviation) at most
 MIN_GAIN = 0.05  # of the object's accesses that are remote
 MOSTLY_READ = 0.9  # of an object's accesses that are reads: worth a copy on each node
 ONE_NODE = 0.95  # of an object's pages: placed on one node
@@ -48,7 +49,7 @@ class Advice:
 
 def advise(profile: Profile) -> list[Advice]:
     """The objects that are worth another placement, the largest first."""
-    return _by_accesses(profile) if profile.is_exact else _by_touches(profile)
+    return _by_accesses(profile) if profile.has_accesses else _by_touches(profile)
 
 
 def _nodes(profile: Profile) -> list[int]:
@@ -154,20 +155,22 @@ def _candidates(parts: dict[int, dict[int, int]], nodes: list[int]) -> Iterable[
 
 def _by_accesses(profile: Profile) -> list[Advice]:
     nodes, uses = _nodes(profile), _uses(profile)
-    counts_of, kinds = by_object(profile), _reads_and_writes(profile)
+    is_sampled = profile.recording.sampling is not None
+    # Loads and stores are sampled apart: of samples it is not known how many accesses are reads.
+    counts_of, kinds = by_object(profile), {} if is_sampled else _reads_and_writes(profile)
     total = sum(counts.total for counts in counts_of.values())
     advice_list = []
     for number, counts in counts_of.items():
         before = counts.remote_share
         if profile.recording.objects[number].kind not in PLACED or before is None:
             continue
-        if counts.total < MIN_SHARE * total:
+        if counts.total < MIN_SHARE * total or (is_sampled and counts.total < MIN_SAMPLES):
             continue
         parts = uses[number]
         shares = {way: predicted_share(parts, *way) for way in _candidates(parts, nodes)}
         best = min(shares, key=lambda way: shares[way])
         users = tuple(node for node in nodes if any(node in uses for uses in parts.values()))
-        copied = replicated_share(*kinds[number], len(users))
+        copied = replicated_share(*kinds.get(number, (0, 0)), len(users))
         # Copies cost memory and a change of the program: they must give more than a placement does.
         if copied is not None and shares[best] - copied >= MIN_GAIN:
             best = "replicate", users

@@ -15,7 +15,7 @@ from assay.numa.advice import advise
 from assay.numa.call_tree import TreeMaker
 from assay.numa.missing import absent, problems
 from assay.numa.profile import UNKNOWN, Location, Profile
-from assay.numa.recording import NOWHERE, PARTS, POLICIES, Touch, as_shown
+from assay.numa.recording import NOWHERE, PARTS, POLICIES, SERVERS, Touch, as_shown
 from assay.records.numa import (
     METRICS,
     NumaAdvice,
@@ -26,11 +26,14 @@ from assay.records.numa import (
     NumaObject,
     NumaProcess,
     NumaProfile,
+    NumaSampling,
+    NumaSlices,
     NumaThread,
     NumaTimeline,
 )
 
 RECORDER = "libassay-numa"  # its own memory is not the program's
+ATTRIBUTED = ("heap", "mapping", "global", "stack")  # kinds that name an object, not a rest
 Cells = dict[tuple[int, int], int]
 
 
@@ -86,7 +89,7 @@ class _Analysis:
     def __init__(self, recordings: Sequence[Profile]) -> None:
         self.recordings = recordings
         self.main = recordings[0]
-        self.watched = next((p for p in recordings if not p.is_exact), None)
+        self.watched = next((p for p in recordings if not p.is_exact), None)  # from outside
         self.page_bytes = self.main.recording.process.page_bytes
         self.maker = TreeMaker(METRICS)
         self.nodes = sorted(self.main.recording.nodes)
@@ -228,7 +231,7 @@ class _Analysis:
     # ---- the profile
 
     def profile(self) -> NumaProfile:
-        main, is_exact = self.main, self.main.is_exact
+        main, has_accesses = self.main, self.main.has_accesses
         advice = self._advice()
         order = sorted(self.objects, key=_size, reverse=True)
         index = {by_process.number: k for k, by_process in enumerate(order)}
@@ -240,7 +243,7 @@ class _Analysis:
             _sum_into(touched, thread.touched)
         for row in advice:
             row.object = index[row.object]
-        process = self._process()
+        process, timeline = self._process(), self._timeline()
         return NumaProfile(
             process=process,
             problems=problems(self.recordings, self.touching, self.own_pages * self.page_bytes),
@@ -248,13 +251,13 @@ class _Analysis:
                 NumaNode(node.id, len(node.processors), node.memory, list(node.distances))
                 for node in (main.recording.nodes[number] for number in self.nodes)
             ],
-            accesses=_cells(accesses) if is_exact else None,
+            accesses=_cells(accesses) if has_accesses else None,
             touched=_cells(touched),
             objects=[self._shown(by_process) for by_process in order],
             threads=[
                 NumaThread(
                     name=f"{thread.number} {thread.name}".strip(),
-                    accesses=_cells(thread.accesses) if is_exact else None,
+                    accesses=_cells(thread.accesses) if has_accesses else None,
                     touched=_cells(thread.touched),
                     pinned=thread.pinned,
                     bindings=thread.bindings,
@@ -262,10 +265,13 @@ class _Analysis:
                 for thread in threads
             ],
             first_touches=self._first_touches(index),
-            timeline=self._timeline(),
+            timeline=timeline,
+            sampling=self._sampling(),
             advice=advice,
             applied=[],
-            absent=absent(main.recording.process.mode, self.watched is not None),
+            absent=absent(
+                main.recording.process.mode, self.watched is not None, bool(timeline.slices.seconds)
+            ),
             tree=self.maker.tree(),
         )
 
@@ -346,7 +352,38 @@ class _Analysis:
             resident=[
                 [pages[ns].get(node, 0) * self.page_bytes for ns in times] for node in (*self.nodes, NOWHERE)
             ],
-            remote_share=[],
+            slices=self._slices(),
+        )
+
+    def _slices(self) -> NumaSlices:
+        """Of the accesses, or in touch mode of the first touches; empty for accesses that were counted."""
+        rows = self.main.recording.slices if self.main is self.watched else []
+        return NumaSlices(
+            seconds=[row.ns * 1e-9 for row in rows],
+            width=rows[0].width * 1e-9 if rows else 0.0,
+            local=[row.local for row in rows],
+            remote=[row.remote for row in rows],
+            unknown=[row.unknown for row in rows],
+        )
+
+    def _sampling(self) -> NumaSampling | None:
+        recording = self.main.recording
+        row = recording.sampling
+        if row is None:
+            return None
+        samples = [(access.reads + access.writes, access.object) for access in recording.accesses]
+        return NumaSampling(
+            events=as_shown(row.events),
+            period=row.period,
+            samples=sum(count for count, _ in samples),
+            attributed=sum(
+                count
+                for count, number in samples
+                if number != NOWHERE and recording.objects[number].kind in ATTRIBUTED
+            ),
+            servers=list(SERVERS),
+            served=list(row.served),
+            throttled=row.throttled,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from assay.numa.profile import Profile
+from assay.numa.recording import as_shown
 from assay.records.numa import NumaAbsent
 from assay.records.units import format_quantity
 
@@ -25,13 +26,24 @@ def problems(recordings: Sequence[Profile], touching: Profile, own_bytes: int) -
     lost = touching.recording.end.lost if touching.recording.end else 0
     if lost:
         messages.append(f"{lost} events could not be recorded")
+    sampling = main.sampling
+    if sampling:
+        messages.append(
+            f"accesses are samples ({as_shown(sampling.events)}), one of about {sampling.period} each; loads and "
+            "stores are sampled apart, so their ratio says nothing"
+        )
+        if sampling.throttled:
+            messages.append(
+                f"the kernel held samples back {sampling.throttled} times: give a longer --period"
+            )
     if own_bytes:
         messages.append(f"{format_quantity(own_bytes, 'B')} that the recorder itself touched are left out")
     return list(dict.fromkeys(messages))
 
 
-def absent(mode: str, is_watched: bool) -> list[NumaAbsent]:
-    """The views that a mode has no figures for. ``is_watched``: page faults and bindings were recorded."""
+def absent(mode: str, is_watched: bool, has_times: bool) -> list[NumaAbsent]:
+    """The views that a mode has no figures for. ``is_watched``: page faults and bindings were recorded.
+    ``has_times``: accesses or first touches were recorded with their time."""
     reasons = []
     if mode == "touch":
         reasons.append(
@@ -40,12 +52,12 @@ def absent(mode: str, is_watched: bool) -> list[NumaAbsent]:
                 "loads and stores were not counted: compile with assay numa cc, or add --every-access",
             )
         )
-        reasons.append(("Time line of the remote share", "there are no accesses to divide"))
-    else:
-        reasons.append(("Time line of the remote share", "accesses are counted without their time"))
+    elif mode != "sample":
         reasons.append(
             ("Call tree of accesses", "accesses are counted by line; who called it is not recorded")
         )
+    if not has_times:
+        reasons.append(("Time line of the remote share", "accesses are counted without their time"))
     if mode == "qemu":
         reasons.append(("Objects", "the emulator does not follow allocations: all memory is one object"))
     if not is_watched:

@@ -46,8 +46,8 @@ def predict(recordings: Sequence[Profile], topology: Topology, spread: bool = Fa
     """``recordings`` of one process, the one that counts accesses first. Raises UserError for one that counts none by
     object."""
     main = recordings[0]
-    if not main.is_exact or not main.recording.touches:
-        what = "were not counted" if not main.is_exact else "were not counted by object"
+    if not main.has_accesses or not main.recording.touches:
+        what = "were not counted" if not main.has_accesses else "were not counted by object"
         raise UserError(
             f"the accesses of {main.title} {what}", "compile it with assay numa cc, and record it again"
         )

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from assay.errors import UserError
 from assay.launch.engines import engines_folder
-from assay.numa.recording import NOWHERE, Recording, as_shown, as_text, check_recording
+from assay.numa.recording import NOWHERE, RECORDERS, Recording, as_shown, as_text, check_recording
 from assay.records.files import read_regular, replace_file
 
 SYMBOLS_LIMIT_S = 600
@@ -66,8 +66,14 @@ class Profile(Struct):
         return f"{' '.join(command) or 'unknown program'} ({process.pid}{rank})"
 
     @property
-    def is_exact(self) -> bool:
+    def has_accesses(self) -> bool:
+        """Whether accesses were counted or sampled, not only first touches."""
         return self.recording.process.mode != "touch"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the program itself, or its emulator, counted every access."""
+        return self.recording.process.mode not in RECORDERS
 
     def site(self, stack: int) -> Location:
         """The innermost location that does not merely act for its caller."""
@@ -140,7 +146,7 @@ def by_site(profile: Profile, site: Callable[[int], Location] | None = None) -> 
     """By the line that accesses, or that touches first; the largest first."""
     where = site or profile.site
     recording = profile.recording
-    if profile.is_exact:
+    if profile.has_accesses:
         return _grouped(
             (where(row.stack), row.thread_node, row.page_node, row.reads + row.writes)
             for row in recording.accesses
@@ -152,7 +158,7 @@ def by_site(profile: Profile, site: Callable[[int], Location] | None = None) -> 
 
 def by_object(profile: Profile) -> dict[int, Counts]:
     """By number of the object; the largest first."""
-    if profile.is_exact:
+    if profile.has_accesses:
         rows = profile.recording.parts
         return _grouped((row.object, row.thread_node, row.page_node, row.accesses) for row in rows)
     return _grouped(
@@ -162,7 +168,7 @@ def by_object(profile: Profile) -> dict[int, Counts]:
 
 def by_thread(profile: Profile) -> dict[int, Counts]:
     recording = profile.recording
-    if profile.is_exact:
+    if profile.has_accesses:
         return _grouped(
             (row.thread, row.thread_node, row.page_node, row.reads + row.writes) for row in recording.accesses
         )

@@ -28,10 +28,14 @@ PARTS = 16
 NOWHERE = -1  # the node of a page that was not found in memory
 MODES = {
     "touch": "first touches",
+    "sample": "sampled accesses",
     "gcc": "every access, compiled by gcc",
     "llvm": "every access, compiled by clang",
     "qemu": "every access, emulated",
 }
+RECORDERS = ("touch", "sample")  # modes that watch a program from outside
+# What answered a sampled access, in the order of ``Sampling.served``. Near: of the thread's own node.
+SERVERS = ("near cache", "near memory", "far cache", "far memory", "unknown")
 POLICIES = ("default", "preferred", "bind", "interleave", "local", "preferred many", "weighted interleave")
 KINDS = ("heap", "mapping", "global", "stack", "small", "other")
 
@@ -185,6 +189,28 @@ class Memory(Row, tag="memory"):
     pages: Count
 
 
+class Slice(Row, tag="slice"):
+    """From ``ns`` after the start on, for ``width`` ns: sampled accesses; in touch mode faults that touched a page
+    first. ``unknown``: a node is not known."""
+
+    ns: Count
+    width: Annotated[int, Meta(ge=1, le=2**63 - 1)]
+    local: Count
+    remote: Count
+    unknown: Count
+
+
+class Sampling(Row, tag="sampling"):
+    """Each of the process's accesses stands for some ``period`` ones (of AMD's ibs_op: instructions). ``events``: names
+    with commas. ``throttled``: how often the kernel held samples back, of all processes. ``served``: samples by
+    ``SERVERS``."""
+
+    events: str
+    period: Count
+    throttled: Count
+    served: Annotated[list[Count], Meta(min_length=5, max_length=5)]
+
+
 class Note(Row, tag="note"):
     """What is missing, and why."""
 
@@ -201,7 +227,7 @@ class End(Row, tag="end"):
 
 Any = (
     Process | Node | Module | Thread | Binding | Stack | Site | Object
-    | Touch | Access | Part | Placed | Moved | Memory | Note | End
+    | Touch | Access | Part | Placed | Moved | Memory | Slice | Sampling | Note | End
 )  # fmt: skip
 
 
@@ -222,6 +248,8 @@ class Recording(Struct):
     placed: list[Placed] = []
     moved: list[Moved] = []
     memory: list[Memory] = []
+    slices: list[Slice] = []
+    sampling: Sampling | None = None
     notes: list[str] = []
     end: End | None = None
 
@@ -292,6 +320,8 @@ def check_recording(recording: Recording) -> None:
         recording.placed,
         recording.moved,
         recording.memory,
+        recording.slices,
+        [recording.sampling] if recording.sampling else [],
         [recording.end] if recording.end else [],
     ):
         for row in rows:
@@ -367,6 +397,12 @@ def _add(recording: Recording, row: Any) -> None:
         case Memory():
             _known_node(row.node, recording)
             recording.memory.append(row)
+        case Slice():
+            if recording.slices and row.width != recording.slices[0].width:
+                raise ValueError("slices of different widths")
+            recording.slices.append(row)
+        case Sampling():
+            recording.sampling = row
         case Note():
             recording.notes.append(as_shown(row.text))
         case End():

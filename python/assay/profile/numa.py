@@ -134,6 +134,13 @@ def check(profile: NumaProfile) -> None:
             raise ValueError("a negative count")
     if any(len(values) != len(profile.timeline.seconds) for values in profile.timeline.resident):
         raise ValueError("columns of different lengths over time")
+    slices = profile.timeline.slices
+    columns_over_time = (slices.local, slices.remote, slices.unknown)
+    if any(len(values) != len(slices.seconds) for values in columns_over_time):
+        raise ValueError("columns of different lengths over time")
+    sampling = profile.sampling
+    if sampling and len(sampling.servers) != len(sampling.served):
+        raise ValueError("columns of different lengths of what answered")
     width = len(profile.nodes)
     for found in profile.objects:
         if len(found.resident) != width + 1 or (found.parts and len(found.parts) != width):

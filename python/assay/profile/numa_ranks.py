@@ -21,6 +21,8 @@ from assay.records.numa import (
     NumaFirstTouches,
     NumaNode,
     NumaObject,
+    NumaSampling,
+    NumaSlices,
     NumaThread,
     NumaTimeline,
 )
@@ -86,7 +88,8 @@ def merge_ranks(ranks: Sequence[NumaProfile]) -> NumaProfile:
         objects=list(objects.values()),
         threads=threads,
         first_touches=touches,
-        timeline=NumaTimeline([], [[] for _ in range(len(nodes) + 1)], []),
+        timeline=NumaTimeline([], [[] for _ in range(len(nodes) + 1)], NumaSlices([], 0.0, [], [], [])),
+        sampling=_sampling([rank.sampling for rank in ranks if rank.sampling]),
         advice=sorted(advice.values(), key=lambda row: -row.gain),
         applied=_applied(ranks),
         absent=[*first.absent, NumaAbsent("Over time", "ranks do not start together: choose one of them")],
@@ -172,6 +175,19 @@ def _add_advice(advice: dict[tuple[int, str, tuple[int, ...]], NumaAdvice], row:
         mean = (getattr(known, name) * weight + getattr(row, name) * more) / (weight + more)
         setattr(known, name, mean)
     known.gain += row.gain
+
+
+def _sampling(ranks: Sequence[NumaSampling]) -> NumaSampling | None:
+    """The samples of all ranks; the machine holds back those of all its processes alike."""
+    if not ranks:
+        return None
+    return replace(
+        ranks[0],
+        samples=sum(rank.samples for rank in ranks),
+        attributed=sum(rank.attributed for rank in ranks),
+        served=[sum(counts) for counts in zip(*(rank.served for rank in ranks), strict=False)],
+        throttled=max(rank.throttled for rank in ranks),
+    )
 
 
 def _applied(ranks: Sequence[NumaProfile]) -> list[NumaApplied]:

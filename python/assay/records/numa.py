@@ -31,7 +31,8 @@ METRICS: list[Metric] = [
 
 
 class NumaProcess(Struct):
-    """``mode``: touch, gcc, llvm or qemu. ``emulated``: the number of made-up nodes, 0 for the machine's own."""
+    """``mode``: touch, sample, gcc, llvm or qemu. ``emulated``: the number of made-up nodes, 0 for the machine's
+    own."""
 
     pid: int  # 0: a sum of several processes
     parent: int
@@ -110,13 +111,37 @@ class NumaFirstTouches(Struct):
     huge: list[int]  # huge pages
 
 
+class NumaSlices(Struct):
+    """Equal slices of time, ``width`` seconds each: sampled accesses, or faults that touched a page first. Empty where
+    neither has a time. ``unknown``: a node is not known."""
+
+    seconds: list[float]  # of their begin
+    width: float
+    local: list[int]
+    remote: list[int]
+    unknown: list[int]
+
+
 class NumaTimeline(Struct):
-    """Resident bytes by node, in the order of the profile's nodes with the unknown ones last. ``remote_share`` is
-    empty where accesses have no time."""
+    """Resident bytes by node, in the order of the profile's nodes with the unknown ones last."""
 
     seconds: list[float]
     resident: list[list[int]]
-    remote_share: list[float]
+    slices: NumaSlices
+
+
+class NumaSampling(Struct):
+    """How accesses were sampled: each count is of samples. ``attributed``: samples whose address lies in a block, a
+    mapping, a variable or a stack. ``served``: samples by what answered them, ``servers``; near is of the thread's own
+    node. ``throttled``: how often the kernel held samples back."""
+
+    events: str
+    period: int
+    samples: int
+    attributed: int
+    servers: list[str]
+    served: list[int]
+    throttled: int
 
 
 class NumaAdvice(Struct):
@@ -165,6 +190,7 @@ class NumaProfile(Struct):
     threads: list[NumaThread]
     first_touches: NumaFirstTouches
     timeline: NumaTimeline
+    sampling: NumaSampling | None  # None: accesses were not sampled
     advice: list[NumaAdvice]
     applied: list[NumaApplied]
     absent: list[NumaAbsent]

@@ -23,7 +23,7 @@ from assay.profile.numa import (
     total,
 )
 from assay.profile.profiles import Profiles
-from assay.records.numa import NumaCells
+from assay.records.numa import NumaCells, NumaSampling
 from assay.records.units import format_quantity, format_share
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 10
 MODES = {
     "touch": "first touches",
+    "sample": "sampled accesses",
     "gcc": "every access, compiled by gcc",
     "llvm": "every access, compiled by clang",
     "qemu": "every access, emulated",
@@ -62,6 +63,8 @@ def show_numa(console: Console, profile: NumaProfile) -> None:
     console.print(f"remote        {_share(counts)}")
     if total(counts):
         console.print(f"attributed    {format_share(known(counts) / total(counts))} have a known node")
+    if profile.sampling:
+        _show_sampling(console, profile.sampling)
     for problem in profile.problems:
         console.print(Text(problem, style="yellow"), soft_wrap=True)
     console.print()
@@ -72,6 +75,16 @@ def show_numa(console: Console, profile: NumaProfile) -> None:
     _show_threads(console, profile)
     _show_memory(console, profile)
     _show_applied(console, profile)
+
+
+def _show_sampling(console: Console, sampling: NumaSampling) -> None:
+    if not sampling.samples:
+        return
+    share = format_share(sampling.attributed / sampling.samples)
+    console.print(f"objects       {share} of the samples could be given to an object")
+    by_server = dict(zip(sampling.servers, sampling.served, strict=False))
+    shown = [f"{server} {format_share(n / sampling.samples)}" for server, n in by_server.items() if n]
+    console.print(Text(f"answered by   {', '.join(shown)}"), soft_wrap=True)
 
 
 def _nodes(profile: NumaProfile) -> str:

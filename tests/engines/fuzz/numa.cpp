@@ -99,11 +99,17 @@ KernelEvent fault_of(const Fault& given, const KernelEvent& mapped) {
     return event;
 }
 
+KernelEvent access_of(KernelEvent event) {
+    event.kind = KernelEvent::Kind::access;
+    event.source = read_data_source(event.address ^ event.ip);
+    return event;
+}
+
 // Every line of a recording is JSON, whatever was in the ring.
 void write(const Process& process) {
     const std::string folder = std::filesystem::path(ring().path).parent_path();
     const std::string path = folder + "/" + std::to_string(no_process) + ".0.numa";
-    process.write(folder, 0, "", 0);
+    process.write(folder, 0, "", 0, {"cpu/mem-loads/", 1, 0});
     std::ifstream in(path);
     for (std::string line; std::getline(in, line);)
         if (!nlohmann::json::accept(line)) std::abort();
@@ -145,13 +151,19 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
     std::size_t count = 0;
     reader->drain([&](const Event& event) {
         process.take(event);
-        if (count < most_events) process.take(fault_of(faults[count++], mapped));
+        if (count < most_events) {
+            const KernelEvent fault = fault_of(faults[count++], mapped);
+            process.take(fault);
+            process.take(access_of(fault));
+        }
         if (count % 4 == 0) process.locate_touched();
+        if (count % 8 == 0) process.locate_accessed();
     });
     if (count > most_events) std::abort();
     process.look_at_threads(1);
     process.sweep(2);
     process.locate_touched();
+    process.locate_accessed();
     if (process.asks_for_last_look()) process.answer_last_look();
     Process child(no_process, 1, 0, topology, true);
     child.inherit(process);

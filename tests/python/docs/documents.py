@@ -3,7 +3,7 @@
 A block is a fence of ``sh`` or ``console``; in the latter, lines that begin with "$ " are commands. A comment on the
 line before the fence marks it:
 
-    <!-- needs: cluster -->   lab, gpu, rdma, guest, program (of the user's), setup: parsed, not run (lab: run as root)
+    <!-- needs: cluster -->   lab, gpu, rdma, pmu, guest, program (of the user), setup: parsed; lab is run as root
     <!-- slow -->             minutes: parsed, not run
     <!-- exit: 0 1 -->        the exit codes of its commands; without it 0, and 1 of commands that judge
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-NEEDS = {"cluster", "lab", "gpu", "rdma", "guest", "program", "setup", "slow"}
+NEEDS = {"cluster", "lab", "gpu", "rdma", "pmu", "guest", "program", "setup", "slow"}
 SHELL = {"sh", "console"}
 JUDGING = {
     "check",

@@ -46,6 +46,9 @@ ROWS: list[list[object]] = [
     ["placed", 0, 0, 2],
     ["moved", 0, 0, 1, 1],
     ["memory", 7, -1, 2],
+    ["slice", 0, 1000, 3, 4, 0],
+    ["slice", 1000, 1000, 0, 0, 1],
+    ["sampling", "cpu/mem-loads/", 1000, 1, [3, 0, 0, 4, 0]],
     ["note", "nothing is missing"],
     ["end", 9, 0, 0],
 ]

@@ -15,7 +15,7 @@ from assay.explain.evidence import Evidence
 from assay.numa.advice import advise, applicable
 from assay.numa.analysis import analyse, listed, processes
 from assay.numa.profile import Location
-from assay.numa.recording import Access, Part
+from assay.numa.recording import Access, Object, Part, Sampling, Slice
 from assay.profile import numa
 from assay.profile.export import callgrind, collapsed, speedscope
 from assay.profile.numa import NumaProfile
@@ -68,6 +68,31 @@ def test_copies_are_advised_where_all_nodes_read_everything(reads: int, is_advis
         assert advice.nodes == (0, 1) and advice.before == pytest.approx(reads / (2 * reads + 1))
         assert advice.predicted == pytest.approx(1 / (2 * reads + 2))  # each number is written twice
     assert applicable(found) == []
+
+
+@pytest.mark.parametrize(("loads", "is_advised"), [(4000, True), (90, False)])
+def test_samples_are_shares_of_what_was_sampled(loads: int, is_advised: bool) -> None:
+    planted = recorded(threads=2, mode="sample")
+    rows = planted.recording
+    rows.parts.clear()
+    rows.accesses.clear()
+    # A thread of node 1 reads an array on node 0; as many samples hit memory that is no object.
+    rows.objects[1] = Object(1, "other", "other anonymous memory", 0, 0, 0)
+    for number in (0, 1):
+        rows.accesses.append(Access(number, 3, 2, 1, 0, loads, 0))
+        rows.parts.append(Part(number, 0, 2, 1, 0, loads))
+    rows.accesses.append(Access(-1, 3, 2, 1, -1, 5, 0))  # without an address
+    rows.sampling = Sampling("cpu/mem-loads/", 1000, 2, [loads, 0, 0, loads, 5])
+    rows.slices += [Slice(0, 500, 0, loads, 0), Slice(500, 500, 0, loads, 5)]
+    profile = analyse([planted])
+    sampling, slices = profile.sampling, profile.timeline.slices
+    assert sampling is not None and (sampling.samples, sampling.attributed) == (2 * loads + 5, loads)
+    assert slices.width == pytest.approx(5e-7)
+    assert (slices.remote, slices.unknown) == ([loads, loads], [0, 5])
+    assert any("held samples back 2 times" in text for text in profile.problems)
+    # Reads alone say nothing about copies: stores are sampled apart.
+    assert [advice.action for advice in profile.advice] == (["bind"] if is_advised else [])
+    assert [row.view for row in profile.absent] == []
 
 
 def test_recordings_of_one_process_are_one_profile() -> None:

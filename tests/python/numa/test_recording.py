@@ -25,6 +25,9 @@ ROWS: list[list[object]] = [
     ["placed", 0, 0, 2],
     ["moved", 0, 0, 1, 1],
     ["memory", 7, -1, 2],
+    ["slice", 0, 1000, 3, 4, 0],
+    ["slice", 1000, 1000, 0, 0, 1],
+    ["sampling", "cpu/mem-loads/", 1000, 1, [3, 0, 0, 4, 0]],
     ["note", "nothing is missing"],
     ["end", 9, 0, 0],
 ]
@@ -39,6 +42,8 @@ def test_every_row_is_read() -> None:
     assert recording.process.pid == 10 and sorted(recording.nodes) == [0, 1]
     assert recording.touches[0].pages == 2 and recording.accesses[0].writes == 4
     assert recording.parts[0].part == 15 and recording.moved[0].target == 1
+    assert [(row.local, row.remote) for row in recording.slices] == [(3, 4), (0, 0)]
+    assert recording.sampling is not None and recording.sampling.served[3] == 4
     assert recording.end is not None and recording.end.ns == 9
 
 
@@ -66,6 +71,8 @@ def test_a_file_that_was_cut_off_is_read_to_there(tmp_path: Path) -> None:
         (["process", 1, "touch", 10, 1, 4096, 2, "", ""], "second process"),
         (["memory", 1, 0, 1, 1, 1], "at most length"),
         (["memory", 1.5, 0, 1], "int"),
+        (["slice", 2000, 999, 1, 1, 1], "different widths"),
+        (["sampling", "x", 1, 0, [1, 2]], "length"),
     ],
 )
 def test_a_row_that_is_wrong_names_its_line(row: list[object], said: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.advice import advise
 from assay.numa.profile import Profile, by_object, first_touches, resident
+from assay.profile.profiles import Profiles
 
 ROOT = Path(__file__).parents[3]
 ARRAY_PAGES = (8 << 20) // 4096
@@ -68,6 +69,10 @@ def test_emulated_nodes(how: str, placed: Path, tmp_path: Path) -> None:
     assert profile.recording.process.emulated == 2
     # Threads 0 and 2 run on processor 0, the others on 1: emulated node 0 and 1.
     check_placement(profile, how == "parallel")
+    timeline = Profiles(tmp_path / "run").numa[0].timeline.slices
+    assert sum(timeline.local) + sum(timeline.remote) + sum(timeline.unknown) >= ARRAY_PAGES - 1
+    assert sum(timeline.local) >= 0.9 * ARRAY_PAGES  # the default policy places pages locally
+    assert timeline.seconds[0] == 0 and len(timeline.seconds) <= 256
 
 
 def test_without_page_faults_pages_are_looked_up(placed: Path, tmp_path: Path) -> None:

@@ -115,7 +115,8 @@ export interface NumaPage {
 }
 
 /**
- * ``mode``: touch, gcc, llvm or qemu. ``emulated``: the number of made-up nodes, 0 for the machine's own.
+ * ``mode``: touch, sample, gcc, llvm or qemu. ``emulated``: the number of made-up nodes, 0 for the machine's
+ * own.
  */
 export interface NumaProcess {
   pid: number;
@@ -140,6 +141,7 @@ export interface NumaProfile {
   threads: NumaThread[];
   first_touches: NumaFirstTouches;
   timeline: NumaTimeline;
+  sampling: NumaSampling | null;
   advice: NumaAdvice[];
   applied: NumaApplied[];
   absent: NumaAbsent[];
@@ -158,6 +160,33 @@ export interface NumaRank {
 }
 
 /**
+ * How accesses were sampled: each count is of samples. ``attributed``: samples whose address lies in a block, a
+ * mapping, a variable or a stack. ``served``: samples by what answered them, ``servers``; near is of the thread's own
+ * node. ``throttled``: how often the kernel held samples back.
+ */
+export interface NumaSampling {
+  events: string;
+  period: number;
+  samples: number;
+  attributed: number;
+  servers: string[];
+  served: number[];
+  throttled: number;
+}
+
+/**
+ * Equal slices of time, ``width`` seconds each: sampled accesses, or faults that touched a page first. Empty where
+ * neither has a time. ``unknown``: a node is not known.
+ */
+export interface NumaSlices {
+  seconds: number[];
+  width: number;
+  local: number[];
+  remote: number[];
+  unknown: number[];
+}
+
+/**
  * ``pinned``: bound to processors of one node all the time; None where bindings were not watched.
  */
 export interface NumaThread {
@@ -169,13 +198,12 @@ export interface NumaThread {
 }
 
 /**
- * Resident bytes by node, in the order of the profile's nodes with the unknown ones last. ``remote_share`` is
- * empty where accesses have no time.
+ * Resident bytes by node, in the order of the profile's nodes with the unknown ones last.
  */
 export interface NumaTimeline {
   seconds: number[];
   resident: number[][];
-  remote_share: number[];
+  slices: NumaSlices;
 }
 
 export const NUMA_METRICS: Metric[] = [

@@ -57,11 +57,12 @@ void AddressSpace::inherit(const AddressSpace& parent) {
     last_refresh_ = 0;
 }
 
-const AddressSpace::Block* AddressSpace::find_in(const Blocks& blocks, std::uint64_t address) {
+const AddressSpace::Blocks::value_type* AddressSpace::find_in(const Blocks& blocks,
+                                                              std::uint64_t address) {
     auto next = blocks.upper_bound(address);
     if (next == blocks.begin()) return nullptr;
     --next;
-    return address < next->second.end ? &next->second : nullptr;
+    return address < next->second.end ? &*next : nullptr;
 }
 
 // Removes a range, and leaves the parts of blocks that lie outside of it.
@@ -158,7 +159,8 @@ const std::vector<Region>& AddressSpace::refresh() {
 
 Place AddressSpace::find(std::uint64_t address) {
     for (const Blocks* blocks : {&blocks_, &stacks_, &mappings_})
-        if (const Block* block = find_in(*blocks, address)) return {block->object, block->instance};
+        if (const auto* found = find_in(*blocks, address))
+            return {found->second.object, found->second.instance, found->first, found->second.end};
     return find_region(address);
 }
 
@@ -173,10 +175,13 @@ Place AddressSpace::find_region(std::uint64_t address) {
         region = find_known();
     }
     if (region == nullptr || region->path.empty())
-        return {object(ObjectKind::other, "other anonymous memory"), 0};
-    if (region->path == "[heap]") return {object(ObjectKind::small, "small blocks"), 0};
-    if (region->path == "[stack]") return {object(ObjectKind::stack, "stacks of threads"), 0};
-    return {object(ObjectKind::global, region->path), 0};
+        return {object(ObjectKind::other, "other anonymous memory"), 0, 0, 0};
+    const auto place = [&](ObjectKind kind, const std::string& name) {
+        return Place{object(kind, name), 0, region->begin, region->end};
+    };
+    if (region->path == "[heap]") return place(ObjectKind::small, "small blocks");
+    if (region->path == "[stack]") return place(ObjectKind::stack, "stacks of threads");
+    return place(ObjectKind::global, region->path);
 }
 
 }  // namespace assay::numa

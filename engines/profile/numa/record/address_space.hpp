@@ -26,6 +26,7 @@ struct Object {
 struct Place {
     std::uint32_t object;
     std::uint64_t instance;
+    std::uint64_t begin, end;  // of the block or region; 0 where none is known
 };
 
 struct Policy {
@@ -70,7 +71,7 @@ private:
         std::uint64_t instance;
     };
     using Blocks = std::map<std::uint64_t, Block>;
-    static const Block* find_in(const Blocks& blocks, std::uint64_t address);
+    static const Blocks::value_type* find_in(const Blocks& blocks, std::uint64_t address);
     static void cut(Blocks& blocks, std::uint64_t begin, std::uint64_t end);
     std::uint32_t object(ObjectKind kind, const std::string& name, std::uint32_t ring = 0,
                          std::uint32_t stack = 0);

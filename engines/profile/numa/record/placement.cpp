@@ -175,8 +175,29 @@ void Process::locate_touched() {
             node = emulated_node(touch.page, std::get<3>(touch.key),
                                  policy_at(touch.page << 12, std::get<2>(touch.key)));
         count(touch, node >= 0 ? node : -1, huge);
+        touched_slices_.add(touch.ns, std::get<3>(touch.key), node >= 0 ? node : -1);
     }
     waiting_.clear();
+}
+
+// Where a page lies is known from its first touch and the last sweep, or asked of the kernel; of
+// emulated nodes it is known from the first touch alone.
+void Process::locate_accessed() {
+    const auto known_node = [&](std::uint64_t page) {
+        const auto known = pages_.find(page);
+        return known != pages_.end() ? std::get<4>(known->second.key) : -1;
+    };
+    std::vector<std::uint64_t> pages = accesses_.waiting_pages();
+    std::erase_if(pages, [&](std::uint64_t page) { return known_node(page) >= 0; });
+    std::vector<int> nodes;
+    if (topology_.emulated || !nodes_of(pid_, pages, nodes)) nodes.assign(pages.size(), -1);
+    accesses_.count(
+        [&](std::uint64_t page) {
+            const auto asked = std::ranges::lower_bound(pages, page);
+            if (asked == pages.end() || *asked != page) return known_node(page);
+            return std::max(nodes[static_cast<std::size_t>(asked - pages.begin())], -1);
+        },
+        accessed_slices_);
 }
 
 void Process::add_resident(const Region& region, std::vector<std::uint64_t>& pages) const {

@@ -64,7 +64,9 @@ Process::Process(std::uint32_t pid, std::uint32_t parent, std::uint64_t ns,
       topology_(topology),
       sees_faults_(sees_faults),
       program_(program_of(pid)),
-      space_(pid) {}
+      space_(pid),
+      touched_slices_(ns),
+      accessed_slices_(ns) {}
 
 void Process::inherit(const Process& parent) {
     space_.inherit(parent.space_);
@@ -114,6 +116,14 @@ void Process::look_at_threads(std::uint64_t ns) {
     for (std::uint32_t number = 0; number < threads_.size(); ++number) read_thread(number, ns);
 }
 
+// Of the preloaded part, which runs within the program.
+bool Process::is_own_code(std::uint64_t address) const {
+    return std::ranges::any_of(modules_, [&](const Module& module) {
+        return address >= module.begin && address < module.end &&
+               module.path.ends_with("/libassay-numa.so");
+    });
+}
+
 bool Process::is_code(std::uint64_t address) const {
     return std::ranges::any_of(modules_, [&](const Module& module) {
         return address >= module.begin && address < module.end;
@@ -152,6 +162,7 @@ void Process::add_module(const KernelEvent& event) {
 void Process::take(const KernelEvent& event) {
     if (event.kind == KernelEvent::Kind::map) add_module(event);
     if (event.kind == KernelEvent::Kind::fault) take_fault(event);
+    if (event.kind == KernelEvent::Kind::access) take_access(event);
 }
 
 Policy Process::policy_at(std::uint64_t address, std::uint32_t thread) const {
@@ -186,7 +197,32 @@ void Process::take_fault(const KernelEvent& event) {
     waiting_.push_back(
         {page,
          {place.object, raw_stack(event), thread, topology_.node_of(event.processor), -1, mode},
-         place.instance});
+         place.instance,
+         event.ns});
+}
+
+void Process::take_access(const KernelEvent& event) {
+    if (space_.is_own(event.address) || is_own_code(event.ip)) return;
+    constexpr std::uint64_t parts = 16;
+    SampledAccess access{no_object,
+                         raw_stack(event),
+                         thread_of(event.tid, event.ns),
+                         topology_.node_of(event.processor),
+                         event.address >> 12,
+                         0,
+                         event.source,
+                         event.ns};
+    if (event.address != 0) {
+        const Place place = space_.find(event.address);
+        if (is_own(space_.objects()[place.object])) return;
+        access.object = static_cast<int>(place.object);
+        if (place.end > place.begin) {
+            const std::uint64_t bytes = place.end - place.begin;
+            const std::uint64_t part = bytes / parts + (bytes % parts != 0 ? 1 : 0);
+            access.part = static_cast<int>((event.address - place.begin) / part);
+        }
+    }
+    accesses_.add(access);
 }
 
 // What was taken for a huge page is not one: another of its pages was touched after it.

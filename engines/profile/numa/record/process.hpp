@@ -12,9 +12,11 @@
 #include <tsl/robin_map.h>
 
 #include "profile/numa/format/lines.hpp"
+#include "profile/numa/record/accesses.hpp"
 #include "profile/numa/record/address_space.hpp"
 #include "profile/numa/record/kernel_events.hpp"
 #include "profile/numa/record/ring_reader.hpp"
+#include "profile/numa/record/slices.hpp"
 #include "profile/numa/record/topology.hpp"
 
 namespace assay::numa {
@@ -24,7 +26,14 @@ struct Module {
     std::string path;
 };
 
-// A stack as the kernel copied it at a page fault.
+// How accesses were sampled, for the recording.
+struct Sampling {
+    std::string events;  // their names, with commas; empty: accesses were not sampled
+    std::uint64_t period = 0;
+    std::uint64_t throttled = 0;
+};
+
+// A stack as the kernel copied it at a page fault or a sample.
 struct RawStack {
     std::uint64_t ip, sp, bp;
     std::vector<std::uint64_t> words;
@@ -50,6 +59,7 @@ public:
     void take(const Event& event);
     // Asks the kernel where the pages that were touched since lie.
     void locate_touched();
+    void locate_accessed();
     // Looks at all resident pages. Returns false when the process has ended.
     bool sweep(std::uint64_t ns);
     void look_at_threads(std::uint64_t ns);
@@ -58,7 +68,7 @@ public:
 
     // Writes the recording into the folder, unless nothing is known.
     void write(const std::string& folder, int serial, const std::string& why_no_faults,
-               std::uint64_t lost) const;
+               std::uint64_t lost, const Sampling& sampling) const;
 
 private:
     struct Thread {
@@ -82,6 +92,7 @@ private:
         std::uint64_t page;
         Key key;
         std::uint64_t instance;
+        std::uint64_t ns;
     };
     struct Page {
         Key key;
@@ -93,8 +104,10 @@ private:
     void read_thread(std::uint32_t thread, std::uint64_t ns);
     std::uint32_t raw_stack(const KernelEvent& event);
     bool is_code(std::uint64_t address) const;
+    bool is_own_code(std::uint64_t address) const;
     void add_module(const KernelEvent& event);
     void take_fault(const KernelEvent& event);
+    void take_access(const KernelEvent& event);
     void find_hidden_touched(const std::vector<std::uint64_t>& pages, std::vector<int>& nodes,
                              std::size_t stride) const;
     void count(const Touch& touch, int node, bool huge);
@@ -105,6 +118,8 @@ private:
     Policy policy_at(std::uint64_t address, std::uint32_t thread) const;
     void add_resident(const Region& region, std::vector<std::uint64_t>& pages) const;
     void write_threads(Lines& lines) const;
+    void write_slices(Lines& lines, const Slices& slices) const;
+    void write_end(Lines& lines, const std::string& why_no_faults, std::uint64_t lost) const;
     void write_stacks(Lines& lines, std::vector<std::uint64_t>& object_stacks) const;
 
     std::uint32_t pid_, parent_;
@@ -130,6 +145,8 @@ private:
     std::map<std::tuple<std::uint32_t, int, int>, std::uint64_t> moved_;
     std::vector<std::tuple<std::uint64_t, int, std::uint64_t>> memory_;  // ns, node, pages
     bool skipped_pages_ = false;
+    Accesses accesses_;
+    Slices touched_slices_, accessed_slices_;  // first touches; sampled accesses
 };
 
 void write_nodes(Lines& lines, const Topology& topology);

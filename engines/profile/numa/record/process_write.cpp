@@ -60,15 +60,16 @@ void Process::write_stacks(Lines& lines, std::vector<std::uint64_t>& object_stac
 }
 
 void Process::write(const std::string& folder, int serial, const std::string& why_no_faults,
-                    std::uint64_t lost) const {
-    if (touches_.empty() && placed_.empty()) return;
+                    std::uint64_t lost, const Sampling& sampling) const {
+    if (touches_.empty() && placed_.empty() && accesses_.empty()) return;
+    const bool samples = !sampling.events.empty();
     const std::string path = fmt::format("{}/{}.{}.numa", folder, pid_, serial);
     const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return;
     {
         Lines lines(fd);
-        lines.write("process", recording_version, Text("touch"), pid_, parent_, page_bytes,
-                    topology_.emulated ? static_cast<int>(topology_.nodes.size()) : 0,
+        lines.write("process", recording_version, Text(samples ? "sample" : "touch"), pid_, parent_,
+                    page_bytes, topology_.emulated ? static_cast<int>(topology_.nodes.size()) : 0,
                     text(program_), text(rank_of_environment()));
         write_nodes(lines, topology_);
         for (const Module& module : modules_)
@@ -87,6 +88,11 @@ void Process::write(const std::string& folder, int serial, const std::string& wh
                 lines.write("touch", object, stack + 1, thread, thread_node, node, mode,
                             counted.pages, counted.huge);
         }
+        accesses_.write(lines);
+        if (samples)
+            lines.write("sampling", text(sampling.events), sampling.period, sampling.throttled,
+                        List<std::uint64_t>{accesses_.served().data(), servers});
+        write_slices(lines, samples ? accessed_slices_ : touched_slices_);
         for (const auto& [object, nodes] : placed_)
             for (const auto& [node, pages] : nodes) lines.write("placed", object, node, pages);
         for (const auto& [key, pages] : moved_) {
@@ -95,17 +101,29 @@ void Process::write(const std::string& folder, int serial, const std::string& wh
         }
         for (const auto& [ns, node, pages] : memory_)
             lines.write("memory", ns - std::min(ns, started_ns_), node, pages);
-        if (!why_no_faults.empty()) lines.write("note", text(why_no_faults));
-        if (skipped_pages_)
-            lines.write("note", Text("mappings of more than 64 GiB were not looked through"));
-        std::uint64_t all_lost = lost;
-        if (has_ring_) all_lost += rings_[own_ring_]->lost();
-        if (!has_ring_)
-            lines.write("note", Text("allocations are not known: the program is static, setuid, or "
-                                     "clears its environment"));
-        lines.write("end", ended_ns_ - std::min(ended_ns_, started_ns_), all_lost, again_);
+        write_end(lines, why_no_faults, lost);
     }
     close(fd);
+}
+
+void Process::write_slices(Lines& lines, const Slices& slices) const {
+    for (std::size_t k = 0; k < slices.all().size(); ++k) {
+        const Slices::Slice& slice = slices.all()[k];
+        lines.write("slice", k * slices.width_ns(), slices.width_ns(), slice.local, slice.remote,
+                    slice.unknown);
+    }
+}
+
+void Process::write_end(Lines& lines, const std::string& why_no_faults, std::uint64_t lost) const {
+    if (!why_no_faults.empty()) lines.write("note", text(why_no_faults));
+    if (skipped_pages_)
+        lines.write("note", Text("mappings of more than 64 GiB were not looked through"));
+    std::uint64_t all_lost = lost;
+    if (has_ring_) all_lost += rings_[own_ring_]->lost();
+    if (!has_ring_)
+        lines.write("note", Text("allocations are not known: the program is static, setuid, or "
+                                 "clears its environment"));
+    lines.write("end", ended_ns_ - std::min(ended_ns_, started_ns_), all_lost, again_);
 }
 
 }  // namespace assay::numa

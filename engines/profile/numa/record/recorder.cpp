@@ -67,6 +67,8 @@ public:
 
 private:
     void take_events(bool all);
+    void watch(pid_t program);
+    Sampling sampling() const;
     // When to do again what began at `begin` and is done at least each `interval`.
     Nanoseconds next(Nanoseconds begin, Nanoseconds interval) const;
     void take(const KernelEvent& event);
@@ -122,7 +124,13 @@ pid_t Recorder::launch() {
         [[maybe_unused]] const ssize_t written = ::write(exec_error[1], &error, sizeof error);
         _exit(127);
     }
-    sees_faults_ = settings_.watches_faults && kernel_.watch(pid);
+    try {
+        watch(pid);
+    } catch (const Error&) {
+        kill(pid, SIGKILL);  // it waits before its exec
+        waitpid(pid, nullptr, 0);
+        throw;
+    }
     add(static_cast<std::uint32_t>(pid), static_cast<std::uint32_t>(getpid()),
         static_cast<std::uint64_t>(now()));
     program_end_ = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
@@ -138,6 +146,13 @@ pid_t Recorder::launch() {
                     "check that it is on PATH and executable");
     }
     return pid;
+}
+
+void Recorder::watch(pid_t program) {
+    sees_faults_ = settings_.watches_faults && kernel_.watch(program);
+    if (settings_.events.empty()) return;
+    if (!sees_faults_) throw Error("accesses cannot be sampled: " + kernel_.why());
+    kernel_.sample(program, settings_.events);
 }
 
 Process& Recorder::add(std::uint32_t pid, std::uint32_t parent, std::uint64_t ns) {
@@ -169,6 +184,9 @@ void Recorder::take(const KernelEvent& event) {
         case KernelEvent::Kind::exit:
             if (process != nullptr && event.tid == event.pid) process->note_exit(event.ns);
             return;
+        case KernelEvent::Kind::access:
+            if (process == nullptr) return;  // of another program: the whole machine is sampled
+            break;
         default: break;
     }
     if (process == nullptr) process = &add(event.pid, 0, event.ns);
@@ -249,7 +267,10 @@ void Recorder::take_events(bool all) {
                          kernel_events_.begin() + static_cast<std::ptrdiff_t>(kernel));
     pending_events_.erase(pending_events_.begin(),
                           pending_events_.begin() + static_cast<std::ptrdiff_t>(told));
-    for (const auto& [pid, process] : by_pid_) process->locate_touched();
+    for (const auto& [pid, process] : by_pid_) {
+        process->locate_touched();
+        process->locate_accessed();
+    }
 }
 
 void Recorder::look(Nanoseconds time) {
@@ -308,7 +329,18 @@ void Recorder::write() {
             "kernel.perf_event_paranoid=1";
     int serial = 0;
     for (const Process& process : processes_)
-        if (!process.is_blank()) process.write(settings_.directory, serial++, why, kernel_.lost());
+        if (!process.is_blank())
+            process.write(settings_.directory, serial++, why, kernel_.losses().lost, sampling());
+}
+
+Sampling Recorder::sampling() const {
+    Sampling sampling;
+    for (const MemoryEvent& event : settings_.events) {
+        sampling.events += (sampling.events.empty() ? "" : ", ") + event.name;
+        sampling.period = event.period;
+    }
+    sampling.throttled = kernel_.losses().throttled;
+    return sampling;
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "profile/numa/record/memory_events.hpp"
+
 namespace assay::numa {
 
 struct Settings {
@@ -14,6 +16,7 @@ struct Settings {
     std::uint64_t at_least = 4096;  // bytes of a block that is an object of its own
     std::string plan;               // placements to apply (hooks/apply.hpp); empty: none
     bool watches_faults = true;
+    std::vector<MemoryEvent> events;  // that sample accesses; none in touch mode
 };
 
 // Returns the program's exit status as wait() has it. Throws Error when it cannot be started.

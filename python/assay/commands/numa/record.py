@@ -10,7 +10,15 @@ from assay.commands.numa.runs import NUMA
 from assay.commands.options import add, count, size
 from assay.commands.parser import Parser
 from assay.errors import UserError
-from assay.measure.numa import FOLDER, NumaRecording, conclude, emulator, load_profiles, record_program
+from assay.measure.numa import (
+    FOLDER,
+    NumaRecording,
+    check_samples,
+    conclude,
+    emulator,
+    load_profiles,
+    record_program,
+)
 from assay.numa.advice import advise, applicable, plan
 from assay.numa.applied import save_applied
 from assay.numa.profile import Profile
@@ -39,6 +47,14 @@ def prepare_record(parser: Parser) -> None:
         action="store_true",
         help="count each load and store of the unmodified program, in QEMU's user mode (some 20 times slower)",
     )
+    parser.add_argument(
+        "--samples",
+        action="store_true",
+        help="sample loads and stores with the processor's PMU (Intel PEBS, AMD IBS), where it has one",
+    )
+    parser.advanced.add_argument(
+        "--period", type=count, metavar="N", help="accesses a sample (of AMD: instructions)"
+    )
     parser.advanced.add_argument(
         "--blocks-from",
         type=size,
@@ -59,6 +75,10 @@ def record(args: argparse.Namespace) -> int:
     found = shutil.which(program[0])
     if found is None:
         raise UserError(f"cannot run {program[0]}", "check that it is on PATH and executable")
+    if args.period and not args.samples:
+        raise UserError("--period is of samples", "give --samples too")
+    if args.samples:
+        _check_sampled(args)
     if args.every_access:
         _check_emulated(Path(found), args)
         program = [found, *program[1:]]
@@ -78,7 +98,15 @@ def record(args: argparse.Namespace) -> int:
         chosen = folder / PLAN
         chosen.write_text(text, errors="surrogateescape")
         save_applied(folder, before, advice)
-    recording = NumaRecording(args.emulate, args.at_least, not args.pages_only, chosen, args.every_access)
+    recording = NumaRecording(
+        args.emulate,
+        args.at_least,
+        not args.pages_only,
+        chosen,
+        args.every_access,
+        args.samples,
+        args.period or 0,
+    )
     status = record_program(folder, program, recording)
     if not any(folder.glob("*.numa")):
         # The exit code stays the program's: a job script that wraps it must not see another.
@@ -102,6 +130,14 @@ def _before(args: argparse.Namespace) -> Profile | None:
         fix = f"give --emulate {emulated}" if emulated else "leave out --emulate"
         raise UserError(f"{args.apply} has {emulated or 'no'} emulated nodes", fix)
     return recordings[0]
+
+
+def _check_sampled(args: argparse.Namespace) -> None:
+    """Raises UserError where accesses cannot be sampled."""
+    for option, is_given in (("--every-access", args.every_access), ("--pages-only", args.pages_only)):
+        if is_given:
+            raise UserError(f"--samples with {option}", "give one of them")
+    check_samples(args.period or 0)
 
 
 def _check_emulated(program: Path, args: argparse.Namespace) -> None:

@@ -134,6 +134,7 @@ function notices(page: NumaPage): string[] {
 function tabs(props: NumaViewProps, process: number): Tab[] {
   const { model } = props;
   const { objects, first_touches, threads, timeline, advice, applied } = model.profile;
+  const hasTimes = timeline.seconds.length + timeline.slices.seconds.length > 0;
   const hasTree = model.metrics.length > 0;
   return [
     { name: "summary", label: "Summary", show: () => <Summary {...props} /> },
@@ -182,7 +183,7 @@ function tabs(props: NumaViewProps, process: number): Tab[] {
     {
       name: "time",
       label: "Over time",
-      show: timeline.seconds.length > 0 ? () => <OverTime {...props} /> : undefined,
+      show: hasTimes ? () => <OverTime {...props} /> : undefined,
     },
   ];
 }

@@ -1,9 +1,10 @@
-// Memory by node over time, and the remote share where the accesses have a time.
+// Memory by node over time, and the remote share where accesses or first touches have a time.
 
 import { useMemo } from "preact/hooks";
 
 import { TimeLines, type TimeLine } from "../../charts/TimeLines";
 import { nodeName } from "../../data/numa";
+import type { NumaSlices } from "../../data/numaProfile";
 import type { NumaViewProps } from "./props";
 
 export function OverTime({ model }: NumaViewProps) {
@@ -21,6 +22,11 @@ export function OverTime({ model }: NumaViewProps) {
         .filter((line) => line.points.some(([, value]) => value > 0)),
     [model],
   );
+  const remote = useMemo((): TimeLine[] => {
+    const points = sharePoints(timeline.slices);
+    return points.length > 0 ? [{ name: "remote", points, filled: true }] : [];
+  }, [model]);
+  const subject = model.isExact ? "accesses" : "first touches";
   return (
     <>
       {memory.length > 0 && (
@@ -33,20 +39,24 @@ export function OverTime({ model }: NumaViewProps) {
       )}
       {model.isExact && <p class="soft">The counters of the accesses are share of this memory.</p>}
       {process.emulated > 0 && <p class="soft">The nodes are emulated.</p>}
-      {timeline.remote_share.length > 0 && (
+      {remote.length > 0 && (
         <TimeLines
-          title="Remote share"
-          label="Share of remote accesses over time"
-          lines={[
-            {
-              name: "remote",
-              points: timeline.remote_share.map((share, k) => [timeline.seconds[k]!, share]),
-              filled: true,
-            },
-          ]}
-          unit="1"
+          title={`Remote share of ${subject}`}
+          label={`Share of remote ${subject} over time`}
+          lines={remote}
+          unit="%"
         />
       )}
     </>
   );
+}
+
+/** At the begin of each slice in which anything is known, and at the end of the last. */
+function sharePoints({ seconds, width, local, remote }: NumaSlices): [number, number][] {
+  const points = seconds.flatMap((begin, k): [number, number][] => {
+    const known = local[k]! + remote[k]!;
+    return known > 0 ? [[begin, (100 * remote[k]!) / known]] : [];
+  });
+  const last = points.at(-1);
+  return last ? [...points, [last[0] + width, last[1]]] : points;
 }

@@ -70,7 +70,7 @@ export function Summary(props: NumaViewProps) {
 }
 
 function tiles({ model }: NumaViewProps): [string, string, string][] {
-  const { process, nodes, threads, objects, touched, timeline } = model.profile;
+  const { process, nodes, threads, objects, touched, timeline, sampling } = model.profile;
   const all = split(model.matrix);
   const first = split(touched);
   const unpinned = model.total(model.metric("unpinned"));
@@ -94,6 +94,21 @@ function tiles({ model }: NumaViewProps): [string, string, string][] {
       amount(unpinned, "1"),
       all.total > 0 ? `${sharePercent(unpinned / all.total)} of the accesses` : "",
     ]);
+  if (sampling && sampling.samples > 0)
+    rows.push(
+      [
+        "Given to an object",
+        sharePercent(sampling.attributed / sampling.samples),
+        `of ${amount(sampling.samples, "1")} samples`,
+      ],
+      ...sampling.servers
+        .map((server, k): [string, string, string] => [
+          `Answered by ${server}`,
+          sharePercent(sampling.served[k]! / sampling.samples),
+          "of the samples",
+        ])
+        .filter((_, k) => sampling.served[k]! > 0),
+    );
   rows.push(
     [
       "Threads",

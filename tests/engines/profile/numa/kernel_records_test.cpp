@@ -1,0 +1,107 @@
+#include "profile/numa/record/kernel_records.hpp"
+
+#include <doctest/doctest.h>
+
+#include "planted_ring.hpp"
+
+using namespace assay::numa;
+using Kind = KernelEvent::Kind;
+
+namespace {
+
+const AccessEvents planted_events = {{planted_load, Operation::load},
+                                     {planted_ibs, Operation::none}};
+
+struct Read {
+    std::vector<KernelEvent> events;
+    Losses losses;
+};
+
+Read read(const PlantedRing& ring) {
+    Read read;
+    read_records(
+        {ring.data.data(), ring.data.size()}, ring.tail, ring.head, planted_events,
+        [&](KernelEvent&& event) { read.events.push_back(std::move(event)); }, read.losses);
+    return read;
+}
+
+}  // namespace
+
+TEST_CASE("every record of a ring is read, also across its end") {
+    const Read found = read(planted_ring());
+    REQUIRE(found.events.size() == 7);
+    const KernelEvent &mapped = found.events[0], &fault = found.events[2], &load = found.events[3],
+                      &store = found.events[4];
+    CHECK(mapped.kind == Kind::map);
+    CHECK(mapped.name == "/bin/a");
+    CHECK(mapped.executable);
+    CHECK(mapped.offset == 0x2000);
+    CHECK(found.events[1].kind == Kind::start);
+    CHECK(found.events[1].pid == 200);
+    CHECK(found.events[1].parent == 100);
+    CHECK(fault.kind == Kind::fault);
+    CHECK(fault.address == 0x10000);
+    CHECK(fault.processor == 3);
+    CHECK(fault.ip == 0x4004);  // of the program, also where the kernel faulted
+    CHECK(fault.used == 2);
+    CHECK(fault.stack[1] == 2);
+    CHECK(load.kind == Kind::access);
+    CHECK(load.ip == 0x4000);
+    CHECK(load.used == 0);
+    CHECK(load.source.operation == Operation::load);
+    CHECK(load.source.server == Server::far_memory);
+    CHECK(store.kind == Kind::access);
+    CHECK(store.address == 0x30000);
+    CHECK(store.source.operation == Operation::store);
+    CHECK(store.source.server == Server::near_cache);
+    CHECK(found.events[5].kind == Kind::exec);
+    CHECK(found.events[6].kind == Kind::exit);
+    for (std::size_t k = 1; k < found.events.size(); ++k)
+        CHECK(found.events[k - 1].ns < found.events[k].ns);
+    CHECK(found.losses.lost == 12);
+    CHECK(found.losses.throttled == 1);
+}
+
+TEST_CASE("a stack is kept up to its limit") {
+    PlantedRing ring(4096);
+    ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
+             planted_sample(planted_load, 1, 9, 100)
+                 .put(planted_source(PERF_MEM_OP_LOAD, PERF_MEM_LVL_LOC_RAM | PERF_MEM_LVL_HIT))
+                 .bytes);
+    const Read found = read(ring);
+    REQUIRE(found.events.size() == 1);
+    CHECK(found.events[0].used == stack_words);
+    CHECK(found.events[0].source.server == Server::near_memory);
+}
+
+TEST_CASE("a record that is too short is lost, and those behind it are read") {
+    PlantedRing ring(4096);
+    ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
+             planted_sample(planted_load, 1, 9).bytes);  // without its data source
+    ring.add(PERF_RECORD_EXIT, 0, {});
+    ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, planted_sample(planted_fault, 2, 9).bytes);
+    const Read found = read(ring);
+    REQUIRE(found.events.size() == 1);
+    CHECK(found.events[0].ns == 2);
+    CHECK(found.losses.lost == 2);
+}
+
+TEST_CASE("what follows an impossible record is lost") {
+    for (const std::uint16_t size : {std::uint16_t{0}, std::uint16_t{7}, std::uint16_t{0xffff}}) {
+        PlantedRing ring(4096);
+        ring.add(PERF_RECORD_EXIT, 0, {});
+        std::memcpy(&ring.data[offsetof(perf_event_header, size)], &size, sizeof size);
+        ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
+                 planted_sample(planted_fault, 2, 9).bytes);
+        const Read found = read(ring);
+        CHECK(found.events.empty());
+        CHECK(found.losses.lost == 1);
+    }
+}
+
+TEST_CASE("more bytes than the ring holds are not read") {
+    PlantedRing ring = planted_ring();
+    ring.head = ring.tail + ring.data.size() + 1;
+    CHECK(read(ring).events.empty());
+    CHECK(read(ring).losses.lost == 1);
+}
