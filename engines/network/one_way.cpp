@@ -62,7 +62,7 @@ public:
         if (rounds_.empty())
             throw Error("all ranks are on one host, so that no network is between them",
                         "name at least two hosts");
-        WireMonitor wire(session_, {{"during", one_way.name}});
+        WireMonitor wire(session_, {{"during", one_way.name}}, WireMonitor::Detail::peers);
         Exchange exchange(session_, memory_, false);
         const Nanoseconds begin = session_.transport.clock();
         bool keep_going = true;

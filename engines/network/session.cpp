@@ -66,7 +66,17 @@ void Session::exchange_identities() {
     guarded("waits for the list of hosts", 0, [&] { transport.broadcast(all); });
     hosts_ = split(all, '\n');
     labels_ = rank_labels(hosts_);
+    for (const Identity& identity : identities)
+        for (const std::string& address : identity.addresses) {
+            const auto [entry, is_new] = host_by_address_.emplace(address, identity.host);
+            if (!is_new && entry->second != identity.host) entry->second.clear();
+        }
     if (rank_ == 0) report_ranks(sink, identities, labels_);
+}
+
+std::string Session::host_at(const std::string& address) const {
+    const auto entry = host_by_address_.find(address);
+    return entry == host_by_address_.end() ? "" : entry->second;
 }
 
 int Session::ranks_on_this_host() const {

@@ -10,6 +10,7 @@
 
 #include <sched.h>
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -45,6 +46,8 @@ public:
     const std::vector<std::string>& hosts() const { return hosts_; }
     bool first_on_host() const;
     bool several_hosts() const;
+    // On rank 0: the host that has this address. Empty if none has it, or more than one.
+    std::string host_at(const std::string& address) const;
 
     // For poll loops: something has completed, or nothing has. `pending_peers()` returns the peers
     // that the loop waits for.
@@ -107,6 +110,7 @@ private:
 
     int rank_;
     std::vector<std::string> hosts_, labels_;
+    std::map<std::string, std::string> host_by_address_;  // on rank 0; "" if several have it
     WaitLimits limits_;
     Nanoseconds last_completion_ = 0, expected_ = 0, last_progress_ = 0;
     const char* blocking_call_ = "";

@@ -1,6 +1,8 @@
 #include "network/wire.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "core/facts.hpp"
 #include "core/topology.hpp"
@@ -48,11 +50,12 @@ void report_context(Session& session) {
         }
 }
 
-WireMonitor::WireMonitor(Session& session, Json params)
-    : session_(session), params_(std::move(params)) {
+WireMonitor::WireMonitor(Session& session, Json params, Detail detail)
+    : session_(session), params_(std::move(params)), detail_(detail) {
     if (session.transport.simulated() || !session.first_on_host()) return;
     presence_.emplace();
     before_ = read_counters();
+    if (detail_ == Detail::peers) connections_before_ = read_connections();
 }
 
 void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
@@ -64,6 +67,10 @@ void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
             host_data["counters"].push_back({key.first, key.second, value});
         host_data["wire"] = bytes_on_the_wire(growth);
         host_data["others"] = presence_->others();
+        if (detail_ == Detail::peers)
+            for (const auto& [peer, count] :
+                 growth_by_peer(connections_before_, read_connections()))
+                host_data["peers"].push_back({peer, count.sent, count.sent_again});
     }
     const auto all = session_.gather(host_data.dump());
     if (session_.rank() != 0) return;
@@ -76,6 +83,7 @@ void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
         carried[host] = entry["wire"].get<double>();
         if (const double others = entry["others"]; others > 0)
             session_.sink.measurement(wire, "other_runs", {.host = host}, params_, single(others));
+        if (entry.contains("peers")) report_peers(host, entry["peers"]);
         if (!entry.contains("counters")) continue;
         for (const Json& counter : entry["counters"])
             session_.sink.measurement(counters, counter[1].get<std::string>(),
@@ -87,6 +95,23 @@ void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
         if (bytes > 0)
             session_.sink.measurement(wire, "share", {.host = host}, params_,
                                       single(carried[host] / bytes));
+}
+
+// `peers`: [address, segments sent, segments sent again]. Addresses outside the job are left out.
+void WireMonitor::report_peers(const std::string& host, const Json& peers) {
+    std::map<std::string, std::pair<double, double>> segments;
+    for (const Json& peer : peers) {
+        const std::string other = session_.host_at(peer[0]);
+        if (other.empty() || other == host) continue;
+        segments[other].first += peer[1].get<double>();
+        segments[other].second += peer[2].get<double>();
+    }
+    for (const auto& [other, count] : segments) {
+        const Subject subject{.host = host, .peer = other, .device = "tcp"};
+        session_.sink.measurement(counters, "tcp_sent", subject, params_, single(count.first));
+        session_.sink.measurement(counters, "tcp_retransmitted", subject, params_,
+                                  single(count.second));
+    }
 }
 
 }  // namespace assay::network

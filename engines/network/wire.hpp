@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
+#include "network/connections.hpp"
 #include "network/counters.hpp"
 #include "network/presence.hpp"
 #include "network/session.hpp"
@@ -17,15 +19,23 @@ void report_context(Session& session);
 // Compares the port counters with the payload, from construction on.
 class WireMonitor {
 public:
-    // `params` are put into its records: they tell the parts of a run apart.
-    explicit WireMonitor(Session& session, Json params = Json::object());
+    enum class Detail { host, peers };
+    // `params` are put into its records: they tell the parts of a run apart. With Detail::peers
+    // TCP's segments are also counted for each host and peer: few peers only, since each is a
+    // record.
+    explicit WireMonitor(Session& session, Json params = Json::object(),
+                         Detail detail = Detail::host);
     // Collective. `bytes_sent_off_host`: payload that this rank sent to other hosts.
     void report(std::uint64_t bytes_sent_off_host);
 
 private:
+    void report_peers(const std::string& host, const Json& peers);
+
     Session& session_;
     const Json params_;
+    const Detail detail_;
     Counters before_;
+    Connections connections_before_;
     std::optional<Presence> presence_;  // on the first rank of each host
 };
 

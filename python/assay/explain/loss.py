@@ -1,9 +1,9 @@
 """Packet loss: the host and the side that lose TCP segments, from the kernels' counters.
 
-A sender counts the segments that it sent again, a receiver those that arrived behind a gap; ``loss_fit`` finds the few
-sides that explain the counts of all hosts. Under the load of a sweep every switch drops segments: that is TCP's
-congestion control and not a fault. There a host must exceed its peers by more, and only hosts of the same role are
-compared.
+A sender counts the segments that it sent again, a receiver those that arrived behind a gap; where the kernel tells, a
+sender counts them for each receiver. ``loss_fit`` finds the few sides that explain the counts. Under the load of a
+sweep every switch drops segments: that is TCP's congestion control and not a fault. There a host must exceed its peers
+by more, and only hosts of the same role are compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from assay.explain.evidence import Evidence
-from assay.explain.loss_fit import fit_losses
+from assay.explain.loss_fit import LossShares, fit_hosts, fit_pairs
 from assay.explain.matrix import ONE_WAY, PairMatrix, host_of
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_share
@@ -43,7 +43,8 @@ Side = Literal["transmit", "receive"]
 class Losses:
     """Segments by host: sent, sent again, and arrived behind a gap; ``ids`` of the records.
 
-    ``receivers``, ``senders``: the partners of each host.
+    ``receivers``: the partners to which each host sends. ``pairs``: segments sent and sent again, by host and
+    receiver; empty if the kernel does not tell.
     """
 
     sent: Counts = field(default_factory=dict)
@@ -51,16 +52,23 @@ class Losses:
     behind: Counts = field(default_factory=dict)
     ids: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     receivers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
-    senders: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    pairs: dict[tuple[str, str], Counts] = field(default_factory=lambda: defaultdict(dict))
 
 
 def packet_loss(evidence: Evidence) -> list[Finding]:
-    """Reports each lossy side of a host once; the one-way measurement counts before the sweep."""
-    findings: dict[tuple[str, Side], Finding] = {}
+    """Reports each lossy side of a host, and each lossy pair, once; the one-way measurement counts before the sweep."""
+    findings: dict[tuple[str, str], Finding] = {}
     for measurement, matrix in ((ONE_WAY, evidence.one_way), ("network.all_to_all", evidence.matrix)):
         losses = _read(evidence, measurement, matrix)
-        for host, side, share in _lossy(losses, MIN_LOSS[measurement], MIN_RATIO[measurement]):
-            findings.setdefault((host, side), _finding(losses, host, side, share))
+        hosts = [host for host in losses.sent if losses.sent[host] > 0]
+        if not hosts:
+            continue
+        fit = _fit_of_pairs(losses, hosts) or _fit_of_hosts(losses, hosts)
+        threshold = max(MIN_LOSS[measurement], MIN_RATIO[measurement] * fit.usual)
+        for host, side, share in _lossy_sides(losses, hosts, fit, threshold):
+            findings.setdefault((host, side), _side_finding(losses, host, side, share))
+        for host, peer, share in _lossy_pairs(losses, hosts, fit, threshold):
+            findings.setdefault((host, peer), _pair_finding(losses, host, peer, share))
     return list(findings.values())
 
 
@@ -76,42 +84,79 @@ def _read(evidence: Evidence, measurement: str, matrix: PairMatrix) -> Losses:
     }
     during = measurement if measurement == ONE_WAY else None
     for record in evidence.measurements(MEASUREMENT):
-        if record.metric in into and record.params.get("during") == during and record.subject.host:
-            into[record.metric][record.subject.host] = record.median
-            losses.ids[record.subject.host].append(record.id)
+        host, peer = record.subject.host, record.subject.peer
+        if record.metric not in into or record.params.get("during") != during or not host:
+            continue
+        losses.ids[host].append(record.id)
+        if peer:
+            losses.pairs[host, peer][record.metric] = record.median
+        else:
+            into[record.metric][host] = record.median
     hosts = [host_of(label) for label in matrix.hosts]
     for source, target in zip(matrix.source, matrix.target, strict=True):
         losses.receivers[hosts[source]].add(hosts[target])
-        losses.senders[hosts[target]].add(hosts[source])
     return losses
 
 
-def _lossy(losses: Losses, least: float, ratio: float) -> list[tuple[str, Side, float]]:
+def _lossy_sides(
+    losses: Losses, hosts: list[str], fit: LossShares, threshold: float
+) -> list[tuple[str, Side, float]]:
     """Returns (host, side, share of its segments that are lost), the largest share first."""
-    hosts = [host for host in losses.sent if losses.sent[host] > 0]
-    if not hosts:
-        return []
+    sent, received = fit.flow.sum(axis=1), fit.flow.sum(axis=0)
+    lossy: list[tuple[str, Side, float]] = []
+    for i, share in fit.transmit.items():
+        lost = share * sent[i]
+        gaps = sum(losses.behind.get(receiver, 0.0) for receiver in losses.receivers[hosts[i]])
+        if share >= threshold and lost >= MIN_COUNT and gaps >= MIN_GAPS * lost:
+            lossy.append((hosts[i], "transmit", share))
+    for i, share in fit.receive.items():
+        lost = share * received[i]
+        if share >= threshold and lost >= MIN_COUNT and losses.behind.get(hosts[i], 0.0) >= MIN_GAPS * lost:
+            lossy.append((hosts[i], "receive", share))
+    return sorted(lossy, key=lambda found: -found[2])
+
+
+def _lossy_pairs(
+    losses: Losses, hosts: list[str], fit: LossShares, threshold: float
+) -> list[tuple[str, str, float]]:
+    """Returns (host, receiver, share of its segments that are lost), the largest share first."""
+    lossy = [
+        (hosts[i], hosts[j], share)
+        for (i, j), share in fit.pairs.items()
+        if share >= threshold
+        and share * fit.flow[i, j] >= MIN_COUNT
+        and losses.behind.get(hosts[j], 0.0) >= MIN_GAPS * share * fit.flow[i, j]
+    ]
+    return sorted(lossy, key=lambda found: -found[2])
+
+
+def _fit_of_pairs(losses: Losses, hosts: list[str]) -> LossShares | None:
+    """Returns None unless all pairs of the measurement counted."""
+    from scipy.sparse import csr_array  # slow to import, rarely needed
+
+    measured = [(host, peer) for host in hosts for peer in losses.receivers[host] if peer in losses.sent]
+    counted = [pair for pair in measured if losses.pairs.get(pair, {}).get("tcp_sent", 0.0) > 0]
+    if not counted or len(counted) < len(measured):
+        return None
+    index = {host: i for i, host in enumerate(hosts)}
+    cells = np.array([(index[host], index[peer]) for host, peer in counted]).T
+    flow, again = (
+        csr_array(
+            ([losses.pairs[pair].get(metric, 0.0) for pair in counted], (cells[0], cells[1])),
+            shape=(len(hosts), len(hosts)),
+        )
+        for metric in ("tcp_sent", "tcp_retransmitted")
+    )
+    return fit_pairs(flow, again, MAX_FINDINGS)
+
+
+def _fit_of_hosts(losses: Losses, hosts: list[str]) -> LossShares:
     flow = _flow(losses, hosts)
     again = np.array([losses.again.get(host, 0.0) for host in hosts], dtype=float)
     behind = np.array([losses.behind.get(host, 0.0) for host in hosts], dtype=float)
     # One lost segment puts all that follow in its window behind a gap, so the sums are made equal.
     behind *= min(1.0, float(again.sum()) / max(1.0, float(behind.sum())))
-    fit = fit_losses(flow, again, behind, MAX_FINDINGS)
-    threshold = max(least, ratio * fit.usual)
-    sent, received = flow.sum(axis=1), flow.sum(axis=0)
-    lossy: list[tuple[str, Side, float]] = [
-        (hosts[i], "transmit", share)
-        for i, share in fit.transmit.items()
-        if share >= threshold
-        and share * sent[i] >= MIN_COUNT
-        and _gaps_behind(losses, hosts[i]) >= MIN_GAPS * share * sent[i]
-    ]
-    lossy += [
-        (hosts[i], "receive", share)
-        for i, share in fit.receive.items()
-        if share >= threshold and share * received[i] >= MIN_COUNT
-    ]
-    return sorted(lossy, key=lambda found: -found[2])
+    return fit_hosts(flow, again, behind, MAX_FINDINGS)
 
 
 def _flow(losses: Losses, hosts: list[str]) -> csr_array:
@@ -127,12 +172,7 @@ def _flow(losses: Losses, hosts: list[str]) -> csr_array:
     )
 
 
-def _gaps_behind(losses: Losses, host: str) -> float:
-    """Returns how many segments arrived behind a gap at the receivers of a host."""
-    return sum(losses.behind.get(receiver, 0.0) for receiver in losses.receivers[host])
-
-
-def _finding(losses: Losses, host: str, side: Side, share: float) -> Finding:
+def _side_finding(losses: Losses, host: str, side: Side, share: float) -> Finding:
     verb = "sends" if side == "transmit" else "receives"
     again, behind = losses.again.get(host, 0.0), losses.behind.get(host, 0.0)
     others = [other for other in losses.sent if other != host]
@@ -153,4 +193,23 @@ def _finding(losses: Losses, host: str, side: Side, share: float) -> Finding:
         ],
         fix=f"on {host} check the way {wire}: cable and transceiver, the port's error counters at both ends "
         "(ethtool -S), ring buffers, pause frames",
+    )
+
+
+def _pair_finding(losses: Losses, host: str, peer: str, share: float) -> Finding:
+    counts = losses.pairs[host, peer]
+    return Finding(
+        rule="packet_loss",
+        cause=f"{host} loses {format_share(share)} of the packets that it sends to {peer}, "
+        "more than their other partners explain",
+        subject=Subject(host=host, peer=peer),
+        severity="warning",
+        confidence=0.7,
+        evidence=sorted(losses.ids[host]),
+        details=[
+            f"TCP on {host} sent {counts.get('tcp_retransmitted', 0.0):.0f} of {counts.get('tcp_sent', 0.0):.0f} "
+            f"segments to {peer} again"
+        ],
+        fix=f"check the links that only this pair's route uses: traceroute from {host} to {peer}, and the error "
+        "counters of the switches' ports between them",
     )
