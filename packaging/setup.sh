@@ -221,7 +221,7 @@ build_engines() {
             return 0
         }
         echo "$wish" >build/.assay-configured
-        say "building the engines (one or two minutes)"
+        say "building the engines (with two processors five to ten minutes)"
     elif ninja -C build -n 2>/dev/null | grep -qE 'Building|Linking'; then
         say "building the engines"
     fi
