@@ -108,7 +108,7 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.mark.lab
-@pytest.mark.alone
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
 def test_a_slow_cable_of_a_virtual_cluster(lab: Lab, tmp_path: Path) -> None:
     """Real bytes between eight hosts, cabled in the dumps to two leaf switches: what h4 sends is limited, and since
@@ -119,7 +119,7 @@ def test_a_slow_cable_of_a_virtual_cluster(lab: Lab, tmp_path: Path) -> None:
     )
     (tmp_path / "fabric.db_csv").write_text(db_csv(fabric))
     lab.fault(["h4"], Fault(tx=0.5 * 100e6 / 8))
-    arguments = ["--sizes", "512KiB,1MiB", "--budget", "16s", "--no-retest", "-o", tmp_path / "run"]
+    arguments = ["--sizes", "512KiB,1MiB", "--budget", "8s", "--no-retest", "-o", tmp_path / "run"]
     source = ["--fabric", tmp_path / "fabric.db_csv", "--routing", "d-mod-k"]
     done = subprocess.run(
         [ASSAY, "net", "--lab", lab.name, *arguments, *source],
