@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Conflicts of every shift on fat trees of radix 36: 512 nodes in two levels, 10,000 in three, tables included.
 
-Each figure is that of a process of its own, so that its memory is known. The peer is the same count in plain Python,
-one flow and one link after the other, on the same routes.
+Each figure is measured in a subprocess, so that its peak memory is its own. The peer is the same count in plain Python,
+flow by flow and link by link, on the same routes.
 """
 
 from __future__ import annotations
@@ -23,22 +23,24 @@ from figures import figure  # noqa: E402
 
 from assay.fabric import Routes, conflicts, schedules, synthetic, tables  # noqa: E402
 
-SMALL, LARGE = 512, 10_000
-ROUNDS = 5  # of the small one
-KNOWN = {SMALL: 2160}  # conflicts, in closed form
+SMALL_NODES, LARGE_NODES = 512, 10_000
+ROUNDS = 5  # of the small fabric
+KNOWN_CONFLICTS = {SMALL_NODES: 2160}  # conflicts, in closed form
 
 
 def count(nodes: int) -> dict[str, float]:
     """From the description to the conflicts of all shifts."""
-    begun = time.monotonic()
+    start = time.monotonic()
     fabric = synthetic.build(synthetic.parse(f"radix=36,nodes={nodes}"))
     routes = Routes(fabric, tables.compute(fabric, "d-mod-k"))
-    made = time.monotonic()
+    routed = time.monotonic()
     found = conflicts.analyse(routes, schedules.shift(nodes), np.arange(nodes))
     ended = time.monotonic()
-    if found.total != KNOWN.get(nodes, found.total):
-        raise SystemExit(f"bench: {found.total} conflicts of {nodes} nodes, and {KNOWN[nodes]} are known")
-    return {"total": found.total, "tables": made - begun, "conflicts": ended - made, "all": ended - begun}
+    if found.total != KNOWN_CONFLICTS.get(nodes, found.total):
+        raise SystemExit(
+            f"bench: {found.total} conflicts of {nodes} nodes, and {KNOWN_CONFLICTS[nodes]} are known"
+        )
+    return {"total": found.total, "tables": routed - start, "conflicts": ended - routed, "all": ended - start}
 
 
 def plain_seconds(nodes: int) -> float:
@@ -46,30 +48,30 @@ def plain_seconds(nodes: int) -> float:
     fabric = synthetic.build(synthetic.parse(f"radix=36,nodes={nodes}"))
     routes = Routes(fabric, tables.compute(fabric, "d-mod-k"))
     ports, link = routes.tables.ports.tolist(), fabric.next_link.tolist()
-    ahead, on = fabric.link_to.tolist(), fabric.host_switch.tolist()
-    begun, total = time.monotonic(), 0
+    next_switch, switch_of = fabric.link_to.tolist(), fabric.host_switch.tolist()
+    start, total = time.monotonic(), 0
     for shift in range(nodes):
         load: Counter[int] = Counter()
         for src in range(nodes):
-            dst, switch = (src - shift) % nodes, on[src]
-            while switch != on[dst]:
-                crossed = link[switch][ports[switch][dst]]
-                load[crossed] += 1
-                switch = ahead[crossed]
+            dst, switch = (src - shift) % nodes, switch_of[src]
+            while switch != switch_of[dst]:
+                link_number = link[switch][ports[switch][dst]]
+                load[link_number] += 1
+                switch = next_switch[link_number]
         total += sum(value - 1 for value in load.values())
-    if total != KNOWN[nodes]:
+    if total != KNOWN_CONFLICTS[nodes]:
         raise SystemExit(f"bench: the plain count is {total}")
-    return time.monotonic() - begun
+    return time.monotonic() - start
 
 
-def apart(nodes: int) -> dict[str, float]:
+def count_in_subprocess(nodes: int) -> dict[str, float]:
     done = subprocess.run([sys.executable, __file__, str(nodes)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 
 def run() -> int:
-    small = [apart(SMALL) for _ in range(ROUNDS)]
-    peer = plain_seconds(SMALL)
+    small = [count_in_subprocess(SMALL_NODES) for _ in range(ROUNDS)]
+    peer = plain_seconds(SMALL_NODES)
     figure(
         "fabric.conflicts.seconds_of_512_nodes",
         [f["conflicts"] for f in small],
@@ -78,8 +80,8 @@ def run() -> int:
         "s",
         round(peer, 3),
     )
-    large = apart(LARGE)
-    print(f"bench: {LARGE} nodes: {large}", file=sys.stderr)
+    large = count_in_subprocess(LARGE_NODES)
+    print(f"bench: {LARGE_NODES} nodes: {large}", file=sys.stderr)
     figure("fabric.conflicts.seconds_of_10000_nodes", [large["all"]], 60.0, "lower", "s")
     figure("fabric.conflicts.memory_of_10000_nodes", [large["memory"]], 4.0 * 2**30, "lower", "B")
     return 0

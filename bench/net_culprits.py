@@ -133,7 +133,7 @@ class Assay:
 def _show(case: Case, labels: Sequence[Label]) -> None:
     fabric = case.fabric
     print(f"{case.seed} {case.kind}: {fabric.count} hosts, {fabric.cabinets} cabinets, noise {case.noise:.1%}, "
-          f"both {fabric.both:.3g}, oversubscribed {fabric.oversubscription:.2f}")  # fmt: skip
+          f"both {fabric.duplex_limit:.3g}, oversubscribed {fabric.oversubscription:.2f}")  # fmt: skip
     for fault in case.faults:
         state = "named " if _is_named(fault, labels) else "MISSED"
         print(f"   {state} {fault.kind} {fault.side} {fault.hosts[:4]} {fault.peers[:6]} -{fault.loss:.0%}")

@@ -1,8 +1,8 @@
 """Seeded cases for the culprit: a cluster, its planted faults, and the records that a run of ``assay net`` has there.
 
-A seed gives the whole case: kind, size, noise, faults. Losses of rate are 10 to 70 %, evenly drawn. Noise of a
-figure: 0.3 to 3 % for all pairs of a case alike, and one figure in 300 is disturbed by up to a half; noisy healthy
-clusters have up to 12 %.
+A seed gives the whole case: kind, size, noise, faults. Losses of rate are uniform in 10 to 70 %. All pairs
+of a case have the same noise, 0.3 to 3 %, and one figure in 300 is lower by up to a half; noisy healthy clusters have
+up to 12 %.
 """
 
 from __future__ import annotations
@@ -74,22 +74,22 @@ class Case:
             self.rng.random(len(flows)) < DISTURBED, 1 - DISTURBANCE * self.rng.random(len(flows)), 1.0
         )
         for (direction, host), mean in self.jitter.items():
-            hit = np.flatnonzero(flows[:, direction] == host)
-            rate[hit] *= np.exp(-np.median(self.rng.exponential(mean, (repeats, len(hit))), axis=0))
+            affected = np.flatnonzero(flows[:, direction] == host)
+            rate[affected] *= np.exp(-np.median(self.rng.exponential(mean, (repeats, len(affected))), axis=0))
         return rate
 
-    def sweep(self, most: int = MAX_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
+    def sweep(self, max_rounds: int = MAX_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
         """All shifts, or an even sample of them."""
         n = self.fabric.count
         shifts = np.arange(1, n)
-        if len(shifts) > most:
-            shifts = np.unique(np.linspace(1, n - 1, most).round().astype(int))
+        if len(shifts) > max_rounds:
+            shifts = np.unique(np.linspace(1, n - 1, max_rounds).round().astype(int))
         source = np.arange(n)
         rounds = [np.stack([source, (source + k) % n], axis=1) for k in shifts]
         return self._rows("network.all_to_all", self.busy or self.fabric, rounds, repeats)
 
     def one_way(self) -> list[AnyRecord]:
-        return self._rows("network.one_way", self.fabric, near_rounds(self.fabric.count), 6)
+        return self._rows("network.one_way", self.fabric, neighbour_rounds(self.fabric.count), 6)
 
     def _rows(self, name: str, fabric: Fabric, rounds: Sequence[Flows], repeats: int) -> list[AnyRecord]:
         cells: dict[int, dict[str, float]] = {i: {} for i in range(self.fabric.count)}
@@ -106,15 +106,19 @@ class Case:
 
     def counters(self) -> list[AnyRecord]:
         """TCP's counts on each host during the one-way measurement: four neighbours, sent to evenly."""
-        n, sent, usual, behind_each = self.fabric.count, 15_000.0, 0.0003, 13.0
-        again, behind = np.zeros(n), np.zeros(n)
-        for flows in near_rounds(n):
+        n, sent, usual_loss, out_of_order_per_loss = self.fabric.count, 15_000.0, 0.0003, 13.0
+        retransmitted, out_of_order = np.zeros(n), np.zeros(n)
+        for flows in neighbour_rounds(n):
             for i, j in flows.tolist():
-                share = self.lossy.get((0, i), 0.0) + self.lossy.get((1, j), 0.0) + usual
+                share = self.lossy.get((0, i), 0.0) + self.lossy.get((1, j), 0.0) + usual_loss
                 lost = float(self.rng.poisson(sent / 4 * share))
-                again[i] += lost
-                behind[j] += lost * behind_each
-        metrics = {"tcp_sent": np.full(n, sent), "tcp_retransmitted": again, "tcp_out_of_order": behind}
+                retransmitted[i] += lost
+                out_of_order[j] += lost * out_of_order_per_loss
+        metrics = {
+            "tcp_sent": np.full(n, sent),
+            "tcp_retransmitted": retransmitted,
+            "tcp_out_of_order": out_of_order,
+        }
         return [
             Measurement(name="network.counters", metric=metric, unit="1", params={"during": "network.one_way"},
                         subject=Subject(host=self.hosts[i], device="tcp"), summary=Summary(n=1, median=float(value)))
@@ -134,7 +138,7 @@ class Case:
             for (a, b), rate in zip(pairs, rates, strict=True)
         ]  # fmt: skip
 
-    def together(self, rounds: Sequence[list[tuple[str, str]]]) -> list[AnyRecord]:
+    def concurrent_groups(self, rounds: Sequence[list[tuple[str, str]]]) -> list[AnyRecord]:
         """Rounds of concurrent flows, one after the other."""
         number = {host: i for i, host in enumerate(self.hosts)}
         found: list[AnyRecord] = []
@@ -155,23 +159,25 @@ class Case:
         suspects = all_suspects(matrix, alone)
         records += self.alone(plan_retest(suspects, matrix))
         records += self.alone(plan_again(suspects, records))
-        return records + self.together(plan_groups(suspects, matrix))
+        return records + self.concurrent_groups(plan_groups(suspects, matrix))
 
 
-def near_rounds(count: int) -> list[Flows]:
-    """The engine's one-way rounds: neighbours at distances 1 and 2, no host twice in a round, then turned round."""
+def neighbour_rounds(count: int) -> list[Flows]:
+    """The engine's one-way rounds: neighbours at distances 1 and 2, no host twice in a round, then reversed."""
     rounds: list[list[tuple[int, int]]] = []
-    taken: list[set[int]] = []
+    busy_hosts_of: list[set[int]] = []
     edges = {(min(i, j), max(i, j)) for d in (1, 2) for i in range(count) if (j := (i + d) % count) != i}
     for a, b in sorted(edges):
-        place = next((r for r, hosts in enumerate(taken) if a not in hosts and b not in hosts), len(rounds))
-        if place == len(rounds):
+        round_number = next(
+            (r for r, hosts in enumerate(busy_hosts_of) if a not in hosts and b not in hosts), len(rounds)
+        )
+        if round_number == len(rounds):
             rounds.append([])
-            taken.append(set())
-        rounds[place].append((a, b))
-        taken[place] |= {a, b}
+            busy_hosts_of.append(set())
+        rounds[round_number].append((a, b))
+        busy_hosts_of[round_number] |= {a, b}
     flows = [np.array(pairs) for pairs in rounds]
-    return [turned for pairs in flows for turned in (pairs, pairs[:, ::-1])]
+    return [ordered_pairs for pairs in flows for ordered_pairs in (pairs, pairs[:, ::-1])]
 
 
 def draw(seed: int, kind: str) -> Case:
@@ -181,10 +187,10 @@ def draw(seed: int, kind: str) -> Case:
     cabinets = int(rng.choice([g for g in (3, 4, 6, 8) if count % g == 0 and count // g >= 4] or [2]))
     if kind in ("cabinet", "busy cabinet") and cabinets < 3:
         count, cabinets = 12 * int(rng.choice([1, 2, 4])), 3
-    own = np.exp(rng.normal(0, rng.uniform(0, 0.01), (2, count)))
-    fabric = Fabric(count, cabinets, own[0], own[1])
+    host_variation = np.exp(rng.normal(0, rng.uniform(0, 0.01), (2, count)))
+    fabric = Fabric(count, cabinets, host_variation[0], host_variation[1])
     if rng.random() < 0.25:
-        fabric.both = 1.6
+        fabric.duplex_limit = 1.6
     if kind == "oversubscribed" or rng.random() < 0.3:
         fabric.oversubscription = float(rng.uniform(1.2, 3.0))
     noise = float(np.exp(rng.uniform(np.log(0.003), np.log(0.03))))
@@ -232,8 +238,8 @@ def _link(case: Case, rng: np.random.Generator) -> None:
     fabric.cable[cabinet, cable, direction] = 1 - loss
     n = fabric.count
     flows = np.stack(np.meshgrid(np.arange(n), np.arange(n), indexing="ij"), -1).reshape(-1, 2)
-    hit = flows[fabric.takes(flows, cabinet, cable, direction)]
-    ends = [tuple(f"n{i}" for i in np.unique(hit[:, end])) for end in (0, 1)]
+    affected = flows[fabric.uses_cable(flows, cabinet, cable, direction)]
+    ends = [tuple(f"n{i}" for i in np.unique(affected[:, end])) for end in (0, 1)]
     case.faults.append(Fault("link", "link", ends[0], ends[1], loss))
 
 
@@ -268,7 +274,7 @@ def _two(case: Case, rng: np.random.Generator) -> None:
 
 
 def _copy(fabric: Fabric) -> Fabric:
-    return Fabric(fabric.count, fabric.cabinets, fabric.up.copy(), fabric.down.copy(), fabric.both,
+    return Fabric(fabric.count, fabric.cabinets, fabric.up.copy(), fabric.down.copy(), fabric.duplex_limit,
                   fabric.oversubscription)  # fmt: skip
 
 
@@ -305,7 +311,7 @@ def cases(first_seed: int) -> list[Case]:
 def few_rounds(seed: int, count: int) -> Case:
     """A cluster with full bandwidth and one slow side."""
     rng = np.random.default_rng((seed, 4))
-    own = np.exp(rng.normal(0, 0.003, (2, count)))
-    case = Case(seed, "transmit", Fabric(count, count // 32, own[0], own[1]), 0.02)
+    host_variation = np.exp(rng.normal(0, 0.003, (2, count)))
+    case = Case(seed, "transmit", Fabric(count, count // 32, host_variation[0], host_variation[1]), 0.02)
     _side(case, rng, int(rng.integers(2)))
     return case

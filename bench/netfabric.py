@@ -1,7 +1,7 @@
-"""A network on paper: hosts in cabinets, whose flows share links by max-min fairness. It gives the rates that a run
+"""A modelled network: hosts in cabinets, whose flows share links by max-min fairness. It gives the rates that a run
 of ``assay net`` would measure, before noise.
 
-A host sends and receives at rate 1, up to 1 % by its own; both directions together may have a limit. Cabinets are
+A host sends and receives at rate 1, give or take 1 %; ``duplex_limit`` bounds the sum of both directions. Cabinets are
 switches with as many cables to the top as hosts, divided by ``oversubscription``; the cable that a flow takes is that
 of its destination (d-mod-k).
 """
@@ -27,7 +27,7 @@ class Fabric:
     cabinets: int
     up: Floats
     down: Floats
-    both: float = HUGE
+    duplex_limit: float = HUGE
     oversubscription: float = 1.0
     pair: dict[tuple[int, int], float] = field(default_factory=dict)
     trunk: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -46,35 +46,37 @@ class Fabric:
         mask: NDArray[np.bool_] = inside[:, direction] & ~inside[:, 1 - direction]
         return mask
 
-    def takes(self, flows: Flows, cabinet: int, cable: int, direction: int) -> NDArray[np.bool_]:
+    def uses_cable(self, flows: Flows, cabinet: int, cable: int, direction: int) -> NDArray[np.bool_]:
         """Which flows take a cable of a cabinet."""
         mask: NDArray[np.bool_] = self.crosses(flows, cabinet, direction) & (flows[:, 1] % self.size == cable)
         return mask
 
     def rates(self, flows: Flows, alone: bool = False) -> Floats:
         """The rate of each flow when all run at the same time; or each alone, one after the other."""
-        own = np.full(len(flows), HUGE)
+        flow_limits = np.full(len(flows), HUGE)
         for (source, target), limit in self.pair.items():
-            own[(flows[:, 0] == source) & (flows[:, 1] == target)] = limit
+            flow_limits[(flows[:, 0] == source) & (flows[:, 1] == target)] = limit
         for (cabinet, cable, direction), limit in self.cable.items():
-            own[self.takes(flows, cabinet, cable, direction)] = limit
+            flow_limits[self.uses_cable(flows, cabinet, cable, direction)] = limit
         users, capacities = self._resources(flows)
         if alone:
-            least: Floats = np.minimum(capacities[users].min(axis=1), own)
+            least: Floats = np.minimum(capacities[users].min(axis=1), flow_limits)
             return least
-        return max_min(users, capacities, own)
+        return max_min(users, capacities, flow_limits)
 
     def _resources(self, flows: Flows) -> tuple[NDArray[np.int64], Floats]:
         """Returns [flow, 6], the resources that each flow uses, and their capacities; the last one has no limit."""
-        n, parts = self.count, self.cabinets
-        capacities = np.concatenate([self.up, self.down, np.full(n, self.both), np.empty(2 * parts), [HUGE]])
-        for cabinet in range(parts):
+        n, cabinets = self.count, self.cabinets
+        capacities = np.concatenate(
+            [self.up, self.down, np.full(n, self.duplex_limit), np.empty(2 * cabinets), [HUGE]]
+        )
+        for cabinet in range(cabinets):
             for direction in (0, 1):
                 left = self.trunk.get((cabinet, direction), 1.0)
                 capacities[3 * n + 2 * cabinet + direction] = self.size / self.oversubscription * left
         source, target = flows[:, 0], flows[:, 1]
         cabinet = flows // self.size
-        across = cabinet[:, 0] != cabinet[:, 1]
+        crosses_cabinets = cabinet[:, 0] != cabinet[:, 1]
         none = len(capacities) - 1
         users = np.stack(
             [
@@ -82,17 +84,17 @@ class Fabric:
                 n + target,
                 2 * n + source,
                 2 * n + target,
-                np.where(across, 3 * n + 2 * cabinet[:, 0], none),
-                np.where(across, 3 * n + 2 * cabinet[:, 1] + 1, none),
+                np.where(crosses_cabinets, 3 * n + 2 * cabinet[:, 0], none),
+                np.where(crosses_cabinets, 3 * n + 2 * cabinet[:, 1] + 1, none),
             ],
             axis=1,
         )
         return users, capacities
 
 
-def max_min(users: NDArray[np.int64], capacities: Floats, own: Floats) -> Floats:
-    """Max-min fair rates: a flow is settled when a limit of its own, or a resource that is the tightest of all its
-    flows, holds it."""
+def max_min(users: NDArray[np.int64], capacities: Floats, flow_limits: Floats) -> Floats:
+    """Max-min fair rates: a flow's rate is fixed when its own limit is reached, or a resource that is the tightest one
+    for all its flows is full."""
     rate = np.zeros(len(users))
     left = capacities.copy()
     open_flows = np.ones(len(users), bool)
@@ -100,14 +102,14 @@ def max_min(users: NDArray[np.int64], capacities: Floats, own: Floats) -> Floats
         used = users[open_flows]
         load = np.bincount(used.ravel(), minlength=len(left))
         share = np.where(load > 0, left / np.maximum(load, 1), HUGE)
-        tightest = np.minimum(share[used].min(axis=1), own[open_flows])
+        tightest = np.minimum(share[used].min(axis=1), flow_limits[open_flows])
         least = np.full(len(left), HUGE)
         np.minimum.at(least, used, tightest[:, None])
         is_full = least >= share * (1 - 1e-9)
-        settled = (is_full[used] & (share[used] <= tightest[:, None] * (1 + 1e-9))).any(axis=1)
-        settled |= tightest >= own[open_flows] * (1 - 1e-9)
-        index = np.flatnonzero(open_flows)[settled]
-        rate[index] = tightest[settled]
+        fixed = (is_full[used] & (share[used] <= tightest[:, None] * (1 + 1e-9))).any(axis=1)
+        fixed |= tightest >= flow_limits[open_flows] * (1 - 1e-9)
+        index = np.flatnonzero(open_flows)[fixed]
+        rate[index] = tightest[fixed]
         np.subtract.at(left, users[index], rate[index, None])
         left = np.maximum(left, 0.0)
         open_flows[index] = False

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What the engines of ``assay numa`` cost: CPU time of six kernels (programs/numa_kernels.c) under each, over that of
-the uninstrumented program, in turns: the geometric mean of the kernels, and the worst one. NUMAPROF's published figure
-is 40."""
+"""The overhead of the engines of ``assay numa``: the CPU time of six kernels (programs/numa_kernels.c) profiled_s each
+engine over that of the uninstrumented program, measured in turns. Figures: the geometric mean of the kernels, and the
+worst one. NUMAPROF's published figure is 40."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from assay.measure.numa import emulator  # noqa: E402 - the path comes first
 ROUNDS = 3
 LIMIT_S = 600
 SOURCE = ROOT / "bench" / "programs" / "numa_kernels.c"
+# Engines: touch counts first touches, the others every access.
 LIMITS = {"touch": 1.02, "gcc": 9.0, "llvm": 1.5, "qemu": 30.0}
 NUMAPROF = 40.0  # its author's figure
 
 
-def built(folder: Path, name: str, command: Sequence[str], compiler: str) -> Path:
+def build(folder: Path, name: str, command: Sequence[str], compiler: str) -> Path:
     program = folder / name
     environment = {**os.environ, "CC": compiler, "PYTHONPATH": str(ROOT / "python")}
     subprocess.run(
@@ -49,20 +50,22 @@ def seconds(command: Sequence[str | Path], folder: Path) -> list[float]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        counting = [sys.executable, "-m", "assay", "numa", "cc"]
-        bare = {name: built(folder, f"bare-{name}", [name], name) for name in ("gcc", "clang-14")}
+        counting_compiler = [sys.executable, "-m", "assay", "numa", "cc"]
+        plain_programs = {
+            name: build(folder, f"plain_programs-{name}", [name], name) for name in ("gcc", "clang-14")
+        }
         recorder = engines_folder() / "assay-numa"
         commands: dict[str, tuple[list[str | Path], Path]] = {
-            "touch": ([recorder, "record", folder, "--", bare["gcc"]], bare["gcc"]),
-            "gcc": ([built(folder, "gcc", counting, "gcc")], bare["gcc"]),
-            "llvm": ([built(folder, "llvm", counting, "clang-14")], bare["clang-14"]),
-            "qemu": ([*emulator(), bare["gcc"]], bare["gcc"]),
+            "touch": ([recorder, "record", folder, "--", plain_programs["gcc"]], plain_programs["gcc"]),
+            "gcc": ([build(folder, "gcc", counting_compiler, "gcc")], plain_programs["gcc"]),
+            "llvm": ([build(folder, "llvm", counting_compiler, "clang-14")], plain_programs["clang-14"]),
+            "qemu": ([*emulator(), plain_programs["gcc"]], plain_programs["gcc"]),
         }
         ratios: dict[str, list[list[float]]] = {name: [] for name in commands}
         for _ in range(ROUNDS):
-            for name, (command, plain) in commands.items():
-                under, bare_s = seconds(command, folder), seconds([plain], folder)
-                ratios[name].append([a / b for a, b in zip(under, bare_s, strict=True)])
+            for name, (command, plain_program) in commands.items():
+                profiled_s, plain_s = seconds(command, folder), seconds([plain_program], folder)
+                ratios[name].append([a / b for a, b in zip(profiled_s, plain_s, strict=True)])
         for name, rounds in ratios.items():
             means = [statistics.geometric_mean(kernels) for kernels in rounds]
             figure(f"numa.overhead.{name}", means, LIMITS[name], "lower", peer=NUMAPROF)

@@ -10,14 +10,14 @@
 #include <thread>
 #include <vector>
 
-#define ALONE __attribute__((noinline, noclone))
+#define NOINLINE __attribute__((noinline, noclone))
 
 namespace {
 
 struct Worker {
     std::uint64_t random;
     void* ring[256] = {};
-    unsigned at = 0;
+    unsigned next_slot = 0;
 
     std::uint64_t next() {
         random ^= random << 13;
@@ -37,25 +37,25 @@ std::size_t pick(std::uint64_t r) {
     return 16 + (r & 0x1ff);
 }
 
-template <int way>
-ALONE void leaf(Worker& w) {
+template <int path>
+NOINLINE void leaf(Worker& w) {
     auto* block = static_cast<char*>(std::malloc(pick(w.next())));
     *static_cast<volatile char*>(block) = 1;
-    void*& oldest = w.ring[w.at++ % 256];
+    void*& oldest = w.ring[w.next_slot++ % 256];
     std::free(oldest);
     oldest = block;
 }
 
 // Every fifth frame chooses its callee, so that the innermost frames do not determine the stack.
 // Frame sizes differ.
-template <int depth, int way>
-ALONE void descend(Worker& w) {
+template <int depth, int path>
+NOINLINE void descend(Worker& w) {
     volatile char own[24 + 8 * (depth % 4)];
     own[0] = depth;
-    if constexpr (depth == 0) leaf<way>(w);
+    if constexpr (depth == 0) leaf<path>(w);
     else if constexpr (depth % 5 == 4)
-        w.next() % 2 == 0 ? descend<depth - 1, 2 * way>(w) : descend<depth - 1, 2 * way + 1>(w);
-    else descend<depth - 1, way>(w);
+        w.next() % 2 == 0 ? descend<depth - 1, 2 * path>(w) : descend<depth - 1, 2 * path + 1>(w);
+    else descend<depth - 1, path>(w);
     own[1] = own[0];
 }
 
@@ -71,11 +71,11 @@ void run(std::uint64_t blocks, std::uint64_t seed) {
 int main(int argc, char** argv) {
     const std::uint64_t blocks = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20'000'000;
     const int count = argc > 2 ? std::atoi(argv[2]) : 2;
-    const auto begun = std::chrono::steady_clock::now();
+    const auto start = std::chrono::steady_clock::now();
     std::vector<std::thread> threads;
     for (int t = 0; t < count; ++t)
         threads.emplace_back(run, blocks / static_cast<std::uint64_t>(count), t + 1);
-    for (std::thread& one : threads) one.join();
+    for (std::thread& thread : threads) thread.join();
     std::printf("%.6f\n",
-                std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
 }

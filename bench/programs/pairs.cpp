@@ -12,6 +12,6 @@ int main(int argc, char** argv) {
         asm volatile("" : : "r"(block) : "memory");
         std::free(block);
     }
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
-    std::printf("%.6e\n", took.count() / static_cast<double>(pairs));
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - begin;
+    std::printf("%.6e\n", elapsed.count() / static_cast<double>(pairs));
 }

@@ -1,5 +1,5 @@
-// Allocates in recursions: many stacks from few lines. Prints the seconds that it took, and then
-// those of its processor.
+// Allocates in recursive functions: many stacks from few lines. Prints its wall time and its CPU
+// time in seconds.
 //
 //   bench-recursion tree DEPTH ROUNDS      a binary tree, made and freed
 //   bench-recursion parser DEPTH ROUNDS    expressions, parsed by recursive descent into a tree
@@ -38,11 +38,11 @@ public:
         char operation;
         std::unique_ptr<Expression> left, right;
     };
-    explicit Parser(const char* text) : at_(text) {}
+    explicit Parser(const char* text) : next_(text) {}
 
     __attribute__((noinline)) std::unique_ptr<Expression> sum() {
         auto left = product();
-        while (*at_ == '+') left = join(std::move(left), &Parser::product);
+        while (*next_ == '+') left = join(std::move(left), &Parser::product);
         return left;
     }
 
@@ -51,7 +51,7 @@ private:
 
     __attribute__((noinline)) std::unique_ptr<Expression> join(std::unique_ptr<Expression> left,
                                                                Rule rule) {
-        const char operation = *at_++;
+        const char operation = *next_++;
         auto joined = std::make_unique<Expression>();
         joined->operation = operation;
         joined->left = std::move(left);
@@ -60,22 +60,22 @@ private:
     }
     __attribute__((noinline)) std::unique_ptr<Expression> product() {
         auto left = atom();
-        while (*at_ == '*') left = join(std::move(left), &Parser::atom);
+        while (*next_ == '*') left = join(std::move(left), &Parser::atom);
         return left;
     }
     __attribute__((noinline)) std::unique_ptr<Expression> atom() {
-        if (*at_ != '(') {
+        if (*next_ != '(') {
             auto number = std::make_unique<Expression>();
-            number->operation = *at_++;
+            number->operation = *next_++;
             return number;
         }
-        ++at_;
+        ++next_;
         auto inner = sum();
-        ++at_;
+        ++next_;
         return inner;
     }
 
-    const char* at_;
+    const char* next_;
 };
 
 // An expression that nests to a depth, in a shape that a seed decides.
@@ -106,11 +106,11 @@ int main(int argc, char** argv) {
     std::string text;
     unsigned seed = 1;
     write(text, depth, seed);
-    const double begun = seconds(CLOCK_MONOTONIC), cpu_begun = seconds(CLOCK_PROCESS_CPUTIME_ID);
+    const double start = seconds(CLOCK_MONOTONIC), cpu_start = seconds(CLOCK_PROCESS_CPUTIME_ID);
     for (int k = 0; k < rounds; ++k) {
         if (std::strcmp(argv[1], "tree") == 0) destroy(make(depth));
         else Parser(text.c_str()).sum();
     }
-    std::printf("%f\n%f\n", seconds(CLOCK_MONOTONIC) - begun,
-                seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_begun);
+    std::printf("%f\n%f\n", seconds(CLOCK_MONOTONIC) - start,
+                seconds(CLOCK_PROCESS_CPUTIME_ID) - cpu_start);
 }

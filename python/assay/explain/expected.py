@@ -30,23 +30,23 @@ ROCE_PACKET = ETHERNET_FRAME + UDP_IP + 12 + 4
 PCIE_PAYLOAD = 256  # bytes of a transaction, the usual setting
 PCIE_HEADER = 24
 # Data bits per signalled bit, and signalled bits per nominal bit where /sys rounds: "56 Gb/sec (4X FDR)" is 56.25.
-CODES = {"SDR": 0.8, "DDR": 0.8, "QDR": 0.8, "FDR": 56.25 / 56 * 64 / 66}
-# What a machine in order reaches of the upper bound: the examples of the COBALT2 document reach 0.94 of FDR, and 0.82
-# of two PCIe 3 links after packet headers; one port of UDP with jumbo frames reaches all that is offered.
+LINE_CODES = {"SDR": 0.8, "DDR": 0.8, "QDR": 0.8, "FDR": 56.25 / 56 * 64 / 66}
+# The share of the upper bound that a healthy machine reaches: the examples of the COBALT2 document reach 0.94 of FDR,
+# and 0.82 of two PCIe 3 links after packet headers; one port of UDP with jumbo frames reaches all that is offered.
 # An MPI reaches less than a benchmark of the port: it copies, and registers memory.
-KEPT = {
+HEALTHY_SHARE = {
     "node.udp_receive": 0.98,
     "node.rdma": 0.9,
     "node.gpu_copy": 0.75,
     "network.one_way": 0.8,
     "node.memory": 0.7,
 }
-KEPT_IN_LAB = 0.6  # all hosts of a lab share the processors of one machine
-# Of one TCP stream, on any server, B/s: beyond, its core is the limit and not the link.
-ONE_STREAM = 10e9 / 8
-# Of one core to memory, B/s: with few cores they are the limit, and not the channels.
-ONE_CORE = 6e9
-BROKEN = 0.5  # of the lower bound; no load and no setting costs this much, so a figure below is a fault
+HEALTHY_SHARE_IN_LAB = 0.6  # all hosts of a lab share the processors of one machine
+# A rate that one TCP stream reaches on any server, B/s. Above it the core is the limit, not the link.
+MAX_TCP_STREAM = 10e9 / 8
+# Memory bandwidth that one core reaches on any server, B/s. With few cores the cores are the limit, not the channels.
+MAX_CORE = 6e9
+FAULT_SHARE = 0.5  # of the lower bound; no load and no setting costs this much, so a figure below is a fault
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def expected_figures(records: Iterable[AnyRecord]) -> list[Expected]:
     for (host, device), facts in list(by_device.items()):
         pci = by_device.get((host, str(facts.get("device.pci", ""))), {})
         if facts.get("lab.rate"):
-            figures.append(_tcp(host, device, facts, _number(facts, "lab.rate"), {}, KEPT_IN_LAB))
+            figures.append(_tcp(host, device, facts, _number(facts, "lab.rate"), {}, HEALTHY_SHARE_IN_LAB))
         elif facts.get("interface.kind") == "physical" and facts.get("interface.link_layer") == "Ethernet":
             figures.append(_ethernet(host, device, facts, pci))
             figures.append(_tcp(host, device, facts, _number(facts, "interface.speed"), pci))
@@ -94,21 +94,21 @@ def _interval(
     host: str,
     device: str,
     bounds: Sequence[tuple[float, str]],
-    share_kept: float | None = None,
-    most: float = math.inf,
-    most_is: str = "",
+    healthy_share: float | None = None,
+    cap: float = math.inf,
+    cap_reason: str = "",
     shown: Callable[[float], str] = format_bit_rate,
 ) -> Expected:
-    """The least of several bounds, with the derivation of each. ``most``: the lower end is that of this rate (B/s)
-    where the bounds are above it; ``most_is`` says why."""
+    """The least of several bounds, with the derivation of each. ``cap``: the lower end is that of this rate (B/s)
+    where the bounds are above it; ``cap_reason`` says why."""
     high = min(bound for bound, _ in bounds)
-    share_kept = share_kept or KEPT[name]
+    healthy_share = healthy_share or HEALTHY_SHARE[name]
     steps = [text for _, text in bounds]
     of = "that" if len(bounds) == 1 else f"the least of these, {shown(high)}"
-    if most < high:
-        of = f"{shown(most)}, {most_is}"
-    steps.append(f"expected: at least {format_share(share_kept)} of {of}")
-    return Expected(name, host, device, share_kept * min(high, most), high, tuple(steps))
+    if cap < high:
+        of = f"{shown(cap)}, {cap_reason}"
+    steps.append(f"expected: at least {format_share(healthy_share)} of {of}")
+    return Expected(name, host, device, healthy_share * min(high, cap), high, tuple(steps))
 
 
 def _ethernet(
@@ -131,7 +131,7 @@ def _tcp(
     facts: Mapping[str, Scalar],
     rate: float,
     pci: Mapping[str, Scalar],
-    share_kept: float = KEPT["network.one_way"],
+    healthy_share: float = HEALTHY_SHARE["network.one_way"],
 ) -> Expected | None:
     """MPI over TCP, one pair in one direction. ``rate``: of the link, B/s."""
     mtu = _number(facts, "interface.mtu")
@@ -144,7 +144,7 @@ def _tcp(
     )
     bounds = [(rate * share, text), *_pcie(pci)]
     reached = "which one stream reaches on any core"
-    return _interval("network.one_way", host, device, bounds, share_kept, ONE_STREAM, reached)
+    return _interval("network.one_way", host, device, bounds, healthy_share, MAX_TCP_STREAM, reached)
 
 
 def _memory(host: str, facts: Mapping[str, Scalar]) -> Expected | None:
@@ -166,10 +166,10 @@ def _memory(host: str, facts: Mapping[str, Scalar]) -> Expected | None:
         else f"{modules:.0f} modules, if each has a channel of its own,"
     )
     text = f"{of} x {rate / 1e6:.0f} MT/s x {width:.0f} bytes = {bytes_a_second(high)}"
-    cores, cores_text = _number(facts, "cpu.cores") * ONE_CORE, "which the cores reach on any machine"
+    cores, cores_text = _number(facts, "cpu.cores") * MAX_CORE, "which the cores reach on any machine"
     shared, shared_text = (high, "") if channels else (high / 2, "since two modules may share a channel")
-    most, most_is = (cores, cores_text) if 0 < cores < shared else (shared, shared_text)
-    return _interval("node.memory", host, "memory", [(high, text)], None, most, most_is, bytes_a_second)
+    cap, cap_reason = (cores, cores_text) if 0 < cores < shared else (shared, shared_text)
+    return _interval("node.memory", host, "memory", [(high, text)], None, cap, cap_reason, bytes_a_second)
 
 
 def _rdma(
@@ -180,7 +180,7 @@ def _rdma(
         return None
     generation = str(facts.get("rdma.link", "")).rpartition(" ")[2]
     ethernet = facts.get("rdma.link_layer") == "Ethernet"
-    code = 1.0 if ethernet else CODES.get(generation, 1.0)
+    code = 1.0 if ethernet else LINE_CODES.get(generation, 1.0)
     mtu, header = (1024, ROCE_PACKET) if ethernet else (2048, INFINIBAND_PACKET)
     high = rate * code * mtu / (mtu + header)
     coded = f" x {code:.4g} (line code of {generation})" if code != 1 else ""
@@ -203,10 +203,10 @@ def _pcie(facts: Mapping[str, Scalar]) -> list[tuple[float, str]]:
     transfers, lanes = _number(facts, "pcie.speed"), _number(facts, "pcie.width")
     if not transfers or not lanes:
         return []
-    code, spelled = (0.8, "8b/10b") if transfers <= 5e9 else (128 / 130, "128b/130b")
+    code, code_name = (0.8, "8b/10b") if transfers <= 5e9 else (128 / 130, "128b/130b")
     high = transfers * lanes * code / 8 * PCIE_PAYLOAD / (PCIE_PAYLOAD + PCIE_HEADER)
     text = (
-        f"PCIe {transfers / 1e9:g} GT/s x {lanes:.0f} lanes x {code:.4g} ({spelled}) x {PCIE_PAYLOAD} / "
+        f"PCIe {transfers / 1e9:g} GT/s x {lanes:.0f} lanes x {code:.4g} ({code_name}) x {PCIE_PAYLOAD} / "
         f"({PCIE_PAYLOAD} + {PCIE_HEADER}) = {format_bit_rate(high)}"
     )
     return [(high, text)]
@@ -223,7 +223,7 @@ def below_expected(evidence: Evidence) -> list[Finding]:
     findings = []
     for expected in expected_figures(evidence.records):
         best = _best(evidence, expected)
-        if best is None or best.median >= _least(best, expected):
+        if best is None or best.median >= _required(best, expected):
             continue
         findings.append(
             Finding(
@@ -232,7 +232,7 @@ def below_expected(evidence: Evidence) -> list[Finding]:
                 f"from {expected.shown(expected.low)} to {expected.shown(expected.high)}",
                 subject=best.subject,
                 side="node",
-                severity="fault" if best.median < BROKEN * _least(best, expected) else "warning",
+                severity="fault" if best.median < FAULT_SHARE * _required(best, expected) else "warning",
                 effect=best.median / expected.low - 1,
                 confidence=0.7,
                 evidence=[best.id],
@@ -258,10 +258,10 @@ def _best(evidence: Evidence, expected: Expected) -> Measurement | None:
     return max(candidates, key=lambda record: record.median, default=None)
 
 
-def _least(record: Measurement, expected: Expected) -> float:
+def _required(record: Measurement, expected: Expected) -> float:
     """A receiver gets no more than it is offered, whatever its link carries."""
     offered = _number(record.params, "offered")
-    return min(expected.low, KEPT[expected.name] * offered) if offered else expected.low
+    return min(expected.low, HEALTHY_SHARE[expected.name] * offered) if offered else expected.low
 
 
 def _is_comparable(record: Measurement, expected: Expected) -> bool:

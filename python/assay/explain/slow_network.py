@@ -17,7 +17,7 @@ from ClusterShell.NodeSet import NodeSet
 
 from assay.explain.adapters import IDLE, adapters_of
 from assay.explain.evidence import Evidence
-from assay.explain.expected import BROKEN, Expected, expected_figures
+from assay.explain.expected import FAULT_SHARE, Expected, expected_figures
 from assay.explain.matrix import BANDWIDTH_SIZE, ONE_WAY, host_of
 from assay.records.matrices import cells_of
 from assay.records.schema import AnyRecord, Finding, Matrix, Measurement, Pairs, Subject
@@ -122,7 +122,7 @@ def slow_network(evidence: Evidence) -> list[Finding]:
             f"{format_bit_rate(best.expected.high)} are expected of {best.expected.device}",
             subject=Subject(device=best.expected.device),
             side="block",
-            severity="fault" if share < BROKEN else "warning",
+            severity="fault" if share < FAULT_SHARE else "warning",
             effect=share - 1,
             confidence=0.7,
             evidence=sorted({number for entry in slow[:SHOWN] for number in entry.reached.ids}),

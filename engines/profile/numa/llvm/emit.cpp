@@ -52,10 +52,10 @@ void Emitter::emit(const Plan& plan, ScalarEvolution& evolution) {
 
 Emitter::Counted Emitter::expand(const Group& group, SCEVExpander& expander) {
     Counted counted{&group, group.accesses[0].pointer, nullptr, nullptr, spots_of(group)};
-    if (group.times != nullptr) {
-        counted.first = expander.expandCodeFor(group.start, bytes_, group.place);
-        counted.step = expander.expandCodeFor(group.step, i64_, group.place);
-        counted.times = expander.expandCodeFor(group.times, i64_, group.place);
+    if (group.trip_count != nullptr) {
+        counted.first = expander.expandCodeFor(group.start, bytes_, group.insertion_point);
+        counted.step = expander.expandCodeFor(group.step, i64_, group.insertion_point);
+        counted.trip_count = expander.expandCodeFor(group.trip_count, i64_, group.insertion_point);
     }
     return counted;
 }
@@ -148,9 +148,10 @@ Emitter::Hot Emitter::look_up(IRBuilder<>& builder, const Counted& counted) {
         apart = apart == nullptr ? bits : builder.CreateOr(apart, bits);
     };
     if (highest != lowest) compare(after(builder, first, highest));
-    if (counted.times != nullptr) {
+    if (counted.trip_count != nullptr) {
         Value* last = builder.CreateAdd(
-            first, builder.CreateMul(counted.step, builder.CreateSub(counted.times, number(1))));
+            first,
+            builder.CreateMul(counted.step, builder.CreateSub(counted.trip_count, number(1))));
         compare(after(builder, last, lowest));
         if (highest != lowest) compare(after(builder, last, highest));
     }
@@ -170,8 +171,9 @@ void Emitter::grow(IRBuilder<>& builder, Value* table, std::uint64_t offset, Val
 void Emitter::count_inline(IRBuilder<>& builder, const Counted& counted, Value* value,
                            Value* node) {
     const auto times = [&](std::uint64_t accesses) -> Value* {
-        if (counted.times == nullptr) return number(accesses);
-        return accesses == 1 ? counted.times : builder.CreateMul(counted.times, number(accesses));
+        if (counted.trip_count == nullptr) return number(accesses);
+        return accesses == 1 ? counted.trip_count
+                             : builder.CreateMul(counted.trip_count, number(accesses));
     };
     Value* index = builder.CreateAdd(builder.CreateShl(value, node_bits), node);
     grow(builder, own_, values_at, index, times(counted.group->accesses.size()));
@@ -218,7 +220,7 @@ bool Emitter::count_as_one(IRBuilder<>& builder, const Counted& counted) {
     Value* first = builder.CreatePtrToInt(counted.first, i64_);
     call_range(builder, after(builder, first, (rises ? spots.front() : spots.back()).offset),
                number(static_cast<std::uint64_t>(rises ? distance : -distance)),
-               builder.CreateMul(counted.times, number(spots.size())), spots[0]);
+               builder.CreateMul(counted.trip_count, number(spots.size())), spots[0]);
     return true;
 }
 
@@ -227,25 +229,26 @@ void Emitter::count_slowly(IRBuilder<>& builder, const Counted& counted) {
     Value* first = builder.CreatePtrToInt(counted.first, i64_);
     for (const Spot& spot : counted.spots) {
         Value* address = after(builder, first, spot.offset);
-        if (counted.times == nullptr) call_count(builder, address, number(1), spot);
-        else call_range(builder, address, counted.step, counted.times, spot);
+        if (counted.trip_count == nullptr) call_count(builder, address, number(1), spot);
+        else call_range(builder, address, counted.step, counted.trip_count, spot);
     }
 }
 
 void Emitter::count(const Counted& counted) {
-    IRBuilder<> builder(counted.group->place);
+    IRBuilder<> builder(counted.group->insertion_point);
     const auto* step = dyn_cast_or_null<ConstantInt>(counted.step);
-    const auto* times = dyn_cast_or_null<ConstantInt>(counted.times);
+    const auto* times = dyn_cast_or_null<ConstantInt>(counted.trip_count);
     if (step != nullptr && times != nullptr && !step->isZero() &&
         times->getZExtValue() >= page_bytes)
         return count_slowly(builder, counted);
     Value* on = node(*counted.group, builder);
     const Hot hot = look_up(builder, counted);
     Instruction *then = nullptr, *otherwise = nullptr;
-    MDNode* weights = counted.times == nullptr
+    MDNode* weights = counted.trip_count == nullptr
                           ? MDBuilder(function_.getContext()).createBranchWeights(1 << 20, 1)
                           : nullptr;
-    SplitBlockAndInsertIfThenElse(hot.fits, counted.group->place, &then, &otherwise, weights);
+    SplitBlockAndInsertIfThenElse(hot.fits, counted.group->insertion_point, &then, &otherwise,
+                                  weights);
     IRBuilder<> inline_builder(then), slow_builder(otherwise);
     count_inline(inline_builder, counted, hot.value, on);
     count_slowly(slow_builder, counted);

@@ -28,8 +28,8 @@ private:
     // A group with its addresses as values.
     struct Counted {
         const Group* group;
-        llvm::Value *first, *step, *times;  // step and times: null outside of a loop
-        std::vector<Spot> spots;            // by offset
+        llvm::Value *first, *step, *trip_count;  // step and trip_count: null outside of a loop
+        std::vector<Spot> spots;                 // by offset
     };
     struct Hot {
         llvm::Value *fits, *value;  // whether inline code may count, and the shadow's value
@@ -46,10 +46,10 @@ private:
     void count_bytes(llvm::MemIntrinsic& call);
     void count_masked(llvm::IntrinsicInst& call);
     bool count_as_one(llvm::IRBuilder<>& builder, const Counted& counted);
-    void call_count(llvm::IRBuilder<>& builder, llvm::Value* address, llvm::Value* times,
+    void call_count(llvm::IRBuilder<>& builder, llvm::Value* address, llvm::Value* trip_count,
                     const Spot& spot);
     void call_range(llvm::IRBuilder<>& builder, llvm::Value* address, llvm::Value* step,
-                    llvm::Value* times, const Spot& spot);
+                    llvm::Value* trip_count, const Spot& spot);
     Spot single(const llvm::Instruction& access, bool writes);
     llvm::Value* node(const Group& group, llvm::IRBuilder<>& builder);
     void grow(llvm::IRBuilder<>& builder, llvm::Value* table, std::uint64_t offset,

@@ -1,11 +1,12 @@
-// The pass for clang of the exact mode: counts each load and store inline, at the end of the
-// optimisation, so that only what is left is counted.
+// The clang pass of the exact mode: counts each load and store inline. It runs after the
+// optimisations, so that only the remaining accesses are counted.
 //
-// At each access the page's value is loaded from the runtime's shadow, the processor from the
-// thread's rseq area, and two counters of the thread grow: of the site, and of the value (object,
-// part and node; exact/layout.hpp). Accesses of a block that lie close together are counted
-// together. In a loop whose addresses advance by a constant, all accesses are counted before the
-// loop. Accesses to variables of the function's own stack are left out.
+// At each access it loads the page's entry of the runtime's shadow memory and the processor from
+// the thread's rseq area, and increments two counters of the thread: one of the access site, one of
+// the shadow entry (object, part of the object, node; exact/layout.hpp). Accesses of a block that
+// lie close together are counted together. In a loop whose addresses advance by a constant, all
+// accesses are counted before the loop. Accesses to variables of the function's own stack are left
+// out.
 #include <llvm/IR/Module.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Passes/PassPlugin.h>

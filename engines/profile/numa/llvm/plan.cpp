@@ -65,7 +65,7 @@ public:
 
 private:
     // How often the loop's blocks run; null where its accesses are counted one by one.
-    const SCEV* times_of(Loop& loop);
+    const SCEV* trip_count_of(Loop& loop);
     bool hoist(const Access& access);
     void add(const Access& access, Group wanted);
 
@@ -73,11 +73,11 @@ private:
     const DominatorTree& tree_;
     ScalarEvolution& evolution_;
     Plan plan_;
-    DenseMap<Loop*, const SCEV*> times_;
+    DenseMap<Loop*, const SCEV*> trip_counts_;
 };
 
-const SCEV* Planner::times_of(Loop& loop) {
-    const auto [known, is_new] = times_.try_emplace(&loop, nullptr);
+const SCEV* Planner::trip_count_of(Loop& loop) {
+    const auto [known, is_new] = trip_counts_.try_emplace(&loop, nullptr);
     if (!is_new) return known->second;
     const BasicBlock *before = loop.getLoopPreheader(), *latch = loop.getLoopLatch();
     if (before == nullptr || latch == nullptr || loop.getUniqueExitBlock() == nullptr ||
@@ -89,8 +89,8 @@ const SCEV* Planner::times_of(Loop& loop) {
     for (const BasicBlock* block : loop.blocks())
         if (std::any_of(block->begin(), block->end(), is_border)) return nullptr;
     Type* i64 = Type::getInt64Ty(before->getContext());
-    return times_[&loop] = evolution_.getAddExpr(evolution_.getTruncateOrZeroExtend(taken, i64),
-                                                 evolution_.getOne(i64));
+    return trip_counts_[&loop] = evolution_.getAddExpr(
+               evolution_.getTruncateOrZeroExtend(taken, i64), evolution_.getOne(i64));
 }
 
 // Adds the access to an open group that fits, or opens one.
@@ -123,8 +123,8 @@ void Planner::add(const Access& access, Group wanted) {
 bool Planner::hoist(const Access& access) {
     BasicBlock* block = access.instruction->getParent();
     Loop* loop = loops_.getLoopFor(block);
-    const SCEV* times = loop != nullptr ? times_of(*loop) : nullptr;
-    if (times == nullptr || !tree_.dominates(block, loop->getLoopLatch())) return false;
+    const SCEV* trip_count = loop != nullptr ? trip_count_of(*loop) : nullptr;
+    if (trip_count == nullptr || !tree_.dominates(block, loop->getLoopLatch())) return false;
     const SCEV* address = evolution_.getSCEV(access.pointer);
     const SCEV *start = address, *step = evolution_.getZero(Type::getInt64Ty(block->getContext()));
     if (const auto* recurrence = dyn_cast<SCEVAddRecExpr>(address)) {
@@ -134,11 +134,12 @@ bool Planner::hoist(const Access& access) {
     } else if (!evolution_.isLoopInvariant(address, loop)) {
         return false;
     }
-    Instruction* place = loop->getLoopPreheader()->getTerminator();
-    if (!evolution_.isLoopInvariant(step, loop) || !isSafeToExpandAt(start, place, evolution_) ||
-        !isSafeToExpandAt(step, place, evolution_))
+    Instruction* insertion_point = loop->getLoopPreheader()->getTerminator();
+    if (!evolution_.isLoopInvariant(step, loop) ||
+        !isSafeToExpandAt(start, insertion_point, evolution_) ||
+        !isSafeToExpandAt(step, insertion_point, evolution_))
         return false;
-    add(access, {{}, place, place, start, step, times});
+    add(access, {{}, insertion_point, insertion_point, start, step, trip_count});
     return true;
 }
 

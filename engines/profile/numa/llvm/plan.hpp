@@ -21,18 +21,18 @@ struct Access {
 };
 
 // Accesses at constant distances from each other, which are counted together. Those of a loop
-// repeat `times` times, `step` bytes further each time.
+// repeat `trip_count` times, `step` bytes further each time.
 struct Group {
     std::vector<Access> accesses;
-    llvm::Instruction* place;           // they are counted before it
-    const void* region;                 // between groups of one region lies no call, jump or label
+    llvm::Instruction* insertion_point;  // of the code that counts them
+    const void* region;  // groups of a region have no call, jump or label between them
     const llvm::SCEV* start = nullptr;  // the first access's address
-    const llvm::SCEV *step = nullptr, *times = nullptr;
+    const llvm::SCEV *step = nullptr, *trip_count = nullptr;
 };
 
 struct Plan {
     std::vector<Group> groups;
-    // memset() and its like, masked vectors: counted where they stand, each for itself.
+    // memset() and the like, and masked vector accesses: each is counted by itself.
     std::vector<llvm::IntrinsicInst*> intrinsics;
 };
 
