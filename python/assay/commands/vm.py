@@ -49,6 +49,9 @@ def prepare_vm(verbs: Verbs) -> None:
         ],
     )
     parser.add_argument("--numa", type=count, default=1, metavar="N", help="NUMA nodes (default: 1)")
+    parser.add_argument(
+        "--memory-nodes", type=count, default=0, metavar="N", help="more nodes, of memory alone (default: 0)"
+    )
     parser.add_argument("--rdma", type=count, default=0, metavar="N", help="SoftRoCE devices rxe0, rxe1 ...")
     parser.add_argument("--rdma-rate", metavar="RATE", help="rate limit of each RDMA device, such as 200mbit")
     parser.add_argument(
@@ -90,6 +93,7 @@ def _vm(args: argparse.Namespace) -> int:
         cpus=args.cpus or max(2, args.numa),
         memory=args.memory,
         numa=args.numa,
+        memory_nodes=args.memory_nodes,
         rdma=args.rdma,
         rdma_rate=args.rdma_rate or "",
         pmem=args.pmem,

@@ -110,6 +110,7 @@ def test_time_is_limited_and_what_a_killed_one_left_behind_goes(in_guest: Any) -
     ("arguments", "expected"),
     [
         (["--numa", "4", "--cpus", "2"], "4 NUMA nodes with 2 processors"),
+        (["--memory-nodes", "20"], "21 NUMA nodes with 1 GiB"),
         (["--rdma-rate", "80mbit"], "--rdma-rate without --rdma"),
         (["--memory", "10MiB"], "256 MiB at least"),
         (["--share", "/nowhere"], "no folder /nowhere"),
@@ -142,3 +143,11 @@ def test_memory_and_processors_are_shared_out() -> None:
     assert "size=334M" in command and command.count("size=333M") == 2
     assert [f"cpus={a}-{a + 1}" in command for a in (0, 2, 4)] == [True] * 3
     assert command.count("val=21") == 3
+
+
+def test_a_node_of_memory_alone_has_no_processors() -> None:
+    kernel = Kernel("6", Path("/k"), Path("/m"), Path("/i"))
+    guest = Guest(Hardware(cpus=2, memory=512 << 20, numa=1, memory_nodes=1), ["true"])
+    command = " ".join(qemu_command(guest, kernel, Path("/job")))
+    assert "nodeid=0,cpus=0-1,memdev=m0" in command and "nodeid=1,memdev=m1" in command
+    assert command.count("size=256M") == 2 and command.count("val=21") == 1

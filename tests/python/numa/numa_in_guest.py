@@ -1,5 +1,5 @@
-"""Run in a guest with two nodes for ``test_two_nodes.py``: ``assay numa`` of each program, all in one process, since an
-emulated processor takes long to start Python."""
+"""Run in a guest with several nodes for ``test_real_nodes.py``: ``assay numa`` of each program, all in one process,
+since an emulated processor takes long to start Python."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ def numa(run: Path, *arguments: str) -> int:
 def record(folder: Path, placed: str, *counted: str) -> dict[str, int]:
     """The exit code of each run in ``folder``. ``counted``: programs that count their accesses."""
     codes = {how: numa(folder / how, "--", placed, how) for how in ("serial", "parallel")}
+    bind_memory({MEMORY_NODE})
+    codes["far"] = numa(folder / "far", "--", placed, "parallel")
+    bind_memory(set())
     for number, program in enumerate(counted):
         before, after = folder / f"before{number}", folder / f"after{number}"
         codes[before.name] = numa(before, "--", program, "serial")
@@ -33,6 +36,19 @@ def keep_pages_in_place() -> None:
     balancing = Path("/proc/sys/kernel/numa_balancing")
     if balancing.exists():
         balancing.write_text("0")
+
+
+MEMORY_NODE = 4  # the node without processors
+BIND, DEFAULT = 2, 0  # linux/mempolicy.h
+SYS_SET_MEMPOLICY = 238
+
+
+def bind_memory(nodes: set[int]) -> None:
+    """Of this process and all that it starts from now on; to no node: the default policy."""
+    mask = ctypes.c_ulong(sum(1 << node for node in nodes))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(SYS_SET_MEMPOLICY, BIND if nodes else DEFAULT, ctypes.byref(mask), 64) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 SYS_PERF_EVENT_OPEN = 298  # on x86-64

@@ -24,6 +24,7 @@ from pathlib import Path
 from assay.errors import UserError
 from assay.lab.guest.kernel import Kernel, prepare_kernel
 from assay.lab.tools import find
+from assay.records.units import format_quantity
 
 SCRIPTS = Path(__file__).parent
 BOOT_LIMIT_S = 180.0  # a boot takes 5 s when quiet, 100 s beside twenty busy programs; after more it hangs
@@ -31,6 +32,7 @@ BOOTS = 2
 FOLDERS = "assay-guest-"  # prefix of the folders' names, before the id of the process that owns them
 LABEL_BYTES = 2 << 20  # of an NVDIMM, beside its region
 MIB = 1 << 20
+MIN_NODE_BYTES = 64 * MIB  # of each node, where some have memory alone
 # The variables that a job inherits, by name and by prefix.
 KEPT = ("PATH", "HOME", "PYTHONPATH", "LANG", "TERM", "LD_LIBRARY_PATH")
 KEPT_PREFIXES = ("ASSAY_",)
@@ -39,11 +41,13 @@ NOT_STARTED = 125  # the guest's exit code when its hardware could not be made r
 
 @dataclass(frozen=True)
 class Hardware:
-    """The guest's hardware; sizes in bytes. ``rdma_rate`` is a rate as tc writes it ("80mbit") or empty."""
+    """The guest's hardware; sizes in bytes. The processors are on the first ``numa`` nodes; ``memory_nodes`` more have
+    memory alone. ``rdma_rate`` is a rate as tc writes it ("80mbit") or empty."""
 
     cpus: int = 2
     memory: int = 1024 * MIB
     numa: int = 1
+    memory_nodes: int = 0
     rdma: int = 0
     rdma_rate: str = ""
     pmem: int = 0
@@ -136,6 +140,11 @@ def _require(guest: Guest) -> None:
             f"{guest.hardware.numa} NUMA nodes with {guest.hardware.cpus} processors",
             "give at least one processor for each node: --cpus",
         )
+    nodes, memory = guest.hardware.numa + guest.hardware.memory_nodes, guest.hardware.memory
+    if guest.hardware.memory_nodes and memory < nodes * MIN_NODE_BYTES:
+        raise UserError(
+            f"{nodes} NUMA nodes with {format_quantity(memory, 'B')}", "give 64 MiB for each: --memory"
+        )
     if guest.output is not None and not guest.output.is_dir():
         raise UserError(f"no folder {guest.output} for the output", "create it first")
 
@@ -190,7 +199,7 @@ def qemu_command(guest: Guest, kernel: Kernel, folder: Path) -> list[str]:
         "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
         "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
     ]  # fmt: skip
-    if hardware.numa > 1:
+    if hardware.numa + hardware.memory_nodes > 1:
         command += _numa(hardware)
     if hardware.pmem:
         size = f"{(2 * hardware.pmem + LABEL_BYTES) // MIB}M"
@@ -212,16 +221,18 @@ def _kernel_command_line(kernel: Kernel, folder: Path) -> str:
 def _numa(hardware: Hardware) -> list[str]:
     """Splits memory and processors over the nodes; distance 10 within a node, 21 between nodes."""
     options: list[str] = []
-    share = hardware.memory // hardware.numa // MIB
-    for node in range(hardware.numa):
+    nodes = hardware.numa + hardware.memory_nodes
+    share = hardware.memory // nodes // MIB
+    for node in range(nodes):
         first = node * hardware.cpus // hardware.numa
         last = (node + 1) * hardware.cpus // hardware.numa - 1
+        processors = f",cpus={first}-{last}" if node < hardware.numa else ""
         # Node 0 takes the remainder of the division.
-        size = share if node else hardware.memory // MIB - share * (hardware.numa - 1)
+        size = share if node else hardware.memory // MIB - share * (nodes - 1)
         options += ["-object", f"memory-backend-ram,id=m{node},size={size}M"]
-        options += ["-numa", f"node,nodeid={node},cpus={first}-{last},memdev=m{node}"]
-    for a in range(hardware.numa):
-        for b in range(a + 1, hardware.numa):
+        options += ["-numa", f"node,nodeid={node}{processors},memdev=m{node}"]
+    for a in range(nodes):
+        for b in range(a + 1, nodes):
             options += ["-numa", f"dist,src={a},dst={b},val=21"]
     return options
 
