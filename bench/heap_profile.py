@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What ``assay heap`` costs, against Debian's heaptrack and valgrind (DHAT), in turns: a program that does nearly
+"""The overhead of ``assay heap``, against Debian's heaptrack and valgrind (DHAT), in turns: a program that does nearly
 nothing but allocate (programs/churn.cpp), with one thread and with two; a Python program; the trace's size; the
 analyser's speed.
 
-The time is the program's own, from its first to its last allocation, so that starting and reading count for nobody.
+The time is the program's own, from its first to its last allocation, without start-up and analysis.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CHURN = engines_folder() / "bench-churn"
 RECURSION = engines_folder() / "bench-recursion"
 PYTHON = """
 import json, re, time
-begun = time.perf_counter()
+start = time.perf_counter()
 for k in range(100):
     text = json.dumps([{"key%d" % i: [i, str(i)] for i in range(2000)}])
     json.loads(text)
     re.findall(r"key(\\d+)", text)
-print(time.perf_counter() - begun)
+print(time.perf_counter() - start)
 """
 
 
@@ -48,49 +48,49 @@ def seconds(command: Sequence[str | Path], environment: dict[str, str] | None = 
     return float(next(line for line in done.stdout.splitlines() if line.replace(".", "").isdigit()))
 
 
-def recorded(command: Sequence[str | Path], folder: str, options: Sequence[str] = ()) -> tuple[float, Path]:
-    """Seconds that it took, and the trace of the largest process."""
-    place = Path(tempfile.mkdtemp(dir=folder))
-    took = seconds([engines_folder() / "assay-heap", "record", *options, place, "--", *command])
-    return took, max(place.glob("*.heap"), key=lambda path: path.stat().st_size)
+def record(command: Sequence[str | Path], folder: str, options: Sequence[str] = ()) -> tuple[float, Path]:
+    """Returns the program's seconds under the recorder, and the trace of the largest process."""
+    directory = Path(tempfile.mkdtemp(dir=folder))
+    recorded_s = seconds([engines_folder() / "assay-heap", "record", *options, directory, "--", *command])
+    return recorded_s, max(directory.glob("*.heap"), key=lambda path: path.stat().st_size)
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        slow: dict[int, list[float]] = {1: [], 2: []}
+        slowdowns: dict[int, list[float]] = {1: [], 2: []}
         costs, dhat, sizes, speeds = [], [], [], []
         for _ in range(ROUNDS):
-            for threads in slow:
-                bare = seconds([CHURN, str(BLOCKS), str(threads)])
-                took, trace = recorded([CHURN, str(BLOCKS), str(threads)], folder)
-                slow[threads].append(took / bare)
+            for threads in slowdowns:
+                plain_s = seconds([CHURN, str(BLOCKS), str(threads)])
+                recorded_s, trace = record([CHURN, str(BLOCKS), str(threads)], folder)
+                slowdowns[threads].append(recorded_s / plain_s)
                 if threads == 1:
                     trace.unlink()
                     continue
-                begun = time.perf_counter()
+                start = time.perf_counter()
                 analysis = subprocess.run(
                     [engines_folder() / "assay-heap", "analyse", trace], capture_output=True, check=True
                 )
                 events = json.loads(analysis.stdout)["trace"]["events"]
-                speeds.append(events / (time.perf_counter() - begun))
+                speeds.append(events / (time.perf_counter() - start))
                 subprocess.run([engines_folder() / "assay-heap", "pack", trace], check=True)
                 sizes.append(trace.stat().st_size / events)
                 trace.unlink()
-                overhead = (took - bare) / BLOCKS
-                bare = seconds([CHURN, str(PEER_BLOCKS), str(threads)])
+                overhead = (recorded_s - plain_s) / BLOCKS
+                plain_s = seconds([CHURN, str(PEER_BLOCKS), str(threads)])
                 peer = seconds(["heaptrack", "-o", f"{folder}/peer", CHURN, str(PEER_BLOCKS), str(threads)])
-                costs.append((peer - bare) / PEER_BLOCKS / overhead)
-                bare = seconds([CHURN, str(DHAT_BLOCKS), str(threads)])
+                costs.append((peer - plain_s) / PEER_BLOCKS / overhead)
+                plain_s = seconds([CHURN, str(DHAT_BLOCKS), str(threads)])
                 command = ["valgrind", "--tool=dhat", f"--dhat-out-file={folder}/dhat"]
                 dhat.append(
-                    (seconds([*command, CHURN, str(DHAT_BLOCKS), str(threads)]) - bare)
+                    (seconds([*command, CHURN, str(DHAT_BLOCKS), str(threads)]) - plain_s)
                     / DHAT_BLOCKS
                     / overhead
                 )
-        figure("heap.slowdown, 2 threads", slow[2], 2.5, "lower")
+        figure("heap.slowdown, 2 threads", slowdowns[2], 2.5, "lower")
         figure(
             "heap.slowdown of 2 threads over that of 1",
-            [b / a for a, b in zip(slow[1], slow[2], strict=True)],
+            [b / a for a, b in zip(slowdowns[1], slowdowns[2], strict=True)],
             1.2,
             "lower",
         )
@@ -101,16 +101,16 @@ def main() -> None:
         python, stacks = [], []
         command = ["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", PYTHON]
         for _ in range(ROUNDS):
-            bare = seconds(command)
-            python.append(recorded(command, folder)[0] / bare)
-            stacks.append(recorded(command, folder, ["--no-python"])[0] / bare)
+            plain_s = seconds(command)
+            python.append(record(command, folder)[0] / plain_s)
+            stacks.append(record(command, folder, ["--no-python"])[0] / plain_s)
         figure("heap.slowdown of Python", python, 2.2, "lower")
         figure("heap.slowdown of Python, C stacks alone", stacks, 2.2, "lower")
         for shape in (("tree", "15", "40"), ("parser", "14", "400")):
             ratios = []
             for _ in range(ROUNDS):
-                took = recorded([RECURSION, *shape], folder)[0]
-                ratios.append(took / seconds(["heaptrack", "-o", f"{folder}/peer", RECURSION, *shape]))
+                recorded_s = record([RECURSION, *shape], folder)[0]
+                ratios.append(recorded_s / seconds(["heaptrack", "-o", f"{folder}/peer", RECURSION, *shape]))
             figure(
                 f"heap.time of a recursive {shape[0]} over heaptrack's",
                 ratios,

@@ -38,7 +38,7 @@ constexpr std::uint32_t unknown_16 = 0xffff;
 // std::regex_search calls itself for each character: a long text would exhaust the stack.
 constexpr std::size_t longest_name = 256;
 // ROM, flash and logical non-volatile devices: by number, and by udev's names.
-const std::set<std::string>& no_memory() {
+const std::set<std::string>& non_dram_types() {
     static const std::set<std::string> types = {
         "8", "9", "31", "ROM", "FLASH", "Flash", "Logical non-volatile device"};
     return types;
@@ -52,26 +52,26 @@ std::uint32_t little_endian(std::span<const std::uint8_t> bytes, std::size_t at,
     return value;
 }
 
-// In mega-transfers a second; 0: not told.
+// In mega-transfers a second; 0: not given.
 std::uint32_t rate_field(std::span<const std::uint8_t> structure, std::size_t at,
                          std::size_t extended) {
     const std::uint32_t value = little_endian(structure, at, 2);
     return value == unknown_16 ? little_endian(structure, extended, 4) : value;
 }
 
-// The strings that follow a structure; `after` becomes the place of the next one. False at a cut
-// table.
-bool read_strings(std::span<const std::uint8_t> table, std::size_t& after,
+// The strings that follow a structure; `next` becomes the offset of the next structure. False if
+// the table is truncated.
+bool read_strings(std::span<const std::uint8_t> table, std::size_t& next,
                   std::vector<std::string>& strings) {
     std::string current;
-    for (; after + 1 < table.size(); ++after) {
-        if (table[after] != 0) {
-            current += static_cast<char>(table[after]);
+    for (; next + 1 < table.size(); ++next) {
+        if (table[next] != 0) {
+            current += static_cast<char>(table[next]);
             continue;
         }
         if (!current.empty()) strings.push_back(std::exchange(current, {}));
-        if (table[after + 1] == 0) {
-            after += 2;
+        if (table[next + 1] == 0) {
+            next += 2;
             return true;
         }
     }
@@ -84,7 +84,7 @@ std::string string_at(std::span<const std::uint8_t> structure, std::size_t at,
     return index == 0 || index > strings.size() ? "" : strings[index - 1];
 }
 
-// 0: not told.
+// 0: not a number.
 std::uint32_t number_in(const std::string& text) {
     std::uint32_t number = 0;
     const char* end = text.data() + text.size();
@@ -124,9 +124,9 @@ std::vector<MemoryModule> modules_of_table(std::span<const std::uint8_t> table) 
         if (type == end_of_table || length < 4 || at + length > table.size()) break;
         const auto structure = table.subspan(at, length);
         std::vector<std::string> strings;
-        std::size_t after = at + length;
-        if (!read_strings(table, after, strings)) break;
-        at = after;
+        std::size_t next = at + length;
+        if (!read_strings(table, next, strings)) break;
+        at = next;
         if (type != memory_device || little_endian(structure, size, 2) == 0) continue;
         MemoryModule module;
         module.locator = string_at(structure, locator, strings);
@@ -137,7 +137,7 @@ std::vector<MemoryModule> modules_of_table(std::span<const std::uint8_t> table) 
         const std::uint32_t bits = little_endian(structure, data_width, 2);
         module.data_bits = bits == unknown_16 ? 0 : bits;
         module.type = std::to_string(little_endian(structure, memory_type, 1));
-        if (!no_memory().contains(module.type)) modules.push_back(std::move(module));
+        if (!non_dram_types().contains(module.type)) modules.push_back(std::move(module));
     }
     return modules;
 }
@@ -157,21 +157,23 @@ std::vector<MemoryModule> modules_of_udev(const std::string& text) {
             slots[slot][std::string(read.ptr + 1, end)] = line.substr(equals + 1);
     }
     std::vector<MemoryModule> modules;
-    for (auto& [number, told] : slots) {
+    for (auto& [number, properties] : slots) {
         // An empty slot says PRESENT=0 and has no size.
-        if (told["PRESENT"] == "0" || told["SIZE"].empty() || no_memory().contains(told["TYPE"]))
+        if (properties["PRESENT"] == "0" || properties["SIZE"].empty() ||
+            non_dram_types().contains(properties["TYPE"]))
             continue;
-        const std::string& rate =
-            told["CONFIGURED_SPEED_MTS"].empty() ? told["SPEED_MTS"] : told["CONFIGURED_SPEED_MTS"];
-        modules.push_back({told["LOCATOR"], told["BANK_LOCATOR"], 1e6 * number_in(rate),
-                           number_in(told["DATA_WIDTH"]), told["TYPE"]});
+        const std::string& rate = properties["CONFIGURED_SPEED_MTS"].empty()
+                                      ? properties["SPEED_MTS"]
+                                      : properties["CONFIGURED_SPEED_MTS"];
+        modules.push_back({properties["LOCATOR"], properties["BANK_LOCATOR"], 1e6 * number_in(rate),
+                           number_in(properties["DATA_WIDTH"]), properties["TYPE"]});
     }
     return modules;
 }
 
 std::optional<int> channels_named(const std::vector<MemoryModule>& modules) {
     // "P0 CHANNEL A", "ChannelA-DIMM0", "P0_Node1_Channel2_Dimm0"; "CPU1_DIMM_A1", "P2-DIMMF1": a
-    // letter is the channel, the digit after it the slot. "A1" and "DIMM 3" do not tell.
+    // letter is the channel, the digit after it the slot. "A1" and "DIMM 3" name no channel.
     static const std::regex by_word("^(.*)channel[ _-]*([0-9]+|[a-z])(?![a-z])", std::regex::icase),
         by_letter("^(.*)dimm[ _-]*([a-z])[0-9]$", std::regex::icase);
     std::set<std::string> channels;

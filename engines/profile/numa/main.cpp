@@ -40,7 +40,7 @@ std::string library_path() {
 }
 
 // Exits with the program's status, or by the same signal.
-[[noreturn]] void end_as(int status) {
+[[noreturn]] void exit_like(int status) {
     if (WIFSIGNALED(status)) {
         const rlimit none{0, 0};
         setrlimit(RLIMIT_CORE, &none);
@@ -97,18 +97,19 @@ int run(int argc, char** argv) {
     record->add_option("directory", settings.directory, "directory for the recordings")
         ->required()
         ->check(CLI::ExistingDirectory);
-    record->add_option("--emulate", settings.emulated, "make up so many nodes")
+    record->add_option("--emulate", settings.emulated, "emulate this many nodes")
         ->check(CLI::Range(1, 64));
-    record->add_option("--at-least", settings.at_least, "smallest block that is an object");
+    record->add_option("--at-least", settings.at_least,
+                       "smallest allocation that is recorded as an object, bytes");
     record->add_option("--plan", settings.plan, "placements to apply")->check(CLI::ExistingFile);
     record->add_flag("!--no-faults", settings.watches_faults, "do not watch page faults");
     bool samples = false;
     std::uint64_t period = 0;
     record->add_flag("--samples", samples, "sample accesses too");
-    record->add_option("--period", period, "accesses a sample; 0: chosen");
+    record->add_option("--period", period, "accesses per sample; 0: chosen by the recorder");
     record->add_option("program", settings.program, "the program and its arguments, after --");
     CLI::App* events = app.add_subcommand("events", "name the events that sample accesses");
-    events->add_option("--period", period, "accesses a sample; 0: chosen");
+    events->add_option("--period", period, "accesses per sample; 0: chosen by the recorder");
     CLI::App* symbols = app.add_subcommand("symbols", "name addresses");
     try {
         app.parse(argc, argv);
@@ -126,7 +127,7 @@ int run(int argc, char** argv) {
     if (settings.program.empty()) throw Error("no program given", "write it after --");
     settings.library = library_path();
     if (samples) settings.events = memory_events(period);
-    end_as(numa::record(settings));
+    exit_like(numa::record(settings));
 }
 
 }  // namespace

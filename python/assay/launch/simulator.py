@@ -19,9 +19,9 @@ from assay.launch.engines import flavours
 from assay.launch.placement import Segment, Site
 
 FLAVOUR = "smpi"
-# SimGrid keeps each message that was sent from a copy in a list, and searches the list for every message that ends.
-# The event builder's small messages are far more than any other's.
-MANY_MESSAGES, WITHOUT_COPIES = "events.build", "--cfg=smpi/send-is-detached-thresh:0"
+# SimGrid keeps each detached send (from a copy of the data) in a list, and searches it at every completion.
+# The event builder sends far more small messages than any other measurement.
+EVENT_BUILDER, NO_DETACHED_SENDS = "events.build", "--cfg=smpi/send-is-detached-thresh:0"
 MAX_HOSTS = 1_000_000  # of a platform: ranges are written in a few bytes
 
 
@@ -50,8 +50,8 @@ class Simulator:
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         hosts = [host for segment in segments for host in segment.hosts]
         fixed = ["--cfg=smpi/simulate-computation:no", "--cfg=smpi/coll-selector:default"]
-        if MANY_MESSAGES in argv:
-            fixed.append(WITHOUT_COPIES)
+        if EVENT_BUILDER in argv:
+            fixed.append(NO_DETACHED_SENDS)
         return self.smpirun(hosts, argv, ["-no-privatize", *fixed])
 
     def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:

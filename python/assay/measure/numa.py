@@ -39,7 +39,7 @@ NUMA = MeasurementDescription(
         Parameter("program", "text", "", "", "its command", 0, 0),
         Parameter("pid", "integer", "", "0", "the process id", 0, 2**31),
         Parameter("mode", "text", "", "touch", "touch, sample, gcc, llvm or qemu", 0, 0),
-        Parameter("emulated", "integer", "", "0", "made-up nodes; 0: the machine's own", 0, 64),
+        Parameter("emulated", "integer", "", "0", "emulated nodes; 0: the machine's own", 0, 64),
     ],
     metrics=[
         Metric("remote_share", "1", "lower", "accesses (first touches) to pages of another node"),
@@ -50,7 +50,7 @@ NUMA = MeasurementDescription(
 
 @dataclass(frozen=True)
 class NumaRecording:
-    """``emulated``: made-up nodes, 0 for the machine's own. ``at_least``: bytes of a block that is an object of its
+    """``emulated``: emulated nodes, 0 for the machine's own. ``at_least``: bytes of a block that is an object of its
     own. ``plan``: a file of placements to apply."""
 
     emulated: int = 0

@@ -50,7 +50,7 @@ class Row(Struct, array_like=True, forbid_unknown_fields=True):
 
 
 class Process(Row, tag="process"):
-    """The first row. ``emulated``: the number of made-up nodes, 0 for the machine's own. ``command``: the arguments,
+    """The first row. ``emulated``: the number of emulated nodes, 0 for the machine's own. ``command``: the arguments,
     each ended by a zero."""
 
     version: int

@@ -31,7 +31,7 @@ METRICS: list[Metric] = [
 
 
 class NumaProcess(Struct):
-    """``mode``: touch, sample, gcc, llvm or qemu. ``emulated``: the number of made-up nodes, 0 for the machine's
+    """``mode``: touch, sample, gcc, llvm or qemu. ``emulated``: the number of emulated nodes, 0 for the machine's
     own."""
 
     pid: int  # 0: a sum of several processes

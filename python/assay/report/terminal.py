@@ -70,8 +70,8 @@ def console(stderr: bool = False) -> Console:
     """A console of the terminal's width; wide enough not to fold where there is none. With NO_COLOR it sends no
     escape sequences at all: bold and dim are left out too."""
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    made = _Output(stderr=stderr, color_system=colors)
-    return made if made.is_terminal else _Output(stderr=stderr, color_system=colors, width=WIDTH)
+    terminal = _Output(stderr=stderr, color_system=colors)
+    return terminal if terminal.is_terminal else _Output(stderr=stderr, color_system=colors, width=WIDTH)
 
 
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
@@ -105,22 +105,22 @@ def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
     with_value = [r for r in measured if r.summary is not None and r.name not in SEPARATE_TABLES]
     if with_value:
         table = Table(box=None, pad_edge=False, header_style="bold")
-        for title in ("node", "measurement", "of"):
+        for title in ("node", "measurement", "parameters"):
             table.add_column(title)
         for title in ("median", "spread", "samples"):
             table.add_column(title, justify="right")
         for r in with_value:
             assert r.summary is not None
-            of = ", ".join(f"{key} {value}" for key, value in r.params.items())
+            params = ", ".join(f"{key} {value}" for key, value in r.params.items())
             spread = f"± {_figure(r.summary.mad, r.unit)}"
             cells = [_figure(r.summary.median, r.unit), spread, str(r.summary.n)]
-            table.add_row(r.subject.host, f"{r.name}/{r.metric}", of, *cells)
+            table.add_row(r.subject.host, f"{r.name}/{r.metric}", params, *cells)
         console.print(table)
         console.print()
-    without = {(r.status, r.name, r.subject.host, r.reason) for r in measured if r.summary is None}
-    for status, name, host, reason in sorted(without, key=str):
+    unmeasured = {(r.status, r.name, r.subject.host, r.reason) for r in measured if r.summary is None}
+    for status, name, host, reason in sorted(unmeasured, key=str):
         console.print(Text(f"{name} on {host}: {status}, {reason}"), soft_wrap=True)
-    if without:
+    if unmeasured:
         console.print()
 
 

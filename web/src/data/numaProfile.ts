@@ -115,7 +115,7 @@ export interface NumaPage {
 }
 
 /**
- * ``mode``: touch, sample, gcc, llvm or qemu. ``emulated``: the number of made-up nodes, 0 for the machine's
+ * ``mode``: touch, sample, gcc, llvm or qemu. ``emulated``: the number of emulated nodes, 0 for the machine's
  * own.
  */
 export interface NumaProcess {

@@ -3,7 +3,7 @@
 
 import type { Context } from "./records";
 
-const ENTRY = 35; // of a character: a port, or a destination + 1; see picture.py
+const FIRST_CODE = 35; // character code of 0; a character holds a port, or a destination + 1 (picture.py)
 const MAX_HOPS = 64;
 
 export interface Plan {
@@ -16,7 +16,7 @@ export interface Plan {
   tables: string[]; // by switch: a character for each rank
   schedule: string;
   steps: string[]; // of a schedule without a formula
-  leaving: Int32Array[]; // by switch and port: the link, -1 where there is none
+  outgoingLinks: Int32Array[]; // by switch and port: the link, -1 where there is none
 }
 
 export interface SharedLink {
@@ -37,15 +37,15 @@ export async function unpackPlan(contexts: readonly Context[]): Promise<Plan | u
   if (typeof packed !== "string") return undefined;
   const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return planOf((await new Response(stream).json()) as Omit<Plan, "leaving">);
+  return planOf((await new Response(stream).json()) as Omit<Plan, "outgoingLinks">);
 }
 
-export function planOf(read: Omit<Plan, "leaving">): Plan {
+export function planOf(read: Omit<Plan, "outgoingLinks">): Plan {
   const [from, port] = read.links;
-  const ports = port.reduce((most, p) => Math.max(most, p), 0) + 1;
-  const leaving = read.switches.map(() => new Int32Array(ports).fill(-1));
-  from.forEach((node, link) => (leaving[node]![port[link]!] = link));
-  return { ...read, leaving };
+  const ports = port.reduce((highest, p) => Math.max(highest, p), 0) + 1;
+  const outgoingLinks = read.switches.map(() => new Int32Array(ports).fill(-1));
+  from.forEach((node, link) => (outgoingLinks[node]![port[link]!] = link));
+  return { ...read, outgoingLinks };
 }
 
 /** The rank that each rank sends to in a step, -1 for none. */
@@ -57,7 +57,7 @@ export function destinations(plan: Plan, step: number): Int32Array {
       ? (rank: number) => (rank - step + ranks * Math.ceil(step / ranks)) % ranks
       : plan.schedule === "xor"
         ? (rank: number) => ((rank ^ step) < ranks ? rank ^ step : -1)
-        : (rank: number) => (rank < row.length ? row.charCodeAt(rank) - ENTRY - 1 : -1);
+        : (rank: number) => (rank < row.length ? row.charCodeAt(rank) - FIRST_CODE - 1 : -1);
   return Int32Array.from({ length: ranks }, (_, rank) => formula(rank));
 }
 
@@ -74,7 +74,9 @@ export function walk(
     if (switchNumber < 0 || end < 0) return;
     for (let hops = 0; switchNumber !== end && hops < MAX_HOPS; hops += 1) {
       const link =
-        plan.leaving[switchNumber]![plan.tables[switchNumber]!.charCodeAt(target) - ENTRY] ?? -1;
+        plan.outgoingLinks[switchNumber]![
+          plan.tables[switchNumber]!.charCodeAt(target) - FIRST_CODE
+        ] ?? -1;
       if (link < 0) return;
       crossed(link, source, target);
       switchNumber = to[link]!;
@@ -89,17 +91,17 @@ export function loadsOf(plan: Plan, step: number): Uint32Array {
   return loads;
 }
 
-/** Links with at least ``least`` flows in a step, the fullest first, with the pairs that cross them. */
+/** Links with at minLoad ``minLoad`` flows in a step, the fullest first, with the pairs that cross them. */
 export function crossedLinks(
   plan: Plan,
   step: number,
   loads: Uint32Array,
-  least: number,
+  minLoad: number,
   among?: ReadonlySet<number>,
 ): SharedLink[] {
   const sharedLinks = new Map<number, SharedLink>();
   walk(plan, step, (link, source, target) => {
-    if (loads[link]! < least || (among && !among.has(link))) return;
+    if (loads[link]! < minLoad || (among && !among.has(link))) return;
     const entry = sharedLinks.get(link) ?? {
       link,
       name: linkName(plan, link),

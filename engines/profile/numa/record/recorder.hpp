@@ -12,7 +12,7 @@ struct Settings {
     std::string directory;  // for the recordings, PID.N.numa; it must exist
     std::string library;    // the preloaded part
     std::vector<std::string> program;
-    int emulated = 0;               // made-up nodes; 0: the machine's own
+    int emulated = 0;               // emulated nodes; 0: the machine's own
     std::uint64_t at_least = 4096;  // bytes of a block that is an object of its own
     std::string plan;               // placements to apply (hooks/apply.hpp); empty: none
     bool watches_faults = true;

@@ -13,7 +13,7 @@
 namespace assay::numa {
 namespace {
 
-constexpr int max_processor = 1 << 16;  // and at most so many before the last part of a list
+constexpr int max_processor = 1 << 16;  // also bounds the length of a list
 
 std::string first_line(const std::string& path) {
     std::ifstream file(path);
@@ -42,20 +42,20 @@ Topology emulate(int count) {
     if (count > max_nodes)
         throw Error(fmt::format("{} emulated nodes", count),
                     fmt::format("give at most {}", max_nodes));
-    Topology made{{}, true};
+    Topology topology{{}, true};
     const std::vector<int> all = all_processors();
     for (int node = 0; node < count; ++node) {
         const auto begin = all.size() * static_cast<std::size_t>(node) /
                            static_cast<std::size_t>(count),
                    end = all.size() * (static_cast<std::size_t>(node) + 1) /
                          static_cast<std::size_t>(count);
-        made.nodes.push_back({node,
-                              {all.begin() + static_cast<std::ptrdiff_t>(begin),
-                               all.begin() + static_cast<std::ptrdiff_t>(end)},
-                              0,
-                              {}});
+        topology.nodes.push_back({node,
+                                  {all.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   all.begin() + static_cast<std::ptrdiff_t>(end)},
+                                  0,
+                                  {}});
     }
-    return made;
+    return topology;
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The NUMA nodes of this machine, or made-up ones in their place.
+// The NUMA nodes of this machine, or emulated ones in their place.
 //
 // Emulated nodes share the processors in equal, contiguous parts, and a page belongs to the node of
 // the processor that touched it first, or to the one that its policy names. They say how a program

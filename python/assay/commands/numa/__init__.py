@@ -43,7 +43,7 @@ class Numa:
     takes_program = True
     examples = [
         Example("assay numa -- python3 -c pass", "record a program"),
-        Example("assay numa --emulate 2 -o placed -- python3 -c pass", "on two made-up nodes"),
+        Example("assay numa --emulate 2 -o placed -- python3 -c pass", "on two emulated nodes"),
         Example("assay numa show placed", "show it again"),
     ]
 

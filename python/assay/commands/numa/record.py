@@ -35,7 +35,7 @@ def prepare_record(parser: Parser) -> None:
         type=count,
         default=0,
         metavar="NODES",
-        help="make up so many nodes of this machine's processors; placement is then simulated",
+        help="divide this machine's processors among this many emulated nodes; placement is then simulated",
     )
     parser.add_argument(
         "--apply",
@@ -53,7 +53,7 @@ def prepare_record(parser: Parser) -> None:
         help="sample loads and stores with the processor's PMU (Intel PEBS, AMD IBS), where it has one",
     )
     parser.advanced.add_argument(
-        "--period", type=count, metavar="N", help="accesses a sample (of AMD: instructions)"
+        "--period", type=count, metavar="N", help="accesses per sample (of AMD: instructions)"
     )
     parser.advanced.add_argument(
         "--blocks-from",
