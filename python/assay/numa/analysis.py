@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from assay.numa.advice import advise
 from assay.numa.call_tree import TreeMaker
 from assay.numa.missing import absent, problems
+from assay.numa.over_time import sampling_of, timeline_of
 from assay.numa.profile import UNKNOWN, Location, Profile
-from assay.numa.recording import NOWHERE, PARTS, POLICIES, SERVERS, Touch, as_shown
+from assay.numa.recording import NOWHERE, PARTS, POLICIES, Touch, as_shown
 from assay.records.numa import (
     METRICS,
     NumaAdvice,
@@ -26,14 +27,10 @@ from assay.records.numa import (
     NumaObject,
     NumaProcess,
     NumaProfile,
-    NumaSampling,
-    NumaSlices,
     NumaThread,
-    NumaTimeline,
 )
 
 RECORDER = "libassay-numa"  # its own memory is not the program's
-ATTRIBUTED = ("heap", "mapping", "global", "stack")  # kinds that name an object, not a rest
 Cells = dict[tuple[int, int], int]
 
 
@@ -243,7 +240,9 @@ class _Analysis:
             _sum_into(touched, thread.touched)
         for row in advice:
             row.object = index[row.object]
-        process, timeline = self._process(), self._timeline()
+        process = self._process()
+        looked = self.watched or main
+        timeline = timeline_of(looked.recording, self.nodes, self.page_bytes, has_slices=looked is main)
         return NumaProfile(
             process=process,
             problems=problems(self.recordings, self.touching, self.own_pages * self.page_bytes),
@@ -266,7 +265,7 @@ class _Analysis:
             ],
             first_touches=self._first_touches(index),
             timeline=timeline,
-            sampling=self._sampling(),
+            sampling=sampling_of(main.recording),
             advice=advice,
             applied=[],
             absent=absent(
@@ -339,51 +338,6 @@ class _Analysis:
             bytes=[size for _, (size, _, _) in rows],
             policy=[", ".join(sorted(policies)) for _, (_, policies, _) in rows],
             huge=[huge for _, (_, _, huge) in rows],
-        )
-
-    def _timeline(self) -> NumaTimeline:
-        rows = self.watched.recording.memory if self.watched else self.main.recording.memory
-        pages: dict[int, dict[int, int]] = defaultdict(dict)
-        for row in rows:
-            pages[row.ns][row.node] = row.pages
-        times = sorted(pages)
-        return NumaTimeline(
-            seconds=[ns * 1e-9 for ns in times],
-            resident=[
-                [pages[ns].get(node, 0) * self.page_bytes for ns in times] for node in (*self.nodes, NOWHERE)
-            ],
-            slices=self._slices(),
-        )
-
-    def _slices(self) -> NumaSlices:
-        """Of the accesses, or in touch mode of the first touches; empty for accesses that were counted."""
-        rows = self.main.recording.slices if self.main is self.watched else []
-        return NumaSlices(
-            seconds=[row.ns * 1e-9 for row in rows],
-            width=rows[0].width * 1e-9 if rows else 0.0,
-            local=[row.local for row in rows],
-            remote=[row.remote for row in rows],
-            unknown=[row.unknown for row in rows],
-        )
-
-    def _sampling(self) -> NumaSampling | None:
-        recording = self.main.recording
-        row = recording.sampling
-        if row is None:
-            return None
-        samples = [(access.reads + access.writes, access.object) for access in recording.accesses]
-        return NumaSampling(
-            events=as_shown(row.events),
-            period=row.period,
-            samples=sum(count for count, _ in samples),
-            attributed=sum(
-                count
-                for count, number in samples
-                if number != NOWHERE and recording.objects[number].kind in ATTRIBUTED
-            ),
-            servers=list(SERVERS),
-            served=list(row.served),
-            throttled=row.throttled,
         )
 
 
