@@ -181,19 +181,20 @@ void Channel::accept_acknowledgement(std::span<const std::byte> datagram, Nanose
 // --- Sending -----------------------------------------------------------------------------------
 
 void Channel::acknowledge() {
-    const Acknowledgement news = receiver_->acknowledge();
+    const Acknowledgement acknowledgement = receiver_->acknowledge();
     struct {
         Prefix prefix;
         AcknowledgementBody body;
     } datagram{};
     datagram.prefix = {++acknowledgements_,   0,  static_cast<std::uint32_t>(rank_),
                        Kind::acknowledgement, {}, {}};
-    datagram.body.granted = news.granted;
-    datagram.body.count = news.ranges.size();
-    for (std::size_t i = 0; i < news.ranges.size(); ++i)
-        datagram.body.ranges[i] = {news.ranges[i].first, news.ranges[i].second};
-    const std::size_t body =
-        offsetof(AcknowledgementBody, ranges) + news.ranges.size() * sizeof datagram.body.ranges[0];
+    datagram.body.granted = acknowledgement.granted;
+    datagram.body.count = acknowledgement.ranges.size();
+    for (std::size_t i = 0; i < acknowledgement.ranges.size(); ++i)
+        datagram.body.ranges[i] = {acknowledgement.ranges[i].first,
+                                   acknowledgement.ranges[i].second};
+    const std::size_t body = offsetof(AcknowledgementBody, ranges) +
+                             acknowledgement.ranges.size() * sizeof datagram.body.ranges[0];
     std::array<std::byte, sizeof datagram> covered;
     constexpr std::size_t front = sizeof(Prefix) - sizeof(Prefix::tag);
     std::memcpy(covered.data(), &datagram, front);

@@ -9,9 +9,9 @@ from assay.records.schema import Context, Finding, Measurement
 from assay.records.units import format_quantity, format_share
 
 NAME = "node.gpu_copy"
-WAYS = {"h2d": "copies to it", "d2h": "copies from it"}
-KEPT = 0.9  # of what a GPU reaches alone; below it, the other GPUs slow it down
-FULL = 0.95  # of the card's link rate
+DIRECTIONS = {"h2d": "copies to it", "d2h": "copies from it"}
+MIN_SHARE_OF_ALONE = 0.9  # of what a GPU reaches alone; below it, the other GPUs slow it down
+MIN_SHARE_OF_LINK = 0.95  # of the card's link rate
 
 
 def gpu_copies(evidence: Evidence) -> list[Finding]:
@@ -35,11 +35,11 @@ def _narrow_links(evidence: Evidence) -> Iterator[Finding]:
         card_facts = facts.get((host, pci), {})
         speed, width = (float(card_facts.get(f"pcie.{quantity}_max", 0)) for quantity in ("speed", "width"))
         best = _rate(speed, width)
-        if not best or link.median >= FULL * best:
+        if not best or link.median >= MIN_SHARE_OF_LINK * best:
             continue
         slot_speed = float(card_facts.get("pcie.slot_speed_max", speed))
         slot_width = float(card_facts.get("pcie.slot_width_max", width))
-        in_small_slot = _rate(min(speed, slot_speed), min(width, slot_width)) < FULL * best
+        in_small_slot = _rate(min(speed, slot_speed), min(width, slot_width)) < MIN_SHARE_OF_LINK * best
         yield Finding(
             rule="gpu_copies",
             cause=f"the PCIe link of {device} ({pci}) on {host} carries {format_quantity(link.median, 'B/s')} "
@@ -75,7 +75,10 @@ def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
         slowed = [
             (r.median / alone[key].median, alone[key], r)
             for key, r in together.items()
-            if key[0] == host and key[2] in WAYS and key in alone and r.median < KEPT * alone[key].median
+            if key[0] == host
+            and key[2] in DIRECTIONS
+            and key in alone
+            and r.median < MIN_SHARE_OF_ALONE * alone[key].median
         ]
         if not slowed:
             continue
@@ -92,8 +95,8 @@ def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
             confidence=0.8,
             evidence=[single.id for _, *both in slowed for single in both],
             details=[
-                f"{r.subject.device}, {WAYS[str(r.params['direction'])]}: {format_quantity(single.median, 'B/s')} "
-                f"alone, {format_quantity(r.median, 'B/s')} with all"
+                f"{r.subject.device}, {DIRECTIONS[str(r.params['direction'])]}: "
+                f"{format_quantity(single.median, 'B/s')} alone, {format_quantity(r.median, 'B/s')} with all"
                 for _, single, r in slowed
             ],
             fix="nvidia-smi topo -m and lspci -tv show which GPUs share a switch or a processor: spread them "

@@ -23,9 +23,9 @@ from assay.records.matrices import cells_of
 from assay.records.schema import AnyRecord, Finding, Matrix, Measurement, Pairs, Subject
 from assay.records.units import format_bit_rate
 
-ALONE = "network.pairs"
-MAX_HOSTS = 0.9  # of the hosts are below: the network is slow, and not some hosts
-SHOWN = 4
+PAIRS_ALONE = "network.pairs"
+MIN_SLOW_SHARE = 0.9  # of the hosts are below: from here on the network is slow, not some hosts
+MAX_EVIDENCE = 4
 
 
 @dataclass
@@ -56,7 +56,7 @@ def reached_by(records: Iterable[AnyRecord]) -> dict[str, BestPair]:
         if not isinstance(record, Pairs | Matrix | Measurement) or record.metric != "bandwidth":
             continue
         size = record.params.get("size", 0)
-        if record.name not in (ONE_WAY, ALONE) or not isinstance(size, int) or size < BANDWIDTH_SIZE:
+        if record.name not in (ONE_WAY, PAIRS_ALONE) or not isinstance(size, int) or size < BANDWIDTH_SIZE:
             continue
         for host, peer, rate in _best_pairs(record):
             if host_of(host) != host_of(peer):
@@ -109,7 +109,7 @@ def slow_network(evidence: Evidence) -> list[Finding]:
     """Finds a network on which most hosts stay below what their links let expect."""
     hosts = compared(evidence)
     slow = [entry for entry in hosts if entry.reached.rate < entry.expected.low]
-    if not slow or len(slow) < MAX_HOSTS * len(hosts):
+    if not slow or len(slow) < MIN_SLOW_SHARE * len(hosts):
         return []
     best = max(slow, key=lambda entry: entry.reached.rate / entry.expected.low)
     share = best.reached.rate / best.expected.low
@@ -125,7 +125,7 @@ def slow_network(evidence: Evidence) -> list[Finding]:
             severity="fault" if share < FAULT_SHARE else "warning",
             effect=share - 1,
             confidence=0.7,
-            evidence=sorted({number for entry in slow[:SHOWN] for number in entry.reached.ids}),
+            evidence=sorted({number for entry in slow[:MAX_EVIDENCE] for number in entry.reached.ids}),
             details=[
                 f"{NodeSet.fromlist([entry.host for entry in slow])}: no pair of these hosts, one direction alone, "
                 "reaches what one link lets expect",

@@ -24,7 +24,7 @@ import msgspec
 from assay import __version__
 from assay.errors import UserError
 from assay.records.files import open_appended, open_regular, read_regular, replace_file
-from assay.records.matrices import MANY, RowCollector, attach
+from assay.records.matrices import MATRIX_FILE_HOSTS, RowCollector, attach
 from assay.records.schema import (
     SCHEMA_VERSION,
     AnyRecord,
@@ -154,7 +154,7 @@ class Run:
             if fingerprint in self._contexts:
                 return record
             self._contexts.add(fingerprint)
-        if isinstance(record, Pairs) and max(len(self.info.hosts), len(record.peers)) >= MANY:
+        if isinstance(record, Pairs) and max(len(self.info.hosts), len(record.peers)) >= MATRIX_FILE_HOSTS:
             if not self._rows.takes(record):
                 self._flush_rows()
             self._rows.add(record)

@@ -159,11 +159,20 @@ def _read_link(
     nodes = [Node(guid, 0 if kinds[guid][0] == SWITCH else port) for guid, port in keys]
     for this, other in ((0, 1), (1, 0)):
         if is_snapshot:
-            width, speed, most = _rate(text, ports[keys[this]])
+            width, speed, supported_rate = _rate(text, ports[keys[this]])
         else:
             width, speed = RATES.get(element.values.get("Rate", "").lower(), (0, ""))
-            most = 0.0
-        cables.end(nodes[this], keys[this][1], nodes[other], keys[other][1], width, speed, element.line, most)
+            supported_rate = 0.0
+        cables.end(
+            nodes[this],
+            keys[this][1],
+            nodes[other],
+            keys[other][1],
+            width,
+            speed,
+            element.line,
+            supported_rate,
+        )
 
 
 def _add_node(
@@ -220,8 +229,8 @@ def _int(text: LineReader, element: Element, value: str, name: str = "the value"
 
 
 def _elements(text: LineReader, outer_tags: set[str], inner_tags: set[str]) -> Iterator[Element]:
-    """The outermost elements of ``wanted`` in order, with those of ``kept`` below them. Only what belongs to one of
-    them is held. A document type is refused: it could make a short file an endless one."""
+    """The elements of ``outer_tags`` in order, with the elements of ``inner_tags`` that they contain. No other element
+    is kept in memory. A document type is refused: it could make a short file an endless one."""
     parser = expat.ParserCreate()
     stack: list[Element] = []
     ready: list[Element] = []
