@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from assay.events.shares import beside
-from assay.records.matrices import MANY
+from assay.records.matrices import MATRIX_FILE_HOSTS
 from assay.records.run import Run
 from assay.records.schema import Matrix, Pairs, Subject
 
-HOSTS = [f"n{i}" for i in range(MANY)]
+HOSTS = [f"n{i}" for i in range(MATRIX_FILE_HOSTS)]
 
 
 def test_pairs_of_many_hosts_count_as_those_of_few(tmp_path: Path) -> None:
     rows = [
         Pairs(name="network.all_to_all", metric="bandwidth", unit="B/s", subject=Subject(host=host),
-              peers=[peer for peer in HOSTS if peer != host], values=[1e9] * (MANY - 1))
+              peers=[peer for peer in HOSTS if peer != host], values=[1e9] * (MATRIX_FILE_HOSTS - 1))
         for host in HOSTS
     ]  # fmt: skip
     run = Run.create("eb", ["eb"], path=tmp_path / "run")
@@ -27,4 +27,6 @@ def test_pairs_of_many_hosts_count_as_those_of_few(tmp_path: Path) -> None:
     run.finish("complete")
     records = Run.load(run.path).records
     assert any(isinstance(record, Matrix) for record in records)
-    assert beside(records).pairs == pytest.approx(beside(rows).pairs) == pytest.approx(MANY * 1e9)
+    assert (
+        beside(records).pairs == pytest.approx(beside(rows).pairs) == pytest.approx(MATRIX_FILE_HOSTS * 1e9)
+    )

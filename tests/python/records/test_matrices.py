@@ -11,11 +11,11 @@ import pytest
 from assay.errors import UserError
 from assay.explain import suspects
 from assay.explain.matrix import PairMatrix
-from assay.records.matrices import MANY, cells_of, rows_of
+from assay.records.matrices import MATRIX_FILE_HOSTS, cells_of, rows_of
 from assay.records.run import Run
 from assay.records.schema import Matrix, Measurement, Pairs, Subject
 
-HOSTS = [f"n{i}" for i in range(MANY)]
+HOSTS = [f"n{i}" for i in range(MATRIX_FILE_HOSTS)]
 SIZES = (1 << 19, 1 << 20)
 
 
@@ -24,7 +24,7 @@ def rows(size: int, slow: int = 7) -> list[Pairs]:
     return [
         Pairs(name="network.all_to_all", metric="bandwidth", unit="B/s", better="higher", subject=Subject(host=host),
               params={"size": size, "op": "send"}, peers=[p for p in HOSTS if p != host],
-              values=(1e9 * rng.lognormal(0, 0.02, MANY - 1) * (0.6 if i == slow else 1)).tolist())
+              values=(1e9 * rng.lognormal(0, 0.02, MATRIX_FILE_HOSTS - 1) * (0.6 if i == slow else 1)).tolist())
         for i, host in enumerate(HOSTS)
     ]  # fmt: skip
 
@@ -45,7 +45,7 @@ def test_rows_of_many_hosts_are_a_record_a_size_with_files_beside(run: Run) -> N
     kinds = [json.loads(line)["kind"] for line in (run.path / "records.jsonl").read_text().splitlines()]
     assert kinds == ["matrix", "matrix", "measurement"]
     files = {path.name: path.stat().st_size for path in run.path.glob("pairs-*")}
-    cells = MANY * (MANY - 1)
+    cells = MATRIX_FILE_HOSTS * (MATRIX_FILE_HOSTS - 1)
     assert files == {"pairs-1.i32": 8 * cells, "pairs-1.f32": 4 * cells, "pairs-2.f32": 4 * cells}
     assert [r.id for r in run.records] == [1, 2, 3]
 
@@ -82,7 +82,7 @@ def test_rows_that_no_other_record_follows_are_kept(tmp_path: Path) -> None:
         run.append(row)
     run.finish("partial", "interrupted")
     (matrix,) = Run.load(run.path).records
-    assert isinstance(matrix, Matrix) and matrix.cells == 3 * (MANY - 1)
+    assert isinstance(matrix, Matrix) and matrix.cells == 3 * (MATRIX_FILE_HOSTS - 1)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,9 @@ def test_rows_that_no_other_record_follows_are_kept(tmp_path: Path) -> None:
         (lambda folder: (folder / "pairs-1.f32").write_bytes(b"\0" * 10), "10 bytes"),
         (lambda folder: (folder / "pairs-1.f32").unlink(), "missing"),
         (
-            lambda folder: (folder / "pairs-1.i32").write_bytes(b"\xff" * 8 * MANY * (MANY - 1)),
+            lambda folder: (folder / "pairs-1.i32").write_bytes(
+                b"\xff" * 8 * MATRIX_FILE_HOSTS * (MATRIX_FILE_HOSTS - 1)
+            ),
             "a host beyond",
         ),
         (lambda folder: _edit(folder, "pairs-1.f32", "../secret"), "names the file"),
