@@ -69,7 +69,6 @@ def test_what_is_asked_for_and_no_more(comply: Comply) -> None:
     assert {r["params"]["size"] for r in run["records"] if r["kind"] == "measurement"} == {256 << 10}
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_cobalt2_where_most_is_missing(
     comply: Comply, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
