@@ -1,5 +1,5 @@
 """How a run of the Network Sanitizer ends on a virtual cluster when a rank dies, a host falls silent, or the user has
-had enough. Nothing is judged by its rate, so these tests run beside others."""
+had enough. No test asks for a rate, so they run beside others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from test_network_lab import ACROSS_HOSTS, LIMIT_S, SWEEP, afflicted, command
 from assay.lab import Fault, Lab
 from assay.lab.namespaces import members
 from assay.records.run import Run
-from assay.records.schema import Failure, Pairs
+from assay.records.schema import Failure, Finding, Pairs
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +88,14 @@ def _cmdline(pid: int) -> bytes:
         return b""
 
 
+def check_not_judged(run: Run, code: int) -> None:
+    """A run that was cut short cannot pass. It fails where a host was slow until then, and the noise of a busy machine
+    may look so: that is accepted only where Assay says that the machine was busy."""
+    faults = [r for r in run.records if isinstance(r, Finding) and r.severity == "fault"]
+    expected = (1, "FAIL") if faults and run.info.busy else (2, "INCONCLUSIVE")
+    assert (code, run.info.outcome, run.info.state) == (*expected, "partial"), faults
+
+
 @pytest.mark.parametrize("launcher", ACROSS_HOSTS)
 def test_a_rank_that_dies_is_named_and_what_was_measured_is_kept(
     lab: Lab, tmp_path: Path, launcher: str
@@ -100,8 +108,8 @@ def test_a_rank_that_dies_is_named_and_what_was_measured_is_kept(
         os.kill(measuring, signal.SIGKILL)
         _, stderr = process.communicate(timeout=90)
     run = Run.load(where)
-    assert process.returncode == 2 and "Traceback" not in stderr
-    assert run.info.state == "partial" and run.info.outcome == "INCONCLUSIVE"
+    assert "Traceback" not in stderr
+    check_not_judged(run, process.returncode)
     (failure,) = [r for r in run.records if isinstance(r, Failure)]
     assert failure.what.startswith("rank 2 on h2 was ended by signal 9")
     assert any(isinstance(r, Pairs) for r in run.records)
@@ -114,7 +122,7 @@ def test_a_host_that_falls_silent_is_named_within_the_time_out(lab: Lab, tmp_pat
     with running(lab, where, *LONG) as process, afflicted(lab, "h6", Fault(down=True)):
         process.communicate(timeout=90)
     run = Run.load(where)
-    assert process.returncode == 2
+    check_not_judged(run, process.returncode)
     (failure,) = [r for r in run.records if isinstance(r, Failure)]
     assert "h6" in failure.what
     assert any(isinstance(r, Pairs) for r in run.records)
