@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <random>
@@ -68,7 +69,8 @@ TEST_CASE("any part of an outbox is that part of the stream, whatever was releas
             CHECK(bytes <= most);
             const bool full = bytes == most || from + bytes == stream.size() || count == 16;
             CHECK(full);
-            CHECK(std::memcmp(gathered.data(), stream.data() + from, bytes) == 0);
+            CHECK(std::equal(gathered.begin(), gathered.end(),
+                             stream.begin() + static_cast<std::ptrdiff_t>(from)));
             outbox.release(outbox.begin() + upto(outbox.end() - outbox.begin()),
                            [&](Ticket ticket) { released.push_back(ticket); });
         }
