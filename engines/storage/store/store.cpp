@@ -509,8 +509,9 @@ Store::~Store() {
 std::uint64_t Store::now() const {
     timespec steady{};
     clock_gettime(CLOCK_MONOTONIC, &steady);
-    return static_cast<std::uint64_t>(steady.tv_sec * 1'000'000'000 + steady.tv_nsec +
-                                      superblock().clock_offset.load(std::memory_order_relaxed));
+    // A damaged store has any offset: the sum wraps.
+    return static_cast<std::uint64_t>(steady.tv_sec * 1'000'000'000 + steady.tv_nsec) +
+           static_cast<std::uint64_t>(superblock().clock_offset.load(std::memory_order_relaxed));
 }
 
 void Store::advance_clock(std::uint64_t sequence) const {
