@@ -1,7 +1,6 @@
 #include "events/participant.hpp"
 
 #include <fmt/format.h>
-#include <sched.h>
 
 #include <algorithm>
 
@@ -13,6 +12,7 @@ namespace assay::events {
 namespace {
 
 // After SIGINT or SIGTERM, for the manager to end the run.
+constexpr Nanoseconds max_idle_wait = 1'000'000;
 constexpr Nanoseconds interrupted_limit = 5'000'000'000;
 
 bool has(const std::vector<int>& ranks, int rank) {
@@ -284,13 +284,15 @@ void Participant::throw_timeout(Nanoseconds waited) const {
 }
 
 // When nothing has completed: yields the processor after a while, fails after the timeout.
-void Participant::yield_if_idle(std::size_t completed) {
+void Participant::yield_if_idle(std::size_t completed, Nanoseconds wake) {
     if (completed > 0) {
         last_activity_ = time_;
         return;
     }
     const Nanoseconds waited = time_ - last_activity_;
-    if (waited > settings_.yield_after && !context_.transport.simulated()) sched_yield();
+    const Nanoseconds limit = wake == 0 ? max_idle_wait : std::min(wake - time_, max_idle_wait);
+    if (waited > settings_.yield_after && limit > 0 && !context_.transport.simulated())
+        context_.transport.idle_wait(waited, limit);
     if (waited > settings_.timeout * (coordinator_ ? 1 : 2)) throw_timeout(waited);
     if (!interrupted() || coordinator_) return;
     // The manager ends the run; a rank that receives no stop ends itself.
@@ -322,12 +324,13 @@ void Participant::run() {
             context_.schedule_wake(time_);
         }
         if (finished()) break;
-        if (context_.wake != 0) context_.transport.wake_at(std::exchange(context_.wake, 0));
+        const Nanoseconds wake = std::exchange(context_.wake, 0);
+        if (wake != 0) context_.transport.wake_at(wake);
         const std::size_t completed = context_.operations.poll(
             [this](const Operation& operation, bool success) { on_completed(operation, success); });
         time_ = context_.transport.clock();
         if (context_.transport.survives()) on_changes();
-        yield_if_idle(completed);
+        yield_if_idle(completed, wake);
     }
     if (coordinator_) coordinator_->write_results();
 }

@@ -44,7 +44,7 @@ private:
     void receive_from_manager(std::uint32_t buffer);
     void receive_from_unit(int peer);
     void report(bool last);
-    void yield_if_idle(std::size_t completed);
+    void yield_if_idle(std::size_t completed, Nanoseconds wake);
     bool finished() const;
     [[noreturn]] void throw_timeout(Nanoseconds waited) const;
 

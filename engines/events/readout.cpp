@@ -16,8 +16,8 @@ std::size_t produce_ahead(const Settings& settings) {
 }
 
 int send_limit(const Settings& settings) {
-    const bool free = settings.pull || settings.schedule.order() == Schedule::Order::all;
-    return free ? std::numeric_limits<int>::max() : settings.in_flight;
+    return settings.schedule.order() == Schedule::Order::all ? std::numeric_limits<int>::max()
+                                                             : settings.in_flight;
 }
 
 }  // namespace

@@ -29,6 +29,7 @@
 #include "transport/simulated_requests.hpp"
 #else
 #include "transport/mpi_requests.hpp"
+#include "transport/yield_or_sleep.hpp"
 #endif
 #include "transport/transport.hpp"
 #include "transport/watchdog.hpp"
@@ -138,6 +139,7 @@ public:
     bool keeps_contents() const override { return false; }
 #else
     void poll(std::vector<Ticket>& completed) override { requests_.poll(completed); }
+    void idle_wait(Nanoseconds idle, Nanoseconds limit) override { yield_or_sleep(idle, limit); }
 #endif
 
     bool has_all_to_all() const override { return true; }

@@ -6,6 +6,8 @@
 // calls are marked as such; callers guard them with a Watchdog.
 #pragma once
 
+#include <sched.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -77,6 +79,10 @@ public:
 
     // Appends the tickets completed since the last call; also drives progress.
     virtual void poll(std::vector<Ticket>& completed) = 0;
+
+    // Gives the processor to other threads until something may have arrived, at most for `limit`.
+    // `idle`: the time since the last completion.
+    virtual void idle_wait(Nanoseconds /*idle*/, Nanoseconds /*limit*/) { sched_yield(); }
 
     // Whether the job goes on when a rank is lost. Where it does not (MPI), the three calls below
     // report nothing.

@@ -62,6 +62,8 @@ public:
     void connect_all();
     // Takes new connections and reports what happened; waits for `milliseconds` at most.
     void poll(int milliseconds = 0);
+    // Readable when poll() has something to do.
+    int descriptor() const { return epoll_; }
     // Closes the connection to a peer.
     void drop(int peer);
 

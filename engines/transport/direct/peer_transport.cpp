@@ -1,10 +1,12 @@
 #include "transport/direct/peer_transport.hpp"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -86,6 +88,14 @@ void PeerTransport::poll(std::vector<Ticket>& completed) {
     progress();
     if (!internal_sends_.empty()) release_completed_sends();
     tickets_.report_completed(completed);
+}
+
+void PeerTransport::idle_wait(Nanoseconds /*idle*/, Nanoseconds limit) {
+    limit = std::min(limit, allowed_idle_wait());
+    if (limit <= 0) return;
+    std::array<pollfd, 2> watched{{{mesh_.descriptor(), POLLIN, 0}, {descriptor(), POLLIN, 0}}};
+    const timespec wait{limit / 1'000'000'000, limit % 1'000'000'000};
+    ppoll(watched.data(), watched.size(), &wait, nullptr);
 }
 
 // --- The transport's own messages --------------------------------------------------------------

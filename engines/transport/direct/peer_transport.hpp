@@ -14,6 +14,8 @@
 
 namespace assay::direct {
 
+inline constexpr Nanoseconds max_idle_wait = 10'000'000;
+
 class PeerTransport : public Transport, private Mesh::Observer {
 public:
     PeerTransport(Listener listener, Membership self, MeshSettings settings);
@@ -35,6 +37,7 @@ public:
     Ticket send(const void* data, std::size_t bytes, int peer, int tag) final;
     Ticket receive(void* data, std::size_t bytes, int peer, int tag) final;
     void poll(std::vector<Ticket>& completed) final;
+    void idle_wait(Nanoseconds idle, Nanoseconds limit) override;
     void poll_failed(std::vector<Ticket>& failed) final { tickets_.report_failed(failed); }
 
     // Once a rank was lost, collectives throw Error.
@@ -55,6 +58,10 @@ protected:
                            int tag) = 0;
     virtual void post_receive(Ticket ticket, void* data, std::size_t bytes, int peer, int tag) = 0;
     virtual void progress() = 0;  // sends and receives what is possible now; calls mesh().poll()
+    // Readable when something has arrived, beside the mesh's; -1: there is none.
+    virtual int descriptor() const { return -1; }
+    // The time for which progress() has nothing to do unless something arrives.
+    virtual Nanoseconds allowed_idle_wait() { return 0; }
     virtual bool is_idle(int peer) const = 0;  // nothing is on its way to it
     // Events of epoll on the peer's connection.
     virtual void on_socket_events(int peer, std::uint32_t events) = 0;

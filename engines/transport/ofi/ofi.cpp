@@ -16,6 +16,7 @@
 #include "transport/direct/stream_transport.hpp"
 #include "transport/ofi/endpoint.hpp"
 #include "transport/ofi/flow.hpp"
+#include "transport/yield_or_sleep.hpp"
 
 namespace assay {
 namespace {
@@ -109,6 +110,7 @@ private:
     void on_receive_posted(int) override {}
     bool is_idle(int peer) const override;
     void progress() override;
+    void idle_wait(Nanoseconds idle, Nanoseconds limit) override { yield_or_sleep(idle, limit); }
 
     void poll_completions();
     void on_message(Buffer& buffer, std::size_t bytes);

@@ -61,7 +61,7 @@ private:
         if (events & EPOLLOUT) p.writable = true;
         if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) p.readable = p.ended = true;
     }
-    // A new frame goes out with the next move(), together with others.
+    // A new frame goes out with the next progress(), together with others.
     void on_outbox_filled(int) override {}
     void on_receive_posted(int) override {}
 
@@ -72,6 +72,15 @@ private:
             if (connection(peer).readable || connection(peer).begin < connection(peer).end)
                 read(peer);
         }
+    }
+
+    Nanoseconds allowed_idle_wait() override {
+        for (int peer = 0; peer < size(); ++peer) {
+            const Connection& p = connection(peer);
+            const bool can_read = (p.readable || p.begin < p.end) && !inbox(peer).is_blocked();
+            if (can_read || (p.writable && !outbox(peer).empty())) return 0;
+        }
+        return direct::max_idle_wait;
     }
 
     void write(int peer);

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 
 #include "core/error.hpp"
 #include "transport/direct/rendezvous.hpp"
@@ -29,7 +30,8 @@ constexpr std::size_t min_path = 576;            // RFC 791: every path carries 
 constexpr std::size_t receive_buffer = 32U << 20;
 constexpr std::uint32_t max_window = 8U << 20;
 constexpr std::size_t longest_send = 65000;  // of a UDP datagram before the kernel cuts it
-constexpr int buffers = 8;                   // of one recvmmsg
+constexpr Nanoseconds min_acknowledgement_delay = 250'000, max_acknowledgement_delay = 4'000'000;
+constexpr int buffers = 8;  // of one recvmmsg
 
 direct::Address address_of(int socket, bool of_peer) {
     direct::Address address;
@@ -41,9 +43,13 @@ direct::Address address_of(int socket, bool of_peer) {
     return address;
 }
 
+// Behind the prefix, whose offset is what the receiver grants. The ranges of numbers from the
+// highest down; `end` is that of the first.
 struct AcknowledgementBody {
-    std::uint64_t granted, count;
-    std::array<std::array<std::uint64_t, 2>, max_ranges> ranges;  // [begin, end)
+    std::uint64_t end;
+    struct {
+        std::uint32_t length, gap;  // numbers that arrived, and that are missing below them
+    } ranges[max_reported];
 };
 
 }  // namespace
@@ -164,17 +170,23 @@ bool Channel::check(std::span<const std::byte> datagram, Prefix& prefix) {
     return prefix.tag == tag(std::span(copy).first(covered.size() + payload.size()));
 }
 
-void Channel::accept_acknowledgement(std::span<const std::byte> datagram, Nanoseconds time) {
+void Channel::accept_acknowledgement(std::span<const std::byte> datagram, std::uint64_t granted,
+                                     Nanoseconds time) {
     AcknowledgementBody body;
     const auto bytes = datagram.subspan(sizeof(Prefix));
     constexpr std::size_t fixed = offsetof(AcknowledgementBody, ranges);
-    if (bytes.size() < fixed) return;
+    if (bytes.size() < fixed || (bytes.size() - fixed) % sizeof body.ranges[0] != 0) return;
     std::memcpy(&body, bytes.data(), bytes.size());
-    if (body.count > max_ranges || bytes.size() != fixed + body.count * sizeof body.ranges[0])
-        return;
-    Acknowledgement acknowledgement{body.granted, {}};
-    for (std::size_t i = 0; i < body.count; ++i)
-        acknowledgement.ranges.emplace_back(body.ranges[i][0], body.ranges[i][1]);
+    Acknowledgement acknowledgement{granted, {}};
+    std::uint64_t end = body.end;
+    for (std::size_t i = 0; i < (bytes.size() - fixed) / sizeof body.ranges[0]; ++i) {
+        const auto [length, gap] = body.ranges[i];
+        if (length > end) return;
+        acknowledgement.ranges.emplace_back(end - length, end);
+        if (gap > end - length) return;
+        end -= length + std::uint64_t{gap};
+    }
+    std::ranges::reverse(acknowledgement.ranges);
     if (sender_) sender_->acknowledge(acknowledgement, time);
 }
 
@@ -186,15 +198,30 @@ void Channel::acknowledge() {
         Prefix prefix;
         AcknowledgementBody body;
     } datagram{};
-    datagram.prefix = {++acknowledgements_,   0,  static_cast<std::uint32_t>(rank_),
-                       Kind::acknowledgement, {}, {}};
-    datagram.body.granted = acknowledgement.granted;
-    datagram.body.count = acknowledgement.ranges.size();
-    for (std::size_t i = 0; i < acknowledgement.ranges.size(); ++i)
-        datagram.body.ranges[i] = {acknowledgement.ranges[i].first,
-                                   acknowledgement.ranges[i].second};
-    const std::size_t body = offsetof(AcknowledgementBody, ranges) +
-                             acknowledgement.ranges.size() * sizeof datagram.body.ranges[0];
+    datagram.prefix = {++acknowledgements_,
+                       acknowledgement.granted,
+                       static_cast<std::uint32_t>(rank_),
+                       Kind::acknowledgement,
+                       {},
+                       {}};
+    std::size_t count = 0;
+    for (auto range = acknowledgement.ranges.rbegin(); range != acknowledgement.ranges.rend();
+         ++range) {
+        const auto below = std::next(range);
+        if (count == 0) datagram.body.end = range->second;
+        // The sender settled what lies 2^32 numbers back long ago.
+        constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+        const std::uint64_t length = range->second - range->first,
+                            gap = below == acknowledgement.ranges.rend()
+                                      ? 0
+                                      : range->first - below->second;
+        const bool fits = std::max(length, gap) <= most;
+        datagram.body.ranges[count++] = {static_cast<std::uint32_t>(std::min(length, most)),
+                                         fits ? static_cast<std::uint32_t>(gap) : 0};
+        if (!fits) break;
+    }
+    const std::size_t body =
+        offsetof(AcknowledgementBody, ranges) + count * sizeof datagram.body.ranges[0];
     std::array<std::byte, sizeof datagram> covered;
     constexpr std::size_t front = sizeof(Prefix) - sizeof(Prefix::tag);
     std::memcpy(covered.data(), &datagram, front);
@@ -203,8 +230,19 @@ void Channel::acknowledge() {
     ::send(socket_, &datagram, sizeof datagram.prefix + body, MSG_DONTWAIT);
 }
 
+// Each acknowledgement takes from the rate of this side's own data.
+Nanoseconds Channel::acknowledgement_delay() const {
+    return std::clamp<Nanoseconds>(sender_->round_trip() / 4, min_acknowledgement_delay,
+                                   max_acknowledgement_delay);
+}
+
 void Channel::send(const direct::Outbox& outbox, Nanoseconds time) {
-    if (receiver_->acknowledgement_due()) acknowledge();
+    if (!receiver_->acknowledgement_due()) acknowledge_at_ = 0;
+    else if (acknowledge_at_ == 0) acknowledge_at_ = time + acknowledgement_delay();
+    if (acknowledge_at_ != 0 && (receiver_->acknowledgement_urgent() || time >= acknowledge_at_)) {
+        acknowledge();
+        acknowledge_at_ = 0;
+    }
     sender_->expire(time, outbox.end());
     while (send_batch(outbox, time)) {
     }

@@ -18,7 +18,7 @@ enum class Kind : std::uint8_t { data = 1, acknowledgement };
 
 // In front of every datagram.
 struct Prefix {
-    std::uint64_t number, offset;
+    std::uint64_t number, offset;  // offset: in the stream; of an acknowledgement: see channel.cpp
     std::uint32_t from;
     Kind kind;
     std::array<std::uint8_t, 3> unused;
@@ -64,6 +64,8 @@ public:
     }
     // Sends bytes of the outbox as far as the window permits, and an acknowledgement if one is due.
     void send(const direct::Outbox& outbox, Nanoseconds time);
+    // When an acknowledgement is due; 0: none is.
+    Nanoseconds acknowledge_at() const { return acknowledge_at_; }
     const Sender& sender() const { return *sender_; }
     const Traffic& traffic() const { return traffic_; }
 
@@ -72,14 +74,15 @@ private:
     bool read_batch();
     // Whether a datagram is the peer's; fills `prefix`.
     bool check(std::span<const std::byte> datagram, Prefix& prefix);
-    void accept_acknowledgement(std::span<const std::byte> datagram, Nanoseconds time);
+    void accept_acknowledgement(std::span<const std::byte> datagram, std::uint64_t granted,
+                                Nanoseconds time);
     template <class Take>
     void accept(std::span<const std::byte> datagram, Nanoseconds time, Take take) {
         Prefix prefix;
         if (!check(datagram, prefix)) {
             ++traffic_.forged;
         } else if (prefix.kind == Kind::acknowledgement) {
-            accept_acknowledgement(datagram, time);
+            accept_acknowledgement(datagram, prefix.offset, time);
         } else {
             const auto payload = datagram.subspan(sizeof prefix);
             if (!receiver_->on_datagram(prefix.number, prefix.offset, payload.data(),
@@ -88,6 +91,7 @@ private:
         }
     }
     void acknowledge();
+    Nanoseconds acknowledgement_delay() const;
     bool send_batch(const direct::Outbox& outbox, Nanoseconds time);
     bool transmit(std::span<iovec> pieces, std::size_t bytes, std::size_t segment);
     void fit_path();
@@ -101,7 +105,8 @@ private:
     std::optional<Sender> sender_;
     std::optional<Receiver> receiver_;
     std::uint64_t acknowledgements_ = 0;
-    bool segments_ = true;  // the kernel cuts datagrams (GSO)
+    Nanoseconds acknowledge_at_ = 0;  // 0: none
+    bool segments_ = true;            // the kernel cuts datagrams (GSO)
     std::vector<std::byte> buffer_;
     std::vector<std::span<std::byte>> batch_;
     Traffic traffic_;

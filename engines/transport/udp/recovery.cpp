@@ -5,7 +5,9 @@
 namespace assay::udp {
 namespace {
 
-constexpr std::size_t first_window = 32, min_window = 8;  // datagrams
+// Datagrams. Many peers that send to one at once share its queue, so both are small (RFC 9002,
+// section 7.2).
+constexpr std::size_t first_window = 10, min_window = 4;
 constexpr std::size_t max_window = 64U << 20;
 constexpr std::uint64_t max_reorder = 1024;
 constexpr std::size_t max_kept = 4096;      // datagrams that may still prove to be late
@@ -14,7 +16,8 @@ constexpr double reduction = 0.7;  // as CUBIC (RFC 9438): Reno's half leaves sh
 // A program that computes between two polls acknowledges late.
 constexpr Nanoseconds min_timeout = 10'000'000, initial_timeout = 50'000'000,
                       max_timeout = 500'000'000;
-constexpr int probes = 2;                  // datagrams that are sent again after a silence
+constexpr Nanoseconds granularity = 1'000'000;  // RFC 9002, section 6.1.2
+constexpr int probes = 2;                       // datagrams that are sent again after a silence
 constexpr int timeouts_until_restart = 3;  // silences in a row after which the window starts anew
 
 }  // namespace
@@ -58,8 +61,12 @@ std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end
         return send(next_offset_, 0, time);
     }
     window_limited_ = in_flight_ > 0 && in_flight_ + max_bytes_ > window_;
+    if (window_limited_ && probes_left_ == 0) return std::nullopt;
+    if (const auto piece = next_lost()) {
+        if (window_limited_) --probes_left_;
+        return send(piece->offset, piece->length, time);
+    }
     if (window_limited_) return std::nullopt;
-    if (const auto piece = next_lost()) return send(piece->offset, piece->length, time);
     const std::uint64_t limit = std::min(end, granted_);
     if (next_offset_ >= limit) return std::nullopt;
     const auto length =
@@ -119,7 +126,7 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
             sent.state = State::arrived;
             arrived_.add(sent.offset, sent.offset + sent.length);
             timer_start_ = time;
-            backoff_ = 0;
+            backoff_ = probes_left_ = 0;
         }
     }
     // It grows only where it is what limits (RFC 9002, section 7.8). Beside Reno's growth, that of
@@ -133,16 +140,24 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
             window_ + (window_ < threshold_ ? newly_acknowledged
                                             : std::max(reno, newly_acknowledged / growth_divisor)));
     }
-    find_lost(largest);
+    largest_arrived_ = std::max(largest_arrived_, largest);
+    find_lost(time);
     forget_arrived();
     return true;
 }
 
-void Sender::find_lost(std::uint64_t largest) {
+// Takes datagrams for lost that were sent before one that has arrived: `reorder_threshold_` numbers
+// before it, or longer ago than a round trip and an eighth (RFC 9002, section 6.1). The number
+// alone is not enough: where datagrams overtake each other, it soon exceeds the window.
+void Sender::find_lost(Nanoseconds time) {
+    const Nanoseconds limit = std::max(granularity, 9 * std::max(smoothed_rtt_, latest_rtt_) / 8);
     for (searched_until_ = std::max(searched_until_, first_number_);
-         searched_until_ + reorder_threshold_ <= largest; ++searched_until_) {
+         searched_until_ < std::min(largest_arrived_, first_number_ + sent_.size());
+         ++searched_until_) {
         Sent& sent = sent_[searched_until_ - first_number_];
         if (sent.state != State::in_flight) continue;
+        if (searched_until_ + reorder_threshold_ > largest_arrived_ && time - sent.time < limit)
+            return;
         sent.by_reordering = true;
         mark_lost(sent);
         reduce(searched_until_);
@@ -181,16 +196,16 @@ void Sender::forget_arrived() {
 }
 
 void Sender::update_rtt(Nanoseconds round_trip) {
+    latest_rtt_ = round_trip;
     min_rtt_ = smoothed_rtt_ == 0 ? round_trip : std::min(min_rtt_, round_trip);
     smoothed_rtt_ =
         smoothed_rtt_ == 0 ? round_trip : (7 * smoothed_rtt_ + round_trip) / 8;  // RFC 9002, 5.3
 }
 
 Nanoseconds Sender::retransmission_timeout() const {
-    // From the shortest round trip: the average has the time in it that a receiver did not run, and
-    // to ask too early costs two datagrams.
-    const Nanoseconds base =
-        smoothed_rtt_ == 0 ? initial_timeout : std::max(min_timeout, 4 * min_rtt_);
+    const Nanoseconds base = smoothed_rtt_ == 0
+                                 ? initial_timeout
+                                 : std::max({min_timeout, 4 * min_rtt_, 2 * smoothed_rtt_});
     return std::min(max_timeout, base << std::min(backoff_, 10));
 }
 
@@ -202,11 +217,15 @@ void Sender::expire(Nanoseconds time, std::uint64_t end) {
         timer_start_ = time;
         return;
     }
+    find_lost(time);
     if (time - timer_start_ < retransmission_timeout()) return;
     timer_start_ = time;
     ++backoff_;
     ++counts_.timeouts;
     if (blocked) probe_ = true;
+    // Beyond the window too (RFC 9002, section 7.5): where it has shrunk below what is in flight,
+    // that would drain at the pace of the silences.
+    probes_left_ = probes;
     int left = probes;
     for (Sent& sent : sent_) {
         if (sent.state != State::in_flight) continue;
@@ -226,10 +245,13 @@ std::uint64_t Sender::arrived() const {
 }
 
 bool Receiver::record(std::uint64_t number) {
+    ++unacknowledged_;
+    const std::uint64_t expected = numbers_.count() == 0 ? 0 : numbers_.all().rbegin()->second;
     if (number < lowest_number_ || numbers_.add(number, number + 1) == 0) {
-        acknowledgement_due_ = true;  // its acknowledgement may be lost
+        acknowledgement_due_ = acknowledgement_urgent_ = true;  // its acknowledgement may be lost
         return false;
     }
+    if (number != expected) acknowledgement_urgent_ = true;
     while (numbers_.count() > max_ranges) {
         lowest_number_ = numbers_.all().begin()->second;
         numbers_.remove_lowest();
@@ -250,8 +272,12 @@ void Receiver::store_out_of_order(std::uint64_t offset, const std::byte* data, s
 Acknowledgement Receiver::acknowledge() {
     Acknowledgement acknowledgement;
     acknowledgement.granted = taken_ + window_;
-    acknowledgement.ranges.assign(numbers_.all().begin(), numbers_.all().end());
-    acknowledgement_due_ = false;
+    const std::size_t older = numbers_.count() - std::min(numbers_.count(), max_reported);
+    acknowledgement.ranges.assign(
+        std::next(numbers_.all().begin(), static_cast<std::ptrdiff_t>(older)),
+        numbers_.all().end());
+    acknowledgement_due_ = acknowledgement_urgent_ = false;
+    unacknowledged_ = 0;
     acknowledged_ = taken_;
     return acknowledgement;
 }

@@ -21,7 +21,8 @@
 
 namespace assay::udp {
 
-inline constexpr std::size_t max_ranges = 32;  // of one acknowledgement
+inline constexpr std::size_t max_ranges = 32;   // of numbers that a receiver keeps
+inline constexpr std::size_t max_reported = 6;  // of one acknowledgement, the latest
 
 struct Acknowledgement {
     std::uint64_t granted = 0;  // the sender may send the bytes of the stream before this one
@@ -74,7 +75,7 @@ private:
     Datagram send(std::uint64_t offset, std::uint32_t length, Nanoseconds time);
     std::optional<Piece> next_lost();
     void mark_lost(Sent& sent);
-    void find_lost(std::uint64_t largest);
+    void find_lost(Nanoseconds time);
     void forget_arrived();
     void update_rtt(Nanoseconds round_trip);
     void reduce(std::uint64_t number);
@@ -90,10 +91,11 @@ private:
     std::size_t in_flight_ = 0, datagrams_in_flight_ = 0;  // bytes, datagrams
     std::size_t window_, threshold_, saved_window_ = 0, saved_threshold_ = 0;
     std::uint64_t searched_until_ = 0;  // for lost ones, up to here
+    std::uint64_t largest_arrived_ = 0;
     std::uint64_t reorder_threshold_ = 3,
                   recovery_end_ = 0;  // RFC 9002: kPacketThreshold; end of a recovery
-    Nanoseconds smoothed_rtt_ = 0, min_rtt_ = 0, timer_start_ = 0;
-    int backoff_ = 0;
+    Nanoseconds smoothed_rtt_ = 0, latest_rtt_ = 0, min_rtt_ = 0, timer_start_ = 0;
+    int backoff_ = 0, probes_left_ = 0;
     bool probe_ = false, window_limited_ = false;  // by the window, at the last next()
     Counts counts_;
 };
@@ -136,8 +138,15 @@ public:
     bool acknowledgement_due() const {
         return acknowledgement_due_ || taken_ >= acknowledged_ + window_ / 4;
     }
+    // Whether it should be told now: many datagrams have arrived, or the network lost or repeated
+    // one, or the sender may soon have no bytes to send (RFC 9000, section 13.2.1).
+    bool acknowledgement_urgent() const {
+        return acknowledgement_urgent_ || unacknowledged_ >= max_unacknowledged ||
+               taken_ >= acknowledged_ + window_ / 4;
+    }
 
 private:
+    static constexpr std::size_t max_unacknowledged = 16;  // datagrams
     bool record(std::uint64_t number);
     void store_out_of_order(std::uint64_t offset, const std::byte* data, std::size_t bytes);
     template <class Take>
@@ -162,7 +171,8 @@ private:
     std::map<std::uint64_t, std::vector<std::byte>> out_of_order_;  // by offset
     std::size_t out_of_order_bytes_ = 0;
     Ranges numbers_;
-    bool refused_ = false, acknowledgement_due_ = false;
+    bool refused_ = false, acknowledgement_due_ = false, acknowledgement_urgent_ = false;
+    std::size_t unacknowledged_ = 0;
 };
 
 }  // namespace assay::udp

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -54,6 +55,8 @@ private:
     void on_outbox_filled(int) override {}
     void on_receive_posted(int peer) override { state(peer).resume_pending = true; }
     void progress() override;
+    int descriptor() const override { return epoll_; }
+    Nanoseconds allowed_idle_wait() override;
     void receive(int peer, Nanoseconds time);
 
     std::vector<PeerState> peers_;
@@ -133,6 +136,21 @@ void Udp::progress() {
         outbox(peer).release(p.channel->sender().arrived(),
                              [this](Ticket ticket) { tickets().complete(ticket, true); });
     }
+}
+
+Nanoseconds Udp::allowed_idle_wait() {
+    const Nanoseconds time = now();
+    Nanoseconds wait = direct::max_idle_wait;
+    for (int peer = 0; peer < size(); ++peer) {
+        const PeerState& p = state(peer);
+        if (!p.channel || !p.channel->has_begun()) continue;
+        if (p.resume_pending) return 0;
+        // The timers of the recovery are coarser than this.
+        if (!outbox(peer).empty()) wait = std::min<Nanoseconds>(wait, 1'000'000);
+        if (const Nanoseconds due = p.channel->acknowledge_at(); due != 0)
+            wait = std::min(wait, due - time);
+    }
+    return wait;
 }
 
 void Udp::receive(int peer, Nanoseconds time) {

@@ -105,7 +105,7 @@ def _add_advanced(parser: Parser) -> None:
         "--at-once", action="store_true", help="no schedule: a source sends to all builders at once"
     )
     advanced.add_argument(
-        "--in-flight", type=count, metavar="N", help="push: sends in flight of one source (default: 4)"
+        "--in-flight", type=count, metavar="N", help="sends in flight of one source (default: 4)"
     )
     advanced.add_argument(
         "--input-rate", type=rate, metavar="RATE", help="of each source (default: as fast as possible)"

@@ -197,3 +197,65 @@ TEST_CASE("datagrams that the socket did not take are sent again under the same 
     CHECK(sender.counts().sent == 2);
     CHECK(first->offset == 0);
 }
+
+TEST_CASE("a datagram that later ones overtook is lost after a round trip, before any timeout") {
+    Sender late(1000, 1 << 20);
+    Nanoseconds time = 0;
+    for (std::uint64_t number = 0; number < 4; ++number) REQUIRE(late.next(time, 10'000));
+    CHECK(late.acknowledge({1 << 20, {{0, 1}}}, time += 1'000'000));
+    // Number 1 is missing; fewer than three later ones have arrived.
+    CHECK(late.acknowledge({1 << 20, {{0, 1}, {2, 3}}}, time));
+    CHECK(late.counts().lost == 0);
+    late.expire(time + 1'200'000, 10'000);
+    CHECK(late.counts().lost == 1);
+    CHECK(late.counts().timeouts == 0);
+}
+
+TEST_CASE("acknowledgements wait for several datagrams, but not where one was lost or repeated") {
+    Receiver receiver(1 << 20);
+    std::vector<std::byte> data(100);
+    const auto take = [](const std::byte*, std::size_t bytes) { return bytes; };
+    const auto offer = [&](std::uint64_t number) {
+        receiver.on_datagram(number, number * 100, data.data(), data.size(), take);
+    };
+    for (std::uint64_t number = 0; number < 15; ++number) offer(number);
+    CHECK(receiver.acknowledgement_due());
+    CHECK_FALSE(receiver.acknowledgement_urgent());
+    offer(15);
+    CHECK(receiver.acknowledgement_urgent());
+    receiver.acknowledge();
+    CHECK_FALSE(receiver.acknowledgement_due());
+    offer(17);  // 16 is missing
+    CHECK(receiver.acknowledgement_urgent());
+    receiver.acknowledge();
+    offer(18);
+    CHECK_FALSE(receiver.acknowledgement_urgent());
+    offer(18);
+    CHECK(receiver.acknowledgement_urgent());
+    // Of many gaps, the latest are reported.
+    for (std::uint64_t number = 20; number < 60; number += 2) offer(number);
+    const Acknowledgement answer = receiver.acknowledge();
+    CHECK(answer.ranges.size() == max_reported);
+    CHECK(answer.ranges.back() == std::pair<std::uint64_t, std::uint64_t>{58, 59});
+}
+
+TEST_CASE("each silence sends again, also where the window is below what is in flight") {
+    Sender sender(1000, 1 << 20);
+    Nanoseconds time = 0;
+    while (sender.next(time, 100'000)) {
+    }
+    const std::uint64_t begun = sender.counts().sent;
+    REQUIRE(begun > 8);
+    for (int silence = 1; silence <= 6; ++silence) {
+        time += 600'000'000;  // longer than any patience
+        sender.expire(time, 100'000);
+        CHECK(sender.next(time, 100'000));
+        while (sender.next(time, 100'000)) {
+        }
+    }
+    // What has arrived after all this shows at once what was lost.
+    const std::uint64_t last = sender.counts().sent - 1;
+    CHECK(sender.acknowledge({1 << 20, {{last, last + 1}}}, time + 100'000));
+    sender.expire(time + 1'500'000, 100'000);
+    CHECK(sender.in_flight() <= 4'000);
+}
