@@ -85,11 +85,13 @@ std::string wait_until_written(const Store& store, std::uint32_t number, unsigne
     const auto& slot = store.file(number);
     const std::uint32_t generation = slot.generation.load();
     for (long waited_ms = 0;; waited_ms += poll_ms) {
+        // Asked first: a drain that ends after this has written what it could.
+        const bool drains = background_drain_runs(store) || !is_unused(store);
         if (!slot.acknowledged.load() || slot.generation.load() != generation ||
             is_written(store, number))
             return {};
         if (const auto error = slot.error.load()) return std::strerror(static_cast<int>(error));
-        if (!background_drain_runs(store) && is_unused(store)) return "nobody drains them";
+        if (!drains) return "nobody drains them";
         if (waited_ms / 1000 >= static_cast<long>(limit_s))
             return "they were not written within " + std::to_string(limit_s) + " s";
         store.request_drain();
