@@ -10,6 +10,7 @@
 #include "core/identity.hpp"
 #include "core/main.hpp"
 #include "core/options.hpp"
+#include "core/rank_variables.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
 #include "probe/describe.hpp"
@@ -33,7 +34,7 @@ void print_usage(std::FILE* stream, std::string_view program, std::span<const Me
 
 // The rank that a launcher gave this process, known before MPI_Init; none if started by hand.
 std::optional<int> launched_rank() {
-    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
+    for (const char* name : rank_variables)
         if (const char* value = std::getenv(name))
             return static_cast<int>(std::strtol(value, nullptr, 10));
     return std::nullopt;

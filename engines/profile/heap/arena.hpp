@@ -36,9 +36,6 @@ inline constexpr char at_least_variable[] = "ASSAY_HEAP_AT_LEAST",  // bytes: se
     sample_variable[] = "ASSAY_HEAP_SAMPLE",                        // bytes: see Filter
     ranks_variable[] = "ASSAY_HEAP_RANKS",                          // "0,3"; unset: all ranks
     no_python_variable[] = "ASSAY_HEAP_NO_PYTHON";                  // set: no Python frames
-// Where MPI launchers say which rank a process is.
-inline constexpr const char* rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                                 "MPI_RANK", "SLURM_PROCID"};
 
 // What an event is. The numbers are part of the trace format; 12 and 13 are free.
 enum class Kind : std::uint8_t {

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/rank_variables.hpp"
 #include "profile/heap/arena.hpp"
 #include "profile/heap/filter.hpp"
 

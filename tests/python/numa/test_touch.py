@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.advice import advise
 from assay.numa.profile import Profile, by_object, first_touches, resident
+from assay.profile.numa import total
+from assay.profile.numa_ranks import mpi_ranks
 from assay.profile.profiles import Profiles
 
 ROOT = Path(__file__).parents[3]
@@ -76,6 +79,28 @@ def test_emulated_nodes(how: str, placed: Path, tmp_path: Path) -> None:
     assert sum(timeline.local) + sum(timeline.remote) + sum(timeline.unknown) >= ARRAY_PAGES - 1
     assert sum(timeline.local) >= 0.9 * ARRAY_PAGES  # the default policy places pages locally
     assert timeline.seconds[0] == 0 and len(timeline.seconds) <= 256
+
+
+@two_processors
+@pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="no Open MPI")
+@pytest.mark.parametrize("mode", ["touch", "gcc"])
+def test_the_ranks_of_an_mpi_program_are_added_up(mode: str, placed: Path, tmp_path: Path) -> None:
+    program = placed
+    if mode == "gcc":
+        program = tmp_path / "placed"
+        cc = [sys.executable, "-m", "assay", "numa", "cc"]
+        source = [str(ROOT / "tests/fixtures/numa/placed.c"), "-g", "-O1", "-pthread", "-o", str(program)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "CC": "gcc"}
+        subprocess.run([*cc, *source], check=True, timeout=120, env=environment)
+    mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
+    done = numa(tmp_path / "run", *mpirun, program, "serial", 2, options=("--emulate", "2"))
+    assert done.stdout == "10\n10\n", done.stderr
+    profiles = Profiles(tmp_path / "run")
+    ranks = mpi_ranks(profiles.numa)
+    assert [rank.process.rank for rank in ranks] == ["0", "1"]
+    merged = profiles.numa_main
+    assert merged is not None and merged.process.program.endswith(", 2 ranks")
+    assert total(merged.matrix) == sum(total(rank.matrix) for rank in ranks) > 2 * ARRAY_PAGES
 
 
 def test_without_page_faults_pages_are_looked_up(placed: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/rank_variables.hpp"
 #include "profile/numa/hooks/apply.hpp"
 #include "profile/numa/hooks/capture.hpp"
 #include "profile/numa/hooks/ring.hpp"
@@ -54,13 +55,9 @@ void write_process(Lines& lines) {
     const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
     const ssize_t size = fd >= 0 ? read(fd, command, sizeof command) : 0;
     if (fd >= 0) close(fd);
-    const char* rank = nullptr;
-    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
-        if (rank == nullptr) rank = getenv(name);
     lines.write("process", recording_version, Text(has_static_sites ? "llvm" : "gcc"), getpid(),
                 getppid(), 4096, is_emulated() ? static_cast<int>(node_total()) : 0,
-                Text(command, size > 0 ? static_cast<std::size_t>(size) : 0),
-                Text(rank != nullptr ? rank : ""));
+                Text(command, size > 0 ? static_cast<std::size_t>(size) : 0), Text(mpi_rank()));
 }
 
 int write_module(dl_phdr_info* object, size_t, void* given) {
@@ -234,6 +231,12 @@ ThreadCounts* add_thread() {
     }
     --in_hook;
     return made != nullptr ? made : nobody;
+}
+
+const char* mpi_rank() {
+    for (const char* name : rank_variables)
+        if (const char* rank = getenv(name); rank != nullptr && *rank != 0) return rank;
+    return "";
 }
 
 std::uint64_t stack_of(std::uint64_t pc, Lines& lines) {

@@ -73,6 +73,9 @@ void write_touches(Lines& lines);
 std::uint64_t stack_of(std::uint64_t pc, Lines& lines);
 
 // Nodes: the machine's or emulated ones.
+// The rank in an MPI program, as its launcher told it; empty in others.
+const char* mpi_rank();
+
 void read_nodes();
 bool is_emulated();
 unsigned node_total();

@@ -201,7 +201,7 @@ void report(qemu_plugin_id_t, void*) {
     const char* command = getenv("ASSAY_NUMA_COMMAND");
     lines.write("process", recording_version, Text("qemu"), getpid(), getppid(), 4096,
                 is_emulated() ? static_cast<int>(node_total()) : 0,
-                Text(command != nullptr ? command : ""), Text(""));
+                Text(command != nullptr ? command : ""), Text(mpi_rank()));
     write_nodes(lines);
     write_modules(lines);
     write_counts(lines);

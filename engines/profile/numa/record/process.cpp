@@ -10,10 +10,13 @@
 #include <sstream>
 #include <system_error>
 
+#include "core/rank_variables.hpp"
+
 namespace assay::numa {
 namespace {
 
 constexpr std::size_t max_raw_stacks = 200'000;
+constexpr std::size_t max_digits = 9;  // of a rank
 
 // What the loader added to the addresses of an object's file: from the segment that was mapped
 // here.
@@ -47,14 +50,36 @@ bool is_own(const Object& object) {
             object.name.find("/assay-numa-") != std::string::npos);
 }
 
-std::string program_of(std::uint32_t pid) {
-    std::ifstream file(fmt::format("/proc/{}/cmdline", pid), std::ios::binary);
+// A file of /proc/PID, whole.
+std::string read_whole(std::uint32_t pid, const char* name) {
+    std::ifstream file(fmt::format("/proc/{}/{}", pid, name), std::ios::binary);
     std::ostringstream text;
     text << file.rdbuf();
     return text.str();
 }
 
+std::string program_of(std::uint32_t pid) { return read_whole(pid, "cmdline"); }
+
+// The MPI rank that a launcher gave a process when it started; empty without one.
+std::string rank_of(std::uint32_t pid) { return rank_in(read_whole(pid, "environ")); }
+
 }  // namespace
+
+std::string rank_in(std::string_view environment) {
+    for (const std::string_view name : rank_variables)
+        for (std::size_t begin = 0; begin < environment.size();) {
+            const std::size_t end = std::min(environment.find('\0', begin), environment.size());
+            const std::string_view variable = environment.substr(begin, end - begin);
+            begin = end + 1;
+            if (!variable.starts_with(name) || variable.substr(name.size(), 1) != "=") continue;
+            const std::string_view rank = variable.substr(name.size() + 1);
+            const bool is_number =
+                !rank.empty() && rank.size() <= max_digits &&
+                std::ranges::all_of(rank, [](char c) { return c >= '0' && c <= '9'; });
+            if (is_number) return std::string(rank);
+        }
+    return "";
+}
 
 Process::Process(std::uint32_t pid, std::uint32_t parent, std::uint64_t ns,
                  const Topology& topology, bool sees_faults)
@@ -64,6 +89,7 @@ Process::Process(std::uint32_t pid, std::uint32_t parent, std::uint64_t ns,
       topology_(topology),
       sees_faults_(sees_faults),
       program_(program_of(pid)),
+      rank_(rank_of(pid)),
       space_(pid),
       touched_slices_(ns),
       accessed_slices_(ns) {}
@@ -80,6 +106,7 @@ void Process::set_ring(std::shared_ptr<RingReader> ring) {
     own_ring_ = static_cast<std::uint32_t>(rings_.size());
     rings_.push_back(std::move(ring));
     program_ = program_of(pid_);
+    rank_ = rank_of(pid_);
     if (!modules_.empty()) return;
     for (const Region& region : space_.refresh()) {  // without kernel events
         if (region.path.empty() || region.path[0] != '/') continue;

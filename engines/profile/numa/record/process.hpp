@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
 #include <vector>
@@ -20,6 +21,10 @@
 #include "profile/numa/record/topology.hpp"
 
 namespace assay::numa {
+
+// The MPI rank in an environment as /proc/PID/environ has it; empty without one, or if it is no
+// number.
+std::string rank_in(std::string_view environment);
 
 struct Module {
     std::uint64_t bias, begin, end;
@@ -126,7 +131,7 @@ private:
     std::uint64_t started_ns_, ended_ns_ = 0;
     const Topology& topology_;
     bool sees_faults_, replaced_ = false, finishing_ = false;
-    std::string program_;
+    std::string program_, rank_;  // rank_: of an MPI program; else empty
     AddressSpace space_;
     std::vector<Module> modules_;
     std::vector<std::shared_ptr<RingReader>> rings_;  // its own, and those that it inherited

@@ -23,8 +23,6 @@ std::vector<int> bits(std::uint64_t mask) {
     return numbers;
 }
 
-std::string rank_of_environment() { return ""; }
-
 }  // namespace
 
 void write_nodes(Lines& lines, const Topology& topology) {
@@ -70,7 +68,7 @@ void Process::write(const std::string& folder, int serial, const std::string& wh
         Lines lines(fd);
         lines.write("process", recording_version, Text(samples ? "sample" : "touch"), pid_, parent_,
                     page_bytes, topology_.emulated ? static_cast<int>(topology_.nodes.size()) : 0,
-                    text(program_), text(rank_of_environment()));
+                    text(program_), text(rank_));
         write_nodes(lines, topology_);
         for (const Module& module : modules_)
             lines.write("module", module.bias, module.begin, module.end, text(module.path));
