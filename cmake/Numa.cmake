@@ -48,7 +48,8 @@ if(LLVM_CONFIG)
 endif()
 
 # The plugin of QEMU's user mode, GPL-2.0-or-later: QEMU alone loads it.
-add_library(assay-numa-qemu MODULE ${numa}/qemu/plugin.cpp ${numa}/exact/nodes.cpp ${numa}/format/lines.cpp)
+add_library(assay-numa-qemu MODULE ${numa}/qemu/plugin.cpp ${numa}/exact/nodes.cpp ${numa}/exact/rank.cpp
+            ${numa}/format/lines.cpp)
 target_include_directories(assay-numa-qemu PRIVATE engines)
 target_compile_options(assay-numa-qemu PRIVATE ${ASSAY_WARNINGS} -fPIC -fno-rtti -fno-exceptions -fvisibility=hidden
                        -fno-threadsafe-statics)

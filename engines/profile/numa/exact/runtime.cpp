@@ -13,7 +13,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/rank_variables.hpp"
 #include "profile/numa/hooks/apply.hpp"
 #include "profile/numa/hooks/capture.hpp"
 #include "profile/numa/hooks/ring.hpp"
@@ -231,12 +230,6 @@ ThreadCounts* add_thread() {
     }
     --in_hook;
     return made != nullptr ? made : nobody;
-}
-
-const char* mpi_rank() {
-    for (const char* name : rank_variables)
-        if (const char* rank = getenv(name); rank != nullptr && *rank != 0) return rank;
-    return "";
 }
 
 std::uint64_t stack_of(std::uint64_t pc, Lines& lines) {
