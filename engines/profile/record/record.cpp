@@ -213,6 +213,11 @@ private:
     }
 
     void scan() {
+        // Asked before the arenas are listed: the list then has the last one of an ended process,
+        // which tells whether another program replaced an earlier one.
+        std::set<const TraceRecorder*> ended;
+        for (TraceRecorder& recorder : recorders_)
+            if (recorder.has_ended()) ended.insert(&recorder);
         for (const auto& entry : fs::directory_iterator(arenas_)) {
             const std::string name = entry.path().filename();
             if (!name.ends_with(".arena") || !known_arenas_.insert(name).second) continue;
@@ -227,7 +232,7 @@ private:
             // A process that has a newer arena runs another program now (exec).
             const bool replaced = recorder->start_ticks() < newest[recorder->pid()];
             report_failure(*recorder);
-            if (!replaced && !recorder->has_ended()) {
+            if (!replaced && !ended.contains(&*recorder)) {
                 ++recorder;
                 continue;
             }
