@@ -3,10 +3,16 @@
 // A team of threads, one bound to each core in use, works on arrays on one NUMA node. Each thread
 // has its own arrays, which it touched first. A pass starts for all threads at once and lasts until
 // the slowest has finished. The first pass is warm-up and is dropped.
+//
+// Where the last-level cache is hundreds of MiB, a pass over whole arrays takes a second. Each pass
+// after the first then covers the next part of the arrays only. As many other bytes have moved
+// since a part's last use as between two passes over whole arrays, so no part is still in the
+// cache.
 #include "node/memory/memory.hpp"
 
 #include <algorithm>
 #include <barrier>
+#include <cmath>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -61,6 +67,18 @@ struct Plan {
     std::int64_t repeats;
 };
 
+// Doubles of each array in a pass, where a pass over all `whole` of them takes `elapsed` seconds:
+// the arrays in equal parts, so many that the plan's repeats take no longer than its time.
+std::size_t pass_length(std::size_t whole, double elapsed, const Plan& plan) {
+    const double parts = std::ceil(elapsed * static_cast<double>(plan.repeats) / plan.seconds);
+    const std::size_t steps = whole / kernel_step;
+    return steps / std::clamp<std::size_t>(static_cast<std::size_t>(parts), 1, steps) * kernel_step;
+}
+
+Arrays part(const Arrays& arrays, std::size_t offset, std::size_t length) {
+    return {arrays.a + offset, arrays.b + offset, arrays.c + offset, length};
+}
+
 // Threads bound to cores, each with its own arrays.
 class ThreadTeam {
 public:
@@ -69,7 +87,7 @@ public:
         const std::size_t n =
             std::max<std::size_t>(total / sizeof(double) / cores_.size() / kernel_step, 1) *
             kernel_step;
-        parts_.resize(cores_.size());
+        arrays_.resize(cores_.size());
         std::vector<std::exception_ptr> errors(cores_.size());
         {
             std::vector<std::jthread> pool;
@@ -78,7 +96,7 @@ public:
                 pool.emplace_back([&, t] {
                     try {
                         bind_to_core(cores_[t]);
-                        parts_[t] = std::make_unique<ThreadArrays>(n, memory_nodes[t]);
+                        arrays_[t] = std::make_unique<ThreadArrays>(n, memory_nodes[t]);
                     } catch (...) {
                         errors[t] = std::current_exception();
                     }
@@ -94,8 +112,8 @@ public:
     std::vector<double> passes(const Kernel& kernel, const Plan& plan,
                                const std::function<void()>& beat) const {
         std::vector<double> bandwidths, checksums(threads());
-        const double bytes = kernel.traffic * static_cast<double>(parts_[0]->arrays().n *
-                                                                  sizeof(double) * threads());
+        const std::size_t whole = arrays_[0]->arrays().n;
+        std::size_t length = whole, offset = 0;  // of a pass, in doubles of each array
         Nanoseconds begin = 0;
         const Nanoseconds first = now();
         Nanoseconds last_beat = first;
@@ -104,7 +122,11 @@ public:
                            [&]() noexcept { begin = now(); });
         std::barrier stop(static_cast<std::ptrdiff_t>(threads()), [&]() noexcept {
             const Nanoseconds end = now();
-            bandwidths.push_back(bytes / seconds(end - begin));
+            const auto bytes = static_cast<double>(length * sizeof(double) * threads());
+            bandwidths.push_back(kernel.traffic * bytes / seconds(end - begin));
+            if (bandwidths.size() == 1) length = pass_length(whole, seconds(end - begin), plan);
+            else offset += length;
+            if (offset + length > whole) offset = 0;
             done = seconds(end - first) >= plan.seconds &&
                    static_cast<std::int64_t>(bandwidths.size()) > plan.repeats;
             if (end - last_beat > beat_interval) {
@@ -119,7 +141,7 @@ public:
                 bind_to_core(cores_[t]);
                 do {
                     start.arrive_and_wait();
-                    checksums[t] += kernel.run(parts_[t]->arrays());
+                    checksums[t] += kernel.run(part(arrays_[t]->arrays(), offset, length));
                     stop.arrive_and_wait();
                 } while (!done);
             });
@@ -132,7 +154,7 @@ public:
 
 private:
     std::vector<int> cores_;
-    std::vector<std::unique_ptr<ThreadArrays>> parts_;
+    std::vector<std::unique_ptr<ThreadArrays>> arrays_;
 };
 
 // One set-up to measure: cores, and the memory that they use.

@@ -19,7 +19,10 @@ inline constexpr std::array memory_parameters = {
               "time for each operation on each pair of nodes with each number of threads", 0.01,
               3600},
     Parameter{"repeats", Kind::integer, "", "9",
-              "least number of passes over the arrays, so that the median is meaningful", 3, 1e6},
+              "least number of passes, so that the median is meaningful; a pass covers the arrays, "
+              "or the "
+              "next part of them where that takes longer than its share of the budget",
+              3, 1e6},
     realtime_parameter,
 };
 inline constexpr std::array memory_metrics = {

@@ -88,7 +88,7 @@ def test_without_an_mpi_the_network_is_waived_and_does_not_pass(tmp_path: Path) 
     lone = tmp_path / "engines"
     lone.mkdir()
     (lone / "assay-probe").symlink_to(engines_folder() / "assay-probe")
-    done = assay("check", "-o", "run", cwd=tmp_path, ASSAY_ENGINES=str(lone))
+    done = assay("check", "--budget", "4s", "-o", "run", cwd=tmp_path, ASSAY_ENGINES=str(lone))
     run = Run.load(tmp_path / "run")
     waived = [r for r in run.records if isinstance(r, Measurement) and r.status == "waived"]
     assert waived and all("no MPI can be used" in (r.reason or "") for r in waived)
