@@ -66,7 +66,7 @@ std::unique_ptr<Store> open_store(const std::string& path) {
     check_owner(path);
     Failure failure;
     auto store = Store::attach(path, false, failure);
-    if (!store) throw Error(failure.what);
+    if (!store) throw Error(failure.message);
     return store;
 }
 
@@ -113,7 +113,7 @@ void print_store(const std::string& path) {
         return;
     }
     const auto store = open_store(path);
-    const bool is_used = in_use(*store);
+    const bool is_used = is_in_use(*store);
     auto result = is_used ? undrained_in_use(*store) : as_json(undrained_data(*store));
     const auto& superblock = store->superblock();
     const KeptData data_in_store = kept_data(*store);
@@ -142,7 +142,7 @@ void check_same_boot(const Store& store, const RecoveryOptions& options) {
 
 void recover_store(const std::string& path, const RecoveryOptions& options) {
     auto store = open_store(path);
-    if (in_use(*store))
+    if (is_in_use(*store))
         throw Error(path + " is in use by a running job", "recover it when the job has ended");
     if (store->superblock().phase.load() == Phase::kept)
         throw Error(fmt::format("{} is kept as {}: the file system has all of it", path,
@@ -150,7 +150,7 @@ void recover_store(const std::string& path, const RecoveryOptions& options) {
                     fmt::format("assay io drop {}", store->superblock().keep));
     check_same_boot(*store, options);
     const Recovery recovery = recover(*store, options);
-    auto result = as_json(recovery.found);
+    auto result = as_json(recovery.undrained_before);
     result.update({{"store", path},
                    {"kept", as_json(recovery.kept)},
                    {"kept_torn", recovery.torn},
@@ -170,7 +170,7 @@ void drop_other_version(const std::string& path, std::uint32_t version, bool dis
                     "recover it with the Assay that made it, or drop it with --discard");
     Failure failure;
     erase_store(path, failure);
-    if (failure) throw Error(failure.what);
+    if (failure) throw Error(failure.message);
     remove_dead_links();
 }
 
@@ -179,7 +179,7 @@ void drop_store(const std::string& path, bool discard) {
     const std::uint32_t version = version_of(path);
     if (version && version != store_version) return drop_other_version(path, version, discard);
     const auto store = open_store(path);
-    if (in_use(*store))
+    if (is_in_use(*store))
         throw Error(path + " is in use by a running job or its background drain",
                     "drop it when they have ended");
     const auto undrained = undrained_data(*store);
@@ -212,7 +212,7 @@ int drain_in_background(const std::string& path, const BackgroundSettings& setti
     leave_the_job();
     Failure failure;
     const auto store = Store::attach(path, true, failure);
-    if (!store) throw Error(failure.what);
+    if (!store) throw Error(failure.message);
     const pid_t child = fork();
     if (child < 0) throw Error(fmt::format("cannot start a process: {}", std::strerror(errno)));
     if (child) _exit(0);

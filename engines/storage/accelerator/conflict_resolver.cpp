@@ -72,15 +72,15 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
                                 end = begin + record.length;
             for (std::uint64_t offset = begin; offset < end;) {
                 const Lookup other = others.find(offset, end);
-                conflict |= other.data && record.sequence >= slot.settled.load();
-                if (!other.data || other.sequence > record.sequence) {
+                conflict |= other.has_data && record.sequence >= slot.settled.load();
+                if (!other.has_data || other.sequence > record.sequence) {
                     offset = other.end;
                     continue;
                 }
                 const Lookup newest = all.find(offset, other.end);
                 const std::uint64_t ring_offset =
                     record.ring_offset + block * record.length + (offset - begin);
-                if (newest.data && newest.rank == job_.local_rank() &&
+                if (newest.has_data && newest.rank == job_.local_rank() &&
                     newest.ring_offset == ring_offset)
                     pieces.push_back({record.file, record.generation, offset, newest.end,
                                       ring_offset, record.sequence});

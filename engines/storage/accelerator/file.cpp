@@ -334,7 +334,7 @@ int AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* to
     while (begin < end && !code) {
         const Lookup lookup = index.find(begin, end);
         const std::uint64_t bytes = lookup.end - begin;
-        if (!lookup.data || lookup.rank == file_system_rank || lookup.sequence < oldest) {
+        if (!lookup.has_data || lookup.rank == file_system_rank || lookup.sequence < oldest) {
             code = read_file_system(begin, lookup.end, to);
         } else if (lookup.rank & remote_rank_bit) {
             remote_reads.push_back({static_cast<int>(lookup.rank & ~remote_rank_bit),

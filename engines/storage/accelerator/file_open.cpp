@@ -127,7 +127,7 @@ bool accelerated_on_all_ranks(Job& job, MPI_Comm comm, const InfoKeys& keys) {
     const int report_order = keys.unknown.empty() ? 0 : size - rank;
     int any[2] = {!keys.accelerated, report_order};
     PMPI_Allreduce(MPI_IN_PLACE, any, 2, MPI_INT, MPI_MAX, comm);
-    if (report_order && report_order == any[1]) job.say_once(keys.unknown);
+    if (report_order && report_order == any[1]) job.report_once_on_this_rank(keys.unknown);
     return !any[0];
 }
 
@@ -396,7 +396,7 @@ int AcceleratedFile::close(MPI_File* handle) {
     PMPI_Barrier(file->comm_);
     // The data are dropped with the file's last name, unless another handle has the file open.
     if (drops) {
-        forget_deleted_file(job.store(), status);
+        drop_deleted_file(job.store(), status);
         job.close_deleted_files();
     }
     const int closed = PMPI_File_close(handle);
@@ -416,7 +416,7 @@ int AcceleratedFile::remove(const char* name, MPI_Info info) {
     const bool last_name = job && read_status(strip_prefix(name).c_str(), status) == 0 &&
                            status.regular && status.links == 1;
     const int code = PMPI_File_delete(name, info);
-    if (!code && last_name) forget_deleted_file(job->store(), status);
+    if (!code && last_name) drop_deleted_file(job->store(), status);
     return code;
 }
 

@@ -79,10 +79,10 @@ void Job::report(const std::string& message) const {
 }
 
 void Job::report_once(const std::string& message) {
-    if (rank_ == 0) say_once(message);
+    if (rank_ == 0) report_once_on_this_rank(message);
 }
 
-void Job::say_once(const std::string& message) {
+void Job::report_once_on_this_rank(const std::string& message) {
     if (std::find(reported_.begin(), reported_.end(), message) != reported_.end()) return;
     reported_.push_back(message);
     std::fprintf(stderr, "assay io: %s\n", message.c_str());
@@ -154,7 +154,7 @@ std::string Job::create_store() {
     }
     PMPI_Bcast(path, sizeof path, MPI_BYTE, 0, node_comm_);
     if (local_rank_ != 0 && path[0]) store_ = Store::attach(path, true, failure);
-    if (const auto message = first_message(world_, failure.what); !message.empty()) {
+    if (const auto message = first_message(world_, failure.message); !message.empty()) {
         if (store_ && local_rank_ == 0 && !store_->taken_over()) store_->remove();
         return message;
     }

@@ -68,11 +68,11 @@ public:
     // Closes the descriptors of deleted files, so that the file system gets their space back.
     void close_deleted_files();
 
-    // Prints a line to standard error on world rank 0; report_once: each message once; say_once: on
-    // the rank that calls it.
+    // Prints a line to standard error on world rank 0. report_once() prints each message once.
+    // report_once_on_this_rank() prints on the rank that calls it.
     void report(const std::string& message) const;
     void report_once(const std::string& message);
-    void say_once(const std::string& message);
+    void report_once_on_this_rank(const std::string& message);
 
     // Whether the data at `ring_offset` of a local rank are still in its ring.
     bool in_ring(std::uint32_t rank, std::uint64_t ring_offset) const {

@@ -191,7 +191,7 @@ std::uint32_t release_slot(const Store& store, std::uint32_t slot, const FileSta
     return file.users.fetch_sub(1) - 1;
 }
 
-void forget_deleted_file(const Store& store, const FileStatus& status) {
+void drop_deleted_file(const Store& store, const FileStatus& status) {
     TableLock lock(store);
     const auto existing = find_slot(store, status);
     if (existing == file_slots || store.file(existing).users.load()) return;

@@ -55,6 +55,6 @@ void note_modified(const Store& store, std::uint32_t slot, int fd);
 // Counts a user less. With a status the file is closed in that state. Returns the users left.
 std::uint32_t release_slot(const Store& store, std::uint32_t slot, const FileStatus* closed);
 // The data of the file are dropped, if no rank of the node has it open.
-void forget_deleted_file(const Store& store, const FileStatus& status);
+void drop_deleted_file(const Store& store, const FileStatus& status);
 
 }  // namespace assay::storage

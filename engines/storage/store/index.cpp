@@ -194,8 +194,9 @@ void Index::update_if_newer(Lookup& best, std::uint64_t offset, const Extent& ca
     }
     if (candidate.end <= offset) return;
     best.end = std::min(best.end, candidate.end);
-    if (best.data && !newer(candidate.sequence, candidate.rank, best.sequence, best.rank)) return;
-    best.data = true;
+    if (best.has_data && !newer(candidate.sequence, candidate.rank, best.sequence, best.rank))
+        return;
+    best.has_data = true;
     best.rank = candidate.rank;
     best.sequence = candidate.sequence;
     best.ring_offset = candidate.ring_offset + (offset - candidate.begin);
@@ -233,7 +234,7 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
     // A byte that a later truncation has removed is read from the file system.
     for (const auto& truncation : truncations_)
         if (truncation.size > offset) best.end = std::min(best.end, truncation.size);
-    if (best.data && is_truncated(best.sequence, offset)) best.data = false;
+    if (best.has_data && is_truncated(best.sequence, offset)) best.has_data = false;
     return best;
 }
 

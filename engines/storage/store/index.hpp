@@ -32,7 +32,7 @@ struct Run {
 };
 
 struct Lookup {
-    bool data = false;  // false: no rank has written it, read the file system
+    bool has_data = false;  // false: no rank has written it, read the file system
     std::uint32_t rank = 0;
     std::uint64_t ring_offset = 0;
     std::uint64_t end = 0;  // of the bytes that this answer holds for

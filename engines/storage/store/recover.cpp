@@ -226,7 +226,7 @@ UndrainedData undrained_data(const Store& store) {
     return undrained;
 }
 
-bool in_use(const Store& store) {
+bool is_in_use(const Store& store) {
     constexpr int polls = 100;
     for (int poll = 0; poll < polls; ++poll) {
         if (flock(store.descriptor(), LOCK_EX | LOCK_NB) == 0) return false;
@@ -246,14 +246,14 @@ Recovery recover(Store& store, const RecoveryOptions& options) {
     if (!holds_data(store)) return result;
     complete_commit(store);
     follow_renames(store);
-    result.found = undrained_data(store);
+    result.undrained_before = undrained_data(store);
     result.torn = store.superblock().torn += drop_torn_records(store);
     release_locks(store);
     if (store.persistent()) limit_errors_to_pending(store);
     const FileHandles handles(store);
     Drain drain(store, handles, options.threads);
     std::vector<UndrainedFile> writable;
-    for (auto& file : result.found.files) {
+    for (auto& file : result.undrained_before.files) {
         const bool overridden = file.condition == FileCondition::changed && options.force;
         if (file.condition == FileCondition::ready || overridden) {
             writable.push_back(file);

@@ -40,7 +40,7 @@ UndrainedData undrained_data(const Store& store);
 
 // True: a running job has the store open. False: this process has locked it now. Waits up to 1 s
 // for another command that has it locked.
-bool in_use(const Store& store);
+bool is_in_use(const Store& store);
 
 struct RecoveryOptions {
     unsigned threads = 4;
@@ -49,7 +49,7 @@ struct RecoveryOptions {
 };
 
 struct Recovery {
-    UndrainedData found;              // before
+    UndrainedData undrained_before;
     std::vector<UndrainedFile> kept;  // what the store still holds; empty: it can be removed
     std::uint64_t torn = 0;           // records; the store is kept for them too
     std::uint64_t discarded = 0;      // bytes

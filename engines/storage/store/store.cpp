@@ -211,7 +211,7 @@ bool Store::map(std::size_t bytes, Failure& failure) {
     persistent_ = map != MAP_FAILED;
     if (map == MAP_FAILED) map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     if (map == MAP_FAILED) {
-        failure.what = path_ + " cannot be mapped: " + errno_text();
+        failure.message = path_ + " cannot be mapped: " + errno_text();
         return false;
     }
     map_ = static_cast<char*>(map);
@@ -291,7 +291,7 @@ bool Store::take_over(const std::string& job, Failure& failure) {
         const std::uint64_t tail = rank_head.tail.load();
         if (rank_head.drained.load() != tail || rank_head.first_record.load() > tail ||
             tail - rank_head.first_record.load() > layout_.record_slots) {
-            failure.what = path_ + " is damaged; fix: assay io drop " + block.keep;
+            failure.message = path_ + " is damaged; fix: assay io drop " + block.keep;
             return false;
         }
         for (std::uint64_t k = rank_head.first_record.load(); k < tail; ++k)
@@ -327,31 +327,31 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         const std::string parent_path =
             location.substr(0, std::max<std::size_t>(1, location.find_last_of('/')));
         if (stat(parent_path.c_str(), &parent) || !S_ISDIR(parent.st_mode)) {
-            failure.what = location + " cannot be a store: there is no folder " + parent_path;
+            failure.message = location + " cannot be a store: there is no folder " + parent_path;
             return nullptr;
         }
     }
     const bool device = exists && S_ISCHR(info.st_mode);
     if (exists && !folder && !device && !S_ISREG(info.st_mode)) {
-        failure.what =
+        failure.message =
             location + " cannot be a store: it is neither a folder, a file nor a /dev/dax device";
         return nullptr;
     }
     store->fd_ = open(store->path_.c_str(), O_RDWR | O_CLOEXEC | (device ? 0 : O_CREAT), 0600);
     if (store->fd_ < 0) {
-        failure.what = store->path_ + " cannot be opened as a store: " + errno_text();
+        failure.message = store->path_ + " cannot be opened as a store: " + errno_text();
         return nullptr;
     }
     fstat(store->fd_, &info);
     if (!lock_alone(store->fd_, info)) {
-        failure.what = store->path_ + " is in use by another job";
+        failure.message = store->path_ + " is in use by another job";
         return nullptr;
     }
     fstat(store->fd_, &info);
     const std::uint64_t existing_bytes =
         device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
     if (!device && info.st_uid != geteuid()) {
-        failure.what = store->path_ + " belongs to another user";
+        failure.message = store->path_ + " belongs to another user";
         return nullptr;
     }
     const SuperblockSummary existing_store = read_superblock(store->fd_, existing_bytes);
@@ -365,17 +365,17 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         existing_store.keep == keep && existing_store.version == store_version &&
         (device || existing_store.boot == boot_id())) {
         if (existing_store.layout.ranks != ranks) {
-            failure.what = "the store that is kept as " + keep + " has " +
-                           std::to_string(existing_store.layout.ranks) +
-                           " ranks on this node, this job has " + std::to_string(ranks) +
-                           "; fix: assay io drop " + keep;
+            failure.message = "the store that is kept as " + keep + " has " +
+                              std::to_string(existing_store.layout.ranks) +
+                              " ranks on this node, this job has " + std::to_string(ranks) +
+                              "; fix: assay io drop " + keep;
             return nullptr;
         }
         store->layout_ = existing_store.layout;
         if (!is_sound(existing_store.layout) ||
             existing_store.layout.bytes() > existing_store.bytes ||
             existing_store.bytes > existing_bytes) {
-            failure.what = store->path_ + " is damaged; fix: assay io drop " + keep;
+            failure.message = store->path_ + " is damaged; fix: assay io drop " + keep;
             return nullptr;
         }
         if (!store->map(existing_store.bytes, failure) || !store->take_over(job, failure))
@@ -389,7 +389,7 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
     if (const auto problem =
             outdated ? std::string() : unrecovered_data(store->fd_, store->path_, existing_bytes);
         !problem.empty()) {
-        failure.what = problem;
+        failure.message = problem;
         return nullptr;
     }
     const std::uint64_t free = static_cast<std::uint64_t>(fs_info.f_bavail) * fs_info.f_bsize +
@@ -403,17 +403,17 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
     store->layout_ = StoreLayout::fit(bytes, ranks);
     const bool remove_on_failure = !exists || folder;
     if (store->layout_.ring_bytes < min_ring_bytes) {
-        failure.what = location + " is too small for " + std::to_string(ranks) +
-                       " ranks: " + std::to_string(bytes >> 20) +
-                       " MiB, but each rank needs 6 MiB and the tables need 16 MiB";
+        failure.message = location + " is too small for " + std::to_string(ranks) +
+                          " ranks: " + std::to_string(bytes >> 20) +
+                          " MiB, but each rank needs 6 MiB and the tables need 16 MiB";
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
     // A new tmpfs file reads as zero, as format() expects.
     if (store->backing_ == Backing::memory && ftruncate(store->fd_, 0)) bytes = 0;
     if (!device && ftruncate(store->fd_, static_cast<off_t>(bytes))) {
-        failure.what = store->path_ + " cannot be extended to " + std::to_string(bytes >> 20) +
-                       " MiB: " + errno_text();
+        failure.message = store->path_ + " cannot be extended to " + std::to_string(bytes >> 20) +
+                          " MiB: " + errno_text();
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
@@ -423,7 +423,7 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
     for (std::uint32_t rank = 0; rank < ranks && !error; ++rank)
         error = store->populate(store->layout_.head_offset(rank), StoreLayout::rank_overhead());
     if (error) {
-        failure.what = store->path_ + " has no space left: " + std::strerror(error);
+        failure.message = store->path_ + " has no space left: " + std::strerror(error);
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
@@ -448,13 +448,13 @@ std::uint32_t version_of(const std::string& path) {
 void erase_store(const std::string& path, Failure& failure) {
     const int fd = open_store_file(path);
     struct stat info{};
-    if (fd < 0 || fstat(fd, &info)) failure.what = path + " cannot be opened: " + errno_text();
-    else if (flock(fd, LOCK_EX | LOCK_NB)) failure.what = path + " is in use by a job";
+    if (fd < 0 || fstat(fd, &info)) failure.message = path + " cannot be opened: " + errno_text();
+    else if (flock(fd, LOCK_EX | LOCK_NB)) failure.message = path + " is in use by a job";
     else if (S_ISREG(info.st_mode)) {
-        if (unlink(path.c_str())) failure.what = path + " cannot be removed: " + errno_text();
+        if (unlink(path.c_str())) failure.message = path + " cannot be removed: " + errno_text();
     } else if (void* map = mmap(nullptr, huge_page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
                map == MAP_FAILED) {
-        failure.what = path + " cannot be mapped: " + errno_text();
+        failure.message = path + " cannot be mapped: " + errno_text();
     } else {
         static_cast<Superblock*>(map)->magic = 0;
         write_back(map, cache_line);
@@ -468,8 +468,8 @@ std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, 
     store->path_ = path;
     store->fd_ = open_store_file(path);
     if (store->fd_ < 0) {
-        failure.what = errno == ENODEV ? path + " is not a store of Assay"
-                                       : path + " cannot be opened: " + errno_text();
+        failure.message = errno == ENODEV ? path + " is not a store of Assay"
+                                          : path + " cannot be opened: " + errno_text();
         return nullptr;
     }
     struct stat info{};
@@ -486,12 +486,12 @@ std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, 
         read_superblock(store->fd_, existing_bytes);
     const bool fits = is_sound(layout) && layout.bytes() <= bytes && bytes <= existing_bytes;
     if (valid && version != store_version)
-        failure.what = path + " is a store of version " + std::to_string(version) +
-                       ", this Assay reads version " + std::to_string(store_version);
-    else if (!valid || !fits) failure.what = path + " is not a store of Assay, or it is damaged";
+        failure.message = path + " is a store of version " + std::to_string(version) +
+                          ", this Assay reads version " + std::to_string(store_version);
+    else if (!valid || !fits) failure.message = path + " is not a store of Assay, or it is damaged";
     if (failure) return nullptr;
     if (shared_lock && flock(store->fd_, LOCK_SH | LOCK_NB)) {
-        failure.what = path + " is in use by another job";
+        failure.message = path + " is in use by another job";
         return nullptr;
     }
     store->layout_ = layout;

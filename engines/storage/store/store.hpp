@@ -13,8 +13,8 @@
 namespace assay::storage {
 
 struct Failure {
-    std::string what;
-    explicit operator bool() const { return !what.empty(); }
+    std::string message;
+    explicit operator bool() const { return !message.empty(); }
 };
 
 // The version of a store's layout; 0: it is no store. Opens regular files and dax devices only.

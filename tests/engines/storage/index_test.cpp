@@ -60,9 +60,9 @@ public:
             if (lookup.end <= offset || lookup.end > file_bytes) return false;
             for (std::uint64_t k = offset; k < lookup.end; ++k) {
                 const auto& byte = truth_[k];
-                if (byte.written != lookup.data) return false;
-                if (lookup.data && (byte.rank != lookup.rank ||
-                                    byte.ring_offset != lookup.ring_offset + (k - offset)))
+                if (byte.written != lookup.has_data) return false;
+                if (lookup.has_data && (byte.rank != lookup.rank ||
+                                        byte.ring_offset != lookup.ring_offset + (k - offset)))
                     return false;
             }
             offset = lookup.end;
@@ -131,12 +131,12 @@ TEST_CASE("a million strided writes of four ranks take less than a megabyte") {
     CHECK(index.bytes() < 1'000'000);
     for (std::uint64_t k : {0ull, 1ull, 999'999ull, 123'456ull}) {
         const auto lookup = index.find(k * block + 5, 2'000'000 * block);
-        CHECK(lookup.data);
+        CHECK(lookup.has_data);
         CHECK(lookup.rank == k % 4);
         CHECK(lookup.ring_offset == k / 4 * block + 5);
         CHECK(lookup.end == (k + 1) * block);
     }
-    CHECK(!index.find(4 * blocks_per_rank * block, 4 * blocks_per_rank * block + 10).data);
+    CHECK(!index.find(4 * blocks_per_rank * block, 4 * blocks_per_rank * block + 10).has_data);
 }
 
 TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
@@ -147,7 +147,7 @@ TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
     record.count = 1;
     index.add(record, 7, 0);
     const auto lookup = index.find((5ull << 40) + (5ull << 30), 6ull << 40);
-    CHECK(lookup.data);
+    CHECK(lookup.has_data);
     CHECK(lookup.ring_offset == 5ull << 30);
     CHECK(lookup.end == (5ull << 40) + (6ull << 30));
 }

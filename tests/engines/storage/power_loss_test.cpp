@@ -73,12 +73,12 @@ std::unique_ptr<Store> create_small_store(const std::string& path) {
     Failure failure;
     {
         auto store = Store::create(path, 32u << 20, ranks, "job", "s", failure);
-        REQUIRE_MESSAGE(store, failure.what);
+        REQUIRE_MESSAGE(store, failure.message);
         store->superblock().record_slots = 64;
         store->superblock().ring_bytes = 32u << 10;
     }
     auto store = Store::attach(path, false, failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     REQUIRE(store->persistent());
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         auto& head = store->head(rank);
@@ -291,7 +291,7 @@ private:
         read_status(files_.descriptor(target.file), status);
         release_slot(*store_, target.slot, &status);
         files_.remove(target.file);
-        forget_deleted_file(*store_, status);
+        drop_deleted_file(*store_, status);
         targets_.erase(targets_.begin() + static_cast<std::ptrdiff_t>(chosen));
         unfinished_.reset();
     }
@@ -445,7 +445,7 @@ void use_store(const std::string& path, const FileSystem& files, std::size_t fil
                std::uint32_t store_ranks, std::uint64_t value) {
     Failure failure;
     auto store = Store::create(path, format_bytes, store_ranks, "old", "s", failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     store->set_phase(Phase::active);
     const auto slot = slot_of_file(*store, files, file);
     for (std::uint32_t rank = 0; rank < store_ranks; ++rank) {
@@ -509,7 +509,7 @@ TEST_CASE("a power failure during the format of an old store brings back none of
         });
         Failure failure;
         auto store = Store::create(path, format_bytes, ranks, "new", "s", failure);
-        REQUIRE_MESSAGE(store, failure.what);
+        REQUIRE_MESSAGE(store, failure.message);
         active = true;
         store->set_phase(Phase::active);
         const auto slot = slot_of_file(*store, files, file);
@@ -532,7 +532,7 @@ TEST_CASE("a power failure finds the data of a ring that a full device has made 
     const std::size_t file = files.create("f", std::string(blocks * block * word, 0));
     Failure failure;
     auto store = Store::create(folder.path / "store", bytes, 1, "job", "s", failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     store->set_phase(Phase::active);
     CrashedStore crashed(folder.path / "crashed", bytes);
     const auto slot = slot_of_file(*store, files, file);

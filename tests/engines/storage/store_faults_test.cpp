@@ -142,7 +142,7 @@ TEST_CASE("the slot of a deleted file serves another one, however little of it w
     const auto slot = slot_of_file(*store, path);
     store->file(slot).dirty = 1;
     release_slot(*store, slot, nullptr);
-    forget_deleted_file(*store, status);
+    drop_deleted_file(*store, status);
     fill_table(*store);
     CHECK(acquire_slot(*store, invented_file(1), "/nowhere") == slot);
     store->remove();

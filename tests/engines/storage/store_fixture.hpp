@@ -54,7 +54,7 @@ inline std::unique_ptr<Store> create_store(const std::string& where, std::uint32
                                            const char* name = "t") {
     Failure failure;
     auto store = Store::create(where, small_store, ranks, "job", name, failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     store->set_phase(Phase::active);
     return store;
 }

@@ -167,8 +167,8 @@ TEST_CASE("after 1000 kills no acknowledged write is lost and none is torn") {
         }
         Failure failure;
         auto store = Store::attach(folder.path / "assay-io-t", false, failure);
-        REQUIRE_MESSAGE(store, failure.what);
-        REQUIRE(!in_use(*store));
+        REQUIRE_MESSAGE(store, failure.message);
+        REQUIRE(!is_in_use(*store));
         const Recovery recovery = recover(*store, {1});
         REQUIRE(recovery.torn == 0);
         REQUIRE(recovery.kept.empty());
@@ -210,8 +210,8 @@ TEST_CASE("a torn record is counted and left out") {
     store->record(0, 1).begin ^= 1u << 20;
     const Recovery recovery = recover(*store, {1});
     CHECK(recovery.torn == 1);  // the store is kept for it
-    CHECK(recovery.found.records == 2);
-    CHECK(recovery.found.bytes == 16);
+    CHECK(recovery.undrained_before.records == 2);
+    CHECK(recovery.undrained_before.bytes == 16);
     CHECK(recover(*store, {1}).torn == 1);
     CHECK(recover(*store, {1, false, true}).torn == 0);
     std::string text(24, '?');
@@ -226,17 +226,17 @@ TEST_CASE("a store that is in use, unrecovered, too small or without a folder is
     {
         auto store = create_store(folder.path / "pool", 1);
         CHECK(!Store::create(folder.path / "pool", small_store, 1, "other", "x", failure));
-        CHECK(failure.what.find("in use by another job") != std::string::npos);
+        CHECK(failure.message.find("in use by another job") != std::string::npos);
     }
     CHECK(!Store::create(folder.path / "pool", small_store, 1, "other", "x", failure));
-    CHECK(failure.what.find("assay io recover " + (folder.path / "pool").string()) !=
+    CHECK(failure.message.find("assay io recover " + (folder.path / "pool").string()) !=
           std::string::npos);
     CHECK(!Store::create(folder.path, 1u << 20, 4, "other", "x", failure));
-    CHECK(failure.what.find("too small for 4 ranks") != std::string::npos);
+    CHECK(failure.message.find("too small for 4 ranks") != std::string::npos);
     CHECK(!Store::create(folder.path / "no" / "such", small_store, 1, "other", "x", failure));
-    CHECK(failure.what.find("there is no folder") != std::string::npos);
+    CHECK(failure.message.find("there is no folder") != std::string::npos);
     CHECK(!Store::attach(folder.file("text"), false, failure));
-    CHECK(failure.what.find("is not a store") != std::string::npos);
+    CHECK(failure.message.find("is not a store") != std::string::npos);
 }
 
 TEST_CASE("if the file system fails, the store keeps the data") {
@@ -251,7 +251,7 @@ TEST_CASE("if the file system fails, the store keeps the data") {
     const Recovery recovery = recover(*store, {1});
     REQUIRE(recovery.kept.size() == 1);
     CHECK(recovery.kept[0].error == EINVAL);
-    CHECK(undrained_data(*store).bytes == recovery.found.bytes);
+    CHECK(undrained_data(*store).bytes == recovery.undrained_before.bytes);
     store->remove();
 }
 
@@ -345,16 +345,16 @@ TEST_CASE("a listing does not make a store look as if a job used it") {
     const std::string path = folder.path / "assay-io-t";
     Failure failure;
     auto store = Store::attach(path, false, failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     {
         const Listing other(path);
-        CHECK(!in_use(*store));
+        CHECK(!is_in_use(*store));
     }
     store.reset();
     const auto job = Store::attach(path, true, failure);
     const auto second = Store::attach(path, false, failure);
     REQUIRE(second);
-    CHECK(in_use(*second));
+    CHECK(is_in_use(*second));
 }
 
 TEST_CASE("a listing does not keep a job from its kept store") {
@@ -362,12 +362,12 @@ TEST_CASE("a listing does not keep a job from its kept store") {
     Failure failure;
     const std::string path = folder.path / "assay-io-t";
     auto store = Store::create(folder.path, small_store, 1, "job", "t", failure, "checkpoint");
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     store->finish();
     store.reset();
     const Listing other(path);
     store = Store::create(folder.path, small_store, 1, "later", "t", failure, "checkpoint");
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     CHECK(store->taken_over());
 }
 
@@ -388,7 +388,7 @@ TEST_CASE("a store whose parts are not aligned is refused as damaged") {
         Failure failure;
         set(whole - 1);
         CHECK_FALSE(Store::attach(path, false, failure));
-        CHECK(failure.what.find("damaged") != std::string::npos);
+        CHECK(failure.message.find("damaged") != std::string::npos);
         set(whole);
     }
     Failure failure;
