@@ -90,7 +90,7 @@ Settings Settings::from_environment() {
                 std::string(removed) + " is not used any more: set ASSAY_IO_UNTIL=memory";
     read_number("ASSAY_IO_RETRY", settings.retry_s, settings.error);
     settings.keep = variable("ASSAY_IO_KEEP");
-    if (!settings.keep.empty() && !is_kept_name(settings.keep))
+    if (!settings.keep.empty() && !is_valid_store_name(settings.keep))
         settings.error = "ASSAY_IO_KEEP=" + settings.keep +
                          ": a name of at most 32 letters, digits and ._- is expected";
     read_number("ASSAY_IO_WAIT", settings.wait_s, settings.error);
