@@ -1,3 +1,4 @@
+// Byte ranges of a file by their state: written, being synced, and lost.
 #include "storage/accelerator/sync_ledger.hpp"
 
 #include <utility>

@@ -14,7 +14,7 @@ TEST_CASE("a long run does not make the table long") {
     std::size_t longest = 0;
     for (std::uint64_t k = 0; k < records; ++k) {
         table.add(2 * k, 1000 + 3 * k);  // this file has every other record of the ring
-        if (k % 100 == 0) table.forget_before(k < ring ? 0 : 1000 + 3 * (k - ring));
+        if (k % 100 == 0) table.drop_before(k < ring ? 0 : 1000 + 3 * (k - ring));
         longest = std::max(longest, table.size());
         if (k % 1000 != 0) continue;
         for (const std::uint64_t known : {k, k < ring ? 0 : k - ring})
@@ -28,7 +28,7 @@ TEST_CASE("a long run does not make the table long") {
 TEST_CASE("a tombstone with an old sequence does not hide newer records behind it") {
     SequenceTable table;
     for (std::uint64_t k = 0; k < 6000; ++k) table.add(k, k == 3000 ? 5 : 10'000 + k);
-    table.forget_before(12'000);
+    table.drop_before(12'000);
     CHECK(table.size() == 4000);
     CHECK(table.find(3000) == 5);
     CHECK(table.find(5999) == 15'999);
