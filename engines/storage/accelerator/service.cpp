@@ -3,7 +3,7 @@
 #include "storage/accelerator/service.hpp"
 
 #include <arpa/inet.h>
-#include <netinet/received.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -23,10 +23,10 @@ namespace assay::storage {
 namespace {
 
 constexpr std::size_t receive_chunk = 64u << 10;
-constexpr std::size_t send_chunk = 4u
-                                   << 20;  // bytes sent to a client before the next one is served
-constexpr std::size_t max_queued =
-    128;  // requests of a client; no more are received until one is answered
+// Bytes that are sent to a client before the next one is served.
+constexpr std::size_t send_chunk = 4u << 20;
+// Queued requests of a client; no more are received until one is answered.
+constexpr std::size_t max_queued = 128;
 constexpr std::size_t max_callers = 64;  // connections that are not authenticated yet
 constexpr int accept_pause_ms = 50;   // pause of accept() while no descriptor or no place is left
 constexpr int check_ms = 250;         // between checks of deadlines

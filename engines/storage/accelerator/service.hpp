@@ -79,15 +79,15 @@ private:
         std::uint64_t head = 0, tail = 0;
         const char* data = nullptr;
         std::uint64_t bytes = 0, sent = 0;  // sent: of head, data and tail together
-        bool tail_is_set = false;           // the tail has been set
-        std::vector<char> buffer{};         // what `data` points to, if it is not the store
+        bool tail_is_set = false;
+        std::vector<char> buffer{};  // what `data` points to, if it is not the store
     };
     struct Client {
         std::vector<char> received{};
         std::deque<QueuedRequest> queue{};
         std::unique_ptr<Answer> answer{};  // being sent; its request is no longer in the queue
-        long long last_used_ms = 0;        // ms
-        bool is_closing = false;           // closed for sending
+        long long last_used_ms = 0;
+        bool is_closing = false;  // closed for sending
         bool idle() const { return received.empty() && queue.empty() && !answer && !is_closing; }
     };
 
@@ -119,7 +119,7 @@ private:
     std::uint16_t port_ = 0;
     std::map<int, Client> clients_;
     std::size_t closing_clients_ = 0;  // number of clients with `is_closing`
-    long long paused_until_ms_ = 0;    // ms; 0: callers are accepted
+    long long paused_until_ms_ = 0;    // 0: callers are accepted
     bool reported_ = false;            // the first refused caller was reported
     std::atomic<bool> stop_{false};
     pthread_t thread_{};
