@@ -1,5 +1,5 @@
-// The table of other nodes' sequences stays as short as their rings, and what is in a ring is
-// known.
+// Tests of SequenceTable: it stays about as short as the ring, and it finds the sequence of every
+// record that is in the ring.
 #include "storage/accelerator/sequence_table.hpp"
 
 #include <doctest/doctest.h>
@@ -8,7 +8,7 @@
 
 using assay::storage::SequenceTable;
 
-TEST_CASE("a long run does not make the table long") {
+TEST_CASE("the table stays short, however many records are added") {
     constexpr std::uint64_t ring = 10'000, records = 1'000'000;
     SequenceTable table;
     std::size_t longest = 0;
