@@ -1,3 +1,4 @@
+// Tests of the null transport: ranks as threads, with planted rates, delays and simulated time.
 #include "transport/null.hpp"
 
 #include <doctest/doctest.h>

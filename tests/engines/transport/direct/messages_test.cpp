@@ -1,4 +1,5 @@
-// What every transport without MPI has to do, each case for all of them.
+// Tests of messages, one-sided transfers and collectives. Each case runs over every transport
+// without MPI.
 #include <atomic>
 #include <numeric>
 #include <random>
@@ -65,7 +66,7 @@ TEST_CASE("tags do not mix, and a message may be shorter than its receive") {
     }
 }
 
-TEST_CASE("many messages between four ranks at once, and to oneself") {
+TEST_CASE("many messages between four ranks at once, also from a rank to itself") {
     for (const std::string& name : transports()) {
         CAPTURE(name);
         run(name, 4, [](PeerTransport& transport) {
@@ -129,7 +130,7 @@ TEST_CASE("put and get reach the window; collectives reduce, gather and broadcas
     }
 }
 
-TEST_CASE("a sender is held back by a rank that posts no receive, and other tags still pass") {
+TEST_CASE("a sender waits for a rank that posts no receive, and other tags still pass") {
     for (const std::string& name : transports()) {
         CAPTURE(name);
         run(name, 2, [](PeerTransport& transport) {
@@ -147,7 +148,7 @@ TEST_CASE("a sender is held back by a rank that posts no receive, and other tags
                 char answer = 0;
                 const Ticket go = transport.send(&word, 1, 1, 2);
                 const Ticket end = transport.receive(&answer, 1, 1, 3);
-                until(transport, done, [&] { return done.size() == messages + 2; });
+                poll_until(transport, done, [&] { return done.size() == messages + 2; });
                 CHECK(std::ranges::find(done, go) != done.end());
                 CHECK(std::ranges::find(done, end) != done.end());
                 return;
