@@ -66,20 +66,20 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
             slot.generation != record.generation || slot.deleted.load() ||
             !directory.is_shared(record.file))
             continue;
-        Index& others = directory.others(record.file);
-        Index& all = directory.index(record.file);
-        if (!others.runs() && !others.extents()) continue;
+        Index& writes_of_others = directory.writes_of_others(record.file);
+        Index& all_writes = directory.all_writes(record.file);
+        if (!writes_of_others.runs() && !writes_of_others.extents()) continue;
         for (std::uint64_t block = 0; block < record.count; ++block) {
             const std::uint64_t begin = record.begin + block * record.stride,
                                 end = begin + record.length;
             for (std::uint64_t offset = begin; offset < end;) {
-                const Lookup other = others.find(offset, end);
-                conflict |= other.has_data && record.sequence >= slot.settled.load();
-                if (!other.has_data || other.sequence > record.sequence) {
-                    offset = other.end;
+                const Lookup other_write = writes_of_others.find(offset, end);
+                conflict |= other_write.has_data && record.sequence >= slot.settled.load();
+                if (!other_write.has_data || other_write.sequence > record.sequence) {
+                    offset = other_write.end;
                     continue;
                 }
-                const Lookup newest = all.find(offset, other.end);
+                const Lookup newest = all_writes.find(offset, other_write.end);
                 const std::uint64_t ring_offset =
                     record.ring_offset + block * record.length + (offset - begin);
                 if (newest.has_data && newest.rank == job_.local_rank() &&

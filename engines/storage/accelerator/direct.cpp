@@ -91,7 +91,7 @@ bool AcceleratedFile::is_direct(std::int64_t logical, const FlatType& memory, st
         !memory.decoded)
         return false;
     {
-        const std::lock_guard hold(job_->lock());
+        const std::lock_guard guard(job_->lock());
         append_blocks(*view_, displacement_, logical, bytes, blocks);
     }
     const bool single = blocks.blocks.size() == 1 && blocks.blocks.front().count == 1;

@@ -144,7 +144,7 @@ int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Cou
     } else if (BlockList blocks; is_direct(logical, *memory, bytes, blocks)) {
         code = write_directly(blocks, static_cast<const char*>(buffer), *memory, bytes);
     } else {
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         // This write needs a later sequence than all writes that this process may know of.
         if (!is_on_one_node_ && !job_->directory().refresh_remote()) code = MPI_ERR_IO;
         else if (!memory->decoded) code = MPI_ERR_UNSUPPORTED_OPERATION;
@@ -266,7 +266,7 @@ int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MP
         PMPI_Get_elements_x(&status, MPI_BYTE, bytes_moved);
         return code;
     }
-    std::lock_guard hold(job_->lock());
+    std::lock_guard guard(job_->lock());
     if (!refresh_directory()) return MPI_ERR_IO;
     const int code = read_blocks(logical, static_cast<char*>(buffer), *memory, bytes, *bytes_moved);
     if (start.kind == PositionKind::individual && *bytes_moved < bytes)
@@ -330,7 +330,7 @@ bool AcceleratedFile::refresh_directory() {
 // `remote_reads`. Returns an MPI error class.
 int AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* to,
                                 std::vector<RemoteRead>& remote_reads) {
-    Index& index = job_->directory().index(slot_);
+    Index& index = job_->directory().all_writes(slot_);
     const Store& store = job_->store();
     // Older data are read from the file system.
     const std::uint64_t oldest =

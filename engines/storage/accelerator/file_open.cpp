@@ -57,10 +57,10 @@ bool kernel_has_fine_times() {
     static const bool fine = [] {
         utsname info{};
         if (uname(&info) != 0) return false;
-        char* rest = nullptr;
-        const long major = std::strtol(info.release, &rest, 10);
-        if (*rest != '.') return false;
-        const long minor = std::strtol(rest + 1, nullptr, 10);
+        char* end_of_number = nullptr;
+        const long major = std::strtol(info.release, &end_of_number, 10);
+        if (*end_of_number != '.') return false;
+        const long minor = std::strtol(end_of_number + 1, nullptr, 10);
         return major > 6 || (major == 6 && minor >= 13);
     }();
     return fine;
@@ -126,10 +126,10 @@ bool accelerated_on_all_ranks(Job& job, MPI_Comm comm, const InfoKeys& keys) {
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
     const int report_order = keys.unknown.empty() ? 0 : size - rank;
-    int any[2] = {!keys.accelerated, report_order};
-    PMPI_Allreduce(MPI_IN_PLACE, any, 2, MPI_INT, MPI_MAX, comm);
-    if (report_order && report_order == any[1]) job.report_once_on_this_rank(keys.unknown);
-    return !any[0];
+    int maxima[2] = {!keys.accelerated, report_order};
+    PMPI_Allreduce(MPI_IN_PLACE, maxima, 2, MPI_INT, MPI_MAX, comm);
+    if (report_order && report_order == maxima[1]) job.report_once_on_this_rank(keys.unknown);
+    return !maxima[0];
 }
 
 // Calls the error handler of MPI_FILE_NULL, which handles errors of opening and closing. Not every
@@ -156,7 +156,7 @@ constexpr int handled_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_M
 AcceleratedFile* AcceleratedFile::find(MPI_File handle) {
     if (!Job::current()) return nullptr;
     auto& registry = open_files();
-    std::shared_lock hold(registry.lock);
+    std::shared_lock guard(registry.lock);
     const auto entry = registry.by_handle.find(handle);
     return entry == registry.by_handle.end() ? nullptr : entry->second.get();
 }
@@ -221,7 +221,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     file->choose_route();
     file->synchronize_after_open();
     *handle = file->mpi_file_;
-    std::unique_lock hold(open_files().lock);
+    std::unique_lock guard(open_files().lock);
     open_files().by_handle[*handle] = std::move(file);
     return MPI_SUCCESS;
 }
@@ -326,7 +326,7 @@ void AcceleratedFile::synchronize_after_open() {
                                                       job_->store().file(slot_).generation.load()};
         std::vector<std::uint32_t> slots(2 * static_cast<std::size_t>(size_));
         PMPI_Allgather(slot_and_generation, 2, MPI_UINT32_T, slots.data(), 2, MPI_UINT32_T, comm_);
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         for (std::size_t k = 0; k < world_ranks_.size(); ++k)
             if (const int node = job_->node_of(world_ranks_[k]); node != job_->node())
                 job_->directory().add_remote_slot(slot_, node, slots[2 * k], slots[2 * k + 1]);
@@ -364,13 +364,13 @@ void AcceleratedFile::choose_sync_level(bool memory) {
 void AcceleratedFile::release_resources(bool complete, bool handed_over) {
     Store& store = job_->store();
     FileStatus status;
-    const bool known = complete && !store.file(slot_).acknowledged.load() &&
-                       read_status(descriptor_->number(), status) == 0;
+    const bool is_state_known = complete && !store.file(slot_).acknowledged.load() &&
+                                read_status(descriptor_->number(), status) == 0;
     // Data on the direct route are read from the file, so changes by others need not be noticed.
-    if (known && store.file(slot_).route.load() != Route::direct)
+    if (is_state_known && store.file(slot_).route.load() != Route::direct)
         wait_for_clock_tick(descriptor_->number(), status.mtime_ns);
     if (rank_ == 0) store.superblock().shared_pointer_used[shared_pointer_slot_] = 0;
-    release_slot(store, slot_, known ? &status : nullptr);
+    release_slot(store, slot_, is_state_known ? &status : nullptr);
     if (mode_ & MPI_MODE_RDONLY) return;
     // After a failed fsync the store may have nothing that can be written again.
     if (complete || handed_over || is_written(store, slot_))
@@ -381,7 +381,7 @@ void AcceleratedFile::release_resources(bool complete, bool handed_over) {
 int AcceleratedFile::close(MPI_File* handle) {
     std::unique_ptr<AcceleratedFile> file;
     {
-        std::unique_lock hold(open_files().lock);
+        std::unique_lock guard(open_files().lock);
         const auto entry = open_files().by_handle.find(*handle);
         file = std::move(entry->second);
         open_files().by_handle.erase(entry);

@@ -28,7 +28,7 @@ void AcceleratedFile::synchronize() {
     PMPI_Allreduce(MPI_IN_PLACE, &latest, 1, MPI_UINT64_T, MPI_MAX,
                    comm_);  // all earlier writes are published now
     job_->store().advance_clock(latest + 1);
-    std::lock_guard hold(job_->lock());
+    std::lock_guard guard(job_->lock());
     job_->directory().scan_node(true);
     job_->directory().note_synchronization();
 }
@@ -43,7 +43,7 @@ int AcceleratedFile::sync() {
 // ---- size
 
 int AcceleratedFile::get_size(MPI_Offset* size) {
-    std::lock_guard hold(job_->lock());
+    std::lock_guard guard(job_->lock());
     if (!refresh_directory()) return MPI_ERR_IO;
     *size = static_cast<MPI_Offset>(current_size(~0ull));
     return MPI_SUCCESS;
@@ -72,7 +72,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     job_->note_durable(slot_, {{static_cast<std::uint64_t>(size), ~0ull}});
     if (static_cast<std::uint64_t>(size) < old_size) {
         // Each rank publishes the truncation: indexes ignore older bytes beyond it.
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         Record record{};
         record.file = slot_;
         record.generation = slot.generation.load();
@@ -128,7 +128,7 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
     MPI_Count size = 1;
     PMPI_Type_size_x(etype, &size);
     {
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         view_ = view;
         displacement_ = displacement;
         etype_ = std::max<std::int64_t>(1, size);
@@ -194,7 +194,7 @@ int AcceleratedFile::seek(MPI_Offset offset, int whence) {
     std::int64_t base = 0;
     if (whence == MPI_SEEK_CUR) base = position_;
     else if (whence == MPI_SEEK_END) {
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         base =
             (bytes_before(*view_, displacement_, static_cast<std::int64_t>(current_size(~0ull))) +
              etype_ - 1) /
@@ -212,7 +212,7 @@ int AcceleratedFile::seek_shared(MPI_Offset offset, int whence) {
     if (rank_ == 0) shared_pointer(0, false, before);
     if (whence == MPI_SEEK_CUR) base = static_cast<std::int64_t>(before);
     else if (whence == MPI_SEEK_END) {
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         base =
             (bytes_before(*view_, displacement_, static_cast<std::int64_t>(current_size(~0ull))) +
              etype_ - 1) /

@@ -39,7 +39,7 @@ int AcceleratedFile::flush() {
         job_->store().file(slot_).conflicted = 1;
     if (!is_on_one_node_) {
         const bool repeated = were_writes_repeated();
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         if (repeated) job_->resolver().restart();
         if (!error && !job_->resolver().resolve(end_record)) error = EIO;
     }
@@ -146,7 +146,7 @@ bool AcceleratedFile::have_conflicts() {
     if (is_on_one_node_) return false;
     bool conflict = false;
     {
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         conflict = job_->resolver().has_conflicts();
     }
     return worst_error_class(comm_, conflict ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;

@@ -268,7 +268,7 @@ int Job::write_and_sync(std::uint32_t slot, const Descriptor& descriptor) {
 
 void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
     close_deleted_files();
-    std::lock_guard hold(closed_files_lock_);
+    std::lock_guard guard(closed_files_lock_);
     closed_files_.push_back({slot, std::move(descriptor),
                              store_->head(local_rank()).tail.load(std::memory_order_relaxed)});
     while (closed_files_.size() > max_closed_files) {
@@ -281,7 +281,7 @@ void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
 }
 
 void Job::close_deleted_files() {
-    std::lock_guard hold(closed_files_lock_);
+    std::lock_guard guard(closed_files_lock_);
     std::erase_if(closed_files_, [this](const ClosedFile& file) {
         if (!store_->file(file.slot).deleted.load()) return false;
         handles_->release(file.slot, file.descriptor);
@@ -290,17 +290,17 @@ void Job::close_deleted_files() {
 }
 
 void Job::note_lost_ranges(std::uint32_t slot, const std::vector<Range>& ranges) {
-    const std::lock_guard hold(lost_lock_);
+    const std::lock_guard guard(lost_lock_);
     if (!ranges.empty()) lost_ranges_[slot].add(ranges);
 }
 
 bool Job::has_lost(std::uint32_t slot) {
-    const std::lock_guard hold(lost_lock_);
+    const std::lock_guard guard(lost_lock_);
     return lost_ranges_.contains(slot);
 }
 
 void Job::note_durable(std::uint32_t slot, const std::vector<Range>& ranges) {
-    const std::lock_guard hold(lost_lock_);
+    const std::lock_guard guard(lost_lock_);
     const auto entry = lost_ranges_.find(slot);
     if (entry == lost_ranges_.end()) return;
     entry->second.remove(ranges);
@@ -365,7 +365,7 @@ bool Job::resolve_repeated_writes() {
         if (store_->file(k).shared.load()) repeats += store_->file(k).repeats.load();
     PMPI_Allreduce(MPI_IN_PLACE, &repeats, 1, MPI_UINT64_T, MPI_SUM, world_);
     if (!repeats) return false;
-    std::lock_guard hold(lock_);
+    std::lock_guard guard(lock_);
     resolver_.restart();
     if (!resolver_.resolve(store_->head(local_rank()).drained.load())) {
         std::fprintf(stderr,

@@ -121,7 +121,7 @@ bool Remote::with_client(int node, const std::function<bool(ServiceClient&)>& ac
 }
 
 void Remote::fetch(std::vector<RemoteRead>& reads) {
-    std::lock_guard hold(lock_);
+    std::lock_guard guard(lock_);
     std::map<int, std::vector<NodeRead>> by_node;
     for (auto& read : reads) {
         read.state = RemoteRead::failed;
@@ -134,7 +134,7 @@ void Remote::fetch(std::vector<RemoteRead>& reads) {
 
 bool Remote::fetch_updates(const std::set<int>& nodes, bool drain_now, const RecordHandler& handle,
                            std::map<int, Progress>& progress) {
-    std::lock_guard hold(lock_);
+    std::lock_guard guard(lock_);
     bool succeeded = true;
     std::vector<int> batch;
     for (auto it = nodes.begin(); it != nodes.end();) {
@@ -182,7 +182,7 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const Re
 
 bool Remote::shared_pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set,
                             std::uint64_t& before) {
-    std::lock_guard hold(lock_);
+    std::lock_guard guard(lock_);
     return with_client(job_.node_of(world_rank), [&](ServiceClient& connection) {
         return connection.shared_pointer(slot, amount, set, before);
     });

@@ -297,7 +297,7 @@ std::vector<char> Service::pack_update(const std::vector<std::uint64_t>& positio
         payload.insert(payload.end(), begin, begin + sizeof header);
         begin = reinterpret_cast<const char*>(records.data() + (first - from));
         payload.insert(payload.end(), begin, begin + header.records * sizeof(Record));
-        update.more |= end < tail;
+        update.has_more |= end < tail;
     }
     std::memcpy(payload.data(), &update, sizeof update);
     return payload;

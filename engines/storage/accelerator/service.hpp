@@ -51,7 +51,7 @@ struct Request {
 // The head of an answer to `updates`.
 struct Update {
     Progress progress;
-    std::uint64_t more;  // 1: there are more records; the client asks again
+    std::uint64_t has_more;  // 1: there are more records; the client asks again
 };
 // The head of a rank's records in an answer to `updates`.
 struct RankRecords {

@@ -143,8 +143,8 @@ bool ServiceClient::receive_updates(std::uint64_t now, std::vector<std::uint64_t
             }
             positions[header.rank] = header.first + header.records;
         }
-    } while (update.more && request_updates(now, false, positions));
-    return !update.more;
+    } while (update.has_more && request_updates(now, false, positions));
+    return !update.has_more;
 }
 
 // Receives the answer to a request of exactly `bytes` bytes.

@@ -46,8 +46,8 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
     }
     auto& entry = it->second;
     if (entry.generation != generation || entry.valid_from != valid_from) {
-        entry.index.clear();
-        entry.others.clear();
+        entry.all_writes.clear();
+        entry.writes_of_others.clear();
         entry.sequence_tables.clear();
         entry.end = entry.truncated_at = 0;
         entry.generation = generation;
@@ -109,9 +109,9 @@ void WriteDirectory::scan_node(bool all) {
                 record.sequence < file.valid_from.load())
                 continue;
             auto& entry = entry_of(record.file);
-            entry.index.add(record, rank, scanned);
+            entry.all_writes.add(record, rank, scanned);
             if (rank != job_.local_rank() && is_shared(record.file))
-                entry.others.add(record, rank, scanned);
+                entry.writes_of_others.add(record, rank, scanned);
         }
     }
     // The evicted records and all older ones of this node were drained.
@@ -170,8 +170,8 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     scanned = position + 1;
     auto& entry = entry_of(slot);
     entry.sequence_tables[world_rank | remote_rank_bit].add(position, record.sequence);
-    entry.index.add(record, world_rank | remote_rank_bit, position);
-    entry.others.add(record, world_rank | remote_rank_bit, position);
+    entry.all_writes.add(record, world_rank | remote_rank_bit, position);
+    entry.writes_of_others.add(record, world_rank | remote_rank_bit, position);
     if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
         return;  // set_size() has called truncate() on every node
     const std::uint64_t end = record.begin + (record.count - 1) * record.stride + record.length;

@@ -45,9 +45,9 @@ public:
     bool remote_drain_failed() const;
 
     // The writes of all ranks.
-    Index& index(std::uint32_t slot) { return entry_of(slot).index; }
+    Index& all_writes(std::uint32_t slot) { return entry_of(slot).all_writes; }
     // The writes of all other ranks; filled for files that other nodes have open too.
-    Index& others(std::uint32_t slot) { return entry_of(slot).others; }
+    Index& writes_of_others(std::uint32_t slot) { return entry_of(slot).writes_of_others; }
     // The end of the furthest write of another node.
     std::uint64_t remote_end(std::uint32_t slot) { return entry_of(slot).end; }
     // The file was truncated to `size` at `sequence`.
@@ -65,7 +65,7 @@ private:
     struct FileEntry {
         std::uint32_t generation;
         std::uint64_t valid_from;
-        Index index, others;
+        Index all_writes, writes_of_others;
         std::uint64_t end = 0;
         std::uint64_t truncated_at = 0, truncated_to = 0;  // sequence, size
         std::unordered_map<std::uint32_t, SequenceTable>

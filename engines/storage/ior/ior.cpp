@@ -153,13 +153,13 @@ bool Runner::has_reached_stonewall(Pass pass, std::uint64_t done) {
 // transfers of the fastest rank, which all ranks now make (IOR's stoneWallingWearOut).
 std::uint64_t Runner::wear_out(std::uint64_t done, Tally& tally) {
     std::uint64_t sum[] = {done};
-    double most[] = {static_cast<double>(done), seconds(transferring())};
-    ranks_.allreduce_max(most);
+    double maxima[] = {static_cast<double>(done), seconds(transferring())};
+    ranks_.allreduce_max(maxima);
     ranks_.allreduce_sum(sum);
-    tally.stonewall_bandwidth.push_back(static_cast<double>(sum[0] * plan_.transfer) / most[1]);
+    tally.stonewall_bandwidth.push_back(static_cast<double>(sum[0] * plan_.transfer) / maxima[1]);
     wait_time_ = now() - last_end_;
     last_end_ += wait_time_;
-    return static_cast<std::uint64_t>(most[0]);
+    return static_cast<std::uint64_t>(maxima[0]);
 }
 
 void Runner::record_written(std::uint64_t transfers) {

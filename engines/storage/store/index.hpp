@@ -1,5 +1,5 @@
-// An index of one file: finds, for each byte, the newest write among the records of all known
-// ranks.
+// An index of the writes of one file: finds, for each byte, the newest write among the records of
+// all known ranks.
 //
 // Blocks of one size that a rank writes at a constant stride are stored as one run, however many
 // they are. Other writes are stored as extents (ranges of bytes), which are sorted and disjoint.

@@ -13,7 +13,7 @@
 // Terms:
 //   record       the description of one write (not a record of a run's records.jsonl)
 //   sequence     the time of a write on the job's clock, in ns; the highest sequence of a byte wins
-//   position     the number of a record in its rank's record ring, counted from the job's start
+//   position     the number of a record in its rank's record ring, from the store's creation on
 //   slot         an entry of the file table
 //   drained      written to the file system by the drain (drain.hpp), maybe only to its page cache
 //   durable      on the file system's medium, after an fsync
@@ -144,7 +144,8 @@ struct FileSlot {
 };
 static_assert(sizeof(FileSlot) == page);
 
-// The head page of a rank: counters of its rings. Only the rank writes them, apart from `drained`.
+// The head page of a rank: counters of its rings. Only the rank writes them, apart from `drained`
+// and `drained_next`.
 struct RankHead {
     alignas(cache_line) std::atomic<std::uint64_t> tail;  // records published
     // A write has begun whose sequence will be above this one; 0: none.

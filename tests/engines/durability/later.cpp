@@ -11,15 +11,15 @@ namespace {
 
 // Whether this rank reads the block of every rank.
 bool reads_all(MPI_File file, int version) {
-    bool good = true;
+    bool is_equal = true;
     std::vector<int> values(block);
     for (int other = 0; other < size; ++other) {
         MPI_Status status;
-        good &= MPI_File_read_at(file, MPI_Offset{other} * block * 4, values.data(), block, MPI_INT,
-                                 &status) == MPI_SUCCESS &&
-                count_of(status) == block && values == block_of(version, other);
+        is_equal &= MPI_File_read_at(file, MPI_Offset{other} * block * 4, values.data(), block,
+                                     MPI_INT, &status) == MPI_SUCCESS &&
+                    count_of(status) == block && values == block_of(version, other);
     }
-    return good;
+    return is_equal;
 }
 
 void reread() {

@@ -71,17 +71,17 @@ void read_folder() {
 
 // /proc/self/mem has size 0 but contents. Reading at address 0, where nothing is mapped, must fail.
 void read_memory() {
-    static const std::vector<int> known = consecutive(ints_per_file, 77);
+    static const std::vector<int> memory_contents = consecutive(ints_per_file, 77);
     MPI_File file = MPI_FILE_NULL;
     if (MPI_File_open(MPI_COMM_SELF, "/proc/self/mem", MPI_MODE_RDONLY, MPI_INFO_NULL, &file))
         return;
     std::vector<int> read(ints_per_file, -1);
     EXPECT(MPI_File_read_at(file, 0, read.data(), ints_per_file, MPI_INT, MPI_STATUS_IGNORE) !=
            MPI_SUCCESS);
-    const auto address = reinterpret_cast<MPI_Offset>(known.data());
+    const auto address = reinterpret_cast<MPI_Offset>(memory_contents.data());
     const int code =
         MPI_File_read_at(file, address, read.data(), ints_per_file, MPI_INT, MPI_STATUS_IGNORE);
-    EXPECT(code != MPI_SUCCESS || read == known);
+    EXPECT(code != MPI_SUCCESS || read == memory_contents);
     MPI_File_close(&file);
 }
 

@@ -192,7 +192,7 @@ void run_randomly(unsigned seed, bool in_rounds, bool drop) {
     manager.admit(all);
     struct HeldGroup {
         Assignment assignment;
-        std::uint32_t sources, left;
+        std::uint32_t sources, remaining_sources;
         bool parked = false;
     };
     std::vector<HeldGroup> held_groups;
@@ -222,13 +222,13 @@ void run_randomly(unsigned seed, bool in_rounds, bool drop) {
             held_groups.erase(held_groups.begin() + static_cast<std::ptrdiff_t>(i));
             const std::uint64_t events =
                 std::min<std::uint64_t>(3, 1000 - group_of_unit.assignment.group * 3);
-            const std::uint64_t lost = group_of_unit.sources - group_of_unit.left;
+            const std::uint64_t lost = group_of_unit.sources - group_of_unit.remaining_sources;
             Outcome outcome;
             if (lost == 0)
                 outcome = {.events_built = events, .built = events * group_of_unit.sources};
             else
                 outcome = {.events_incomplete = events,
-                           .partial = events * group_of_unit.left,
+                           .partial = events * group_of_unit.remaining_sources,
                            .lost = events * lost};
             CHECK(manager.close(group_of_unit.assignment, outcome, time) == "");
         }

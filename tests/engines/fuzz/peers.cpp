@@ -31,16 +31,16 @@ std::string text_of(const std::uint8_t* data, std::size_t size) { return {data, 
 // A pair of connected sockets. The other side has sent some bytes and closed its side for sending.
 struct Pair {
     explicit Pair(const std::string& sent) {
-        int both[2];
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) std::abort();
-        own = both[0];
-        other = both[1];
-        if (!sent.empty() && ::send(other, sent.data(), sent.size(), MSG_NOSIGNAL) < 0)
+        int sockets[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) std::abort();
+        socket_under_test = sockets[0];
+        peer_socket = sockets[1];
+        if (!sent.empty() && ::send(peer_socket, sent.data(), sent.size(), MSG_NOSIGNAL) < 0)
             std::abort();
-        shutdown(other, SHUT_WR);
+        shutdown(peer_socket, SHUT_WR);
     }
-    ~Pair() { close(other); }
-    int own, other;
+    ~Pair() { close(peer_socket); }
+    int socket_under_test, peer_socket;
 };
 
 // --- The proof
@@ -58,13 +58,13 @@ void read_proof(const std::uint8_t* data, std::size_t size) {
     const std::string sent = text_of(data, size);
     {
         const Pair pair(sent);
-        session::Caller caller(pair.own, "x");
+        session::Caller caller(pair.socket_under_test, "x");
         for (int k = 0; k < 3; ++k)
             if (caller.advance(token(), "x") == session::Caller::State::admitted) std::abort();
     }
     const Pair pair(sent);
-    if (session::introduce(pair.own, token(), "x", 1000)) std::abort();
-    close(pair.own);
+    if (session::introduce(pair.socket_under_test, token(), "x", 1000)) std::abort();
+    close(pair.socket_under_test);
 }
 
 // --- The line of peers
@@ -112,7 +112,7 @@ void read_control(const std::uint8_t* data, std::size_t size) {
         sent.insert(0, reinterpret_cast<const char*>(head), sizeof head);
     }
     const Pair pair(sent);
-    rdma::Connection connection(pair.own, "x", 1);
+    rdma::Connection connection(pair.socket_under_test, "x", 1);
     connection.on_alive([](double) {});
     connection.check();
     const Json hello = connection.receive("hello");

@@ -96,12 +96,12 @@ struct Sockets {
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         socklen_t length = sizeof address;
         const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-        own = ::socket(AF_INET, SOCK_STREAM, 0);
+        socket_under_test = ::socket(AF_INET, SOCK_STREAM, 0);
         peer = ::socket(AF_INET, SOCK_DGRAM, 0);
         auto* socket_address = reinterpret_cast<sockaddr*>(&address);
         if (bind(listener, socket_address, length) != 0 || listen(listener, 1) != 0 ||
             getsockname(listener, socket_address, &length) != 0 ||
-            connect(own, socket_address, length) != 0)
+            connect(socket_under_test, socket_address, length) != 0)
             std::abort();
         accepted = accept(listener, nullptr, nullptr);
         address.sin_port = 0;
@@ -111,7 +111,7 @@ struct Sockets {
         port = ntohs(address.sin_port);
         close(listener);
     }
-    int own, peer, accepted = -1;
+    int socket_under_test, peer, accepted = -1;
     std::uint16_t port;
 };
 
@@ -135,7 +135,7 @@ std::vector<Input> seed_datagrams() {
 void read_datagrams(const std::uint8_t* data, std::size_t size) {
     static const Sockets sockets;
     const session::Proof key{5};
-    udp::Channel channel(sockets.own, 0, 1, key);
+    udp::Channel channel(sockets.socket_under_test, 0, 1, key);
     channel.begin({sockets.port, 0, 1 << 16});
     sockaddr_in to{};
     to.sin_family = AF_INET;

@@ -338,9 +338,9 @@ private:
         persist_observer = &medium_;
     }
 
-    void report(const std::string& what) {
+    void report(const std::string& problem) {
         if (problem_.empty())
-            problem_ = what + "; in " + operation_ + ", at power failure " +
+            problem_ = problem + "; in " + operation_ + ", at power failure " +
                        std::to_string(power_failures_) + " of seed " + std::to_string(seed_);
     }
 

@@ -101,10 +101,10 @@ TEST_CASE("put and get reach the window; collectives reduce, gather and broadcas
             constexpr std::size_t size = 100'000;
             const int rank = transport.rank(), next = (rank + 1) % 5, previous = (rank + 4) % 5;
             std::byte* window = transport.create_window(2 * size);
-            const auto own = pattern(size, static_cast<unsigned>(rank));
-            std::ranges::copy(own, window + size);
+            const auto own_data = pattern(size, static_cast<unsigned>(rank));
+            std::ranges::copy(own_data, window + size);
             barrier(transport);
-            transport.put(own.data(), size, next, 0);
+            transport.put(own_data.data(), size, next, 0);
             transport.flush(next);
             std::vector<std::byte> read(size);
             wait_for(transport, {transport.get(read.data(), size, next, size)});
@@ -113,19 +113,19 @@ TEST_CASE("put and get reach the window; collectives reduce, gather and broadcas
             CHECK(std::vector(window, window + size) ==
                   pattern(size, static_cast<unsigned>(previous)));
             transport.free_window();
-            double sum[] = {1, static_cast<double>(rank)}, most = -rank;
+            double sum[] = {1, static_cast<double>(rank)}, largest = -rank;
             transport.begin_sum(sum);
             while (!transport.test_collective()) std::this_thread::yield();
             CHECK(sum[0] == 5);
             CHECK(sum[1] == 10);
-            transport.begin_max({&most, 1});
+            transport.begin_max({&largest, 1});
             while (!transport.test_collective()) std::this_thread::yield();
-            CHECK(most == 0);
+            CHECK(largest == 0);
             const auto all = transport.gather(std::string(static_cast<std::size_t>(rank), 'x'));
             if (rank == 0) CHECK(all == std::vector<std::string>{"", "x", "xx", "xxx", "xxxx"});
-            std::string word = rank == 0 ? std::string(300'000, 'w') : "";
-            transport.broadcast(word);
-            CHECK(word.size() == 300'000);
+            std::string text = rank == 0 ? std::string(300'000, 'w') : "";
+            transport.broadcast(text);
+            CHECK(text.size() == 300'000);
         });
     }
 }
@@ -137,7 +137,7 @@ TEST_CASE("a sender waits for a rank that posts no receive, and other tags still
             constexpr int messages = 12;
             constexpr std::size_t size = 4U << 20;  // 48 MiB in all, of which 16 MiB are held
             std::vector<std::byte> data(size);
-            const char word = 'x';
+            const char text = 'x';
             if (transport.rank() == 0) {
                 std::vector<Ticket> tickets, done;
                 for (int i = 0; i < messages; ++i)
@@ -146,7 +146,7 @@ TEST_CASE("a sender waits for a rank that posts no receive, and other tags still
                 while (now() - begin < 300'000'000) transport.poll(done);
                 CHECK(done.size() < messages);  // the rest waits
                 char answer = 0;
-                const Ticket go = transport.send(&word, 1, 1, 2);
+                const Ticket go = transport.send(&text, 1, 1, 2);
                 const Ticket end = transport.receive(&answer, 1, 1, 3);
                 poll_until(transport, done, [&] { return done.size() == messages + 2; });
                 CHECK(std::ranges::find(done, go) != done.end());
@@ -161,7 +161,7 @@ TEST_CASE("a sender waits for a rank that posts no receive, and other tags still
             char heard = 0;
             wait_for(transport, {transport.receive(&heard, 1, 0, 2)});
             CHECK(heard == 'x');
-            wait_for(transport, {transport.send(&word, 1, 0, 3)});
+            wait_for(transport, {transport.send(&text, 1, 0, 3)});
         });
     }
 }

@@ -191,10 +191,10 @@ TEST_CASE("datagrams that the socket did not accept are sent again with the same
     const auto second = sender.next(0, 3000);
     REQUIRE(second);
     sender.cancel_from(second->number);
-    const auto again = sender.next(0, 3000);
-    REQUIRE(again);
-    CHECK(again->number == second->number);
-    CHECK(again->offset == second->offset);
+    const auto resent = sender.next(0, 3000);
+    REQUIRE(resent);
+    CHECK(resent->number == second->number);
+    CHECK(resent->offset == second->offset);
     CHECK(sender.counts().sent == 2);
     CHECK(first->offset == 0);
 }
