@@ -1,6 +1,9 @@
 // Runs an IOR test: repetitions of passes (write, read). A pass begins with a barrier and opens the
 // file, makes the transfers and closes the file. Each rank times its own pass; the time of a pass
 // is that of the longest rank, so clocks of different ranks are not compared.
+//
+// A stonewall (IOR's option -D) is a time after which no rank begins another transfer. With
+// wear-out all ranks then go on to the number of transfers of the fastest.
 #include "storage/ior/ior.hpp"
 
 #include <fmt/format.h>

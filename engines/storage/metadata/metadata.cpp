@@ -15,13 +15,14 @@
 namespace assay::storage {
 namespace {
 
+// The parameters of the benchmark, which metadata.hpp explains.
 struct Plan {
     std::string folder;
     std::uint64_t items;
     std::int64_t iterations;
-    int shift;  // in ranks
-    double stonewall_s;
-    std::size_t bytes;
+    int shift;           // in ranks
+    double stonewall_s;  // time after which no rank begins another operation of a phase; 0: none
+    std::size_t bytes;   // of each file
     bool posix, mpiio, files, directories, unique, fsync;
 };
 
@@ -33,6 +34,7 @@ struct Tally {
     std::vector<std::vector<double>> rank_times;
 };
 
+// A measured operation. `api` and `name` are in its records; `action` is for messages.
 struct Operation {
     const char *api, *name, *action;
     bool compares;  // whether it checks the item, so that it can be wrong
@@ -92,8 +94,8 @@ private:
 };
 
 // The rank whose items this rank uses, `steps` shifts away. Each phase goes one step further, so
-// that no phase uses items that the previous phase has brought into this node's cache. It is never
-// this rank itself, except in a job of one rank.
+// that no phase uses items that the previous phase has brought into this node's cache. It is this
+// rank itself only if the shift is 0 or a multiple of the number of ranks.
 int Runner::owner_of_items(int steps) const {
     const auto rank_at = [&](std::int64_t distance) {
         return static_cast<int>((ranks_.rank() + distance) % ranks_.size());

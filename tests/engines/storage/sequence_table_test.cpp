@@ -17,8 +17,8 @@ TEST_CASE("the table stays short, however many records are added") {
         if (k % 100 == 0) table.drop_before(k < ring ? 0 : 1000 + 3 * (k - ring));
         longest = std::max(longest, table.size());
         if (k % 1000 != 0) continue;
-        for (const std::uint64_t known : {k, k < ring ? 0 : k - ring})
-            CHECK(table.find(2 * known) == 1000 + 3 * known);
+        for (const std::uint64_t position : {k, k < ring ? 0 : k - ring})
+            CHECK(table.find(2 * position) == 1000 + 3 * position);
         CHECK_FALSE(table.find(2 * k + 1));
     }
     CHECK(longest <= 2 * ring + 200);
