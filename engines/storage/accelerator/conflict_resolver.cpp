@@ -1,6 +1,6 @@
-// Finds bytes that this rank and ranks of other nodes have written, waits until the file system has
-// all older writes of them, and writes this rank's data again where they are the newest. Terms are
-// in store/layout.hpp.
+// Finds bytes that this rank and other ranks have written, waits until the file system has all
+// older writes of them, and writes this rank's data again where they are the newest. Terms are in
+// store/layout.hpp.
 #include "storage/accelerator/conflict_resolver.hpp"
 
 #include <fcntl.h>

@@ -24,7 +24,7 @@ public:
     bool resolve(std::uint64_t end_record);
     // Call it after a drain has repeated writes: all conflicts must be resolved again.
     void restart() { resolved_before_ = 0; }
-    // Whether another node has written a byte of this rank's unsettled records.
+    // Whether another rank has written a byte of this rank's unsettled records.
     bool has_conflicts();
     // The Writer's EvictionGuard.
     std::uint64_t prepare_eviction(std::uint64_t first, std::uint64_t drained);

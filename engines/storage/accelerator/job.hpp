@@ -47,7 +47,7 @@ public:
     Remote* remote() { return remote_.get(); }
     WriteDirectory& directory() { return *directory_; }
     ConflictResolver& resolver() { return resolver_; }
-    // Protects the directory and the writer of this process.
+    // Protects the directory, the writer and the views of files of this process.
     std::mutex& lock() { return lock_; }
     int node() const { return locations_[static_cast<std::size_t>(rank_)].node; }
     int node_of(int world_rank) const {
