@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
     auto store =
         Store::create(argv[1], extents * 10'000, ranks, "bench", "bench-leftover", failure);
     if (!store) {
-        std::fprintf(stderr, "bench-leftover: %s\n", failure.what.c_str());
+        std::fprintf(stderr, "bench-leftover: %s\n", failure.message.c_str());
         return 2;
     }
     const std::uint32_t slot = acquire_slot(*store, status, argv[2]);

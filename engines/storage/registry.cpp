@@ -1,4 +1,5 @@
-// The measurements of assay-io-bench-<mpi>: the benchmarks of an MPI's own I/O.
+// The main program of assay-io-bench-<mpi>, and the table of its measurements: benchmarks that call
+// MPI-IO directly.
 #include <array>
 
 #include "core/registry.hpp"

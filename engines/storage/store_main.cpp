@@ -1,5 +1,6 @@
-// assay-store: lists what the stores of a node hold, and writes it into the file system: after a
-// job that was aborted, or in the background of one.
+// The main program of assay-store. It lists the stores of a node and the data in them, recovers
+// them (writes the data of a job that was aborted into the file system), drops them, and runs the
+// background drain of a job. It prints one JSON line for each store.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pwd.h>
@@ -55,7 +56,8 @@ bool is_of_another_user(const std::string& path) {
     return stat(path.c_str(), &info) == 0 && !S_ISCHR(info.st_mode) && info.st_uid != geteuid();
 }
 
-// A store says which files to write, so whoever made it must be the user whose rights are used.
+// A store names the files that recovery writes, so a user must not recover the store of another
+// one.
 void check_owner(const std::string& path) {
     if (!is_of_another_user(path)) return;
     throw Error(fmt::format("{} is owned by {}", path, owner_of(path)),
@@ -66,12 +68,11 @@ std::unique_ptr<Store> open_store(const std::string& path) {
     check_owner(path);
     Failure failure;
     auto store = Store::attach(path, false, failure);
-    if (!store) throw Error(failure.what);
+    if (!store) throw Error(failure.message);
     return store;
 }
 
-// Of a store that is in use its files with an error are listed, and the sums of what is not
-// written.
+// For a store in use: the files with an error, and the sum of the bytes that are not written.
 nlohmann::json undrained_in_use(const Store& store) {
     std::vector<UndrainedFile> failed;
     for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
@@ -87,15 +88,15 @@ nlohmann::json undrained_in_use(const Store& store) {
     return {{"records", 0}, {"bytes", pending.bytes}, {"torn", 0}, {"files", as_json(failed)}};
 }
 
-// running: a job has it open; draining: only its background drain has; kept: for a later job; left:
-// nobody has it.
+// The state of a store. running: a job has it open; draining: only its background drain has it
+// open; kept: it is for a later job; left: no process has it open.
 const char* state_of(const Store& store, bool is_used) {
     if (!is_used) return store.superblock().phase.load() == Phase::kept ? "kept" : "left";
     const bool ended = store.superblock().phase.load() == Phase::detached;
     return ended && background_drain_runs(store) ? "draining" : "running";
 }
 
-// Why a store cannot be read, though nothing is wrong with it; empty: it can.
+// The reason why this program cannot read an intact store; empty if it can.
 std::string why_unreadable(const std::string& path) {
     if (is_of_another_user(path)) return fmt::format("only {} can read it", owner_of(path));
     const std::uint32_t version = version_of(path);
@@ -113,7 +114,7 @@ void print_store(const std::string& path) {
         return;
     }
     const auto store = open_store(path);
-    const bool is_used = in_use(*store);
+    const bool is_used = is_in_use(*store);
     auto result = is_used ? undrained_in_use(*store) : as_json(undrained_data(*store));
     const auto& superblock = store->superblock();
     const KeptData data_in_store = kept_data(*store);
@@ -142,7 +143,7 @@ void check_same_boot(const Store& store, const RecoveryOptions& options) {
 
 void recover_store(const std::string& path, const RecoveryOptions& options) {
     auto store = open_store(path);
-    if (in_use(*store))
+    if (is_in_use(*store))
         throw Error(path + " is in use by a running job", "recover it when the job has ended");
     if (store->superblock().phase.load() == Phase::kept)
         throw Error(fmt::format("{} is kept as {}: the file system has all of it", path,
@@ -150,7 +151,7 @@ void recover_store(const std::string& path, const RecoveryOptions& options) {
                     fmt::format("assay io drop {}", store->superblock().keep));
     check_same_boot(*store, options);
     const Recovery recovery = recover(*store, options);
-    auto result = as_json(recovery.found);
+    auto result = as_json(recovery.undrained_before);
     result.update({{"store", path},
                    {"kept", as_json(recovery.kept)},
                    {"kept_torn", recovery.torn},
@@ -161,7 +162,7 @@ void recover_store(const std::string& path, const RecoveryOptions& options) {
     remove_dead_links();
 }
 
-// Nothing of what such a store holds is known.
+// Drops a store of another layout version, whose contents cannot be read.
 void drop_other_version(const std::string& path, std::uint32_t version, bool discard) {
     if (!discard)
         throw Error(fmt::format("{} has version {}: whether the file system has its data is not "
@@ -170,7 +171,7 @@ void drop_other_version(const std::string& path, std::uint32_t version, bool dis
                     "recover it with the Assay that made it, or drop it with --discard");
     Failure failure;
     erase_store(path, failure);
-    if (failure) throw Error(failure.what);
+    if (failure) throw Error(failure.message);
     remove_dead_links();
 }
 
@@ -179,7 +180,7 @@ void drop_store(const std::string& path, bool discard) {
     const std::uint32_t version = version_of(path);
     if (version && version != store_version) return drop_other_version(path, version, discard);
     const auto store = open_store(path);
-    if (in_use(*store))
+    if (is_in_use(*store))
         throw Error(path + " is in use by a running job or its background drain",
                     "drop it when they have ended");
     const auto undrained = undrained_data(*store);
@@ -191,14 +192,14 @@ void drop_store(const std::string& path, bool discard) {
     remove_dead_links();
 }
 
-// Nothing of the job that has started this process remains: no terminal, no descriptors, no folder
-// in use, no limit on processors.
-void leave_the_job() {
+// Gives up everything that was inherited from the job that has started this process: descriptors,
+// working directory, CPU affinity, and the soft limit on open files.
+void detach_from_job() {
     closefrom(3);
     if (chdir("/")) throw Error("cannot change to /");
     cpu_set_t all;
     memset(&all, 0xff, sizeof all);
-    sched_setaffinity(0, sizeof all, &all);  // a smaller set is slow, not wrong
+    sched_setaffinity(0, sizeof all, &all);  // an error is ignored: the drain is only slower
     rlimit files{};
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max;
@@ -206,13 +207,13 @@ void leave_the_job() {
     }
 }
 
-// The process returns, and the drain goes on in a child.
+// Forks: the parent exits, and the child drains until the store is removed.
 int drain_in_background(const std::string& path, const BackgroundSettings& settings) {
     check_owner(path);
-    leave_the_job();
+    detach_from_job();
     Failure failure;
     const auto store = Store::attach(path, true, failure);
-    if (!store) throw Error(failure.what);
+    if (!store) throw Error(failure.message);
     const pid_t child = fork();
     if (child < 0) throw Error(fmt::format("cannot start a process: {}", std::strerror(errno)));
     if (child) _exit(0);
@@ -229,30 +230,31 @@ int main(int argc, char** argv) {
     std::vector<std::string> paths;
     RecoveryOptions options;
     auto* list_verb = app.add_subcommand(
-        "list", "print what each store holds that the file system lacks, as JSON lines");
+        "list", "print the data of each store that the file system lacks, as JSON lines");
     list_verb->add_option("stores", paths, "stores: files or /dev/dax devices")->required();
-    auto* recover_verb = app.add_subcommand("recover",
-                                            "write it into the file system; print what was found "
-                                            "and what is kept as JSON lines; remove "
-                                            "a store of which nothing is kept");
+    auto* recover_verb = app.add_subcommand(
+        "recover",
+        "write the data of stores into the file system; print the data that were found and those "
+        "that stay in the store as JSON lines; remove a store in which no data stay");
     recover_verb->add_option("stores", paths, "stores: files or /dev/dax devices")->required();
     recover_verb->add_option("--threads", options.threads, "number of writing threads")
         ->check(CLI::Range(1, 256));
     recover_verb->add_flag("--force", options.force, "write files that were changed since the job");
     recover_verb->add_flag("--discard", options.discard, "drop what cannot be written");
-    auto* drop_verb = app.add_subcommand("drop", "remove stores that the file system has all of");
+    auto* drop_verb =
+        app.add_subcommand("drop", "remove stores whose data are all in the file system");
     drop_verb->add_option("stores", paths, "stores: files or /dev/dax devices")->required();
-    drop_verb->add_flag("--discard", options.discard, "also what the file system lacks");
+    drop_verb->add_flag("--discard", options.discard, "drop data that the file system lacks, too");
     BackgroundSettings background;
     std::string store;
     auto* background_verb = app.add_subcommand(
-        "background", "drain a running job's store, and end when the file system has all of it");
+        "background", "drain a running job's store, and end when the file system has all its data");
     background_verb->add_option("store", store, "the store")->required();
     background_verb->add_option("--threads", background.threads, "number of writing threads")
         ->check(CLI::Range(1, 256));
     background_verb->add_option("--lag", background.lag_ms, "delay while the job runs, ms");
     background_verb->add_option("--retry", background.retry_s,
-                                "how long a file that cannot be written is tried again, s");
+                                "how long failed writes of a file are repeated, s");
     CLI11_PARSE(app, argc, argv);
     return report_errors("assay-store", [&] {
         if (background_verb->parsed()) return drain_in_background(store, background);

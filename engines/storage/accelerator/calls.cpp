@@ -1,8 +1,8 @@
-// The MPI functions that this library intercepts. Each checks whether the file is accelerated, and
-// calls the MPI's own function if not.
+// The MPI-IO functions that this library intercepts, with MPI_Init and MPI_Finalize. Each function
+// checks whether the file is accelerated, and calls the MPI's own function (PMPI_...) if it is not.
 //
 // Functions that are not listed here (set_info, extents of types, conversions) go to the MPI
-// directly, which answers from its own file behind the handle.
+// library, which has opened the same file under the same handle (file.hpp).
 #include <cstring>
 
 #include "storage/accelerator/file.hpp"
@@ -22,17 +22,17 @@ void set_status(MPI_Status* status, MPI_Count bytes) {
 
 int write(AcceleratedFile* file, TransferStart start, const void* buffer, MPI_Count count,
           MPI_Datatype type, MPI_Status* status) {
-    MPI_Count moved = 0;
-    const int code = file->write(start, buffer, count, type, &moved);
-    set_status(status, moved);
+    MPI_Count bytes_moved = 0;
+    const int code = file->write(start, buffer, count, type, &bytes_moved);
+    set_status(status, bytes_moved);
     return file->raise(code);
 }
 
 int read(AcceleratedFile* file, TransferStart start, void* buffer, MPI_Count count,
          MPI_Datatype type, MPI_Status* status) {
-    MPI_Count moved = 0;
-    const int code = file->read(start, buffer, count, type, &moved);
-    set_status(status, moved);
+    MPI_Count bytes_moved = 0;
+    const int code = file->read(start, buffer, count, type, &bytes_moved);
+    set_status(status, bytes_moved);
     return file->raise(code);
 }
 
@@ -51,27 +51,29 @@ int free_request(void* bytes) {
 }
 int cancel_request(void*, int) { return MPI_SUCCESS; }
 
-int completed_request(AcceleratedFile* file, int code, MPI_Count moved, MPI_Request* request) {
+int completed_request(AcceleratedFile* file, int code, MPI_Count bytes_moved,
+                      MPI_Request* request) {
     if (code) {
         *request = MPI_REQUEST_NULL;
         return file->raise(code);
     }
-    PMPI_Grequest_start(query_request, free_request, cancel_request, new MPI_Count(moved), request);
+    PMPI_Grequest_start(query_request, free_request, cancel_request, new MPI_Count(bytes_moved),
+                        request);
     return PMPI_Grequest_complete(*request);
 }
 
 int start_write(AcceleratedFile* file, TransferStart start, const void* buffer, MPI_Count count,
                 MPI_Datatype type, MPI_Request* request) {
-    MPI_Count moved = 0;
-    const int code = file->write(start, buffer, count, type, &moved);
-    return completed_request(file, code, moved, request);
+    MPI_Count bytes_moved = 0;
+    const int code = file->write(start, buffer, count, type, &bytes_moved);
+    return completed_request(file, code, bytes_moved, request);
 }
 
 int start_read(AcceleratedFile* file, TransferStart start, void* buffer, MPI_Count count,
                MPI_Datatype type, MPI_Request* request) {
-    MPI_Count moved = 0;
-    const int code = file->read(start, buffer, count, type, &moved);
-    return completed_request(file, code, moved, request);
+    MPI_Count bytes_moved = 0;
+    const int code = file->read(start, buffer, count, type, &bytes_moved);
+    return completed_request(file, code, bytes_moved, request);
 }
 
 // Split collectives transfer in the begin call and return the status in the end call.
@@ -96,31 +98,35 @@ int end_split(AcceleratedFile* file, MPI_Status* status) {
     return MPI_SUCCESS;
 }
 
-constexpr TransferStart at_offset(MPI_Offset offset, bool collective = false) {
+constexpr TransferStart from_offset(MPI_Offset offset, bool collective = false) {
     return {PositionKind::explicit_offset, offset, collective};
 }
-constexpr TransferStart individual(bool collective = false) {
+constexpr TransferStart from_individual_pointer(bool collective = false) {
     return {PositionKind::individual, 0, collective};
 }
-constexpr TransferStart shared{PositionKind::shared, 0, false};
-constexpr TransferStart ordered{PositionKind::ordered, 0, true};
+constexpr TransferStart from_shared_pointer{PositionKind::shared, 0, false};
+constexpr TransferStart in_rank_order{PositionKind::ordered, 0, true};
 
 }  // namespace
 
-// One line per function: its name, the type of its count, where the transfer begins.
-#define ACCELERATED_OR(pass, answer)                                     \
-    if (AcceleratedFile* file = AcceleratedFile::find(f)) return answer; \
-    return pass
+// Each macro defines the write and the read function of one kind of transfer. Its arguments: the
+// end of the functions' names, the type of their count, and where the transfer begins. Parameters
+// of the functions: f: file; o: offset; b: buffer; n: count; t: datatype; s: status; r: request.
+//
+// ACCELERATED_OR returns `accelerated` if the file is accelerated, else `passed_on`.
+#define ACCELERATED_OR(passed_on, accelerated)                                \
+    if (AcceleratedFile* file = AcceleratedFile::find(f)) return accelerated; \
+    return passed_on
 #define DATA_AT(name, Count, collective)                                                     \
     ASSAY_EXPORT int MPI_File_write_##name(MPI_File f, MPI_Offset o, const void* b, Count n, \
                                            MPI_Datatype t, MPI_Status* s) {                  \
         ACCELERATED_OR(PMPI_File_write_##name(f, o, b, n, t, s),                             \
-                       write(file, at_offset(o, collective), b, n, t, s));                   \
+                       write(file, from_offset(o, collective), b, n, t, s));                 \
     }                                                                                        \
     ASSAY_EXPORT int MPI_File_read_##name(MPI_File f, MPI_Offset o, void* b, Count n,        \
                                           MPI_Datatype t, MPI_Status* s) {                   \
         ACCELERATED_OR(PMPI_File_read_##name(f, o, b, n, t, s),                              \
-                       read(file, at_offset(o, collective), b, n, t, s));                    \
+                       read(file, from_offset(o, collective), b, n, t, s));                  \
     }
 #define DATA(suffix, Count, start)                                                              \
     ASSAY_EXPORT int MPI_File_write##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t, \
@@ -136,12 +142,12 @@ constexpr TransferStart ordered{PositionKind::ordered, 0, true};
     ASSAY_EXPORT int MPI_File_iwrite_##name(MPI_File f, MPI_Offset o, const void* b, Count n, \
                                             MPI_Datatype t, MPI_Request* r) {                 \
         ACCELERATED_OR(PMPI_File_iwrite_##name(f, o, b, n, t, r),                             \
-                       start_write(file, at_offset(o), b, n, t, r));                          \
+                       start_write(file, from_offset(o), b, n, t, r));                        \
     }                                                                                         \
     ASSAY_EXPORT int MPI_File_iread_##name(MPI_File f, MPI_Offset o, void* b, Count n,        \
                                            MPI_Datatype t, MPI_Request* r) {                  \
         ACCELERATED_OR(PMPI_File_iread_##name(f, o, b, n, t, r),                              \
-                       start_read(file, at_offset(o), b, n, t, r));                           \
+                       start_read(file, from_offset(o), b, n, t, r));                         \
     }
 #define START(suffix, Count, start)                                                              \
     ASSAY_EXPORT int MPI_File_iwrite##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t, \
@@ -158,12 +164,12 @@ constexpr TransferStart ordered{PositionKind::ordered, 0, true};
     ASSAY_EXPORT int MPI_File_write_at_all_##begin(MPI_File f, MPI_Offset o, const void* b,   \
                                                    Count n, MPI_Datatype t) {                 \
         ACCELERATED_OR(PMPI_File_write_at_all_##begin(f, o, b, n, t),                         \
-                       begin_write(file, at_offset(o, true), b, n, t));                       \
+                       begin_write(file, from_offset(o, true), b, n, t));                     \
     }                                                                                         \
     ASSAY_EXPORT int MPI_File_read_at_all_##begin(MPI_File f, MPI_Offset o, void* b, Count n, \
                                                   MPI_Datatype t) {                           \
         ACCELERATED_OR(PMPI_File_read_at_all_##begin(f, o, b, n, t),                          \
-                       begin_read(file, at_offset(o, true), b, n, t));                        \
+                       begin_read(file, from_offset(o, true), b, n, t));                      \
     }
 #define SPLIT(suffix, Count, start)                                                               \
     ASSAY_EXPORT int MPI_File_write##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t) { \
@@ -182,36 +188,36 @@ constexpr TransferStart ordered{PositionKind::ordered, 0, true};
 
 DATA_AT(at, int, false)
 DATA_AT(at_all, int, true)
-DATA(, int, individual())
-DATA(_all, int, individual(true))
-DATA(_shared, int, shared)
-DATA(_ordered, int, ordered)
+DATA(, int, from_individual_pointer())
+DATA(_all, int, from_individual_pointer(true))
+DATA(_shared, int, from_shared_pointer)
+DATA(_ordered, int, in_rank_order)
 START_AT(at, int)
 START_AT(at_all, int)
-START(, int, individual())
-START(_all, int, individual())
-START(_shared, int, shared)
+START(, int, from_individual_pointer())
+START(_all, int, from_individual_pointer())
+START(_shared, int, from_shared_pointer)
 SPLIT_AT(begin, int)
-SPLIT(_all_begin, int, individual(true))
-SPLIT(_ordered_begin, int, ordered)
+SPLIT(_all_begin, int, from_individual_pointer(true))
+SPLIT(_ordered_begin, int, in_rank_order)
 SPLIT_END(at_all)
 SPLIT_END(all)
 SPLIT_END(ordered)
 #if MPI_VERSION >= 4
 DATA_AT(at_c, MPI_Count, false)
 DATA_AT(at_all_c, MPI_Count, true)
-DATA(_c, MPI_Count, individual())
-DATA(_all_c, MPI_Count, individual(true))
-DATA(_shared_c, MPI_Count, shared)
-DATA(_ordered_c, MPI_Count, ordered)
+DATA(_c, MPI_Count, from_individual_pointer())
+DATA(_all_c, MPI_Count, from_individual_pointer(true))
+DATA(_shared_c, MPI_Count, from_shared_pointer)
+DATA(_ordered_c, MPI_Count, in_rank_order)
 START_AT(at_c, MPI_Count)
 START_AT(at_all_c, MPI_Count)
-START(_c, MPI_Count, individual())
-START(_all_c, MPI_Count, individual())
-START(_shared_c, MPI_Count, shared)
+START(_c, MPI_Count, from_individual_pointer())
+START(_all_c, MPI_Count, from_individual_pointer())
+START(_shared_c, MPI_Count, from_shared_pointer)
 SPLIT_AT(begin_c, MPI_Count)
-SPLIT(_all_begin_c, MPI_Count, individual(true))
-SPLIT(_ordered_begin_c, MPI_Count, ordered)
+SPLIT(_all_begin_c, MPI_Count, from_individual_pointer(true))
+SPLIT(_ordered_begin_c, MPI_Count, in_rank_order)
 #endif
 
 // ---- files
@@ -282,7 +288,7 @@ ASSAY_EXPORT int MPI_File_get_byte_offset(MPI_File f, MPI_Offset offset, MPI_Off
                    file->raise(file->get_byte_offset(offset, displacement)));
 }
 
-// ---- the job
+// ---- start and end of MPI
 
 ASSAY_EXPORT int MPI_Init(int* argc, char*** argv) {
     const int code = PMPI_Init(argc, argv);

@@ -12,18 +12,19 @@
 namespace {
 
 std::atomic<std::uint64_t> epoch{1};
-std::atomic<bool> assumed{false};
+std::atomic<bool> communication_is_assumed{false};
 
 }  // namespace
 
 namespace assay::storage {
 
 std::uint64_t comm_epoch() {
-    return assumed.load(std::memory_order_relaxed) ? epoch.fetch_add(1) + 1
-                                                   : epoch.load(std::memory_order_relaxed);
+    return communication_is_assumed.load(std::memory_order_relaxed)
+               ? epoch.fetch_add(1) + 1
+               : epoch.load(std::memory_order_relaxed);
 }
 void advance_comm_epoch() { epoch.fetch_add(1); }
-void assume_communication() { assumed = true; }
+void assume_communication() { communication_is_assumed = true; }
 
 }  // namespace assay::storage
 
@@ -36,7 +37,7 @@ void assume_communication() { assumed = true; }
         return code;                                   \
     }
 #define ADVANCES_C(name, parameters, arguments) ADVANCES(name##_c, parameters, arguments)
-// Short names for the types in the lists below.
+// Short names of types in the lists below.
 #define S MPI_Status*
 #define R MPI_Request*
 #define T MPI_Datatype
@@ -164,7 +165,8 @@ ADVANCES(Intercomm_create_from_groups,
          (g, leader, h, remote, tag, i, e, d))
 #endif
 
-// Windows: collective calls, and the completion and synchronization of accesses.
+// Windows (one-sided communication): collective calls, and the completion and synchronization of
+// accesses.
 #define WITH_SIZES(H, D)                                                               \
     H(Win_create, (void* b, MPI_Aint n, D unit, MPI_Info i, C c, MPI_Win* w),          \
       (b, n, unit, i, c, w))                                                           \

@@ -1,3 +1,6 @@
+// Finds bytes that this rank and other ranks have written, waits until the file system has all
+// older writes of them, and writes this rank's data again where they are the newest. Terms are in
+// store/layout.hpp.
 #include "storage/accelerator/conflict_resolver.hpp"
 
 #include <fcntl.h>
@@ -13,15 +16,14 @@ namespace assay::storage {
 namespace {
 
 constexpr std::uint64_t poll_ns = 50'000;
-// How long a file that cannot be written on some node is waited for; its drain retries it every
-// second.
+// The longest wait for a file that cannot be written on some node; its drain retries every second.
 constexpr std::uint64_t error_wait_limit_ns = 5'000'000'000;
-// After a wait that was in vain the next ones only see whether a retry succeeds, so a program that
-// goes on is not held up as long by each of its writes.
+// The limit of further waits after one that has failed: long enough for one retry, and shorter, so
+// that each later write of the program waits less.
 constexpr std::uint64_t retry_wait_limit_ns = 1'500'000'000;
 
-// Polls until the condition holds. It has no limit: a file system may stall for minutes, and a node
-// that has ended makes the condition hold.
+// Polls until the condition holds. It has no limit, because a file system may stall for minutes.
+// All conditions below also hold when a node does not answer.
 template <class Condition>
 void wait_until(Condition condition) {
     while (!condition()) {
@@ -30,7 +32,7 @@ void wait_until(Condition condition) {
     }
 }
 
-bool write_whole(int fd, const char* data, std::uint64_t bytes, std::uint64_t offset) {
+bool write_all(int fd, const char* data, std::uint64_t bytes, std::uint64_t offset) {
     while (bytes) {
         const ssize_t written = pwrite(fd, data, bytes, static_cast<off_t>(offset));
         if (written < 0 && errno == EINTR) continue;
@@ -45,42 +47,42 @@ bool write_whole(int fd, const char* data, std::uint64_t bytes, std::uint64_t of
 }  // namespace
 
 // Clears `resolving` at the end of the scope. Ranks that resolve later wait for that.
-struct ConflictResolver::ResolvingMark {
-    explicit ResolvingMark(Job& job) : resolving(job.store().head(job.local_rank()).resolving) {}
-    ~ResolvingMark() { resolving.store(0, std::memory_order_seq_cst); }
+struct ConflictResolver::ResolvingScope {
+    explicit ResolvingScope(Job& job) : resolving(job.store().head(job.local_rank()).resolving) {}
+    ~ResolvingScope() { resolving.store(0, std::memory_order_seq_cst); }
     std::atomic<std::uint64_t>& resolving;
 };
 
 std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint64_t from,
-                                                                      std::uint64_t upto,
+                                                                      std::uint64_t end_record,
                                                                       bool& conflict) {
     const Store& store = job_.store();
     auto& directory = job_.directory();
     std::vector<Piece> pieces;
-    for (std::uint64_t k = from; k < upto; ++k) {
+    for (std::uint64_t k = from; k < end_record; ++k) {
         const Record& record = store.record(job_.local_rank(), k);
         const auto& slot = store.file(record.file);
         if (static_cast<RecordKind>(record.kind) != RecordKind::data ||
             slot.generation != record.generation || slot.deleted.load() ||
-            !directory.shared(record.file))
+            !directory.is_shared(record.file))
             continue;
-        Index& others = directory.others(record.file);
-        Index& all = directory.index(record.file);
-        if (!others.runs() && !others.extents()) continue;
+        Index& writes_of_others = directory.writes_of_others(record.file);
+        Index& all_writes = directory.all_writes(record.file);
+        if (!writes_of_others.runs() && !writes_of_others.extents()) continue;
         for (std::uint64_t block = 0; block < record.count; ++block) {
             const std::uint64_t begin = record.begin + block * record.stride,
                                 end = begin + record.length;
             for (std::uint64_t offset = begin; offset < end;) {
-                const Lookup other = others.find(offset, end);
-                conflict |= other.data && record.sequence >= slot.settled.load();
-                if (!other.data || other.sequence > record.sequence) {
-                    offset = other.end;
+                const Lookup other_write = writes_of_others.find(offset, end);
+                conflict |= other_write.has_data && record.sequence >= slot.settled.load();
+                if (!other_write.has_data || other_write.sequence > record.sequence) {
+                    offset = other_write.end;
                     continue;
                 }
-                const Lookup newest = all.find(offset, other.end);
+                const Lookup newest = all_writes.find(offset, other_write.end);
                 const std::uint64_t ring_offset =
                     record.ring_offset + block * record.length + (offset - begin);
-                if (newest.data && newest.rank == job_.local_rank() &&
+                if (newest.has_data && newest.rank == job_.local_rank() &&
                     newest.ring_offset == ring_offset)
                     pieces.push_back({record.file, record.generation, offset, newest.end,
                                       ring_offset, record.sequence});
@@ -91,11 +93,11 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
     return pieces;
 }
 
-// Bytes that were put right count until they are settled: after a failed fsync a drain writes all
-// that is not settled again, the older bytes of its node too.
+// Bytes whose conflict is resolved still count as long as they are not settled (FileSlot::settled):
+// after a failed fsync a drain writes all unsettled data again, including older data of its node.
 bool ConflictResolver::has_conflicts() {
     bool conflict = false;
-    if (!job_.directory().any_shared()) return false;
+    if (!job_.directory().has_shared_files()) return false;
     const auto& head = job_.store().head(job_.local_rank());
     if (!job_.directory().query_nodes()) return true;
     job_.directory().scan_node(true);
@@ -103,7 +105,8 @@ bool ConflictResolver::has_conflicts() {
     return conflict;
 }
 
-// Waits until this process knows all records that are older than `sequence`.
+// Waits until this process knows all records that are older than `sequence`. Returns false if a
+// node does not answer.
 bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
     auto& directory = job_.directory();
     bool reached = true;
@@ -115,7 +118,8 @@ bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
     return reached;
 }
 
-// Waits until their data are in the file system.
+// Waits until the data of all records up to `sequence` are in the file system. Returns false if a
+// node does not answer or a file cannot be written.
 bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
     auto& directory = job_.directory();
     const Store& store = job_.store();
@@ -135,7 +139,8 @@ bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
     return possible;
 }
 
-// Of files that this process does not hold open any more, close has put the bytes right.
+// Writes the pieces into their files. A file that this process has closed is skipped: its close has
+// resolved the conflicts. Returns false if a write has failed.
 bool ConflictResolver::rewrite(const std::vector<Piece>& pieces) {
     const Store& store = job_.store();
     bool succeeded = true;
@@ -144,8 +149,8 @@ bool ConflictResolver::rewrite(const std::vector<Piece>& pieces) {
         if (!descriptor) continue;
         auto& slot = store.file(piece.file);
         slot.dirty = 1;
-        if (write_whole(descriptor->number(), store.data(job_.local_rank(), piece.ring_offset),
-                        piece.end - piece.begin, piece.begin))
+        if (write_all(descriptor->number(), store.data(job_.local_rank(), piece.ring_offset),
+                      piece.end - piece.begin, piece.begin))
             continue;
         job_.drain().note_write_error(piece.file, piece.sequence, errno);
         succeeded = false;
@@ -153,55 +158,56 @@ bool ConflictResolver::rewrite(const std::vector<Piece>& pieces) {
     return succeeded;
 }
 
-bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t upto,
+bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record,
                                std::vector<Piece>& rewritten) {
     auto& head = job_.store().head(job_.local_rank());
     auto& directory = job_.directory();
     std::uint64_t newest = 0, oldest = ~0ull;
-    for (std::uint64_t k = from; k < upto; ++k) {
+    for (std::uint64_t k = from; k < end_record; ++k) {
         newest = std::max(newest, job_.store().record(job_.local_rank(), k).sequence);
         oldest = std::min(oldest, job_.store().record(job_.local_rank(), k).sequence);
     }
     bool conflict = false;
     if (!wait_until_published(newest)) return false;
     directory.scan_node(true);
-    if (winning_pieces(from, upto, conflict).empty()) return true;
+    if (winning_pieces(from, end_record, conflict).empty()) return true;
     if (!wait_until_drained(newest)) return false;
-    // From here on other ranks that resolve wait for this one. What they have written meanwhile
-    // they resolve themselves.
+    // From here on other ranks that resolve conflicts wait for this one. They resolve conflicts
+    // with their later writes themselves.
     head.resolving.store(oldest, std::memory_order_seq_cst);
     if (!directory.query_nodes()) return false;
     directory.scan_node(true);
-    rewritten = winning_pieces(from, upto, conflict);
+    rewritten = winning_pieces(from, end_record, conflict);
     return rewrite(rewritten);
 }
 
-bool ConflictResolver::resolve(std::uint64_t upto) {
-    if (!job_.directory().any_shared()) return true;
-    const ResolvingMark mark(job_);
+bool ConflictResolver::resolve(std::uint64_t end_record) {
+    if (!job_.directory().has_shared_files()) return true;
+    const ResolvingScope resolving_scope(job_);
     std::vector<Piece> rewritten;
     if (!resolve(
             std::max(resolved_before_, job_.store().head(job_.local_rank()).first_record.load()),
-            upto, rewritten))
+            end_record, rewritten))
         return false;
-    resolved_before_ = std::max(resolved_before_, upto);
+    resolved_before_ = std::max(resolved_before_, end_record);
     return true;
 }
 
 std::uint64_t ConflictResolver::prepare_eviction(std::uint64_t first, std::uint64_t drained) {
-    if (!job_.directory().any_shared()) return drained;
-    // Fewer records at a time if they need more tombstones than can be published.
-    for (std::uint64_t upto = drained; upto > first; upto = first + (upto - first) / 2) {
-        const ResolvingMark mark(job_);
+    if (!job_.directory().has_shared_files()) return drained;
+    // Tries fewer records if they need more tombstones than can be published at a time.
+    for (std::uint64_t end_record = drained; end_record > first;
+         end_record = first + (end_record - first) / 2) {
+        const ResolvingScope resolving_scope(job_);
         std::vector<Piece> rewritten;
-        if (!resolve(first, upto, rewritten)) return first;
-        if (publish_tombstones(rewritten, first, upto)) return upto;
+        if (!resolve(first, end_record, rewritten)) return first;
+        if (publish_tombstones(rewritten, first, end_record)) return end_record;
     }
     return first;
 }
 
-// Publishes tombstones for the rewritten pieces, and repeats those tombstones that are evicted
-// while a node may still need them. False: they are too many.
+// Publishes tombstones for the rewritten pieces. Publishes the tombstones among the evicted records
+// [first, drained) again if a node may still need them. Returns false if there are too many.
 bool ConflictResolver::publish_tombstones(const std::vector<Piece>& pieces, std::uint64_t first,
                                           std::uint64_t drained) {
     const Store& store = job_.store();

@@ -1,12 +1,12 @@
-// Writes that go straight into the file. On a local file system the kernel's page cache is memory
-// of the node already: through the store, data would be copied twice before close may return. So
-// where close waits for the file system anyway, and all ranks of the job are on one node, the store
-// is left out: a write is one pwrite, as the MPI's own is.
+// The direct route: writes that go into the file without the store. On a local file system the page
+// cache is in the node's memory too, and a write through the store would copy the data twice before
+// close can return. So if close waits for the file system anyway, and all ranks of the job are on
+// one node, a write is one pwrite, as in the MPI library.
 //
 // All handles of a file use one route, chosen by the first that opens it for writing, so the order
 // of writes is that of the kernel. A file changes from the direct route to the store, never back,
-// when a write has small pieces, which the drain brings together, or in atomic mode. What was
-// written before the change is in the file then, and what comes later is drained over it.
+// when a write has small pieces, which the drain merges, or in atomic mode. Data from before the
+// change are in the file already, and the drain writes later data over them.
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <sys/statfs.h>
@@ -24,17 +24,19 @@
 namespace assay::storage {
 namespace {
 
-constexpr long xfs_magic = 0x58465342;  // linux/magic.h has not all of them in every release
+constexpr long xfs_magic = 0x58465342;  // older releases of linux/magic.h do not have it
 constexpr long local_file_systems[] = {TMPFS_MAGIC, RAMFS_MAGIC,       EXT4_SUPER_MAGIC,
                                        xfs_magic,   BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC};
 
-// Shorter pieces of a write are cheaper to copy into the store than to write by a call each.
+// Bytes. Shorter pieces of a write are cheaper to copy into the store than to write by one call
+// each.
 constexpr std::int64_t min_piece = 4096;
 
-// So many bytes are left to the kernel before it is asked to write them to the medium: close waits
-// for that, and can find it done.
+// Each time so many bytes are written, the kernel is asked to start writing them to the medium, so
+// that close, which waits for that, waits less.
 constexpr std::uint64_t writeback_bytes = 8 << 20;
 
+// Whether the file is on a file system of this node.
 bool is_local(int fd) {
     struct statfs info{};
     if (fstatfs(fd, &info)) return false;
@@ -44,15 +46,17 @@ bool is_local(int fd) {
 
 }  // namespace
 
-// On persistent memory the store keeps data over a power failure, which the page cache does not.
-// What later jobs read from memory must be in the store.
+// Whether writes of the file may leave out the store. A store on persistent memory survives a power
+// failure, which the page cache does not; and the data that later jobs read from a kept store must
+// be in the store.
 bool AcceleratedFile::may_write_directly() const {
     return job_->settings().direct && job_->settings().keep.empty() && !until_memory_ &&
            job_->nodes() == 1 && !job_->store().persistent() && is_local(descriptor_->number()) &&
            is_written(job_->store(), slot_) && !job_->store().file(slot_).lost.load();
 }
 
-// Before any rank writes: the ranks of the communicator meet in join() after this.
+// Chooses the route when the file is opened. No rank writes before all ranks have done so, because
+// join() synchronizes them.
 void AcceleratedFile::choose_route() {
     if (mode_ & MPI_MODE_RDONLY) return;
     Store& store = job_->store();
@@ -60,7 +64,7 @@ void AcceleratedFile::choose_route() {
     const TableLock lock(store);
     if (slot.route.load() != Route::undecided) return;
     if (may_write_directly()) {
-        // Readers take the file's bytes from the file from now on, not from the rings.
+        // From now on readers read the file's data from the file, not from the rings.
         slot.valid_from = written_before(store, slot_);
         slot.route = Route::direct;
     } else {
@@ -74,19 +78,20 @@ void AcceleratedFile::leave_direct_route() {
     if (slot.route.load(std::memory_order_acquire) != Route::direct) return;
     const TableLock lock(store);
     if (slot.route.load() != Route::direct) return;
-    // Recovery tells by the modification time that others have changed the file.
+    // Recovery compares the modification time to find changes by other programs.
     note_modified(store, slot_, descriptor_->number());
     slot.route.store(Route::store, std::memory_order_release);
 }
 
-// Whether a write takes the direct route; then `blocks` are its parts in the file.
+// Whether a write takes the direct route; then `blocks` has its blocks in the file. `logical`: its
+// first byte in the data of the view.
 bool AcceleratedFile::is_direct(std::int64_t logical, const FlatType& memory, std::int64_t bytes,
                                 BlockList& blocks) {
     if (job_->store().file(slot_).route.load(std::memory_order_acquire) != Route::direct ||
         !memory.decoded)
         return false;
     {
-        const std::lock_guard hold(job_->lock());
+        const std::lock_guard guard(job_->lock());
         append_blocks(*view_, displacement_, logical, bytes, blocks);
     }
     const bool single = blocks.blocks.size() == 1 && blocks.blocks.front().count == 1;
@@ -97,7 +102,8 @@ bool AcceleratedFile::is_direct(std::int64_t logical, const FlatType& memory, st
     return false;
 }
 
-// Returns an MPI error class. What was written before an error stays, as of the MPI's own writes.
+// Writes the data at `from` into the blocks. Returns an MPI error class. Data that were written
+// before an error stay in the file, as with the MPI library.
 int AcceleratedFile::write_blocks(const BlockList& blocks, const char* from) {
     for (const auto& block : blocks.blocks)
         for (std::int64_t k = 0; k < block.count; ++k) {
@@ -116,7 +122,7 @@ int AcceleratedFile::write_blocks(const BlockList& blocks, const char* from) {
                 offset += written;
             }
             ledger_.note_written(begin, static_cast<std::uint64_t>(offset));
-            extend(static_cast<std::uint64_t>(offset));
+            extend_end(static_cast<std::uint64_t>(offset));
         }
     return MPI_SUCCESS;
 }

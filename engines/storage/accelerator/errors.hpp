@@ -1,4 +1,4 @@
-// Error codes: what errno means in MPI, and what may be told to other ranks.
+// Conversion of errno and MPI error codes to MPI error classes, which all ranks understand.
 #pragma once
 
 #include <cerrno>
@@ -22,16 +22,17 @@ inline int mpi_error(int error) {
     }
 }
 
-// The class of a code that the MPI returned. Codes are valid in their own process only.
-inline int class_of(int code) {
+// The class of an error code of the MPI library. A code is valid only in the process that got it, a
+// class in all.
+inline int error_class_of(int code) {
     int result = code;
     if (code != MPI_SUCCESS) PMPI_Error_class(code, &result);
     return result;
 }
 
 // Collective: the highest error class of all ranks, on every rank.
-inline int worst_code(MPI_Comm comm, int code) {
-    int worst = class_of(code);
+inline int worst_error_class(MPI_Comm comm, int code) {
+    int worst = error_class_of(code);
     PMPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, comm);
     return worst;
 }

@@ -1,3 +1,5 @@
+// Transfers of an accelerated file: the position at which a transfer begins, writes into the store,
+// and reads from the store, from other nodes and from the file system.
 #include "storage/accelerator/file.hpp"
 
 #include <fcntl.h>
@@ -14,7 +16,7 @@
 
 namespace assay::storage {
 
-// ---- the start of a transfer
+// ---- position of a transfer
 
 int AcceleratedFile::check_transfer(TransferStart start, MPI_Count count, bool writing) const {
     if (count < 0) return MPI_ERR_COUNT;
@@ -27,8 +29,8 @@ int AcceleratedFile::check_transfer(TransferStart start, MPI_Count count, bool w
     return MPI_SUCCESS;
 }
 
-// Sets `logical`, the byte of the view's data at which the transfer begins, and advances the
-// pointer.
+// Sets `logical`, the first byte of the transfer in the data of the view, and advances the file
+// pointer. Returns an MPI error class.
 int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
                                       std::int64_t& logical) {
     const std::int64_t etypes = (bytes + etype_ - 1) / etype_;
@@ -48,7 +50,7 @@ int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
             if (rank_ == 0) before = 0;
             PMPI_Allreduce(&local_etypes, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
             std::uint64_t base = 0;
-            if (rank_ == 0) shared_pointer(all, false, base);  // held by its own node
+            if (rank_ == 0) shared_pointer(all, false, base);  // rank 0's node holds the pointer
             PMPI_Bcast(&base, 1, MPI_UINT64_T, 0, comm_);
             first = static_cast<std::int64_t>(base) + before;
             break;
@@ -58,6 +60,7 @@ int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
     return MPI_SUCCESS;
 }
 
+// Adds `amount` to the shared file pointer, or sets it. `before`: its old value. In etypes.
 int AcceleratedFile::shared_pointer(std::int64_t amount, bool set, std::uint64_t& before) {
     if (job_->node_of(shared_pointer_home_) != job_->node())
         return job_->remote()->shared_pointer(shared_pointer_home_, shared_pointer_slot_, amount,
@@ -70,8 +73,9 @@ int AcceleratedFile::shared_pointer(std::int64_t amount, bool set, std::uint64_t
     return MPI_SUCCESS;
 }
 
-// A file lock on the bytes of a transfer, for the atomic mode in bypass: the MPI's file is open on
-// MPI_COMM_SELF, so its own locks do not exclude other ranks.
+// A file lock on the bytes of a transfer in atomic mode, if the MPI library does the transfer
+// (`bypass_`). The MPI library has opened the file on MPI_COMM_SELF, so its own locks do not
+// exclude other ranks.
 //
 // These are locks of the open file description, because the MPI may close files of its own, which
 // would drop locks of the process. They are shifted by 2^62 bytes, because some MPIs lock the bytes
@@ -89,7 +93,7 @@ public:
         while (fcntl(fd_, F_OFD_SETLKW, &range_) && !error_)
             if (errno != EINTR) error_ = errno;
     }
-    // The MPI error class; without the lock the transfer would not be atomic.
+    // The MPI error class of locking; without the lock the transfer would not be atomic.
     int code() const { return mpi_error(error_); }
     ~RangeLock() {
         if (fd_ < 0) return;
@@ -107,20 +111,20 @@ private:
 // ---- writing
 
 int AcceleratedFile::write(TransferStart start, const void* buffer, MPI_Count count,
-                           MPI_Datatype type, MPI_Count* moved) {
-    *moved = 0;
-    begin_transfer(start);
-    const int code = write_data(start, buffer, count, type, moved);
-    end_transfer(start.collective);
+                           MPI_Datatype type, MPI_Count* bytes_moved) {
+    *bytes_moved = 0;
+    synchronize_before_transfer(start);
+    const int code = write_data(start, buffer, count, type, bytes_moved);
+    synchronize_after_transfer(start.collective);
     return code;
 }
 
 int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Count count,
-                                MPI_Datatype type, MPI_Count* moved) {
+                                MPI_Datatype type, MPI_Count* bytes_moved) {
     std::int64_t logical = 0;
     if (const int code = check_transfer(start, count, true)) {
         if (start.kind == PositionKind::ordered)
-            advance_position(start, 0, logical);  // the other ranks are in it
+            advance_position(start, 0, logical);  // collective: the other ranks call it too
         return code;
     }
     const auto memory = flatten(type);
@@ -140,13 +144,13 @@ int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Cou
     } else if (BlockList blocks; is_direct(logical, *memory, bytes, blocks)) {
         code = write_directly(blocks, static_cast<const char*>(buffer), *memory, bytes);
     } else {
-        std::lock_guard hold(job_->lock());
-        // Writes that this process may know of must get older sequences than this one.
-        if (!one_node_ && !job_->directory().refresh_remote()) code = MPI_ERR_IO;
+        std::lock_guard guard(job_->lock());
+        // This write needs a later sequence than all writes that this process may know of.
+        if (!is_on_one_node_ && !job_->directory().refresh_remote()) code = MPI_ERR_IO;
         else if (!memory->decoded) code = MPI_ERR_UNSUPPORTED_OPERATION;
         else code = write_to_store(logical, static_cast<const char*>(buffer), *memory, bytes);
     }
-    if (!code) *moved = bytes;
+    if (!code) *bytes_moved = bytes;
     return code;
 }
 
@@ -198,13 +202,14 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
             if (may_have_lost_.load(std::memory_order_relaxed)) note_stored(record);
         }
         writer.publish(records.data(), records.size(), from, static_cast<std::size_t>(part));
-        extend(end);
+        extend_end(end);
         done += part;
     }
     return MPI_SUCCESS;
 }
 
-// What an fsync may have lost can be written again through the store, too.
+// Records in the ledger that the record's bytes were written through the store, which may have been
+// bytes that a failed fsync has lost.
 void AcceleratedFile::note_stored(const Record& record) {
     for (std::uint64_t k = 0; k < record.count; ++k) {
         const std::uint64_t begin = record.begin + k * record.stride;
@@ -212,7 +217,7 @@ void AcceleratedFile::note_stored(const Record& record) {
     }
 }
 
-void AcceleratedFile::extend(std::uint64_t end) {
+void AcceleratedFile::extend_end(std::uint64_t end) {
     auto& end_of_file = job_->store().file(slot_).end;
     std::uint64_t current = end_of_file.load(std::memory_order_relaxed);
     while (current < end && !end_of_file.compare_exchange_weak(current, end)) {
@@ -223,7 +228,7 @@ void AcceleratedFile::extend(std::uint64_t end) {
 
 // The file's size. The file system is asked only if the known size is below `at_least`.
 std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
-    const std::uint64_t remote_end = one_node_ ? 0 : job_->directory().remote_end(slot_);
+    const std::uint64_t remote_end = is_on_one_node_ ? 0 : job_->directory().remote_end(slot_);
     const std::uint64_t size = std::max(
         {job_->store().file(slot_).end.load(std::memory_order_relaxed), remote_end, file_size_});
     if (size >= at_least) return size;
@@ -233,14 +238,14 @@ std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
 }
 
 int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MPI_Datatype type,
-                          MPI_Count* moved) {
-    *moved = 0;
-    begin_transfer(start);
-    end_transfer(start.collective);
+                          MPI_Count* bytes_moved) {
+    *bytes_moved = 0;
+    synchronize_before_transfer(start);
+    synchronize_after_transfer(start.collective);
     std::int64_t logical = 0;
     if (const int code = check_transfer(start, count, false)) {
         if (start.kind == PositionKind::ordered)
-            advance_position(start, 0, logical);  // the other ranks are in it
+            advance_position(start, 0, logical);  // collective: the other ranks call it too
         return code;
     }
     const auto memory = flatten(type);
@@ -258,19 +263,19 @@ int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MP
         const int code = PMPI_File_read_at(mpi_file_, logical / etype_, buffer,
                                            static_cast<int>(count), type, &status);
 #endif
-        PMPI_Get_elements_x(&status, MPI_BYTE, moved);
+        PMPI_Get_elements_x(&status, MPI_BYTE, bytes_moved);
         return code;
     }
-    std::lock_guard hold(job_->lock());
+    std::lock_guard guard(job_->lock());
     if (!refresh_directory()) return MPI_ERR_IO;
-    const int code = read_blocks(logical, static_cast<char*>(buffer), *memory, bytes, *moved);
-    if (start.kind == PositionKind::individual && *moved < bytes)
-        position_ -= bytes / etype_ - *moved / etype_;
+    const int code = read_blocks(logical, static_cast<char*>(buffer), *memory, bytes, *bytes_moved);
+    if (start.kind == PositionKind::individual && *bytes_moved < bytes)
+        position_ -= bytes / etype_ - *bytes_moved / etype_;
     return code;
 }
 
 int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatType& memory,
-                                 std::int64_t bytes, MPI_Count& got) {
+                                 std::int64_t bytes, MPI_Count& bytes_read) {
     BlockList blocks;
     append_blocks(*view_, displacement_, logical, bytes, blocks);
     std::uint64_t furthest = 0;
@@ -283,29 +288,29 @@ int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatT
     char* to = buffer;
     if (!memory.contiguous) packed.resize(static_cast<std::size_t>(bytes)), to = packed.data();
     std::vector<RemoteRead> remote_reads;
-    bool more = true;
+    bool is_before_end = true;
     for (const auto& block : blocks.blocks)
-        for (std::int64_t k = 0; k < block.count && more; ++k) {
+        for (std::int64_t k = 0; k < block.count && is_before_end; ++k) {
             const auto begin = static_cast<std::uint64_t>(block.begin + k * block.stride);
             const auto upto = std::min(end, begin + static_cast<std::uint64_t>(block.length));
             if (begin >= upto) {
-                more = false;
+                is_before_end = false;
                 break;
             }
-            if (const int code = read_range(begin, upto, to + got, remote_reads)) {
-                got = 0;
+            if (const int code = read_range(begin, upto, to + bytes_read, remote_reads)) {
+                bytes_read = 0;
                 return code;
             }
-            got += static_cast<std::int64_t>(upto - begin);
-            more = upto == begin + static_cast<std::uint64_t>(block.length);
+            bytes_read += static_cast<std::int64_t>(upto - begin);
+            is_before_end = upto == begin + static_cast<std::uint64_t>(block.length);
         }
     if (const int code = fetch_remote(remote_reads)) {
-        got = 0;
+        bytes_read = 0;
         return code;
     }
-    if (memory.contiguous || !got) return MPI_SUCCESS;
+    if (memory.contiguous || !bytes_read) return MPI_SUCCESS;
     BlockList pieces;
-    append_blocks(memory, 0, 0, got, pieces);
+    append_blocks(memory, 0, 0, bytes_read, pieces);
     const char* from = packed.data();
     for (const auto& piece : pieces.blocks)
         for (std::int64_t k = 0; k < piece.count; ++k, from += piece.length)
@@ -314,37 +319,38 @@ int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatT
     return MPI_SUCCESS;
 }
 
-// Adds the writes of other ranks to the directory, as the visibility requires it now. False: a node
-// does not answer.
+// Adds the writes of other ranks to the directory, as far as the visibility setting requires it
+// now. Returns false if a node does not answer.
 bool AcceleratedFile::refresh_directory() {
     job_->directory().scan_node(job_->settings().visibility == Visibility::immediate || atomic_);
-    return one_node_ || job_->directory().refresh_remote();
+    return is_on_one_node_ || job_->directory().refresh_remote();
 }
 
-// Returns an MPI error class.
+// Reads bytes from the store and the file system, and appends those on other nodes to
+// `remote_reads`. Returns an MPI error class.
 int AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* to,
                                 std::vector<RemoteRead>& remote_reads) {
-    Index& index = job_->directory().index(slot_);
+    Index& index = job_->directory().all_writes(slot_);
     const Store& store = job_->store();
     // Older data are read from the file system.
     const std::uint64_t oldest =
         std::max(store.file(slot_).foreign_before.load(std::memory_order_relaxed),
-                 one_node_ ? job_->directory().evicted_before() : 0);
+                 is_on_one_node_ ? job_->directory().evicted_before() : 0);
     int code = MPI_SUCCESS;
     while (begin < end && !code) {
         const Lookup lookup = index.find(begin, end);
         const std::uint64_t bytes = lookup.end - begin;
-        if (!lookup.data || lookup.rank == file_system_rank || lookup.sequence < oldest) {
+        if (!lookup.has_data || lookup.rank == file_system_rank || lookup.sequence < oldest) {
             code = read_file_system(begin, lookup.end, to);
         } else if (lookup.rank & remote_rank_bit) {
             remote_reads.push_back({static_cast<int>(lookup.rank & ~remote_rank_bit),
                                     lookup.ring_offset, bytes, to, begin});
         } else {
-            const bool before = job_->in_ring(lookup.rank, lookup.ring_offset);
-            if (before) std::memcpy(to, store.data(lookup.rank, lookup.ring_offset), bytes);
+            const bool was_in_ring = job_->in_ring(lookup.rank, lookup.ring_offset);
+            if (was_in_ring) std::memcpy(to, store.data(lookup.rank, lookup.ring_offset), bytes);
             std::atomic_thread_fence(std::memory_order_seq_cst);
             // If the data were evicted during the copy, the file system has them.
-            if (!before || !job_->in_ring(lookup.rank, lookup.ring_offset))
+            if (!was_in_ring || !job_->in_ring(lookup.rank, lookup.ring_offset))
                 code = read_file_system(begin, lookup.end, to);
         }
         to += bytes;
@@ -353,17 +359,17 @@ int AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* to
     return code;
 }
 
-// Returns an MPI error class. Bytes beyond the end of the file are zero: other ranks have written
-// behind them.
+// Reads bytes from the file system. Bytes beyond the end of the file become zero: they are a gap
+// before data that are not drained yet. Returns an MPI error class.
 int AcceleratedFile::read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const {
     while (begin < end) {
-        const ssize_t got =
+        const ssize_t bytes_read =
             pread(descriptor_->number(), to, end - begin, static_cast<off_t>(begin));
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return mpi_error(errno);
-        if (got == 0) break;
-        to += got;
-        begin += static_cast<std::uint64_t>(got);
+        if (bytes_read < 0 && errno == EINTR) continue;
+        if (bytes_read < 0) return mpi_error(errno);
+        if (bytes_read == 0) break;
+        to += bytes_read;
+        begin += static_cast<std::uint64_t>(bytes_read);
     }
     std::memset(to, 0, end - begin);
     return MPI_SUCCESS;
@@ -383,18 +389,18 @@ int AcceleratedFile::fetch_remote(std::vector<RemoteRead>& remote_reads) {
     return code;
 }
 
-// A collective transfer begins with a barrier: what any rank wrote before is older than what is
-// written now, and visible to what is read now. MPI does not guarantee that, but the MPIs' own
-// collective transfers begin with an exchange, and libraries rely on it.
-void AcceleratedFile::begin_transfer(TransferStart start) {
+// A collective transfer begins with a barrier, so that all earlier writes of any rank are older
+// than its writes and visible to its reads. MPI does not guarantee that, but in the MPI libraries
+// collective transfers begin with an exchange, and other libraries rely on it.
+void AcceleratedFile::synchronize_before_transfer(TransferStart start) {
     if (!start.collective || job_->settings().visibility != Visibility::immediate) return;
     if (start.kind != PositionKind::ordered)
         PMPI_Barrier(comm_);  // ordered transfers synchronize in advance_position()
     advance_comm_epoch();
 }
 
-// With the visibility `collective`, a collective transfer makes all writes before it visible.
-void AcceleratedFile::end_transfer(bool collective) {
+// With the visibility `collective`, a collective transfer makes all earlier writes visible.
+void AcceleratedFile::synchronize_after_transfer(bool collective) {
     if (collective && !bypass_ && job_->settings().visibility == Visibility::collective)
         synchronize();
 }

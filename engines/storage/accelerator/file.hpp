@@ -1,9 +1,12 @@
-// An open file: its view, its pointers, and transfers between the program's buffers and the stores.
+// An accelerated open file: its view, its file pointers, and transfers between the program's
+// buffers and the stores.
 //
-// The handle is that of a file that the MPI itself has opened on MPI_COMM_SELF, so calls that this
-// library does not handle, error handlers and Fortran's handles work with it. What this library
-// cannot accelerate (atomic mode across nodes, foreign data representations) goes through the MPI's
-// file after the stores are drained (`bypass`).
+// The MPI library opens the file too, on MPI_COMM_SELF, and the program gets that handle. So calls
+// that this library does not intercept, error handlers and Fortran handles work with it. Transfers
+// that this library cannot accelerate (atomic mode across nodes, foreign data representations) go
+// through the MPI library, after the stores are drained (`bypass_`).
+//
+// Functions that return int return MPI_SUCCESS or an MPI error code.
 #pragma once
 
 #include <atomic>
@@ -34,17 +37,17 @@ struct TransferStart {
 class AcceleratedFile {
 public:
     static int open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* handle);
-    // The file of a handle; null: it is not accelerated.
+    // The accelerated file of a handle; null if it has none.
     static AcceleratedFile* find(MPI_File handle);
     static int close(MPI_File* handle);
-    // Removes the file; its data in the stores are dropped.
+    // Deletes the file and drops its data in the store.
     static int remove(const char* name, MPI_Info info);
     ~AcceleratedFile();
 
     int write(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
-              MPI_Count* moved);
+              MPI_Count* bytes_moved);
     int read(TransferStart start, void* buffer, MPI_Count count, MPI_Datatype type,
-             MPI_Count* moved);
+             MPI_Count* bytes_moved);
 
     int sync();
     int set_size(MPI_Offset size);
@@ -65,7 +68,8 @@ public:
     // Calls the error handler of the file, if `code` is an error.
     int raise(int code);
 
-    struct Pending {
+    // The status of a split collective transfer, between its begin and its end call.
+    struct SplitTransfer {
         MPI_Status status{};
         bool active = false;
     } split;
@@ -74,19 +78,19 @@ private:
     class RangeLock;
     AcceleratedFile() = default;
     int wait_for_other_jobs();
-    bool claim(int mode, bool in_world);
+    bool acquire_resources(int mode, bool in_world);
     bool find_nodes();
     bool open_descriptor(FileStatus& status);
     bool claim_shared_pointer();
-    void join();
-    void choose_level(bool memory);
+    void synchronize_after_open();
+    void choose_sync_level(bool memory);
     bool hand_to_background_drain();
-    void leave(bool complete, bool handed_over);
+    void release_resources(bool complete, bool handed_over);
     bool has_single_link(FileStatus& status) const;
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
     int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
-                   MPI_Count* moved);
+                   MPI_Count* bytes_moved);
     bool may_write_directly() const;
     void choose_route();
     void leave_direct_route();
@@ -99,49 +103,49 @@ private:
                        std::int64_t bytes);
     void note_stored(const Record& record);
     int read_blocks(std::int64_t logical, char* buffer, const FlatType& memory, std::int64_t bytes,
-                    MPI_Count& got);
+                    MPI_Count& bytes_read);
     int read_range(std::uint64_t begin, std::uint64_t end, char* to,
                    std::vector<RemoteRead>& remote_reads);
     int read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const;
     int fetch_remote(std::vector<RemoteRead>& remote_reads);
-    void extend(std::uint64_t end);
+    void extend_end(std::uint64_t end);
     std::uint64_t current_size(std::uint64_t at_least);
     void synchronize();
     int flush();
-    bool was_repeated();
+    bool were_writes_repeated();
     int report_error(int error) const;
     int conclude_sync(int written, int synced);
     void exchange_durable();
     void note_lost_ranges();
     int make_durable();
-    bool conflicts_exist();
+    bool have_conflicts();
     bool refresh_directory();
     int enter_bypass();
     int open_for_locks();
     int shared_pointer(std::int64_t amount, bool set, std::uint64_t& before);
-    void begin_transfer(TransferStart start);
-    void end_transfer(bool collective);
+    void synchronize_before_transfer(TransferStart start);
+    void synchronize_after_transfer(bool collective);
 
     Job* job_ = nullptr;
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1;
     std::vector<int> world_ranks_;  // of the communicator's ranks
-    bool one_node_ = true;
-    bool all_nodes_ = true;      // each node of the job has a rank of the communicator
-    bool first_of_node_ = true;  // no lower rank of the communicator is on this node
+    bool is_on_one_node_ = true;
+    bool has_all_nodes_ = true;     // each node of the job has a rank of the communicator
+    bool is_first_of_node_ = true;  // no lower rank of the communicator is on this node
     MPI_File mpi_file_ = MPI_FILE_NULL;
     SharedDescriptor descriptor_;  // for all access to the file system
     int lock_fd_ = -1;             // opened again for file locks
     int mode_ = 0;
     bool atomic_ = false, bypass_ = false;
-    bool until_memory_ = false;  // sync and close return once the background drain holds the file
+    bool until_memory_ = false;  // sync and close wait for the background drain only
     std::string path_;
     std::uint32_t slot_ = 0;
     std::uint32_t seen_repeats_ = 0;              // of FileSlot::repeats
-    std::atomic<std::uint64_t> direct_bytes_{0};  // written straight into the file
-    SyncLedger ledger_;                           // of the bytes that were written straight
-    std::atomic<bool> may_have_lost_{false};      // some rank's ledger may have lost bytes
-    std::uint64_t file_size_ = 0;                 // size in the file system, when last looked up
+    std::atomic<std::uint64_t> direct_bytes_{0};  // written without the store
+    SyncLedger ledger_;                       // of the bytes that were written without the store
+    std::atomic<bool> may_have_lost_{false};  // some rank's ledger may have lost bytes
+    std::uint64_t file_size_ = 0;             // size in the file system, when last looked up
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const FlatType> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes

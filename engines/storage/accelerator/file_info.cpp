@@ -1,3 +1,4 @@
+// Reads and adds the info keys assay_io and assay_io_until of a file.
 #include "storage/accelerator/file_info.hpp"
 
 namespace assay::storage {

@@ -9,8 +9,8 @@
 namespace assay::storage {
 
 struct InfoKeys {
-    bool accelerated;     // assay_io=enable|disable; else the patterns of the settings
-    bool memory;          // assay_io_until=memory|file; else the settings
+    bool accelerated;     // assay_io=enable|disable; without the key: Settings::covers()
+    bool memory;          // assay_io_until=memory|file; without the key: Settings::until_memory
     std::string unknown;  // a message about unknown values; empty: there are none
 };
 
@@ -18,8 +18,8 @@ struct InfoKeys {
 // `assay_io_until` means `file`, the safer choice.
 InfoKeys read_info_keys(MPI_Info info, const Settings& settings, const std::string& name);
 
-// Adds the keys that tell how a file is treated. `written`: it is open for writing, so that
-// assay_io_until applies.
+// Adds the keys of an accelerated file. `written`: it is open for writing, so that assay_io_until
+// applies.
 void add_info_keys(MPI_Info info, bool written, bool memory);
 
 }  // namespace assay::storage

@@ -1,5 +1,5 @@
-// Opening and closing: identifies the file, checks whether it was changed from outside, and drains
-// it.
+// Opening and closing of accelerated files: decides whether a file is accelerated, identifies it,
+// chooses how it is written, and at close drains it.
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/magic.h>
@@ -31,17 +31,17 @@
 namespace assay::storage {
 namespace {
 
-// The open files by handle. Every call looks one up, from any thread.
-struct Files {
+// The accelerated open files by handle. Every MPI-IO call searches it, from any thread.
+struct FileRegistry {
     std::shared_mutex lock;
     std::unordered_map<MPI_File, std::unique_ptr<AcceleratedFile>> by_handle;
 };
-Files& files() {
-    static auto* open = new Files;  // outlives every destructor
-    return *open;
+FileRegistry& open_files() {
+    static auto* registry = new FileRegistry;  // never destroyed, so every destructor can use it
+    return *registry;
 }
 
-// Removes the file system prefix that ROMIO and OMPIO accept ("ufs:").
+// Removes the file system prefix that ROMIO and OMPIO accept, such as "ufs:".
 std::string strip_prefix(const char* name) {
     const char* colon = std::strchr(name, ':');
     const char* slash = std::strchr(name, '/');
@@ -57,17 +57,18 @@ bool kernel_has_fine_times() {
     static const bool fine = [] {
         utsname info{};
         if (uname(&info) != 0) return false;
-        char* rest = nullptr;
-        const long major = std::strtol(info.release, &rest, 10);
-        if (*rest != '.') return false;
-        const long minor = std::strtol(rest + 1, nullptr, 10);
+        char* end_of_number = nullptr;
+        const long major = std::strtol(info.release, &end_of_number, 10);
+        if (*end_of_number != '.') return false;
+        const long minor = std::strtol(end_of_number + 1, nullptr, 10);
         return major > 6 || (major == 6 && minor >= 13);
     }();
     return fine;
 }
 
-// Since Linux 6.13 these file systems give a change a time of its own, if the time before it was
-// looked at (Documentation/filesystems/multigrain-ts.rst). All others count in the kernel's ticks.
+// Whether each change of a file gets a modification time of its own. Since Linux 6.13 these file
+// systems do so if the previous time was queried (Documentation/filesystems/multigrain-ts.rst). All
+// others use the time of the kernel's last tick.
 bool has_fine_times(int fd) {
     struct statfs info{};
     if (!kernel_has_fine_times() || fstatfs(fd, &info)) return false;
@@ -76,8 +77,8 @@ bool has_fine_times(int fd) {
            std::end(fine);
 }
 
-// A change from outside in the same tick as the last write would not be noticed at the next open,
-// so close waits for the tick's end.
+// A change by another program in the same tick as the last write would not be noticed at the next
+// open, so close waits for the end of the tick.
 void wait_for_clock_tick(int fd, std::int64_t last_write_ns) {
     if (has_fine_times(fd)) return;
     for (int attempt = 0; attempt < 20; ++attempt) {
@@ -88,8 +89,8 @@ void wait_for_clock_tick(int fd, std::int64_t last_write_ns) {
     }
 }
 
-// The path of an open file, without links, in one system call; realpath() makes one for each
-// folder.
+// The path of an open file, without symbolic links. It needs one system call, where realpath()
+// needs one for each folder. `opened`: the path with which it was opened.
 std::string path_of(int fd, const std::string& opened) {
     char link[64], path[PATH_MAX];
     std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -99,7 +100,7 @@ std::string path_of(int fd, const std::string& opened) {
     return realpath(opened.c_str(), path) ? path : opened;
 }
 
-// Files of the kernel have no size and no contents of their own.
+// Whether the file is on a file system of the kernel, whose files have no size.
 bool is_kernel_file(int fd) {
     struct statfs info{};
     if (fstatfs(fd, &info)) return true;
@@ -110,30 +111,30 @@ bool is_kernel_file(int fd) {
            std::end(kernel);
 }
 
-// The accelerator needs two descriptors per file where the MPI alone needs one. It leaves a quarter
-// to the program.
+// Whether few descriptors are left. The accelerator needs two descriptors per file, the MPI library
+// alone one. It leaves a quarter of the limit to the program.
 bool descriptors_are_scarce(int fd) {
     rlimit limit{};
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
            static_cast<rlim_t>(fd) >= limit.rlim_cur / 4 * 3;
 }
 
-// Collective: false if a rank's info or name excludes the file, which ranks may give differently.
-// One rank says what is unknown in their info.
+// Collective: whether the info and the file name of every rank allow acceleration; they may differ
+// between ranks. The first rank with an unknown info value reports it.
 bool accelerated_on_all_ranks(Job& job, MPI_Comm comm, const InfoKeys& keys) {
     int rank, size;
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
     const int report_order = keys.unknown.empty() ? 0 : size - rank;
-    int any[2] = {!keys.accelerated, report_order};
-    PMPI_Allreduce(MPI_IN_PLACE, any, 2, MPI_INT, MPI_MAX, comm);
-    if (report_order && report_order == any[1]) job.say_once(keys.unknown);
-    return !any[0];
+    int maxima[2] = {!keys.accelerated, report_order};
+    PMPI_Allreduce(MPI_IN_PLACE, maxima, 2, MPI_INT, MPI_MAX, comm);
+    if (report_order && report_order == maxima[1]) job.report_once_on_this_rank(keys.unknown);
+    return !maxima[0];
 }
 
-// Calls the error handler of MPI_FILE_NULL, as for errors of opening and closing. Not every MPI
-// allows that without a file, so one is opened.
-int to_default_handler(int code) {
+// Calls the error handler of MPI_FILE_NULL, which handles errors of opening and closing. Not every
+// MPI allows that without an open file, so /dev/null is opened. Returns `code`.
+int call_default_handler(int code) {
     MPI_Errhandler handler;
     MPI_File file;
     PMPI_File_get_errhandler(MPI_FILE_NULL, &handler);
@@ -147,16 +148,17 @@ int to_default_handler(int code) {
     return code;
 }
 
+// Modes that this library implements itself, so the MPI library opens the file without them.
 constexpr int handled_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_SEQUENTIAL;
 
 }  // namespace
 
 AcceleratedFile* AcceleratedFile::find(MPI_File handle) {
     if (!Job::current()) return nullptr;
-    auto& open = files();
-    std::shared_lock hold(open.lock);
-    const auto entry = open.by_handle.find(handle);
-    return entry == open.by_handle.end() ? nullptr : entry->second.get();
+    auto& registry = open_files();
+    std::shared_lock guard(registry.lock);
+    const auto entry = registry.by_handle.find(handle);
+    return entry == registry.by_handle.end() ? nullptr : entry->second.get();
 }
 
 int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info info,
@@ -174,33 +176,33 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     PMPI_Comm_size(file->comm_, &file->size_);
     int range[2] = {mode, -mode};
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, file->comm_);
-    if (range[0] != -range[1]) return to_default_handler(MPI_ERR_NOT_SAME);
+    if (range[0] != -range[1]) return call_default_handler(MPI_ERR_NOT_SAME);
     if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR)
-        return to_default_handler(MPI_ERR_UNSUPPORTED_OPERATION);
+        return call_default_handler(MPI_ERR_UNSUPPORTED_OPERATION);
 
     // The first rank creates the file if the mode asks for it; then the others open it.
     int code = MPI_SUCCESS;
     if (file->rank_ == 0)
         code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~handled_modes, info, &file->mpi_file_);
-    int first = class_of(code);
+    int first = error_class_of(code);
     PMPI_Bcast(&first, 1, MPI_INT, 0, file->comm_);
-    if (first) return file->rank_ == 0 ? code : to_default_handler(first);
+    if (first) return file->rank_ == 0 ? code : call_default_handler(first);
     if (file->rank_ != 0)
         code = PMPI_File_open(MPI_COMM_SELF, name,
                               mode & ~(handled_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), info,
                               &file->mpi_file_);
-    if (const int worst = worst_code(file->comm_, code)) {
+    if (const int worst = worst_error_class(file->comm_, code)) {
         if (!code) PMPI_File_close(&file->mpi_file_);
-        return code ? code : to_default_handler(worst);
+        return code ? code : call_default_handler(worst);
     }
 
     file->path_ = path;
     const bool in_world = file->find_nodes();
     if (const int stale = file->wait_for_other_jobs()) {
         PMPI_File_close(&file->mpi_file_);
-        return to_default_handler(stale);
+        return call_default_handler(stale);
     }
-    if (!file->claim(mode, in_world)) {
+    if (!file->acquire_resources(mode, in_world)) {
         if (const char* system =
                 file->descriptor_ ? incoherent_file_system(file->descriptor_->number()) : nullptr)
             job->report_once(std::string("files on ") + system +
@@ -215,53 +217,54 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         if (job->settings().required) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
     }
-    file->choose_level(keys.memory);
+    file->choose_sync_level(keys.memory);
     file->choose_route();
-    file->join();
+    file->synchronize_after_open();
     *handle = file->mpi_file_;
-    std::unique_lock hold(files().lock);
-    files().by_handle[*handle] = std::move(file);
+    std::unique_lock guard(open_files().lock);
+    open_files().by_handle[*handle] = std::move(file);
     return MPI_SUCCESS;
 }
 
-// Which of the job's nodes take part. False: a rank is not of the job's world.
+// Finds which nodes of the job have ranks of the communicator. Returns false if a rank is not in
+// MPI_COMM_WORLD.
 bool AcceleratedFile::find_nodes() {
-    MPI_Group world, local_slot;
+    MPI_Group world, file_group;
     PMPI_Comm_group(job_->world(), &world);
-    PMPI_Comm_group(comm_, &local_slot);
+    PMPI_Comm_group(comm_, &file_group);
     std::vector<int> ranks(static_cast<std::size_t>(size_));
     for (int k = 0; k < size_; ++k) ranks[static_cast<std::size_t>(k)] = k;
     world_ranks_.resize(ranks.size());
-    PMPI_Group_translate_ranks(local_slot, size_, ranks.data(), world, world_ranks_.data());
+    PMPI_Group_translate_ranks(file_group, size_, ranks.data(), world, world_ranks_.data());
     PMPI_Group_free(&world);
-    PMPI_Group_free(&local_slot);
+    PMPI_Group_free(&file_group);
     std::set<int> nodes;
     for (int k = 0; k < size_; ++k) {
         const int world_rank = world_ranks_[static_cast<std::size_t>(k)];
         if (world_rank == MPI_UNDEFINED) return false;
         const int node = job_->node_of(world_rank);
         nodes.insert(node);
-        if (node == job_->node() && k < rank_) first_of_node_ = false;
+        if (node == job_->node() && k < rank_) is_first_of_node_ = false;
     }
-    one_node_ = nodes.size() == 1;
-    all_nodes_ = static_cast<int>(nodes.size()) == job_->nodes();
+    is_on_one_node_ = nodes.size() == 1;
+    has_all_nodes_ = static_cast<int>(nodes.size()) == job_->nodes();
     return true;
 }
 
-// Collective: waits until the file system has what other jobs of these nodes have acknowledged in
-// memory. Returns the same error class on every rank.
+// Collective: waits until the file system has the data that other jobs on these nodes have
+// acknowledged in memory. Returns the same error class on every rank.
 int AcceleratedFile::wait_for_other_jobs() {
     FileStatus status;
     std::string error;
-    if (first_of_node_ && read_status(path_.c_str(), status) == 0 && status.regular)
+    if (is_first_of_node_ && read_status(path_.c_str(), status) == 0 && status.regular)
         error = storage::wait_for_other_jobs(job_->store(), status, job_->settings().wait_s);
     if (!error.empty())
         std::fprintf(stderr, "assay io: %s cannot be opened: %s\n", path_.c_str(), error.c_str());
-    return worst_code(comm_, error.empty() ? MPI_SUCCESS : MPI_ERR_IO);
+    return worst_error_class(comm_, error.empty() ? MPI_SUCCESS : MPI_ERR_IO);
 }
 
-// Opens the descriptor for all access to the file system. False: it cannot be opened, or the file
-// is not a regular one.
+// Opens the descriptor for all access to the file system. Returns false if that fails, or if the
+// file cannot be accelerated.
 bool AcceleratedFile::open_descriptor(FileStatus& status) {
     const int access = mode_ & MPI_MODE_RDONLY   ? O_RDONLY
                        : mode_ & MPI_MODE_WRONLY ? O_WRONLY
@@ -286,9 +289,9 @@ bool AcceleratedFile::claim_shared_pointer() {
     return false;
 }
 
-// Collective: takes what the file needs. False: some rank cannot, or they have opened different
-// files; then none has anything.
-bool AcceleratedFile::claim(int mode, bool in_world) {
+// Collective: acquires the descriptor, the slot of the file table and the shared pointer. Returns
+// false if a rank cannot, or if the ranks have opened different files; then all are released again.
+bool AcceleratedFile::acquire_resources(int mode, bool in_world) {
     mode_ = mode;
     Store& store = job_->store();
     FileStatus status;
@@ -312,19 +315,21 @@ bool AcceleratedFile::claim(int mode, bool in_world) {
     return false;
 }
 
-// Collective: makes all writes so far visible.
-void AcceleratedFile::join() {
+// Collective: makes all writes of the file so far visible to all ranks, and tells each node the
+// slots of the other nodes.
+void AcceleratedFile::synchronize_after_open() {
     PMPI_Bcast(&shared_pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
     shared_pointer_home_ = world_ranks_[0];
-    if (!one_node_) {
+    if (!is_on_one_node_) {
         job_->store().file(slot_).shared = 1;
-        const std::uint32_t local_slot[2] = {slot_, job_->store().file(slot_).generation.load()};
+        const std::uint32_t slot_and_generation[2] = {slot_,
+                                                      job_->store().file(slot_).generation.load()};
         std::vector<std::uint32_t> slots(2 * static_cast<std::size_t>(size_));
-        PMPI_Allgather(local_slot, 2, MPI_UINT32_T, slots.data(), 2, MPI_UINT32_T, comm_);
-        std::lock_guard hold(job_->lock());
+        PMPI_Allgather(slot_and_generation, 2, MPI_UINT32_T, slots.data(), 2, MPI_UINT32_T, comm_);
+        std::lock_guard guard(job_->lock());
         for (std::size_t k = 0; k < world_ranks_.size(); ++k)
             if (const int node = job_->node_of(world_ranks_[k]); node != job_->node())
-                job_->directory().share(slot_, node, slots[2 * k], slots[2 * k + 1]);
+                job_->directory().add_remote_slot(slot_, node, slots[2 * k], slots[2 * k + 1]);
     }
     synchronize();
     if (mode_ & MPI_MODE_APPEND) {
@@ -335,36 +340,37 @@ void AcceleratedFile::join() {
     }
 }
 
-// Collective: whether close and sync wait for the file system. A rank that opens the file later, on
-// a node that has no part in this file, could not know that the file system lacks data.
-void AcceleratedFile::choose_level(bool memory) {
+// Collective: chooses whether close and sync wait for the file system. They must if a node has not
+// opened the file: a rank of that node that opens it later could not know that the file system
+// lacks data.
+void AcceleratedFile::choose_sync_level(bool memory) {
     if (mode_ & MPI_MODE_RDONLY) memory = false;
-    if (memory && !all_nodes_) {
+    if (memory && !has_all_nodes_) {
         job_->report_once(path_ + " and other files that not all nodes open: until file");
         memory = false;
     }
     std::string error;
-    if (memory && first_of_node_ && !job_->start_background_drain(error)) {
+    if (memory && is_first_of_node_ && !job_->start_background_drain(error)) {
         job_->report_no_background_drain(error, path_);
         memory = false;
     }
-    until_memory_ = worst_code(comm_, memory ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
-    if (job_->store().superblock().background.load() && first_of_node_)
+    until_memory_ = worst_error_class(comm_, memory ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
+    if (job_->store().superblock().background.load() && is_first_of_node_)
         request_background_open(job_->store());
 }
 
-// Releases what claim() has taken. `complete`: the file system has the file's data; `handed_over`:
-// the background drain holds the file.
-void AcceleratedFile::leave(bool complete, bool handed_over) {
+// Releases what acquire_resources() has acquired. `complete`: the file system has the file's data;
+// `handed_over`: the background drain holds the file.
+void AcceleratedFile::release_resources(bool complete, bool handed_over) {
     Store& store = job_->store();
     FileStatus status;
-    const bool known = complete && !store.file(slot_).acknowledged.load() &&
-                       read_status(descriptor_->number(), status) == 0;
-    // What was written directly is read from the file, whoever changes it.
-    if (known && store.file(slot_).route.load() != Route::direct)
+    const bool is_state_known = complete && !store.file(slot_).acknowledged.load() &&
+                                read_status(descriptor_->number(), status) == 0;
+    // Data on the direct route are read from the file, so changes by others need not be noticed.
+    if (is_state_known && store.file(slot_).route.load() != Route::direct)
         wait_for_clock_tick(descriptor_->number(), status.mtime_ns);
     if (rank_ == 0) store.superblock().shared_pointer_used[shared_pointer_slot_] = 0;
-    release_slot(store, slot_, known ? &status : nullptr);
+    release_slot(store, slot_, is_state_known ? &status : nullptr);
     if (mode_ & MPI_MODE_RDONLY) return;
     // After a failed fsync the store may have nothing that can be written again.
     if (complete || handed_over || is_written(store, slot_))
@@ -375,39 +381,40 @@ void AcceleratedFile::leave(bool complete, bool handed_over) {
 int AcceleratedFile::close(MPI_File* handle) {
     std::unique_ptr<AcceleratedFile> file;
     {
-        std::unique_lock hold(files().lock);
-        const auto entry = files().by_handle.find(*handle);
+        std::unique_lock guard(open_files().lock);
+        const auto entry = open_files().by_handle.find(*handle);
         file = std::move(entry->second);
-        files().by_handle.erase(entry);
+        open_files().by_handle.erase(entry);
     }
     Job& job = *file->job_;
     int code = MPI_SUCCESS;
     file->synchronize();
     FileStatus status;
     const bool deletes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
-    const bool drops = deletes && file->has_single_link(status);
-    const bool complete = !drops && (deletes || !file->until_memory_ || file->conflicts_exist() ||
-                                     !file->hand_to_background_drain());
+    const bool is_dropped = deletes && file->has_single_link(status);
+    const bool complete =
+        !is_dropped && (deletes || !file->until_memory_ || file->have_conflicts() ||
+                        !file->hand_to_background_drain());
     if (complete) code = file->make_durable();
     if (code) file->note_lost_ranges();
     PMPI_Barrier(file->comm_);
     if (deletes && file->rank_ == 0) unlink(file->path_.c_str());
-    file->leave(complete && !code, !complete && !drops);
+    file->release_resources(complete && !code, !complete && !is_dropped);
     PMPI_Barrier(file->comm_);
     // The data are dropped with the file's last name, unless another handle has the file open.
-    if (drops) {
-        forget_deleted_file(job.store(), status);
+    if (is_dropped) {
+        drop_deleted_file(job.store(), status);
         job.close_deleted_files();
     }
     const int closed = PMPI_File_close(handle);
-    if (code) return to_default_handler(code);
+    if (code) return call_default_handler(code);
     return closed;
 }
 
-// Collective.
+// Collective: whether the file has one name on all ranks. Sets `status`.
 bool AcceleratedFile::has_single_link(FileStatus& status) const {
     const bool single = read_status(descriptor_->number(), status) == 0 && status.links <= 1;
-    return worst_code(comm_, single ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
+    return worst_error_class(comm_, single ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
 }
 
 int AcceleratedFile::remove(const char* name, MPI_Info info) {
@@ -416,7 +423,7 @@ int AcceleratedFile::remove(const char* name, MPI_Info info) {
     const bool last_name = job && read_status(strip_prefix(name).c_str(), status) == 0 &&
                            status.regular && status.links == 1;
     const int code = PMPI_File_delete(name, info);
-    if (!code && last_name) forget_deleted_file(job->store(), status);
+    if (!code && last_name) drop_deleted_file(job->store(), status);
     return code;
 }
 

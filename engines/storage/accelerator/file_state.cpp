@@ -1,5 +1,5 @@
-// The state of a file besides its bytes: size, view, pointers, atomicity, and synchronization
-// between ranks.
+// The state of an accelerated file besides its data: size, view, file pointers, atomicity, and
+// synchronization between ranks.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -22,13 +22,13 @@ int AcceleratedFile::raise(int code) {
 
 // ---- synchronization
 
-// Collective: what any rank wrote before is visible to every rank afterwards.
+// Collective: afterwards every earlier write of any rank is visible to every rank.
 void AcceleratedFile::synchronize() {
     std::uint64_t latest = job_->store().now();
     PMPI_Allreduce(MPI_IN_PLACE, &latest, 1, MPI_UINT64_T, MPI_MAX,
                    comm_);  // all earlier writes are published now
     job_->store().advance_clock(latest + 1);
-    std::lock_guard hold(job_->lock());
+    std::lock_guard guard(job_->lock());
     job_->directory().scan_node(true);
     job_->directory().note_synchronization();
 }
@@ -43,7 +43,7 @@ int AcceleratedFile::sync() {
 // ---- size
 
 int AcceleratedFile::get_size(MPI_Offset* size) {
-    std::lock_guard hold(job_->lock());
+    std::lock_guard guard(job_->lock());
     if (!refresh_directory()) return MPI_ERR_IO;
     *size = static_cast<MPI_Offset>(current_size(~0ull));
     return MPI_SUCCESS;
@@ -53,26 +53,26 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     if (mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
     if (size < 0) return MPI_ERR_ARG;
     synchronize();
-    MPI_Offset current_position = 0;
-    int code = get_size(&current_position);
-    auto now = static_cast<std::uint64_t>(current_position);
-    PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm_);
-    code = worst_code(comm_, code);
-    // What is cut off must not be drained later.
-    if (!code && static_cast<std::uint64_t>(size) < now) code = flush();
+    MPI_Offset known_size = 0;
+    int code = get_size(&known_size);
+    auto old_size = static_cast<std::uint64_t>(known_size);
+    PMPI_Allreduce(MPI_IN_PLACE, &old_size, 1, MPI_UINT64_T, MPI_MAX, comm_);
+    code = worst_error_class(comm_, code);
+    // Data that are cut off must not be drained later.
+    if (!code && static_cast<std::uint64_t>(size) < old_size) code = flush();
     if (code) return code;
     auto& slot = job_->store().file(slot_);
     if (rank_ == 0 && ftruncate(descriptor_->number(), size)) code = mpi_error(errno);
-    if (first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
-    code = worst_code(comm_, code);
+    if (is_first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
+    code = worst_error_class(comm_, code);
     if (code) return code;
     file_size_ = static_cast<std::uint64_t>(size);
     slot.end = static_cast<std::uint64_t>(size);
     ledger_.note_truncated(static_cast<std::uint64_t>(size));
     job_->note_durable(slot_, {{static_cast<std::uint64_t>(size), ~0ull}});
-    if (static_cast<std::uint64_t>(size) < now) {
+    if (static_cast<std::uint64_t>(size) < old_size) {
         // Each rank publishes the truncation: indexes ignore older bytes beyond it.
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         Record record{};
         record.file = slot_;
         record.generation = slot.generation.load();
@@ -87,7 +87,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
             code = mpi_error(job_->writer().error() ? job_->writer().error() : EIO);
         }
     }
-    return worst_code(comm_, code);
+    return worst_error_class(comm_, code);
 }
 
 // Reserves the space, so that later writes do not fail for lack of it.
@@ -95,14 +95,14 @@ int AcceleratedFile::preallocate(MPI_Offset size) {
     if (mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
     if (size < 0) return MPI_ERR_ARG;
     synchronize();
-    MPI_Offset now = 0;
-    int code = worst_code(comm_, get_size(&now));
+    MPI_Offset old_size = 0;
+    int code = worst_error_class(comm_, get_size(&old_size));
     if (!code) code = flush();
     if (code) return code;
     if (rank_ == 0 && size) code = mpi_error(posix_fallocate(descriptor_->number(), 0, size));
-    if (first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
-    code = worst_code(comm_, code);
-    if (!code) extend(static_cast<std::uint64_t>(std::max(size, now)));
+    if (is_first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
+    code = worst_error_class(comm_, code);
+    if (!code) extend_end(static_cast<std::uint64_t>(std::max(size, old_size)));
     PMPI_Barrier(comm_);
     return code;
 }
@@ -120,8 +120,7 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
     }
     const int code =
         PMPI_File_set_view(mpi_file_, displacement, etype, filetype, representation, info);
-    int worst = code;
-    worst = worst_code(comm_, worst);
+    const int worst = worst_error_class(comm_, code);
     if (code || worst) return code ? code : MPI_ERR_NOT_SAME;
     const auto view = flatten(filetype);
     const bool foreign =
@@ -129,7 +128,7 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
     MPI_Count size = 1;
     PMPI_Type_size_x(etype, &size);
     {
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         view_ = view;
         displacement_ = displacement;
         etype_ = std::max<std::int64_t>(1, size);
@@ -142,7 +141,7 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
     return bypass ? enter_bypass() : MPI_SUCCESS;
 }
 
-// Drains the file; from then on the MPI's own I/O does all transfers.
+// Drains the file; from then on the MPI library does all its transfers.
 int AcceleratedFile::enter_bypass() {
     if (bypass_) return MPI_SUCCESS;
     job_->report_once(
@@ -151,7 +150,7 @@ int AcceleratedFile::enter_bypass() {
     synchronize();
     const int code = flush();
     if (code) return code;
-    // Other handles may have written what is not drained yet.
+    // Data that other handles have written may not be drained yet; they stay valid.
     job_->store().file(slot_).valid_from = written_before(job_->store(), slot_);
     job_->store().file(slot_).shared = 1;
     bypass_ = true;
@@ -162,14 +161,14 @@ int AcceleratedFile::set_atomicity(int on) {
     int range[2] = {on != 0, -(on != 0)};
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, comm_);
     if (range[0] != -range[1]) return MPI_ERR_NOT_SAME;
-    // Within a node every transfer is atomic already: a write is published at once, a read looks at
-    // the published records once.
+    // Within a node every transfer is atomic already: a write publishes its records at once, and a
+    // read reads the list of published records once.
     if (on) synchronize();
     if (on) leave_direct_route();
     atomic_ = on;
-    if (on && !one_node_) {
+    if (on && !is_on_one_node_) {
         if (const int code = enter_bypass()) return code;
-        if (const int code = worst_code(comm_, open_for_locks())) return code;
+        if (const int code = worst_error_class(comm_, open_for_locks())) return code;
     }
     PMPI_Barrier(comm_);
     return MPI_SUCCESS;
@@ -195,7 +194,7 @@ int AcceleratedFile::seek(MPI_Offset offset, int whence) {
     std::int64_t base = 0;
     if (whence == MPI_SEEK_CUR) base = position_;
     else if (whence == MPI_SEEK_END) {
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         base =
             (bytes_before(*view_, displacement_, static_cast<std::int64_t>(current_size(~0ull))) +
              etype_ - 1) /
@@ -213,7 +212,7 @@ int AcceleratedFile::seek_shared(MPI_Offset offset, int whence) {
     if (rank_ == 0) shared_pointer(0, false, before);
     if (whence == MPI_SEEK_CUR) base = static_cast<std::int64_t>(before);
     else if (whence == MPI_SEEK_END) {
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         base =
             (bytes_before(*view_, displacement_, static_cast<std::int64_t>(current_size(~0ull))) +
              etype_ - 1) /
@@ -234,9 +233,9 @@ int AcceleratedFile::get_position(MPI_Offset* offset) {
 }
 
 int AcceleratedFile::get_position_shared(MPI_Offset* offset) {
-    std::uint64_t now = 0;
-    const int code = shared_pointer(0, false, now);
-    *offset = static_cast<MPI_Offset>(now);
+    std::uint64_t position = 0;
+    const int code = shared_pointer(0, false, position);
+    *offset = static_cast<MPI_Offset>(position);
     return code;
 }
 

@@ -1,5 +1,5 @@
-// Synchronisation with the file system: what sync and close wait for, and what a failed fsync
-// means.
+// Synchronization of an accelerated file with the file system: drains, fsync, and the bytes that a
+// failed fsync may have lost.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -14,8 +14,8 @@
 
 namespace assay::storage {
 
-// Collective: gives the file to the background drains of its nodes. False: sync and close must wait
-// for the file system.
+// Collective: hands the file to the background drains of its nodes. Returns false if sync and close
+// must wait for the file system.
 bool AcceleratedFile::hand_to_background_drain() {
     if (!until_memory_) return false;
     const Store& store = job_->store();
@@ -25,38 +25,38 @@ bool AcceleratedFile::hand_to_background_drain() {
         slot.acknowledged = 1;
         store.persist(&slot, 3 * cache_line);
     }
-    return worst_code(comm_, is_held ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
+    return worst_error_class(comm_, is_held ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
 }
 
-// Collective: drains what the ranks have written, repeats what has failed and resolves conflicts.
-// Returns the same error class on every rank.
+// Collective: drains the data that the ranks have written, repeats failed writes and resolves
+// conflicts. Returns the same error class on every rank.
 int AcceleratedFile::flush() {
     if (mode_ & MPI_MODE_RDONLY) return MPI_SUCCESS;
-    const std::uint64_t upto = job_->store().head(job_->local_rank()).tail.load();
-    job_->drain().finish(job_->local_rank(), upto);
+    const std::uint64_t end_record = job_->store().head(job_->local_rank()).tail.load();
+    job_->drain().finish(job_->local_rank(), end_record);
     int error = job_->drain().retry(slot_);
-    if (!job_->settings().keep.empty() && conflicts_exist())
+    if (!job_->settings().keep.empty() && have_conflicts())
         job_->store().file(slot_).conflicted = 1;
-    if (!one_node_) {
-        const bool repeated = was_repeated();
-        std::lock_guard hold(job_->lock());
-        if (repeated) job_->resolver().forget();
-        if (!error && !job_->resolver().resolve(upto)) error = EIO;
+    if (!is_on_one_node_) {
+        const bool repeated = were_writes_repeated();
+        std::lock_guard guard(job_->lock());
+        if (repeated) job_->resolver().restart();
+        if (!error && !job_->resolver().resolve(end_record)) error = EIO;
     }
-    return worst_code(comm_, report_error(error));
+    return worst_error_class(comm_, report_error(error));
 }
 
-// Collective: whether a node has written data again since the last time. They may have come over
-// newer data of other nodes.
-bool AcceleratedFile::was_repeated() {
+// Collective: whether a node has repeated failed writes since the last call. They may have
+// overwritten newer data of other nodes.
+bool AcceleratedFile::were_writes_repeated() {
     const std::uint32_t repeats = job_->store().file(slot_).repeats.load();
     const bool local = repeats != seen_repeats_;
     seen_repeats_ = repeats;
-    return worst_code(comm_, local ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
+    return worst_error_class(comm_, local ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
 }
 
 int AcceleratedFile::report_error(int error) const {
-    if (!error || !first_of_node_) return mpi_error(error);
+    if (!error || !is_first_of_node_) return mpi_error(error);
     const bool direct = job_->store().file(slot_).route.load() == Route::direct;
     std::fprintf(stderr, "assay io: %s could not be written to the file system: %s; %s\n",
                  path_.c_str(), std::strerror(error),
@@ -72,25 +72,25 @@ int AcceleratedFile::make_durable() {
     ledger_.begin_sync();
     const int written = flush();
     if (mode_ & MPI_MODE_RDONLY) return written;
-    const int error =
-        first_of_node_ ? job_->drain().sync(slot_, descriptor_->number()) : 0;  // for its node
+    // One rank calls fsync for all ranks of its node.
+    const int error = is_first_of_node_ ? job_->drain().sync(slot_, descriptor_->number()) : 0;
     const int synced = conclude_sync(written, report_error(error));
-    // Nodes outside of this communicator may have written the file: what is durable is read from
-    // the file system from now on.
+    // Nodes without a rank in this communicator may have written the file, so durable data are read
+    // from the file system from now on.
     auto& slot = job_->store().file(slot_);
     if (!written && !synced) slot.acknowledged = 0;
-    if (!written && !synced && all_nodes_) slot.settled = slot.durable.load();
-    if (!all_nodes_ && !synced) slot.foreign_before = slot.durable.load();
+    if (!written && !synced && has_all_nodes_) slot.settled = slot.durable.load();
+    if (!has_all_nodes_ && !synced) slot.foreign_before = slot.durable.load();
     return std::max(written, synced);
 }
 
-// Collective: what the fsync means for bytes that were written straight into the file. `written`:
-// whether all data were handed to the file system; `synced`: of this rank's fsync. Returns the
-// worst error class of all ranks; it is an error if bytes may be lost that no rank has written
-// again.
+// Collective: updates the ledgers of bytes that were written without the store, after an fsync.
+// `written`: the error class of writing the stores' data; `synced`: the error class of this rank's
+// fsync. Returns the worst error class of all ranks; bytes that an earlier fsync may have lost and
+// no rank has written again are an error.
 int AcceleratedFile::conclude_sync(int written, int synced) {
     const bool lost = !ledger_.lost().empty() || job_->has_lost(slot_);
-    int worst[2] = {class_of(synced), lost};
+    int worst[2] = {error_class_of(synced), lost};
     PMPI_Allreduce(MPI_IN_PLACE, worst, 2, MPI_INT, MPI_MAX, comm_);
     if (worst[0]) ledger_.fail_sync();
     else if (written) ledger_.postpone_sync();
@@ -99,7 +99,8 @@ int AcceleratedFile::conclude_sync(int written, int synced) {
     if (worst[0] || written) return worst[0];
     ledger_.succeed_sync();
     if (!worst[1]) return MPI_SUCCESS;
-    const int lost_code = worst_code(comm_, ledger_.lost().empty() ? MPI_SUCCESS : MPI_ERR_IO);
+    const int lost_code =
+        worst_error_class(comm_, ledger_.lost().empty() ? MPI_SUCCESS : MPI_ERR_IO);
     may_have_lost_ = lost_code != MPI_SUCCESS;
     if (lost_code && rank_ == 0)
         std::fprintf(stderr,
@@ -109,7 +110,8 @@ int AcceleratedFile::conclude_sync(int written, int synced) {
     return lost_code;
 }
 
-// Collective: what one rank's fsync may have lost, another rank may have written again.
+// Collective: tells all ranks which bytes this sync makes durable, because a rank may have written
+// bytes again that another rank has lost.
 void AcceleratedFile::exchange_durable() {
     const RangeSet covered = ledger_.covered();
     const auto& local = covered.certain();
@@ -127,26 +129,27 @@ void AcceleratedFile::exchange_durable() {
     job_->note_durable(slot_, durable.certain());
 }
 
-// The error is told by close, so handles that are opened later begin anew; the program's exit
-// status tells of what was not written again by then.
+// Moves the lost bytes of a file that is closed to the job. close() reports the error, so a handle
+// that is opened later starts without it. If the bytes are not written again, the program's exit
+// status is not 0.
 void AcceleratedFile::note_lost_ranges() {
     FileStatus status;
     if (read_status(descriptor_->number(), status) == 0 && !status.links) return;
-    if (job_->store().file(slot_).lost.load() && first_of_node_)
+    if (job_->store().file(slot_).lost.load() && is_first_of_node_)
         job_->note_lost_ranges(slot_, {{0, ~0ull}});
     job_->note_lost_ranges(slot_, ledger_.lost().possible());
 }
 
-// Collective: whether any rank's data conflict with another node's. Such files are drained before
-// close returns, because later drains of several nodes have no order.
-bool AcceleratedFile::conflicts_exist() {
-    if (one_node_) return false;
+// Collective: whether data of any rank conflict with those of another node. Such files are drained
+// before close returns, because the background drains of several nodes have no order.
+bool AcceleratedFile::have_conflicts() {
+    if (is_on_one_node_) return false;
     bool conflict = false;
     {
-        std::lock_guard hold(job_->lock());
+        std::lock_guard guard(job_->lock());
         conflict = job_->resolver().has_conflicts();
     }
-    return worst_code(comm_, conflict ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
+    return worst_error_class(comm_, conflict ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
 }
 
 }  // namespace assay::storage

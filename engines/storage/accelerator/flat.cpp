@@ -1,3 +1,5 @@
+// Decodes MPI datatypes into lists of blocks, and finds the blocks of a part of a view's data. The
+// combiners and the order of their arguments are those of MPI 4.0, 5.1.13.
 #include "storage/accelerator/flat.hpp"
 
 #include <algorithm>
@@ -55,18 +57,22 @@ struct TypeContents {
 
 private:
 #if MPI_VERSION >= 4
+    // Distributes the counts over `integers` and `addresses`, in the order of the version without
+    // large counts.
     void reorder(const std::vector<int>& ints, const std::vector<MPI_Count>& counts, MPI_Count n) {
-        auto take = [&](MPI_Count from, MPI_Count to) {
+        auto slice = [&](MPI_Count from, MPI_Count to) {
             return std::vector<MPI_Count>(counts.begin() + from, counts.begin() + to);
         };
         switch (combiner) {
-            case MPI_COMBINER_HVECTOR: integers = take(0, 2), addresses = take(2, 3); break;
+            case MPI_COMBINER_HVECTOR: integers = slice(0, 2), addresses = slice(2, 3); break;
             case MPI_COMBINER_HINDEXED:
             case MPI_COMBINER_STRUCT:
-                integers = take(0, 1 + (n - 1) / 2), addresses = take(1 + (n - 1) / 2, n);
+                integers = slice(0, 1 + (n - 1) / 2), addresses = slice(1 + (n - 1) / 2, n);
                 break;
-            case MPI_COMBINER_HINDEXED_BLOCK: integers = take(0, 2), addresses = take(2, n); break;
-            case MPI_COMBINER_RESIZED: integers.clear(), addresses = take(0, 2); break;
+            case MPI_COMBINER_HINDEXED_BLOCK:
+                integers = slice(0, 2), addresses = slice(2, n);
+                break;
+            case MPI_COMBINER_RESIZED: integers.clear(), addresses = slice(0, 2); break;
             case MPI_COMBINER_SUBARRAY: {  // ints: ndims, order; counts: sizes, subsizes, starts
                 integers.assign(1, ints[0]);
                 integers.insert(integers.end(), counts.begin(), counts.begin() + n);
@@ -82,7 +88,7 @@ private:
                                 ints.begin() + 4 + 3 * dimensions);
                 break;
             }
-            default: integers = take(0, n);
+            default: integers = slice(0, n);
         }
     }
 #endif
@@ -112,13 +118,15 @@ void add_predefined(MPI_Datatype type, std::int64_t base, BlockList& out) {
     else if (size) out.add(base, size);
 }
 
-bool flatten_into(MPI_Datatype type, std::int64_t base, BlockList& out);
+// Adds the blocks of one instance of a type at the offset `base`. Returns false if its combiner is
+// unknown.
+bool add_type(MPI_Datatype type, std::int64_t base, BlockList& out);
 
-// Adds `n` consecutive instances of a type.
-bool repeat(MPI_Datatype type, std::int64_t base, std::int64_t n, BlockList& out) {
+// Adds the blocks of `n` consecutive instances of a type.
+bool add_instances(MPI_Datatype type, std::int64_t base, std::int64_t n, BlockList& out) {
     if (n <= 0) return true;
     BlockList instance;
-    if (!flatten_into(type, 0, instance)) return false;
+    if (!add_type(type, 0, instance)) return false;
     const std::int64_t extent = extent_of(type);
     if (instance.blocks.size() == 1 && instance.blocks[0].count == 1 &&
         extent >= instance.blocks[0].length) {
@@ -135,7 +143,7 @@ bool repeat(MPI_Datatype type, std::int64_t base, std::int64_t n, BlockList& out
     return true;
 }
 
-bool subarray(const TypeContents& contents, std::int64_t base, BlockList& out) {
+bool add_subarray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     const int n = static_cast<int>(contents.integers[0]);
     const auto* sizes = &contents.integers[1];
     const auto *subsizes = sizes + n, *starts = sizes + 2 * n;
@@ -143,7 +151,7 @@ bool subarray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     // Dimensions from the fastest to the slowest.
     std::vector<int> order(n);
     for (int k = 0; k < n; ++k) order[k] = c_order ? n - 1 - k : k;
-    std::vector<std::int64_t> pitch(n), at_index(n, 0);
+    std::vector<std::int64_t> pitch(n), line_index(n, 0);
     std::int64_t product = extent_of(contents.types[0]), lines = 1;
     for (int k = 0; k < n; ++k) {
         pitch[order[k]] = product;
@@ -153,17 +161,18 @@ bool subarray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     for (std::int64_t line = 0; line < lines; ++line) {
         std::int64_t offset = base;
         for (int k = 0; k < n; ++k)
-            offset += (starts[order[k]] + (k ? at_index[order[k]] : 0)) * pitch[order[k]];
-        if (!repeat(contents.types[0], offset, subsizes[order[0]], out)) return false;
+            offset += (starts[order[k]] + (k ? line_index[order[k]] : 0)) * pitch[order[k]];
+        if (!add_instances(contents.types[0], offset, subsizes[order[0]], out)) return false;
         for (int k = 1; k < n; ++k) {
-            if (++at_index[order[k]] < subsizes[order[k]]) break;
-            at_index[order[k]] = 0;
+            if (++line_index[order[k]] < subsizes[order[k]]) break;
+            line_index[order[k]] = 0;
         }
     }
     return true;
 }
 
-// The indices along one dimension that a process has (MPI 4.0, 5.1.4): block, cyclic(k) or all.
+// The indices along one dimension of a distributed array that a process has (MPI 4.0, 5.1.4):
+// block, cyclic(k) or all.
 std::vector<std::int64_t> darray_indices(std::int64_t size, int distribution, std::int64_t argument,
                                          std::int64_t processes, std::int64_t coordinate) {
     std::vector<std::int64_t> indices;
@@ -177,7 +186,7 @@ std::vector<std::int64_t> darray_indices(std::int64_t size, int distribution, st
     return indices;
 }
 
-bool darray(const TypeContents& contents, std::int64_t base, BlockList& out) {
+bool add_darray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     const auto& integers = contents.integers;
     const int n = static_cast<int>(integers[2]);
     const bool c_order = integers[3 + 4 * n] == MPI_ORDER_C;
@@ -200,7 +209,7 @@ bool darray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     for (;;) {
         std::int64_t offset = base;
         for (int k = 0; k < n; ++k) offset += indices[k][index[k]] * pitch[k];
-        if (!repeat(contents.types[0], offset, 1, out)) return false;
+        if (!add_instances(contents.types[0], offset, 1, out)) return false;
         int k = 0;
         for (; k < n; ++k) {
             if (++index[order[k]] < indices[order[k]].size()) break;
@@ -210,8 +219,9 @@ bool darray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     }
 }
 
-bool flatten_into(MPI_Datatype type, std::int64_t base, BlockList& out) {
+bool add_type(MPI_Datatype type, std::int64_t base, BlockList& out) {
     const TypeContents contents(type);
+    // The arguments of the constructor.
     const auto& n = contents.integers;
     const auto& a = contents.addresses;
     const auto& t = contents.types;
@@ -222,47 +232,48 @@ bool flatten_into(MPI_Datatype type, std::int64_t base, BlockList& out) {
         case MPI_COMBINER_F90_COMPLEX:
         case MPI_COMBINER_F90_INTEGER: out.add(base, size_of(type)); break;
         case MPI_COMBINER_DUP:
-        case MPI_COMBINER_RESIZED: decoded = flatten_into(t[0], base, out); break;
-        case MPI_COMBINER_CONTIGUOUS: decoded = repeat(t[0], base, n[0], out); break;
+        case MPI_COMBINER_RESIZED: decoded = add_type(t[0], base, out); break;
+        case MPI_COMBINER_CONTIGUOUS: decoded = add_instances(t[0], base, n[0], out); break;
         case MPI_COMBINER_VECTOR:
             for (std::int64_t k = 0; k < n[0] && decoded; ++k)
-                decoded = repeat(t[0], base + k * n[2] * extent_of(t[0]), n[1], out);
+                decoded = add_instances(t[0], base + k * n[2] * extent_of(t[0]), n[1], out);
             break;
         case MPI_COMBINER_HVECTOR:
             for (std::int64_t k = 0; k < n[0] && decoded; ++k)
-                decoded = repeat(t[0], base + k * a[0], n[1], out);
+                decoded = add_instances(t[0], base + k * a[0], n[1], out);
             break;
         case MPI_COMBINER_INDEXED:
             for (std::int64_t k = 0; k < n[0] && decoded; ++k)
-                decoded = repeat(t[0], base + n[1 + n[0] + k] * extent_of(t[0]), n[1 + k], out);
+                decoded =
+                    add_instances(t[0], base + n[1 + n[0] + k] * extent_of(t[0]), n[1 + k], out);
             break;
         case MPI_COMBINER_HINDEXED:
             for (std::int64_t k = 0; k < n[0] && decoded; ++k)
-                decoded = repeat(t[0], base + a[k], n[1 + k], out);
+                decoded = add_instances(t[0], base + a[k], n[1 + k], out);
             break;
         case MPI_COMBINER_INDEXED_BLOCK:
             for (std::int64_t k = 0; k < n[0] && decoded; ++k)
-                decoded = repeat(t[0], base + n[2 + k] * extent_of(t[0]), n[1], out);
+                decoded = add_instances(t[0], base + n[2 + k] * extent_of(t[0]), n[1], out);
             break;
         case MPI_COMBINER_HINDEXED_BLOCK:
             for (std::int64_t k = 0; k < n[0] && decoded; ++k)
-                decoded = repeat(t[0], base + a[k], n[1], out);
+                decoded = add_instances(t[0], base + a[k], n[1], out);
             break;
         case MPI_COMBINER_STRUCT:
             for (std::int64_t k = 0; k < n[0] && decoded; ++k)
-                decoded = repeat(t[k], base + a[k], n[1 + k], out);
+                decoded = add_instances(t[k], base + a[k], n[1 + k], out);
             break;
-        case MPI_COMBINER_SUBARRAY: decoded = subarray(contents, base, out); break;
-        case MPI_COMBINER_DARRAY: decoded = darray(contents, base, out); break;
+        case MPI_COMBINER_SUBARRAY: decoded = add_subarray(contents, base, out); break;
+        case MPI_COMBINER_DARRAY: decoded = add_darray(contents, base, out); break;
         default: decoded = false;
     }
     return decoded;
 }
 
-FlatType decode(MPI_Datatype type) {
+FlatType decode_type(MPI_Datatype type) {
     FlatType flat;
     BlockList list;
-    flat.decoded = flatten_into(type, 0, list);
+    flat.decoded = add_type(type, 0, list);
     flat.blocks = std::move(list.blocks);
     flat.size = size_of(type);
     flat.extent = extent_of(type);
@@ -281,7 +292,8 @@ int delete_attribute(MPI_Datatype, int, void* value, void*) {
     return MPI_SUCCESS;
 }
 
-int keyval() {
+// The key of the datatype attribute that holds the decoded type.
+int flat_type_keyval() {
     static int key = MPI_KEYVAL_INVALID;
     if (key == MPI_KEYVAL_INVALID)
         PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, delete_attribute, &key, nullptr);
@@ -320,10 +332,10 @@ void BlockList::add(Blocks next) {
 std::shared_ptr<const FlatType> flatten(MPI_Datatype type) {
     void* value = nullptr;
     int is_set = 0;
-    PMPI_Type_get_attr(type, keyval(), &value, &is_set);
+    PMPI_Type_get_attr(type, flat_type_keyval(), &value, &is_set);
     if (is_set) return *static_cast<std::shared_ptr<const FlatType>*>(value);
-    auto flat = std::make_shared<const FlatType>(decode(type));
-    PMPI_Type_set_attr(type, keyval(), new std::shared_ptr<const FlatType>(flat));
+    auto flat = std::make_shared<const FlatType>(decode_type(type));
+    PMPI_Type_set_attr(type, flat_type_keyval(), new std::shared_ptr<const FlatType>(flat));
     return flat;
 }
 

@@ -1,4 +1,6 @@
-// Fortran bindings that bypass the C functions which this library intercepts.
+// The Fortran bindings that do not call the C functions which this library intercepts, so they are
+// intercepted too. Parameters: f: file; o: offset; b: buffer; n: count; t: datatype; s: status;
+// r: request; e: error.
 //
 // Open MPI's bindings call the PMPI functions, so the bindings themselves are intercepted here, for
 // mpif.h and the module mpi (mpi_..._) and for mpi_f08 (ompi_..._f), and call the C functions.
@@ -56,7 +58,7 @@ void with_request(MPI_Fint* request, MPI_Fint* error, Call call) {
 
 #define FILE_OF(f) PMPI_File_f2c(*(f))
 #define TYPE_OF(t) PMPI_Type_f2c(*(t))
-// Both names of a binding.
+// Defines a binding under its two names.
 #define BINDING(name, ...)                                                                   \
     ASSAY_EXPORT void ompi_##name##_f(__VA_ARGS__);                                          \
     ASSAY_EXPORT void mpi_##name##_(__VA_ARGS__) __attribute__((alias("ompi_" #name "_f"))); \
@@ -206,7 +208,8 @@ BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displ
     *e = MPI_File_get_byte_offset(FILE_OF(f), *offset, displacement);
 }
 
-// Fortran's communication cannot be intercepted in C either, so it is assumed.
+// The communication calls of Fortran programs are not intercepted, so communication is assumed at
+// any time (comm_epoch.hpp).
 BINDING(init, MPI_Fint* e) {
     assay::storage::assume_communication();
     *e = MPI_Init(nullptr, nullptr);

@@ -1,3 +1,6 @@
+// Starts the accelerator in MPI_Init: reads the settings, creates or attaches the node's store, and
+// connects the nodes. Ends it in MPI_Finalize: drains the files, reports lost data, and removes the
+// store or leaves it to the background drain or to recovery.
 #include "storage/accelerator/job.hpp"
 
 #include <unistd.h>
@@ -18,12 +21,12 @@
 namespace assay::storage {
 namespace {
 
-// exit() does not destroy the job: a program that ends without MPI_Finalize must not wait for other
-// ranks.
+// The job of this process, between MPI_Init and MPI_Finalize. exit() does not destroy it, because a
+// program that ends without MPI_Finalize must not wait for other ranks.
 std::unique_ptr<Job>& job = *new std::unique_ptr<Job>;
 
-// An error message if the running MPI is not the one that this library was compiled for, since the
-// handles of different MPIs differ. Empty if it is.
+// An error message if the program's MPI is not the one that this library was compiled for, since
+// the handles of different MPIs differ. Empty if it is the same.
 std::string check_mpi() {
     char text[MPI_MAX_LIBRARY_VERSION_STRING]{};
     int length = 0;
@@ -79,10 +82,10 @@ void Job::report(const std::string& message) const {
 }
 
 void Job::report_once(const std::string& message) {
-    if (rank_ == 0) say_once(message);
+    if (rank_ == 0) report_once_on_this_rank(message);
 }
 
-void Job::say_once(const std::string& message) {
+void Job::report_once_on_this_rank(const std::string& message) {
     if (std::find(reported_.begin(), reported_.end(), message) != reported_.end()) return;
     reported_.push_back(message);
     std::fprintf(stderr, "assay io: %s\n", message.c_str());
@@ -143,18 +146,18 @@ std::string Job::create_store() {
     Failure failure;
     char path[4096]{};
     if (local_rank_ == 0) {
-        const std::string own_name =
+        const std::string store_name =
             settings_.keep.empty()
                 ? std::string(name) + "-" + std::to_string(rank_)
                 : "keep-" + settings_.keep + "-" + std::to_string(node_on_machine_);
         store_ =
             Store::create(settings_.store, settings_.size, static_cast<std::uint32_t>(local_size_),
-                          name, own_name, failure, settings_.keep);
+                          name, store_name, failure, settings_.keep);
         if (store_) std::snprintf(path, sizeof path, "%s", store_->path().c_str());
     }
     PMPI_Bcast(path, sizeof path, MPI_BYTE, 0, node_comm_);
     if (local_rank_ != 0 && path[0]) store_ = Store::attach(path, true, failure);
-    if (const auto message = first_message(world_, failure.what); !message.empty()) {
+    if (const auto message = first_message(world_, failure.message); !message.empty()) {
         if (store_ && local_rank_ == 0 && !store_->taken_over()) store_->remove();
         return message;
     }
@@ -190,37 +193,37 @@ std::string Job::create_store() {
 }
 
 void Job::exchange_node_map() {
-    int node = rank_;  // world rank of the node's local rank 0; identifies the node
-    PMPI_Bcast(&node, 1, MPI_INT, 0, node_comm_);
-    const int location[2] = {node, local_rank_};
+    int leader = rank_;  // world rank of the node's local rank 0, which identifies the node
+    PMPI_Bcast(&leader, 1, MPI_INT, 0, node_comm_);
+    const int location[2] = {leader, local_rank_};
     std::vector<int> locations(2 * static_cast<std::size_t>(size_));
     PMPI_Allgather(location, 2, MPI_INT, locations.data(), 2, MPI_INT, world_);
-    nodes_.resize(static_cast<std::size_t>(size_));
+    locations_.resize(static_cast<std::size_t>(size_));
     std::unordered_map<int, int> node_numbers;
-    for (std::size_t k = 0; k < nodes_.size(); ++k) {
+    for (std::size_t k = 0; k < locations_.size(); ++k) {
         const auto entry =
             node_numbers.emplace(locations[2 * k], static_cast<int>(node_numbers.size())).first;
-        nodes_[k] = {entry->second, static_cast<std::uint32_t>(locations[2 * k + 1])};
+        locations_[k] = {entry->second, static_cast<std::uint32_t>(locations[2 * k + 1])};
     }
     node_count_ = static_cast<int>(node_numbers.size());
 }
 
-// Collective: which data of an earlier job the stores may serve. Where a node is missing, the data
-// of files that several nodes had opened may be outdated by that node's.
+// Collective: decides which data of an earlier job the kept stores may serve. If a node of that job
+// is missing, it may have newer data of files that several nodes had opened.
 void Job::agree_on_kept_data() {
     if (settings_.keep.empty()) return;
     KeptStoreInfo local_info;
     if (local_rank_ == 0) local_info = kept_store_info(*store_);
-    std::vector<KeptStoreInfo> parts(static_cast<std::size_t>(size_));
-    PMPI_Allgather(&local_info, sizeof local_info, MPI_BYTE, parts.data(), sizeof local_info,
+    std::vector<KeptStoreInfo> kept_stores(static_cast<std::size_t>(size_));
+    PMPI_Allgather(&local_info, sizeof local_info, MPI_BYTE, kept_stores.data(), sizeof local_info,
                    MPI_BYTE, world_);
     bool all_stores_present = true;
     const KeptStoreInfo* first = nullptr;
-    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
-        if (nodes_[rank].local_rank != 0) continue;
-        if (!first) first = &parts[rank];
-        all_stores_present &=
-            parts[rank].job && parts[rank].job == first->job && !parts[rank].evicted_shared;
+    for (std::size_t rank = 0; rank < kept_stores.size(); ++rank) {
+        if (locations_[rank].local_rank != 0) continue;
+        if (!first) first = &kept_stores[rank];
+        all_stores_present &= kept_stores[rank].job && kept_stores[rank].job == first->job &&
+                              !kept_stores[rank].evicted_shared;
     }
     all_stores_present &= first->nodes == static_cast<std::uint64_t>(node_count_);
     if (local_rank_ == 0) {
@@ -232,52 +235,53 @@ void Job::agree_on_kept_data() {
     PMPI_Barrier(node_comm_);
 }
 
-// ---- the end
+// ---- end of the job
 
 namespace {
 
 constexpr std::size_t max_closed_files = 64;
 
-// The process whose program must not end as if all were well; 0: none. Its children may.
-pid_t data_keeper = 0;
+// Process number of this program if data are not in the file system; 0: all are. Children of the
+// program inherit the value, but have another process number.
+pid_t pid_with_missing_data = 0;
 
 // A program that ended without an error, although its data are not in the file system, exits
 // with 2.
-void fail_if_data_are_kept(int status, void*) {
-    if (status != 0 || data_keeper != getpid()) return;
+void fail_if_data_are_missing(int status, void*) {
+    if (status != 0 || pid_with_missing_data != getpid()) return;
     std::fflush(nullptr);
     _exit(2);
 }
 
-// Before main(), so that it runs after all handlers of the program.
+// Registered before main(), so that it runs after all exit handlers of the program.
 __attribute__((constructor)) void register_exit_status() {
-    on_exit(fail_if_data_are_kept, nullptr);
+    on_exit(fail_if_data_are_missing, nullptr);
 }
 
 }  // namespace
 
-// Waits until the file system has what this process wrote into the file. Returns 0 or errno.
-int Job::complete(std::uint32_t slot, const Descriptor& descriptor) {
+// Writes the pending data of a file and waits until they are on its medium. Returns 0 or errno.
+int Job::write_and_sync(std::uint32_t slot, const Descriptor& descriptor) {
     const int error = drain_->retry(slot);
     return error ? error : drain_->sync(slot, descriptor.number());
 }
 
 void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
     close_deleted_files();
-    std::lock_guard hold(closed_files_lock_);
+    std::lock_guard guard(closed_files_lock_);
     closed_files_.push_back({slot, std::move(descriptor),
                              store_->head(local_rank()).tail.load(std::memory_order_relaxed)});
     while (closed_files_.size() > max_closed_files) {
         const ClosedFile oldest = std::move(closed_files_.front());
         closed_files_.pop_front();
         drain_->finish(local_rank(), oldest.end_record);
-        complete(oldest.slot, *oldest.descriptor);
+        write_and_sync(oldest.slot, *oldest.descriptor);
         handles_->release(oldest.slot, oldest.descriptor);
     }
 }
 
 void Job::close_deleted_files() {
-    std::lock_guard hold(closed_files_lock_);
+    std::lock_guard guard(closed_files_lock_);
     std::erase_if(closed_files_, [this](const ClosedFile& file) {
         if (!store_->file(file.slot).deleted.load()) return false;
         handles_->release(file.slot, file.descriptor);
@@ -286,26 +290,26 @@ void Job::close_deleted_files() {
 }
 
 void Job::note_lost_ranges(std::uint32_t slot, const std::vector<Range>& ranges) {
-    const std::lock_guard hold(lost_lock_);
-    if (!ranges.empty()) lost_[slot].add(ranges);
+    const std::lock_guard guard(lost_lock_);
+    if (!ranges.empty()) lost_ranges_[slot].add(ranges);
 }
 
 bool Job::has_lost(std::uint32_t slot) {
-    const std::lock_guard hold(lost_lock_);
-    return lost_.contains(slot);
+    const std::lock_guard guard(lost_lock_);
+    return lost_ranges_.contains(slot);
 }
 
 void Job::note_durable(std::uint32_t slot, const std::vector<Range>& ranges) {
-    const std::lock_guard hold(lost_lock_);
-    const auto entry = lost_.find(slot);
-    if (entry == lost_.end()) return;
+    const std::lock_guard guard(lost_lock_);
+    const auto entry = lost_ranges_.find(slot);
+    if (entry == lost_ranges_.end()) return;
     entry->second.remove(ranges);
-    if (entry->second.empty()) lost_.erase(entry);
+    if (entry->second.empty()) lost_ranges_.erase(entry);
 }
 
-// Of files that still exist.
+// Reports the bytes that failed fsyncs have lost, of files that still exist.
 void Job::report_lost() const {
-    for (const auto& [slot, ranges] : lost_) {
+    for (const auto& [slot, ranges] : lost_ranges_) {
         const auto& file = store_->file(slot);
         if (file.deleted.load()) continue;
         std::fprintf(
@@ -313,7 +317,7 @@ void Job::report_lost() const {
             "assay io: %s may lack bytes from %llu on that rank %d wrote: an fsync failed, "
             "and they were not written again; fix: run the program again\n",
             file.path, static_cast<unsigned long long>(ranges.possible().front().begin), rank_);
-        data_keeper = getpid();
+        pid_with_missing_data = getpid();
     }
 }
 
@@ -331,49 +335,50 @@ void Job::report_no_background_drain(const std::string& error, const std::string
                  error.c_str(), path.c_str());
 }
 
-// Writes what is left of the files that this rank holds; a background drain writes the others.
-void Job::complete_files() {
+// Writes the pending data of the files that this rank holds open; a background drain writes the
+// others.
+void Job::write_and_sync_files() {
     if (!background_drain_runs(*store_))
         drain_->finish(local_rank(), store_->head(local_rank()).tail.load());
     for (const auto slot : handles_->held_slots())
-        if (const auto descriptor = handles_->held(slot)) complete(slot, *descriptor);
+        if (const auto descriptor = handles_->held(slot)) write_and_sync(slot, *descriptor);
 }
 
-// The files that a background drain has held that was killed.
-void Job::complete_abandoned_files() {
+// Writes the pending data of the files that a killed background drain has held.
+void Job::write_and_sync_abandoned_files() {
     for (std::uint32_t slot = 0; slot < file_slots && store_->file(slot).generation.load();
          ++slot) {
         const auto& file = store_->file(slot);
         if (file.deleted.load() || (!file.dirty.load() && !file.error.load())) continue;
         int error = 0;
         if (const auto descriptor = handles_->open_for_writing(slot, error))
-            complete(slot, *descriptor);
+            write_and_sync(slot, *descriptor);
     }
 }
 
-// Collective: data that were written again may have come over newer data of other nodes. Returns
-// whether files were written.
-bool Job::resolve_again() {
+// Collective: resolves conflicts after failed writes were repeated, because these may have
+// overwritten newer data of other nodes. Returns whether files were written.
+bool Job::resolve_repeated_writes() {
     if (node_count_ == 1) return false;
     std::uint64_t repeats = 0;
     for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
         if (store_->file(k).shared.load()) repeats += store_->file(k).repeats.load();
     PMPI_Allreduce(MPI_IN_PLACE, &repeats, 1, MPI_UINT64_T, MPI_SUM, world_);
     if (!repeats) return false;
-    std::lock_guard hold(lock_);
-    resolver_.forget();
+    std::lock_guard guard(lock_);
+    resolver_.restart();
     if (!resolver_.resolve(store_->head(local_rank()).drained.load())) {
         std::fprintf(stderr,
                      "assay io: bytes that several nodes wrote may be old in the file system: a "
                      "node does not answer, or a file cannot be written; fix: run the program "
                      "again\n");
-        data_keeper = getpid();
+        pid_with_missing_data = getpid();
     }
     return true;
 }
 
-// Recovery opens files by their paths, which may have changed. A file without a name cannot be
-// opened by anyone any more.
+// Stores the present paths of files, by which recovery opens them. A file without a name cannot be
+// opened again, so its data are dropped.
 void Job::note_final_paths() {
     for (const auto slot : handles_->held_slots()) {
         const auto descriptor = handles_->held(slot);
@@ -384,9 +389,9 @@ void Job::note_final_paths() {
     }
 }
 
-// What of this node is not in the file system, as a line for the user; empty: nothing.
-// `background`: only because of errors, since the background drain writes the rest.
-std::string Job::kept_data(bool background) const {
+// A message for the user if data of this node are not in the file system; empty if all are.
+// `background`: a background drain runs and writes the rest, so only files with an error count.
+std::string Job::describe_missing_data(bool background) const {
     bool undrained = false;
     std::string reason;
     for (std::uint32_t rank = 0; rank < store_->ranks() && !background; ++rank)
@@ -405,21 +410,22 @@ std::string Job::kept_data(bool background) const {
            (background ? "drain " : "recover ") + store_->path();
 }
 
-// Of the node's leader: removes the store, or leaves it to the background drain or to recovery.
-void Job::leave_store() {
+// Called by the node's leader: removes or keeps the store if the file system has all data; else
+// leaves it to the background drain or to recovery.
+void Job::finish_store() {
     drain_->stop();
     const bool background = background_drain_runs(*store_);
-    if (!background) complete_abandoned_files();
+    if (!background) write_and_sync_abandoned_files();
     if (!settings_.keep.empty()) link_store(*store_);
-    if (kept_data(false).empty()) return store_->finish();
-    if (const std::string undrained = kept_data(background); !undrained.empty()) {
+    if (describe_missing_data(false).empty()) return store_->finish();
+    if (const std::string undrained = describe_missing_data(background); !undrained.empty()) {
         std::fprintf(stderr, "assay io: %s\n", undrained.c_str());
-        data_keeper = getpid();
+        pid_with_missing_data = getpid();
     }
     if (background) store_->set_phase(Phase::detached);
 }
 
-// Collective: one line if background drains go on.
+// Collective: prints a line if background drains still have data to write.
 void Job::report_background() const {
     std::int64_t undrained_totals[3]{};  // bytes, files, nodes
     if (local_rank_ == 0 && store_->superblock().phase.load() == Phase::detached) {
@@ -439,23 +445,23 @@ void Job::report_background() const {
 
 void Job::end() {
     if (!job) return;
-    auto& self = *job;
-    self.complete_files();
-    if (self.resolve_again()) self.complete_files();
-    self.report_lost();
-    self.note_final_paths();
-    PMPI_Barrier(self.world_);  // other ranks read this store until here
-    self.remote_.reset();
-    self.directory_.reset();
-    self.writer_.reset();
-    if (self.local_rank_ == 0) self.leave_store();
-    self.report_background();
-    self.closed_files_.clear();
-    self.drain_.reset();
-    self.handles_.reset();
-    PMPI_Barrier(self.world_);
-    PMPI_Comm_free(&self.node_comm_);
-    PMPI_Comm_free(&self.world_);
+    auto& ending_job = *job;
+    ending_job.write_and_sync_files();
+    if (ending_job.resolve_repeated_writes()) ending_job.write_and_sync_files();
+    ending_job.report_lost();
+    ending_job.note_final_paths();
+    PMPI_Barrier(ending_job.world_);  // other ranks read this store until here
+    ending_job.remote_.reset();
+    ending_job.directory_.reset();
+    ending_job.writer_.reset();
+    if (ending_job.local_rank_ == 0) ending_job.finish_store();
+    ending_job.report_background();
+    ending_job.closed_files_.clear();
+    ending_job.drain_.reset();
+    ending_job.handles_.reset();
+    PMPI_Barrier(ending_job.world_);
+    PMPI_Comm_free(&ending_job.node_comm_);
+    PMPI_Comm_free(&ending_job.world_);
     job.reset();
 }
 

@@ -28,7 +28,8 @@ class Remote;
 
 class Job {
 public:
-    // Null before MPI_Init, after MPI_Finalize, and if nothing is accelerated.
+    // The job of this process. Null before MPI_Init, after MPI_Finalize, and if the start has
+    // failed.
     static Job* current();
     static void start();
     static void end();
@@ -46,33 +47,37 @@ public:
     Remote* remote() { return remote_.get(); }
     WriteDirectory& directory() { return *directory_; }
     ConflictResolver& resolver() { return resolver_; }
+    // Protects the directory, the writer and the views of files of this process.
     std::mutex& lock() { return lock_; }
-    int node() const { return nodes_[static_cast<std::size_t>(rank_)].node; }
-    int node_of(int world_rank) const { return nodes_[static_cast<std::size_t>(world_rank)].node; }
+    int node() const { return locations_[static_cast<std::size_t>(rank_)].node; }
+    int node_of(int world_rank) const {
+        return locations_[static_cast<std::size_t>(world_rank)].node;
+    }
     std::uint32_t local_rank_of(int world_rank) const {
-        return nodes_[static_cast<std::size_t>(world_rank)].local_rank;
+        return locations_[static_cast<std::size_t>(world_rank)].local_rank;
     }
     int nodes() const { return node_count_; }
-    // A closed file whose data may not be in the file system yet; its descriptor stays open for
-    // them.
+    // Keeps the descriptor of a closed file open, because its data may not be in the file system
+    // yet.
     void keep_open(std::uint32_t slot, SharedDescriptor descriptor);
-    // Bytes of a closed file that a failed fsync may have lost. If they are not written again, the
-    // program does not exit with 0.
+    // Records bytes of a closed file that a failed fsync may have lost. If they are not written
+    // again, the program does not exit with 0. note_durable(): the bytes were written again and
+    // fsynced.
     void note_lost_ranges(std::uint32_t slot, const std::vector<Range>& ranges);
     bool has_lost(std::uint32_t slot);
     void note_durable(std::uint32_t slot, const std::vector<Range>& ranges);
     // Starts the node's background drain, unless it was started. False: `error` says why.
     bool start_background_drain(std::string& error);
-    // Says once that there is none.
+    // Prints once that no background drain runs, and why.
     void report_no_background_drain(const std::string& error, const std::string& path);
     // Closes the descriptors of deleted files, so that the file system gets their space back.
     void close_deleted_files();
 
-    // Prints a line to standard error on world rank 0; report_once: each message once; say_once: on
-    // the rank that calls it.
+    // Prints a line to standard error on world rank 0. report_once() prints each message once.
+    // report_once_on_this_rank() prints on the rank that calls it.
     void report(const std::string& message) const;
     void report_once(const std::string& message);
-    void say_once(const std::string& message);
+    void report_once_on_this_rank(const std::string& message);
 
     // Whether the data at `ring_offset` of a local rank are still in its ring.
     bool in_ring(std::uint32_t rank, std::uint64_t ring_offset) const {
@@ -80,23 +85,24 @@ public:
     }
 
 private:
+    // The node of a rank and its number on the node.
     struct Location {
         int node;
         std::uint32_t local_rank;
     };
-    // A closed file, and the end of this rank's records at that time.
+    // A closed file, and the number of this rank's records at the close.
     struct ClosedFile {
         std::uint32_t slot;
         SharedDescriptor descriptor;
         std::uint64_t end_record;
     };
-    int complete(std::uint32_t slot, const Descriptor& descriptor);
-    void complete_files();
-    void complete_abandoned_files();
-    bool resolve_again();
+    int write_and_sync(std::uint32_t slot, const Descriptor& descriptor);
+    void write_and_sync_files();
+    void write_and_sync_abandoned_files();
+    bool resolve_repeated_writes();
     void note_final_paths();
-    std::string kept_data(bool background) const;
-    void leave_store();
+    std::string describe_missing_data(bool background) const;
+    void finish_store();
     void report_lost() const;
     void report_background() const;
     std::string agree_on_settings();
@@ -108,7 +114,7 @@ private:
     Settings settings_;
     MPI_Comm world_ = MPI_COMM_NULL, node_comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
-    std::vector<Location> nodes_;
+    std::vector<Location> locations_;  // by world rank
     int node_count_ = 1;
     std::unique_ptr<Store> store_;
     std::unique_ptr<FileHandles> handles_;
@@ -121,8 +127,8 @@ private:
     std::mutex closed_files_lock_;
     std::deque<ClosedFile> closed_files_;
     std::mutex lost_lock_;
-    std::map<std::uint32_t, RangeSet> lost_;  // by slot
-    bool no_background_drain_ = false;        // it was reported
+    std::map<std::uint32_t, RangeSet> lost_ranges_;  // by slot
+    bool no_background_drain_ = false;  // report_no_background_drain() has printed its line
     std::vector<std::string> reported_;
 };
 

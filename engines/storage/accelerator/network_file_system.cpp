@@ -1,3 +1,4 @@
+// Recognises NFS and SMB by the file system type of statfs(2).
 #include "storage/accelerator/network_file_system.hpp"
 
 #include <linux/magic.h>
@@ -8,7 +9,7 @@
 namespace assay::storage {
 namespace {
 
-// Not in all versions of linux/magic.h.
+// Older versions of linux/magic.h do not have these.
 constexpr std::uint32_t cifs_magic = 0xFF534D42, smb2_magic = 0xFE534D42;
 
 }  // namespace

@@ -1,3 +1,5 @@
+// Lists the IPv4 addresses of this node, and chooses one address of each node on a network that all
+// nodes share.
 #include "storage/accelerator/node_addresses.hpp"
 
 #include <arpa/inet.h>
@@ -15,7 +17,8 @@
 namespace assay::storage {
 namespace {
 
-// The kernel's boot_id and its network namespace.
+// A hash of the kernel's boot_id and the network namespace: equal for processes that share a
+// network stack.
 std::uint64_t identify_machine() {
     char text[128] = {};
     ssize_t length = 0;
@@ -25,13 +28,13 @@ std::uint64_t identify_machine() {
     }
     struct stat status{};
     if (stat("/proc/self/ns/net", &status) != 0 || length <= 0)
-        return static_cast<std::uint64_t>(getpid()) << 32 | 1;  // unlike every other
+        return static_cast<std::uint64_t>(getpid()) << 32 | 1;  // a value that no other node has
     const std::uint64_t parts[2] = {XXH3_64bits(text, static_cast<std::size_t>(length)),
                                     status.st_ino};
     return XXH3_64bits(parts, sizeof parts);
 }
 
-// The address of a node in a network; 0: none.
+// The address of a node in a network; 0 if it has none.
 std::uint32_t address_in(const NodeAddresses& node, std::uint32_t network, std::uint32_t mask) {
     for (std::uint32_t k = 0; k < node.count; ++k)
         if (node.entries[k].mask == mask && (node.entries[k].host & mask) == network)
@@ -39,9 +42,10 @@ std::uint32_t address_in(const NodeAddresses& node, std::uint32_t network, std::
     return 0;
 }
 
-// The addresses of all nodes in a network; empty: a node has none, or two machines have the same.
-std::vector<std::uint32_t> all_in(const std::vector<NodeAddresses>& nodes, std::uint32_t network,
-                                  std::uint32_t mask) {
+// The addresses of all nodes in a network; empty if a node has none, or if two machines have the
+// same address.
+std::vector<std::uint32_t> addresses_in(const std::vector<NodeAddresses>& nodes,
+                                        std::uint32_t network, std::uint32_t mask) {
     std::vector<std::uint32_t> hosts;
     std::map<std::uint32_t, std::uint64_t> machines;
     for (const auto& node : nodes) {
@@ -57,7 +61,7 @@ std::vector<std::uint32_t> all_in(const std::vector<NodeAddresses>& nodes, std::
 NodeAddresses local_addresses(const std::string& interface) {
     NodeAddresses addresses;
     addresses.machine = identify_machine();
-    addresses.chosen = !interface.empty();
+    addresses.interface_is_given = !interface.empty();
     ifaddrs* list = nullptr;
     if (getifaddrs(&list)) return addresses;
     for (const bool loopback : {false, true})
@@ -79,12 +83,12 @@ NodeAddresses local_addresses(const std::string& interface) {
 std::vector<std::uint32_t> choose_addresses(const std::vector<NodeAddresses>& nodes) {
     if (nodes.empty()) return {};
     const bool one_machine = std::all_of(nodes.begin(), nodes.end(), [&](const auto& node) {
-        return node.machine == nodes[0].machine && !node.chosen;
+        return node.machine == nodes[0].machine && !node.interface_is_given;
     });
     if (one_machine) return std::vector<std::uint32_t>(nodes.size(), htonl(INADDR_LOOPBACK));
     for (std::uint32_t k = 0; k < nodes[0].count; ++k) {
         const auto [host, mask] = nodes[0].entries[k];
-        if (auto hosts = all_in(nodes, host & mask, mask); !hosts.empty()) return hosts;
+        if (auto hosts = addresses_in(nodes, host & mask, mask); !hosts.empty()) return hosts;
     }
     std::vector<std::uint32_t> hosts;
     hosts.reserve(nodes.size());

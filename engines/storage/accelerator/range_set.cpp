@@ -1,3 +1,5 @@
+// Sorted, disjoint byte ranges in a vector of limited length. Ranges beyond the limit are merged
+// into one covering range, `rest_`.
 #include "storage/accelerator/range_set.hpp"
 
 #include <algorithm>
@@ -6,13 +8,14 @@ namespace assay::storage {
 
 void RangeSet::add(std::uint64_t begin, std::uint64_t end) {
     if (begin >= end) return;
-    // Most writes follow the one before.
+    // Most writes are appended behind the previous one, so the last range is tried first.
     const bool appends = ranges_.empty() || ranges_.back().begin <= begin;
-    auto first =
-        appends && !ranges_.empty() && ranges_.back().end >= begin
-            ? ranges_.end() - 1
-            : std::lower_bound(ranges_.begin(), ranges_.end(), begin,
-                               [](const Range& r, std::uint64_t at) { return r.end < at; });
+    auto first = appends && !ranges_.empty() && ranges_.back().end >= begin
+                     ? ranges_.end() - 1
+                     : std::lower_bound(ranges_.begin(), ranges_.end(), begin,
+                                        [](const Range& range, std::uint64_t offset) {
+                                            return range.end < offset;
+                                        });
     auto last = first;
     Range merged{begin, end};
     for (; last != ranges_.end() && last->begin <= end; ++last) {

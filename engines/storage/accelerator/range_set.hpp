@@ -1,4 +1,4 @@
-// A set of byte ranges of a file.
+// A set of byte ranges of a file, in limited memory.
 #pragma once
 
 #include <cstddef>
@@ -7,13 +7,14 @@
 
 namespace assay::storage {
 
+// The bytes [begin, end).
 struct Range {
     std::uint64_t begin, end;
     bool operator==(const Range&) const = default;
 };
 
-// Its memory is bounded: of more than `max_ranges` separate ranges only the first are known
-// exactly. Then certain() is less than what was added, and possible() is more.
+// It stores at most `max_ranges` separate ranges exactly. If more are added, certain() has a subset
+// of the added bytes, and possible() a superset.
 class RangeSet {
 public:
     static constexpr std::size_t max_ranges = 8192;
@@ -21,15 +22,17 @@ public:
     void add(std::uint64_t begin, std::uint64_t end);
     void add(const std::vector<Range>& ranges);
     void merge(const RangeSet& other);
-    // `ranges` as certain() gives them. What was not known exactly counts as in the set before.
+    // Removes ranges, which must be sorted and disjoint. Bytes that are only in possible() count as
+    // members before.
     void remove(const std::vector<Range>& ranges);
-    // Removes all from `size` on.
+    // Removes all bytes from `size` on.
     void truncate(std::uint64_t size);
     void clear();
 
     bool empty() const { return ranges_.empty() && !rest_.end; }
-    // Disjoint, not adjacent, in rising order.
+    // Bytes that are certainly in the set: disjoint ranges, not adjacent, in ascending order.
     const std::vector<Range>& certain() const { return ranges_; }
+    // Bytes that may be in the set, in the same form.
     std::vector<Range> possible() const;
 
 private:

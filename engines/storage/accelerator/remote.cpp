@@ -1,3 +1,5 @@
+// Connections of this rank to the services of other nodes: the exchange of the token and the
+// addresses at the start, a cache of connections, and requests over them.
 #include "storage/accelerator/remote.hpp"
 
 #include <arpa/inet.h>
@@ -10,7 +12,7 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::size_t max_connections = 64;  // of a rank; the one not used for longest is closed
+constexpr std::size_t max_connections = 64;  // of a rank; the least recently used one is closed
 
 std::string address_text(std::uint32_t host) {
     char text[INET_ADDRSTRLEN] = "?";
@@ -24,11 +26,12 @@ std::unique_ptr<Remote> Remote::start(Job& job, std::string& error) {
     std::unique_ptr<Remote> remote(new Remote(job));
     remote->share_token(error);
     remote->share_addresses(error);
-    if (error.empty()) error = remote->check_next_node();
+    if (error.empty()) error = remote->check_connection_to_next_node();
     return remote;
 }
 
-// Rank 0 makes the token, and MPI distributes it.
+// Rank 0 makes the token, and MPI distributes it. With it a caller proves that it belongs to the
+// job.
 void Remote::share_token(std::string& error) {
     if (job_.rank() == 0) {
         if (const auto token = session::make_token()) token_ = *token;
@@ -38,7 +41,7 @@ void Remote::share_token(std::string& error) {
                job_.world());
 }
 
-// Chooses the address of each node, starts the service of this one, and learns the ports.
+// Chooses the address of each node, starts the service of this node, and exchanges the ports.
 void Remote::share_addresses(std::string& error) {
     const std::string& interface = job_.settings().interface;
     const NodeAddresses local = local_addresses(interface);
@@ -75,7 +78,7 @@ void Remote::share_addresses(std::string& error) {
 
 // Each leader connects to the next node, so that an unreachable address is found at the start and
 // not at a read.
-std::string Remote::check_next_node() {
+std::string Remote::check_connection_to_next_node() {
     if (job_.local_rank() != 0) return {};
     const int next = (job_.node() + 1) % job_.nodes();
     const Node& node = nodes_[static_cast<std::size_t>(next)];
@@ -86,10 +89,11 @@ std::string Remote::check_next_node() {
            "open its ports";
 }
 
+// The connection to a node, which is made if there is none; null if that fails.
 ServiceClient* Remote::client(int node) {
     const auto existing = connections_.find(node);
     if (existing != connections_.end()) {
-        existing->second.used = ++uses_;
+        existing->second.last_use = ++last_use_;
         return existing->second.client.get();
     }
     const Node& target = nodes_[static_cast<std::size_t>(node)];
@@ -97,27 +101,27 @@ ServiceClient* Remote::client(int node) {
     auto connection = ServiceClient::connect_to(target.host, target.port, token_);
     if (!connection) return nullptr;
     if (connections_.size() >= max_connections)
-        connections_.erase(
-            std::min_element(connections_.begin(), connections_.end(),
-                             [](auto& a, auto& b) { return a.second.used < b.second.used; }));
-    return connections_.emplace(node, Connection{std::move(connection), ++uses_})
+        connections_.erase(std::min_element(
+            connections_.begin(), connections_.end(),
+            [](auto& a, auto& b) { return a.second.last_use < b.second.last_use; }));
+    return connections_.emplace(node, Connection{std::move(connection), ++last_use_})
         .first->second.client.get();
 }
 
-bool Remote::with_client(int node, const std::function<bool(ServiceClient&)>& use) {
+bool Remote::with_client(int node, const std::function<bool(ServiceClient&)>& action) {
     for (int attempt = 0; attempt < 2; ++attempt) {
         ServiceClient* connection = client(node);
         if (!connection) return false;
-        if (use(*connection)) return true;
-        const bool again = connection->closed();
+        if (action(*connection)) return true;
+        const bool was_closed = connection->closed();
         connections_.erase(node);
-        if (!again) return false;
+        if (!was_closed) return false;
     }
     return false;
 }
 
 void Remote::fetch(std::vector<RemoteRead>& reads) {
-    std::lock_guard hold(lock_);
+    std::lock_guard guard(lock_);
     std::map<int, std::vector<NodeRead>> by_node;
     for (auto& read : reads) {
         read.state = RemoteRead::failed;
@@ -130,7 +134,7 @@ void Remote::fetch(std::vector<RemoteRead>& reads) {
 
 bool Remote::fetch_updates(const std::set<int>& nodes, bool drain_now, const RecordHandler& handle,
                            std::map<int, Progress>& progress) {
-    std::lock_guard hold(lock_);
+    std::lock_guard guard(lock_);
     bool succeeded = true;
     std::vector<int> batch;
     for (auto it = nodes.begin(); it != nodes.end();) {
@@ -141,7 +145,7 @@ bool Remote::fetch_updates(const std::set<int>& nodes, bool drain_now, const Rec
     return succeeded;
 }
 
-// Asks all nodes of the batch before the first answer is received.
+// Sends the requests to all nodes of the batch before it receives the first answer.
 bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const RecordHandler& handle,
                          std::map<int, Progress>& progress) {
     const std::uint64_t now = job_.store().now();
@@ -156,13 +160,13 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const Re
     bool succeeded = true;
     for (const int node : nodes) succeeded &= request(node);
     for (const int node : nodes) {
-        if (!connections_.count(node)) continue;  // not asked
+        if (!connections_.count(node)) continue;  // the request could not be sent
         Update update{};
         bool is_pending = true;
         const auto receive = [&](ServiceClient& connection) {
             if (!is_pending && !connection.request_updates(now, drain_now, positions(node)))
                 return false;
-            is_pending = false;  // over the next connection
+            is_pending = false;  // a second call has a new connection, so the request is sent again
             return connection.receive_updates(
                 now, positions(node),
                 [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
@@ -178,7 +182,7 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const Re
 
 bool Remote::shared_pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set,
                             std::uint64_t& before) {
-    std::lock_guard hold(lock_);
+    std::lock_guard guard(lock_);
     return with_client(job_.node_of(world_rank), [&](ServiceClient& connection) {
         return connection.shared_pointer(slot, amount, set, before);
     });

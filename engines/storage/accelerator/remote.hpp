@@ -1,4 +1,4 @@
-// Access to other nodes: their records, their data and their shared pointers.
+// A rank's access to other nodes: their records, their data and their shared file pointers.
 //
 // A thread of each node's leader serves them from the mapped store, so no rank has to enter MPI for
 // another one to read its data. A rank connects to a node when it needs it first, and keeps a
@@ -23,13 +23,15 @@ class Job;
 
 class Remote {
 public:
-    // Collective over the job. `error` is set if it fails.
+    // Starts the service of this node and exchanges the addresses. Collective over the job. Sets
+    // `error` if it fails.
     static std::unique_ptr<Remote> start(Job& job, std::string& error);
 
     // Performs the reads and sets the state of each.
     void fetch(std::vector<RemoteRead>& reads);
     // Calls `handle` for each record that these nodes have published since the last call, and sets
-    // their progress. False: a node cannot be reached. `drain_now`: the nodes start to drain.
+    // their progress. `drain_now`: the nodes start to drain. Returns false if a node cannot be
+    // reached.
     using RecordHandler = std::function<void(int node, std::uint32_t rank, std::uint64_t position,
                                              const Record& record)>;
     bool fetch_updates(const std::set<int>& nodes, bool drain_now, const RecordHandler& handle,
@@ -47,16 +49,16 @@ private:
     };
     struct Connection {
         std::unique_ptr<ServiceClient> client;
-        std::uint64_t used;
+        std::uint64_t last_use;
     };
     explicit Remote(Job& job) : job_(job) {}
     void share_token(std::string& error);
     void share_addresses(std::string& error);
-    std::string check_next_node();
+    std::string check_connection_to_next_node();
     ServiceClient* client(int node);
-    // Calls `use` with the node's client, and once more with a new one if the service had closed
+    // Calls `action` with the node's client, and once more with a new one if the service had closed
     // the connection.
-    bool with_client(int node, const std::function<bool(ServiceClient&)>& use);
+    bool with_client(int node, const std::function<bool(ServiceClient&)>& action);
     bool fetch_batch(const std::vector<int>& nodes, bool drain_now, const RecordHandler& handle,
                      std::map<int, Progress>& progress);
 
@@ -65,7 +67,7 @@ private:
     std::unique_ptr<Service> service_;  // of the node's leader
     std::vector<Node> nodes_;
     std::map<int, Connection> connections_;  // by node
-    std::uint64_t uses_ = 0;
+    std::uint64_t last_use_ = 0;
     std::mutex lock_;
 };
 

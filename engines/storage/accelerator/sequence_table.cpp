@@ -1,3 +1,4 @@
+// A table of pairs (position, sequence), sorted by position.
 #include "storage/accelerator/sequence_table.hpp"
 
 #include <algorithm>
@@ -15,10 +16,10 @@ std::optional<std::uint64_t> SequenceTable::find(std::uint64_t position) const {
     return sequences_[static_cast<std::size_t>(it - positions_.begin())];
 }
 
-// A tombstone has the sequence of older data, so the sequences are not sorted: only those at the
-// begin are forgotten.
-void SequenceTable::forget_before(std::uint64_t sequence) {
-    if (positions_.size() < forget_at_) return;
+// A tombstone has the sequence of older data, so the sequences are not sorted: only entries at the
+// beginning are dropped.
+void SequenceTable::drop_before(std::uint64_t sequence) {
+    if (positions_.size() < drop_threshold_) return;
     const auto first_kept =
         std::find_if(sequences_.begin(), sequences_.end(),
                      [sequence](std::uint64_t entry) { return entry >= sequence; });
@@ -26,7 +27,7 @@ void SequenceTable::forget_before(std::uint64_t sequence) {
     sequences_.erase(sequences_.begin(), first_kept);
     positions_.shrink_to_fit();
     sequences_.shrink_to_fit();
-    forget_at_ = std::max(smallest, 2 * positions_.size());
+    drop_threshold_ = std::max(min_drop_size, 2 * positions_.size());
 }
 
 }  // namespace assay::storage

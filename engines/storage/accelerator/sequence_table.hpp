@@ -1,7 +1,8 @@
-// The sequences of the records of a rank on another node, by their position in its ring.
+// The sequences of the records of a rank on another node, by their position in its ring. A sequence
+// is the time of a write on the job's clock.
 //
-// Records that have left that ring are forgotten, as those of this node's rings are. So the table
-// is at most about twice as long as the ring, however long the program runs.
+// Entries of records that were evicted from that ring are dropped. So the table is at most about
+// twice as long as the ring, however long the program runs.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +14,19 @@ namespace assay::storage {
 
 class SequenceTable {
 public:
-    // Positions only grow.
+    // Positions must be added in ascending order.
     void add(std::uint64_t position, std::uint64_t sequence);
-    // None: the record is not known, or not any more.
+    // The sequence of the record; none if it was not added or was dropped.
     std::optional<std::uint64_t> find(std::uint64_t position) const;
-    // No record before the first one of this sequence or later is left in the ring. Cheap where
-    // little could be forgotten.
-    void forget_before(std::uint64_t sequence);
+    // Drops the entries before the first one whose sequence is at least `sequence`: their records
+    // are no longer in the ring. Does nothing until the table has doubled in size.
+    void drop_before(std::uint64_t sequence);
     std::size_t size() const { return positions_.size(); }
 
 private:
-    static constexpr std::size_t smallest = 4096;  // shorter tables are left alone
+    static constexpr std::size_t min_drop_size = 4096;  // shorter tables are not shortened
     std::vector<std::uint64_t> positions_, sequences_;
-    std::size_t forget_at_ = smallest;
+    std::size_t drop_threshold_ = min_drop_size;
 };
 
 }  // namespace assay::storage

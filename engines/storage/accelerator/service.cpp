@@ -1,3 +1,5 @@
+// The server side of the service (service.hpp): one thread with epoll and nonblocking sockets. A
+// caller is a connection that is not authenticated yet, a client one that is.
 #include "storage/accelerator/service.hpp"
 
 #include <arpa/inet.h>
@@ -21,12 +23,14 @@ namespace assay::storage {
 namespace {
 
 constexpr std::size_t receive_chunk = 64u << 10;
-constexpr std::size_t send_chunk = 4u << 20;  // then the next client is served
-constexpr std::size_t max_queued = 128;       // requests of a client; then it is not read from
-constexpr std::size_t max_callers = 64;       // connections that are not authenticated yet
-constexpr int accept_pause_ms = 50;           // while there is no descriptor or no place left
-constexpr int check_ms = 250;                 // between looks at deadlines
-constexpr int leave_limit_ms = 5000;          // for a client to close its side
+// Bytes that are sent to a client before the next one is served.
+constexpr std::size_t send_chunk = 4u << 20;
+// Queued requests of a client; no more are received until one is answered.
+constexpr std::size_t max_queued = 128;
+constexpr std::size_t max_callers = 64;  // connections that are not authenticated yet
+constexpr int accept_pause_ms = 50;   // pause of accept() while no descriptor or no place is left
+constexpr int check_ms = 250;         // between checks of deadlines
+constexpr int close_limit_ms = 5000;  // for a client to close its side of the connection
 
 // At most a quarter of the descriptors that the program may have, since the process is the user's.
 std::size_t client_limit() {
@@ -50,18 +54,20 @@ std::unique_ptr<Service> Service::start(Store& store, const session::Token& toke
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = host;
     socklen_t length = sizeof address;
-    service->listening_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    service->epoll_ = epoll_create1(EPOLL_CLOEXEC);
-    service->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const bool is_valid =
-        service->listening_ >= 0 && service->epoll_ >= 0 && service->wake_ >= 0 &&
-        bind(service->listening_, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
-        listen(service->listening_, 1024) == 0 &&
-        getsockname(service->listening_, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-    if (is_valid) {
+    service->listening_socket_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    service->epoll_fd_ = epoll_create1(EPOLL_CLOEXEC);
+    service->wake_fd_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    const bool is_listening =
+        service->listening_socket_ >= 0 && service->epoll_fd_ >= 0 && service->wake_fd_ >= 0 &&
+        bind(service->listening_socket_, reinterpret_cast<sockaddr*>(&address), sizeof address) ==
+            0 &&
+        listen(service->listening_socket_, 1024) == 0 &&
+        getsockname(service->listening_socket_, reinterpret_cast<sockaddr*>(&address), &length) ==
+            0;
+    if (is_listening) {
         service->port_ = ntohs(address.sin_port);
-        service->watch(service->listening_, EPOLLIN, true);
-        service->watch(service->wake_, EPOLLIN, true);
+        service->watch(service->listening_socket_, EPOLLIN, true);
+        service->watch(service->wake_fd_, EPOLLIN, true);
         service->running_ = start_helper_thread(service->thread_, run, service.get());
     }
     if (service->running_) return service;
@@ -72,10 +78,10 @@ std::unique_ptr<Service> Service::start(Store& store, const session::Token& toke
 Service::~Service() {
     stop_ = true;
     const std::uint64_t wake = 1;
-    if (running_ && ::write(wake_, &wake, sizeof wake) == sizeof wake)
+    if (running_ && ::write(wake_fd_, &wake, sizeof wake) == sizeof wake)
         pthread_join(thread_, nullptr);
     for (auto& [fd, client] : clients_) close(fd);
-    for (int fd : {listening_, epoll_, wake_})
+    for (int fd : {listening_socket_, epoll_fd_, wake_fd_})
         if (fd >= 0) close(fd);
 }
 
@@ -88,28 +94,29 @@ void Service::watch(int fd, std::uint32_t events, bool add) {
     epoll_event event{};
     event.events = events;
     event.data.fd = fd;
-    epoll_ctl(epoll_, add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
+    epoll_ctl(epoll_fd_, add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
 }
 
 void Service::serve() {
     epoll_event events[64];
     while (!stop_.load()) {
-        const bool quiet = gate_.empty() && leaving_ == 0 && !paused_until_;
-        const int n = epoll_wait(epoll_, events, 64,
-                                 paused_until_ ? accept_pause_ms
-                                 : quiet       ? -1
-                                               : check_ms);
-        for (int k = 0; k < n; ++k) handle(events[k].data.fd, events[k].events);
-        if (paused_until_ && session::monotonic_ms() >= paused_until_) listen_for_callers(true);
+        const bool quiet = gate_.empty() && closing_clients_ == 0 && !paused_until_ms_;
+        const int n = epoll_wait(epoll_fd_, events, 64,
+                                 paused_until_ms_ ? accept_pause_ms
+                                 : quiet          ? -1
+                                                  : check_ms);
+        for (int k = 0; k < n; ++k) handle_events(events[k].data.fd, events[k].events);
+        if (paused_until_ms_ && session::monotonic_ms() >= paused_until_ms_)
+            listen_for_callers(true);
         gate_.expire();
-        close_departed();
+        close_expired();
         report_refused();
     }
 }
 
-void Service::handle(int fd, std::uint32_t events) {
-    if (fd == wake_) return;
-    if (fd == listening_) return accept_callers();
+void Service::handle_events(int fd, std::uint32_t events) {
+    if (fd == wake_fd_) return;
+    if (fd == listening_socket_) return accept_callers();
     if (gate_.has(fd)) {
         int socket = -1;
         std::string address;
@@ -123,7 +130,7 @@ void Service::handle(int fd, std::uint32_t events) {
     if (is_valid && events & EPOLLIN) is_valid = receive(fd, client);
     if (is_valid) is_valid = send_answers(fd, client);
     if (!is_valid) {
-        leaving_ -= client.leaving;
+        closing_clients_ -= client.is_closing;
         close(fd);
         clients_.erase(it);
         return;
@@ -134,15 +141,15 @@ void Service::handle(int fd, std::uint32_t events) {
 }
 
 void Service::listen_for_callers(bool on) {
-    watch(listening_, on ? EPOLLIN : 0u, false);
-    paused_until_ = on ? 0 : session::monotonic_ms() + accept_pause_ms;
+    watch(listening_socket_, on ? EPOLLIN : 0u, false);
+    paused_until_ms_ = on ? 0 : session::monotonic_ms() + accept_pause_ms;
 }
 
 void Service::accept_callers() {
     for (std::size_t k = 0; k < max_callers; ++k) {
-        // Those that wait outside are served when others leave.
+        // Further callers wait in the listen queue until a connection is closed.
         if (clients_.size() >= max_clients_ + max_callers) return listen_for_callers(false);
-        const int fd = accept4(listening_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        const int fd = accept4(listening_socket_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0) {
             // A connection that cannot be accepted stays ready, so the thread would spin.
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
@@ -156,7 +163,7 @@ void Service::accept_callers() {
 void Service::admit(int fd) {
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    clients_[fd].used = session::monotonic_ms();
+    clients_[fd].last_used_ms = session::monotonic_ms();
     watch(fd, EPOLLIN, false);
     if (clients_.size() > max_clients_) close_longest_idle();
 }
@@ -165,22 +172,23 @@ void Service::close_longest_idle() {
     auto oldest = clients_.end();
     for (auto it = clients_.begin(); it != clients_.end(); ++it)
         if (it->second.idle() &&
-            (oldest == clients_.end() || it->second.used < oldest->second.used))
+            (oldest == clients_.end() || it->second.last_used_ms < oldest->second.last_used_ms))
             oldest = it;
     if (oldest == clients_.end()) return;
-    oldest->second.leaving = true;
-    ++leaving_;
-    oldest->second.used = session::monotonic_ms();
+    oldest->second.is_closing = true;
+    ++closing_clients_;
+    oldest->second.last_used_ms = session::monotonic_ms();
     shutdown(oldest->first, SHUT_WR);
 }
 
-// Closes clients that were told to leave and have not closed their side in time.
-void Service::close_departed() {
-    if (leaving_ == 0) return;
-    const long long oldest = session::monotonic_ms() - leave_limit_ms;
+// Closes connections that were closed for sending and whose clients have not closed their side in
+// time.
+void Service::close_expired() {
+    if (closing_clients_ == 0) return;
+    const long long oldest = session::monotonic_ms() - close_limit_ms;
     for (auto it = clients_.begin(); it != clients_.end();) {
-        if (it->second.leaving && it->second.used < oldest) {
-            --leaving_;
+        if (it->second.is_closing && it->second.last_used_ms < oldest) {
+            --closing_clients_;
             close(it->first);
             it = clients_.erase(it);
         } else {
@@ -199,22 +207,24 @@ void Service::report_refused() {
 }
 
 bool Service::receive(int fd, Client& client) {
-    const std::size_t buffered = client.in.size();
-    client.in.resize(buffered + receive_chunk);
-    const ssize_t count = recv(fd, client.in.data() + buffered, receive_chunk, 0);
-    client.in.resize(buffered + static_cast<std::size_t>(std::max<ssize_t>(0, count)));
+    const std::size_t buffered = client.received.size();
+    client.received.resize(buffered + receive_chunk);
+    const ssize_t count = recv(fd, client.received.data() + buffered, receive_chunk, 0);
+    client.received.resize(buffered + static_cast<std::size_t>(std::max<ssize_t>(0, count)));
     if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return false;
-    if (client.leaving) client.in.clear();
-    else client.used = session::monotonic_ms();
+    if (client.is_closing) client.received.clear();
+    else client.last_used_ms = session::monotonic_ms();
     return parse(client);
 }
 
-// Takes the complete requests from what was received. False: one is wrong.
+// Moves the complete requests from the received bytes to the queue. Returns false if one is
+// invalid.
 bool Service::parse(Client& client) {
     std::size_t consumed = 0;
-    while (client.in.size() - consumed >= sizeof(Request) && client.queue.size() < max_queued) {
-        Queued next;
-        std::memcpy(&next.request, client.in.data() + consumed, sizeof(Request));
+    while (client.received.size() - consumed >= sizeof(Request) &&
+           client.queue.size() < max_queued) {
+        QueuedRequest next;
+        std::memcpy(&next.request, client.received.data() + consumed, sizeof(Request));
         const Request& request = next.request;
         std::size_t bytes = sizeof(Request);
         switch (request.operation) {
@@ -232,15 +242,16 @@ bool Service::parse(Client& client) {
                 break;
             default: return false;
         }
-        if (client.in.size() - consumed < bytes) break;
+        if (client.received.size() - consumed < bytes) break;
         next.positions.resize((bytes - sizeof(Request)) / sizeof(std::uint64_t));
         if (!next.positions.empty())
-            std::memcpy(next.positions.data(), client.in.data() + consumed + sizeof(Request),
+            std::memcpy(next.positions.data(), client.received.data() + consumed + sizeof(Request),
                         bytes - sizeof(Request));
         consumed += bytes;
         client.queue.push_back(std::move(next));
     }
-    client.in.erase(client.in.begin(), client.in.begin() + static_cast<std::ptrdiff_t>(consumed));
+    client.received.erase(client.received.begin(),
+                          client.received.begin() + static_cast<std::ptrdiff_t>(consumed));
     return true;
 }
 
@@ -264,8 +275,9 @@ std::uint64_t Service::contiguous_bytes(const Request& request) const {
     return std::min({request.amount, end - request.ring_offset, ring - request.ring_offset % ring});
 }
 
-std::vector<char> Service::pack_updates(const std::vector<std::uint64_t>& positions) const {
-    Update update{progress(store_), 0};  // first, because it vouches for the records below
+std::vector<char> Service::pack_update(const std::vector<std::uint64_t>& positions) const {
+    // The progress is read before the records: it states which records are published.
+    Update update{progress(store_), 0};
     std::vector<char> payload(sizeof update);
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
         const auto& head = store_.head(rank);
@@ -276,7 +288,7 @@ std::vector<char> Service::pack_updates(const std::vector<std::uint64_t>& positi
         if (from >= end) continue;
         std::vector<Record> records;
         for (std::uint64_t k = from; k < end; ++k) records.push_back(store_.record(rank, k));
-        // Records that were evicted meanwhile are left out; the file system has their data.
+        // Records that were evicted during the copy are left out; the file system has their data.
         std::atomic_thread_fence(std::memory_order_seq_cst);
         const std::uint64_t first =
             std::clamp(head.first_record.load(std::memory_order_acquire), from, end);
@@ -285,21 +297,21 @@ std::vector<char> Service::pack_updates(const std::vector<std::uint64_t>& positi
         payload.insert(payload.end(), begin, begin + sizeof header);
         begin = reinterpret_cast<const char*>(records.data() + (first - from));
         payload.insert(payload.end(), begin, begin + header.records * sizeof(Record));
-        update.more |= end < tail;
+        update.has_more |= end < tail;
     }
     std::memcpy(payload.data(), &update, sizeof update);
     return payload;
 }
 
-// Executes a request.
-std::unique_ptr<Service::Answer> Service::prepare(const Queued& queued) const {
-    const Request& request = queued.request;
+// Executes a request and returns its answer.
+std::unique_ptr<Service::Answer> Service::prepare(const QueuedRequest& queued_request) const {
+    const Request& request = queued_request.request;
     auto answer = std::make_unique<Answer>();
     answer->request = request;
     if (request.operation == Request::updates) {
         store_.advance_clock(request.ring_offset);
         if (request.amount) store_.request_drain();
-        answer->buffer = pack_updates(queued.positions);
+        answer->buffer = pack_update(queued_request.positions);
         answer->data = answer->buffer.data();
         answer->head = answer->bytes = answer->buffer.size();
     } else if (request.operation == Request::read || request.operation == Request::read_available) {
@@ -319,7 +331,7 @@ std::unique_ptr<Service::Answer> Service::prepare(const Queued& queued) const {
     return answer;
 }
 
-// Sends as much as the socket takes. False: the connection is broken.
+// Sends as much as the socket takes. Returns false if the connection is broken.
 bool Service::send_answers(int fd, Client& client) {
     for (std::size_t sent = 0; sent < send_chunk;) {
         if (!client.answer) {
@@ -338,13 +350,14 @@ bool Service::send_answers(int fd, Client& client) {
     return true;
 }
 
-// Adds what it has sent to `sent`. False: the connection is broken.
+// Sends the next part of an answer, and adds the number of sent bytes to `sent`. Returns false if
+// the connection is broken.
 bool Service::send_part(int fd, Answer& answer, std::size_t& sent) {
     const std::uint64_t head = sizeof answer.head, tail = answer.data ? sizeof answer.tail : 0;
-    if (answer.data && answer.sent >= head + answer.bytes && !answer.tail_known) {
+    if (answer.data && answer.sent >= head + answer.bytes && !answer.tail_is_set) {
         std::atomic_thread_fence(std::memory_order_seq_cst);
         answer.tail = !answer.buffer.empty() || in_ring(answer.request);
-        answer.tail_known = true;
+        answer.tail_is_set = true;
     }
     iovec parts[2];
     int n = 0;
@@ -354,7 +367,7 @@ bool Service::send_part(int fd, Answer& answer, std::size_t& sent) {
         const std::uint64_t from = answer.sent > head ? answer.sent - head : 0;
         parts[n++] = {const_cast<char*>(answer.data) + from,
                       std::min<std::uint64_t>(answer.bytes - from, send_chunk)};
-    } else if (tail && answer.tail_known) {
+    } else if (tail && answer.tail_is_set) {
         const std::uint64_t from = answer.sent - head - answer.bytes;
         parts[n++] = {reinterpret_cast<char*>(&answer.tail) + from, tail - from};
     }

@@ -19,7 +19,7 @@
 // a client that finds the end of the stream in place of an answer knows that its request was not
 // executed.
 //
-// It knows nothing of MPI.
+// This file does not use MPI.
 #pragma once
 
 #include <pthread.h>
@@ -45,18 +45,20 @@ struct Request {
     std::uint32_t operation;
     std::uint32_t rank;  // on the node; for a pointer: its slot; for updates: how many ranks follow
     std::uint64_t ring_offset;  // in the rank's data ring; for updates: the client's clock
-    std::uint64_t amount;       // bytes; for a pointer: the operand; for updates: 1: drain now
+    std::uint64_t amount;  // bytes; for a pointer: the operand; for updates: 1: the node drains now
 };
 
+// The head of an answer to `updates`.
 struct Update {
     Progress progress;
-    std::uint64_t more;  // 1: there are more records, ask again
+    std::uint64_t has_more;  // 1: there are more records; the client asks again
 };
+// The head of a rank's records in an answer to `updates`.
 struct RankRecords {
     std::uint32_t rank, records;
-    std::uint64_t first;  // number of the first of them
+    std::uint64_t first;  // position of the first of them
 };
-constexpr std::uint64_t max_update_records = 8192;  // of a rank
+constexpr std::uint64_t max_update_records = 8192;  // of a rank, in one answer
 
 class Service {
 public:
@@ -67,42 +69,43 @@ public:
     std::uint16_t port() const { return port_; }
 
 private:
-    struct Queued {
+    struct QueuedRequest {
         Request request;
         std::vector<std::uint64_t> positions;  // of updates
     };
+    // On the wire: head (8 bytes), data, and for data the tail (8 bytes).
     struct Answer {
         Request request{};
         std::uint64_t head = 0, tail = 0;
         const char* data = nullptr;
         std::uint64_t bytes = 0, sent = 0;  // sent: of head, data and tail together
-        bool tail_known = false;            // the tail has been set
-        std::vector<char> buffer{};         // what `data` points to, if it is not the store
+        bool tail_is_set = false;
+        std::vector<char> buffer{};  // what `data` points to, if it is not the store
     };
     struct Client {
-        std::vector<char> in{};
-        std::deque<Queued> queue{};
-        std::unique_ptr<Answer> answer{};  // to the oldest request of the queue, which it replaces
-        long long used = 0;                // ms
-        bool leaving = false;              // closed for sending
-        bool idle() const { return in.empty() && queue.empty() && !answer && !leaving; }
+        std::vector<char> received{};
+        std::deque<QueuedRequest> queue{};
+        std::unique_ptr<Answer> answer{};  // being sent; its request is no longer in the queue
+        long long last_used_ms = 0;
+        bool is_closing = false;  // closed for sending
+        bool idle() const { return received.empty() && queue.empty() && !answer && !is_closing; }
     };
 
     Service(Store& store, const session::Token& token);
     void serve();
-    void handle(int fd, std::uint32_t events);
+    void handle_events(int fd, std::uint32_t events);
     void accept_callers();
     void listen_for_callers(bool on);
     void admit(int fd);
     void close_longest_idle();
-    void close_departed();
+    void close_expired();
     void report_refused();
     bool receive(int fd, Client& client);
     bool parse(Client& client);
     bool send_answers(int fd, Client& client);
     bool send_part(int fd, Answer& answer, std::size_t& sent);
-    std::unique_ptr<Answer> prepare(const Queued& queued) const;
-    std::vector<char> pack_updates(const std::vector<std::uint64_t>& positions) const;
+    std::unique_ptr<Answer> prepare(const QueuedRequest& queued_request) const;
+    std::vector<char> pack_update(const std::vector<std::uint64_t>& positions) const;
     bool in_ring(const Request& request) const;
     std::uint64_t contiguous_bytes(const Request& request) const;
     void watch(int fd, std::uint32_t events, bool add);
@@ -112,12 +115,12 @@ private:
     session::Token token_;
     std::size_t max_clients_;
     session::Gate gate_;
-    int listening_ = -1, epoll_ = -1, wake_ = -1;
+    int listening_socket_ = -1, epoll_fd_ = -1, wake_fd_ = -1;
     std::uint16_t port_ = 0;
     std::map<int, Client> clients_;
-    std::size_t leaving_ = 0;     // clients
-    long long paused_until_ = 0;  // ms; 0: callers are accepted
-    bool reported_ = false;
+    std::size_t closing_clients_ = 0;  // number of clients with `is_closing`
+    long long paused_until_ms_ = 0;    // 0: callers are accepted
+    bool reported_ = false;            // the first refused caller was reported
     std::atomic<bool> stop_{false};
     pthread_t thread_{};
     bool running_ = false;

@@ -1,3 +1,5 @@
+// The client side of the service (service.hpp): sends requests over TCP and receives the answers,
+// with readahead for sequential reads.
 #include "storage/accelerator/service_client.hpp"
 
 #include <arpa/inet.h>
@@ -70,14 +72,14 @@ std::unique_ptr<ServiceClient> ServiceClient::connect_to(std::uint32_t host, std
 
 ServiceClient::~ServiceClient() { close(fd_); }
 
-// The service may have closed an idle connection.
+// Checks first whether the service has closed the idle connection.
 bool ServiceClient::send_request(const void* data, std::size_t bytes) {
     char byte;
     closed_ = recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
     return !closed_ && send_all(fd_, data, bytes);
 }
 
-// The first 8 bytes of an answer.
+// Receives the first 8 bytes of an answer.
 bool ServiceClient::receive_head(std::uint64_t& head) {
     char byte;
     ssize_t count;
@@ -116,12 +118,12 @@ bool ServiceClient::request_updates(std::uint64_t now, bool drain_now,
 
 bool ServiceClient::receive_updates(std::uint64_t now, std::vector<std::uint64_t>& positions,
                                     const RecordHandler& handle, Update& update) {
-    const std::uint64_t longest =
+    const std::uint64_t max_payload =
         sizeof update +
         positions.size() * (sizeof(RankRecords) + max_update_records * sizeof(Record));
     do {
         std::uint64_t head = 0, tail = 0;
-        if (!receive_head(head) || head < sizeof update || head > longest) return false;
+        if (!receive_head(head) || head < sizeof update || head > max_payload) return false;
         std::vector<char> payload(head);
         if (!receive_all(fd_, payload.data(), head) || !receive_all(fd_, &tail, sizeof tail))
             return false;
@@ -141,8 +143,8 @@ bool ServiceClient::receive_updates(std::uint64_t now, std::vector<std::uint64_t
             }
             positions[header.rank] = header.first + header.records;
         }
-    } while (update.more && request_updates(now, false, positions));
-    return !update.more;
+    } while (update.has_more && request_updates(now, false, positions));
+    return !update.has_more;
 }
 
 // Receives the answer to a request of exactly `bytes` bytes.
@@ -167,7 +169,7 @@ bool ServiceClient::fetch_pipelined(std::vector<NodeRead>& reads) {
             for (; sent < reads.size() && requests.size() < max_in_flight; ++sent)
                 requests.push_back({Request::read, reads[sent].rank, reads[sent].read->ring_offset,
                                     reads[sent].read->bytes});
-            // Later batches follow answers, so that the connection is in use.
+            // Only the first batch must check for a closed connection: later ones follow answers.
             const std::size_t bytes = requests.size() * sizeof(Request);
             if (!(k == 0 ? send_request(requests.data(), bytes)
                          : send_all(fd_, requests.data(), bytes)))
@@ -179,6 +181,7 @@ bool ServiceClient::fetch_pipelined(std::vector<NodeRead>& reads) {
     return true;
 }
 
+// Reads one range, and requests a readahead if it follows the previous read.
 bool ServiceClient::fetch_one(std::uint32_t rank, RemoteRead& read) {
     const bool sequential = rank == last_rank_ && read.ring_offset == last_end_;
     last_rank_ = rank;
@@ -211,7 +214,7 @@ bool ServiceClient::request_readahead(std::uint32_t rank, std::uint64_t ring_off
     return readahead_pending_;
 }
 
-// Receives the pending readahead, which replaces the one before.
+// Receives the answer to a readahead request; it replaces the earlier readahead.
 bool ServiceClient::receive_readahead() {
     if (!readahead_pending_) return true;
     readahead_pending_ = false;
@@ -228,15 +231,16 @@ bool ServiceClient::receive_readahead() {
     return true;
 }
 
+// Copies bytes from the readahead. Returns the number of bytes copied.
 std::uint64_t ServiceClient::copy_readahead(std::uint32_t rank, std::uint64_t ring_offset,
                                             std::uint64_t bytes, char* to) const {
     if (rank != readahead_.rank || ring_offset < readahead_.ring_offset ||
         ring_offset >= readahead_.ring_offset + readahead_.bytes.size())
         return 0;
     const std::uint64_t skip = ring_offset - readahead_.ring_offset,
-                        n = std::min(bytes, readahead_.bytes.size() - skip);
-    std::memcpy(to, readahead_.bytes.data() + skip, n);
-    return n;
+                        bytes_copied = std::min(bytes, readahead_.bytes.size() - skip);
+    std::memcpy(to, readahead_.bytes.data() + skip, bytes_copied);
+    return bytes_copied;
 }
 
 }  // namespace assay::storage

@@ -1,4 +1,4 @@
-// A connection to another node's service.
+// The client of another node's service: one TCP connection.
 //
 // Consecutive writes of a rank are consecutive in its ring. So a process that reads in the order of
 // writing gets the next bytes by readahead. A ring offset is never reused, so bytes that were read
@@ -24,7 +24,7 @@ struct RemoteRead {
     State state = pending;
 };
 
-// A read, with the rank's number on its node.
+// A read, with the number of the rank on its node.
 struct NodeRead {
     std::uint32_t rank;
     RemoteRead* read;
@@ -39,23 +39,24 @@ public:
     ServiceClient(const ServiceClient&) = delete;
     ServiceClient& operator=(const ServiceClient&) = delete;
 
-    // After a failure: the service had closed the connection, as it does with idle ones, before it
-    // executed the request. It can be sent again over another connection.
+    // After a failure: whether the service had closed the connection, as it does with idle ones,
+    // before it executed the request. Then the request can be sent again over another connection.
     bool closed() const { return closed_; }
 
     // The functions below return false if the connection is broken.
     // Sets the state of each read.
     bool fetch(std::vector<NodeRead>& reads);
-    // Asks for the records that the node's ranks have published since `positions`, which has the
-    // number of known records of each. Several nodes can be asked before the first answer is
-    // received.
+    // Sends a request for the records that the node's ranks have published since `positions`, which
+    // has the number of known records of each rank. `now`: this node's clock. The answer is not
+    // awaited, so that several nodes can be asked at once.
     bool request_updates(std::uint64_t now, bool drain_now,
                          const std::vector<std::uint64_t>& positions);
-    // Receives the answer, calls `handle` for each record and moves `positions`.
+    // Receives the answer, calls `handle` for each record and advances `positions`.
     using RecordHandler =
         std::function<void(std::uint32_t rank, std::uint64_t position, const Record& record)>;
     bool receive_updates(std::uint64_t now, std::vector<std::uint64_t>& positions,
                          const RecordHandler& handle, Update& update);
+    // Adds to a shared pointer, or sets it; `before` is its old value.
     bool shared_pointer(std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
 
 private:

@@ -1,4 +1,5 @@
-// The settings, from environment variables. They must be the same on every rank.
+// The settings of the accelerator of parallel I/O, from environment variables. They must be the
+// same on every rank. docs/parallel-io.md explains them.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +8,8 @@
 
 namespace assay::storage {
 
+// When a write becomes visible to other ranks: at once; after a collective transfer; after sync or
+// close.
 enum class Visibility { immediate, collective, commit };
 
 struct Settings {
@@ -15,18 +18,19 @@ struct Settings {
     std::string store = "/dev/shm";  // ASSAY_IO_STORE
     std::uint64_t size = 0;          // ASSAY_IO_SIZE: bytes per node; 0: a share of the free space
     Visibility visibility = Visibility::immediate;  // ASSAY_IO_CONSISTENCY
-    // ASSAY_IO_UNTIL=file|memory: when sync and close return; false: the file system has all on its
-    // medium; true: the nodes' stores have it, and background drains hold the file.
+    // ASSAY_IO_UNTIL=file|memory: what sync and close wait for. false (file): the file system has
+    // all data on its medium. true (memory): the nodes' stores have them, and background drains
+    // will write them.
     bool until_memory = false;
-    unsigned retry_s = 300;  // ASSAY_IO_RETRY: how long a background drain tries again
+    unsigned retry_s = 300;  // ASSAY_IO_RETRY: how long a background drain repeats failed writes
     std::string keep;        // ASSAY_IO_KEEP: name under which the stores are kept for later jobs
-    unsigned wait_s = 600;   // ASSAY_IO_WAIT: how long open waits for other jobs' data of its file
-    std::string drain_program;   // ASSAY_IO_DRAIN_PROGRAM: the background drain's; for tests
+    unsigned wait_s = 600;   // ASSAY_IO_WAIT: how long open waits for data of other jobs
+    std::string drain_program;   // ASSAY_IO_DRAIN_PROGRAM: path of assay-store; for tests
     bool required = false;       // ASSAY_IO_REQUIRE: abort if there is no acceleration
     bool direct = true;          // ASSAY_IO_DIRECT: write to local file systems without the store
     unsigned drain_threads = 2;  // ASSAY_IO_DRAIN_THREADS
-    unsigned drain_lag_ms = 20;  // ASSAY_IO_DRAIN_LAG, ms
-    double prefault_seconds = 0.25;  // ASSAY_IO_WARM: for prefaulting at the start
+    unsigned drain_lag_ms = 20;  // ASSAY_IO_DRAIN_LAG: pause between two drains, ms
+    double prefault_seconds = 0.25;  // ASSAY_IO_WARM: time for prefaulting at the start
     unsigned ranks_per_node = 0;  // ASSAY_IO_RANKS_PER_NODE: splits a node into several, for tests
     std::string interface;        // ASSAY_IO_INTERFACE: network interface of the service
     std::string job;              // ASSAY_IO_JOB: name of the job in the stores' names

@@ -1,5 +1,5 @@
-// Which bytes a rank has written straight into a file since its last fsync, and which of them the
-// file system may have lost because an fsync failed.
+// A ledger of the bytes that a rank has written into a file without the store: those since the last
+// fsync, and those that the file system may have lost because an fsync failed.
 //
 // After a failed fsync the kernel counts the pages as clean, on most file systems, and the next
 // fsync succeeds although they never reached the medium. This library has no copy of them, and the
@@ -17,28 +17,30 @@ namespace assay::storage {
 // Writes may come from any thread; the other calls are those of one sync at a time.
 class SyncLedger {
 public:
-    // Call it after the write: a sync that began before need not cover it.
+    // Call it after a write without the store: a sync that began before need not cover it.
     void note_written(std::uint64_t begin, std::uint64_t end);
-    // Written into the store, which can write it to the file again after a failed fsync.
+    // Call it after a write into the store, which can repeat it after a failed fsync.
     void note_stored(std::uint64_t begin, std::uint64_t end);
     void note_truncated(std::uint64_t size);
 
-    // A sync begins: it concerns what was written before.
+    // A sync begins. It covers the bytes that were written before.
     void begin_sync();
-    // What this sync makes durable if it succeeds.
+    // The bytes that this sync makes durable if it succeeds.
     RangeSet covered() const;
-    // The fsync has failed.
+    // The fsync has failed: its bytes are lost.
     void fail_sync();
-    // It has not taken place, or not all data were handed to the file system.
+    // The fsync has not taken place, or not all data were written: the next sync covers the bytes.
     void postpone_sync();
     void succeed_sync();
-    // It has succeeded for these bytes, which this rank or another one has written.
+    // An fsync has succeeded for these bytes, which this rank or another one has written.
     void note_durable(const std::vector<Range>& ranges) { lost_.remove(ranges); }
 
     const RangeSet& lost() const { return lost_; }
 
 private:
     std::mutex lock_;
+    // Bytes written without the store and not synced, written through the store, covered by the
+    // present sync, and lost.
     RangeSet written_, stored_, syncing_, lost_;
 };
 

@@ -1,3 +1,5 @@
+// Keeps an index of the writes of each file (store/index.hpp) up to date: scans the rings of this
+// node, and asks other nodes for their new records.
 #include "storage/accelerator/write_directory.hpp"
 
 #include <algorithm>
@@ -10,7 +12,7 @@
 namespace assay::storage {
 
 WriteDirectory::WriteDirectory(Job& job) : job_(job), scanned_(job.store().ranks()) {
-    // What an earlier job has evicted from a kept store is of no interest: see
+    // Records that an earlier job has evicted from a kept store need not be known: see
     // invalidate_stale_files().
     for (std::uint32_t rank = 0; rank < job.store().ranks(); ++rank)
         scanned_[rank] = job.store().head(rank).first_record.load();
@@ -44,8 +46,8 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
     }
     auto& entry = it->second;
     if (entry.generation != generation || entry.valid_from != valid_from) {
-        entry.index.clear();
-        entry.others.clear();
+        entry.all_writes.clear();
+        entry.writes_of_others.clear();
         entry.sequence_tables.clear();
         entry.end = entry.truncated_at = 0;
         entry.generation = generation;
@@ -54,8 +56,8 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
     return entry;
 }
 
-// The sequence of a block in a run of many records: from the ring of this node, or from the table
-// of received records.
+// The sequence of a block in a run of many records: from a ring of this node, or from the table of
+// records that other nodes have sent.
 std::uint64_t WriteDirectory::sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block) {
     const std::uint64_t position = run.first_record + block;
     if (!(run.rank & remote_rank_bit)) {
@@ -67,11 +69,11 @@ std::uint64_t WriteDirectory::sequence_of(std::uint32_t slot, const Run& run, st
     return entries_.at(slot).sequence_tables[run.rank].find(position).value_or(run.newest);
 }
 
-void WriteDirectory::share(std::uint32_t slot, int node, std::uint32_t remote_slot,
-                           std::uint32_t remote_generation) {
+void WriteDirectory::add_remote_slot(std::uint32_t slot, int node, std::uint32_t remote_slot,
+                                     std::uint32_t remote_generation) {
     remote_slots_[{node, remote_slot}] = {remote_generation, slot};
-    nodes_.insert(node);
-    shared_.insert(slot);
+    sharing_nodes_.insert(node);
+    shared_slots_.insert(slot);
 }
 
 void WriteDirectory::truncate(std::uint32_t slot, std::uint64_t sequence, std::uint64_t size) {
@@ -84,7 +86,7 @@ void WriteDirectory::truncate(std::uint32_t slot, std::uint64_t sequence, std::u
 
 void WriteDirectory::scan_node(bool all) {
     const Store& store = job_.store();
-    bool missed = false;
+    bool missed_evicted = false;
     for (std::uint32_t rank = all ? 0 : job_.local_rank();
          rank < (all ? store.ranks() : job_.local_rank() + 1); ++rank) {
         const auto& head = store.head(rank);
@@ -92,14 +94,14 @@ void WriteDirectory::scan_node(bool all) {
         std::uint64_t& scanned = scanned_[rank];
         if (scanned == tail) continue;
         const std::uint64_t first = head.first_record.load(std::memory_order_acquire);
-        missed |= first > scanned;
+        missed_evicted |= first > scanned;
         scanned = std::max(scanned, first);
         for (; scanned < tail; ++scanned) {
             const Record record = store.record(rank, scanned);
             std::atomic_thread_fence(std::memory_order_acquire);
             if (head.first_record.load(std::memory_order_acquire) >
                 scanned) {  // it was evicted meanwhile
-                missed = true;
+                missed_evicted = true;
                 continue;
             }
             const auto& file = store.file(record.file);
@@ -107,13 +109,13 @@ void WriteDirectory::scan_node(bool all) {
                 record.sequence < file.valid_from.load())
                 continue;
             auto& entry = entry_of(record.file);
-            entry.index.add(record, rank, scanned);
-            if (rank != job_.local_rank() && shared(record.file))
-                entry.others.add(record, rank, scanned);
+            entry.all_writes.add(record, rank, scanned);
+            if (rank != job_.local_rank() && is_shared(record.file))
+                entry.writes_of_others.add(record, rank, scanned);
         }
     }
-    // The evicted records were drained, and all older ones of this node too.
-    if (missed) evicted_before_ = progress(store).drained;
+    // The evicted records and all older ones of this node were drained.
+    if (missed_evicted) evicted_before_ = progress(store).drained;
 }
 
 // ---- other nodes
@@ -133,27 +135,27 @@ bool WriteDirectory::refresh_remote() {
 }
 
 bool WriteDirectory::query_nodes(bool drain_now) {
-    if (nodes_.empty()) return true;
+    if (sharing_nodes_.empty()) return true;
     const bool succeeded = job_.remote()->fetch_updates(
-        nodes_, drain_now,
+        sharing_nodes_, drain_now,
         [this](int node, std::uint32_t rank, std::uint64_t position, const Record& record) {
             add_remote(node, rank, position, record);
         },
         progress_);
     for (const auto& [node, progress] : progress_) job_.store().advance_clock(progress.now + 1);
-    forget_evicted();
+    drop_evicted_sequences();
     return succeeded;
 }
 
-// For records that have left the ring of another node the newest sequence of their run counts, as
-// for those of this node.
-void WriteDirectory::forget_evicted() {
+// Drops the sequences of records that were evicted from the rings of other nodes. sequence_of()
+// then returns the newest sequence of their run, as it does for evicted records of this node.
+void WriteDirectory::drop_evicted_sequences() {
     for (auto& [slot, entry] : entries_)
         for (auto& [rank, table] : entry.sequence_tables)
             if (const auto it =
                     progress_.find(job_.node_of(static_cast<int>(rank & ~remote_rank_bit)));
                 it != progress_.end())
-                table.forget_before(it->second.oldest);
+                table.drop_before(it->second.oldest);
 }
 
 void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t position,
@@ -168,10 +170,10 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     scanned = position + 1;
     auto& entry = entry_of(slot);
     entry.sequence_tables[world_rank | remote_rank_bit].add(position, record.sequence);
-    entry.index.add(record, world_rank | remote_rank_bit, position);
-    entry.others.add(record, world_rank | remote_rank_bit, position);
+    entry.all_writes.add(record, world_rank | remote_rank_bit, position);
+    entry.writes_of_others.add(record, world_rank | remote_rank_bit, position);
     if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
-        return;  // every node gets it by truncate()
+        return;  // set_size() has called truncate() on every node
     const std::uint64_t end = record.begin + (record.count - 1) * record.stride + record.length;
     entry.end = std::max(
         entry.end, record.sequence < entry.truncated_at ? std::min(end, entry.truncated_to) : end);

@@ -1,5 +1,6 @@
-// Which rank wrote which bytes of a file, as far as this process knows. It scans the records of its
-// own node in the store, and asks other nodes for theirs. The job's lock protects everything here.
+// The directory of writes: which rank wrote which bytes of each file, as far as this process knows.
+// It scans the records of its own node in the store, and asks other nodes for theirs. The caller
+// holds Job::lock().
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,11 @@ class WriteDirectory {
 public:
     explicit WriteDirectory(Job& job);
 
-    // Adds the new records of this node's ranks, or of this rank only.
+    // Adds the new records of all ranks of this node, or (`all` is false) of this rank only.
     void scan_node(bool all);
     // Adds the new records of other nodes, if this process has communicated (visibility
-    // `immediate`) or synchronized (others) since the last time. False: a node cannot be reached.
+    // `immediate`) or synchronized (others) since the last call. Returns false if a node cannot be
+    // reached.
     bool refresh_remote();
     // The ranks have synchronized: the next refresh_remote() asks the other nodes.
     void note_synchronization();
@@ -43,27 +45,27 @@ public:
     bool remote_drain_failed() const;
 
     // The writes of all ranks.
-    Index& index(std::uint32_t slot) { return entry_of(slot).index; }
+    Index& all_writes(std::uint32_t slot) { return entry_of(slot).all_writes; }
     // The writes of all other ranks; filled for files that other nodes have open too.
-    Index& others(std::uint32_t slot) { return entry_of(slot).others; }
+    Index& writes_of_others(std::uint32_t slot) { return entry_of(slot).writes_of_others; }
     // The end of the furthest write of another node.
     std::uint64_t remote_end(std::uint32_t slot) { return entry_of(slot).end; }
     // The file was truncated to `size` at `sequence`.
     void truncate(std::uint32_t slot, std::uint64_t sequence, std::uint64_t size);
-    // Another node has the file of this slot open too, in its own slot.
-    void share(std::uint32_t slot, int node, std::uint32_t remote_slot,
-               std::uint32_t remote_generation);
-    bool shared(std::uint32_t slot) const { return shared_.count(slot); }
-    bool any_shared() const { return !nodes_.empty(); }
-    // Records of this node were evicted before this process had scanned them: what is older than
-    // this sequence is read from the file system.
+    // Records that another node has the file of this slot open too, as `remote_slot`.
+    void add_remote_slot(std::uint32_t slot, int node, std::uint32_t remote_slot,
+                         std::uint32_t remote_generation);
+    bool is_shared(std::uint32_t slot) const { return shared_slots_.count(slot); }
+    bool has_shared_files() const { return !sharing_nodes_.empty(); }
+    // A sequence: some older records of this node were evicted before this process had scanned
+    // them, so older data are read from the file system.
     std::uint64_t evicted_before() const { return evicted_before_; }
 
 private:
     struct FileEntry {
         std::uint32_t generation;
         std::uint64_t valid_from;
-        Index index, others;
+        Index all_writes, writes_of_others;
         std::uint64_t end = 0;
         std::uint64_t truncated_at = 0, truncated_to = 0;  // sequence, size
         std::unordered_map<std::uint32_t, SequenceTable>
@@ -75,19 +77,19 @@ private:
 
     FileEntry& entry_of(std::uint32_t slot);
     std::uint64_t sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block);
-    void forget_evicted();
+    void drop_evicted_sequences();
     void add_remote(int node, std::uint32_t rank, std::uint64_t position, const Record& record);
 
     Job& job_;
-    std::vector<std::uint64_t> scanned_;  // by rank of this node
+    std::vector<std::uint64_t> scanned_;  // number of scanned records, by rank of this node
     std::uint64_t evicted_before_ = 0;
     std::unordered_map<std::uint32_t, FileEntry> entries_;
-    std::map<std::pair<int, std::uint32_t>, RemoteSlot> remote_slots_;  // by node and slot there
-    std::map<std::pair<int, std::uint32_t>, std::uint32_t> world_ranks_;
-    std::map<std::uint32_t, std::uint64_t> received_;  // by world rank
-    std::set<std::uint32_t> shared_;                   // slots of files
-    std::set<int> nodes_;                              // with which they are shared
-    std::map<int, Progress> progress_;
+    std::map<std::pair<int, std::uint32_t>, RemoteSlot> remote_slots_;    // by node and slot there
+    std::map<std::pair<int, std::uint32_t>, std::uint32_t> world_ranks_;  // by node and local rank
+    std::map<std::uint32_t, std::uint64_t> received_;  // number of received records, by world rank
+    std::set<std::uint32_t> shared_slots_;             // slots of files that other nodes have open
+    std::set<int> sharing_nodes_;                      // nodes that have such a file open
+    std::map<int, Progress> progress_;                 // by node
     std::uint64_t synchronizations_ = 0, last_epoch_ = 0;
 };
 

@@ -1,3 +1,4 @@
+// Fills and checks the data of transfers (content.hpp).
 #include "storage/content/content.hpp"
 
 #include <algorithm>
@@ -11,8 +12,8 @@ namespace assay::storage {
 namespace {
 
 constexpr std::size_t page = 4096;
-constexpr int body_stream = 0,
-              page_stream = 1;  // two independent keys
+// Numbers from which two independent keys are made.
+constexpr int body_stream = 0, page_stream = 1;
 
 constexpr std::array packet_names = {"random", "timestamp", "offset", "incompressible"};
 
@@ -38,7 +39,8 @@ Content::Content(int writer, std::uint64_t signature, Packet packet)
       page_key_(stamp_key(writer, page_stream, signature)),
       identity_(static_cast<std::uint64_t>(writer) << 32 | (signature & 0xffffffff)) {}
 
-// Differs for consecutive offsets too, since transfers may be shorter than a word.
+// The expected first word of the page at a file offset. It also differs between consecutive
+// offsets, since transfers may be shorter than a word.
 std::uint64_t Content::page_word(std::uint64_t offset) const {
     return stamped_word(page_key_, 8 * offset);
 }
@@ -59,9 +61,9 @@ void Content::fill_body(std::byte* buffer, std::size_t bytes, std::uint64_t offs
         stamp(buffer, bytes, body_key(offset));
         return;
     }
-    for (std::size_t at = 0; at < bytes; at += 8) {
-        const std::uint64_t word = body_word(at, offset);
-        std::memcpy(buffer + at, &word, std::min<std::size_t>(8, bytes - at));
+    for (std::size_t buffer_offset = 0; buffer_offset < bytes; buffer_offset += 8) {
+        const std::uint64_t word = body_word(buffer_offset, offset);
+        std::memcpy(buffer + buffer_offset, &word, std::min<std::size_t>(8, bytes - buffer_offset));
     }
 }
 
@@ -92,15 +94,17 @@ std::optional<Mismatch> Content::check_pages(const std::byte* buffer, std::size_
     return std::nullopt;
 }
 
-std::optional<std::size_t> Content::first_wrong(const std::byte* buffer, std::size_t bytes,
-                                                std::uint64_t offset) const {
+std::optional<std::size_t> Content::find_wrong_byte(const std::byte* buffer, std::size_t bytes,
+                                                    std::uint64_t offset) const {
     if (is_pseudorandom(packet_)) return first_wrong_byte(buffer, bytes, body_key(offset));
-    for (std::size_t at = 0; at < bytes; at += 8) {
-        const std::uint64_t expected = body_word(at, offset);
+    for (std::size_t buffer_offset = 0; buffer_offset < bytes; buffer_offset += 8) {
+        const std::uint64_t expected = body_word(buffer_offset, offset);
         std::uint64_t observed = expected;
-        std::memcpy(&observed, buffer + at, std::min<std::size_t>(8, bytes - at));
+        std::memcpy(&observed, buffer + buffer_offset,
+                    std::min<std::size_t>(8, bytes - buffer_offset));
         if (observed != expected)
-            return at + static_cast<std::size_t>(__builtin_ctzll(observed ^ expected)) / 8;
+            return buffer_offset +
+                   static_cast<std::size_t>(__builtin_ctzll(observed ^ expected)) / 8;
     }
     return std::nullopt;
 }
@@ -112,7 +116,7 @@ std::optional<Mismatch> Content::check_bytes(std::byte* buffer, std::size_t byte
         const std::uint64_t word = body_word(buffer_offset, offset);
         std::memcpy(buffer + buffer_offset, &word, std::min<std::size_t>(8, bytes - buffer_offset));
     }
-    const auto buffer_offset = first_wrong(buffer, bytes, offset);
+    const auto buffer_offset = find_wrong_byte(buffer, bytes, offset);
     if (!buffer_offset || (page_mismatch && page_mismatch->offset < offset + *buffer_offset))
         return page_mismatch;
     const std::size_t word_offset = *buffer_offset / 8 * 8;

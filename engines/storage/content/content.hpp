@@ -1,5 +1,5 @@
-// The content of a transfer: a function of writer, repetition and file offset, cheap enough to be
-// set and checked in the timed part.
+// The data of a transfer: a function of writer, repetition and file offset. It is cheap enough to
+// be set and checked while transfers are timed.
 //
 // The body of a buffer is filled once (core/pattern.hpp), with a key of writer and repetition.
 // Each transfer sets only the first word of every page (the page word), to a hash of its file
@@ -22,7 +22,7 @@ struct Mismatch {
     std::uint64_t expected, observed;  // the 8 bytes of the word that contains it
 };
 
-// The words of a body.
+// The kinds of data of a body, with IOR's names. The signature is the seed of the data.
 enum class Packet {
     random,          // pseudorandom, the same in every transfer of a writer
     timestamp,       // writer and signature, then the word's offset in the transfer
@@ -30,7 +30,7 @@ enum class Packet {
     incompressible,  // pseudorandom, different in every transfer
 };
 
-// By IOR's name or its first letter. Throws Error for other texts.
+// The kind with this name, IOR's or its first letter. Throws Error for other texts.
 Packet read_packet(const std::string& text);
 std::string name_of(Packet packet);
 
@@ -43,9 +43,10 @@ public:
     // Completes the transfer at `offset` of the file: sets the page words, which check_pages()
     // compares, and a body that differs between transfers.
     void stamp_transfer(std::byte* buffer, std::size_t bytes, std::uint64_t offset) const;
+    // The first wrong page word; none: all are right.
     std::optional<Mismatch> check_pages(const std::byte* buffer, std::size_t bytes,
                                         std::uint64_t offset) const;
-    // Compares every byte. Overwrites the page words.
+    // Compares every byte. Overwrites the page words of `buffer`.
     std::optional<Mismatch> check_bytes(std::byte* buffer, std::size_t bytes,
                                         std::uint64_t offset) const;
 
@@ -57,12 +58,12 @@ private:
     std::uint64_t body_word(std::size_t buffer_offset, std::uint64_t offset) const;
     std::uint64_t body_key(std::uint64_t offset) const;  // of pseudorandom words
     void fill_body(std::byte* buffer, std::size_t bytes, std::uint64_t offset) const;
-    // The offset in the buffer of the first byte of the body that differs.
-    std::optional<std::size_t> first_wrong(const std::byte* buffer, std::size_t bytes,
-                                           std::uint64_t offset) const;
+    // The offset in the buffer of the first wrong byte of the body; none: all are right.
+    std::optional<std::size_t> find_wrong_byte(const std::byte* buffer, std::size_t bytes,
+                                               std::uint64_t offset) const;
 
     Packet packet_;
-    std::uint64_t body_key_, page_key_;  // keys
+    std::uint64_t body_key_, page_key_;  // keys of the pseudorandom words
     std::uint64_t identity_;             // writer and signature
 };
 

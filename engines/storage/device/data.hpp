@@ -1,5 +1,5 @@
-// The content of a device while it is measured: the first word of every page is a hash of its
-// offset. So transfers of any size find the same words.
+// The test data on a measured device: the first word of every page is a hash of the page's offset.
+// So a read of any size can check data that writes of another size have left.
 #pragma once
 
 #include <cstddef>
@@ -17,6 +17,7 @@ inline const Content& device_content() {
 inline void stamp_device_pages(std::byte* data, std::size_t bytes, std::size_t offset) {
     device_content().stamp_transfer(data, bytes, offset);
 }
+// Whether the first words of all pages are right.
 inline bool pages_match(const std::byte* data, std::size_t bytes, std::size_t offset) {
     return !device_content().check_pages(data, bytes, offset);
 }

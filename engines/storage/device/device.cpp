@@ -1,8 +1,9 @@
-// A point is a combination of operation, pattern, method, number of threads and transfer size. Each
-// point is measured in --repeats passes of --budget seconds. In a pass the threads start together,
-// each bound to a core and in its own part of the target. A thread ends with its first transfer
-// that completes after the budget; that transfer and its time count. Writes are not synced: `call`
-// and `mmap` measure the page cache, or on a dax mapping the processor's caches.
+// Measures a node's storage over a grid of points. A point is a combination of operation, pattern,
+// method, number of threads and transfer size. Each point is measured in --repeats passes of
+// --budget seconds. In a pass the threads start together, each bound to a core and in its own part
+// of the target. A thread ends with its first transfer that completes after the budget; that
+// transfer and its time count too. Writes are not synced: `call` and `mmap` measure the page cache,
+// or on a dax mapping the processor's caches.
 #include "storage/device/device.hpp"
 
 #include <fmt/format.h>
@@ -59,20 +60,20 @@ constexpr bool has_stream_copy =
 #endif
 
 // One thread's transfers at a point: its buffer, the offsets that it visits, and its results.
-class Mover {
+class TransferWorker {
 public:
-    Mover(const Target& target, const Point& point, std::size_t index)
+    TransferWorker(const Target& target, const Point& point, std::size_t index)
         : target_(target), point_(point), buffer_(point.size, NodeMemory::any) {
         const std::size_t share = target.bytes() / point.threads / point.size;  // transfers
         begin_ = index * share * point.size;
-        count_ = share;
-        state_ = 0x9E3779B97F4A7C15 * (index + 1);
+        transfers_in_part_ = share;
+        random_state_ = 0x9E3779B97F4A7C15 * (index + 1);
         std::memset(buffer_.data(), 0x5A, point.size);
     }
 
     // One transfer. Returns false and sets errno on an error.
-    bool move() {
-        const std::size_t offset = begin_ + next() * point_.size;
+    bool make_transfer() {
+        const std::size_t offset = begin_ + next_number() * point_.size;
         auto* const data = static_cast<std::byte*>(buffer_.data());
         if (point_.op == "write") {
             stamp_device_pages(data, point_.size, offset);
@@ -83,19 +84,19 @@ public:
         return true;
     }
 
-    std::uint64_t moved = 0, wrong = 0;  // complete transfers; reads with wrong data
+    std::uint64_t transfers = 0, wrong = 0;  // completed transfers; reads with wrong data
     double seconds_taken = 0;
     int error = 0;  // errno
     Histogram latency;
 
 private:
     // The number of the next transfer within the thread's part.
-    std::size_t next() {
-        if (point_.pattern == "sequential") return next_++ % count_;
-        state_ ^= state_ << 13;  // xorshift64 (Marsaglia 2003)
-        state_ ^= state_ >> 7;
-        state_ ^= state_ << 17;
-        return state_ % count_;
+    std::size_t next_number() {
+        if (point_.pattern == "sequential") return next_sequential_++ % transfers_in_part_;
+        random_state_ ^= random_state_ << 13;  // xorshift64 (Marsaglia 2003)
+        random_state_ ^= random_state_ >> 7;
+        random_state_ ^= random_state_ << 17;
+        return random_state_ % transfers_in_part_;
     }
     bool write(const std::byte* data, std::size_t offset) const {
         if (point_.method == "mmap")
@@ -112,16 +113,16 @@ private:
                static_cast<ssize_t>(point_.size);
     }
     int descriptor() const {
-        return point_.method == "direct" ? target_.direct() : target_.descriptor();
+        return point_.method == "direct" ? target_.direct_descriptor() : target_.descriptor();
     }
 
     const Target& target_;
     const Point& point_;
     NodeMemory buffer_;
-    std::size_t begin_;  // offset of the thread's part
-    std::size_t count_;  // transfers that fit into it
-    std::size_t next_ = 0;
-    std::uint64_t state_;  // of the random numbers
+    std::size_t begin_;              // offset of the thread's part
+    std::size_t transfers_in_part_;  // transfers that fit into it
+    std::size_t next_sequential_ = 0;
+    std::uint64_t random_state_;
 };
 
 struct Pass {
@@ -130,46 +131,46 @@ struct Pass {
 };
 
 Pass run_pass(const Target& target, const Point& point, double duration_s, Histogram& latency) {
-    std::vector<std::unique_ptr<Mover>> movers;
-    movers.reserve(point.threads);
+    std::vector<std::unique_ptr<TransferWorker>> workers;
+    workers.reserve(point.threads);
     for (std::size_t t = 0; t < point.threads; ++t)
-        movers.push_back(std::make_unique<Mover>(target, point, t));
+        workers.push_back(std::make_unique<TransferWorker>(target, point, t));
     std::barrier start(static_cast<std::ptrdiff_t>(point.threads));
     {
         std::vector<std::jthread> pool;
         pool.reserve(point.threads);
         for (std::size_t t = 0; t < point.threads; ++t)
             pool.emplace_back([&, t] {
-                Mover& mover = *movers[t];
+                TransferWorker& worker = *workers[t];
                 bind_to_core(static_cast<int>(t) % core_count());
                 start.arrive_and_wait();
                 const Nanoseconds begin = now(),
                                   end = begin + static_cast<Nanoseconds>(duration_s * 1e9);
                 Nanoseconds last = begin;
                 while (last < end && !interrupted()) {
-                    if (!mover.move()) {
-                        mover.error = errno;
+                    if (!worker.make_transfer()) {
+                        worker.error = errno;
                         break;
                     }
                     const Nanoseconds finish = now();
-                    mover.latency.record(finish - last);
+                    worker.latency.record(finish - last);
                     last = finish;
-                    ++mover.moved;
+                    ++worker.transfers;
                 }
-                mover.seconds_taken = seconds(last - begin);
+                worker.seconds_taken = seconds(last - begin);
             });
     }
     Pass pass;
     double longest = 0, transfers = 0;
-    for (const auto& mover : movers) {
-        if (mover->error)
+    for (const auto& worker : workers) {
+        if (worker->error)
             throw Error(fmt::format("{}: cannot {} {} bytes: {}", target.path(), point.op,
-                                    point.size, std::strerror(mover->error)),
+                                    point.size, std::strerror(worker->error)),
                         "look for I/O errors in the kernel log (dmesg)");
-        longest = std::max(longest, mover->seconds_taken);
-        transfers += static_cast<double>(mover->moved);
-        pass.wrong += mover->wrong;
-        latency.merge(mover->latency.counts());
+        longest = std::max(longest, worker->seconds_taken);
+        transfers += static_cast<double>(worker->transfers);
+        pass.wrong += worker->wrong;
+        latency.merge(worker->latency.counts());
     }
     pass.rate = longest > 0 ? transfers / longest : 0;
     pass.bandwidth = pass.rate * static_cast<double>(point.size);
@@ -204,12 +205,13 @@ std::vector<std::int64_t> thread_counts(const Options& options) {
     return counts;
 }
 
-// Returns why a point cannot be measured here, or an empty string if it can.
+// The reason why a point cannot be measured here; empty if it can.
 std::string waived_reason(const Target& target, const Point& point) {
     const bool mapped = point.method == "mmap" || point.method == "stream";
     // A /dev/dax device has no read and write calls.
     if (target.is_device() && !mapped) return target.direct_unavailable();
-    if (point.method == "direct" && target.direct() < 0) return target.direct_unavailable();
+    if (point.method == "direct" && target.direct_descriptor() < 0)
+        return target.direct_unavailable();
     if (point.method == "stream" && !has_stream_copy)
         return "no non-temporal stores are known for this processor";
     if (target.bytes() / point.threads < point.size)
@@ -217,7 +219,7 @@ std::string waived_reason(const Target& target, const Point& point) {
     return "";
 }
 
-std::vector<Point> points_of(const Options& options) {
+std::vector<Point> parse_points(const Options& options) {
     std::vector<Point> points;
     for (const std::string& op : parse_list(options, "op", {"write", "read"}))
         for (const std::string& pattern : parse_list(options, "pattern", {"sequential", "random"}))
@@ -292,7 +294,7 @@ private:
 
 void detail::run_device(const Options& options, Bench& bench) {
     catch_interrupts();  // so that the temporary file is removed
-    const std::vector<Point> points = points_of(options);
+    const std::vector<Point> points = parse_points(options);
     const bool writes =
         std::ranges::any_of(points, [](const Point& point) { return point.op == "write"; });
     const Target target(options.text("path"), static_cast<std::size_t>(options.integer("bytes")),

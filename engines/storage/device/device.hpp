@@ -1,6 +1,6 @@
-// The bandwidth of a node's own storage: a folder, a file or /dev/dax*, over threads and transfer
-// sizes, sequential and random, by system calls, with O_DIRECT and through a mapping. No MPI. To
-// run it by hand:
+// The measurement storage.device: the bandwidth of a node's own storage (a folder, a file or
+// /dev/dax*) over threads and transfer sizes, sequential and random, by system calls, with O_DIRECT
+// and through a mapping. No MPI. To run it by hand:
 //
 //     assay-probe run storage.device --path /dev/shm --threads 1,2,4 --sizes 4KiB,32KiB,1MiB
 #pragma once

@@ -1,3 +1,5 @@
+// Opens, fills and maps the target of storage.device: a temporary file, an existing file or a
+// /dev/dax device.
 #include "storage/device/target.hpp"
 
 #include <fcntl.h>
@@ -65,7 +67,7 @@ Target::Target(const std::string& path, std::size_t bytes, bool writes, bool ove
 
 void Target::release() {
     if (mapping_) munmap(mapping_, bytes_);
-    if (direct_ >= 0) close(direct_);
+    if (direct_descriptor_ >= 0) close(direct_descriptor_);
     if (descriptor_ >= 0) close(descriptor_);
     if (is_temporary_) unlink(path_.c_str());
 }
@@ -108,10 +110,10 @@ void Target::open_device(bool writes, bool overwrite) {
 }
 
 void Target::open_direct() {
-    direct_ =
+    direct_descriptor_ =
         open(path_.c_str(), (is_temporary_ ? O_RDWR : fcntl(descriptor_, F_GETFL) & O_ACCMODE) |
                                 O_DIRECT | O_CLOEXEC);
-    if (direct_ < 0)
+    if (direct_descriptor_ < 0)
         direct_unavailable_ = fmt::format("{} refuses O_DIRECT: {}", kind_, std::strerror(errno));
 }
 
@@ -133,7 +135,8 @@ void Target::map(bool writes) {
     mapping_ = static_cast<std::byte*>(address);
 }
 
-// Touches every page, so that no first touch is timed.
+// Writes the test data. This also touches every page, so that no page fault of a first touch is
+// timed.
 void Target::fill() {
     for (std::size_t offset = 0; offset < bytes_; offset += data_page)
         stamp_device_pages(mapping_ + offset, data_page, offset);

@@ -20,9 +20,10 @@ public:
     const std::string& kind() const { return kind_; }  // the file system's name, or "devdax"
     std::size_t bytes() const { return bytes_; }
     bool is_device() const { return is_device_; }
-    bool is_filled() const { return filled_; }  // with the pattern that reads are checked against
+    bool is_filled() const { return filled_; }  // with the test data of data.hpp
     int descriptor() const { return descriptor_; }
-    int direct() const { return direct_; }  // -1: see direct_unavailable
+    int direct_descriptor() const { return direct_descriptor_; }  // with O_DIRECT; -1: see below
+    // Why the target cannot be opened with O_DIRECT.
     const std::string& direct_unavailable() const { return direct_unavailable_; }
     std::byte* mapping() const { return mapping_; }
 
@@ -38,7 +39,7 @@ private:
     std::string path_, kind_, direct_unavailable_;
     std::size_t bytes_;
     bool is_device_ = false, is_temporary_ = false, filled_ = false;
-    int descriptor_ = -1, direct_ = -1;
+    int descriptor_ = -1, direct_descriptor_ = -1;
     std::byte* mapping_ = nullptr;
 };
 

@@ -1,4 +1,5 @@
-// Without HDF5 for this MPI the measurement is waived, with the reason.
+// storage.hdf5 in a build without parallel HDF5 for this MPI: the measurement is waived, with the
+// reason. With HDF5, hdf5.cpp takes the place of this file.
 #ifndef ASSAY_HDF5
 #include "core/error.hpp"
 #include "storage/hdf5/hdf5.hpp"

@@ -1,3 +1,5 @@
+// Runs storage.hdf5 and emits its measurements: a write pass and a read pass over all time steps
+// (steps.hpp).
 #ifdef ASSAY_HDF5
 #include "storage/hdf5/hdf5.hpp"
 
@@ -28,9 +30,9 @@ void report(Ranks& ranks, const DatasetShape& shape, bool reading, const PassTim
             std::uint64_t wrong) {
     double longest[] = {local_times.open,  local_times.metadata, local_times.raw,
                         local_times.close, local_times.compute,  local_times.observed};
-    ranks.max(longest);
+    ranks.allreduce_max(longest);
     std::uint64_t sum[] = {wrong};
-    ranks.sum(sum);
+    ranks.allreduce_sum(sum);
     if (!ranks.is_root()) return;
     const std::uint64_t particles =
         reading ? shape.particles_read(ranks.size()) : shape.particles();

@@ -1,6 +1,6 @@
-// Writes and reads time steps through HDF5, in the patterns of h5bench: each step is a group with
-// eight variables of particles, of which each rank has a part. To run it by hand, under any MPI
-// launcher:
+// The measurement storage.hdf5: writes and reads time steps through HDF5, in the patterns of
+// h5bench. Each step is a group with eight variables of particles, of which each rank has a part.
+// To run it by hand, under any MPI launcher:
 //
 //     mpirun -np 2 assay-io-bench-openmpi run storage.hdf5 --file /scratch/t.h5 --dim-1 1048576
 //       --timesteps 5

@@ -1,3 +1,4 @@
+// Reads and checks the options of storage.hdf5.
 #include "storage/hdf5/shape.hpp"
 
 #include <fmt/format.h>

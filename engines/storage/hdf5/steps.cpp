@@ -1,3 +1,5 @@
+// Transfers the time steps of storage.hdf5 between the ranks' arrays and the HDF5 file, and times
+// the parts.
 #include "storage/hdf5/steps.hpp"
 #ifdef ASSAY_HDF5
 
@@ -10,6 +12,7 @@
 namespace assay::storage {
 namespace {
 
+// Calls `work` and adds its duration in seconds to `sum`.
 template <class Work>
 auto timed(double& sum, Work work) {
     const Nanoseconds begin = now();
@@ -21,13 +24,14 @@ auto timed(double& sum, Work work) {
     return work();
 }
 
-// A value's bits in memory.
-std::int32_t bits(std::int32_t number, int variable) {
+// The bits of a value in memory: of an integer, or of a float.
+std::int32_t bits_in_memory(std::int32_t number, int variable) {
     return variable == integer_variable ? number
                                         : std::bit_cast<std::int32_t>(static_cast<float>(number));
 }
 
-std::int32_t& part(Particle& particle, int variable) {
+// The bits of a variable of a particle.
+std::int32_t& variable_of(Particle& particle, int variable) {
     return reinterpret_cast<std::int32_t*>(&particle)[variable];
 }
 
@@ -44,7 +48,7 @@ Steps::Steps(Ranks& ranks, const DatasetShape& shape, std::string file)
         for (auto& array : arrays_) array.resize(shape.particles());
 }
 
-Handle Steps::access() const {
+Handle Steps::make_access_properties() const {
     Handle list(ranks_, H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "make a property list");
     require(ranks_, H5Pset_fapl_mpio(list, MPI_COMM_WORLD, MPI_INFO_NULL),
             "take MPI-IO as its driver");
@@ -55,27 +59,29 @@ Handle Steps::access() const {
     return list;
 }
 
-Handle Steps::transfer() const {
+Handle Steps::make_transfer_properties() const {
     Handle list(ranks_, H5Pcreate(H5P_DATASET_XFER), H5Pclose, "make a property list");
     H5Pset_dxpl_mpio(list, shape_.collective_data ? H5FD_MPIO_COLLECTIVE : H5FD_MPIO_INDEPENDENT);
     return list;
 }
 
-Handle Steps::particle_type() const {
+Handle Steps::make_particle_type() const {
     Handle type(ranks_, H5Tcreate(H5T_COMPOUND, sizeof(Particle)), H5Tclose, "make a type");
-    for (int v = 0; v < variables; ++v)
-        H5Tinsert(type, variable_names[v], static_cast<std::size_t>(v) * sizeof(float), type_of(v));
+    for (int variable = 0; variable < variables; ++variable)
+        H5Tinsert(type, variable_names[variable],
+                  static_cast<std::size_t>(variable) * sizeof(float), type_of(variable));
     return type;
 }
 
-Handle Steps::file_space() const {
+Handle Steps::make_file_space() const {
     const auto ranks = static_cast<hsize_t>(ranks_.size());
     const hsize_t all[] = {shape_.extent[0] * ranks, shape_.extent[1], shape_.extent[2]};
     return {ranks_, H5Screate_simple(shape_.dims, all, nullptr), H5Sclose, "make a data space"};
 }
 
-Handle Steps::selected(bool reading) const {
-    Handle space = file_space();
+// The file's data space with this rank's particles selected.
+Handle Steps::select_part_of_rank(bool reading) const {
+    Handle space = make_file_space();
     const hsize_t start[] = {shape_.extent[0] * static_cast<hsize_t>(ranks_.rank()), 0, 0};
     if (reading && shape_.read == ReadOption::strided) {
         const hsize_t stride[] = {shape_.stride}, count[] = {shape_.extent[0] / shape_.stride},
@@ -83,8 +89,9 @@ Handle Steps::selected(bool reading) const {
         H5Sselect_hyperslab(space, H5S_SELECT_SET, start, stride, count, block);
         return space;
     }
-    const std::uint64_t moved = reading ? shape_.particles_read(ranks_.size()) : shape_.particles();
-    const hsize_t count[] = {moved / (shape_.extent[1] * shape_.extent[2]), shape_.extent[1],
+    const std::uint64_t particles =
+        reading ? shape_.particles_read(ranks_.size()) : shape_.particles();
+    const hsize_t count[] = {particles / (shape_.extent[1] * shape_.extent[2]), shape_.extent[1],
                              shape_.extent[2]};
     H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, count, nullptr);
     return space;
@@ -98,26 +105,30 @@ std::uint64_t Steps::index_of(std::uint64_t k, bool reading) const {
 
 void Steps::fill(std::int64_t step) {
     for (std::uint64_t k = 0; k < shape_.particles(); ++k)
-        for (int v = 0; v < variables; ++v) {
-            const std::int32_t stored = bits(value(step, ranks_.rank(), k, v), v);
-            (shape_.memory == Pattern::interleaved ? part(particles_[k], v) : arrays_[v][k]) =
-                stored;
+        for (int variable = 0; variable < variables; ++variable) {
+            const std::int32_t stored =
+                bits_in_memory(expected_value(step, ranks_.rank(), k, variable), variable);
+            (shape_.memory == Pattern::interleaved ? variable_of(particles_[k], variable)
+                                                   : arrays_[variable][k]) = stored;
         }
 }
 
 void Steps::compare(std::int64_t step) {
-    const std::uint64_t moved = shape_.particles_read(ranks_.size());
-    for (std::uint64_t k = 0; k < moved; ++k)
-        for (int v = 0; v < variables; ++v) {
-            std::int32_t& stored =
-                shape_.memory == Pattern::interleaved ? part(particles_[k], v) : arrays_[v][k];
-            wrong_ += stored != bits(value(step, ranks_.rank(), index_of(k, true), v), v);
-            stored = -1;  // so that the next step must overwrite it
+    const std::uint64_t particles = shape_.particles_read(ranks_.size());
+    for (std::uint64_t k = 0; k < particles; ++k)
+        for (int variable = 0; variable < variables; ++variable) {
+            std::int32_t& stored = shape_.memory == Pattern::interleaved
+                                       ? variable_of(particles_[k], variable)
+                                       : arrays_[variable][k];
+            wrong_ += stored != bits_in_memory(expected_value(step, ranks_.rank(),
+                                                              index_of(k, true), variable),
+                                               variable);
+            stored = -1;  // no valid value, so a step that is not read is found
         }
 }
 
-void Steps::move(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t file_space,
-                 hid_t properties, void* data, bool reading, PassTimes& times) {
+void Steps::transfer_dataset(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t file_space,
+                             hid_t properties, void* data, bool reading, PassTimes& times) {
     const herr_t status = timed(times.raw, [&] {
         return ranks_.guarded(reading ? "reads a dataset" : "writes a dataset", [&] {
             return reading
@@ -130,10 +141,11 @@ void Steps::move(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t fil
 
 // Handles every combination of contiguous and interleaved, in memory and in the file. HDF5 itself
 // gathers and scatters the members of a compound type.
-void Steps::move_step(hid_t file, std::int64_t step, bool reading, PassTimes& times) {
-    const Handle properties = transfer(), in_file = selected(reading), particle = particle_type();
-    const hsize_t moved = reading ? shape_.particles_read(ranks_.size()) : shape_.particles();
-    const Handle in_memory(ranks_, H5Screate_simple(1, &moved, nullptr), H5Sclose,
+void Steps::transfer_step(hid_t file, std::int64_t step, bool reading, PassTimes& times) {
+    const Handle properties = make_transfer_properties(), in_file = select_part_of_rank(reading),
+                 particle = make_particle_type();
+    const hsize_t particles = reading ? shape_.particles_read(ranks_.size()) : shape_.particles();
+    const Handle in_memory(ranks_, H5Screate_simple(1, &particles, nullptr), H5Sclose,
                            "make a data space");
     const std::string name = fmt::format("Timestep_{}", step);
     const Handle group = timed(times.metadata, [&] {
@@ -147,45 +159,47 @@ void Steps::move_step(hid_t file, std::int64_t step, bool reading, PassTimes& ti
         return timed(times.metadata, [&] {
             return Handle(ranks_,
                           reading ? H5Dopen2(group, dataset_name, H5P_DEFAULT)
-                                  : H5Dcreate2(group, dataset_name, type, file_space(), H5P_DEFAULT,
-                                               H5P_DEFAULT, H5P_DEFAULT),
+                                  : H5Dcreate2(group, dataset_name, type, make_file_space(),
+                                               H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                           H5Dclose, reading ? "open a dataset" : "make a dataset");
         });
     };
     if (shape_.file == Pattern::interleaved) {
         const Handle all = dataset("particles", particle);
         if (shape_.memory == Pattern::interleaved) {
-            move(all, particle, in_memory, in_file, properties, particles_.data(), reading, times);
+            transfer_dataset(all, particle, in_memory, in_file, properties, particles_.data(),
+                             reading, times);
             return;
         }
-        for (int v = 0; v < variables; ++v) {  // one member of each particle
+        for (int variable = 0; variable < variables; ++variable) {  // one member of each particle
             const Handle member(ranks_, H5Tcreate(H5T_COMPOUND, sizeof(float)), H5Tclose,
                                 "make a type");
-            H5Tinsert(member, variable_names[v], 0, type_of(v));
-            move(all, member, in_memory, in_file, properties, arrays_[v].data(), reading, times);
+            H5Tinsert(member, variable_names[variable], 0, type_of(variable));
+            transfer_dataset(all, member, in_memory, in_file, properties, arrays_[variable].data(),
+                             reading, times);
         }
         return;
     }
-    for (int v = 0; v < variables; ++v) {
-        const Handle variable_dataset = dataset(variable_names[v], type_of(v));
+    for (int variable = 0; variable < variables; ++variable) {
+        const Handle variable_dataset = dataset(variable_names[variable], type_of(variable));
         if (shape_.memory == Pattern::contiguous) {
-            move(variable_dataset, type_of(v), in_memory, in_file, properties, arrays_[v].data(),
-                 reading, times);
+            transfer_dataset(variable_dataset, type_of(variable), in_memory, in_file, properties,
+                             arrays_[variable].data(), reading, times);
             continue;
         }
-        const hsize_t extent = moved * variables, start = static_cast<hsize_t>(v),
+        const hsize_t extent = particles * variables, start = static_cast<hsize_t>(variable),
                       stride = variables;
         const Handle strided(ranks_, H5Screate_simple(1, &extent, nullptr), H5Sclose,
                              "make a data space");
-        H5Sselect_hyperslab(strided, H5S_SELECT_SET, &start, &stride, &moved, nullptr);
-        move(variable_dataset, type_of(v), strided, in_file, properties, particles_.data(), reading,
-             times);
+        H5Sselect_hyperslab(strided, H5S_SELECT_SET, &start, &stride, &particles, nullptr);
+        transfer_dataset(variable_dataset, type_of(variable), strided, in_file, properties,
+                         particles_.data(), reading, times);
     }
 }
 
-PassTimes Steps::pass(bool reading) {
+PassTimes Steps::run_pass(bool reading) {
     PassTimes times;
-    const Handle list = access();
+    const Handle list = make_access_properties();
     double untimed = 0;  // filling and comparing
     ranks_.barrier();
     const Nanoseconds begin = now();
@@ -199,7 +213,7 @@ PassTimes Steps::pass(bool reading) {
     });
     for (std::int64_t step = 0; step < shape_.timesteps; ++step) {
         if (!reading) timed(untimed, [&] { fill(step); });
-        move_step(file, step, reading, times);
+        transfer_step(file, step, reading, times);
         if (reading) timed(untimed, [&] { compare(step); });
         if (shape_.compute_s > 0)
             timed(times.compute, [&] {
@@ -214,13 +228,14 @@ PassTimes Steps::pass(bool reading) {
     return times;
 }
 
-PassTimes Steps::write() { return pass(false); }
+PassTimes Steps::write() { return run_pass(false); }
 
 PassTimes Steps::read() {
     for (auto& array : arrays_) std::ranges::fill(array, -1);
     for (Particle& particle : particles_)
-        for (int v = 0; v < variables; ++v) part(particle, v) = -1;
-    return pass(true);
+        for (int variable = 0; variable < variables; ++variable)
+            variable_of(particle, variable) = -1;
+    return run_pass(true);
 }
 
 }  // namespace assay::storage

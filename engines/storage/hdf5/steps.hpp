@@ -1,4 +1,4 @@
-// A pass over the file: writes all time steps, or reads and compares them.
+// The passes of storage.hdf5 over the file: one writes all time steps, one reads and compares them.
 #pragma once
 
 #ifdef ASSAY_HDF5
@@ -8,7 +8,8 @@
 
 namespace assay::storage {
 
-struct PassTimes {  // seconds, this rank's
+// This rank's times in seconds; hdf5_metrics explains them.
+struct PassTimes {
     double open = 0, metadata = 0, raw = 0, close = 0, compute = 0, observed = 0;
 };
 
@@ -18,23 +19,23 @@ public:
 
     PassTimes write();
     PassTimes read();
-    std::uint64_t wrong() const { return wrong_; }
+    std::uint64_t wrong() const { return wrong_; }  // number of values that were read wrongly
 
 private:
-    Handle access() const;
-    Handle transfer() const;
-    Handle particle_type() const;
-    Handle file_space() const;
-    Handle selected(bool reading) const;
-    std::uint64_t index_of(std::uint64_t k,
-                           bool reading) const;  // of the k-th transferred particle
+    Handle make_access_properties() const;
+    Handle make_transfer_properties() const;
+    Handle make_particle_type() const;
+    Handle make_file_space() const;
+    Handle select_part_of_rank(bool reading) const;
+    // The index of the k-th transferred particle in this rank's part.
+    std::uint64_t index_of(std::uint64_t k, bool reading) const;
 
     void fill(std::int64_t step);
     void compare(std::int64_t step);
-    PassTimes pass(bool reading);
-    void move_step(hid_t file, std::int64_t step, bool reading, PassTimes& times);
-    void move(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t file_space,
-              hid_t properties, void* data, bool reading, PassTimes& times);
+    PassTimes run_pass(bool reading);
+    void transfer_step(hid_t file, std::int64_t step, bool reading, PassTimes& times);
+    void transfer_dataset(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t file_space,
+                          hid_t properties, void* data, bool reading, PassTimes& times);
 
     Ranks& ranks_;
     const DatasetShape& shape_;

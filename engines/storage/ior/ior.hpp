@@ -1,10 +1,8 @@
-// Parallel I/O as IOR does it with its MPI-IO back end: every rank writes blocks of transfers into
-// a shared file or its own file, and reads back its own or another rank's data. To run it by hand,
-// under any MPI launcher:
+// The measurement storage.ior: parallel I/O as IOR does it with its MPI-IO back end. Every rank
+// writes blocks of transfers into a shared file or its own file, and reads back its own or another
+// rank's data. To run it by hand, under any MPI launcher:
 //
-//     mpirun -np 2 assay-io-bench-openmpi run storage.ior --file /dev/shm/t --transfer 32k --block
-//     192m
-//       --reorder --fsync
+//     mpirun -np 2 assay-io-bench-openmpi run storage.ior --file /dev/shm/t --block 192m --fsync
 //
 // Each IOR option has a parameter; 'assay io bench ior' accepts IOR's own names.
 #pragma once

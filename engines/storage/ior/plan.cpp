@@ -1,3 +1,5 @@
+// Reads the options of an IOR test, checks them, and computes file offsets and the rank whose data
+// a rank reads.
 #include "storage/ior/plan.hpp"
 
 #include <fmt/format.h>
@@ -12,18 +14,18 @@ namespace assay::storage {
 
 std::uint64_t Plan::offset(std::uint64_t k, int rank, int ranks) const {
     const std::uint64_t per_block = block / transfer;
-    const std::uint64_t segment = k / per_block, within = k % per_block * transfer;
-    if (file_per_process) return segment * block + within;
+    const std::uint64_t segment = k / per_block, offset_in_block = k % per_block * transfer;
+    if (file_per_process) return segment * block + offset_in_block;
     return (segment * static_cast<std::uint64_t>(ranks) + static_cast<std::uint64_t>(rank)) *
                block +
-           within;
+           offset_in_block;
 }
 
 std::string Plan::file_of(int rank) const {
     return file_per_process ? fmt::format("{}.{:08}", file, rank) : file;
 }
 
-std::vector<std::uint64_t> Plan::order() const {
+std::vector<std::uint64_t> Plan::transfer_order() const {
     std::vector<std::uint64_t> numbers(transfers());
     std::iota(numbers.begin(), numbers.end(), 0);
     if (random) std::ranges::shuffle(numbers, std::mt19937_64(signature + 1));
@@ -62,7 +64,8 @@ void check(const Plan& plan) {
     if (!plan.status_file.empty() && plan.write && !plan.is_stonewalled())
         throw Error("there is nothing to store in the status file: the write has no stonewall",
                     "give its time, e.g. -D 30");
-    // MPI_File_sync is collective, and each rank stops at a number of writes of its own.
+    // MPI_File_sync is collective, but at a stonewall the ranks have made different numbers of
+    // writes.
     if (plan.fsync_each && plan.stonewall_s > 0 && !plan.file_per_process)
         throw Error("a shared file cannot be synced after each write and stonewalled (-Y and -D)",
                     "leave out one of them, or write a file per process (-F)");
@@ -131,10 +134,11 @@ std::vector<Plan> read_plans(const Options& options) {
 
 namespace {
 
-// At least `node_shift` nodes, and at most to the last node, as in IOR.
+// A random distance in ranks: at least `node_shift` nodes, and less than the number of ranks, as in
+// IOR.
 int random_shift(int rank, const Plan& plan, const Ranks& ranks, int node_shift,
                  std::int64_t repetition) {
-    const int least = std::min(node_shift, ranks.hosts() - 1) * ranks.ranks_on_first();
+    const int least = std::min(node_shift, ranks.host_count() - 1) * ranks.ranks_on_first_host();
     const std::int64_t seed =
         plan.random_seed < 0 ? repetition - plan.random_seed : plan.random_seed;
     std::mt19937_64 random(static_cast<std::uint64_t>(seed + rank));
@@ -149,7 +153,7 @@ int writer_read_by(int rank, const Plan& plan, const Ranks& ranks, int node_shif
     if (plan.reorder_random)
         return (rank + random_shift(rank, plan, ranks, node_shift, repetition)) % ranks.size();
     if (!plan.reorder) return rank;
-    const int step = ranks.hosts() > 1 ? ranks.ranks_on_first() : 1;
+    const int step = ranks.host_count() > 1 ? ranks.ranks_on_first_host() : 1;
     return static_cast<int>((rank + std::int64_t{node_shift} * step) % ranks.size());
 }
 

@@ -1,3 +1,5 @@
+// Collects the results of an operation over repetitions, and emits its measurements and data
+// errors.
 #include "storage/ior/results.hpp"
 
 #include "storage/ior/ior.hpp"
@@ -6,18 +8,20 @@
 namespace assay::storage {
 namespace {
 
+// A JSON array of arrays: file, writer, reader, transfer, file offset, expected and observed word.
 std::string to_json(const std::vector<LocatedMismatch>& mismatches) {
-    Json all = Json::array();
+    Json list = Json::array();
     for (const LocatedMismatch& mismatch : mismatches)
-        all.push_back({mismatch.file, mismatch.writer, mismatch.reader, mismatch.transfer,
-                       mismatch.wrong.offset, mismatch.wrong.expected, mismatch.wrong.observed});
-    return all.dump();
+        list.push_back({mismatch.file, mismatch.writer, mismatch.reader, mismatch.transfer,
+                        mismatch.wrong.offset, mismatch.wrong.expected, mismatch.wrong.observed});
+    return list.dump();
 }
 
+// Emits a corruption record for each wrong transfer. `gathered`: by rank, the JSON of to_json().
 void report_corruptions(Ranks& ranks, const Plan& plan, const Json& params,
                         const std::vector<std::string>& gathered) {
-    for (const std::string& of_rank : gathered)
-        for (const Json& mismatch : Json::parse(of_rank)) {
+    for (const std::string& rank_mismatches : gathered)
+        for (const Json& mismatch : Json::parse(rank_mismatches)) {
             const std::uint64_t offset = mismatch[4];
             Json details = params;
             details["size"] = plan.transfer;
@@ -56,9 +60,9 @@ void Tally::add_mismatches(const Tally& other) {
 
 void report(Ranks& ranks, const Plan& plan, const std::string& operation,
             const std::string& read_from, Tally& tally) {
-    const Histogram latency = ranks.merged(tally.latency);
+    const Histogram latency = ranks.merge_histograms(tally.latency);
     std::uint64_t wrong[] = {tally.wrong};
-    ranks.sum(wrong);
+    ranks.allreduce_sum(wrong);
     const std::vector<std::string> mismatches = ranks.gather(to_json(tally.mismatches));
     if (!ranks.is_root()) return;
     Json params = ranks.parameters();

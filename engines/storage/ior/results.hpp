@@ -1,4 +1,4 @@
-// The results of a plan over its repetitions, and their records.
+// The results of one operation of an IOR test over its repetitions, and their records.
 #pragma once
 
 #include "storage/content/content.hpp"
@@ -6,8 +6,9 @@
 
 namespace assay::storage {
 
-inline constexpr std::size_t max_mismatches = 8;  // that a rank reports in detail
+inline constexpr std::size_t max_mismatches = 8;  // corruption records of a rank
 
+// A transfer with wrong data.
 struct LocatedMismatch {
     std::string file;
     int writer, reader;
@@ -20,14 +21,15 @@ struct Tally {
     Histogram latency;  // this rank's
     std::uint64_t wrong = 0;
     std::vector<LocatedMismatch> mismatches;
-    // Of the present pass: this rank's transfers; its comparisons, which are not counted.
+    // Of this rank in the present pass: the time for transfers, the time for comparing, which is
+    // not part of it, and the number of transfers.
     double own_s = 0, compare_s = 0;
     std::uint64_t own_transfers = 0;
 
     // A sample per repetition.
     std::vector<double> bandwidth, rate, open, transfer, close, total;
     std::vector<double> moved, stonewall_bandwidth;  // only of stonewalled passes
-    std::vector<std::vector<double>> rank_times;
+    std::vector<std::vector<double>> rank_times;     // by repetition and rank
 
     // `transfers`: those of all ranks.
     void add(double open_s, double transfer_s, double close_s, double total_s,

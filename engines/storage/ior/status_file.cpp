@@ -1,3 +1,5 @@
+// Writes and reads the status file of a stonewalled write: a text file with one number a line, the
+// transfers of rank 0, 1, ...
 #include "storage/ior/status_file.hpp"
 
 #include <fmt/format.h>
@@ -6,7 +8,6 @@
 
 namespace assay::storage {
 
-// One number a line, by rank.
 void store_status(Ranks& ranks, const Plan& plan, const std::vector<std::uint64_t>& transfers) {
     if (ranks.is_root()) {
         std::ofstream file(plan.status_file);
@@ -32,7 +33,7 @@ std::vector<std::uint64_t> load_status(Ranks& ranks, const Plan& plan) {
                             plan.status_file, ranks.size(), plan.transfers()),
                 "write it first: -w -D SECONDS with the same -b, -t, -s and number of ranks");
     }
-    ranks.sum(transfers);
+    ranks.allreduce_sum(transfers);
     return transfers;
 }
 

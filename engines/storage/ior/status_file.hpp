@@ -1,4 +1,5 @@
-// The file in which a stonewalled write leaves how far each rank came, for a read in a later run.
+// The status file of IOR's stonewall: the number of transfers that each rank has written before the
+// time was over. A read in a later run reads only these.
 #pragma once
 
 #include "storage/ior/plan.hpp"

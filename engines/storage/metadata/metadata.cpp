@@ -1,7 +1,7 @@
-// Phases begin with a barrier. In each, every rank works on the items of one rank, its own where
-// they are made, another's afterwards, so that no operation finds its item in the cache of the node
-// that made it. The time of a phase is that of its longest rank; clocks of different ranks are not
-// compared.
+// Runs the metadata benchmark: phases of one operation each (create, stat, open, ...). A phase
+// begins with a barrier. A rank creates its own items; in the other phases it works on the items of
+// another rank, so that no operation finds its item in the cache of the node that created it. The
+// time of a phase is that of the longest rank, so clocks of different ranks are not compared.
 #include "storage/metadata/metadata.hpp"
 
 #include <fmt/format.h>
@@ -15,17 +15,18 @@
 namespace assay::storage {
 namespace {
 
+// The parameters of the benchmark, which metadata.hpp explains.
 struct Plan {
     std::string folder;
     std::uint64_t items;
     std::int64_t iterations;
-    int shift;  // in ranks
-    double stonewall_s;
-    std::size_t bytes;
+    int shift;           // in ranks
+    double stonewall_s;  // time after which no rank begins another operation of a phase; 0: none
+    std::size_t bytes;   // of each file
     bool posix, mpiio, files, directories, unique, fsync;
 };
 
-// The results of one operation: a sample per iteration, on rank 0; this rank's latencies.
+// The results of one operation: samples per iteration, on rank 0 only, and this rank's latencies.
 struct Tally {
     Histogram latency;
     std::uint64_t wrong = 0;
@@ -33,9 +34,10 @@ struct Tally {
     std::vector<std::vector<double>> rank_times;
 };
 
+// A measured operation. `api` and `name` are in its records; `action` is for messages.
 struct Operation {
-    const char *api, *name, *doing;
-    bool compares;  // whether an item may turn out to be wrong
+    const char *api, *name, *action;
+    bool compares;  // whether it checks the item, so that it can be wrong
 };
 constexpr Operation make_directory{"posix", "mkdir", "makes a directory", false},
     stat_directory{"posix", "stat directory", "looks up a directory", true},
@@ -60,22 +62,23 @@ public:
 private:
     using Counts = std::vector<std::uint64_t>;  // by the rank that made the items
 
-    void iterate(std::int64_t iteration);
-    void directories();
-    void files();
-    void mpi_files();
-    int owner(int steps) const;
+    void run_iteration(std::int64_t iteration);
+    void measure_directories();
+    void measure_files();
+    void measure_mpi_files();
+    int owner_of_items(int steps) const;
     void make_folders();
     void remove_folders();
-    // Runs `body(number)` for the numbers in [0, count), and returns how many there were in time.
+    // Runs `body(number)` for the numbers in [0, count) until the stonewall. `body` returns whether
+    // the item is right. Returns how often it was run.
     template <class Body>
-    std::uint64_t phase(const Operation& operation, std::uint64_t count, Body body);
+    std::uint64_t run_phase(const Operation& operation, std::uint64_t count, Body body);
     template <class Body>
-    Counts phase(const Operation& operation, int steps, const Counts& existing, Body body);
+    Counts run_phase(const Operation& operation, int steps, const Counts& existing, Body body);
     void list_files(const Counts& existing);
-    void record(const Operation& operation, std::uint64_t operations, double own_s);
+    void record_phase(const Operation& operation, std::uint64_t operations, double own_s);
     bool is_over() const {
-        return plan_.stonewall_s > 0 && seconds(last_ - begin_) > plan_.stonewall_s;
+        return plan_.stonewall_s > 0 && seconds(last_end_ - begin_) > plan_.stonewall_s;
     }
     void report(const Operation& operation, Tally& tally);
 
@@ -84,60 +87,62 @@ private:
     Items items_;
     Tree tree_;
     std::uint64_t signature_ = 0;
-    double done_ = 0;                        // share of the run
-    Nanoseconds begin_ = 0, last_ = 0;       // of the present phase, and of its last operation
-    std::vector<const Operation*> ordered_;  // in the order of measuring
+    double progress_ = 0;                   // share of the run
+    Nanoseconds begin_ = 0, last_end_ = 0;  // of the present phase, and of its last operation
+    std::vector<const Operation*> operations_in_order_;  // in the order of measuring
     std::map<const Operation*, Tally> tallies_;
 };
 
-// The rank whose items this rank uses. Each phase goes a step further, so that no phase uses what
-// the phase before has brought into this node's cache, and never back to this rank's own.
-int Runner::owner(int steps) const {
-    const auto at = [&](std::int64_t distance) {
+// The rank whose items this rank uses, `steps` shifts away. Each phase goes one step further, so
+// that no phase uses items that the previous phase has brought into this node's cache. It is this
+// rank itself only if the shift is 0 or a multiple of the number of ranks.
+int Runner::owner_of_items(int steps) const {
+    const auto rank_at = [&](std::int64_t distance) {
         return static_cast<int>((ranks_.rank() + distance) % ranks_.size());
     };
-    const int existing = at(std::int64_t{steps} * plan_.shift);
-    return existing == ranks_.rank() ? at(plan_.shift) : existing;
+    const int owner = rank_at(std::int64_t{steps} * plan_.shift);
+    return owner == ranks_.rank() ? rank_at(plan_.shift) : owner;
 }
 
 template <class Body>
-std::uint64_t Runner::phase(const Operation& operation, std::uint64_t count, Body body) {
+std::uint64_t Runner::run_phase(const Operation& operation, std::uint64_t count, Body body) {
     ranks_.barrier();
     Tally& tally = tallies_[&operation];
     std::uint64_t done = 0;
-    for (begin_ = last_ = now(); done < count && !is_over(); ++done) {
-        ranks_.enter(operation.doing, last_);
+    for (begin_ = last_end_ = now(); done < count && !is_over(); ++done) {
+        ranks_.enter(operation.action, last_end_);
         tally.wrong += !body(done);
         ranks_.leave();
         const Nanoseconds finish = now();
-        tally.latency.record(finish - last_);
-        last_ = finish;
-        if (done % 1024 == 0) ranks_.progress(done_, operation.name);
+        tally.latency.record(finish - last_end_);
+        last_end_ = finish;
+        if (done % 1024 == 0) ranks_.progress(progress_, operation.name);
     }
-    record(operation, done, seconds(last_ - begin_));
+    record_phase(operation, done, seconds(last_end_ - begin_));
     return done;
 }
 
-// Works on items of another rank, `steps` away, and returns how many of each rank's were worked on.
+// Works on the items of another rank, `steps` shifts away. Returns, by owner, how many items were
+// worked on.
 template <class Body>
-Runner::Counts Runner::phase(const Operation& operation, int steps, const Counts& existing,
-                             Body body) {
-    const auto other = static_cast<std::size_t>(owner(steps));
+Runner::Counts Runner::run_phase(const Operation& operation, int steps, const Counts& existing,
+                                 Body body) {
+    const auto other = static_cast<std::size_t>(owner_of_items(steps));
     Counts done(existing.size(), 0);
-    done[other] = phase(operation, existing[other], [&](std::uint64_t number) {
+    done[other] = run_phase(operation, existing[other], [&](std::uint64_t number) {
         return body(static_cast<int>(other), number);
     });
-    ranks_.sum(done);
+    ranks_.allreduce_sum(done);
     return done;
 }
 
-void Runner::record(const Operation& operation, std::uint64_t operations, double own_s) {
+void Runner::record_phase(const Operation& operation, std::uint64_t operations, double own_s) {
     std::uint64_t all[] = {operations};
     double longest[] = {own_s};
-    ranks_.sum(all);
-    ranks_.max(longest);
+    ranks_.allreduce_sum(all);
+    ranks_.allreduce_max(longest);
     Tally& tally = tallies_[&operation];
-    if (tally.time.empty()) ordered_.push_back(&operation);
+    if (tally.time.empty()) operations_in_order_.push_back(&operation);
     tally.time.push_back(longest[0]);
     tally.operations.push_back(static_cast<double>(all[0]));
     tally.rate.push_back(longest[0] > 0 ? static_cast<double>(all[0]) / longest[0] : 0);
@@ -161,130 +166,131 @@ void Runner::remove_folders() {
     items_.remove_directory(tree_.root);
 }
 
-void Runner::directories() {
+void Runner::measure_directories() {
     const int rank = ranks_.rank();
     Counts existing(static_cast<std::size_t>(ranks_.size()), 0);
     existing[static_cast<std::size_t>(rank)] =
-        phase(make_directory, plan_.items, [&](std::uint64_t number) {
+        run_phase(make_directory, plan_.items, [&](std::uint64_t number) {
             items_.make_directory(tree_.directory(rank, number));
             return true;
         });
-    ranks_.sum(existing);
-    phase(stat_directory, 1, existing, [&](int maker, std::uint64_t number) {
-        return items_.stat_directory(tree_.directory(maker, number));
+    ranks_.allreduce_sum(existing);
+    run_phase(stat_directory, 1, existing, [&](int owner, std::uint64_t number) {
+        return items_.stat_directory(tree_.directory(owner, number));
     });
     const Counts removed =
-        phase(remove_directory, 2, existing, [&](int maker, std::uint64_t number) {
-            return items_.remove_directory(tree_.directory(maker, number));
+        run_phase(remove_directory, 2, existing, [&](int owner, std::uint64_t number) {
+            return items_.remove_directory(tree_.directory(owner, number));
         });
     const auto own_index = static_cast<std::size_t>(rank);
     for (std::uint64_t k = removed[own_index]; k < existing[own_index]; ++k)
         items_.remove_directory(tree_.directory(rank, k));
 }
 
-// Every rank lists the directory that it shares, or another rank's.
+// Every rank lists the shared directory, or with `unique` that of another rank.
 void Runner::list_files(const Counts& existing) {
-    const int maker = owner(3);
+    const int owner = owner_of_items(3);
     std::uint64_t expected = 0;
     for (std::size_t rank = 0; rank < existing.size(); ++rank)
-        if (!plan_.unique || rank == static_cast<std::size_t>(maker)) expected += existing[rank];
+        if (!plan_.unique || rank == static_cast<std::size_t>(owner)) expected += existing[rank];
     ranks_.barrier();
-    begin_ = last_ = now();
-    ranks_.enter(list.doing, last_);
-    bool over = false;
-    const std::uint64_t entries = items_.list(tree_.folder(maker), [&] {
-        last_ = now();
-        ranks_.enter(list.doing, last_);
-        over = is_over();
-        return !over;
+    begin_ = last_end_ = now();
+    ranks_.enter(list.action, last_end_);
+    bool is_stopped = false;
+    const std::uint64_t entries = items_.list(tree_.folder(owner), [&] {
+        last_end_ = now();
+        ranks_.enter(list.action, last_end_);
+        is_stopped = is_over();
+        return !is_stopped;
     });
-    last_ = now();
+    last_end_ = now();
     ranks_.leave();
     Tally& tally = tallies_[&list];
-    tally.latency.record(last_ - begin_);
-    if (!over) tally.wrong += entries > expected ? entries - expected : expected - entries;
-    record(list, entries, seconds(last_ - begin_));
+    tally.latency.record(last_end_ - begin_);
+    if (!is_stopped) tally.wrong += entries > expected ? entries - expected : expected - entries;
+    record_phase(list, entries, seconds(last_end_ - begin_));
 }
 
-void Runner::files() {
+void Runner::measure_files() {
     const int rank = ranks_.rank();
     const auto own_index = static_cast<std::size_t>(rank);
     const Content content(rank, signature_);
     Counts existing(static_cast<std::size_t>(ranks_.size()), 0);
-    existing[own_index] = phase(create, plan_.items, [&](std::uint64_t number) {
+    existing[own_index] = run_phase(create, plan_.items, [&](std::uint64_t number) {
         items_.create(tree_.file(rank, number), content, number);
         return true;
     });
-    ranks_.sum(existing);
-    phase(stat_file, 1, existing, [&](int maker, std::uint64_t number) {
-        return items_.stat_file(tree_.file(maker, number));
+    ranks_.allreduce_sum(existing);
+    run_phase(stat_file, 1, existing, [&](int owner, std::uint64_t number) {
+        return items_.stat_file(tree_.file(owner, number));
     });
-    const Content read(owner(2), signature_);
-    phase(open_file, 2, existing, [&](int maker, std::uint64_t number) {
-        return items_.open(tree_.file(maker, number), read, number);
+    const Content read_content(owner_of_items(2), signature_);
+    run_phase(open_file, 2, existing, [&](int owner, std::uint64_t number) {
+        return items_.open(tree_.file(owner, number), read_content, number);
     });
     list_files(existing);
-    const Counts renamed = phase(rename_file, 4, existing, [&](int maker, std::uint64_t number) {
-        return items_.rename(tree_.file(maker, number), tree_.renamed(maker, number));
-    });
-    const auto name = [&](int maker, std::uint64_t number) {
-        return number < renamed[static_cast<std::size_t>(maker)] ? tree_.renamed(maker, number)
-                                                                 : tree_.file(maker, number);
+    const Counts renamed =
+        run_phase(rename_file, 4, existing, [&](int owner, std::uint64_t number) {
+            return items_.rename(tree_.file(owner, number), tree_.renamed(owner, number));
+        });
+    const auto name = [&](int owner, std::uint64_t number) {
+        return number < renamed[static_cast<std::size_t>(owner)] ? tree_.renamed(owner, number)
+                                                                 : tree_.file(owner, number);
     };
-    const Counts removed = phase(unlink_file, 5, existing, [&](int maker, std::uint64_t number) {
-        return items_.unlink(name(maker, number));
-    });
+    const Counts removed = run_phase(
+        unlink_file, 5, existing,
+        [&](int owner, std::uint64_t number) { return items_.unlink(name(owner, number)); });
     for (std::uint64_t k = removed[own_index]; k < existing[own_index]; ++k)
         items_.unlink(name(rank, k));
 }
 
-void Runner::mpi_files() {
+void Runner::measure_mpi_files() {
     const int rank = ranks_.rank();
     const auto own_index = static_cast<std::size_t>(rank);
     const Content content(rank, signature_);
     Counts existing(static_cast<std::size_t>(ranks_.size()), 0);
-    existing[own_index] = phase(create_mpi, plan_.items, [&](std::uint64_t number) {
+    existing[own_index] = run_phase(create_mpi, plan_.items, [&](std::uint64_t number) {
         items_.create_mpi(tree_.file(rank, number), content, number);
         return true;
     });
-    ranks_.sum(existing);
-    const Content read(owner(1), signature_);
-    phase(open_mpi, 1, existing, [&](int maker, std::uint64_t number) {
-        return items_.open_mpi(tree_.file(maker, number), read, number);
+    ranks_.allreduce_sum(existing);
+    const Content read_content(owner_of_items(1), signature_);
+    run_phase(open_mpi, 1, existing, [&](int owner, std::uint64_t number) {
+        return items_.open_mpi(tree_.file(owner, number), read_content, number);
     });
-    const Counts removed = phase(delete_mpi, 2, existing, [&](int maker, std::uint64_t number) {
-        return items_.delete_mpi(tree_.file(maker, number));
+    const Counts removed = run_phase(delete_mpi, 2, existing, [&](int owner, std::uint64_t number) {
+        return items_.delete_mpi(tree_.file(owner, number));
     });
     for (std::uint64_t k = removed[own_index]; k < existing[own_index]; ++k)
         items_.delete_mpi(tree_.file(rank, k));
 }
 
-void Runner::iterate(std::int64_t iteration) {
-    // Each iteration has names of its own, which no cache knows.
+void Runner::run_iteration(std::int64_t iteration) {
+    // Each iteration has new names, which are in no cache.
     tree_ = {fmt::format("{}/{}", plan_.folder, iteration), plan_.unique};
     signature_ += 1;
     make_folders();
-    if (plan_.posix && plan_.directories) directories();
-    if (plan_.posix && plan_.files) files();
-    if (plan_.mpiio && plan_.files) mpi_files();
+    if (plan_.posix && plan_.directories) measure_directories();
+    if (plan_.posix && plan_.files) measure_files();
+    if (plan_.mpiio && plan_.files) measure_mpi_files();
     remove_folders();
-    done_ += 1.0 / static_cast<double>(plan_.iterations);
+    progress_ += 1.0 / static_cast<double>(plan_.iterations);
 }
 
 void Runner::run() {
     signature_ = static_cast<std::uint64_t>(now());
     ranks_.broadcast(signature_);
     if (ranks_.is_root()) items_.make_directory(plan_.folder);
-    for (std::int64_t k = 0; k < plan_.iterations; ++k) iterate(k);
+    for (std::int64_t k = 0; k < plan_.iterations; ++k) run_iteration(k);
     ranks_.barrier();
     if (ranks_.is_root()) items_.remove_directory(plan_.folder);
-    for (const Operation* operation : ordered_) report(*operation, tallies_[operation]);
+    for (const Operation* operation : operations_in_order_) report(*operation, tallies_[operation]);
 }
 
 void Runner::report(const Operation& operation, Tally& tally) {
-    const Histogram latency = ranks_.merged(tally.latency);
+    const Histogram latency = ranks_.merge_histograms(tally.latency);
     std::uint64_t wrong[] = {tally.wrong};
-    ranks_.sum(wrong);
+    ranks_.allreduce_sum(wrong);
     if (!ranks_.is_root()) return;
     Json params = ranks_.parameters();
     params.update({{"api", operation.api},
@@ -308,10 +314,10 @@ void Runner::report(const Operation& operation, Tally& tally) {
     if (operation.compares) emit("wrong", {static_cast<double>(wrong[0])});
 }
 
-int shift_of(const Options& options, const Ranks& ranks) {
+int read_shift(const Options& options, const Ranks& ranks) {
     const auto shift = static_cast<int>(options.integer("shift"));
     if (shift >= 0) return shift;
-    return ranks.hosts() > 1 ? ranks.ranks_on_first() : 1;
+    return ranks.host_count() > 1 ? ranks.ranks_on_first_host() : 1;
 }
 
 Plan read_plan(const Options& options, const Ranks& ranks) {
@@ -330,7 +336,7 @@ Plan read_plan(const Options& options, const Ranks& ranks) {
     return {.folder = options.text("file"),
             .items = static_cast<std::uint64_t>(options.integer("items")),
             .iterations = options.integer("iterations"),
-            .shift = shift_of(options, ranks),
+            .shift = read_shift(options, ranks),
             .stonewall_s = static_cast<double>(options.integer("stonewall")),
             .bytes = static_cast<std::size_t>(options.integer("bytes")),
             .posix = api != "mpiio",

@@ -1,6 +1,6 @@
-// Rates of metadata operations, as mdtest measures them: every rank makes, looks up, opens, lists,
-// renames and removes files and directories, through POSIX and through MPI-IO. To run it by hand,
-// under any MPI launcher:
+// The measurement storage.metadata: rates of metadata operations, as in mdtest. Every rank makes,
+// looks up, opens, lists, renames and removes files and directories, through POSIX and through
+// MPI-IO. To run it by hand, under any MPI launcher:
 //
 //     mpirun -np 2 assay-io-bench-openmpi run storage.metadata --file /scratch/t --items 1000
 //

@@ -1,3 +1,5 @@
+// The ranks of a storage benchmark (ranks.hpp): collectives, errors and progress, with a watchdog
+// that reports a call that does not return.
 #include "storage/ranks/ranks.hpp"
 
 #include <dlfcn.h>
@@ -14,11 +16,11 @@
 namespace assay::storage {
 namespace {
 
-constexpr int exit_unusable = 2;
-constexpr Nanoseconds progress_interval = 200'000'000;
+constexpr int exit_unusable = 2;                        // exit code: no result, docs/cli.md
+constexpr Nanoseconds progress_interval = 200'000'000;  // between two progress messages
 
-// The library that provides MPI-IO: the file that the loader took MPI_File_open from. LD_PRELOAD is
-// no evidence, because the loader only warns if it cannot preload a library.
+// The file name of the library that provides MPI_File_open. LD_PRELOAD does not tell, because the
+// loader only warns if it cannot preload a library.
 std::string io_library() {
     Dl_info info{};
     if (!dladdr(reinterpret_cast<void*>(&MPI_File_open), &info) || !info.dli_fname)
@@ -27,6 +29,8 @@ std::string io_library() {
     return path.substr(path.rfind('/') + 1);
 }
 
+// accelerated: through Assay's accelerator of parallel I/O; stock: the MPI library's own; else the
+// name of another library.
 std::string io_mode() {
     std::string library = io_library();
     if (library.starts_with("libassay-io")) return "accelerated";
@@ -62,31 +66,34 @@ Ranks::Ranks(Bench& bench, const Measurement& measurement_, const Options& optio
     MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
 }
 
-int Ranks::hosts() const {
+int Ranks::host_count() const {
     return static_cast<int>(std::set<std::string>(hosts_.begin(), hosts_.end()).size());
 }
 
-int Ranks::ranks_on_first() const {
+int Ranks::ranks_on_first_host() const {
     return static_cast<int>(std::ranges::count(hosts_, hosts_.front()));
 }
 
 Json Ranks::parameters() const {
-    return {
-        {"mpi", library_}, {"io", io_}, {"ranks", size()}, {"nodes", hosts()}, {"round", round_}};
+    return {{"mpi", library_},
+            {"io", io_},
+            {"ranks", size()},
+            {"nodes", host_count()},
+            {"round", round_}};
 }
 
 void Ranks::barrier() {
     guarded("waits for the other ranks", [] { MPI_Barrier(MPI_COMM_WORLD); });
 }
 
-void Ranks::max(std::span<double> values) {
+void Ranks::allreduce_max(std::span<double> values) {
     guarded("waits for the other ranks' times", [&] {
         MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE,
                       MPI_MAX, MPI_COMM_WORLD);
     });
 }
 
-void Ranks::sum(std::span<std::uint64_t> values) {
+void Ranks::allreduce_sum(std::span<std::uint64_t> values) {
     guarded("waits for the other ranks' counts", [&] {
         MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_UINT64_T,
                       MPI_SUM, MPI_COMM_WORLD);
@@ -109,26 +116,26 @@ std::vector<std::string> Ranks::gather(const std::string& local) {
     return guarded("waits for every rank's results", [&] { return transport_.gather(local); });
 }
 
-Histogram Ranks::merged(const Histogram& local) {
+Histogram Ranks::merge_histograms(const Histogram& local) {
     std::vector<std::uint64_t> counts(local.counts().begin(), local.counts().end());
-    sum(counts);
+    allreduce_sum(counts);
     Histogram all;
     all.merge(counts);
     return all;
 }
 
-void Ranks::check(int status, const char* doing, const std::string& file) {
+void Ranks::check(int status, const char* action, const std::string& file) {
     if (status == MPI_SUCCESS) return;
     char text[MPI_MAX_ERROR_STRING];
     int length = 0;
     MPI_Error_string(status, text, &length);
-    fail(fmt::format("cannot {} {}: {}", doing, file,
+    fail(fmt::format("cannot {} {}: {}", action, file,
                      std::string(text, static_cast<std::size_t>(length))),
          "check on every host that the folder exists, is writable and has space");
 }
 
-void Ranks::fail(const std::string& what, const std::string& fix) {
-    sink.failure(fmt::format("rank {} on {}: {}", rank_, host(rank_), what), fix,
+void Ranks::fail(const std::string& message, const std::string& fix) {
+    sink.failure(fmt::format("rank {} on {}: {}", rank_, host(rank_), message), fix,
                  {.host = host(rank_), .rank = rank_});
     transport_.abort(exit_unusable);
     __builtin_unreachable();
@@ -145,7 +152,7 @@ void Ranks::progress(double done, const std::string& label) {
 // Runs on the watchdog's thread while the main thread is inside MPI, so it ends the process itself.
 void Ranks::report_stall() {
     const std::string this_host = hosts_.empty() || host(rank_).empty() ? host_name() : host(rank_);
-    sink.failure(fmt::format("rank {} on {} {} for more than {:.0f} s", rank_, this_host, doing_,
+    sink.failure(fmt::format("rank {} on {} {} for more than {:.0f} s", rank_, this_host, action_,
                              seconds(limit_)),
                  "check that the file system responds on every host, or raise --timeout",
                  {.host = this_host, .rank = rank_});

@@ -1,4 +1,5 @@
-// What the storage benchmarks share: the ranks of the job, collectives under a watchdog, errors.
+// The base of all benchmarks of parallel I/O: the ranks of the job, collectives under a watchdog,
+// errors, and open files.
 //
 // MPI is called directly, not through the transport, because the MPI-IO of this executable's MPI is
 // what is measured. Every call that may wait is watched: if it does not return in time, the
@@ -42,16 +43,17 @@ public:
     int size() const { return static_cast<int>(hosts_.size()); }
     bool is_root() const { return rank_ == 0; }
     const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
-    int hosts() const;           // number of distinct hosts
-    int ranks_on_first() const;  // number of ranks on rank 0's host
+    int host_count() const;
+    int ranks_on_first_host() const;  // number of ranks on rank 0's host
     // Parameters of every record of this run: MPI, accelerated or stock, ranks, hosts, round.
     Json parameters() const;
 
-    // Watches a call that may wait for other ranks. Its limit is 1.5 times that of a transfer, so
-    // that a rank whose own transfer hangs reports first. `doing` must outlive the call.
+    // Makes a call under the watchdog, for calls that may wait for other ranks. The limit is 1.5
+    // times that of a transfer, so that a rank whose own transfer hangs reports first. `action`
+    // completes the message "rank 3 on n1 ... for more than 120 s", and must outlive the call.
     template <class Call>
-    auto guarded(const char* doing, Call call) {
-        doing_ = doing;
+    auto guarded(const char* action, Call call) {
+        action_ = action;
         watchdog_.enter(now() + limit_ / 2);
         const struct Leave {
             Watchdog& watchdog;
@@ -59,26 +61,30 @@ public:
         } leave{watchdog_};
         return call();
     }
-    // For loops of transfers: watches one, with the caller's timestamp, which saves a clock call.
-    void enter(const char* doing, Nanoseconds time) {
-        doing_ = doing;
+    // For loops of transfers: the watchdog watches from `time` until leave(). The caller passes its
+    // own timestamp, which saves a clock call.
+    void enter(const char* action, Nanoseconds time) {
+        action_ = action;
         watchdog_.enter(time);
     }
     void leave() { watchdog_.leave(); }
 
     void barrier();
-    void max(std::span<double> values);
-    void sum(std::span<std::uint64_t> values);
-    std::vector<double> gather(double local);  // filled on rank 0 only
-    void broadcast(std::uint64_t& value);      // from rank 0
-    std::vector<std::string> gather(const std::string& local);
-    Histogram merged(const Histogram& local);  // of all ranks, on every rank
+    // Collectives. The reductions are element by element, in place, with the result on every rank.
+    void allreduce_max(std::span<double> values);
+    void allreduce_sum(std::span<std::uint64_t> values);
+    std::vector<double> gather(double local);                   // by rank; on rank 0 only
+    std::vector<std::string> gather(const std::string& local);  // by rank; on rank 0 only
+    void broadcast(std::uint64_t& value);                       // from rank 0
+    Histogram merge_histograms(const Histogram& local);         // of all ranks, on every rank
 
-    // Aborts the job if `status` is an error; the message has the action, the file and MPI's text.
-    void check(int status, const char* doing, const std::string& file);
-    [[noreturn]] void fail(const std::string& what, const std::string& fix);
+    // Aborts the job if `status` is an error; the message names the action, the file and
+    // MPI's error text.
+    void check(int status, const char* action, const std::string& file);
+    [[noreturn]] void fail(const std::string& message, const std::string& fix);
 
     // Reports progress from rank 0, at most 5 times a second, with an estimate of the time left.
+    // `done`: the share of the run, 0 to 1.
     void progress(double done, const std::string& label);
 
 private:
@@ -90,7 +96,7 @@ private:
     Transport& transport_;
     std::int64_t round_;
     Nanoseconds limit_, start_ = now(), last_progress_ = 0;
-    const char* doing_ = "";
+    const char* action_ = "";
     Watchdog watchdog_;
 };
 
@@ -120,8 +126,8 @@ private:
     MPI_File handle_ = MPI_FILE_NULL;
 };
 
-// Collective: rank 0 removes the file, or every rank its own file (if the path is not empty),
-// between two barriers.
+// Collective: removes a file between two barriers. remove_file(): rank 0 removes it.
+// remove_rank_file(): every rank removes its own file, unless its path is empty.
 void remove_file(Ranks& ranks, const std::string& path);
 void remove_rank_file(Ranks& ranks, const std::string& path);
 

@@ -1,3 +1,4 @@
+// Finds the slowest rank and emits the measurement "straggler".
 #include "storage/ranks/straggler.hpp"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ void report_straggler(Ranks& ranks, const Json& params,
     }
     const auto slowest = std::ranges::max_element(medians);
     const int rank = static_cast<int>(slowest - medians.begin());
-    // Without the slowest itself, which would distort the median of few ranks.
+    // The slowest rank is left out, because it would distort the median of few ranks.
     std::vector<double> others(medians);
     others.erase(others.begin() + rank);
     const double others_median = summarize(others).median;

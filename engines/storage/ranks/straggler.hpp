@@ -1,4 +1,4 @@
-// The slowest rank of a benchmark.
+// The record of the slowest rank of a benchmark.
 #pragma once
 
 #include "storage/ranks/ranks.hpp"

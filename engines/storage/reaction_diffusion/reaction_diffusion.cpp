@@ -1,3 +1,5 @@
+// Runs the solver of storage.reaction_diffusion: time steps with halo exchange, snapshots at an
+// interval, and the measurements at the end.
 #include "storage/reaction_diffusion/reaction_diffusion.hpp"
 
 #include <fmt/format.h>
@@ -32,8 +34,8 @@ public:
     void report();
 
 private:
-    void snapshot();
-    void validate(const std::string& file);
+    void write_and_check_snapshot();
+    void check_snapshot(const std::string& file);
     template <class Work>
     void timed(double& sum, Work work) {
         const Nanoseconds begin = now();
@@ -52,24 +54,25 @@ private:
 };
 
 void Solver::run() {
-    if (initial_output_) snapshot();
+    if (initial_output_) write_and_check_snapshot();
     for (std::int64_t step = 1; step <= steps_; ++step) {
         timed(times_.communication, [&] { tile_.exchange_halos(); });
         timed(times_.compute, [&] { tile_.step(); });
-        if (step % interval_ == 0) snapshot();
+        if (step % interval_ == 0) write_and_check_snapshot();
         ranks_.progress(static_cast<double>(step) / static_cast<double>(steps_),
                         fmt::format("step {} of {}", step, steps_));
     }
 }
 
-void Solver::validate(const std::string& file) {
+void Solver::check_snapshot(const std::string& file) {
     digest_ = digest_of_tiles(ranks_, tile_);
     if (digest_of_file(ranks_, tile_.layout, settings_, file) != digest_) ++wrong_;
 }
 
-// The snapshot is read back and compared before the next step. That is not timed, and the ranks go
-// on together, so that the comparison does not count as waiting in the halo exchange.
-void Solver::snapshot() {
+// Writes a snapshot, and reads it back and compares it before the next step. The comparison is not
+// timed. The ranks continue together, so that its duration does not count as waiting in the halo
+// exchange.
+void Solver::write_and_check_snapshot() {
     const std::string file = snapshot_file(settings_, tile_.layout, written_);
     double elapsed_s = 0;
     ranks_.barrier();
@@ -77,7 +80,7 @@ void Solver::snapshot() {
     times_.write += elapsed_s;
     times_.snapshots.push_back(elapsed_s);
     ++written_;
-    if (validate_) validate(file);
+    if (validate_) check_snapshot(file);
     if (keep_) ranks_.barrier();
     else remove_file(ranks_, file);
 }
@@ -85,8 +88,8 @@ void Solver::snapshot() {
 void Solver::report() {
     const double total = times_.compute + times_.communication + times_.write;
     double longest[] = {times_.compute, times_.communication, times_.write, total};
-    ranks_.max(longest);
-    ranks_.max(times_.snapshots);
+    ranks_.allreduce_max(longest);
+    ranks_.allreduce_max(times_.snapshots);
     if (!ranks_.is_root()) return;
     const Layout& layout = tile_.layout;
     const char* const types[] = {"manual", "view", "chunk"};
@@ -116,7 +119,7 @@ void Solver::report() {
     emit("total_time", {longest[3]});
     emit("snapshot_time", times_.snapshots);
     if (!validate_) return;
-    params["digest"] = fmt::format("{:016x}", digest_);  // of the last
+    params["digest"] = fmt::format("{:016x}", digest_);  // of the last snapshot
     emit("wrong", {static_cast<double>(wrong_)});
 }
 

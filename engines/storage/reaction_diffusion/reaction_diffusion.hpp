@@ -1,10 +1,8 @@
-// A solver that computes, exchanges halos and writes snapshots: the Gray-Scott reaction-diffusion
-// system on a periodic square, divided into tiles, with RDBench's options and files. To run it by
-// hand, under any MPI launcher:
+// The measurement storage.reaction_diffusion: a solver that computes, exchanges halos and writes
+// snapshots: the Gray-Scott reaction-diffusion system on a periodic square, divided into tiles,
+// with RDBench's options and files. To run it by hand, under any MPI launcher:
 //
 //     mpirun -np 4 assay-io-bench-openmpi run storage.reaction_diffusion --file /scratch/out_
-//     --length
-//       1024 --iotype view
 #pragma once
 
 #include <array>

@@ -1,3 +1,4 @@
+// Writes snapshots through MPI-IO, and computes digests of the ranks' tiles and of a snapshot file.
 #include "storage/reaction_diffusion/snapshot.hpp"
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::uint64_t read_at_once = 1 << 18;  // cells
+constexpr std::uint64_t cells_per_read = 1 << 18;  // cells
 
 std::uint64_t hash(std::uint64_t cell, double value) {
     return stamp_key(0, 0, stamp_key(0, 0, cell) ^ std::bit_cast<std::uint64_t>(value));
@@ -18,7 +19,7 @@ std::uint64_t hash(std::uint64_t cell, double value) {
 
 std::uint64_t global_sum(Ranks& ranks, std::uint64_t local) {
     std::uint64_t sum[] = {local};  // modulo 2^64
-    ranks.sum(sum);
+    ranks.allreduce_sum(sum);
     return sum[0];
 }
 
@@ -87,12 +88,13 @@ std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const SnapshotS
         return cells * static_cast<std::uint64_t>(rank) / static_cast<std::uint64_t>(ranks.size());
     };
     MpiFile file(ranks, MPI_COMM_WORLD, path, MPI_MODE_RDONLY);
-    std::vector<double> values(read_at_once);
+    std::vector<double> values(cells_per_read);
     std::uint64_t sum = 0;
-    // In reverse order of ranks, so that most of it was written by other ranks.
+    // The parts are read in reverse order of ranks, so that most of a part was written by other
+    // ranks.
     const int local = ranks.size() - 1 - ranks.rank();
     for (std::uint64_t first = share(local); first < share(local + 1);) {
-        const std::uint64_t count = std::min(read_at_once, share(local + 1) - first);
+        const std::uint64_t count = std::min(cells_per_read, share(local + 1) - first);
         std::ranges::fill(values, -1.0);
         const int status = ranks.guarded("reads a snapshot", [&] {
             return MPI_File_read_at(

@@ -1,11 +1,12 @@
-// Snapshots of u: written in one of RDBench's three ways, and read back, untimed, with another
-// distribution over the ranks.
+// Snapshots of the concentration u. They are written in one of RDBench's three ways, and read back,
+// untimed, with another distribution over the ranks.
 #pragma once
 
 #include "storage/reaction_diffusion/tile.hpp"
 
 namespace assay::storage {
 
+// manual: each rank writes row by row; view: one call with a file view; chunk: tile after tile.
 enum class IoType { manual, view, chunk };
 
 struct SnapshotSettings {

@@ -1,6 +1,6 @@
-// Every cell is computed by the same operations in the same order, wherever the borders of its tile
-// are, and CMake forbids fused operations (-ffp-contract=off). So snapshots of the same square are
-// equal to the last bit.
+// The Gray-Scott solver on one tile. Every cell is computed by the same operations in the same
+// order, wherever the borders of its tile are, and CMake forbids fused operations
+// (-ffp-contract=off). So snapshots of the same square are equal to the last bit.
 #include "storage/reaction_diffusion/tile.hpp"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ std::uint64_t Layout::cell_of_chunk(std::uint64_t chunk_index) const {
 }
 
 Layout make_layout(int length, int xnp, int ynp, int ranks) {
-    int dims[2] = {ynp, xnp};
+    int dims[2] = {ynp, xnp};  // 0: MPI_Dims_create chooses it
     const int fixed_ranks = (xnp ? xnp : 1) * (ynp ? ynp : 1);
     if (ranks % fixed_ranks || (xnp && ynp && fixed_ranks != ranks))
         throw Error(fmt::format("--xnp {} and --ynp {} do not divide {} ranks", xnp, ynp, ranks),
@@ -54,12 +54,12 @@ Tile::Tile(Ranks& ranks, const Layout& layout_)
     for (Cells* cells : {&u, &v, &next_u_, &next_v_}) cells->assign(cells_with_halo(), 0.0);
     for (int y = 0; y < h; ++y)
         for (int x = 0; x < w; ++x) {
-            const auto in = [&](int half) {
+            const auto in_middle_square = [&](int half) {
                 return within(x0() + x, layout.length, half) &&
                        within(y0() + y, layout.length, half);
             };
-            if (in(half_u)) u[index(x, y)] = initial_u;
-            if (in(half_v)) v[index(x, y)] = initial_v;
+            if (in_middle_square(half_u)) u[index(x, y)] = initial_u;
+            if (in_middle_square(half_v)) v[index(x, y)] = initial_v;
         }
     MPI_Type_vector(h, 1, w + 2, MPI_DOUBLE, &side_);
     const int with_halo[] = {h + 2, w + 2}, inner[] = {h, w}, corner[] = {1, 1};
@@ -88,15 +88,15 @@ void Tile::exchange(Cells& cells) {
     const int w = layout.width(), h = layout.height();
     const int left = rank_of(column_ - 1, row_), right = rank_of(column_ + 1, row_);
     const int up = rank_of(column_, row_ - 1), down = rank_of(column_, row_ + 1);
-    const auto swap = [&](int sent, MPI_Datatype type, std::size_t from, int to,
-                          std::size_t receive_offset, int source, int tag) {
-        MPI_Sendrecv(&cells[from], sent, type, to, tag, &cells[receive_offset], sent, type, source,
-                     tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    const auto send_and_receive = [&](int count, MPI_Datatype type, std::size_t send_offset, int to,
+                                      std::size_t receive_offset, int source, int tag) {
+        MPI_Sendrecv(&cells[send_offset], count, type, to, tag, &cells[receive_offset], count, type,
+                     source, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     };
-    swap(w, MPI_DOUBLE, index(0, 0), up, index(0, h), down, 0);
-    swap(w, MPI_DOUBLE, index(0, h - 1), down, index(0, -1), up, 1);
-    swap(1, side_, index(0, 0), left, index(w, 0), right, 2);
-    swap(1, side_, index(w - 1, 0), right, index(-1, 0), left, 3);
+    send_and_receive(w, MPI_DOUBLE, index(0, 0), up, index(0, h), down, 0);
+    send_and_receive(w, MPI_DOUBLE, index(0, h - 1), down, index(0, -1), up, 1);
+    send_and_receive(1, side_, index(0, 0), left, index(w, 0), right, 2);
+    send_and_receive(1, side_, index(w - 1, 0), right, index(-1, 0), left, 3);
 }
 
 void Tile::step() {
@@ -104,16 +104,16 @@ void Tile::step() {
     const auto laplacian = [row](const double* s, std::size_t i) {
         return s[i - 1] + s[i + 1] + s[i - row] + s[i + row] - 4.0 * s[i];
     };
-    const double *const pu = u.data(), *const pv = v.data();
-    double *const qu = next_u_.data(), *const qv = next_v_.data();
+    const double *const old_u = u.data(), *const old_v = v.data();
+    double *const new_u = next_u_.data(), *const new_v = next_v_.data();
     for (int y = 0; y < layout.height(); ++y) {
         const std::size_t begin = index(0, y), end = index(layout.width(), y);
         for (std::size_t i = begin; i < end; ++i) {
-            const double a = pu[i], b = pv[i];
-            const double du = diffusion_u * laplacian(pu, i) + (a * a * b - (feed + kill) * a);
-            const double dv = diffusion_v * laplacian(pv, i) + (-a * a * b + feed * (1.0 - b));
-            qu[i] = a + du * dt;
-            qv[i] = b + dv * dt;
+            const double a = old_u[i], b = old_v[i];
+            const double du = diffusion_u * laplacian(old_u, i) + (a * a * b - (feed + kill) * a);
+            const double dv = diffusion_v * laplacian(old_v, i) + (-a * a * b + feed * (1.0 - b));
+            new_u[i] = a + du * dt;
+            new_v[i] = b + dv * dt;
         }
     }
     u.swap(next_u_);

@@ -7,7 +7,8 @@
 
 namespace assay::storage {
 
-// The division of the square: xnp x ynp tiles, one per rank, row by row in the order of ranks.
+// The division of the square into xnp x ynp tiles, one per rank, row by row in the order of ranks.
+// Lengths are in cells.
 struct Layout {
     int length, xnp, ynp;
     int width() const { return length / xnp; }
@@ -31,13 +32,14 @@ public:
     const Layout layout;
     int x0() const { return column_ * layout.width(); }
     int y0() const { return row_ * layout.height(); }
-    std::size_t index(int x, int y) const {  // from -1 to the width or height
+    // The index of a cell in `u` and `v`; x from -1 to the width, y from -1 to the height.
+    std::size_t index(int x, int y) const {
         return static_cast<std::size_t>(y + 1) * static_cast<std::size_t>(layout.width() + 2) +
                static_cast<std::size_t>(x + 1);
     }
     std::size_t cells_with_halo() const { return index(layout.width(), layout.height()) + 1; }
 
-    Cells u, v;
+    Cells u, v;  // the two concentrations, row by row, with the halo
     void exchange_halos();
     void step();  // one time step; the halos must be exchanged before
 

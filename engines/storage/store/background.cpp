@@ -1,3 +1,5 @@
+// Starts the background drain of a store (the program assay-store) and asks it to open files. The
+// ranks and the drain talk through fields of the store's superblock, in shared memory.
 #include "storage/store/background.hpp"
 
 #include <dlfcn.h>
@@ -18,22 +20,23 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::uint64_t limit_ns = 10'000'000'000;
+constexpr std::uint64_t wait_limit_ns = 10'000'000'000;
 constexpr std::uint64_t shortest_poll_ns = 20'000, longest_poll_ns = 2'000'000;
 
-// Polls until the condition holds; false: it does not within the limit.
+// Polls until the condition holds, for 10 s at most. Returns whether it holds.
 template <class Condition>
 bool wait_until(const Store& store, Condition condition) {
-    const std::uint64_t until = store.now() + limit_ns;
+    const std::uint64_t deadline = store.now() + wait_limit_ns;
     for (std::uint64_t poll_ns = shortest_poll_ns; !condition();
          poll_ns = std::min(2 * poll_ns, longest_poll_ns)) {
-        if (store.now() > until) return false;
+        if (store.now() > deadline) return false;
         const timespec pause{0, static_cast<long>(poll_ns)};
         nanosleep(&pause, nullptr);
     }
     return true;
 }
 
+// The path of assay-store in the folder of this library.
 std::string program_beside_this_library() {
     Dl_info info{};
     if (!dladdr(reinterpret_cast<void*>(&request_background_open), &info) || !info.dli_fname)
@@ -43,14 +46,15 @@ std::string program_beside_this_library() {
     return (slash == std::string::npos ? "." : path.substr(0, slash)) + "/assay-store";
 }
 
-// Starts a program with an empty environment, default signals and in a session of its own. Returns
-// 0 or errno. posix_spawn runs none of the program's fork handlers, as MPI's may warn.
+// Starts a program with an empty environment, default signal handlers and a session of its own.
+// Returns 0 or errno. posix_spawn does not run the fork handlers of the MPI, which may print
+// warnings.
 int spawn_in_new_session(const std::vector<std::string>& arguments, pid_t& pid) {
-    std::vector<char*> list;
-    list.reserve(arguments.size() + 1);
-    for (const auto& argument : arguments) list.push_back(const_cast<char*>(argument.c_str()));
-    list.push_back(nullptr);
-    char* no_environment[] = {nullptr};
+    std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
+    for (const auto& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+    argv.push_back(nullptr);
+    char* empty_environment[] = {nullptr};
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     sigset_t none, all;
@@ -60,13 +64,15 @@ int spawn_in_new_session(const std::vector<std::string>& arguments, pid_t& pid) 
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
-    const int error = posix_spawn(&pid, list[0], nullptr, &attributes, list.data(), no_environment);
+    const int error =
+        posix_spawn(&pid, argv[0], nullptr, &attributes, argv.data(), empty_environment);
     posix_spawnattr_destroy(&attributes);
     return error;
 }
 
-// Returns an error message; empty: the process has started, and has gone into the background.
-std::string spawn(const Store& store, const BackgroundSettings& settings) {
+// Starts assay-store, which forks into the background, and waits for its parent process to exit.
+// Returns an error message; empty: it has started.
+std::string start_program(const Store& store, const BackgroundSettings& settings) {
     const std::string program =
         settings.program.empty() ? program_beside_this_library() : settings.program;
     pid_t pid = 0;
@@ -78,7 +84,8 @@ std::string spawn(const Store& store, const BackgroundSettings& settings) {
     int status = 0;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    // The program may have collected its children by itself: then the status stays 0.
+    // The user's program may reap all its children itself: then waitpid() fails and the status
+    // stays 0.
     return status ? program + " has failed" : std::string();
 }
 
@@ -87,9 +94,9 @@ std::string spawn(const Store& store, const BackgroundSettings& settings) {
 bool start_background_drain(const Store& store, const BackgroundSettings& settings,
                             std::string& error) {
     auto& state = store.superblock().background_state;
-    auto before = BackgroundState::none;
-    if (state.compare_exchange_strong(before, BackgroundState::starting)) {
-        error = spawn(store, settings);
+    auto expected = BackgroundState::none;
+    if (state.compare_exchange_strong(expected, BackgroundState::starting)) {
+        error = start_program(store, settings);
         if (!error.empty()) {
             state = BackgroundState::not_started;
             return false;
@@ -97,7 +104,7 @@ bool start_background_drain(const Store& store, const BackgroundSettings& settin
     }
     wait_until(store, [&] { return state.load() != BackgroundState::starting; });
     if (state.load() == BackgroundState::running && background_drain_runs(store)) return true;
-    error = "it does not run";
+    error = "the background drain has not started within 10 s, or it has ended";
     return false;
 }
 

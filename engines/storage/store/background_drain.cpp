@@ -1,3 +1,6 @@
+// The main loop of the background drain, a process that writes a store's data into their files.
+// While the job runs, it opens the files that the ranks hold open. After the job, it writes what is
+// left, calls fsync and removes the store.
 #include "storage/store/background_drain.hpp"
 
 #include <linux/futex.h>
@@ -16,23 +19,23 @@ namespace assay::storage {
 namespace {
 
 constexpr long poll_ms = 50;
-constexpr std::uint64_t round_ns = 50'000'000;  // between two checks of all files
+constexpr std::uint64_t check_period_ns = 50'000'000;  // between two checks for complete files
 constexpr std::uint64_t retry_ns = 1'000'000'000;
-constexpr std::size_t batch_bytes = 32u << 20;
+constexpr std::size_t batch_bytes = 32u << 20;  // a batch of the drain
 
 void pause_ms(long ms) {
     const timespec pause{0, ms * 1'000'000};
     nanosleep(&pause, nullptr);
 }
 
-std::int64_t coarse_now_ns() {
+std::int64_t coarse_realtime_ns() {
     timespec now{};
     clock_gettime(CLOCK_REALTIME_COARSE, &now);
     return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
 // Clears the marks of unfinished work of ranks that were killed.
-void end_ranks(const Store& store) {
+void clear_state_of_ranks(const Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         auto& head = store.head(rank);
         head.pending = head.resolving = 0;
@@ -58,49 +61,50 @@ bool BackgroundDrain::run() {
     link_store(store_);
     superblock.background_state = BackgroundState::running;
     drain_.start(settings_.lag_ms);
-    std::uint64_t next_round = 0;
+    std::uint64_t next_check = 0;
     for (;;) {
         if (ranks_have_ended()) {
-            drain_.stop();  // recovery of the store must not run at the same time
+            // is_last_user() gives up the shared lock for a moment, and recovery may take it.
+            drain_.stop();
             if (is_last_user()) return finish();
             drain_.start(settings_.lag_ms);
         }
-        const std::uint32_t answered = superblock.background_requests.load();
-        take_files();
-        if (store_.now() >= next_round) {
+        const std::uint32_t seen_requests = superblock.background_requests.load();
+        open_files_of_ranks();
+        if (store_.now() >= next_check) {
             complete_files();
-            next_round = store_.now() + round_ns;
+            next_check = store_.now() + check_period_ns;
         }
         const timespec wait{0, poll_ms * 1'000'000};
-        syscall(SYS_futex, &superblock.background_requests, FUTEX_WAIT, answered, &wait, nullptr,
-                0);
+        syscall(SYS_futex, &superblock.background_requests, FUTEX_WAIT, seen_requests, &wait,
+                nullptr, 0);
     }
 }
 
 // ---- files of ranks
 
-bool BackgroundDrain::has_waiting_rank(std::uint32_t slot) const {
+bool BackgroundDrain::is_open_in_a_rank(std::uint32_t slot) const {
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
         if (store_.descriptor_of(rank, slot).load(std::memory_order_acquire)) return true;
     return false;
 }
 
-void BackgroundDrain::take_files() {
+void BackgroundDrain::open_files_of_ranks() {
     for (std::uint32_t slot = 0; slot < file_slots && store_.file(slot).generation.load(); ++slot)
         if (!store_.background_descriptor_of(slot).load() && !store_.file(slot).deleted.load() &&
-            !store_.file(slot).background_open_failed.load() && has_waiting_rank(slot))
-            take(slot);
+            !store_.file(slot).background_open_failed.load() && is_open_in_a_rank(slot))
+            open_file_of_ranks(slot);
 }
 
-// The slot may get another file while this one is opened, so the identity is compared again.
-void BackgroundDrain::take(std::uint32_t slot) {
+// Another file may get the slot while this one is opened, so the identity is compared again.
+void BackgroundDrain::open_file_of_ranks(std::uint32_t slot) {
     auto& file = store_.file(slot);
     int error = 0;
     const auto descriptor = handles_.open_for_writing(slot, error);
     FileStatus status;
     TableLock lock(store_);
     if (descriptor && read_status(descriptor->number(), status) == 0 &&
-        is_same_file(file, status) && has_waiting_rank(slot))
+        is_same_file(file, status) && is_open_in_a_rank(slot))
         handles_.hold(slot, descriptor);
     else if (!descriptor) file.background_open_failed = 1;
 }
@@ -112,12 +116,12 @@ void BackgroundDrain::complete_files() {
             complete(slot, descriptor);
 }
 
-// Of a file that no rank has open: fsync once all is written, then it is released.
+// Calls fsync of a file that no rank has open, once all its data are written, and releases it.
 void BackgroundDrain::complete(std::uint32_t slot, const SharedDescriptor& descriptor) {
     auto& file = store_.file(slot);
     FileStatus status;
     if (!file.deleted.load() && read_status(descriptor->number(), status) == 0 && !status.links)
-        file.deleted = 1;  // nobody can open it any more
+        file.deleted = 1;  // the file has no name left, so its data are not needed
     if (!file.deleted.load()) {
         if (!is_written(store_, slot)) return;
         if (file.dirty.load() && drain_.sync(slot, descriptor->number())) return;
@@ -125,8 +129,10 @@ void BackgroundDrain::complete(std::uint32_t slot, const SharedDescriptor& descr
     release(slot, descriptor);
 }
 
-// As at a close. What others have changed meanwhile is read from the file system.
-void BackgroundDrain::note_state(FileSlot& file, std::uint32_t slot, const FileStatus& status) {
+// Records the file's state, as a close does. If another program has modified the file meanwhile,
+// the store's data of it are outdated and are not served.
+void BackgroundDrain::record_closed_state(FileSlot& file, std::uint32_t slot,
+                                          const FileStatus& status) {
     if (status.mtime_ns != file.known_mtime_ns.load()) {
         file.valid_from = written_before(store_, slot);
         file.end = 0;
@@ -136,8 +142,9 @@ void BackgroundDrain::note_state(FileSlot& file, std::uint32_t slot, const FileS
     file.size = status.size;
 }
 
-// The file is in the state in which the job has left it. False: it is used again, or not in that
-// state for long enough to notice a change by others.
+// Closes the descriptor of a file that is completely written. Returns false if a rank has opened
+// the file again, or if its modification time is still in the present tick of the kernel's clock: a
+// later change by another program would have the same time.
 bool BackgroundDrain::release(std::uint32_t slot, const SharedDescriptor& descriptor) {
     auto& file = store_.file(slot);
     TableLock lock(store_);
@@ -145,10 +152,10 @@ bool BackgroundDrain::release(std::uint32_t slot, const SharedDescriptor& descri
     if (!file.deleted.load()) {
         FileStatus status;
         if (!is_written(store_, slot) || file.dirty.load() ||
-            read_status(descriptor->number(), status) || coarse_now_ns() <= status.mtime_ns)
+            read_status(descriptor->number(), status) || coarse_realtime_ns() <= status.mtime_ns)
             return false;
-        // A close that waited has noted the state itself.
-        if (file.size.load() < 0) note_state(file, slot, status);
+        // A close that waited for the file system has recorded the state itself.
+        if (file.size.load() < 0) record_closed_state(file, slot, status);
         file.acknowledged = 0;
         store_.persist(&file, 3 * cache_line);
     }
@@ -156,7 +163,7 @@ bool BackgroundDrain::release(std::uint32_t slot, const SharedDescriptor& descri
     return true;
 }
 
-// ---- the end
+// ---- after the job
 
 bool BackgroundDrain::ranks_have_ended() const {
     const Phase phase = store_.superblock().phase.load();
@@ -166,7 +173,7 @@ bool BackgroundDrain::ranks_have_ended() const {
     return true;
 }
 
-// Whether no rank has the store open any more. Every process of a job has the shared lock.
+// Whether no rank has the store open: every process of a job holds the shared lock of the store.
 bool BackgroundDrain::is_last_user() const {
     if (flock(store_.descriptor(), LOCK_EX | LOCK_NB) == 0) return true;
     while (flock(store_.descriptor(), LOCK_SH) && errno == EINTR) {
@@ -184,8 +191,8 @@ bool BackgroundDrain::holds_data() const {
     return false;
 }
 
-// Files that ranks had opened when they were killed.
-void BackgroundDrain::hold_remaining_files() {
+// Opens the files that ranks had open when they were killed.
+void BackgroundDrain::open_remaining_files() {
     for (std::uint32_t slot = 0; slot < file_slots && store_.file(slot).generation.load(); ++slot) {
         const auto& file = store_.file(slot);
         if (handles_.held(slot) || file.deleted.load() ||
@@ -203,11 +210,11 @@ bool BackgroundDrain::finish() {
     const Phase phase = superblock.phase.load();
     if (phase == Phase::clean || phase == Phase::kept || fstat(store_.descriptor(), &info))
         return true;
-    if (S_ISREG(info.st_mode) && !info.st_nlink) return true;  // it was removed
-    end_ranks(store_);
+    if (S_ISREG(info.st_mode) && !info.st_nlink) return true;  // the store was removed
+    clear_state_of_ranks(store_);
     store_.set_phase(Phase::detached);
-    hold_remaining_files();
-    std::uint64_t give_up = store_.now() + settings_.retry_s * std::uint64_t{1'000'000'000};
+    open_remaining_files();
+    std::uint64_t deadline = store_.now() + settings_.retry_s * std::uint64_t{1'000'000'000};
     for (std::uint64_t next_retry = 0;; pause_ms(poll_ms)) {
         while (drain_.step(batch_bytes) == Drain::Step::moved) complete_files();
         if (store_.now() >= next_retry) {
@@ -217,7 +224,7 @@ bool BackgroundDrain::finish() {
         }
         complete_files();
         if (!holds_data()) break;
-        if (store_.now() > give_up) {
+        if (store_.now() > deadline) {
             for (const auto slot : handles_.held_slots())
                 update_path(store_, slot, handles_.held(slot)->number());
             superblock.background_state = BackgroundState::gave_up;

@@ -1,3 +1,6 @@
+// Selects the data of a batch from the records of all ranks, and cuts overlapping ranges so that
+// the newest write of each byte remains. Batches are explained in batch.hpp, records and sequences
+// in layout.hpp.
 #include "storage/store/batch.hpp"
 
 #include <algorithm>
@@ -11,8 +14,10 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::size_t max_pieces = 1u << 20;
+constexpr std::size_t max_pieces = 1u << 20;  // also the limit of the records of a batch
 
+// Whether the record has data that belong to the file: the slot has the same file as when it was
+// written, the file is not deleted, and the data are not outdated (FileSlot::valid_from).
 bool has_valid_data(const Store& store, const Record& record) {
     if (static_cast<RecordKind>(record.kind) != RecordKind::data) return false;
     const auto& slot = store.file(record.file);
@@ -20,9 +25,10 @@ bool has_valid_data(const Store& store, const Record& record) {
            record.sequence >= slot.valid_from.load();
 }
 
-// Appends the bytes of a record that are below `limit` in the file.
-std::size_t append(std::vector<Piece>& pieces, const Store& store, std::uint32_t rank,
-                   const Record& record, std::uint64_t limit = ~0ull) {
+// Appends a piece for each block of the record; bytes from the file offset `limit` on are cut off.
+// Returns the number of bytes of the record.
+std::size_t append_pieces(std::vector<Piece>& pieces, const Store& store, std::uint32_t rank,
+                          const Record& record, std::uint64_t limit = ~0ull) {
     for (std::uint64_t k = 0; k < record.count; ++k) {
         const std::uint64_t begin = record.begin + k * record.stride;
         const std::uint64_t end = std::min(begin + record.length, limit);
@@ -81,7 +87,7 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
     const std::uint32_t ranks = store.ranks();
     Batch batch;
     batch.end_record.resize(ranks);
-    const std::uint64_t limit = horizon(store);
+    const std::uint64_t newest = horizon(store);
     using Next = std::pair<std::uint64_t, std::uint32_t>;  // sequence, rank
     std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
     std::vector<std::uint64_t> tail(ranks);
@@ -93,16 +99,17 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
             next.push({store.record(rank, batch.end_record[rank]).sequence, rank});
     }
     std::size_t bytes = 0, records = 0;
-    while (!next.empty() && next.top().first <= limit && bytes < max_bytes &&
+    while (!next.empty() && next.top().first <= newest && bytes < max_bytes &&
            batch.pieces.size() < max_pieces && records < max_pieces) {
         const auto rank = next.top().second;
         next.pop();
         const Record& record = store.record(rank, batch.end_record[rank]);
-        // A truncation has been made when its record was written. What is durable is not written
-        // again, because newer data over it may have left the rings.
+        // A truncation needs no piece: the file was truncated before its record was published.
+        // Durable data are not written again, because newer data of the same bytes may have left
+        // the rings.
         if (has_valid_data(store, record) &&
             record.sequence >= store.file(record.file).durable.load()) {
-            bytes += append(batch.pieces, store, rank, record);
+            bytes += append_pieces(batch.pieces, store, rank, record);
             batch.oldest = std::min(batch.oldest, record.sequence);
         }
         ++records;
@@ -118,8 +125,8 @@ std::vector<Piece> failed_pieces(const Store& store, std::uint32_t file) {
     const std::uint64_t from = store.file(file).failed_from.load();
     const std::uint32_t generation = store.file(file).generation.load();
     using Truncation = std::pair<std::uint64_t, std::uint64_t>;  // sequence, size
-    std::vector<Truncation> truncations;
-    std::vector<std::pair<std::uint32_t, Record>> records;  // rank
+    std::vector<Truncation> truncations;                    // of this file since the failed write
+    std::vector<std::pair<std::uint32_t, Record>> records;  // rank, record
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
         for (std::uint64_t k = head.first_record.load(); k < head.drained.load(); ++k) {
@@ -136,15 +143,15 @@ std::vector<Piece> failed_pieces(const Store& store, std::uint32_t file) {
         std::uint64_t limit = ~0ull;
         for (const auto& [sequence, size] : truncations)
             if (sequence > record.sequence) limit = std::min(limit, size);
-        append(pieces, store, rank, record, limit);
+        append_pieces(pieces, store, rank, record, limit);
     }
     keep_newest(pieces);
     return pieces;
 }
 
-// A volatile store outlives its processes only, and then the file system's cache has what was
-// handed to it. A persistent store also outlives a power failure, after which the file system has
-// what was fsynced.
+// A volatile store is lost in a power failure. So if it exists, the page cache has what was written
+// to the file. A persistent store survives a power failure, after which a file may have only the
+// data that were fsynced.
 bool is_pending(const Store& store, std::uint32_t rank, std::uint64_t position) {
     const Record& record = store.record(rank, position);
     if (!has_valid_data(store, record)) return false;

@@ -1,4 +1,4 @@
-// Which bytes of which record go into the file system.
+// A batch: the data that the drain writes into the file system in one step.
 //
 // A batch takes the records of all ranks in the order of their sequences, up to the horizon: every
 // record older than that is published, since a rank announces a write before it takes a sequence.
@@ -24,21 +24,22 @@ struct Piece {
 
 struct Batch {
     std::vector<Piece> pieces;  // by file and offset; disjoint
-    // By rank: the batch takes the records before this one.
+    // By rank: the number of the first record that is not in the batch.
     std::vector<std::uint64_t> end_record;
-    std::uint64_t oldest = ~0ull;  // sequence; no record of the batch is older
-    bool takes_records = false;    // also those of which nothing is left to write
+    std::uint64_t oldest = ~0ull;  // the lowest sequence of its pieces
+    bool takes_records = false;    // whether it has records, including those without pieces
 };
 
-// The next records that are not drained, of about `max_bytes` in all; a record is never split.
-// Records of files with an error are taken, but are not written.
+// The next undrained records, of about `max_bytes` in all; a record is never split. It includes
+// records of files with an error, which the drain does not write.
 Batch next_batch(const Store& store, std::size_t max_bytes);
 
-// All that a failed write has left out of one file, see FileSlot::failed_from. Data may not leave
-// the rings meanwhile.
+// The pieces of a file that failed writes have not written (FileSlot::failed_from). The caller must
+// stop evictions until the pieces are written.
 std::vector<Piece> failed_pieces(const Store& store, std::uint32_t file);
 
-// Whether only the store has the record's data. Of a job that has ended.
+// Whether only the store has the record's data. The job must have ended. `position`: the record's
+// number in the rank's ring.
 bool is_pending(const Store& store, std::uint32_t rank, std::uint64_t position);
 
 }  // namespace assay::storage

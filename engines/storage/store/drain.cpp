@@ -1,3 +1,6 @@
+// The drain: writes batches of the store's data into their files, repeats failed writes and calls
+// fsync. A `sequence` is the time of a write on the job's clock and orders all writes of the job
+// (layout.hpp).
 #include "storage/store/drain.hpp"
 
 #include <linux/futex.h>
@@ -19,12 +22,12 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::size_t small_batch = 32u << 20, large_batch = 1u << 30;
-constexpr std::size_t max_open_files = 32;  // at a time
-constexpr unsigned heartbeat_ms = 500;
+constexpr std::size_t small_batch = 32u << 20, large_batch = 1u << 30;  // bytes
+constexpr std::size_t max_open_files = 32;  // files that one write_group() writes
+constexpr unsigned heartbeat_ms = 500;      // longest time between two signs of life
 constexpr std::uint64_t retry_ns = 1'000'000'000;
-// A process that waits for the drain's lock looks every so many attempts whether its owner has
-// ended, because that costs system calls.
+// Attempts to take the drain's lock between two checks whether its owner has ended. A check makes
+// system calls.
 constexpr unsigned owner_check_period = 500;
 
 void pause_us(long us) {
@@ -51,7 +54,7 @@ private:
     bool held_;
 };
 
-// No data leave the rings until the end of the scope. See Writer::evict().
+// Prevents evictions from the rings until the end of the scope. See Writer::evict().
 class EvictionStop {
 public:
     explicit EvictionStop(const Store& store) : store_(store) {
@@ -80,7 +83,8 @@ Drain::~Drain() { stop(); }
 
 // ---- writing
 
-// Data may leave the rings once `drained` has passed them, so the error comes first.
+// The caller moves RankHead::drained afterwards: then data without an error may be evicted from the
+// rings, so the error must be set first.
 void Drain::note_write_error(std::uint32_t file, std::uint64_t oldest, int error) const {
     auto& slot = store_.file(file);
     oldest = std::max(oldest, slot.settled.load());
@@ -90,6 +94,7 @@ void Drain::note_write_error(std::uint32_t file, std::uint64_t oldest, int error
     store_.persist(&slot, 2 * cache_line);
 }
 
+// Writes the pieces of at most max_open_files files.
 void Drain::write_group(const Piece* first, const Piece* last) {
     WriteQueue queue(store_);
     struct Target {
@@ -123,7 +128,8 @@ void Drain::write_group(const Piece* first, const Piece* last) {
     }
 }
 
-// A few files at a time, because each needs a descriptor.
+// Writes pieces, which are sorted by file, in groups of a few files, because each file needs a
+// descriptor.
 void Drain::write(const std::vector<Piece>& pieces) {
     const Piece* const end = pieces.data() + pieces.size();
     for (const Piece* first = pieces.data(); first != end;) {
@@ -135,7 +141,8 @@ void Drain::write(const std::vector<Piece>& pieces) {
     }
 }
 
-// On persistent memory data may leave the rings only when the file system has them on its medium.
+// Calls fsync of the files of these pieces: data on persistent memory may leave the rings only when
+// they are durable in the file system.
 void Drain::sync_files(const std::vector<Piece>& pieces) {
     for (std::size_t k = 0; k < pieces.size(); ++k) {
         if (k && pieces[k].file == pieces[k - 1].file) continue;
@@ -175,7 +182,8 @@ void Drain::with_lock(Action action) const {
         if (const DrainLock lock(store_, attempt % owner_check_period == 0); lock) return action();
 }
 
-// The error stays until all is written: a process that is killed meanwhile leaves it to recovery.
+// Repeats the failed writes of a file. FileSlot::error stays set until all are written, so that
+// recovery repeats them if this process is killed.
 int Drain::write_failed_pieces(std::uint32_t file) {
     auto& slot = store_.file(file);
     const EvictionStop stop(store_);
@@ -215,26 +223,27 @@ void Drain::retry_all() {
                 write_failed_pieces(file);
 }
 
-// The sequence before which the file system was handed all of the file's data.
+// A sequence: all older data of the file were written to the file system.
 std::uint64_t Drain::written_before(std::uint32_t file) const {
     const auto& slot = store_.file(file);
     const std::uint64_t drained = drained_before(store_);
     return slot.error.load() ? std::min(drained, slot.failed_from.load()) : drained;
 }
 
-// A failed fsync leaves the file system's pages in an unknown state: the kernel counts them as
-// written. So all that is not known to be durable counts as not written.
+// After a failed fsync the kernel marks the pages as clean, although they may not be on the medium.
+// So all data of the file that are not known to be durable count as not written.
 void Drain::note_failed_sync(std::uint32_t file, int error) const {
     auto& slot = store_.file(file);
     const EvictionStop stop(store_);
     const std::uint64_t evicted = slot.evicted_newest.load();  // 0: none
     if (evicted && evicted >= slot.durable.load()) slot.lost = 1;
     note_write_error(file, std::max(slot.durable.load(), evicted + 1), error);
-    // What was written without the store cannot be written again from it.
+    // Data that were written without the store cannot be written again: then the error is cleared.
     if (failed_pieces(store_, file).empty()) slot.error = 0;
     else slot.dirty = 1;
 }
 
+// fsync. On success the data with sequences below `before` are durable. Returns 0 or errno.
 int Drain::sync_written(std::uint32_t file, int fd, std::uint64_t before) {
     auto& slot = store_.file(file);
     slot.dirty.store(0, std::memory_order_seq_cst);
@@ -255,7 +264,7 @@ int Drain::sync(std::uint32_t file, int fd) {
     return error;
 }
 
-// ---- in the background
+// ---- the background thread
 
 void Drain::start(unsigned lag_ms, bool defers) {
     lag_ms_ = lag_ms;
@@ -281,16 +290,16 @@ void Drain::run() {
     auto& requests = store_.superblock().drain_requests;
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
     const std::uint64_t lag_ns = lag_ms_ * std::uint64_t{1'000'000};
-    std::uint32_t answered = requests.load();
+    std::uint32_t seen_requests = requests.load();
     std::uint64_t drain_at = store_.now() + lag_ns, retry_at = store_.now() + retry_ns;
     while (!stop_.load()) {
         const unsigned wait_ms = std::min(lag_ms_, heartbeat_ms);
         const timespec wait{wait_ms / 1000, static_cast<long>(wait_ms % 1000) * 1'000'000};
-        syscall(SYS_futex, &requests, FUTEX_WAIT, answered, &wait, nullptr, 0);
+        syscall(SYS_futex, &requests, FUTEX_WAIT, seen_requests, &wait, nullptr, 0);
         store_.note_alive();
-        const std::uint32_t requested = requests.load();
-        if (requested == answered && store_.now() < drain_at) continue;
-        answered = requested;
+        const std::uint32_t requests_now = requests.load();
+        if (requests_now == seen_requests && store_.now() < drain_at) continue;
+        seen_requests = requests_now;
         if (defers_ && background_drain_runs(store_)) continue;
         while (!stop_.load() && step(small_batch) == Step::moved) {
         }

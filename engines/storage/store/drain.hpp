@@ -1,9 +1,10 @@
-// Writes the store's data into the file system. After each batch the files have the contents that
-// the same writes, made in the order of their sequences, would have left.
+// The drain: writes the store's data into the file system. After each batch the files have the same
+// contents as if the ranks' writes had been made directly, in the order of their sequences.
 //
-// One process of the node drains at a time: the leader's background thread, or a process that waits
-// for the drain. A file that cannot be written gets an error (FileSlot::error) and its records stay
-// in the rings; other files go on. retry() writes them again.
+// One process of the node drains at a time, under a lock: the background thread of the leader
+// (local rank 0), or a process that needs its data in the file system. A file that cannot be
+// written gets an error (FileSlot::error) and its records stay in the rings; other files go on.
+// retry() writes them again.
 #pragma once
 
 #include <pthread.h>
@@ -30,30 +31,30 @@ public:
     enum class Step {
         idle,  // no record can be drained now
         busy,  // another process drains
-        moved  // a batch was handed to the file system
+        moved  // a batch was written
     };
-    // Drains a batch of about `max_bytes`. `check_owner`: takes over from a process that has
+    // Drains a batch of about `max_bytes`. `check_owner`: takes the lock from a process that has
     // ended.
     Step step(std::size_t max_bytes, bool check_owner = true);
 
-    // Drains until the rank's records before `end_record` were handed to the file system. Whether
-    // their files took them is in FileSlot::error.
+    // Drains until the rank's records before number `end_record` were drained. FileSlot::error
+    // tells whether their files could be written.
     void finish(std::uint32_t rank, std::uint64_t end_record);
 
-    // Writes what failed writes have left out of a file. Returns 0 or errno.
+    // Repeats the failed writes of a file. Returns 0 or errno.
     int retry(std::uint32_t file);
 
-    // The file's records from the sequence `oldest` on are not in the file system because of
-    // `error`; they stay in the rings.
+    // Marks the file's records from the sequence `oldest` on as not written because of `error`.
+    // Their data stay in the rings.
     void note_write_error(std::uint32_t file, std::uint64_t oldest, int error) const;
 
-    // fsync of a file with what is drained of it. Returns 0 or errno; then its data count as not
-    // written.
+    // Calls fsync of a file. Returns 0 or errno; after an error the data that are not durable count
+    // as not written.
     int sync(std::uint32_t file, int fd);
 
     // Drains in a background thread at the lowest priority, every `lag_ms` or on request. Files
-    // with an error are retried every second. `defers`: not while the store's background drain
-    // runs.
+    // with an error are retried every second. `defers`: the thread does nothing while the store's
+    // background drain (background_drain.hpp) runs.
     void start(unsigned lag_ms, bool defers = false);
     void stop();
 

@@ -1,3 +1,5 @@
+// Opens files for writing through descriptors that other processes of the node hold
+// (/proc/PID/fd/NUMBER), or by path, and checks that the opened file is the slot's file.
 #include "storage/store/file_handles.hpp"
 
 #include <fcntl.h>
@@ -12,7 +14,8 @@
 namespace assay::storage {
 namespace {
 
-// Opens a path for writing if it is the slot's file; neither a FIFO nor a terminal has an effect.
+// Opens a path for writing if it is the slot's file. The flags keep a FIFO from blocking and a
+// terminal from becoming the controlling one.
 SharedDescriptor open_same_file(const char* path, const FileSlot& slot, bool earlier_boot,
                                 int& error) {
     const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -40,17 +43,17 @@ FileHandles::FileHandles(Store& store, std::uint32_t rank)
 
 FileHandles::~FileHandles() {
     for (const auto& entry : held_)
-        if (auto* number = published(entry.slot)) *number = 0;
+        if (auto* number = published_number(entry.slot)) *number = 0;
 }
 
-// Where this process publishes its descriptor of the file; null: nowhere.
-std::atomic<std::int32_t>* FileHandles::published(std::uint32_t slot) const {
+// The table entry in which this process publishes its descriptor of the file; null: it has none.
+std::atomic<std::int32_t>* FileHandles::published_number(std::uint32_t slot) const {
     if (rank_ == background_rank) return &store_.background_descriptor_of(slot);
     return rank_ < store_.ranks() ? &store_.descriptor_of(rank_, slot) : nullptr;
 }
 
 void FileHandles::publish(std::uint32_t slot) const {
-    auto* entry_number = published(slot);
+    auto* entry_number = published_number(slot);
     if (!entry_number) return;
     std::int32_t number = 0;
     for (const auto& entry : held_)
@@ -71,7 +74,7 @@ void FileHandles::release(std::uint32_t slot, const SharedDescriptor& descriptor
     });
     if (entry == held_.end()) return;
     const SharedDescriptor still_open =
-        std::move(entry->descriptor);  // open until it is unpublished
+        std::move(entry->descriptor);  // keeps the file open until its number is withdrawn
     held_.erase(entry);
     publish(slot);
 }
@@ -93,9 +96,9 @@ std::vector<std::uint32_t> FileHandles::held_slots() const {
     return slots;
 }
 
-// `number`: as in a descriptor table.
-SharedDescriptor FileHandles::open_of(std::uint32_t pid, std::int32_t number, std::uint32_t slot,
-                                      int& error) const {
+// `number`: an entry of a DescriptorTable, which is the descriptor + 1, or 0 for none.
+SharedDescriptor FileHandles::open_through_proc(std::uint32_t pid, std::int32_t number,
+                                                std::uint32_t slot, int& error) const {
     if (!number) return nullptr;
     char path[64];
     std::snprintf(path, sizeof path, "/proc/%u/fd/%d", pid, number - 1);
@@ -110,11 +113,12 @@ SharedDescriptor FileHandles::open_for_writing(std::uint32_t slot, int& error) c
     if (auto descriptor = held(slot)) return descriptor;
     if (earlier_boot_) return open_by_path(slot, error);
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
-        if (auto descriptor = open_of(store_.head(rank).pid.load(),
-                                      store_.descriptor_of(rank, slot).load(), slot, error))
+        if (auto descriptor = open_through_proc(
+                store_.head(rank).pid.load(), store_.descriptor_of(rank, slot).load(), slot, error))
             return descriptor;
-    if (auto descriptor = open_of(store_.superblock().background.load(),
-                                  store_.background_descriptor_of(slot).load(), slot, error))
+    if (auto descriptor =
+            open_through_proc(store_.superblock().background.load(),
+                              store_.background_descriptor_of(slot).load(), slot, error))
         return descriptor;
     return open_by_path(slot, error);
 }

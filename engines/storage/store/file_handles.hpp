@@ -1,4 +1,4 @@
-// The file descriptors through which data reach the file system.
+// The file descriptors through which the drain writes into files.
 //
 // A rank holds a descriptor of each file that it has opened for writing, from the open until its
 // data are in the file. Renaming, moving or unlinking the file does not change what it refers to.
@@ -34,8 +34,8 @@ class FileHandles {
 public:
     static constexpr std::uint32_t no_rank = ~0u;
     static constexpr std::uint32_t background_rank = ~0u - 1;
-    // `rank`: this process is that rank of the node; background_rank: the background drain;
-    // no_rank: it only drains.
+    // `rank`: the number of this process's rank on the node; background_rank: this process is the
+    // background drain; no_rank: neither, so it publishes no descriptors.
     explicit FileHandles(Store& store, std::uint32_t rank = no_rank);
     ~FileHandles();
     FileHandles(const FileHandles&) = delete;
@@ -43,15 +43,17 @@ public:
 
     // Holds a descriptor that can write the slot's file, and publishes it.
     void hold(std::uint32_t slot, SharedDescriptor descriptor);
-    // One holder of the descriptor less.
+    // Undoes one hold() of the descriptor.
     void release(std::uint32_t slot, const SharedDescriptor& descriptor);
     // A descriptor that this process holds; null: none.
     SharedDescriptor held(std::uint32_t slot) const;
+    // The slots of all held files, sorted.
     std::vector<std::uint32_t> held_slots() const;
 
-    // A descriptor to write the slot's file with: one that is held here, or by another rank of the
-    // node or the background drain, or one that is opened by the file's path. Null: `error` says
-    // why; ESTALE: the file at that path is another one, or none.
+    // A descriptor to write the slot's file with: one that this process holds, or one that another
+    // rank of the node or the background drain holds, or one that is opened by the file's path.
+    // Returns null and sets `error` to an errno on failure; ESTALE: another file, or none, is at
+    // that path.
     SharedDescriptor open_for_writing(std::uint32_t slot, int& error) const;
 
 private:
@@ -59,9 +61,9 @@ private:
         std::uint32_t slot;
         SharedDescriptor descriptor;
     };
-    std::atomic<std::int32_t>* published(std::uint32_t slot) const;
-    SharedDescriptor open_of(std::uint32_t pid, std::int32_t number, std::uint32_t slot,
-                             int& error) const;
+    std::atomic<std::int32_t>* published_number(std::uint32_t slot) const;
+    SharedDescriptor open_through_proc(std::uint32_t pid, std::int32_t number, std::uint32_t slot,
+                                       int& error) const;
     SharedDescriptor open_by_path(std::uint32_t slot, int& error) const;
     void publish(std::uint32_t slot) const;
 

@@ -1,3 +1,4 @@
+// The file table of a store: finds, assigns and releases the slots of files under the table's lock.
 #include "storage/store/file_table.hpp"
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 namespace assay::storage {
 namespace {
 
-constexpr unsigned owner_check_period = 1000;  // attempts
+constexpr unsigned owner_check_period = 1000;  // attempts to lock between two checks of the owner
 
 std::int64_t nanoseconds(const statx_timestamp& time) {
     return time.tv_sec * 1'000'000'000 + time.tv_nsec;
@@ -32,7 +33,8 @@ int read_status(int folder, const char* path, int flags, FileStatus& status) {
     return 0;
 }
 
-// Slots are taken in order, so a free one ends the search.
+// The slot of a file; file_slots: the file has none. Slots are assigned in order, so the first free
+// slot ends the search.
 std::uint32_t find_slot(const Store& store, const FileStatus& status) {
     for (std::uint32_t k = 0; k < file_slots; ++k) {
         const auto& slot = store.file(k);
@@ -42,8 +44,8 @@ std::uint32_t find_slot(const Store& store, const FileStatus& status) {
     return file_slots;
 }
 
-// Nobody uses the slot or holds its file open, and the file system has all its data, so the slot
-// can serve another file.
+// Whether the slot can be assigned to another file: no process has its file open, and the file
+// system has all its data.
 bool is_idle(const Store& store, std::uint32_t number) {
     const auto& slot = store.file(number);
     if (slot.users.load()) return false;
@@ -56,6 +58,7 @@ bool is_idle(const Store& store, std::uint32_t number) {
     return true;
 }
 
+// A free slot, else an idle one; file_slots: there is none.
 std::uint32_t choose_slot(const Store& store) {
     for (std::uint32_t k = 0; k < file_slots; ++k)
         if (!store.file(k).generation.load()) return k;
@@ -64,11 +67,12 @@ std::uint32_t choose_slot(const Store& store) {
     return file_slots;
 }
 
-// Data that the file system does not have yet stay valid.
+// If the file is not as the last close left it, the store's drained data of it are outdated. Data
+// that the file system does not have yet stay valid.
 void drop_outdated_data(const Store& store, std::uint32_t number, const FileStatus& status) {
     auto& slot = store.file(number);
     const bool was_closed = slot.size.load() >= 0;
-    // A file that is not drained is compared by its drain, see note_modified().
+    // Of a file that is not drained yet, the drain stores the modification time (note_modified()).
     if (was_closed) slot.known_mtime_ns = status.mtime_ns;
     if (was_closed && (slot.size != status.size || slot.mtime_ns != status.mtime_ns ||
                        slot.ctime_ns != status.ctime_ns)) {
@@ -119,7 +123,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
         if (slot.users.load() == 0) drop_outdated_data(store, existing, status);
         if (slot.users.fetch_add(1) == 0) {
             slot.route = Route::undecided;
-            slot.lost = 0;  // close has told it
+            slot.lost = 0;  // the close of the last user has reported it
         }
         if (path != slot.path) {
             set_path(slot, path);
@@ -133,7 +137,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     if (store.populate(StoreLayout::files_offset() + chosen * sizeof slot, sizeof slot))
         return file_slots;
     if (slot.generation.load()) {
-        // The old file's records are void before the slot describes another file.
+        // The old file's records become invalid before the slot describes another file.
         slot.generation.fetch_add(1);
         store.persist(&slot, cache_line);
     }
@@ -191,7 +195,7 @@ std::uint32_t release_slot(const Store& store, std::uint32_t slot, const FileSta
     return file.users.fetch_sub(1) - 1;
 }
 
-void forget_deleted_file(const Store& store, const FileStatus& status) {
+void drop_deleted_file(const Store& store, const FileStatus& status) {
     TableLock lock(store);
     const auto existing = find_slot(store, status);
     if (existing == file_slots || store.file(existing).users.load()) return;

@@ -1,3 +1,4 @@
+// Starts a thread and widens its CPU affinity to the whole cpuset of the process.
 #include "storage/store/helper_thread.hpp"
 
 #include <sched.h>
@@ -11,7 +12,8 @@ constexpr int max_processors = 8192;  // the most that Linux supports on x86-64
 
 }  // namespace
 
-// The kernel restricts the affinity to the cpuset. A thread without it is slow, not wrong.
+// The kernel restricts the affinity to the cpuset. If the affinity cannot be set, the thread is
+// only slower, so errors are ignored.
 bool start_helper_thread(pthread_t& thread, void* (*body)(void*), void* argument) {
     if (pthread_create(&thread, nullptr, body, argument) != 0) return false;
     if (cpu_set_t* all = CPU_ALLOC(max_processors)) {

@@ -1,4 +1,5 @@
-// Threads beside the program's own: the drain, the prefault and the service.
+// The threads that the accelerator starts in the user's program: the drain, the prefault thread of
+// the writer, and the service for other nodes.
 #pragma once
 
 #include <pthread.h>
@@ -6,7 +7,8 @@
 namespace assay::storage {
 
 // Starts a thread that may run on every processor of the process's cpuset. Without this it would
-// share the one processor that the launcher has bound the rank to. False: there is no thread.
+// share the one processor that the launcher has bound the rank to. Returns false if the thread
+// cannot be created.
 bool start_helper_thread(pthread_t& thread, void* (*body)(void*), void* argument);
 
 }  // namespace assay::storage

@@ -1,3 +1,6 @@
+// The index of one file's writes (index.hpp). An extent is a range of bytes of one write; a run is
+// many blocks of one size at a constant stride.
+//
 // Extents are in two levels, as in a log-structured merge tree: insertions go into the ordered map
 // recent_, and compact() merges it into the vector sorted_, which is searched faster and takes less
 // memory. A lookup searches both, all runs, and the runs that still grow.
@@ -12,10 +15,11 @@ namespace {
 constexpr std::uint64_t min_run_blocks = 16;      // fewer blocks are cheaper as extents
 constexpr std::size_t max_runs = 64;              // a lookup visits all of them
 constexpr std::size_t min_recent_extents = 4096;  // fewer are not worth a compaction
-constexpr std::size_t map_node_bytes = 48;        // about a std::map node without its value
+constexpr std::size_t map_node_bytes = 48;        // estimate: a std::map node without its value
 
-// Of two writes with the same sequence that of the higher rank counts as newer.
-bool newer(std::uint64_t a, std::uint32_t rank_a, std::uint64_t b, std::uint32_t rank_b) {
+// Whether write a is newer than write b. Of two writes with the same sequence, that of the higher
+// rank counts as newer.
+bool is_newer(std::uint64_t a, std::uint32_t rank_a, std::uint64_t b, std::uint32_t rank_b) {
     return a != b ? a > b : rank_a > rank_b;
 }
 
@@ -62,7 +66,7 @@ void Index::add(const Run& run) {
     if (run.count < min_run_blocks) return split(run);
     runs_.push_back(run);
     if (runs_.size() <= max_runs) return;
-    // Too many: the run of the fewest blocks becomes extents.
+    // There are too many runs: the one with the fewest blocks becomes extents.
     const auto shortest = std::min_element(
         runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.count < b.count; });
     const Run old = *shortest;
@@ -84,7 +88,7 @@ void Index::clear() {
     truncations_.clear();
 }
 
-// The sequence of one block. It is looked up where the blocks are of records that differ in it.
+// The sequence of one block. It is looked up if the run's records have different sequences.
 std::uint64_t Index::sequence(const Run& run, std::uint64_t block) const {
     return run.records == 1 || run.oldest == run.newest ? run.newest : sequence_of_(run, block);
 }
@@ -100,7 +104,7 @@ void Index::insert(Extent extent) {
     if (it != recent_.begin() && std::prev(it)->second.end > extent.begin) --it;
     while (extent.begin < extent.end && it != recent_.end() && it->second.begin < extent.end) {
         Extent old = it->second;
-        if (newer(old.sequence, old.rank, extent.sequence, extent.rank)) {
+        if (is_newer(old.sequence, old.rank, extent.sequence, extent.rank)) {
             if (extent.begin < old.begin) {
                 Extent part = extent;
                 part.end = old.begin;
@@ -148,7 +152,7 @@ void Index::compact() {
         Extent newer_extent = recent;
         while (has_older && older.end <= newer_extent.begin) append(older), next_older();
         while (has_older && older.begin < newer_extent.end) {
-            if (newer(older.sequence, older.rank, newer_extent.sequence, newer_extent.rank)) {
+            if (is_newer(older.sequence, older.rank, newer_extent.sequence, newer_extent.rank)) {
                 Extent part = newer_extent;
                 part.end = std::min(newer_extent.end, older.begin);
                 if (part.begin < part.end) append(part);
@@ -194,8 +198,9 @@ void Index::update_if_newer(Lookup& best, std::uint64_t offset, const Extent& ca
     }
     if (candidate.end <= offset) return;
     best.end = std::min(best.end, candidate.end);
-    if (best.data && !newer(candidate.sequence, candidate.rank, best.sequence, best.rank)) return;
-    best.data = true;
+    if (best.has_data && !is_newer(candidate.sequence, candidate.rank, best.sequence, best.rank))
+        return;
+    best.has_data = true;
     best.rank = candidate.rank;
     best.sequence = candidate.sequence;
     best.ring_offset = candidate.ring_offset + (offset - candidate.begin);
@@ -204,10 +209,10 @@ void Index::update_if_newer(Lookup& best, std::uint64_t offset, const Extent& ca
 Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
     Lookup best;
     best.end = end;
-    auto take_from_run = [&](const Run& run) {
+    auto add_candidates_of_run = [&](const Run& run) {
         if (offset >= run.end()) return;
-        // Only the block at or before the offset can cover it. A block behind the offset ends the
-        // answer; its sequence is not looked up, since that reads a record.
+        // Only the last block that begins at or before the offset can cover it. The block after it
+        // only limits the answer's end, so its sequence is not looked up: that would read a record.
         const std::uint64_t block = offset <= run.begin ? 0 : (offset - run.begin) / run.stride;
         for (std::uint64_t k = block; k < std::min(block + 2, run.count); ++k) {
             const std::uint64_t begin = run.begin + k * run.stride;
@@ -217,8 +222,8 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
                              begin <= offset ? sequence(run, k) : 0, run.rank});
         }
     };
-    for (const auto& run : runs_) take_from_run(run);
-    for (const auto& [rank, run] : growing_) take_from_run(run);
+    for (const auto& run : runs_) add_candidates_of_run(run);
+    for (const auto& [rank, run] : growing_) add_candidates_of_run(run);
     if (!sorted_.empty()) {
         auto from = std::upper_bound(sorted_.begin(), sorted_.end(), offset,
                                      [](std::uint64_t a, const Extent& b) { return a < b.begin; });
@@ -230,10 +235,10 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
         if (from != recent_.begin()) update_if_newer(best, offset, std::prev(from)->second);
         if (from != recent_.end()) update_if_newer(best, offset, from->second);
     }
-    // A byte that a later truncation has removed is read from the file system.
+    // Bytes that a later truncation has removed are read from the file system.
     for (const auto& truncation : truncations_)
         if (truncation.size > offset) best.end = std::min(best.end, truncation.size);
-    if (best.data && is_truncated(best.sequence, offset)) best.data = false;
+    if (best.has_data && is_truncated(best.sequence, offset)) best.has_data = false;
     return best;
 }
 

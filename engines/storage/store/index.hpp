@@ -1,7 +1,8 @@
-// An index of one file: for each byte, the newest write among all known ranks.
+// An index of the writes of one file: finds, for each byte, the newest write among the records of
+// all known ranks.
 //
-// Programs write in patterns. Blocks of one size that a rank writes at a constant stride are one
-// run, however many they are. Other writes go into sorted extents, which do not overlap each other.
+// Blocks of one size that a rank writes at a constant stride are stored as one run, however many
+// they are. Other writes are stored as extents (ranges of bytes), which are sorted and disjoint.
 // Runs and extents may overlap: a lookup takes the write with the highest sequence among those that
 // cover the byte, so conflicts are resolved only for bytes that are read.
 #pragma once
@@ -16,7 +17,7 @@
 
 namespace assay::storage {
 
-// In place of a rank: the bytes are in the file system only.
+// A value of Lookup::rank: the bytes are only in the file system.
 constexpr std::uint32_t file_system_rank = ~0u >> 1;
 
 // Blocks of one rank: block i is [begin + i * stride, + length) of the file and lies at
@@ -27,15 +28,16 @@ struct Run {
     std::uint64_t first_record;    // record number in the ring
     std::uint64_t oldest, newest;  // sequences
     std::uint32_t rank;
-    std::uint32_t records;  // 1: all blocks are of one record; else one record a block
+    std::uint32_t records;  // 1: all blocks are of one record; else each block is a record
     std::uint64_t end() const { return begin + (count - 1) * stride + length; }
 };
 
+// Where the newest data of a byte are.
 struct Lookup {
-    bool data = false;  // false: no rank has written it, read the file system
+    bool has_data = false;  // false: no rank has written it, read the file system
     std::uint32_t rank = 0;
     std::uint64_t ring_offset = 0;
-    std::uint64_t end = 0;  // of the bytes that this answer holds for
+    std::uint64_t end = 0;  // file offset at which the bytes end for which this answer holds
     std::uint64_t sequence = 0;
 };
 
@@ -45,15 +47,17 @@ public:
     using SequenceOf = std::function<std::uint64_t(const Run&, std::uint64_t block)>;
     explicit Index(SequenceOf sequence_of) : sequence_of_(std::move(sequence_of)) {}
 
-    // Adds a rank's record; `position` is its number. Records of a rank come in order.
+    // Adds a rank's record; `position` is its number in the rank's ring. Records of a rank must be
+    // added in order.
     void add(const Record& record, std::uint32_t rank, std::uint64_t position);
     void add(const Run& run);
     void clear();
 
-    // Who has byte `offset`, and the end of the bytes (at most `end`) for which that holds.
+    // The newest write of the byte at `offset`, and the end (at most `end`) of the bytes for which
+    // the same answer holds.
     Lookup find(std::uint64_t offset, std::uint64_t end);
 
-    // Memory used, and numbers of runs and extents.
+    // Bytes of memory used, and the numbers of runs and extents.
     std::size_t bytes() const;
     std::size_t runs() const { return runs_.size() + growing_.size(); }
     std::size_t extents() const { return sorted_.size() + recent_.size(); }

@@ -1,3 +1,4 @@
+// Kept stores: decides which files a later job may read from a store that an earlier job has left.
 #include "storage/store/kept.hpp"
 
 #include <xxhash.h>
@@ -10,7 +11,7 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::size_t longest_name = 32;
+constexpr std::size_t max_name_length = 32;
 
 template <class Visit>
 void for_each_file(const Store& store, Visit visit) {
@@ -22,17 +23,18 @@ void for_each_file(const Store& store, Visit visit) {
 
 KeptStoreInfo kept_store_info(const Store& store) {
     const auto& superblock = store.superblock();
-    KeptStoreInfo part;
-    if (!store.taken_over()) return part;
-    part.job = XXH3_64bits(superblock.previous_job, sizeof superblock.previous_job) | 1;
-    part.nodes = superblock.previous_nodes;
+    KeptStoreInfo info;
+    if (!store.taken_over()) return info;
+    info.job = XXH3_64bits(superblock.previous_job, sizeof superblock.previous_job) | 1;
+    info.nodes = superblock.previous_nodes;
     for_each_file(store, [&](std::uint32_t, const FileSlot& file) {
-        part.evicted_shared |= file.shared.load() && file.evicted_newest.load();
+        info.evicted_shared |= file.shared.load() && file.evicted_newest.load();
     });
-    return part;
+    return info;
 }
 
-// Records of an older generation are void for all readers, on all nodes.
+// To invalidate a file its slot gets a new generation: readers on all nodes ignore records of an
+// older generation.
 void invalidate_stale_files(const Store& store, bool single_node, bool all_stores_present) {
     for_each_file(store, [&](std::uint32_t, FileSlot& file) {
         const bool closed = file.size.load() >= 0 && !file.deleted.load() && !file.error.load();
@@ -43,7 +45,9 @@ void invalidate_stale_files(const Store& store, bool single_node, bool all_store
             file.size = -1;
             file.end = 0;
         } else if (file.evicted_newest.load()) {
-            // Another rank's ring may still have older data of the bytes that have left one.
+            // The newest data of a byte may have left a ring while another rank's ring still has
+            // older data of it, so all data up to the newest evicted ones are read from the file
+            // system.
             file.foreign_before =
                 std::max(file.foreign_before.load(), file.evicted_newest.load() + 1);
         }
@@ -52,8 +56,8 @@ void invalidate_stale_files(const Store& store, bool single_node, bool all_store
     });
 }
 
-bool is_kept_name(const std::string& name) {
-    return !name.empty() && name.size() <= longest_name && name[0] != '.' &&
+bool is_valid_store_name(const std::string& name) {
+    return !name.empty() && name.size() <= max_name_length && name[0] != '.' &&
            std::all_of(name.begin(), name.end(), [](unsigned char letter) {
                return std::isalnum(letter) || std::strchr("._-", letter);
            });

@@ -9,6 +9,15 @@
 //
 // Offsets in both rings only grow; ring offset p is stored at p modulo the ring's size. All numbers
 // are little-endian, as on every machine that this runs on.
+//
+// Terms:
+//   record       the description of one write (not a record of a run's records.jsonl)
+//   sequence     the time of a write on the job's clock, in ns; the highest sequence of a byte wins
+//   position     the number of a record in its rank's record ring, from the store's creation on
+//   slot         an entry of the file table
+//   drained      written to the file system by the drain (drain.hpp), maybe only to its page cache
+//   durable      on the file system's medium, after an fsync
+//   evicted      overwritten or given up in the ring; only the file system has the data
 #pragma once
 
 #include <atomic>
@@ -22,18 +31,20 @@ constexpr std::uint32_t store_version = 5;
 constexpr std::size_t page = 4096;
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t file_slots = 4096;
-constexpr std::size_t shared_pointer_slots = 4096;  // shared pointers, one for each open handle
+constexpr std::size_t shared_pointer_slots =
+    4096;  // MPI's shared file pointers, one for each handle
 constexpr std::size_t path_limit = 3840;
 
-// detached: the job has ended and data may be missing in the file system. kept: none is missing,
-// and the next job that names the store takes it over.
+// formatting: empty. active: a job uses it. clean: the file system has all data. detached: the job
+// has ended, and the file system may lack data. kept: the file system has all data, and the next
+// job that names the store takes it over.
 enum class Phase : std::uint32_t { formatting, active, clean, detached, kept };
-// Of the background drain, see background_drain.hpp. gave_up: it has ended, and a file was not
-// written.
+// The state of the background drain (background_drain.hpp). gave_up: it has ended without writing
+// all files.
 enum class BackgroundState : std::uint32_t { none, starting, running, gave_up, not_started };
-// Where writes of a file go: into the rings, or straight into the file.
+// Where writes of a file go: into the rings, or directly into the file.
 enum class Route : std::uint8_t { undecided, store, direct };
-// tombstone: the data left the ring; the file system has the bytes of that sequence.
+// tombstone: the data of that sequence were evicted from the ring; the file system has them.
 enum class RecordKind : std::uint64_t { data = 1, truncate = 2, tombstone = 3 };
 
 // One write: `count` blocks of `length` bytes at `begin`, `begin + stride`, ... of the file. The
@@ -62,11 +73,11 @@ struct Superblock {
     char boot[40];                // the kernel's boot_id
     std::int64_t created;         // seconds since the epoch
     std::uint64_t pid_namespace;  // inode of /proc/self/ns/pid of the creator
-    char keep[40];                // the name under which it is kept; "": it is removed
-    char previous_job[40];        // of a store that was taken over
+    char keep[40];          // the name under which it is kept; "": it is removed after the job
+    char previous_job[40];  // of a store that was taken over
     std::uint32_t nodes, previous_nodes;
-    std::uint64_t torn;  // records that recovery has found torn
-    std::uint32_t persistent;
+    std::uint64_t torn;        // records that recovery has found torn
+    std::uint32_t persistent;  // 1: it lies in persistent memory
     std::atomic<Phase> phase;
     alignas(cache_line) std::atomic<std::int64_t> clock_offset;     // ns, added to CLOCK_MONOTONIC
     alignas(cache_line) std::atomic<std::int64_t> alive_ns;         // last sign of life, realtime
@@ -74,7 +85,7 @@ struct Superblock {
     // Locks hold the process number of their owner; 0: free.
     alignas(cache_line) std::atomic<std::uint32_t> table_lock;
     alignas(cache_line) std::atomic<std::uint32_t> drain_lock;
-    // 1: data may not leave the rings, because a failed write is repeated.
+    // 1: no data may be evicted from the rings, because a failed write is repeated.
     std::atomic<std::uint32_t> eviction_stopped;
     std::atomic<std::uint32_t> write_failed;  // 1: a file has or had an error
     // 1: a batch was handed to the file system, and RankHead::drained follows drained_next.
@@ -89,8 +100,8 @@ struct Superblock {
 constexpr std::size_t superblock_bytes = 10 * page;
 static_assert(sizeof(Superblock) <= superblock_bytes);
 
-// A file that the job has opened: its identity, what of it is in the file system, and its state at
-// the last close. Times are in ns since the epoch.
+// A file that the job has opened: its identity, which of its data are in the file system, and its
+// state at the last close. Times are in ns since the epoch.
 struct FileSlot {
     std::atomic<std::uint32_t> generation;  // 0: free
     std::atomic<std::uint32_t> users;       // open handles of this node's ranks
@@ -100,7 +111,7 @@ struct FileSlot {
     std::atomic<std::uint64_t> valid_from;  // sequence: older records are ignored
     // Sequence: this node's older records are in the file system and fsynced.
     std::atomic<std::uint64_t> durable;
-    // Sequence: the oldest record that a failed write has left out; see `error`.
+    // Sequence of the oldest record that a failed write has not written; see `error`.
     std::atomic<std::uint64_t> failed_from;
     // Sequence: older data are read from the file system, where other nodes may have newer ones.
     std::atomic<std::uint64_t> foreign_before;
@@ -108,16 +119,16 @@ struct FileSlot {
     std::atomic<std::uint64_t> evicted_newest;
     // At the last close: bytes (-1: never closed), times.
     std::atomic<std::int64_t> size, mtime_ns, ctime_ns;
-    // The modification time that this job has left (0: not known), and how far the file system's
-    // clock is ahead of this node's, at least.
+    // The modification time after this job's last write (0: not known). The least by which the file
+    // system's clock is ahead of this node's.
     std::atomic<std::int64_t> known_mtime_ns, server_skew_ns;
     std::atomic<std::uint32_t> repeats;  // how often failed writes were repeated
     std::atomic<std::uint32_t> error;    // errno of a write that failed; 0: none
     std::atomic<std::uint8_t> dirty;     // written since the last fsync
-    std::atomic<std::uint8_t> deleted;   // nothing of it is drained
-    // The file system did not keep data that had left the rings.
+    std::atomic<std::uint8_t> deleted;   // its data are not drained
+    // An fsync failed for data that were evicted from the rings already, so they may be lost.
     std::atomic<std::uint8_t> lost;
-    std::atomic<std::uint8_t> writing;  // a drain writes, so known_mtime_ns is outdated
+    std::atomic<std::uint8_t> writing;  // a drain writes it, so known_mtime_ns is outdated
     std::atomic<std::uint8_t> shared;   // other nodes or the MPI's own I/O write the file too
     // 1: sync or close has returned before the file system had all of it.
     std::atomic<std::uint8_t> acknowledged;
@@ -125,7 +136,7 @@ struct FileSlot {
         background_open_failed;            // the background drain could not open the file
     std::atomic<Route> route;              // from the first opening for writing to the last close
     std::atomic<std::uint8_t> conflicted;  // several nodes have written the same bytes
-    // Sequence: of older bytes the file has the newest of all nodes, and has them on its medium. No
+    // Sequence: for all older writes, the file has the newest data of all nodes on its medium. No
     // node writes its older records again.
     std::atomic<std::uint64_t> settled;
     char padding[page - path_limit - 152];
@@ -133,26 +144,29 @@ struct FileSlot {
 };
 static_assert(sizeof(FileSlot) == page);
 
+// The head page of a rank: counters of its rings. Only the rank writes them, apart from `drained`
+// and `drained_next`.
 struct RankHead {
     alignas(cache_line) std::atomic<std::uint64_t> tail;  // records published
     // A write has begun whose sequence will be above this one; 0: none.
     alignas(cache_line) std::atomic<std::uint64_t> pending;
     alignas(cache_line) std::atomic<std::uint64_t> drained;  // records handed to the file system
-    std::atomic<std::uint64_t> drained_next;                 // after the batch that is written now
+    std::atomic<std::uint64_t> drained_next;  // `drained` after the batch that is being written
     // The oldest record and the oldest byte that are still in the rings.
     alignas(cache_line) std::atomic<std::uint64_t> first_record, first_byte;
-    // Bytes of the data ring in use: less than planned on a full device.
+    // Size of the data ring in bytes: smaller than planned if the device is full.
     alignas(cache_line) std::atomic<std::uint64_t> ring_bytes;
-    std::atomic<std::uint64_t> prefaulted;  // bytes of the data ring that have pages
-    // The sequence from which on this rank rewrites its data in the file system; 0: none.
+    std::atomic<std::uint64_t> prefaulted;  // bytes of the data ring whose pages are allocated
+    // The sequence from which on this rank rewrites its data in the file system, to resolve a
+    // conflict with another node (accelerator/conflict_resolver.hpp); 0: it does not.
     alignas(cache_line) std::atomic<std::uint64_t> resolving;
     alignas(cache_line) std::atomic<std::uint32_t> evicting;  // 1: this rank evicts a record now
     std::atomic<std::uint32_t> pid;                           // of the rank's process
 };
 static_assert(sizeof(RankHead) <= page);
 
-// By file slot: 1 + the descriptor with which the process holds the file open for writing; 0: it
-// does not.
+// By file slot: 1 + the descriptor with which the process holds the file open for writing; 0: the
+// process does not hold it open.
 using DescriptorTable = std::atomic<std::int32_t>[file_slots];
 static_assert(sizeof(DescriptorTable) % page == 0);
 

@@ -1,3 +1,5 @@
+// Finds the stores of other jobs of this user on this node, and waits until data that they have
+// acknowledged are in the file system.
 #include "storage/store/other_jobs.hpp"
 
 #include <dirent.h>
@@ -18,7 +20,7 @@
 namespace assay::storage {
 namespace {
 
-constexpr const char* prefix = "assay-io-";
+constexpr const char* store_prefix = "assay-io-";
 constexpr const char* link_prefix = "assay-io-at-";
 constexpr long poll_ms = 5;
 
@@ -27,40 +29,41 @@ std::string folder_of(const std::string& path) {
     return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(1, slash));
 }
 
-// The entries of a folder whose names begin so.
-std::vector<std::string> entries(const std::string& folder, const char* begin) {
-    std::vector<std::string> entries_found;
+// The paths of a folder's entries whose names begin with `name_prefix`.
+std::vector<std::string> entries(const std::string& folder, const char* name_prefix) {
+    std::vector<std::string> paths;
     DIR* stream = opendir(folder.c_str());
-    if (!stream) return entries_found;
+    if (!stream) return paths;
     while (const dirent* entry = readdir(stream))
-        if (std::strncmp(entry->d_name, begin, std::strlen(begin)) == 0)
-            entries_found.push_back(folder + "/" + entry->d_name);
+        if (std::strncmp(entry->d_name, name_prefix, std::strlen(name_prefix)) == 0)
+            paths.push_back(folder + "/" + entry->d_name);
     closedir(stream);
-    return entries_found;
+    return paths;
 }
 
-// The real paths of the stores of this user, except `own_store`. Who owns a store says which files
-// it describes, so those of other users are left alone.
+// The real paths of the stores of this user, except `own_store`. Stores of other users are not
+// read: their contents are not to be trusted.
 std::vector<std::string> other_stores(const Store& own_store) {
-    std::vector<std::string> all = entries(stores_folder, prefix), chosen;
+    std::vector<std::string> all = entries(stores_folder, store_prefix), stores;
     if (const auto folder = folder_of(own_store.path()); folder != stores_folder)
-        for (auto& path : entries(folder, prefix)) all.push_back(std::move(path));
+        for (auto& path : entries(folder, store_prefix)) all.push_back(std::move(path));
     struct stat own_status{}, link{}, info{};
-    if (fstat(own_store.descriptor(), &own_status)) return chosen;
+    if (fstat(own_store.descriptor(), &own_status)) return stores;
     for (const auto& path : all) {
         if (lstat(path.c_str(), &link) || link.st_uid != geteuid()) continue;
         char real[PATH_MAX];
         if (!realpath(path.c_str(), real) || stat(real, &info)) continue;
         const bool store = S_ISREG(info.st_mode) ? info.st_uid == geteuid() : S_ISCHR(info.st_mode);
         if (store && (info.st_ino != own_status.st_ino || info.st_dev != own_status.st_dev))
-            chosen.emplace_back(real);
+            stores.emplace_back(real);
     }
-    std::sort(chosen.begin(), chosen.end());
-    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-    return chosen;
+    std::sort(stores.begin(), stores.end());
+    stores.erase(std::unique(stores.begin(), stores.end()), stores.end());
+    return stores;
 }
 
-// The slot of the file, if data of it are acknowledged; file_slots: there are none.
+// The slot of the file if the store has acknowledged data of it (FileSlot::acknowledged);
+// file_slots if it has none.
 std::uint32_t acknowledged_slot(const Store& store, const FileStatus& file) {
     const Phase phase = store.superblock().phase.load();
     if (phase != Phase::active && phase != Phase::detached) return file_slots;
@@ -80,18 +83,19 @@ bool is_unused(const Store& store) {
     return true;
 }
 
-// Why the file's data are not written; empty: they are.
+// Waits until the file's data are written. Returns an error message; empty: they are written.
 std::string wait_until_written(const Store& store, std::uint32_t number, unsigned limit_s) {
     const auto& slot = store.file(number);
     const std::uint32_t generation = slot.generation.load();
     for (long waited_ms = 0;; waited_ms += poll_ms) {
-        // Asked first: a drain that ends after this has written what it could.
+        // This check comes before is_written(): a drain that ends in between has written what it
+        // could.
         const bool drains = background_drain_runs(store) || !is_unused(store);
         if (!slot.acknowledged.load() || slot.generation.load() != generation ||
             is_written(store, number))
             return {};
         if (const auto error = slot.error.load()) return std::strerror(static_cast<int>(error));
-        if (!drains) return "nobody drains them";
+        if (!drains) return "no drain runs";
         if (waited_ms / 1000 >= static_cast<long>(limit_s))
             return "they were not written within " + std::to_string(limit_s) + " s";
         store.request_drain();
@@ -132,7 +136,7 @@ void link_store(const Store& store) {
     const std::string name = std::string(stores_folder) + "/" + link_prefix +
                              store.superblock().job + "-" + std::to_string(getpid());
     if (symlink(store.path().c_str(), name.c_str()))
-        return;  // jobs with another place do not find it
+        return;  // jobs whose stores lie in other folders do not find this store
 }
 
 void remove_dead_links() {

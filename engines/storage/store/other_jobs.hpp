@@ -1,7 +1,7 @@
-// Data of other jobs that are in a store of this node and not in the file system yet.
+// Waits for data of other jobs that are in a store of this node and not in the file system yet.
 //
-// A job at level memory acknowledges data before the file system has them. Another job that opens
-// the file must see them, so it waits for that job's drain.
+// A job with ASSAY_IO_UNTIL=memory acknowledges data before the file system has them. Another job
+// that opens the file must see them, so it waits for that job's drain.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@
 
 namespace assay::storage {
 
-// In this folder each store with a background drain is found: by its own name, or by a link.
+// This folder has each store with a background drain, or a symbolic link to it.
 constexpr const char* stores_folder = "/dev/shm";
 
-// Waits until the file system was handed all data of the file that other jobs of this user have
-// acknowledged, for `limit_s` at most. `own_store`: this job's store. Returns an error message with
-// its fix; empty: the file can be read.
+// Waits, for `limit_s` seconds at most, until all data of the file that other jobs of this user
+// have acknowledged are written to the file system. `own_store`: this job's store. Returns an error
+// message with its fix; empty: the file can be read.
 std::string wait_for_other_jobs(const Store& own_store, const FileStatus& file, unsigned limit_s);
 
-// Makes a store that lies elsewhere known in the folder above.
+// Adds a link to a store that lies in another folder to stores_folder.
 void link_store(const Store& store);
-// Removes this user's links to stores that are not there any more.
+// Removes this user's links to stores that no longer exist.
 void remove_dead_links();
 
 }  // namespace assay::storage

@@ -1,7 +1,7 @@
 // Cache write-back and ordering for stores in persistent memory.
 //
 // clwb where the processor has it, else clflushopt, else clflush (Intel SDM, volume 1, 11.4 and
-// 12). Other processors have no persistent memory today: there it is a fence only.
+// 12). On other processors, which have no persistent memory, it is only a fence.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,8 @@
 
 namespace assay::storage {
 
-// A test's model of a medium. It sees the write-backs and fences, in place of the processor.
+// Receives the write-backs and fences in place of the processor. Tests use it to model a medium
+// that loses power.
 class PersistObserver {
 public:
     virtual void write_back(const void* from, std::size_t bytes) = 0;
@@ -25,29 +26,36 @@ protected:
 };
 inline PersistObserver* persist_observer = nullptr;  // null outside of tests
 
+// write_back() starts the write-back of all cache lines of [from, from + bytes); persist_fence()
+// waits for all of them.
 #if defined(__x86_64__)
 __attribute__((target("clwb"))) inline void write_back_clwb(char* line) { _mm_clwb(line); }
 __attribute__((target("clflushopt"))) inline void write_back_clflushopt(char* line) {
     _mm_clflushopt(line);
 }
 
-inline int write_back_kind() {
-    static const int kind = [] {
-        unsigned a, b, c, d;
-        if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
-        return b & (1u << 24) ? 2 : b & (1u << 23) ? 1 : 0;
+enum class WriteBackInstruction { clflush, clflushopt, clwb };
+
+// The best instruction that the processor has: CPUID leaf 7, EBX bit 24 is clwb, bit 23 clflushopt.
+inline WriteBackInstruction write_back_instruction() {
+    static const WriteBackInstruction instruction = [] {
+        unsigned eax, ebx, ecx, edx;
+        if (!__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) return WriteBackInstruction::clflush;
+        return ebx & (1u << 24)   ? WriteBackInstruction::clwb
+               : ebx & (1u << 23) ? WriteBackInstruction::clflushopt
+                                  : WriteBackInstruction::clflush;
     }();
-    return kind;
+    return instruction;
 }
 
 inline void write_back(const void* from, std::size_t bytes) {
     if (persist_observer) return persist_observer->write_back(from, bytes);
-    const int kind = write_back_kind();
+    const WriteBackInstruction instruction = write_back_instruction();
     auto* line =
         reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(from) & ~std::uintptr_t{63});
     for (auto* end = static_cast<const char*>(from) + bytes; line < end; line += 64)
-        if (kind == 2) write_back_clwb(line);
-        else if (kind == 1) write_back_clflushopt(line);
+        if (instruction == WriteBackInstruction::clwb) write_back_clwb(line);
+        else if (instruction == WriteBackInstruction::clflushopt) write_back_clflushopt(line);
         else _mm_clflush(line);
 }
 inline void persist_fence() {

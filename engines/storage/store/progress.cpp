@@ -1,3 +1,5 @@
+// Computes a node's progress from the counters of its ranks' rings (RankHead) and the errors of its
+// files.
 #include "storage/store/progress.hpp"
 
 #include <algorithm>
@@ -7,7 +9,7 @@ namespace assay::storage {
 
 namespace {
 
-// The sequence of the record to which a counter of the rank points; 2^64 - 1: there is none.
+// The sequence of the record whose number is in `counter`; 2^64 - 1 if it is not published yet.
 std::uint64_t sequence_at(const Store& store, std::uint32_t rank,
                           const std::atomic<std::uint64_t>& counter) {
     const auto& head = store.head(rank);
@@ -17,15 +19,15 @@ std::uint64_t sequence_at(const Store& store, std::uint32_t rank,
         const std::uint64_t sequence = store.record(rank, position).sequence;
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (head.first_record.load(std::memory_order_acquire) <= position)
-            return sequence;  // else the slot was reused meanwhile
+            return sequence;  // else the record was overwritten meanwhile
     }
 }
 
-// How long a write may take from its announcement to its record before its process is looked at.
+// If a write takes longer than this from its announcement (RankHead::pending) to its record,
+// horizon() checks whether its process has ended.
 constexpr std::uint64_t announce_limit_ns = 1'000'000'000;
 
-// Takes into account that failed writes are not in the file system, for the files that other nodes
-// ask about.
+// Lowers progress.drained to the oldest failed write of the files that other nodes use too.
 void subtract_failed_files(const Store& store, Progress& progress) {
     for (std::uint32_t k = 0; k < file_slots; ++k) {
         const auto& slot = store.file(k);

@@ -1,4 +1,5 @@
-// A node's progress, as sequences: what can still appear, what is drained, what is still held.
+// A node's progress, as sequences: which records are published, which are drained, and which are
+// still in the rings. Other nodes ask for it.
 #pragma once
 
 #include <cstdint>
@@ -16,14 +17,15 @@ struct Progress {
     std::uint64_t failed;   // errno of a shared file that cannot be written; 0: none
 };
 
+// Every record older than this sequence is published.
 std::uint64_t horizon(const Store& store);
 // The data of every record older than this were drained, apart from files with an error.
 std::uint64_t drained_before(const Store& store);
 // The file system has the data of every record of the file that is older than this.
 std::uint64_t written_before(const Store& store, std::uint32_t file);
-// Whether the file system was handed all data of the file. No rank may have the file open.
+// Whether all data of the file were written to the file system. No rank may have the file open.
 bool is_written(const Store& store, std::uint32_t file);
-// What was not handed to the file system yet, of a store in use.
+// The data of a store in use that were not written to the file system yet.
 struct PendingData {
     std::uint64_t bytes = 0;
     std::uint32_t files = 0;
@@ -31,12 +33,12 @@ struct PendingData {
 PendingData pending_data(const Store& store);
 Progress progress(const Store& store);
 
-// Moves RankHead::drained of all ranks to the end of a batch, in one step for whoever looks after a
-// crash: a batch is drained as a whole or not at all, because of two ranks' writes to the same
-// bytes the older one must not be written again alone. Call it under the drain's lock, with
-// `drained_next` set.
+// Moves RankHead::drained of all ranks to the end of a batch, atomically with respect to a crash.
+// If two ranks of a batch have written the same bytes, the older write must not be written again
+// alone, so a batch counts as drained as a whole or not at all. The caller holds the drain's lock
+// and has set RankHead::drained_next.
 void commit_batch(const Store& store);
-// Completes what a process that was killed had committed.
+// Completes the commit_batch() of a process that was killed.
 void complete_commit(const Store& store);
 
 // The sequence of the oldest record in the rings of all other ranks; 2^64 - 1: there is none.

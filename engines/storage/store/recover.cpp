@@ -1,3 +1,5 @@
+// Recovery of a store whose job has ended: checks its records, follows renamed files, and writes
+// what is left into the file system.
 #include "storage/store/recover.hpp"
 
 #include <dirent.h>
@@ -18,13 +20,14 @@
 namespace assay::storage {
 namespace {
 
-// A file that was modified so long after the job's last sign of life is not as the job left it.
+// A file that was modified later than this after the job's last sign of life was modified by
+// others.
 constexpr std::int64_t grace_ns = 2'000'000'000;
-// No clock of a job goes beyond this.
+// Sequences above this are not from a job's clock, so their records are damaged.
 constexpr std::uint64_t latest_sequence = ~0ull / 2;
 
-// A store that is being formatted is empty, whatever its heads say. Of a clean or kept one the file
-// system has all.
+// Whether the store may have data that the file system lacks. A store in the phase `formatting` is
+// empty, whatever its heads say; for `clean` and `kept` the file system has all data.
 bool holds_data(const Store& store) {
     const Phase phase = store.superblock().phase.load();
     return phase == Phase::active || phase == Phase::detached;
@@ -40,7 +43,8 @@ bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const R
            bytes <= ring && record.ring_offset % ring + bytes <= ring;
 }
 
-// Data that the file system has may have been overwritten in the ring since.
+// Whether a record is damaged: a power failure may have torn it. Data are only checked if they are
+// pending: drained data may have been overwritten in the ring.
 bool is_torn(const Store& store, std::uint32_t rank, std::uint64_t position) {
     const Record& record = store.record(rank, position);
     return !lies_in_file_table_and_ring(store, rank, record) ||
@@ -48,6 +52,7 @@ bool is_torn(const Store& store, std::uint32_t rank, std::uint64_t position) {
             record.checksum != checksum_of(store, rank, record));
 }
 
+// Calls `visit(rank, position, record)` for each record in the rings.
 template <class Visit>
 void for_each_record(const Store& store, Visit visit) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
@@ -60,16 +65,17 @@ void for_each_record(const Store& store, Visit visit) {
     }
 }
 
+// Whether recovery may write to the slot's file.
 FileCondition condition_of(const Store& store, const FileSlot& slot) {
     FileStatus status;
     if (slot.path[path_limit - 1] != 0 || read_status(slot.path, status))
         return FileCondition::gone;
     if (!status.regular || !is_same_file(slot, status, store.is_from_earlier_boot()))
         return FileCondition::replaced;
-    // Whether this node's processes know all modifications that the job has made.
-    const bool exact = slot.known_mtime_ns.load() && !slot.writing.load() && !slot.shared.load() &&
-                       !store.is_from_earlier_boot();
-    if (exact)
+    // Whether known_mtime_ns is that of the job's last modification.
+    const bool mtime_is_known = slot.known_mtime_ns.load() && !slot.writing.load() &&
+                                !slot.shared.load() && !store.is_from_earlier_boot();
+    if (mtime_is_known)
         return status.mtime_ns == slot.known_mtime_ns.load() ? FileCondition::ready
                                                              : FileCondition::changed;
     const std::int64_t last_ns = store.superblock().alive_ns.load() + grace_ns +
@@ -77,8 +83,8 @@ FileCondition condition_of(const Store& store, const FileSlot& slot) {
     return status.mtime_ns > last_ns ? FileCondition::changed : FileCondition::ready;
 }
 
-// A file that is not at its path any more may have another name in the same folder. Inode numbers
-// are used again, so the file must be known by its time of birth too.
+// Finds a file that was renamed in its folder, and stores its new path. Inode numbers are reused,
+// so the birth time must agree too.
 void follow_rename(Store& store, FileSlot& slot) {
     if (!slot.birth_ns) return;
     const std::string path(slot.path, strnlen(slot.path, path_limit));
@@ -109,7 +115,7 @@ void follow_renames(Store& store) {
     }
 }
 
-// Torn records become records that everything that reads the rings skips. Returns their number.
+// Clears torn records, so that all readers of the rings skip them. Returns their number.
 std::uint64_t drop_torn_records(Store& store) {
     std::uint64_t latest = 0, torn = 0;
     for_each_record(store, [&](std::uint32_t rank, std::uint64_t position, Record& record) {
@@ -125,16 +131,18 @@ std::uint64_t drop_torn_records(Store& store) {
     return torn;
 }
 
-// Ends what the job's processes were doing.
+// Clears the locks and marks of the job's processes, which have ended, and corrects the counters of
+// the rings.
 void release_locks(Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         auto& head = store.head(rank);
         head.pending = head.resolving = 0;
         head.evicting = 0;
         const auto slots = store.layout().record_slots, tail = head.tail.load();
-        const auto oldest = tail > slots ? tail - slots : 0;  // a damaged store may say less
+        const auto oldest =
+            tail > slots ? tail - slots : 0;  // a damaged store may have a lower first_record
         head.first_record = std::clamp(head.first_record.load(), oldest, tail);
-        // After a power failure the file system has what was fsynced only.
+        // After a power failure the file system may have only what was fsynced.
         head.drained = store.persistent()
                            ? head.first_record.load()
                            : std::clamp(head.drained.load(), head.first_record.load(), tail);
@@ -143,8 +151,8 @@ void release_locks(Store& store) {
     superblock.drain_lock = superblock.table_lock = superblock.eviction_stopped = 0;
 }
 
-// A power failure may have kept an error, but not where it begins. What is durable must not be
-// written again, because the newer data of those bytes may have left the rings.
+// After a power failure FileSlot::failed_from may be older than FileSlot::error. Durable data must
+// not be written again, because newer data of the same bytes may have been evicted from the rings.
 void limit_errors_to_pending(Store& store) {
     for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
         auto& slot = store.file(k);
@@ -154,19 +162,19 @@ void limit_errors_to_pending(Store& store) {
 
 // Marks the file as failed from its first pending record on.
 void note_write_error(Store& store, const UndrainedFile& file) {
-    std::uint64_t from = ~0ull;
+    std::uint64_t oldest = ~0ull;
     for_each_record(store, [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
         if (record.file == file.slot && is_pending(store, rank, position))
-            from = std::min(from, record.sequence);
+            oldest = std::min(oldest, record.sequence);
     });
     auto& slot = store.file(file.slot);
-    slot.failed_from = from;
+    slot.failed_from = oldest;
     slot.error = ESTALE;
 }
 
-// Writes what is left of a file, and fsync. Returns 0 or errno. The file gets the time of the job's
-// last sign of life, so that recovery on another node, or a second one here, does not take it for a
-// file that was changed since.
+// Writes the pending data of a file and calls fsync. Returns 0 or errno. Sets the modification time
+// to the job's last sign of life, so that recovery on another node, or a second recovery here, does
+// not find the file changed since.
 int complete(Store& store, Drain& drain, const FileHandles& handles, std::uint32_t file,
              std::int64_t last_alive_ns) {
     int error = drain.retry(file), reason = 0;
@@ -226,7 +234,7 @@ UndrainedData undrained_data(const Store& store) {
     return undrained;
 }
 
-bool in_use(const Store& store) {
+bool is_in_use(const Store& store) {
     constexpr int polls = 100;
     for (int poll = 0; poll < polls; ++poll) {
         if (flock(store.descriptor(), LOCK_EX | LOCK_NB) == 0) return false;
@@ -235,7 +243,7 @@ bool in_use(const Store& store) {
             return true;
         }
         if (background_drain_runs(store))
-            return true;  // it has the store alone until all is written
+            return true;  // it locks the store exclusively until all is written
         usleep(10'000);
     }
     return true;
@@ -246,14 +254,14 @@ Recovery recover(Store& store, const RecoveryOptions& options) {
     if (!holds_data(store)) return result;
     complete_commit(store);
     follow_renames(store);
-    result.found = undrained_data(store);
+    result.undrained_before = undrained_data(store);
     result.torn = store.superblock().torn += drop_torn_records(store);
     release_locks(store);
     if (store.persistent()) limit_errors_to_pending(store);
     const FileHandles handles(store);
     Drain drain(store, handles, options.threads);
     std::vector<UndrainedFile> writable;
-    for (auto& file : result.found.files) {
+    for (auto& file : result.undrained_before.files) {
         const bool overridden = file.condition == FileCondition::changed && options.force;
         if (file.condition == FileCondition::ready || overridden) {
             writable.push_back(file);
@@ -262,16 +270,17 @@ Recovery recover(Store& store, const RecoveryOptions& options) {
         note_write_error(store, file);
         result.kept.push_back(file);
     }
-    const std::int64_t alive = store.superblock().alive_ns.load();
+    const std::int64_t last_alive_ns = store.superblock().alive_ns.load();
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
         drain.finish(rank, store.head(rank).tail.load());
     for (auto& file : writable) {
-        file.error = complete(store, drain, handles, file.slot, alive);
+        file.error = complete(store, drain, handles, file.slot, last_alive_ns);
         if (!file.error) continue;
         file.condition = FileCondition::failed;
         result.kept.push_back(file);
     }
-    store.superblock().alive_ns = alive;  // a later recovery compares with the job's
+    // The drain has updated it; a later recovery must compare with the job's last sign of life.
+    store.superblock().alive_ns = last_alive_ns;
     if (!options.discard) return result;
     result.torn = store.superblock().torn = 0;
     for (const auto& file : result.kept) {

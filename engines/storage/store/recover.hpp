@@ -1,8 +1,8 @@
-// Recovery: writes what an ended job has left in its store into the file system.
+// Recovery: writes the data that an ended job has left in its store into the file system.
 //
-// A published record is complete and describes its data, so nothing else had to be saved. Nothing
-// is dropped in silence: what cannot or should not be written stays in the store. Records that a
-// power failure has torn are counted and reported.
+// A published record is complete and describes its data, so recovery needs only the store. Data
+// that cannot or should not be written stay in the store and are reported. Records that a power
+// failure has torn are counted and reported.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct UndrainedFile {
     std::uint32_t slot = 0;
     std::uint64_t records = 0, bytes = 0;
     FileCondition condition = FileCondition::ready;
-    int error = 0;  // errno; before recovery: of the last attempt to write it
+    int error = 0;  // errno of the last attempt to write it; 0: none failed
 };
 
 struct UndrainedData {
@@ -35,24 +35,24 @@ struct UndrainedData {
     std::vector<UndrainedFile> files;
 };
 
-// What only the store has. `torn` records are not among it.
+// The data that only the store has; `torn` counts records that are damaged and not included.
 UndrainedData undrained_data(const Store& store);
 
-// True: a running job has the store open. False: this process has locked it now. Waits up to 1 s
-// for another command that has it locked.
-bool in_use(const Store& store);
+// Whether a running job or its background drain has the store open. If not, this call has locked
+// the store for this process. Waits up to 1 s for another command that has it locked.
+bool is_in_use(const Store& store);
 
 struct RecoveryOptions {
     unsigned threads = 4;
-    bool force = false;    // also files that were changed since
-    bool discard = false;  // what cannot be written is dropped, torn records too
+    bool force = false;    // writes files that were changed since the job, too
+    bool discard = false;  // drops the data that cannot be written, and torn records
 };
 
 struct Recovery {
-    UndrainedData found;              // before
-    std::vector<UndrainedFile> kept;  // what the store still holds; empty: it can be removed
-    std::uint64_t torn = 0;           // records; the store is kept for them too
-    std::uint64_t discarded = 0;      // bytes
+    UndrainedData undrained_before;
+    std::vector<UndrainedFile> kept;  // files whose data are still only in the store
+    std::uint64_t torn = 0;           // records; if not 0, the store must be kept too
+    std::uint64_t discarded = 0;      // bytes that were dropped
 };
 
 // Writes the store's data into the file system and waits until they are on its medium.

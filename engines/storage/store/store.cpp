@@ -1,3 +1,5 @@
+// Creates, maps, locks and removes stores. A store is a file (usually in tmpfs) or a dax device
+// that all ranks of a node map; layout.hpp describes its contents.
 #include "storage/store/store.hpp"
 
 #include <fcntl.h>
@@ -40,7 +42,7 @@
 namespace assay::storage {
 namespace {
 
-constexpr long tmpfs_magic = 0x01021994;
+constexpr long tmpfs_magic = 0x01021994;  // statfs(2)
 constexpr std::uint64_t data_bytes_per_record = 8192;
 constexpr std::uint64_t min_records = 1u << 16;
 constexpr std::uint64_t min_ring_bytes = 1u << 20;
@@ -48,6 +50,7 @@ constexpr std::uint64_t huge_page = 2u << 20;  // the alignment of a dax device
 
 std::string errno_text() { return std::strerror(errno); }
 
+// The size of a dax device in bytes; 0 if it is not known.
 std::uint64_t device_bytes(const struct stat& info) {
     char path[128];
     std::snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(info.st_rdev),
@@ -61,7 +64,8 @@ std::uint64_t device_bytes(const struct stat& info) {
     return bytes / huge_page * huge_page;
 }
 
-// A character device other than these may do anything when it is opened.
+// Whether it is a dax device. Other character devices are never opened, because opening one may
+// have side effects.
 bool is_dax_device(const struct stat& info) {
     char path[128], target[PATH_MAX];
     std::snprintf(path, sizeof path, "/sys/dev/char/%u:%u/subsystem", major(info.st_rdev),
@@ -83,7 +87,8 @@ int open_store_file(const std::string& path) {
     return open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
 }
 
-// Whether a layout can be one: its parts are aligned, and no product of its numbers overflows.
+// Whether a layout that was read from a store is valid: its parts are aligned, and no product of
+// its numbers overflows.
 bool is_sound(const StoreLayout& layout) {
     return layout.ranks && layout.ranks < (1u << 20) && layout.record_slots &&
            layout.record_slots < (1ull << 40) && layout.ring_bytes &&
@@ -91,9 +96,9 @@ bool is_sound(const StoreLayout& layout) {
            layout.record_slots % (page / sizeof(Record)) == 0;
 }
 
-// What a superblock says; `store` is false where there is none.
+// Some fields of a superblock; `is_store` is false if there is none.
 struct SuperblockSummary {
-    bool store = false;
+    bool is_store = false;
     std::uint32_t version = 0;
     Phase phase = Phase::clean;
     std::string job, keep, boot;
@@ -134,8 +139,9 @@ std::uint64_t pid_namespace() {
     return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
-// A launcher may leave a killed rank as a zombie until the job ends. The state is that of the main
-// thread; the others may still be in a system call.
+// Whether the process is a zombie with no other threads. A launcher may leave a killed rank as a
+// zombie until the job ends. /proc/PID/stat has the state of the main thread; other threads may
+// still be in a system call.
 bool is_zombie(std::uint32_t pid) {
     char path[64], text[512]{};
     std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
@@ -150,8 +156,8 @@ bool is_zombie(std::uint32_t pid) {
     return fields && std::strtol(fields, nullptr, 10) <= 1;
 }
 
-// Whether the store can be locked by this process alone. The background drain of a job that has
-// ended is waited for, and for a moment a command that lists the store.
+// Locks the store exclusively. Waits up to 600 s for the background drain of a job that has ended,
+// and up to 1 s for a command that lists the store. Returns whether the store is locked.
 bool lock_alone(int fd, const struct stat& info) {
     constexpr int drain_limit_s = 600, reader_limit_s = 1, polls_per_s = 50;
     for (int poll = 0; flock(fd, LOCK_EX | LOCK_NB); ++poll) {
@@ -164,11 +170,12 @@ bool lock_alone(int fd, const struct stat& info) {
     return true;
 }
 
-// Why a device or file may not be overwritten: another job's data are in it. Empty: it may.
+// An error message if a device or file holds data of another job and must not be overwritten; empty
+// if it may be.
 std::string unrecovered_data(int fd, const std::string& path, std::size_t existing_bytes) {
-    const auto [store, version, phase, job, keep, boot, layout, bytes] =
+    const auto [is_store, version, phase, job, keep, boot, layout, bytes] =
         read_superblock(fd, existing_bytes);
-    if (!store || phase == Phase::clean || phase == Phase::formatting) return {};
+    if (!is_store || phase == Phase::clean || phase == Phase::formatting) return {};
     if (version != store_version)
         return path + " holds data of another version of Assay (job " + job +
                "); fix: recover them with that version";
@@ -177,7 +184,6 @@ std::string unrecovered_data(int fd, const std::string& path, std::size_t existi
                keep;
     return path + " holds data of job " + job +
            " that may not be in the file system yet; fix: assay io recover " + path;
-    return {};
 }
 
 }  // namespace
@@ -211,25 +217,25 @@ bool Store::map(std::size_t bytes, Failure& failure) {
     persistent_ = map != MAP_FAILED;
     if (map == MAP_FAILED) map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     if (map == MAP_FAILED) {
-        failure.what = path_ + " cannot be mapped: " + errno_text();
+        failure.message = path_ + " cannot be mapped: " + errno_text();
         return false;
     }
     map_ = static_cast<char*>(map);
-    mapped_ = bytes;
+    mapped_bytes_ = bytes;
     madvise(map_, bytes, MADV_HUGEPAGE);
     madvise(map_, bytes, MADV_DONTDUMP);
     return true;
 }
 
-// A crash during the format leaves the phase `formatting`, which means that the store is empty. The
-// heads are on the medium before the phase can become `active`.
+// Makes the store empty. A crash meanwhile leaves the phase `formatting`, which means an empty
+// store. The heads of the ranks are persisted before the phase can become `active`.
 void Store::format(const std::string& job, const std::string& keep) {
     auto& block = superblock();
     set_phase(Phase::formatting);
     block.magic = store_magic;
     block.version = store_version;
     block.ranks = layout_.ranks;
-    block.bytes = mapped_;
+    block.bytes = mapped_bytes_;
     block.record_slots = layout_.record_slots;
     block.ring_bytes = layout_.ring_bytes;
     block.created = std::time(nullptr);
@@ -259,7 +265,7 @@ void Store::format(const std::string& job, const std::string& keep) {
     persist(&block, superblock_bytes);
 }
 
-// What belongs to the processes of a job.
+// Sets the superblock's fields that belong to a job and its processes.
 void Store::begin_job(const std::string& job) {
     auto& block = superblock();
     std::snprintf(block.job, sizeof block.job, "%s", job.c_str());
@@ -282,7 +288,8 @@ void Store::begin_job(const std::string& job) {
         block.shared_pointers[k] = 0, block.shared_pointer_used[k] = 0;
 }
 
-// The phase stays `kept` until the job sets another one: nothing is lost if it does not start.
+// Takes over a kept store for a new job. The phase stays `kept` until the job sets another one, so
+// that nothing is lost if the job does not start.
 bool Store::take_over(const std::string& job, Failure& failure) {
     auto& block = superblock();
     std::uint64_t latest = 0;
@@ -291,7 +298,7 @@ bool Store::take_over(const std::string& job, Failure& failure) {
         const std::uint64_t tail = rank_head.tail.load();
         if (rank_head.drained.load() != tail || rank_head.first_record.load() > tail ||
             tail - rank_head.first_record.load() > layout_.record_slots) {
-            failure.what = path_ + " is damaged; fix: assay io drop " + block.keep;
+            failure.message = path_ + " is damaged; fix: assay io drop " + block.keep;
             return false;
         }
         for (std::uint64_t k = rank_head.first_record.load(); k < tail; ++k)
@@ -320,62 +327,63 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
     std::unique_ptr<Store> store(new Store);
     struct stat info{};
     const bool exists = stat(location.c_str(), &info) == 0;
-    const bool folder = exists && S_ISDIR(info.st_mode);
-    store->path_ = folder ? location + "/assay-io-" + name : location;
+    const bool is_folder = exists && S_ISDIR(info.st_mode);
+    store->path_ = is_folder ? location + "/assay-io-" + name : location;
     if (!exists && location.find_last_of('/') != std::string::npos) {
         struct stat parent{};
         const std::string parent_path =
             location.substr(0, std::max<std::size_t>(1, location.find_last_of('/')));
         if (stat(parent_path.c_str(), &parent) || !S_ISDIR(parent.st_mode)) {
-            failure.what = location + " cannot be a store: there is no folder " + parent_path;
+            failure.message = location + " cannot be a store: there is no folder " + parent_path;
             return nullptr;
         }
     }
-    const bool device = exists && S_ISCHR(info.st_mode);
-    if (exists && !folder && !device && !S_ISREG(info.st_mode)) {
-        failure.what =
+    const bool is_device = exists && S_ISCHR(info.st_mode);
+    if (exists && !is_folder && !is_device && !S_ISREG(info.st_mode)) {
+        failure.message =
             location + " cannot be a store: it is neither a folder, a file nor a /dev/dax device";
         return nullptr;
     }
-    store->fd_ = open(store->path_.c_str(), O_RDWR | O_CLOEXEC | (device ? 0 : O_CREAT), 0600);
+    store->fd_ = open(store->path_.c_str(), O_RDWR | O_CLOEXEC | (is_device ? 0 : O_CREAT), 0600);
     if (store->fd_ < 0) {
-        failure.what = store->path_ + " cannot be opened as a store: " + errno_text();
+        failure.message = store->path_ + " cannot be opened as a store: " + errno_text();
         return nullptr;
     }
     fstat(store->fd_, &info);
     if (!lock_alone(store->fd_, info)) {
-        failure.what = store->path_ + " is in use by another job";
+        failure.message = store->path_ + " is in use by another job";
         return nullptr;
     }
     fstat(store->fd_, &info);
     const std::uint64_t existing_bytes =
-        device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
-    if (!device && info.st_uid != geteuid()) {
-        failure.what = store->path_ + " belongs to another user";
+        is_device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
+    if (!is_device && info.st_uid != geteuid()) {
+        failure.message = store->path_ + " belongs to another user";
         return nullptr;
     }
     const SuperblockSummary existing_store = read_superblock(store->fd_, existing_bytes);
     struct statfs fs_info{};
     fstatfs(store->fd_, &fs_info);
-    store->backing_ = device                          ? Backing::device
+    store->backing_ = is_device                       ? Backing::device
                       : fs_info.f_type == tmpfs_magic ? Backing::memory
                                                       : Backing::file;
-    // A file that was written before a restart of the machine may not have all that was in memory.
-    if (!keep.empty() && existing_store.store && existing_store.phase == Phase::kept &&
+    // A file from before a restart of the machine may lack data that were only in the page cache,
+    // so a kept store must be of this boot, or on a device.
+    if (!keep.empty() && existing_store.is_store && existing_store.phase == Phase::kept &&
         existing_store.keep == keep && existing_store.version == store_version &&
-        (device || existing_store.boot == boot_id())) {
+        (is_device || existing_store.boot == boot_id())) {
         if (existing_store.layout.ranks != ranks) {
-            failure.what = "the store that is kept as " + keep + " has " +
-                           std::to_string(existing_store.layout.ranks) +
-                           " ranks on this node, this job has " + std::to_string(ranks) +
-                           "; fix: assay io drop " + keep;
+            failure.message = "the store that is kept as " + keep + " has " +
+                              std::to_string(existing_store.layout.ranks) +
+                              " ranks on this node, this job has " + std::to_string(ranks) +
+                              "; fix: assay io drop " + keep;
             return nullptr;
         }
         store->layout_ = existing_store.layout;
         if (!is_sound(existing_store.layout) ||
             existing_store.layout.bytes() > existing_store.bytes ||
             existing_store.bytes > existing_bytes) {
-            failure.what = store->path_ + " is damaged; fix: assay io drop " + keep;
+            failure.message = store->path_ + " is damaged; fix: assay io drop " + keep;
             return nullptr;
         }
         if (!store->map(existing_store.bytes, failure) || !store->take_over(job, failure))
@@ -384,36 +392,39 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         flock(store->fd_, LOCK_SH);
         return store;
     }
+    // A kept store of this name that cannot be taken over is replaced.
     const bool outdated =
         !keep.empty() && existing_store.phase == Phase::kept && existing_store.keep == keep;
     if (const auto problem =
             outdated ? std::string() : unrecovered_data(store->fd_, store->path_, existing_bytes);
         !problem.empty()) {
-        failure.what = problem;
+        failure.message = problem;
         return nullptr;
     }
-    const std::uint64_t free = static_cast<std::uint64_t>(fs_info.f_bavail) * fs_info.f_bsize +
-                               (device ? 0 : existing_bytes);
+    const std::uint64_t free_bytes =
+        static_cast<std::uint64_t>(fs_info.f_bavail) * fs_info.f_bsize +
+        (is_device ? 0 : existing_bytes);
     std::uint64_t bytes = size;
-    if (device) bytes = size && size < existing_bytes ? size : existing_bytes;
+    if (is_device) bytes = size && size < existing_bytes ? size : existing_bytes;
     else if (!bytes)
-        bytes = store->backing_ == Backing::memory ? std::min(free / 2, available_memory() / 4)
-                                                   : free / 2;
+        bytes = store->backing_ == Backing::memory
+                    ? std::min(free_bytes / 2, available_memory() / 4)
+                    : free_bytes / 2;
     bytes = bytes / huge_page * huge_page;
     store->layout_ = StoreLayout::fit(bytes, ranks);
-    const bool remove_on_failure = !exists || folder;
+    const bool remove_on_failure = !exists || is_folder;
     if (store->layout_.ring_bytes < min_ring_bytes) {
-        failure.what = location + " is too small for " + std::to_string(ranks) +
-                       " ranks: " + std::to_string(bytes >> 20) +
-                       " MiB, but each rank needs 6 MiB and the tables need 16 MiB";
+        failure.message = location + " is too small for " + std::to_string(ranks) +
+                          " ranks: " + std::to_string(bytes >> 20) +
+                          " MiB, but each rank needs 6 MiB and the tables need 16 MiB";
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
     // A new tmpfs file reads as zero, as format() expects.
     if (store->backing_ == Backing::memory && ftruncate(store->fd_, 0)) bytes = 0;
-    if (!device && ftruncate(store->fd_, static_cast<off_t>(bytes))) {
-        failure.what = store->path_ + " cannot be extended to " + std::to_string(bytes >> 20) +
-                       " MiB: " + errno_text();
+    if (!is_device && ftruncate(store->fd_, static_cast<off_t>(bytes))) {
+        failure.message = store->path_ + " cannot be extended to " + std::to_string(bytes >> 20) +
+                          " MiB: " + errno_text();
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
@@ -423,7 +434,7 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
     for (std::uint32_t rank = 0; rank < ranks && !error; ++rank)
         error = store->populate(store->layout_.head_offset(rank), StoreLayout::rank_overhead());
     if (error) {
-        failure.what = store->path_ + " has no space left: " + std::strerror(error);
+        failure.message = store->path_ + " has no space left: " + std::strerror(error);
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
@@ -442,19 +453,19 @@ std::uint32_t version_of(const std::string& path) {
             read_superblock(fd, S_ISCHR(info.st_mode) ? device_bytes(info)
                                                       : static_cast<std::uint64_t>(info.st_size));
     if (fd >= 0) close(fd);
-    return existing_store.store ? existing_store.version : 0;
+    return existing_store.is_store ? existing_store.version : 0;
 }
 
 void erase_store(const std::string& path, Failure& failure) {
     const int fd = open_store_file(path);
     struct stat info{};
-    if (fd < 0 || fstat(fd, &info)) failure.what = path + " cannot be opened: " + errno_text();
-    else if (flock(fd, LOCK_EX | LOCK_NB)) failure.what = path + " is in use by a job";
+    if (fd < 0 || fstat(fd, &info)) failure.message = path + " cannot be opened: " + errno_text();
+    else if (flock(fd, LOCK_EX | LOCK_NB)) failure.message = path + " is in use by a job";
     else if (S_ISREG(info.st_mode)) {
-        if (unlink(path.c_str())) failure.what = path + " cannot be removed: " + errno_text();
+        if (unlink(path.c_str())) failure.message = path + " cannot be removed: " + errno_text();
     } else if (void* map = mmap(nullptr, huge_page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
                map == MAP_FAILED) {
-        failure.what = path + " cannot be mapped: " + errno_text();
+        failure.message = path + " cannot be mapped: " + errno_text();
     } else {
         static_cast<Superblock*>(map)->magic = 0;
         write_back(map, cache_line);
@@ -468,30 +479,31 @@ std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, 
     store->path_ = path;
     store->fd_ = open_store_file(path);
     if (store->fd_ < 0) {
-        failure.what = errno == ENODEV ? path + " is not a store of Assay"
-                                       : path + " cannot be opened: " + errno_text();
+        failure.message = errno == ENODEV ? path + " is not a store of Assay"
+                                          : path + " cannot be opened: " + errno_text();
         return nullptr;
     }
     struct stat info{};
     fstat(store->fd_, &info);
-    const bool device = S_ISCHR(info.st_mode);
+    const bool is_device = S_ISCHR(info.st_mode);
     struct statfs fs_info{};
     fstatfs(store->fd_, &fs_info);
-    store->backing_ = device                          ? Backing::device
+    store->backing_ = is_device                       ? Backing::device
                       : fs_info.f_type == tmpfs_magic ? Backing::memory
                                                       : Backing::file;
     const std::uint64_t existing_bytes =
-        device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
-    const auto [valid, version, phase, job, keep, boot, layout, bytes] =
+        is_device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
+    const auto [is_store, version, phase, job, keep, boot, layout, bytes] =
         read_superblock(store->fd_, existing_bytes);
     const bool fits = is_sound(layout) && layout.bytes() <= bytes && bytes <= existing_bytes;
-    if (valid && version != store_version)
-        failure.what = path + " is a store of version " + std::to_string(version) +
-                       ", this Assay reads version " + std::to_string(store_version);
-    else if (!valid || !fits) failure.what = path + " is not a store of Assay, or it is damaged";
+    if (is_store && version != store_version)
+        failure.message = path + " is a store of version " + std::to_string(version) +
+                          ", this Assay reads version " + std::to_string(store_version);
+    else if (!is_store || !fits)
+        failure.message = path + " is not a store of Assay, or it is damaged";
     if (failure) return nullptr;
     if (shared_lock && flock(store->fd_, LOCK_SH | LOCK_NB)) {
-        failure.what = path + " is in use by another job";
+        failure.message = path + " is in use by another job";
         return nullptr;
     }
     store->layout_ = layout;
@@ -502,14 +514,14 @@ std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, 
 }
 
 Store::~Store() {
-    if (map_) munmap(map_, mapped_);
+    if (map_) munmap(map_, mapped_bytes_);
     if (fd_ >= 0) close(fd_);
 }
 
 std::uint64_t Store::now() const {
     timespec steady{};
     clock_gettime(CLOCK_MONOTONIC, &steady);
-    // A damaged store has any offset: the sum wraps.
+    // Unsigned, because a damaged store may have any offset, and a signed sum could overflow.
     return static_cast<std::uint64_t>(steady.tv_sec * 1'000'000'000 + steady.tv_nsec) +
            static_cast<std::uint64_t>(superblock().clock_offset.load(std::memory_order_relaxed));
 }
@@ -528,7 +540,7 @@ void Store::request_drain() const {
 int Store::populate(std::size_t from, std::size_t bytes) const {
     if (!bytes) return 0;
     const std::size_t begin = from / page * page,
-                      end = std::min(mapped_, (from + bytes + page - 1) / page * page);
+                      end = std::min(mapped_bytes_, (from + bytes + page - 1) / page * page);
     // A file system allocates a file's blocks in fallocate. A tmpfs allocates pages at the first
     // touch, and huge ones if it is configured so.
     if (backing_ == Backing::file &&
@@ -546,7 +558,8 @@ void Store::release(std::size_t from, std::size_t bytes) const {
                   static_cast<off_t>(end - begin));
 }
 
-// Touches page by page. On a full device that would raise SIGBUS, so the space is allocated first.
+// Touches page by page. On a full file system that would raise SIGBUS, so the space is allocated
+// first.
 int Store::touch_pages(std::size_t begin, std::size_t end) const {
     if (backing_ != Backing::device &&
         fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)))
@@ -558,7 +571,7 @@ int Store::touch_pages(std::size_t begin, std::size_t end) const {
 
 void Store::map_pages(std::size_t from, std::size_t bytes) const {
     const std::size_t begin = from / page * page,
-                      end = std::min(mapped_, (from + bytes + page - 1) / page * page);
+                      end = std::min(mapped_bytes_, (from + bytes + page - 1) / page * page);
     if (begin < end) madvise(map_ + begin, end - begin, MADV_POPULATE_READ);
 }
 

@@ -1,7 +1,8 @@
-// A store: one process of the node creates it, all processes map it. It knows nothing of MPI.
+// A store: node-local memory that holds a job's parallel I/O until it is in the file system. One
+// process of the node creates it, and all ranks of the node map it. This folder does not use MPI.
 //
-// No exceptions, because it is loaded into users' programs. A failure is reported in `Failure`, as
-// one line for the user.
+// No exceptions, because this code is loaded into users' programs. An error is reported in
+// `Failure`, as one line for the user.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +14,15 @@
 namespace assay::storage {
 
 struct Failure {
-    std::string what;
-    explicit operator bool() const { return !what.empty(); }
+    std::string message;
+    explicit operator bool() const { return !message.empty(); }
 };
 
-// The version of a store's layout; 0: it is no store. Opens regular files and dax devices only.
+// The version of a store's layout; 0 if the path is not a store. Opens only regular files and dax
+// devices.
 std::uint32_t version_of(const std::string& path);
-// Removes a store of any version, with its data, unless a job uses it.
+// Removes a store of any version, with its data. Sets `failure` if a job uses it or it cannot be
+// removed.
 void erase_store(const std::string& path, Failure& failure);
 
 enum class Backing { memory, device, file };  // tmpfs; /dev/dax*; any other file system
@@ -28,12 +31,14 @@ class Store {
 public:
     // `location` is a folder, a file or a /dev/dax device. The store is in the phase `formatting`
     // and locked against other jobs. `size` in bytes; 0: a default share of the free space. `keep`:
-    // the name under which it is kept; a store that was kept under it is taken over as it is.
+    // the name under which it is kept after the job; a store that an earlier job has kept under
+    // that name is taken over with its data. Returns null and sets `failure` on error.
     static std::unique_ptr<Store> create(const std::string& location, std::uint64_t size,
                                          std::uint32_t ranks, const std::string& job,
                                          const std::string& name, Failure& failure,
                                          const std::string& keep = {});
-    // `shared_lock`: the store counts as in use as long as this object lives.
+    // Maps an existing store. `shared_lock`: the store counts as in use as long as this object
+    // lives. Returns null and sets `failure` on error.
     static std::unique_ptr<Store> attach(const std::string& path, bool shared_lock,
                                          Failure& failure);
     ~Store();
@@ -47,6 +52,8 @@ public:
     std::uint32_t ranks() const { return layout_.ranks; }
     int descriptor() const { return fd_; }
 
+    // The parts of the store (layout.hpp). A position is the number of a record, an `offset` one of
+    // the data ring; both only grow.
     Superblock& superblock() const { return *object<Superblock>(0); }
     FileSlot& file(std::uint32_t slot) const {
         return *object<FileSlot>(StoreLayout::files_offset() + slot * sizeof(FileSlot));
@@ -58,14 +65,14 @@ public:
         return *object<Record>(layout_.records_offset(rank) +
                                position % layout_.record_slots * sizeof(Record));
     }
-    char* data(std::uint32_t rank, std::uint64_t position) const {
+    char* data(std::uint32_t rank, std::uint64_t offset) const {
         return map_ + layout_.data_offset(rank) +
-               position % head(rank).ring_bytes.load(std::memory_order_relaxed);
+               offset % head(rank).ring_bytes.load(std::memory_order_relaxed);
     }
 
     // The job's clock, in nanoseconds.
     std::uint64_t now() const;
-    // From now on the clock is at `sequence`, which another node has seen, or later.
+    // Moves the clock forward to `sequence`, unless it is there already.
     void advance_clock(std::uint64_t sequence) const;
 
     // Wakes the drain.
@@ -73,8 +80,8 @@ public:
 
     // Allocates the pages of [from, from + bytes). Returns 0 or errno.
     int populate(std::size_t from, std::size_t bytes) const;
-    // Gives the whole pages of [from, from + bytes) back to the system; they read as zeros. Does
-    // nothing unless the store is in memory.
+    // Gives the whole pages of [from, from + bytes) back to the system; they read as zeros then.
+    // Does nothing unless the store is in memory.
     void release(std::size_t from, std::size_t bytes) const;
     // Maps allocated pages into this process before they are read.
     void map_pages(std::size_t from, std::size_t bytes) const;
@@ -84,25 +91,27 @@ public:
         return (*object<DescriptorTable>(layout_.descriptors_offset(rank)))[slot];
     }
 
-    // The same of the background drain.
+    // The number + 1 of the descriptor that the background drain holds for the file; 0: none.
     std::atomic<std::int32_t>& background_descriptor_of(std::uint32_t slot) const {
         return (*object<DescriptorTable>(StoreLayout::background_offset()))[slot];
     }
 
     // Whether the machine was restarted since the store was made.
     bool is_from_earlier_boot() const;
-    // Whether the process that put its number there has ended. False if that cannot be known.
+    // Whether the process with this number has ended. False if that cannot be known: the number is
+    // 0, or of another PID namespace or an earlier boot.
     bool has_ended(std::uint32_t pid) const;
-    // Updates the last sign of life.
+    // Stores the present time as the job's last sign of life.
     void note_alive() const;
     // Stores the phase; on persistent memory it is written back.
     void set_phase(Phase phase) const;
     // On persistent memory: writes the bytes back and waits until that is done.
     void persist(const void* from, std::size_t bytes) const;
 
-    // Whether it has the data of an earlier job.
+    // Whether the store was kept by an earlier job and has its data.
     bool taken_over() const { return taken_over_; }
-    // The file system has all data: the store is kept if it has a name for that, else removed.
+    // Call it when the file system has all data: the store is kept if it has a name for that, else
+    // removed.
     void finish();
     // Unlinks the store (a file) or marks it as empty (a device). Its creator calls it.
     void remove();
@@ -123,11 +132,12 @@ private:
     Backing backing_ = Backing::memory;
     bool persistent_ = false;
     bool taken_over_ = false;
-    bool same_pids_ = false;  // process numbers mean the same to the store's creator
+    bool same_pids_ =
+        false;  // this process is in the PID namespace and boot of the store's creator
     StoreLayout layout_{};
     int fd_ = -1;
     char* map_ = nullptr;
-    std::size_t mapped_ = 0;
+    std::size_t mapped_bytes_ = 0;
 };
 
 // XXH3 of the record without its `checksum`; with a persistent store also of its data.

@@ -1,3 +1,5 @@
+// Writes pieces into files with pwritev(), with several threads that take the next write from a
+// shared counter.
 #include "storage/store/write_queue.hpp"
 
 #include <limits.h>
@@ -13,11 +15,11 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::size_t max_write_bytes = 4u << 20;  // to the file system
-// Pieces that are smaller on average are copied into one buffer first.
+constexpr std::size_t max_write_bytes = 4u << 20;  // a write is complete when it has so many bytes
+// If a write's pieces are smaller than this on average, they are copied into one buffer first.
 constexpr std::size_t gather_threshold = 32u << 10;
 
-// Writes all parts at `offset`; returns 0 or errno.
+// Writes all parts, one after the other, from the file offset `offset` on. Returns 0 or errno.
 int write_all(int fd, std::vector<iovec>& parts, off_t offset) {
     for (std::size_t from = 0; from < parts.size();) {
         const auto count = std::min<std::size_t>(parts.size() - from, IOV_MAX);
@@ -73,7 +75,7 @@ int WriteQueue::write(const Write& write, std::vector<char>& gathered) const {
 }
 
 // After an error the rest of that file is left out; other files go on.
-void WriteQueue::work() {
+void WriteQueue::write_until_empty() {
     std::vector<char> gathered;
     for (std::size_t k; (k = next_.fetch_add(1)) < writes_.size();) {
         auto& error = errors_[writes_[k].file];
@@ -83,8 +85,8 @@ void WriteQueue::work() {
     }
 }
 
-void* WriteQueue::thread(void* self) {
-    static_cast<WriteQueue*>(self)->work();
+void* WriteQueue::thread_body(void* self) {
+    static_cast<WriteQueue*>(self)->write_until_empty();
     return nullptr;
 }
 
@@ -93,9 +95,9 @@ void WriteQueue::run(unsigned threads) {
     std::vector<pthread_t> helpers;
     for (unsigned k = 1; k < threads && k < writes_.size(); ++k) {
         pthread_t helper;
-        if (start_helper_thread(helper, thread, this)) helpers.push_back(helper);
+        if (start_helper_thread(helper, thread_body, this)) helpers.push_back(helper);
     }
-    work();
+    write_until_empty();
     for (auto helper : helpers) pthread_join(helper, nullptr);
 }
 

@@ -35,11 +35,11 @@ private:
         const Piece* first;
         std::size_t count, bytes;
     };
-    // Writes until none is left; the body of each thread.
-    void work();
+    // Takes and writes one write after another until none is left; the body of each thread.
+    void write_until_empty();
     // Returns 0 or errno. `gathered` is the thread's buffer, into which small pieces are copied.
     int write(const Write& write, std::vector<char>& gathered) const;
-    static void* thread(void* self);  // work() for pthread_create
+    static void* thread_body(void* self);  // calls write_until_empty(), for pthread_create
 
     const Store& store_;
     std::vector<SharedDescriptor> files_;

@@ -1,3 +1,6 @@
+// A rank's writer: reserves space in the rank's rings, publishes records, evicts drained data when
+// the rings are full, and prefaults pages in a thread. Rings and counters are described in
+// layout.hpp.
 #include "storage/store/writer.hpp"
 
 #include <linux/futex.h>
@@ -22,11 +25,12 @@ constexpr std::uint64_t prefault_step = 8u << 20;     // bytes at a time
 constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writer
 // The prefault thread's pauses grow from the shortest to the longest while it has nothing to do.
 constexpr std::uint64_t shortest_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
-constexpr std::size_t drain_batch = 32u << 20;
-// The memory is short when less than this share of the store's size is available.
-constexpr std::uint64_t low_memory_share = 4;
-constexpr std::uint64_t memory_check_period_ns = 250'000'000;  // between looks at the memory
-constexpr unsigned leader_check_period = 200;                  // polls; looking costs system calls
+constexpr std::size_t drain_batch = 32u << 20;  // bytes
+// Memory is short when less than 1/4 of the store's size is available.
+constexpr std::uint64_t low_memory_divisor = 4;
+constexpr std::uint64_t memory_check_period_ns = 250'000'000;  // between checks of the memory
+constexpr unsigned leader_check_period = 200;  // polls between checks of the leader, which make
+                                               // system calls
 constexpr std::uint64_t drain_poll_ns = 50'000, retry_poll_ns = 10'000'000;
 // How long a writer waits for a file that cannot be written; the drain retries it every second.
 constexpr std::uint64_t error_wait_limit_ns = 3'000'000'000;
@@ -41,13 +45,13 @@ void sleep_ns(std::uint64_t ns) {
 
 Writer::Writer(Store& store, std::uint32_t rank)
     : store_(store), head_(store.head(rank)), rank_(rank) {
-    mapped_.resize(store.ranks());
+    mapped_bytes_.resize(store.ranks());
     if (const auto tail = head_.tail.load()) {  // the store has data of an earlier job
         const Record& last = store.record(rank, tail - 1);
         const bool data = static_cast<RecordKind>(last.kind) == RecordKind::data;
         next_ring_offset_ = last.ring_offset + (data ? last.length * last.count : 0);
-        holes_from_ = next_ring_offset_;  // that job may have released pages
-        holes_end_ = head_.first_byte.load() + head_.ring_bytes.load();
+        unpopulated_from_ = next_ring_offset_;  // that job may have released pages
+        unpopulated_end_ = head_.first_byte.load() + head_.ring_bytes.load();
     }
     if (const char* root = std::getenv("ASSAY_ROOT")) root_ = root;
     running_ = start_helper_thread(thread_, prefault_thread, this);
@@ -73,20 +77,20 @@ void Writer::map_other_rings(double seconds) {
     maps_other_rings_ = true;
 }
 
-// Maps the next pages of another rank's ring; false: all that are prefaulted are mapped.
+// Maps the next prefaulted pages of another rank's ring. Returns false if all are mapped.
 bool Writer::map_next_step() {
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
         const std::uint64_t prefaulted = store_.head(rank).prefaulted.load();
-        if (rank == rank_ || mapped_[rank] >= prefaulted) continue;
-        const std::uint64_t bytes = std::min(prefault_step, prefaulted - mapped_[rank]);
-        store_.map_pages(store_.layout().data_offset(rank) + mapped_[rank], bytes);
-        mapped_[rank] += bytes;
+        if (rank == rank_ || mapped_bytes_[rank] >= prefaulted) continue;
+        const std::uint64_t bytes = std::min(prefault_step, prefaulted - mapped_bytes_[rank]);
+        store_.map_pages(store_.layout().data_offset(rank) + mapped_bytes_[rank], bytes);
+        mapped_bytes_[rank] += bytes;
         return true;
     }
     return false;
 }
 
-// Nothing is prefaulted before the first write: the demand is unknown.
+// Before the first write nothing is prefaulted, because it is not known whether the rank writes.
 bool Writer::needs_prefault() const {
     const std::uint64_t target = prefault_target_.load();
     return target && !device_full_.load() &&
@@ -128,7 +132,7 @@ bool Writer::prefault_until(std::uint64_t end) {
         if (!bytes) break;
         if (store_.populate(store_.layout().data_offset(rank_) + from, bytes)) {
             // The device is full, so the ring ends here. The writer is still in the first lap of
-            // the ring, so no offset changes its place.
+            // the ring, so every offset keeps its place.
             device_full_ = true;
             if (from) head_.ring_bytes = from;
             store_.persist(&head_.ring_bytes, sizeof head_.ring_bytes);
@@ -194,25 +198,26 @@ void Writer::evict_first(const Record& oldest, std::uint64_t position) {
     store_.persist(&head_.first_record, cache_line);
 }
 
-// Waits for the drain, and for the retry of a file that cannot be written. False: the oldest data
-// still cannot leave the ring. The next wait after one that was in vain tries once.
+// Waits until the oldest data can be evicted: for the drain, and for the retry of a file that
+// cannot be written. Returns false and sets error_ if they still cannot. After a wait that has
+// failed, the next one tries only once.
 bool Writer::wait_for_space() {
     const std::uint64_t first = head_.first_record.load();
-    const std::uint64_t until = store_.now() + (last_wait_failed_ ? 0 : error_wait_limit_ns);
+    const std::uint64_t deadline = store_.now() + (last_wait_failed_ ? 0 : error_wait_limit_ns);
     unsigned polls = 0;
     for (std::uint64_t poll_ns = drain_poll_ns;; sleep_ns(poll_ns)) {
         store_.request_drain();
         if (head_.drained.load() > first) {
             const Record& oldest = store_.record(rank_, first);
-            const bool retried = store_.superblock().eviction_stopped.load();
-            if (may_evict(oldest) && !retried) {
+            const bool is_stopped = store_.superblock().eviction_stopped.load();
+            if (may_evict(oldest) && !is_stopped) {
                 last_wait_failed_ = false;
                 return true;
             }
             const auto error = store_.file(oldest.file).error.load();
             if (error && drain_ && drain_->retry(oldest.file) == 0) continue;
             poll_ns = error ? retry_poll_ns : drain_poll_ns;
-            if (error && store_.now() > until) {
+            if (error && store_.now() > deadline) {
                 last_wait_failed_ = true;
                 error_ = static_cast<int>(error);
                 return false;
@@ -225,7 +230,7 @@ bool Writer::wait_for_space() {
     }
 }
 
-// A write that was not published is followed by the next one of the same thread.
+// `use_` may still be Use::write from a write of this thread that was not published.
 char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset) {
     error_ = 0;
     for (auto use = Use::none; use != Use::write && !use_.compare_exchange_weak(use, Use::write);) {
@@ -237,7 +242,8 @@ char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& rin
     reserving_ = true;
     char* space = reserve_space(bytes, records, ring_offset);
     reserving_ = false;
-    if (space && ring_offset + bytes > holes_from_ && !fill_holes(ring_offset + bytes)) {
+    if (space && ring_offset + bytes > unpopulated_from_ &&
+        !populate_released_pages(ring_offset + bytes)) {
         error_ = ENOSPC;
         space = nullptr;
     }
@@ -309,29 +315,32 @@ void Writer::publish(Record* records, std::size_t count, std::uint64_t ring_offs
         persist_fence();
     }
     head_.pending.store(0, std::memory_order_release);
-    // The guard publishes within reserve(), and the resolver without it.
+    // Within reserve(), the eviction guard publishes tombstones: then the write still needs the
+    // ring. The conflict resolver publishes without reserve(): then `use_` is not Use::write.
     auto use = Use::write;
     if (!reserving_) use_.compare_exchange_strong(use, Use::none);
 }
 
-// ---- memory for others
+// ---- memory given back to the system
 
 void Writer::release_if_short() {
     const std::uint64_t now = store_.now();
-    const std::uint64_t state = head_.tail.load() + head_.drained.load() + head_.prefaulted.load();
-    if (!store_.in_memory() || state == last_release_state_ ||
+    const std::uint64_t counters =
+        head_.tail.load() + head_.drained.load() + head_.prefaulted.load();
+    if (!store_.in_memory() || counters == last_release_counters_ ||
         now - memory_checked_ns_ < memory_check_period_ns)
         return;
     memory_checked_ns_ = now;
-    if (available_memory(root_) >= store_.layout().bytes() / low_memory_share) return;
+    if (available_memory(root_) >= store_.layout().bytes() / low_memory_divisor) return;
     release_drained();
-    last_release_state_ = state;
+    last_release_counters_ = counters;
 }
 
 void Writer::release_drained() {
     auto use = Use::none;
     if (!store_.in_memory() || !use_.compare_exchange_strong(use, Use::release)) return;
-    // The guard may need other nodes, and locks that a write holds.
+    // Evicts only what the guard has allowed already: a call of the guard may wait for other nodes
+    // and for locks that a write holds.
     while (!eviction_guard_ || head_.first_record.load() < evictable_before_)
         if (!evict()) break;
     if (head_.first_record.load() == head_.tail.load())
@@ -342,7 +351,7 @@ void Writer::release_drained() {
 
 // Calls `action` with the parts of the ring, as offsets in the store, that [from, end) covers.
 template <class Action>
-void Writer::for_parts(std::uint64_t from, std::uint64_t end, Action action) const {
+void Writer::for_each_part(std::uint64_t from, std::uint64_t end, Action action) const {
     const std::uint64_t ring = head_.ring_bytes.load();
     while (from < end) {
         const std::uint64_t bytes = std::min(end - from, ring - from % ring);
@@ -351,26 +360,28 @@ void Writer::for_parts(std::uint64_t from, std::uint64_t end, Action action) con
     }
 }
 
-// Readers have been told by first_byte that these bytes are gone.
+// Gives back the pages of the ring's free part. RankHead::first_byte tells readers that its bytes
+// are evicted.
 void Writer::release_pages() {
     const std::uint64_t from = next_ring_offset_.load(),
                         end = head_.first_byte.load() + head_.ring_bytes.load();
-    for_parts(from, end,
-              [this](std::size_t begin, std::size_t bytes) { store_.release(begin, bytes); });
-    holes_from_ = from;
-    holes_end_ = end;
+    for_each_part(from, end,
+                  [this](std::size_t begin, std::size_t bytes) { store_.release(begin, bytes); });
+    unpopulated_from_ = from;
+    unpopulated_end_ = end;
 }
 
-// Allocates the pages up to `end` and some more. False: there is no space.
-bool Writer::fill_holes(std::uint64_t end) {
-    if (holes_from_ >= holes_end_) return true;
-    const std::uint64_t until = std::min(end + prefault_step, holes_end_);
+// Allocates the released pages up to the ring offset `end`, and 8 MiB more. Returns false if there
+// is no space.
+bool Writer::populate_released_pages(std::uint64_t end) {
+    if (unpopulated_from_ >= unpopulated_end_) return true;
+    const std::uint64_t populate_end = std::min(end + prefault_step, unpopulated_end_);
     int error = 0;
-    for_parts(holes_from_, until, [&](std::size_t begin, std::size_t bytes) {
+    for_each_part(unpopulated_from_, populate_end, [&](std::size_t begin, std::size_t bytes) {
         if (!error) error = store_.populate(begin, bytes);
     });
     if (error) return false;
-    holes_from_ = until;
+    unpopulated_from_ = populate_end;
     return true;
 }
 

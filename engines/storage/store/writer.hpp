@@ -1,4 +1,4 @@
-// A rank's writes into its rings: it reserves space for data and publishes the records.
+// The writer of a rank: it reserves space for data in the rank's rings and publishes the records.
 //
 // A thread prefaults the data ring 128 MiB ahead of the writer, so that neither the start nor the
 // first lap of the ring waits for page faults. The same thread maps the pages of the other ranks'
@@ -31,12 +31,13 @@ public:
     Writer(const Writer&) = delete;
     Writer& operator=(const Writer&) = delete;
 
-    // Prefaults this rank's ring for `seconds` at most; the thread does the rest.
+    // Prefaults this rank's ring for `seconds` at most; the thread prefaults the rest.
     void prefault(double seconds);
-    // Maps what the other ranks have prefaulted, for `seconds` at most; the thread does the rest.
+    // Maps the pages that the other ranks have prefaulted, for `seconds` at most; the thread maps
+    // the rest.
     void map_other_rings(double seconds);
 
-    // The most bytes and records of one write; a larger one is split.
+    // The most bytes and records of one reserve(); the caller splits a larger write.
     std::size_t max_bytes() const;
     std::size_t max_records() const { return store_.layout().record_slots / 4; }
 
@@ -47,21 +48,23 @@ public:
     // Announces that the reserved space is about to be filled: the sequence of this write will be
     // later than now.
     void begin_write();
-    // Publishes the records of the filled space. Those without a sequence get the present one.
-    // Their `ring_offset` is relative to the reserved one.
+    // Publishes the records of the filled space. Records with sequence 0 get the present time.
+    // Their `ring_offset` must be relative to the reserved one.
     void publish(Record* records, std::size_t count, std::uint64_t ring_offset, std::size_t bytes);
 
-    // Evicts all data that the file system has, as far as that needs no other node, and gives the
-    // ring's free pages back. Does nothing during a write, or if the store is not in memory.
+    // Evicts all data that the file system has, except those for which other nodes must be asked,
+    // and gives the ring's free pages back to the system. Does nothing during a write, or if the
+    // store is not in memory.
     void release_drained();
 
-    // The drain of this process, for data that the node's leader cannot write, or when it has
-    // ended.
+    // The drain of this process. The writer uses it for data that the leader's drain cannot write,
+    // and when the leader has ended.
     void set_drain(Drain* drain) { drain_ = drain; }
 
-    // Called before an eviction: returns the record before which records may be evicted (`drained`
-    // at most: those are in the file system); `first` means failure. It may publish up to
-    // `reserved_records()` records without data.
+    // Called before an eviction. `first`: number of the oldest record; `drained`: number of the
+    // first undrained one. Returns the number before which records may be evicted, at most
+    // `drained`; `first` means failure. The guard may publish up to reserved_records() records
+    // without data.
     using EvictionGuard = std::function<std::uint64_t(std::uint64_t first, std::uint64_t drained)>;
     void set_eviction_guard(EvictionGuard guard) { eviction_guard_ = std::move(guard); }
     std::size_t reserved_records() const {
@@ -72,6 +75,7 @@ public:
         publish(records, count, next_ring_offset_, 0);
     }
 
+    // errno of the last reserve() that returned null.
     int error() const { return error_; }
     std::uint32_t rank() const { return rank_; }
 
@@ -79,10 +83,10 @@ private:
     void release_if_short();
     void release_pages();
     template <class Action>
-    void for_parts(std::uint64_t from, std::uint64_t end, Action action) const;
-    bool fill_holes(std::uint64_t end);
+    void for_each_part(std::uint64_t from, std::uint64_t end, Action action) const;
+    bool populate_released_pages(std::uint64_t end);
     char* reserve_space(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset);
-    bool evict();  // the oldest drained record; false: there is none
+    bool evict();  // evicts the oldest drained record; false: none may be evicted
     bool may_evict(const Record& record) const;
     void evict_first(const Record& oldest, std::uint64_t position);
     bool wait_for_space();
@@ -97,24 +101,26 @@ private:
     RankHead& head_;
     std::uint32_t rank_;
     std::atomic<std::uint64_t> next_ring_offset_{0};
-    // Who uses the ring's ends: nobody, a write from reserve() to publish(), or a release.
+    // Which operation may move the ring's ends: none, a write (from reserve() to publish()), or
+    // release_drained().
     enum class Use : std::uint32_t { none, write, release };
     std::atomic<Use> use_{Use::none};
-    // Ring offsets: between them pages may be missing.
-    std::uint64_t holes_from_ = 0, holes_end_ = 0;
-    std::string root_;  // in front of /proc and /sys
+    // Ring offsets: between them the pages may have been released.
+    std::uint64_t unpopulated_from_ = 0, unpopulated_end_ = 0;
+    std::string root_;  // prefix of /proc and /sys, for tests
     std::uint64_t memory_checked_ns_ = 0;
-    std::uint64_t last_release_state_ = 0;  // of the counters of `head_`, all of which only grow
+    std::uint64_t last_release_counters_ = 0;  // sum of three counters that only grow
     bool reserving_ = false;
     bool last_wait_failed_ = false;  // the last wait for space ended without space
     Drain* drain_ = nullptr;
     EvictionGuard eviction_guard_;
     std::uint64_t evictable_before_ = 0;  // a record number
     std::atomic<std::uint64_t> prefault_target_{0};
-    std::atomic<std::uint32_t> prefault_sleeps_{0};  // a futex
+    std::atomic<std::uint32_t> prefault_sleeps_{0};  // a futex; 1: the thread waits
     std::atomic<bool> stop_{false};
     std::atomic<bool> device_full_{false};
-    std::vector<std::uint64_t> mapped_;  // by rank: bytes of its ring in this page table
+    std::vector<std::uint64_t>
+        mapped_bytes_;  // by rank: bytes of its ring that this process has mapped
     std::atomic<bool> maps_other_rings_{false};
     pthread_mutex_t prefault_lock_ = PTHREAD_MUTEX_INITIALIZER;
     pthread_t thread_{};

@@ -1,6 +1,6 @@
-// Compares captured stacks with those of the compiler's unwinder (_Unwind_Backtrace; the build has
-// no libunwind for aarch64): through fixed and variable frames, the C library, throw and longjmp,
-// threads and signals.
+// Tests the profiler's stack unwinder on aarch64. Compares captured stacks with those of the
+// compiler's unwinder (_Unwind_Backtrace; the build has no libunwind for aarch64): through frames
+// of fixed and variable size, the C library, throw and longjmp, threads and signals.
 //
 // Prints "CAPTURES captures, WRONG wrong", and separately for captures in signal handlers. A
 // capture in a handler is right if it has the frames of the handler and of the interrupted function
@@ -39,14 +39,14 @@ struct ThreadState {
     Unwinder* unwinder = nullptr;
     Tally tally;
     std::mt19937 random{42};
-    std::jmp_buf out;
+    std::jmp_buf jump_target;
 };
 thread_local ThreadState state;
 struct {
     volatile unsigned long captures = 0, wrong = 0;
-} interrupted;
-std::uint64_t main_root = 0;  // of main's stack
-unsigned main_depth = 0;      // its frames, main's own among them
+} signal_tally;
+std::uint64_t main_root = 0;  // outermost address of main's stack
+unsigned main_depth = 0;      // number of its frames, including main's
 
 void register_thread() {
     pthread_attr_t attributes;
@@ -96,10 +96,10 @@ __attribute__((noinline)) void capture() {
     unsigned skip = 0;
     while (skip < expected.n && expected.pc[skip] != caller.pc - 1) ++skip;
     const unsigned n = expected.n - skip;
-    const bool same = captured.is_complete && captured.n == n &&
-                      std::equal(captured.pc, captured.pc + n, expected.pc + skip);
+    const bool is_equal = captured.is_complete && captured.n == n &&
+                          std::equal(captured.pc, captured.pc + n, expected.pc + skip);
     ++state.tally.captures;
-    if (same || ++state.tally.wrong > 3) return;
+    if (is_equal || ++state.tally.wrong > 3) return;
     for (unsigned k = 0; k < std::max(n, captured.n); ++k)
         std::fprintf(stderr, "  %lx %lx\n", k < captured.n ? captured.pc[k] : 0,
                      k < n ? expected.pc[skip + k] : 0);
@@ -107,20 +107,20 @@ __attribute__((noinline)) void capture() {
 
 void descend(int depth);
 
-__attribute__((noinline)) void fixed(int depth) {
+__attribute__((noinline)) void through_fixed_frame(int depth) {
     volatile char buffer[200];
     static_cast<void>(buffer);
     buffer[0] = 1;
     descend(depth - 1);
     buffer[1] = 2;
 }
-__attribute__((noinline)) void variable(int depth) {
+__attribute__((noinline)) void through_variable_frame(int depth) {
     auto* buffer = static_cast<volatile char*>(alloca(16 + state.random() % 500));
     buffer[0] = 1;
     descend(depth - 1);
     buffer[1] = 2;
 }
-__attribute__((noinline)) void large(int depth) {
+__attribute__((noinline)) void through_large_frame(int depth) {
     volatile char buffer[70'000];
     static_cast<void>(buffer);
     buffer[0] = 1;
@@ -136,7 +136,7 @@ __attribute__((noinline)) void through_library(int depth) {
         return *static_cast<const int*>(a) - *static_cast<const int*>(b);
     });
 }
-__attribute__((noinline)) void thrower(int depth) {
+__attribute__((noinline)) void through_exception(int depth) {
     try {
         descend(depth - 1);
         throw std::runtime_error("back");
@@ -144,14 +144,14 @@ __attribute__((noinline)) void thrower(int depth) {
         capture();
     }
 }
-__attribute__((noinline)) void jumper(int depth) {
+__attribute__((noinline)) void through_longjmp(int depth) {
     std::jmp_buf saved;
-    std::memcpy(&saved, &state.out, sizeof saved);
-    if (!setjmp(state.out)) {
+    std::memcpy(&saved, &state.jump_target, sizeof saved);
+    if (!setjmp(state.jump_target)) {
         descend(depth - 1);
-        std::longjmp(state.out, 1);
+        std::longjmp(state.jump_target, 1);
     }
-    std::memcpy(&state.out, &saved, sizeof saved);
+    std::memcpy(&state.jump_target, &saved, sizeof saved);
     capture();
 }
 
@@ -159,17 +159,17 @@ void descend(int depth) {
     capture();
     if (depth <= 0) return;
     switch (state.random() % 6) {
-        case 0: return fixed(depth), capture();
-        case 1: return variable(depth), capture();
-        case 2: return large(depth), capture();
+        case 0: return through_fixed_frame(depth), capture();
+        case 1: return through_variable_frame(depth), capture();
+        case 2: return through_large_frame(depth), capture();
         case 3: return through_library(depth), capture();
-        case 4: return thrower(depth), capture();
-        default: return jumper(depth), capture();
+        case 4: return through_exception(depth), capture();
+        default: return through_longjmp(depth), capture();
     }
 }
 
 // A leaf function, whose return address stays in the link register.
-__attribute__((noinline)) unsigned leaf(unsigned n) {
+__attribute__((noinline)) unsigned leaf_function(unsigned n) {
     unsigned sum = 0;
     for (unsigned k = 0; k < n; ++k) sum = sum * 31 + k;
     return sum;
@@ -178,21 +178,21 @@ __attribute__((noinline)) unsigned leaf(unsigned n) {
 // Expects the handler, the signal frame, and the interrupted function (leaf or main).
 __attribute__((noinline)) void on_signal(int) {
     const CapturedStack captured(state.unwinder->capture(ASSAY_CALLER(), tree));
-    interrupted.wrong =
-        interrupted.wrong + !(captured.is_complete &&
-                              (captured.n == main_depth + 1 || captured.n == main_depth + 2) &&
-                              captured.pc[captured.n - 1] == main_root);
-    interrupted.captures = interrupted.captures + 1;
+    signal_tally.wrong =
+        signal_tally.wrong + !(captured.is_complete &&
+                               (captured.n == main_depth + 1 || captured.n == main_depth + 2) &&
+                               captured.pc[captured.n - 1] == main_root);
+    signal_tally.captures = signal_tally.captures + 1;
 }
 
-// The signal trampoline, with call-frame information as the kernel's has; qemu's has none.
+// The signal trampoline, with call-frame information like the kernel's. That of qemu has none.
 extern "C" void back_from_signal();
 #if defined(__aarch64__)
 asm(".text\n.cfi_startproc\n.cfi_signal_frame\nnop\n.globl back_from_signal\nback_from_signal:\n"
     "mov x8, #139\nsvc #0\n.cfi_endproc\n");
 #endif
 
-void* in_thread(void*) {
+void* capture_in_thread(void*) {
     register_thread();
     for (int k = 0; k < 100; ++k) descend(12);
     return new Tally(state.tally);
@@ -207,7 +207,7 @@ int main() {
     for (int k = 0; k < 200; ++k) descend(12);
     pthread_t thread;
     void* result = nullptr;
-    pthread_create(&thread, nullptr, in_thread, nullptr);
+    pthread_create(&thread, nullptr, capture_in_thread, nullptr);
     pthread_join(thread, &result);
     const Tally thread_tally = *static_cast<Tally*>(result);
     std::printf("%lu captures, %lu wrong\n", state.tally.captures + thread_tally.captures,
@@ -226,9 +226,9 @@ int main() {
     for (unsigned long k = 0; k < 200; ++k) {
         const itimerval one_shot{{0, 0}, {0, 1000}};
         setitimer(ITIMER_REAL, &one_shot, nullptr);
-        while (interrupted.captures == k) sum = sum + leaf(2000);
+        while (signal_tally.captures == k) sum = sum + leaf_function(2000);
     }
-    std::printf("%lu captures in signal handlers, %lu wrong\n", interrupted.captures,
-                interrupted.wrong);
+    std::printf("%lu captures in signal handlers, %lu wrong\n", signal_tally.captures,
+                signal_tally.wrong);
     return 0;
 }

@@ -1,11 +1,12 @@
-// Does the operations of a plan on MPI-IO files, for the chaos test of the accelerator:
+// The MPI program of the chaos test of the accelerator: runs the operations of a plan on MPI-IO
+// files.
 //
 //     mpirun -n N chaos_io-MPI FOLDER PLAN
 //
-// The plan has one operation a line: its kind, its number, then what tests/python/accelerator/
-// chaos_plan.py says of the kind. Every rank reads the same plan. The files are in FOLDER/files,
-// the logs in FOLDER: log.RANK and read.RANK (record_log.hpp). An operation that fails is logged
-// with its error class, and the run goes on.
+// A line of the plan is an operation: its kind, its number, then the arguments of the kind, which
+// tests/python/accelerator/chaos_plan.py describes. Every rank reads the same plan. The files are
+// in FOLDER/files, the logs in FOLDER: log.RANK and read.RANK (record_log.hpp). An operation that
+// fails is logged with its error class, and the run goes on.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -31,7 +32,7 @@ std::vector<int> pids;  // of all ranks
 std::map<int, MPI_File> files;
 MPI_Info hints;
 
-long number(Arguments& arguments) {
+long read_number(Arguments& arguments) {
     long value = 0;
     if (arguments >> value) return value;
     std::fprintf(stderr, "chaos_io: a number is missing in the plan: %s\n",
@@ -51,14 +52,14 @@ int error_class(int code) {
     return result;
 }
 
-long moved(MPI_Status& status) {
+long transferred_bytes(MPI_Status& status) {
     int count = 0;
     MPI_Get_count(&status, MPI_BYTE, &count);
     return count;
 }
 
-// Runs `action` on the file of an operation, between the lines of the log. It returns a code of MPI
-// and sets the bytes that it moved.
+// Runs `action` on the file of an operation, and logs its start and end. `action` returns an MPI
+// error code and sets the number of bytes that it has read or written.
 template <class Action>
 void on_file(int operation, int slot, Action action) {
     const auto file = files.find(slot);
@@ -70,60 +71,61 @@ void on_file(int operation, int slot, Action action) {
 }
 
 void open_file(int operation, Arguments& arguments) {
-    const auto slot = static_cast<int>(number(arguments));
+    const auto slot = static_cast<int>(read_number(arguments));
     const std::string path = file_path(arguments);
     MPI_File file = MPI_FILE_NULL;
     records.start(operation);
     const int code =
         MPI_File_open(MPI_COMM_WORLD, path.c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR, hints, &file);
     records.end(operation, error_class(code));
-    int opened = code == MPI_SUCCESS, all = 0;
-    MPI_Allreduce(&opened, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-    if (all == size) files[slot] = file;
-    else if (all) {
+    int opened = code == MPI_SUCCESS, ranks_opened = 0;
+    MPI_Allreduce(&opened, &ranks_opened, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (ranks_opened == size) files[slot] = file;
+    else if (ranks_opened) {
         records.note("opened-on-some-ranks");
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
 }
 
 int write_at(int operation, int slot, MPI_File file, long offset, long bytes, bool collective,
-             long& done) {
+             long& bytes_done) {
     std::vector<char> data(static_cast<std::size_t>(bytes));
     chaos::Tag{slot, rank, operation}.fill(static_cast<std::uint64_t>(offset),
                                            static_cast<std::uint64_t>(bytes), data.data());
     MPI_Status status;
     const auto write = collective ? MPI_File_write_at_all : MPI_File_write_at;
     const int code = write(file, offset, data.data(), static_cast<int>(bytes), MPI_BYTE, &status);
-    if (!code) done = moved(status);
+    if (!code) bytes_done = transferred_bytes(status);
     return code;
 }
 
 void write(int operation, Arguments& arguments) {
-    if (number(arguments) != rank) return;
-    const auto slot = static_cast<int>(number(arguments));
-    const long offset = number(arguments), bytes = number(arguments);
-    on_file(operation, slot, [&](MPI_File file, long& done) {
-        return write_at(operation, slot, file, offset, bytes, false, done);
+    if (read_number(arguments) != rank) return;
+    const auto slot = static_cast<int>(read_number(arguments));
+    const long offset = read_number(arguments), bytes = read_number(arguments);
+    on_file(operation, slot, [&](MPI_File file, long& bytes_done) {
+        return write_at(operation, slot, file, offset, bytes, false, bytes_done);
     });
 }
 
 void write_all(int operation, Arguments& arguments) {
-    const auto slot = static_cast<int>(number(arguments));
+    const auto slot = static_cast<int>(read_number(arguments));
     long offset = 0, bytes = 0;
-    for (int k = 0; k <= rank; ++k) offset = number(arguments), bytes = number(arguments);
-    on_file(operation, slot, [&](MPI_File file, long& done) {
-        return write_at(operation, slot, file, offset, bytes, true, done);
+    for (int k = 0; k <= rank; ++k) offset = read_number(arguments), bytes = read_number(arguments);
+    on_file(operation, slot, [&](MPI_File file, long& bytes_done) {
+        return write_at(operation, slot, file, offset, bytes, true, bytes_done);
     });
 }
 
 // Each rank writes `count` blocks through a view: the blocks of the ranks follow each other.
 int write_strided(int operation, int slot, MPI_File file, bool collective, Arguments& arguments,
-                  long& done) {
-    const long begin = number(arguments), block = number(arguments), count = number(arguments);
-    const long stride = size * block + number(arguments), mine = begin + rank * block;
+                  long& bytes_done) {
+    const long begin = read_number(arguments), block = read_number(arguments),
+               count = read_number(arguments);
+    const long stride = size * block + read_number(arguments), first_byte = begin + rank * block;
     std::vector<char> data(static_cast<std::size_t>(block * count));
     for (long k = 0; k < count; ++k)
-        chaos::Tag{slot, rank, operation}.fill(static_cast<std::uint64_t>(mine + k * stride),
+        chaos::Tag{slot, rank, operation}.fill(static_cast<std::uint64_t>(first_byte + k * stride),
                                                static_cast<std::uint64_t>(block),
                                                data.data() + k * block);
     MPI_Datatype type;
@@ -131,10 +133,10 @@ int write_strided(int operation, int slot, MPI_File file, bool collective, Argum
                             &type);
     MPI_Type_commit(&type);
     MPI_Status status;
-    int code = MPI_File_set_view(file, mine, MPI_BYTE, type, "native", MPI_INFO_NULL);
+    int code = MPI_File_set_view(file, first_byte, MPI_BYTE, type, "native", MPI_INFO_NULL);
     const auto write = collective ? MPI_File_write_at_all : MPI_File_write_at;
     if (!code) code = write(file, 0, data.data(), static_cast<int>(data.size()), MPI_BYTE, &status);
-    if (!code) done = moved(status);
+    if (!code) bytes_done = transferred_bytes(status);
     const int reset = MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
     if (reset) {
         records.note("view-not-reset");
@@ -144,40 +146,41 @@ int write_strided(int operation, int slot, MPI_File file, bool collective, Argum
     return code;
 }
 
-void strided(int operation, Arguments& arguments) {
-    const auto slot = static_cast<int>(number(arguments));
-    const bool collective = number(arguments);
-    on_file(operation, slot, [&](MPI_File file, long& done) {
-        return write_strided(operation, slot, file, collective, arguments, done);
+void write_strided_view(int operation, Arguments& arguments) {
+    const auto slot = static_cast<int>(read_number(arguments));
+    const bool collective = read_number(arguments);
+    on_file(operation, slot, [&](MPI_File file, long& bytes_done) {
+        return write_strided(operation, slot, file, collective, arguments, bytes_done);
     });
 }
 
 void read(int operation, Arguments& arguments) {
-    if (number(arguments) != rank) return;
-    const auto slot = static_cast<int>(number(arguments));
-    const long offset = number(arguments), bytes = number(arguments);
-    on_file(operation, slot, [&](MPI_File file, long& done) {
+    if (read_number(arguments) != rank) return;
+    const auto slot = static_cast<int>(read_number(arguments));
+    const long offset = read_number(arguments), bytes = read_number(arguments);
+    on_file(operation, slot, [&](MPI_File file, long& bytes_done) {
         std::vector<char> data(static_cast<std::size_t>(bytes));
         MPI_Status status;
         const int code =
             MPI_File_read_at(file, offset, data.data(), static_cast<int>(bytes), MPI_BYTE, &status);
-        if (!code) records.data(data.data(), done = moved(status));
+        if (!code) records.data(data.data(), bytes_done = transferred_bytes(status));
         return code;
     });
 }
 
 // Adds a line to the log of the file system (faulty_fs.cpp).
-void mark_in_log(const char* what, int number, int process = 0) {
+void mark_in_log(const char* event, int value, int process = 0) {
     const char* path = std::getenv("FAULTY_FS_LOG");
     if (!path) return;
     const int log = chaos::open_log(path);
     const std::string line =
-        std::to_string(process) + " " + what + " " + std::to_string(number) + " -1 -\n";
+        std::to_string(process) + " " + event + " " + std::to_string(value) + " -1 -\n";
     chaos::append(log, line.data(), line.size());
     close(log);
 }
 
-// All ranks have returned and none does anything: what was written must be synchronised by now.
+// Marks in the log that an operation has returned on all ranks: all earlier writes must be synced
+// by now. No rank runs another operation meanwhile.
 void mark_return(int operation) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) mark_in_log("returned", operation);
@@ -185,21 +188,21 @@ void mark_return(int operation) {
 }
 
 void sync(int operation, Arguments& arguments) {
-    on_file(operation, static_cast<int>(number(arguments)),
+    on_file(operation, static_cast<int>(read_number(arguments)),
             [](MPI_File file, long&) { return MPI_File_sync(file); });
     mark_return(operation);
 }
 
 void close_file(int operation, Arguments& arguments) {
-    const auto slot = static_cast<int>(number(arguments));
+    const auto slot = static_cast<int>(read_number(arguments));
     on_file(operation, slot, [](MPI_File& file, long&) { return MPI_File_close(&file); });
     files.erase(slot);
     mark_return(operation);
 }
 
 void set_size(int operation, Arguments& arguments) {
-    const auto slot = static_cast<int>(number(arguments));
-    const long bytes = number(arguments);
+    const auto slot = static_cast<int>(read_number(arguments));
+    const long bytes = read_number(arguments);
     MPI_Barrier(MPI_COMM_WORLD);
     int code = MPI_ERR_FILE;
     on_file(operation, slot,
@@ -208,9 +211,9 @@ void set_size(int operation, Arguments& arguments) {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-// Rank 0 does it; the others wait.
+// Runs an operation on rank 0 while the others wait.
 template <class Action>
-void alone(int operation, Action action) {
+void on_rank_0(int operation, Action action) {
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         records.start(operation);
@@ -223,86 +226,101 @@ void alone(int operation, Action action) {
 
 void rename_file(int operation, Arguments& arguments) {
     const std::string from = file_path(arguments), to = file_path(arguments);
-    alone(operation,
-          [&] { return std::rename(from.c_str(), to.c_str()) ? MPI_ERR_OTHER : MPI_SUCCESS; });
+    on_rank_0(operation,
+              [&] { return std::rename(from.c_str(), to.c_str()) ? MPI_ERR_OTHER : MPI_SUCCESS; });
 }
 
 void delete_file(int operation, Arguments& arguments) {
     const std::string path = file_path(arguments);
-    alone(operation, [&] { return error_class(MPI_File_delete(path.c_str(), MPI_INFO_NULL)); });
+    on_rank_0(operation, [&] { return error_class(MPI_File_delete(path.c_str(), MPI_INFO_NULL)); });
 }
 
 void barrier(int, Arguments&) { MPI_Barrier(MPI_COMM_WORLD); }
 
 // ---- faults
 
-// Faults of the file system occur while the file exists (FAULTY_FS_WHILE).
-void fault(int, Arguments& arguments) {
-    if (number(arguments) != rank) return;
+// The file system fails while this file exists (FAULTY_FS_WHILE).
+void begin_fault(int, Arguments& arguments) {
+    if (read_number(arguments) != rank) return;
     records.note("fault-begins");
     close(chaos::open_log(folder + "/fault"));
 }
 
-void mend(int, Arguments& arguments) {
-    if (number(arguments) != rank) return;
+void end_fault(int, Arguments& arguments) {
+    if (read_number(arguments) != rank) return;
     unlink((folder + "/fault").c_str());
     records.note("fault-ended");
 }
 
-// A thread, so that the signal comes in the middle of a later operation.
+// Runs `action` after a delay in a thread, so that a signal comes in the middle of a later
+// operation.
 template <class Action>
-void later(long microseconds, Action action) {
+void run_after(long microseconds, Action action) {
     std::thread([=] {
         usleep(static_cast<useconds_t>(microseconds));
         action();
     }).detach();
 }
 
-void kill_one(int, Arguments& arguments) {
-    if (number(arguments) == rank) later(number(arguments), [] { ::kill(getpid(), SIGKILL); });
+void kill_rank(int, Arguments& arguments) {
+    if (read_number(arguments) == rank)
+        run_after(read_number(arguments), [] { ::kill(getpid(), SIGKILL); });
 }
 
-void kill_all(int, Arguments& arguments) {
-    if (number(arguments) != rank) return;
-    later(number(arguments), [] {
+void kill_all_ranks(int, Arguments& arguments) {
+    if (read_number(arguments) != rank) return;
+    run_after(read_number(arguments), [] {
         for (const int pid : pids)
             if (pid != getpid()) ::kill(pid, SIGKILL);
         ::kill(getpid(), SIGKILL);
     });
 }
 
-// The next rank stops the rank and lets it go on.
-void stop(int, Arguments& arguments) {
-    const auto victim = static_cast<std::size_t>(number(arguments));
-    const long microseconds = number(arguments);
+// The next rank stops the process of a rank and continues it after a time.
+void stop_and_continue(int, Arguments& arguments) {
+    const auto victim = static_cast<std::size_t>(read_number(arguments));
+    const long microseconds = read_number(arguments);
     if ((victim + 1) % pids.size() != static_cast<std::size_t>(rank)) return;
-    later(0, [=] {
+    run_after(0, [=] {
         ::kill(pids[victim], SIGSTOP);
         usleep(static_cast<useconds_t>(microseconds));
         ::kill(pids[victim], SIGCONT);
     });
 }
 
-void pause(int, Arguments& arguments) { usleep(static_cast<useconds_t>(number(arguments))); }
+void pause_rank(int, Arguments& arguments) {
+    usleep(static_cast<useconds_t>(read_number(arguments)));
+}
 
-// The end of a run in which a rank dies: MPI_Finalize would wait for it. That rank waits for its
-// death, and lets MPI send what it holds.
-void leave(int, Arguments& arguments) {
-    const bool dying = number(arguments) == rank;
-    for (int found = 0; dying; usleep(100))
-        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+// Ends a run in which a rank is killed, without MPI_Finalize, which would wait for that rank. The
+// rank itself polls MPI until it is killed, so that its pending messages are sent.
+void exit_without_finalize(int, Arguments& arguments) {
+    const bool dying = read_number(arguments) == rank;
+    for (int has_message = 0; dying; usleep(100))
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &has_message, MPI_STATUS_IGNORE);
     records.note("left");
     _exit(7);
 }
 
 using Action = void (*)(int, Arguments&);
-const std::map<std::string, Action> actions = {
-    {"open", open_file},     {"write", write},     {"write_all", write_all},
-    {"strided", strided},    {"read", read},       {"sync", sync},
-    {"close", close_file},   {"size", set_size},   {"rename", rename_file},
-    {"delete", delete_file}, {"barrier", barrier}, {"fault", fault},
-    {"mend", mend},          {"kill", kill_one},   {"kill_all", kill_all},
-    {"stop", stop},          {"pause", pause},     {"leave", leave}};
+const std::map<std::string, Action> actions = {{"open", open_file},
+                                               {"write", write},
+                                               {"write_all", write_all},
+                                               {"strided", write_strided_view},
+                                               {"read", read},
+                                               {"sync", sync},
+                                               {"close", close_file},
+                                               {"size", set_size},
+                                               {"rename", rename_file},
+                                               {"delete", delete_file},
+                                               {"barrier", barrier},
+                                               {"fault", begin_fault},
+                                               {"mend", end_fault},
+                                               {"kill", kill_rank},
+                                               {"kill_all", kill_all_ranks},
+                                               {"stop", stop_and_continue},
+                                               {"pause", pause_rank},
+                                               {"leave", exit_without_finalize}};
 
 void run_plan(std::istream& plan) {
     for (std::string line; std::getline(plan, line);) {
@@ -314,7 +332,7 @@ void run_plan(std::istream& plan) {
             std::fprintf(stderr, "chaos_io: the plan has an unknown operation: %s\n", line.c_str());
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
-        const auto operation = static_cast<int>(number(arguments));
+        const auto operation = static_cast<int>(read_number(arguments));
         action->second(operation, arguments);
     }
 }
@@ -337,7 +355,8 @@ int main(int argc, char** argv) {
     pids.resize(static_cast<std::size_t>(size));
     MPI_Allgather(&pid, 1, MPI_INT, pids.data(), 1, MPI_INT, MPI_COMM_WORLD);
     mark_in_log("rank", rank, pid);
-    // Else ROMIO writes the gaps of strided transfers too, beyond the end of the file with garbage.
+    // Without these hints ROMIO also writes the gaps of strided transfers, with garbage beyond the
+    // end of the file.
     MPI_Info_create(&hints);
     MPI_Info_set(hints, "romio_ds_write", "disable");
     MPI_Info_set(hints, "romio_cb_write", "disable");

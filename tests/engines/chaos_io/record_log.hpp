@@ -1,8 +1,8 @@
-// A rank's log of its operations. It is written with O_APPEND, one write() a line, so that it holds
-// every line that was complete when the rank was killed.
+// A rank's log of its operations in a chaos run. Each line is one write() with O_APPEND, so the log
+// has every line that was complete when the rank was killed. NS: CLOCK_MONOTONIC in ns.
 //
 //     start OPERATION NS
-//     end OPERATION NS ERROR_CLASS BYTES     BYTES: what a read or write has moved
+//     end OPERATION NS ERROR_CLASS BYTES     BYTES: read or written
 //     skip OPERATION NS                      the file is not open
 //     note TEXT NS
 #pragma once
@@ -43,7 +43,7 @@ public:
     }
     void skip(int operation) const { line("skip %d %ld\n", operation, now()); }
     void note(const char* text) const { line("note %s %ld\n", text, now()); }
-    // What a read has returned. The reads of a rank follow each other in one file.
+    // Stores the data that a read has returned. The reads of a rank follow each other in one file.
     void data(const char* bytes, long count) const {
         if (count > 0) append(reads_, bytes, static_cast<std::size_t>(count));
     }

@@ -1,5 +1,6 @@
-// The bytes that a chaos run writes. Each aligned word of a file encodes who wrote it: file, rank,
-// operation and the word's index in the file. tests/python/accelerator/chaos_bytes.py decodes them.
+// The data that a chaos run writes. Each aligned 8-byte word encodes the file, the writing rank,
+// the operation and the word's index in the file. tests/python/accelerator/chaos_bytes.py decodes
+// them.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,7 @@ inline std::uint64_t mix(std::uint64_t z) {
     return z ^ (z >> 31);
 }
 
+// The writer of a word.
 struct Tag {
     int file, rank, operation;
 

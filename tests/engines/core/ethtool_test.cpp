@@ -1,4 +1,4 @@
-// Link modes as a bit mask: planted masks of adapters.
+// Tests of the fastest link mode: bit masks of link modes as adapters report them.
 #include "core/ethtool.hpp"
 
 #include <doctest/doctest.h>
@@ -18,7 +18,7 @@ std::vector<std::uint32_t> mask(std::initializer_list<unsigned> bits) {
 
 }  // namespace
 
-TEST_CASE("the fastest of an adapter's modes") {
+TEST_CASE("the rate of the fastest link mode in a mask, in bit/s") {
     CHECK_FALSE(fastest_of({}));
     CHECK_FALSE(fastest_of(mask({})));
     CHECK_FALSE(fastest_of(mask({ETHTOOL_LINK_MODE_TP_BIT, ETHTOOL_LINK_MODE_Autoneg_BIT})));
@@ -31,12 +31,12 @@ TEST_CASE("the fastest of an adapter's modes") {
 }
 
 TEST_CASE("bits beyond a short mask are not read") {
-    const std::vector<std::uint32_t> one = {1U << ETHTOOL_LINK_MODE_10000baseT_Full_BIT};
-    CHECK(fastest_of(one) == 10e9);
+    const std::vector<std::uint32_t> short_mask = {1U << ETHTOOL_LINK_MODE_10000baseT_Full_BIT};
+    CHECK(fastest_of(short_mask) == 10e9);
     CHECK_FALSE(fastest_of(std::vector<std::uint32_t>{0}));
 }
 
-TEST_CASE("an interface that is not there has no modes") {
+TEST_CASE("an interface that does not exist has no link modes") {
     CHECK_FALSE(assay::fastest_link_mode("none-such"));
     CHECK_FALSE(assay::fastest_link_mode("a-name-that-is-longer-than-any-interface"));
 }

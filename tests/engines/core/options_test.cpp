@@ -1,3 +1,4 @@
+// Tests of the options of measurements: defaults, units, and refused values.
 #include "core/options.hpp"
 
 #include <doctest/doctest.h>

@@ -1,3 +1,5 @@
+// Tests of the data pattern of messages: stamped data pass the check, and every wrong byte is
+// found.
 #include "core/pattern.hpp"
 
 #include <doctest/doctest.h>
@@ -21,7 +23,7 @@ constexpr std::size_t sizes[] = {1, 2, 4, 7, 8, 9, 63, 64, 65, 127, 128, 1000, 4
 
 }  // namespace
 
-TEST_CASE("a stamped buffer verifies, at every size") {
+TEST_CASE("a stamped buffer passes the check, at every size") {
     for (const std::size_t size : sizes) {
         Buffer buffer(size);
         stamp(buffer.data, size, stamp_key(3, 4, 17));
@@ -35,7 +37,7 @@ TEST_CASE("every single flipped bit is detected and located") {
         Buffer buffer(size);
         const std::uint64_t key = stamp_key(0, 1, random());
         stamp(buffer.data, size, key);
-        for (int i = 0; i < 300; ++i) {
+        for (int k = 0; k < 300; ++k) {
             const std::size_t offset = random() % size;
             const std::byte bit{static_cast<unsigned char>(1u << (random() % 8))};
             buffer.data[offset] ^= bit;
@@ -63,7 +65,7 @@ TEST_CASE("stamping writes no byte beyond the message") {
     }
 }
 
-TEST_CASE("an earlier message, another pair's and a shifted one differ in the first word") {
+TEST_CASE("the first word differs in earlier, shifted and other pairs' messages") {
     Buffer buffer(256);
     stamp(buffer.data, 256, stamp_key(1, 2, 8));
     CHECK(first_wrong_byte(buffer.data, 256, stamp_key(1, 2, 9)).value() < 8);
@@ -84,5 +86,5 @@ TEST_CASE("a short message that never arrived is detected, whatever the buffer h
 TEST_CASE("stamped_word gives the word that was stamped at an offset") {
     Buffer buffer(64);
     stamp(buffer.data, 64, 11);
-    for (std::size_t i = 0; i < 8; ++i) CHECK(buffer.words[i] == stamped_word(11, 8 * i));
+    for (std::size_t k = 0; k < 8; ++k) CHECK(buffer.words[k] == stamped_word(11, 8 * k));
 }

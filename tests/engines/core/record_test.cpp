@@ -1,3 +1,4 @@
+// Tests of the JSON lines that a Sink writes: records, and messages such as hello and progress.
 #include "core/record.hpp"
 
 #include <doctest/doctest.h>
@@ -15,15 +16,15 @@ constexpr Measurement probe{"test.probe", Scope::pair, "", {}, metrics, nullptr,
 
 // The record that a call writes.
 template <class Call>
-Json written(Call call) {
-    int ends[2];
-    REQUIRE(pipe(ends) == 0);
-    Sink sink(ends[1]);
+Json written_record(Call call) {
+    int pipe_fds[2];
+    REQUIRE(pipe(pipe_fds) == 0);
+    Sink sink(pipe_fds[1]);
     call(sink);
-    close(ends[1]);
+    close(pipe_fds[1]);
     std::string text(65536, '\0');
-    const ssize_t n = read(ends[0], text.data(), text.size());
-    close(ends[0]);
+    const ssize_t n = read(pipe_fds[0], text.data(), text.size());
+    close(pipe_fds[0]);
     REQUIRE(n > 0);
     text.resize(static_cast<std::size_t>(n));
     CHECK(text.back() == '\n');
@@ -35,38 +36,40 @@ Json written(Call call) {
 
 TEST_CASE("a measurement takes its unit and direction from the registry") {
     const std::vector<double> samples = {1, 2, 3};
-    const Json r = written([&](Sink& s) {
+    const Json record = written_record([&](Sink& s) {
         s.measurement(probe, "bandwidth", {.host = "a", .peer = "b", .numa = 1}, {{"size", 64}},
                       summarize(samples), samples);
     });
-    CHECK(r["kind"] == "measurement");
-    CHECK(r["unit"] == "B/s");
-    CHECK(r["better"] == "higher");
-    CHECK(r["subject"] == Json{{"host", "a"}, {"peer", "b"}, {"numa", 1}});
-    CHECK(r["params"]["size"] == 64);
-    CHECK(r["summary"]["median"] == 2);
-    CHECK(r["samples"].size() == 3);
+    CHECK(record["kind"] == "measurement");
+    CHECK(record["unit"] == "B/s");
+    CHECK(record["better"] == "higher");
+    CHECK(record["subject"] == Json{{"host", "a"}, {"peer", "b"}, {"numa", 1}});
+    CHECK(record["params"]["size"] == 64);
+    CHECK(record["summary"]["median"] == 2);
+    CHECK(record["samples"].size() == 3);
 }
 
 TEST_CASE("pair values keep five digits") {
     const std::vector<std::string> peers = {"b", "c"};
     const std::vector<double> values = {1.23456789e9, 0};
-    const Json r =
-        written([&](Sink& s) { s.pairs(probe, "bandwidth", {.host = "a"}, {}, peers, values); });
-    CHECK(r["peers"] == Json{"b", "c"});
-    CHECK(r["values"][0].get<double>() == doctest::Approx(1.2346e9).epsilon(1e-6));
-    CHECK(r["values"][1] == 0);
+    const Json record = written_record(
+        [&](Sink& s) { s.pairs(probe, "bandwidth", {.host = "a"}, {}, peers, values); });
+    CHECK(record["peers"] == Json{"b", "c"});
+    CHECK(record["values"][0].get<double>() == doctest::Approx(1.2346e9).epsilon(1e-6));
+    CHECK(record["values"][1] == 0);
 }
 
 TEST_CASE("the fields of failure, corruption, hello, progress and waived records") {
-    CHECK(written([](Sink& s) { s.failure("what", "fix", {.host = "a"}); })["what"] == "what");
-    const Json c = written(
+    CHECK(written_record([](Sink& s) { s.failure("what", "fix", {.host = "a"}); })["what"] ==
+          "what");
+    const Json corruption = written_record(
         [](Sink& s) { s.corruption(probe, {.host = "a"}, {{"size", 8}}, 3, 8, 0xff, 0xfe); });
-    CHECK(c["offset"] == 8);
-    CHECK(c["expected"] == "00000000000000ff");
-    CHECK(written([](Sink& s) { s.hello(3, "a"); })["rank"] == 3);
-    CHECK(written([](Sink& s) { s.progress(0.5, "x"); })["done"] == 0.5);
-    const Json w = written([](Sink& s) { s.waived(probe, "bandwidth", {}, {}, "no device"); });
-    CHECK(w["status"] == "waived");
-    CHECK(w["reason"] == "no device");
+    CHECK(corruption["offset"] == 8);
+    CHECK(corruption["expected"] == "00000000000000ff");
+    CHECK(written_record([](Sink& s) { s.hello(3, "a"); })["rank"] == 3);
+    CHECK(written_record([](Sink& s) { s.progress(0.5, "x"); })["done"] == 0.5);
+    const Json waived =
+        written_record([](Sink& s) { s.waived(probe, "bandwidth", {}, {}, "no device"); });
+    CHECK(waived["status"] == "waived");
+    CHECK(waived["reason"] == "no device");
 }

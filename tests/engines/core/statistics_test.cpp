@@ -1,3 +1,4 @@
+// Tests of summaries of samples, the confidence interval of the median, and histograms.
 #include "core/statistics.hpp"
 
 #include <doctest/doctest.h>
@@ -36,18 +37,20 @@ TEST_CASE("the median's interval narrows with more samples and is infinite for f
     for (int i = 0; i < 5; ++i) samples.push_back(normal(random));
     CHECK(std::isinf(median_confidence(samples)));
     while (samples.size() < 30) samples.push_back(normal(random));
-    const double few = median_confidence(samples);
+    const double interval_of_30 = median_confidence(samples);
     while (samples.size() < 3000) samples.push_back(normal(random));
-    const double many = median_confidence(samples);
-    CHECK(many < few);
+    const double interval_of_3000 = median_confidence(samples);
+    CHECK(interval_of_3000 < interval_of_30);
     // 95 %: +- 1.96 * 1.2533 sigma / sqrt(n), relative to 100.
-    CHECK(many == doctest::Approx(1.96 * 1.2533 * 5 / std::sqrt(3000) / 100).epsilon(0.25));
+    CHECK(interval_of_3000 ==
+          doctest::Approx(1.96 * 1.2533 * 5 / std::sqrt(3000) / 100).epsilon(0.25));
 }
 
-TEST_CASE("the interval holds the true median in 95 of 100 experiments, of any distribution") {
+TEST_CASE(
+    "the confidence interval has the true median in 95 % of experiments, for any distribution") {
     std::mt19937 random(2);
     std::exponential_distribution<double> skewed(1);
-    std::lognormal_distribution<double> heavy(0, 1);
+    std::lognormal_distribution<double> heavy_tailed(0, 1);
     std::normal_distribution<double> normal(10, 1);
     std::bernoulli_distribution disturbed(0.2);
     const auto mixed = [&] { return normal(random) + (disturbed(random) ? 5 : 0); };
@@ -56,18 +59,18 @@ TEST_CASE("the interval holds the true median in 95 of 100 experiments, of any d
         std::function<double()> draw;
         double median;
     } distributions[] = {{[&] { return skewed(random); }, std::log(2)},
-                         {[&] { return heavy(random); }, 1.0},
+                         {[&] { return heavy_tailed(random); }, 1.0},
                          {[&] { return normal(random); }, 10.0},
                          {mixed, 10.31864}};
     constexpr int experiments = 4000;
-    for (const auto& [draw, truth] : distributions)
+    for (const auto& [draw, true_median] : distributions)
         for (const std::size_t n : {6U, 10U, 40U}) {
             int covered = 0;
             for (int experiment = 0; experiment < experiments; ++experiment) {
                 std::vector<double> samples(n);
                 for (double& sample : samples) sample = draw();
                 const double median = summarize(samples).median;
-                covered += std::abs(median - truth) <= median_confidence(samples) * median;
+                covered += std::abs(median - true_median) <= median_confidence(samples) * median;
             }
             // 95 % less four standard errors.
             CHECK(covered > experiments * (0.95 - 4 * std::sqrt(0.95 * 0.05 / experiments)));

@@ -1,9 +1,10 @@
-// What MPI has acknowledged is never lost: cases on files that are renamed, removed, changed from
-// outside or opened in large numbers, and on file systems that fail.
+// An MPI program that tests that acknowledged data are never lost. Its cases use files that are
+// renamed, removed, changed by other programs or opened in large numbers, and file systems that
+// fail.
 //
 // The same program runs with the MPI's own I/O and with the accelerator. Every case checks its own
-// bytes and prints "ok NAME" or "bad NAME: reason". Cases of faults print the error class of their
-// calls too ("code STEP RANK CLASS"): the test that plants a fault knows what must come out.
+// data and prints "ok NAME" or "bad NAME: reason". Cases on faults also print the error class of
+// their calls ("code STEP RANK CLASS"), which the test that plants the fault checks.
 //
 //   durability FOLDER NAME
 #include "durability/durability.hpp"
@@ -23,12 +24,12 @@ std::vector<int> block_of(int version, int of_rank) {
 }
 
 void write_block(MPI_File file, int version, int row) {
-    const auto mine = block_of(version, rank);
-    EXPECT(MPI_File_write_at(file, MPI_Offset{row * size + rank} * block * 4, mine.data(), block,
-                             MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    const auto own_values = block_of(version, rank);
+    EXPECT(MPI_File_write_at(file, MPI_Offset{row * size + rank} * block * 4, own_values.data(),
+                             block, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
 }
 
-bool holds(const char* name, int version, int row) {
+bool file_holds(const char* name, int version, int row) {
     const auto content = read_back(name);
     const auto begin = static_cast<std::size_t>(row * size) * block;
     if (content.size() < begin + static_cast<std::size_t>(size) * block) return false;
@@ -41,7 +42,7 @@ bool holds(const char* name, int version, int row) {
     return true;
 }
 
-bool reads(MPI_File file, int version, int row) {
+bool rank_reads(MPI_File file, int version, int row) {
     std::vector<int> values(block);
     MPI_Status status;
     return MPI_File_read_at(file, MPI_Offset{row * size + rank} * block * 4, values.data(), block,
@@ -60,7 +61,7 @@ void overwrite(const char* name, const std::vector<int>& values) {
     close(fd);
 }
 
-void say(const char* step, int code) {
+void print_code(const char* step, int code) {
     int error_class = MPI_SUCCESS;
     if (code) MPI_Error_class(code, &error_class);
     const char* name = "other";
@@ -77,7 +78,7 @@ void say(const char* step, int code) {
     std::fflush(stdout);
 }
 
-void mark(const char* text) {
+void log_mark(const char* text) {
     const char* log = std::getenv("FAULTY_FS_LOG");
     if (!log) return;
     const int fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
@@ -95,11 +96,12 @@ int main(int argc, char** argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     folder = argv[1];
-    bool found = false;
-    for (const auto* group : {&names, &many, &outside, &faults, &later})
-        for (const auto& test_case : *group) {
+    bool is_known_case = false;
+    for (const auto* cases :
+         {&name_cases, &many_file_cases, &outside_cases, &fault_cases, &later_job_cases})
+        for (const auto& test_case : *cases) {
             if (std::string(argv[2]) != test_case.name) continue;
-            found = true;
+            is_known_case = true;
             test_case.run();
             int bad = failure.empty() ? size : rank, first = 0;
             MPI_Allreduce(&bad, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -108,7 +110,7 @@ int main(int argc, char** argv) {
             if (rank == 0 && first == size) std::printf("ok %s\n", test_case.name);
             std::fflush(stdout);
         }
-    if (!found && rank == 0) std::fprintf(stderr, "durability: no case %s\n", argv[2]);
+    if (!is_known_case && rank == 0) std::fprintf(stderr, "durability: no case %s\n", argv[2]);
     MPI_Finalize();
-    return found ? 0 : 2;
+    return is_known_case ? 0 : 2;
 }

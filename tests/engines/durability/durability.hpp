@@ -1,5 +1,5 @@
-// What the cases share. Each rank writes blocks of 1 MiB; a block's content tells its rank and its
-// version, so that lost, old and misplaced data are told apart.
+// Helpers of the durability cases. Each rank writes blocks of 1 MiB. The contents of a block depend
+// on its rank and version, so that lost, old and misplaced data can be distinguished.
 #pragma once
 
 #include <vector>
@@ -8,20 +8,22 @@
 
 constexpr int block = 1 << 18;  // ints: 1 MiB
 
-extern const std::vector<Case> names, many, outside, faults, later;
+// The cases of each file.
+extern const std::vector<Case> name_cases, many_file_cases, outside_cases, fault_cases,
+    later_job_cases;
 
 // The content of a rank's block.
 std::vector<int> block_of(int version, int of_rank);
 
-// Writes this rank's block of a version. The blocks of all ranks follow each other; `row` is the
-// number of such rows before it.
+// Writes this rank's block of a version. A row consists of one block of each rank; `row` is the
+// number of rows before the block in the file.
 void write_block(MPI_File file, int version, int row = 0);
 
-// Whether the file, as another program reads it, has the blocks of all ranks in this version.
-bool holds(const char* name, int version, int row = 0);
+// Whether the row of the file, as another program reads it, has this version of all ranks' blocks.
+bool file_holds(const char* name, int version, int row = 0);
 
-// Whether this rank reads its own block of that version through MPI.
-bool reads(MPI_File file, int version, int row = 0);
+// Whether this rank, through MPI, reads this version of its own block.
+bool rank_reads(MPI_File file, int version, int row = 0);
 
 void close_file(MPI_File& file);
 
@@ -38,8 +40,8 @@ void on_first_rank(Action action) {
 // Replaces the bytes of an existing file, without MPI.
 void overwrite(const char* name, const std::vector<int>& values);
 
-// Prints the error class of an MPI call on this rank, for the test that reads the output.
-void say(const char* step, int code);
+// Prints the error class of an MPI call on this rank, for the test that starts this program.
+void print_code(const char* step, int code);
 
 // Writes a line into the log of faulty_fs.
-void mark(const char* text);
+void log_mark(const char* text);

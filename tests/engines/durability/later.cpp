@@ -1,5 +1,5 @@
-// Programs that read what an earlier job has written with the case "closed", and one that chooses
-// the level of its file.
+// Durability cases of a later job: they read the file that an earlier job has written with the case
+// "closed". One more case passes info keys that choose what close waits for (assay_io_until).
 #include <cstdio>
 #include <cstdlib>
 #include <sstream>
@@ -11,15 +11,15 @@ namespace {
 
 // Whether this rank reads the block of every rank.
 bool reads_all(MPI_File file, int version) {
-    bool good = true;
+    bool is_equal = true;
     std::vector<int> values(block);
     for (int other = 0; other < size; ++other) {
         MPI_Status status;
-        good &= MPI_File_read_at(file, MPI_Offset{other} * block * 4, values.data(), block, MPI_INT,
-                                 &status) == MPI_SUCCESS &&
-                count_of(status) == block && values == block_of(version, other);
+        is_equal &= MPI_File_read_at(file, MPI_Offset{other} * block * 4, values.data(), block,
+                                     MPI_INT, &status) == MPI_SUCCESS &&
+                    count_of(status) == block && values == block_of(version, other);
     }
-    return good;
+    return is_equal;
 }
 
 void reread() {
@@ -28,7 +28,7 @@ void reread() {
     if (file != MPI_FILE_NULL) close_file(file);
 }
 
-// The file has bytes of others now: its first block is one of version 7.
+// Another program has changed the file: its first block has version 7.
 void reread_changed() {
     MPI_File file = open_file("data", MPI_MODE_RDONLY);
     std::vector<int> values(block);
@@ -38,7 +38,7 @@ void reread_changed() {
     close_file(file);
 }
 
-// Another job writes over it and reads it.
+// This job overwrites the file and reads it back.
 void rewritten() {
     MPI_File file = open_file("data");
     EXPECT(reads_all(file, 1));
@@ -51,7 +51,7 @@ void rewritten() {
 }
 
 // Opens with the info keys of INFO_KEYS ("key=value;key=value"), which only the ranks below
-// INFO_RANKS give, and prints the level that the file has.
+// INFO_RANKS pass, and prints the value of assay_io_until that the file has.
 void closed_with_info() {
     const char* keys = std::getenv("INFO_KEYS");
     const char* ranks = std::getenv("INFO_RANKS");
@@ -63,7 +63,8 @@ void closed_with_info() {
             MPI_Info_set(info, pair.substr(0, pair.find('=')).c_str(),
                          pair.substr(pair.find('=') + 1).c_str());
     MPI_File file = MPI_FILE_NULL;
-    EXPECT(MPI_File_open(MPI_COMM_WORLD, path("data").c_str(), rdwr, info, &file) == MPI_SUCCESS);
+    EXPECT(MPI_File_open(MPI_COMM_WORLD, path("data").c_str(), read_write_create, info, &file) ==
+           MPI_SUCCESS);
     MPI_Info_free(&info);
     EXPECT(MPI_File_get_info(file, &used) == MPI_SUCCESS);
     char level[MPI_MAX_INFO_VAL + 1] = "none";
@@ -72,12 +73,12 @@ void closed_with_info() {
     MPI_Info_free(&used);
     std::printf("code level %d %s\n", rank, level);
     write_block(file, 1);
-    say("close", MPI_File_close(&file));
+    print_code("close", MPI_File_close(&file));
 }
 
 }  // namespace
 
-const std::vector<Case> later = {{"reread", reread},
-                                 {"reread-changed", reread_changed},
-                                 {"rewritten", rewritten},
-                                 {"closed-with-info", closed_with_info}};
+const std::vector<Case> later_job_cases = {{"reread", reread},
+                                           {"reread-changed", reread_changed},
+                                           {"rewritten", rewritten},
+                                           {"closed-with-info", closed_with_info}};

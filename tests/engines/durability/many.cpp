@@ -1,4 +1,4 @@
-// Many files, few descriptors, little space.
+// Durability cases with many files, few free descriptors, or little free space.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,40 +9,40 @@
 
 namespace {
 
-std::string numbered(const char* stem, int number) { return stem + std::to_string(number); }
+std::string numbered_name(const char* stem, int number) { return stem + std::to_string(number); }
 
-// `count` files open at a time; each gets its own bytes from every rank.
-void files_at_a_time(int count) {
+// Every rank writes its own data into each of `count` files that are open at the same time.
+void write_files_open_together(int count) {
     constexpr int n = 1000;
     std::vector<MPI_File> files(static_cast<std::size_t>(count));
     for (int k = 0; k < count; ++k)
-        files[static_cast<std::size_t>(k)] = open_file(numbered("many", k).c_str());
+        files[static_cast<std::size_t>(k)] = open_file(numbered_name("many", k).c_str());
     for (int k = 0; k < count; ++k) {
-        const auto mine = filled(n, (k * size + rank) * n);
-        EXPECT(MPI_File_write_at(files[static_cast<std::size_t>(k)], rank * n * 4, mine.data(), n,
-                                 MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+        const auto own_values = consecutive(n, (k * size + rank) * n);
+        EXPECT(MPI_File_write_at(files[static_cast<std::size_t>(k)], rank * n * 4,
+                                 own_values.data(), n, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     }
     for (auto& file : files) close_file(file);
     for (int k = 0; k < count && failure.empty(); ++k) {
-        const std::string name = numbered("many", k);
-        if (read_back(name.c_str()) != filled(n * size, k * size * n))
+        const std::string name = numbered_name("many", k);
+        if (read_back(name.c_str()) != consecutive(n * size, k * size * n))
             failure = name + " has " + std::to_string(read_back(name.c_str()).size()) +
                       " ints, or those of another file";
     }
 }
 
-void files_300() { files_at_a_time(300); }
-void files_512() { files_at_a_time(512); }
+void files_300() { write_files_open_together(300); }
+void files_512() { write_files_open_together(512); }
 
 // Each file is closed before the next one is opened, so few descriptors suffice.
 void files_in_turn() {
     for (int k = 0; k < 100; ++k) {
-        const std::string name = numbered("turn", k);
+        const std::string name = numbered_name("turn", k);
         MPI_File file = open_file(name.c_str());
         write_block(file, k);
         close_file(file);
         barrier();
-        EXPECT(holds(name.c_str(), k));
+        EXPECT(file_holds(name.c_str(), k));
         barrier();
         if (rank == 0) unlink(path(name.c_str()).c_str());
         if (!failure.empty()) failure = name + ": " + failure;
@@ -52,8 +52,8 @@ void files_in_turn() {
     }
 }
 
-// With few descriptors left a file has its bytes, or it cannot be opened or read. It never has
-// zeros.
+// With few free descriptors, opening or reading a file may fail, but a read never returns zeros in
+// place of the data.
 void last_descriptors() {
     constexpr int n = 1024;
     const std::vector<int> expected(n, 0x41414141);
@@ -61,11 +61,11 @@ void last_descriptors() {
         std::ofstream(path("letters"), std::ios::binary);
         overwrite("letters", expected);
     });
-    std::vector<int> taken;
-    for (int fd; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) taken.push_back(fd);
+    std::vector<int> descriptors;
+    for (int fd; (fd = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0;) descriptors.push_back(fd);
     for (int spare = 1; spare <= 8; ++spare) {
-        close(taken.back());
-        taken.pop_back();
+        close(descriptors.back());
+        descriptors.pop_back();
         MPI_File file = MPI_FILE_NULL;
         if (MPI_File_open(MPI_COMM_SELF, path("letters").c_str(), MPI_MODE_RDONLY, MPI_INFO_NULL,
                           &file))
@@ -76,19 +76,19 @@ void last_descriptors() {
         EXPECT(code != MPI_SUCCESS || (count_of(status) == n && read == expected));
         MPI_File_close(&file);
     }
-    for (const int fd : taken) close(fd);
+    for (const int fd : descriptors) close(fd);
 }
 
 // Checkpoints of 8 MiB in turn; each is deleted when the next one is written.
 void rotating_checkpoints(bool by_mpi) {
     const int rows = 8 / size;
     for (int round = 0; round < 16 && failure.empty(); ++round) {
-        MPI_File file = open_file(numbered("step", round).c_str());
+        MPI_File file = open_file(numbered_name("step", round).c_str());
         for (int row = 0; row < rows; ++row) write_block(file, round, row);
         close_file(file);
-        EXPECT(holds(numbered("step", round).c_str(), round, rows - 1));
+        EXPECT(file_holds(numbered_name("step", round).c_str(), round, rows - 1));
         on_first_rank([&] {
-            const std::string older = path(numbered("step", round - 1).c_str());
+            const std::string older = path(numbered_name("step", round - 1).c_str());
             if (round > 0 && by_mpi)
                 EXPECT(MPI_File_delete(older.c_str(), MPI_INFO_NULL) == MPI_SUCCESS);
             else if (round > 0) EXPECT(unlink(older.c_str()) == 0);
@@ -107,7 +107,7 @@ void shared_pointers() {
     constexpr int count = 520;
     std::vector<MPI_File> files(count);
     for (int k = 0; k < count; ++k)
-        files[static_cast<std::size_t>(k)] = open_file(numbered("shared", k).c_str());
+        files[static_cast<std::size_t>(k)] = open_file(numbered_name("shared", k).c_str());
     for (int round = 0; round < 2; ++round)
         for (int k = 0; k < count; ++k)
             EXPECT(MPI_File_write_shared(files[static_cast<std::size_t>(k)], &k, 1, MPI_INT,
@@ -121,13 +121,13 @@ void shared_pointers() {
     barrier();
     for (auto& file : files) close_file(file);
     for (int k = 0; k < count && failure.empty(); ++k) {
-        const std::string name = numbered("shared", k);
+        const std::string name = numbered_name("shared", k);
         if (read_back(name.c_str()) != std::vector<int>(static_cast<std::size_t>(2 * size), k))
             failure = name + " has " + std::to_string(read_back(name.c_str()).size()) + " ints";
     }
 }
 
-// Preallocated space is the file's: later writes into it cannot find the file system full.
+// MPI_File_preallocate allocates the blocks, so that later writes cannot fail for lack of space.
 void preallocated() {
     constexpr MPI_Offset bytes = 16 << 20;
     MPI_File file = open_file("preallocated");
@@ -140,21 +140,21 @@ void preallocated() {
     EXPECT(stat(path("preallocated").c_str(), &info) == 0 && info.st_blocks * 512 >= bytes);
 }
 
-// For a file system of less than 1 GiB.
+// Preallocates 1 GiB on a smaller file system.
 void preallocated_too_much() {
     MPI_File file = open_file("too-much");
-    say("preallocate", MPI_File_preallocate(file, MPI_Offset{1} << 30));
+    print_code("preallocate", MPI_File_preallocate(file, MPI_Offset{1} << 30));
     MPI_File_close(&file);
 }
 
 }  // namespace
 
-const std::vector<Case> many = {{"files-300", files_300},
-                                {"files-512", files_512},
-                                {"files-in-turn", files_in_turn},
-                                {"last-descriptors", last_descriptors},
-                                {"checkpoints-deleted", checkpoints_deleted},
-                                {"checkpoints-unlinked", checkpoints_unlinked},
-                                {"shared-pointers", shared_pointers},
-                                {"preallocated", preallocated},
-                                {"preallocated-too-much", preallocated_too_much}};
+const std::vector<Case> many_file_cases = {{"files-300", files_300},
+                                           {"files-512", files_512},
+                                           {"files-in-turn", files_in_turn},
+                                           {"last-descriptors", last_descriptors},
+                                           {"checkpoints-deleted", checkpoints_deleted},
+                                           {"checkpoints-unlinked", checkpoints_unlinked},
+                                           {"shared-pointers", shared_pointers},
+                                           {"preallocated", preallocated},
+                                           {"preallocated-too-much", preallocated_too_much}};

@@ -1,4 +1,5 @@
-// Files that change their name or lose it while data are on their way.
+// Durability cases with files that are renamed, replaced or removed while their data are not
+// drained.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,7 +16,7 @@ void rename_file(const char* from, const char* to) {
     EXPECT(rename(path(from).c_str(), path(to).c_str()) == 0);
 }
 
-// Data of before and after the rename are in the file, at its new name.
+// Data from before and after the rename are in the file with the new name.
 void renamed_while_open() {
     MPI_File file = open_file("old-name");
     write_block(file, 1, 0);
@@ -23,10 +24,11 @@ void renamed_while_open() {
     write_block(file, 2, 1);
     close_file(file);
     EXPECT(!exists("old-name"));
-    EXPECT(holds("new-name", 1, 0) && holds("new-name", 2, 1));
+    EXPECT(file_holds("new-name", 1, 0) && file_holds("new-name", 2, 1));
 }
 
-// The file is known by its old name; what is written after it is opened by the new one arrives.
+// The store knows the file by its old name. Data that are written through the new name reach the
+// file.
 void renamed_then_opened() {
     for (int round = 0; round < 4; ++round) {
         const std::string from = "a" + std::to_string(round), to = "b" + std::to_string(round);
@@ -35,16 +37,16 @@ void renamed_then_opened() {
         close_file(file);
         on_first_rank([&] { rename_file(from.c_str(), to.c_str()); });
         file = open_file(to.c_str());
-        EXPECT(reads(file, 1));
+        EXPECT(rank_reads(file, 1));
         write_block(file, 2);
         close_file(file);
         EXPECT(!exists(from.c_str()));
-        EXPECT(holds(to.c_str(), 2));
+        EXPECT(file_holds(to.c_str(), 2));
         barrier();
     }
 }
 
-// As programs replace a checkpoint: written to a temporary name, renamed over the previous one.
+// Replaces a checkpoint: writes it with a temporary name, and renames it over the previous one.
 void renamed_over() {
     for (int round = 1; round <= 5; ++round) {
         MPI_File file = open_file("checkpoint.tmp");
@@ -52,9 +54,9 @@ void renamed_over() {
         close_file(file);
         on_first_rank([] { rename_file("checkpoint.tmp", "checkpoint"); });
         file = open_file("checkpoint", MPI_MODE_RDONLY);
-        EXPECT(reads(file, round));
+        EXPECT(rank_reads(file, round));
         close_file(file);
-        EXPECT(holds("checkpoint", round));
+        EXPECT(file_holds("checkpoint", round));
         barrier();
     }
 }
@@ -67,10 +69,10 @@ void folder_moved_while_open() {
     write_block(file, 2, 1);
     close_file(file);
     EXPECT(!exists("here"));
-    EXPECT(holds("there/file", 1, 0) && holds("there/file", 2, 1));
+    EXPECT(file_holds("there/file", 1, 0) && file_holds("there/file", 2, 1));
 }
 
-// Another file gets the name of an open one: each file keeps its own bytes.
+// Another file gets the name of an open file: each file keeps its own data.
 void replaced_while_open() {
     const std::vector<int> foreign(1000, -5);
     MPI_File file = open_file("replaced");
@@ -83,10 +85,10 @@ void replaced_while_open() {
     write_block(file, 2);
     close_file(file);
     EXPECT(read_back("replaced") == foreign);
-    EXPECT(holds("kept", 2));
+    EXPECT(file_holds("kept", 2));
 }
 
-// Writes more than a store holds, so that nothing older stays in memory.
+// Writes more than a store holds, so that all older data are evicted.
 void fill_store() {
     constexpr int rows = 160;
     MPI_File file = open_file("filler");
@@ -95,12 +97,12 @@ void fill_store() {
     on_first_rank([] { unlink(path("filler").c_str()); });
 }
 
-// A file without a name has its bytes as long as any rank has it open. The first rank writes the
-// file, removes and closes it; the last one reads. A file system shows it what was written before
-// the barrier, and so must the accelerator.
+// A removed file keeps its data as long as any rank has it open. The first rank writes the file,
+// removes and closes it; the last rank reads it. The read must return the data, as on a file
+// system.
 void removed_while_read(void (*remove)(const std::string& name)) {
     const int reader = size - 1;
-    MPI_File file = open_file("removed", rdwr, MPI_COMM_SELF);
+    MPI_File file = open_file("removed", read_write_create, MPI_COMM_SELF);
     const auto expected = block_of(3, 0);
     if (rank == 0)
         EXPECT(MPI_File_write_at(file, 0, expected.data(), block, MPI_INT, MPI_STATUS_IGNORE) ==
@@ -137,7 +139,7 @@ void unlinked_scratch() {
     on_first_rank([] { EXPECT(unlink(path("scratch").c_str()) == 0); });
     for (int row = 0; row < rows; ++row) write_block(file, row, row);
     barrier();
-    for (int row = 0; row < rows; ++row) EXPECT(reads(file, row, row));
+    for (int row = 0; row < rows; ++row) EXPECT(rank_reads(file, row, row));
     close_file(file);
 }
 
@@ -155,10 +157,10 @@ void linked_and_deleted_while_open() {
     });
     close_file(file);
     EXPECT(!exists("first-name"));
-    EXPECT(holds("second-name", 1));
+    EXPECT(file_holds("second-name", 1));
 }
 
-// The same after the file was closed: what is written through the other name arrives.
+// The same after the file was closed. Data that are written through the other name reach the file.
 void linked_and_deleted() {
     MPI_File file = open_file("first-name");
     write_block(file, 1);
@@ -168,31 +170,32 @@ void linked_and_deleted() {
         EXPECT(MPI_File_delete(path("first-name").c_str(), MPI_INFO_NULL) == MPI_SUCCESS);
     });
     file = open_file("second-name");
-    EXPECT(reads(file, 1));
+    EXPECT(rank_reads(file, 1));
     write_block(file, 2);
     close_file(file);
-    EXPECT(holds("second-name", 2));
+    EXPECT(file_holds("second-name", 2));
 }
 
 void linked_and_deleted_on_close() {
-    MPI_File file = open_file("first-name", rdwr | MPI_MODE_DELETE_ON_CLOSE);
+    MPI_File file = open_file("first-name", read_write_create | MPI_MODE_DELETE_ON_CLOSE);
     write_block(file, 1);
     on_first_rank([] { link_file("first-name", "second-name"); });
     close_file(file);
     EXPECT(!exists("first-name"));
-    EXPECT(holds("second-name", 1));
+    EXPECT(file_holds("second-name", 1));
 }
 
 }  // namespace
 
-const std::vector<Case> names = {{"renamed-while-open", renamed_while_open},
-                                 {"renamed-then-opened", renamed_then_opened},
-                                 {"renamed-over", renamed_over},
-                                 {"folder-moved-while-open", folder_moved_while_open},
-                                 {"replaced-while-open", replaced_while_open},
-                                 {"unlinked-while-read", unlinked_while_read},
-                                 {"deleted-while-read", deleted_while_read},
-                                 {"unlinked-scratch", unlinked_scratch},
-                                 {"linked-and-deleted-while-open", linked_and_deleted_while_open},
-                                 {"linked-and-deleted", linked_and_deleted},
-                                 {"linked-and-deleted-on-close", linked_and_deleted_on_close}};
+const std::vector<Case> name_cases = {
+    {"renamed-while-open", renamed_while_open},
+    {"renamed-then-opened", renamed_then_opened},
+    {"renamed-over", renamed_over},
+    {"folder-moved-while-open", folder_moved_while_open},
+    {"replaced-while-open", replaced_while_open},
+    {"unlinked-while-read", unlinked_while_read},
+    {"deleted-while-read", deleted_while_read},
+    {"unlinked-scratch", unlinked_scratch},
+    {"linked-and-deleted-while-open", linked_and_deleted_while_open},
+    {"linked-and-deleted", linked_and_deleted},
+    {"linked-and-deleted-on-close", linked_and_deleted_on_close}};

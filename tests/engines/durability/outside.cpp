@@ -1,90 +1,91 @@
-// Files that are changed from outside, that are no regular files, or that ranks open by themselves.
+// Durability cases with files that other programs change, that are not regular files, or that
+// single ranks open (MPI_COMM_SELF).
 #include <string>
 
 #include "durability/durability.hpp"
 
 namespace {
 
-constexpr int words = 64;
+constexpr int ints_per_file = 64;
 
-std::vector<int> version(int number) { return std::vector<int>(words, number); }
+std::vector<int> ints_of_version(int number) { return std::vector<int>(ints_per_file, number); }
 
-std::vector<int> read_words(MPI_File file) {
-    std::vector<int> read(words, -1);
+std::vector<int> read_ints(MPI_File file) {
+    std::vector<int> read(ints_per_file, -1);
     MPI_Status status;
-    EXPECT(MPI_File_read_at(file, 0, read.data(), words, MPI_INT, &status) == MPI_SUCCESS);
-    EXPECT(count_of(status) == words);
+    EXPECT(MPI_File_read_at(file, 0, read.data(), ints_per_file, MPI_INT, &status) == MPI_SUCCESS);
+    EXPECT(count_of(status) == ints_per_file);
     return read;
 }
 
-void write_words(MPI_File file, int number) {
-    const auto values = version(number);
-    EXPECT(MPI_File_write_at(file, 0, values.data(), words, MPI_INT, MPI_STATUS_IGNORE) ==
+void write_ints(MPI_File file, int number) {
+    const auto values = ints_of_version(number);
+    EXPECT(MPI_File_write_at(file, 0, values.data(), ints_per_file, MPI_INT, MPI_STATUS_IGNORE) ==
            MPI_SUCCESS);
 }
 
-// All ranks write through MPI and close; the first changes the file by POSIX; all open it at once
-// and read. Every rank sees the change, however the ranks meet in opening.
-void change_often(const char* name, int rounds) {
+// All ranks write through MPI and close; rank 0 changes the file by POSIX; all ranks open it at the
+// same time and read. Every rank must see the change.
+void change_and_reread(const char* name, int rounds) {
     int stale = 0, first_stale = -1;
     for (int round = 0; round < rounds && failure.empty(); ++round) {
         MPI_File file = open_file(name);
-        if (round > 0 && read_words(file) != version(2 * round - 1)) {
+        if (round > 0 && read_ints(file) != ints_of_version(2 * round - 1)) {
             ++stale;
             if (first_stale < 0) first_stale = round;
         }
         barrier();
-        write_words(file, 2 * round);
+        write_ints(file, 2 * round);
         close_file(file);
-        on_first_rank([&] { overwrite(name, version(2 * round + 1)); });
+        on_first_rank([&] { overwrite(name, ints_of_version(2 * round + 1)); });
     }
     if (stale)
         failure = std::to_string(stale) + " of " + std::to_string(rounds) +
                   " reads had old bytes, the first in round " + std::to_string(first_stale);
 }
 
-// The table of known files is long, so that one rank looks a file up for as long as the other
-// needs to come.
+// The file table has 200 more files, so that finding a file takes long enough for the ranks to do
+// it at the same time.
 void changed_often() {
     for (int k = 0; k < 200 && rank == 0; ++k) {
         const std::string name = "known" + std::to_string(k);
-        MPI_File file = open_file(name.c_str(), rdwr, MPI_COMM_SELF);
+        MPI_File file = open_file(name.c_str(), read_write_create, MPI_COMM_SELF);
         close_file(file);
     }
     barrier();
-    change_often("changed", 300);
+    change_and_reread("changed", 300);
 }
 
-void changed_a_few_times() { change_often("changed", 30); }
+void changed_a_few_times() { change_and_reread("changed", 30); }
 
-// What cannot be read is an error, not zeros: a folder.
+// Reading a folder is an error; it must not return zeros.
 void read_folder() {
     MPI_File file = MPI_FILE_NULL;
     if (MPI_File_open(MPI_COMM_WORLD, folder.c_str(), MPI_MODE_RDONLY, MPI_INFO_NULL, &file))
         return;
-    std::vector<int> read(words, -1);
-    EXPECT(MPI_File_read_at(file, 0, read.data(), words, MPI_INT, MPI_STATUS_IGNORE) !=
+    std::vector<int> read(ints_per_file, -1);
+    EXPECT(MPI_File_read_at(file, 0, read.data(), ints_per_file, MPI_INT, MPI_STATUS_IGNORE) !=
            MPI_SUCCESS);
     MPI_File_close(&file);
 }
 
-// A process's memory: it has no size. Nothing is mapped at address 0, so that reading there fails.
+// /proc/self/mem has size 0 but contents. Reading at address 0, where nothing is mapped, must fail.
 void read_memory() {
-    static const std::vector<int> known = filled(words, 77);
+    static const std::vector<int> memory_contents = consecutive(ints_per_file, 77);
     MPI_File file = MPI_FILE_NULL;
     if (MPI_File_open(MPI_COMM_SELF, "/proc/self/mem", MPI_MODE_RDONLY, MPI_INFO_NULL, &file))
         return;
-    std::vector<int> read(words, -1);
-    EXPECT(MPI_File_read_at(file, 0, read.data(), words, MPI_INT, MPI_STATUS_IGNORE) !=
+    std::vector<int> read(ints_per_file, -1);
+    EXPECT(MPI_File_read_at(file, 0, read.data(), ints_per_file, MPI_INT, MPI_STATUS_IGNORE) !=
            MPI_SUCCESS);
-    const auto address = reinterpret_cast<MPI_Offset>(known.data());
+    const auto address = reinterpret_cast<MPI_Offset>(memory_contents.data());
     const int code =
-        MPI_File_read_at(file, address, read.data(), words, MPI_INT, MPI_STATUS_IGNORE);
-    EXPECT(code != MPI_SUCCESS || read == known);
+        MPI_File_read_at(file, address, read.data(), ints_per_file, MPI_INT, MPI_STATUS_IGNORE);
+    EXPECT(code != MPI_SUCCESS || read == memory_contents);
     MPI_File_close(&file);
 }
 
-// The kernel says that this file has no bytes, but it has.
+// /proc/version has size 0 but contents.
 void read_proc() {
     std::ifstream in("/proc/version");
     std::string text, read(64, '\0');
@@ -99,61 +100,60 @@ void read_proc() {
     MPI_File_close(&file);
 }
 
-// Two ranks open one file, each by itself, and write in turn; between the turns they synchronise as
-// MPI asks for. Each sees the other's data, and the file has the last.
+// Two ranks open the same file, each on MPI_COMM_SELF, and write in turn. Between the turns they
+// synchronize as MPI requires. Each sees the other's data, and the file ends with the last ones.
 void two_communicators() {
     if (size < 2) return;
     constexpr int turns = 6;
-    MPI_File file = open_file("alone", rdwr, MPI_COMM_SELF);
+    MPI_File file = open_file("alone", read_write_create, MPI_COMM_SELF);
     for (int turn = 0; turn < turns; ++turn) {
-        const bool mine = turn % 2 == rank;
-        if (mine && turn > 0) EXPECT(read_words(file) == version(turn));
-        if (mine) write_words(file, turn + 1);
+        const bool is_own_turn = turn % 2 == rank;
+        if (is_own_turn && turn > 0) EXPECT(read_ints(file) == ints_of_version(turn));
+        if (is_own_turn) write_ints(file, turn + 1);
         sync_all(file);
-        EXPECT(read_words(file) == version(turn + 1));
+        EXPECT(read_ints(file) == ints_of_version(turn + 1));
         barrier();
     }
     on_first_rank([&] { close_file(file); });
     if (file != MPI_FILE_NULL) close_file(file);
     barrier();
     auto content = read_back("alone");
-    EXPECT(content == version(turns));
+    EXPECT(content == ints_of_version(turns));
 }
 
-// The same, with the turns as opening and closing.
+// The same, but each turn opens and closes the file.
 void two_communicators_reopened() {
     for (int turn = 0; turn < 6; ++turn) {
         if (turn % 2 == rank) {
-            MPI_File file = open_file("reopened", rdwr, MPI_COMM_SELF);
-            if (turn > 0) EXPECT(read_words(file) == version(turn));
-            write_words(file, turn + 1);
+            MPI_File file = open_file("reopened", read_write_create, MPI_COMM_SELF);
+            if (turn > 0) EXPECT(read_ints(file) == ints_of_version(turn));
+            write_ints(file, turn + 1);
             close_file(file);
         }
         barrier();
-        EXPECT(read_back("reopened") == version(turn + 1));
+        EXPECT(read_back("reopened") == ints_of_version(turn + 1));
         barrier();
     }
 }
 
-// One rank writes through its own handle; another's handle goes over to the MPI's own I/O before
-// those data are in the file.
+// One rank writes through its own handle. The handle of another rank switches to the MPI's own I/O
+// (external32) before those data are in the file.
 void bypass_beside_a_writer() {
-    MPI_File file = open_file("bypassed", rdwr, MPI_COMM_SELF);
+    MPI_File file = open_file("bypassed", read_write_create, MPI_COMM_SELF);
     barrier();
-    if (rank == size - 1) write_words(file, 1);
+    if (rank == size - 1) write_ints(file, 1);
     barrier();
     if (rank == 0)
         EXPECT(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL) ==
                MPI_SUCCESS);
     barrier();
-    if (rank == size - 1) EXPECT(read_words(file) == version(1));
+    if (rank == size - 1) EXPECT(read_ints(file) == ints_of_version(1));
     close_file(file);
     barrier();
-    EXPECT(read_back("bypassed") == version(1));
+    EXPECT(read_back("bypassed") == ints_of_version(1));
 }
 
-// Each rank gets a code with the class of the fault, whichever rank met it. (The text of a code
-// that came from another rank is lost in MPICH, in its own I/O too.)
+// Every rank gets an error code with the class of the fault, whichever rank has found it.
 void error_codes() {
     MPI_File file = MPI_FILE_NULL;
     const int code = MPI_File_open(MPI_COMM_WORLD, path("no/such/file").c_str(), MPI_MODE_RDONLY,
@@ -166,12 +166,12 @@ void error_codes() {
 
 }  // namespace
 
-const std::vector<Case> outside = {{"changed-often", changed_often},
-                                   {"changed-a-few-times", changed_a_few_times},
-                                   {"read-folder", read_folder},
-                                   {"read-memory", read_memory},
-                                   {"read-proc", read_proc},
-                                   {"two-communicators", two_communicators},
-                                   {"two-communicators-reopened", two_communicators_reopened},
-                                   {"bypass-beside-a-writer", bypass_beside_a_writer},
-                                   {"error-codes", error_codes}};
+const std::vector<Case> outside_cases = {{"changed-often", changed_often},
+                                         {"changed-a-few-times", changed_a_few_times},
+                                         {"read-folder", read_folder},
+                                         {"read-memory", read_memory},
+                                         {"read-proc", read_proc},
+                                         {"two-communicators", two_communicators},
+                                         {"two-communicators-reopened", two_communicators_reopened},
+                                         {"bypass-beside-a-writer", bypass_beside_a_writer},
+                                         {"error-codes", error_codes}};

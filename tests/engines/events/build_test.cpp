@@ -1,4 +1,5 @@
-// The event builder over the null transport: what is planted is found.
+// Tests of the event builder over the null transport (ranks as threads, with planted faults): every
+// fragment is built or accounted for, and planted faults are found.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -13,13 +14,14 @@ using namespace assay::events;
 
 namespace {
 
-// Small fragments and slices; without a duration, the number of events ends the run.
-std::vector<std::string> with(std::vector<std::string> more) {
-    std::vector<std::string> all = {"--fragment", "4KiB", "--slice", "0.01"};
+// Options for small fragments and slices, and `more`. Without a duration, the number of events ends
+// the run.
+std::vector<std::string> options_with(std::vector<std::string> more) {
+    std::vector<std::string> options = {"--fragment", "4KiB", "--slice", "0.01"};
     if (std::ranges::find(more, "--duration") == more.end())
-        all.insert(all.end(), {"--duration", "0"});
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+        options.insert(options.end(), {"--duration", "0"});
+    options.insert(options.end(), more.begin(), more.end());
+    return options;
 }
 
 void check_clean(const EventBuilderRun& run, double events, double sources) {
@@ -41,9 +43,9 @@ TEST_CASE("each protocol, schedule and division of units builds every event") {
                 CAPTURE(protocol);
                 CAPTURE(schedule);
                 CAPTURE(units);
-                const EventBuilderRun run(5, links_1_gbps(),
-                                          with({"--events", "200", "--protocol", protocol,
-                                                "--schedule", schedule, "--units", units}));
+                const EventBuilderRun run(5, links_of_1_gb_per_s(),
+                                          options_with({"--events", "200", "--protocol", protocol,
+                                                        "--schedule", schedule, "--units", units}));
                 check_clean(run, 200, units == "folded" ? 5 : 2);
                 CHECK(run.value("throughput") > 0);
                 CHECK(run.value("latency") > 0);
@@ -51,59 +53,63 @@ TEST_CASE("each protocol, schedule and division of units builds every event") {
 }
 
 TEST_CASE("synchronised steps, filter units and real time build every event") {
-    check_clean(EventBuilderRun(4, links_1_gbps(), with({"--events", "100", "--synchronised"})),
+    check_clean(EventBuilderRun(4, links_of_1_gb_per_s(),
+                                options_with({"--events", "100", "--synchronised"})),
                 100, 4);
-    check_clean(EventBuilderRun(4, links_1_gbps(),
-                                with({"--events", "100", "--synchronised", "--in-flight", "1"})),
-                100, 4);
-    check_clean(EventBuilderRun(5, links_1_gbps(), with({"--events", "100", "--filters", "2"})),
-                100, 3);
-    check_clean(EventBuilderRun(3, {}, with({"--events", "300"})), 300, 3);
     check_clean(
-        EventBuilderRun(3, {}, with({"--events", "300", "--protocol", "pull", "--filters", "1"})),
+        EventBuilderRun(4, links_of_1_gb_per_s(),
+                        options_with({"--events", "100", "--synchronised", "--in-flight", "1"})),
+        100, 4);
+    check_clean(EventBuilderRun(5, links_of_1_gb_per_s(),
+                                options_with({"--events", "100", "--filters", "2"})),
+                100, 3);
+    check_clean(EventBuilderRun(3, {}, options_with({"--events", "300"})), 300, 3);
+    check_clean(
+        EventBuilderRun(3, {},
+                        options_with({"--events", "300", "--protocol", "pull", "--filters", "1"})),
         300, 2);
 }
 
-TEST_CASE("the rate of the links is reached and not passed") {
-    // One message in flight: more of them queue at receivers in this model of a network.
-    const EventBuilderRun run(4, links_1_gbps(),
+TEST_CASE("the rate of the links is reached and not exceeded") {
+    // One message in flight, because in this network model more messages would queue at receivers.
+    const EventBuilderRun run(4, links_of_1_gb_per_s(),
                               {"--fragment", "64KiB", "--duration", "0.2", "--slice", "0.02",
                                "--credits", "4", "--in-flight", "1"});
     // Each rank sends three quarters of its fragments to others.
     CHECK(run.value("network_throughput") > 4 * 0.97e9);
     CHECK(run.value("network_throughput") < 4 * 1.001e9);
-    CHECK(!run.of("throughput", "events.slices").empty());
+    CHECK(!run.records_of("throughput", "events.slices").empty());
     CHECK(run.value("events_incomplete") == 0);
 }
 
 TEST_CASE("the input rate holds the builder back") {
     const EventBuilderRun run(
-        4, links_1_gbps(),
+        4, links_of_1_gb_per_s(),
         {"--fragment", "4KiB", "--duration", "0.2", "--slice", "0.02", "--rate", "1e8"});
     CHECK(run.value("throughput") == doctest::Approx(4e8).epsilon(0.05));
 }
 
 TEST_CASE("a wrong byte is found and named, and its event is not built") {
-    Faults faults = links_1_gbps();
+    Faults faults = links_of_1_gb_per_s();
     faults.flips = {{2, 1, 10, 3000}};
-    const EventBuilderRun run(3, faults, with({"--events", "100"}));
+    const EventBuilderRun run(3, faults, options_with({"--events", "100"}));
     CHECK(run.value("events_built") == 99);
     CHECK(run.value("events_incomplete") == 1);
     CHECK(run.value("fragments_corrupt") == 1);
     CHECK(run.value("fragments_partial") == 2);
-    std::vector<Json> found;
+    std::vector<Json> corruptions;
     for (const Json& record : run.records)
-        if (record["kind"] == "corruption") found.push_back(record);
-    REQUIRE(found.size() == 1);
-    CHECK(found[0]["subject"]["host"].get<std::string>().ends_with(":2"));
-    CHECK(found[0]["subject"]["peer"].get<std::string>().ends_with(":1"));
-    CHECK(found[0]["offset"] == 3000 - 96);
+        if (record["kind"] == "corruption") corruptions.push_back(record);
+    REQUIRE(corruptions.size() == 1);
+    CHECK(corruptions[0]["subject"]["host"].get<std::string>().ends_with(":2"));
+    CHECK(corruptions[0]["subject"]["peer"].get<std::string>().ends_with(":1"));
+    CHECK(corruptions[0]["offset"] == 3000 - 96);
 }
 
-TEST_CASE("a message that arrives twice is counted and not built in") {
-    Faults faults = links_1_gbps();
+TEST_CASE("a message that arrives twice is counted, and its second copy is ignored") {
+    Faults faults = links_of_1_gb_per_s();
     faults.duplicates = {{2, 1, 10}, {0, 1, 4}};
-    const EventBuilderRun run(3, faults, with({"--events", "200"}));
+    const EventBuilderRun run(3, faults, options_with({"--events", "200"}));
     CHECK(run.value("events_built") == 200);
     CHECK(run.value("fragments_duplicate") == 2);
     CHECK(run.value("fragments_built") == 600);
@@ -116,46 +122,48 @@ TEST_CASE("fragments of unequal sizes share messages") {
     REQUIRE(write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
     close(file);
     for (const std::string protocol : {"push", "pull"}) {
-        const EventBuilderRun run(4, links_1_gbps(),
-                                  with({"--events", "5003", "--sizes-file", path, "--protocol",
-                                        protocol, "--filters", "1"}));
+        const EventBuilderRun run(4, links_of_1_gb_per_s(),
+                                  options_with({"--events", "5003", "--sizes-file", path,
+                                                "--protocol", protocol, "--filters", "1"}));
         check_clean(run, 5003, 3);
     }
     unlink(path);
 }
 
-TEST_CASE("a slow filter unit and a stalled builder unit hold others back and lose nothing") {
-    const EventBuilderRun slow(4, links_1_gbps(),
-                               with({"--events", "100", "--filters", "1", "--filter-rate", "1e7"}));
+TEST_CASE("a slow filter unit and a stalled builder unit delay others, and nothing is lost") {
+    const EventBuilderRun slow(
+        4, links_of_1_gb_per_s(),
+        options_with({"--events", "100", "--filters", "1", "--filter-rate", "1e7"}));
     check_clean(slow, 100, 3);
     double waited = 0;
-    for (const Json& record : slow.of("backpressure"))
+    for (const Json& record : slow.records_of("backpressure"))
         if (record["params"]["waiting_for"] == "filter")
             waited += record["summary"]["median"].get<double>();
     CHECK(waited > 0.05);  // 1.2 MB at 10 MB/s, three builder units
-    Faults faults = links_1_gbps();
+    Faults faults = links_of_1_gb_per_s();
     faults.stalls = {{2, 200'000, 50'000'000}};
-    check_clean(EventBuilderRun(4, faults, with({"--events", "300"})), 300, 4);
+    check_clean(EventBuilderRun(4, faults, options_with({"--events", "300"})), 300, 4);
 }
 
-// ASSAY_DEATHS: how many; 200 take two minutes.
-TEST_CASE("deaths at random times: every fragment is accounted for") {
-    const char* wanted = std::getenv("ASSAY_DEATHS");
-    const int deaths = wanted != nullptr ? static_cast<int>(std::strtol(wanted, nullptr, 10)) : 30;
+// ASSAY_DEATHS: the number of deaths; 200 take two minutes.
+TEST_CASE("when ranks die at random times, every fragment is accounted for") {
+    const char* deaths_text = std::getenv("ASSAY_DEATHS");
+    const int deaths =
+        deaths_text != nullptr ? static_cast<int>(std::strtol(deaths_text, nullptr, 10)) : 30;
     std::mt19937 random(20260101);
     int resumed = 0;
     for (int i = 0; i < deaths; ++i) {
         CAPTURE(i);
         const int ranks = 3 + static_cast<int>(random() % 5);
-        Faults faults = links_1_gbps();
+        Faults faults = links_of_1_gb_per_s();
         faults.rate = 1e8;
         Faults::Death death{
             .rank = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1)),
             .at = 100'000 + static_cast<Nanoseconds>(random() % 2'000'000)};
         if (random() % 2 == 0) death.back = 30'000'000;
         faults.deaths = {death};
-        // Policy wait waits half of the timeout, from the loss on.
-        std::vector<std::string> options = with({"--duration", "0.06", "--timeout", "0.8"});
+        // The policy `wait` waits for half of the timeout after the loss.
+        std::vector<std::string> options = options_with({"--duration", "0.06", "--timeout", "0.8"});
         const char* policies[] = {"drop", "mark", "wait"};
         const std::string policy = policies[random() % 3];
         options.insert(options.end(), {"--policy", policy});
@@ -163,16 +171,16 @@ TEST_CASE("deaths at random times: every fragment is accounted for") {
         else if (random() % 3 == 0) options.emplace_back("--synchronised");
         if (ranks > 4 && random() % 3 == 0) options.insert(options.end(), {"--units", "split"});
         else if (ranks > 4 && random() % 3 == 0) options.insert(options.end(), {"--filters", "2"});
-        std::string shown;
-        for (const std::string& option : options) shown += option + " ";
-        CAPTURE(shown);
+        std::string option_text;
+        for (const std::string& option : options) option_text += option + " ";
+        CAPTURE(option_text);
         const EventBuilderRun run(ranks, faults, options);
         REQUIRE(run.failure() == "");
         CHECK(run.value("events_built") > 0);
         CHECK(run.value("fragments_corrupt") == 0);
         CHECK(run.value("fragments_duplicate") == 0);
         CHECK(run.balances(ranks));
-        for (const Json& resume : run.of("resume"))
+        for (const Json& resume : run.records_of("resume"))
             if (resume.contains("summary")) {
                 ++resumed;
                 CHECK(resume["summary"]["median"].get<double>() < (policy == "wait" ? 0.5 : 0.05));
@@ -183,12 +191,12 @@ TEST_CASE("deaths at random times: every fragment is accounted for") {
 
 TEST_CASE("under policy wait, the fragments of a rank that comes back complete its events") {
     for (const std::string protocol : {"push", "pull"}) {
-        Faults faults = links_1_gbps();
+        Faults faults = links_of_1_gb_per_s();
         faults.deaths = {{.rank = 3, .at = 1'000'000, .back = 40'000'000}};
         // Ranks 1 and 3 are readout units, 2 is the builder unit.
         const EventBuilderRun run(4, faults,
-                                  with({"--units", "split", "--duration", "0.2", "--policy", "wait",
-                                        "--protocol", protocol}));
+                                  options_with({"--units", "split", "--duration", "0.2", "--policy",
+                                                "wait", "--protocol", protocol}));
         CHECK(run.failure() == "");
         CHECK(run.value("events_built") > 0);
         CHECK(run.value("events_incomplete") == 0);
@@ -198,21 +206,27 @@ TEST_CASE("under policy wait, the fragments of a rank that comes back complete i
 }
 
 TEST_CASE("the death of the event manager ends the run") {
-    Faults faults = links_1_gbps();
+    Faults faults = links_of_1_gb_per_s();
     faults.deaths = {{.rank = 0, .at = 1'000'000}};
-    const EventBuilderRun run(3, faults, with({"--events", "10000"}));
+    const EventBuilderRun run(3, faults, options_with({"--events", "10000"}));
     CHECK(run.aborted);
     CHECK(run.failure().find("rank 0, the event manager, was lost") != std::string::npos);
 }
 
-TEST_CASE("what cannot run is refused") {
-    CHECK_THROWS_AS(EventBuilderRun(1, {}, with({"--events", "1"})), Error);
-    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--filters", "2"})), Error);
-    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({})), Error);
-    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--schedule", "file"})), Error);
-    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--protocol", "shove"})), Error);
-    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--credits", "0"})), Error);
-    CHECK_THROWS_AS(EventBuilderRun(3, {}, with({"--events", "1", "--fragment", "0"})), Error);
+TEST_CASE("invalid options are refused") {
+    CHECK_THROWS_AS(EventBuilderRun(1, {}, options_with({"--events", "1"})), Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, options_with({"--events", "1", "--filters", "2"})),
+                    Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, options_with({})), Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, options_with({"--events", "1", "--schedule", "file"})),
+                    Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, options_with({"--events", "1", "--protocol", "shove"})),
+                    Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, options_with({"--events", "1", "--credits", "0"})),
+                    Error);
+    CHECK_THROWS_AS(EventBuilderRun(3, {}, options_with({"--events", "1", "--fragment", "0"})),
+                    Error);
     CHECK_THROWS_AS(
-        EventBuilderRun(3, {}, with({"--events", "1", "--sizes-file", "/nowhere/sizes"})), Error);
+        EventBuilderRun(3, {}, options_with({"--events", "1", "--sizes-file", "/nowhere/sizes"})),
+        Error);
 }

@@ -1,4 +1,5 @@
-// Schedules, sizes, payloads, ledger, decisions and the barrier by themselves: no transport.
+// Tests of the parts of event building that need no transport: schedules, fragment sizes, messages,
+// the ledger, the event manager and the barrier.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,10 +24,10 @@ using namespace assay::events;
 
 namespace {
 
-std::vector<int> some_ranks(std::mt19937& random, int n, int least) {
+std::vector<int> random_subset(std::mt19937& random, int n, int min_ranks) {
     std::vector<int> ranks;
     for (int rank = 0; rank < n; ++rank)
-        if (random() % 4 != 0 || static_cast<int>(ranks.size()) + n - rank <= least)
+        if (random() % 4 != 0 || static_cast<int>(ranks.size()) + n - rank <= min_ranks)
             ranks.push_back(rank);
     return ranks;
 }
@@ -40,7 +41,9 @@ std::string shift_file(int n) {
     return text;
 }
 
-// Every pair once, no step with two sources for a destination; and the sources are the inverse.
+// Checks that a schedule has every pair of readout and builder unit once, that no destination has
+// two sources in one step (`without_conflicts`), and that sources() is the inverse of
+// destinations().
 void check_cover(const Schedule& schedule, const std::vector<int>& readouts,
                  const std::vector<int>& builders, bool without_conflicts) {
     std::map<std::pair<std::size_t, int>, int> arrivals;
@@ -71,17 +74,17 @@ void check_cover(const Schedule& schedule, const std::vector<int>& readouts,
 TEST_CASE("a schedule serves each pair once, also with the ranks that are left") {
     std::mt19937 random(7);
     for (int n = 2; n < 24; ++n) {
-        const std::vector<int> members = some_ranks(random, n, 2);
-        const std::vector<int> split_to = some_ranks(random, n, 1);
+        const std::vector<int> members = random_subset(random, n, 2);
+        const std::vector<int> builders = random_subset(random, n, 1);
         check_cover({Schedule::Order::shift, 1}, members, members, true);
-        check_cover({Schedule::Order::shift, 1}, members, split_to, true);
+        check_cover({Schedule::Order::shift, 1}, members, builders, true);
         check_cover({Schedule::Order::random, 1}, members, members, false);
         check_cover(Schedule::listed(shift_file(n), "f", n), members, members, true);
     }
 }
 
 TEST_CASE("a schedule file is refused with its line") {
-    const auto refused = [](const std::string& text) {
+    const auto refusal_of = [](const std::string& text) {
         try {
             Schedule::listed(text, "f", 3);
         } catch (const Error& error) {
@@ -89,17 +92,17 @@ TEST_CASE("a schedule file is refused with its line") {
         }
         return std::string();
     };
-    CHECK(refused("1 2 0\n2 0 1\n") == "");
-    CHECK(refused("1 2 0\n1 2\n") == "f, line 2: 2 destinations for 3 ranks");
-    CHECK(refused("1 2 0\n1 2 x\n") == "f, line 2: \"x\" is no rank");
-    CHECK(refused("1 2 3\n") == "f, line 1: \"3\" is no rank");
-    CHECK(refused("1 0 0\n") == "f, line 1: two ranks send to rank 0");
-    CHECK(refused("1 2 0\n1 2 0\n") == "f, line 2: rank 0 sends to rank 1 a second time");
-    CHECK(refused("1 2 0\n") == "f: rank 0 never sends to rank 2");
-    CHECK(refused("") == "f: rank 0 never sends to rank 1");
+    CHECK(refusal_of("1 2 0\n2 0 1\n") == "");
+    CHECK(refusal_of("1 2 0\n1 2\n") == "f, line 2: 2 destinations for 3 ranks");
+    CHECK(refusal_of("1 2 0\n1 2 x\n") == "f, line 2: \"x\" is no rank");
+    CHECK(refusal_of("1 2 3\n") == "f, line 1: \"3\" is no rank");
+    CHECK(refusal_of("1 0 0\n") == "f, line 1: two ranks send to rank 0");
+    CHECK(refusal_of("1 2 0\n1 2 0\n") == "f, line 2: rank 0 sends to rank 1 a second time");
+    CHECK(refusal_of("1 2 0\n") == "f: rank 0 never sends to rank 2");
+    CHECK(refusal_of("") == "f: rank 0 never sends to rank 1");
 }
 
-TEST_CASE("sizes keep their distribution, their bound, and are functions of the event") {
+TEST_CASE("sizes have the given mean and bound, and are functions of source and event") {
     const std::string text =
         "0 fixed 100 # all alike\n1 uniform 10 20\n2 normal 1000 100\n* choice 8:3 80:1\n";
     const Sizes sizes = Sizes::read(text, "f", 5, 42);
@@ -116,14 +119,14 @@ TEST_CASE("sizes keep their distribution, their bound, and are functions of the 
         CHECK(sum / n == doctest::Approx(sizes.mean(source)).epsilon(0.03));
     }
     CHECK(sizes.mean(3) == 26);
-    for (const char* wrong :
+    for (const char* invalid_line :
          {"0 fixed\n", "0 fixed 0\n", "0 fixed 1e20\n", "0 uniform 5 4\n", "0 choice 5\n",
           "0 choice 5:0\n", "0 poisson 3\n", "9 fixed 3\n", "0 fixed 3\n0 fixed 3\n", "0 fixed 3\n",
           "1-x fixed 3\n", "0 normal nan 1\n"})
-        CHECK_THROWS_AS(Sizes::read(wrong, "f", 5, 1), Error);
+        CHECK_THROWS_AS(Sizes::read(invalid_line, "f", 5, 1), Error);
 }
 
-TEST_CASE("a message is intact, or its damage is found and named") {
+TEST_CASE("every damage to a message is found and located") {
     const Format format{Sizes::read("* uniform 1 300\n", "f", 3, 5), 9, true};
     const EventGroup group{4, 40, 10};
     std::vector<std::uint64_t> memory(format.capacity(1, 10) / 8 + 1);
@@ -141,7 +144,7 @@ TEST_CASE("a message is intact, or its damage is found and named") {
         const std::byte flip{static_cast<unsigned char>(1u << (random() % 8))};
         data[offset] ^= flip;
         const MessageCheck check = verify_message(data, format, 1, group);
-        // Padding is no payload: a flip there changes nothing that was sent.
+        // A flip in the padding changes no payload, so it is not noticed.
         if (check.state == MessageCheck::State::intact) ++unnoticed;
         else CHECK((check.state == MessageCheck::State::damaged && !check.located.empty()));
         data[offset] ^= flip;
@@ -150,7 +153,7 @@ TEST_CASE("a message is intact, or its damage is found and named") {
     CHECK(verify_message(data, format, 1, group).state == MessageCheck::State::intact);
 }
 
-TEST_CASE("the ledger takes each group once, and only outcomes that add up") {
+TEST_CASE("the ledger accepts each group once, and only outcomes that add up") {
     Ledger ledger;
     ledger.open(0, {10, 4, 1});
     ledger.open(1, {10, 4, 1});
@@ -187,12 +190,12 @@ void run_randomly(unsigned seed, bool in_rounds, bool drop) {
     std::vector<int> all(static_cast<std::size_t>(ranks));
     for (int r = 0; r < ranks; ++r) all[static_cast<std::size_t>(r)] = r;
     manager.admit(all);
-    struct Held {
+    struct HeldGroup {
         Assignment assignment;
-        std::uint32_t sources, left;
+        std::uint32_t sources, remaining_sources;
         bool parked = false;
     };
-    std::vector<Held> held;
+    std::vector<HeldGroup> held_groups;
     Nanoseconds time = 0;
     const auto sources_since = [&](Epoch epoch) {
         return static_cast<std::uint32_t>(std::ranges::count_if(
@@ -204,43 +207,49 @@ void run_randomly(unsigned seed, bool in_rounds, bool drop) {
             std::set<int> builders;
             for (std::size_t i = 0; i < batch->new_slots.size(); ++i) {
                 const auto n = sources_since(manager.membership().epoch);
-                held.push_back({{batch->first + i, batch->new_slots[i]}, n, n});
+                held_groups.push_back({{batch->first + i, batch->new_slots[i]}, n, n});
                 CHECK(builders.insert(batch->new_slots[i].builder).second);
             }
             for (const Reassignment& moved : batch->reassigned) {
-                held.push_back({moved.to, moved.sources, sources_since(moved.epoch)});
+                held_groups.push_back({moved.to, moved.sources, sources_since(moved.epoch)});
                 CHECK(builders.insert(moved.to.target.builder).second);
             }
             for (const int b : builders) CHECK(manager.membership().has(b));
         }
-        if (!held.empty() && random() % 3 != 0) {
-            const std::size_t i = random() % held.size();
-            const Held h = held[i];
-            held.erase(held.begin() + static_cast<std::ptrdiff_t>(i));
-            const std::uint64_t events = std::min<std::uint64_t>(3, 1000 - h.assignment.group * 3);
-            const std::uint64_t lost = h.sources - h.left;
+        if (!held_groups.empty() && random() % 3 != 0) {
+            const std::size_t i = random() % held_groups.size();
+            const HeldGroup group_of_unit = held_groups[i];
+            held_groups.erase(held_groups.begin() + static_cast<std::ptrdiff_t>(i));
+            const std::uint64_t events =
+                std::min<std::uint64_t>(3, 1000 - group_of_unit.assignment.group * 3);
+            const std::uint64_t lost = group_of_unit.sources - group_of_unit.remaining_sources;
             Outcome outcome;
-            if (lost == 0) outcome = {.events_built = events, .built = events * h.sources};
+            if (lost == 0)
+                outcome = {.events_built = events, .built = events * group_of_unit.sources};
             else
-                outcome = {
-                    .events_incomplete = events, .partial = events * h.left, .lost = events * lost};
-            CHECK(manager.close(h.assignment, outcome, time) == "");
+                outcome = {.events_incomplete = events,
+                           .partial = events * group_of_unit.remaining_sources,
+                           .lost = events * lost};
+            CHECK(manager.close(group_of_unit.assignment, outcome, time) == "");
         }
         const int victim = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1));
         if (random() % 50 == 0 && manager.lose(victim))
-            std::erase_if(held,
-                          [&](const Held& h) { return h.assignment.target.builder == victim; });
+            std::erase_if(held_groups, [&](const HeldGroup& group_of_unit) {
+                return group_of_unit.assignment.target.builder == victim;
+            });
         if (random() % 50 == 0 && !manager.membership().has(victim)) manager.admit({victim});
-        if (slots > credits && !held.empty() && random() % 4 == 0) {
-            Held& h = held[random() % held.size()];
-            CHECK(manager.park(h.assignment) == !h.parked);
-            h.parked = true;
+        if (slots > credits && !held_groups.empty() && random() % 4 == 0) {
+            HeldGroup& group_of_unit = held_groups[random() % held_groups.size()];
+            CHECK(manager.park(group_of_unit.assignment) == !group_of_unit.parked);
+            group_of_unit.parked = true;
         }
-        // No slot is given twice, and none without a credit: a parked one takes none.
+        // A builder has no more groups than slots, and no more working groups than credits. A
+        // parked group needs no credit.
         std::map<int, int> count, working;
-        for (const Held& h : held) {
-            CHECK(++count[h.assignment.target.builder] <= slots);
-            if (!h.parked) CHECK(++working[h.assignment.target.builder] <= credits);
+        for (const HeldGroup& group_of_unit : held_groups) {
+            CHECK(++count[group_of_unit.assignment.target.builder] <= slots);
+            if (!group_of_unit.parked)
+                CHECK(++working[group_of_unit.assignment.target.builder] <= credits);
         }
     }
     CHECK(manager.drained());
@@ -251,11 +260,11 @@ void run_randomly(unsigned seed, bool in_rounds, bool drop) {
 
 }  // namespace
 
-TEST_CASE("every event is closed once, whoever is lost and comes back") {
+TEST_CASE("every event is closed once, whichever ranks are lost and come back") {
     for (unsigned seed = 0; seed < 40; ++seed) run_randomly(seed, seed % 2 == 0, seed % 4 < 2);
 }
 
-TEST_CASE("a builder unit that does not answer holds only its own events back") {
+TEST_CASE("a builder unit that does not answer delays only its own events") {
     for (const bool in_rounds : {false, true}) {
         EventManager manager(Units::assign(4, false, 0), {.ranks = 4,
                                                           .credits = 2,
@@ -284,7 +293,7 @@ TEST_CASE("a builder unit that does not answer holds only its own events back") 
     }
 }
 
-TEST_CASE("in rounds, no rank is late before the first event tells how long one takes") {
+TEST_CASE("in rounds, no rank counts as late before the duration of an event is known") {
     EventManager manager(Units::assign(3, false, 0), {.ranks = 3,
                                                       .credits = 1,
                                                       .slots = 1,

@@ -38,27 +38,28 @@ public:
         close(file_);
     }
 
-    std::vector<Json> of(const std::string& metric,
-                         const std::string& name = "events.build") const {
-        std::vector<Json> chosen;
+    // The records of a metric.
+    std::vector<Json> records_of(const std::string& metric,
+                                 const std::string& name = "events.build") const {
+        std::vector<Json> selected;
         for (const Json& record : records)
             if (record.value("metric", "") == metric && record.value("name", "") == name)
-                chosen.push_back(record);
-        return chosen;
+                selected.push_back(record);
+        return selected;
     }
     // The value of a metric that is written once; -1 if it is not.
     double value(const std::string& metric) const {
-        const std::vector<Json> found = of(metric);
-        return found.size() == 1 ? found[0]["summary"]["median"].get<double>() : -1;
+        const std::vector<Json> matching = records_of(metric);
+        return matching.size() == 1 ? matching[0]["summary"]["median"].get<double>() : -1;
     }
-    // Every fragment of every event is accounted for, as far as the totals tell.
+    // Whether the totals are consistent: no more fragments are accounted for than the events have.
     bool balances(double sources) const {
         return value("fragments_built") + value("fragments_partial") + value("fragments_lost") +
                    value("fragments_corrupt") <=
                (value("events_built") + value("events_incomplete")) * sources;
     }
 
-    // What a rank said when it ended the job.
+    // The message of the failure record of a rank that has ended the job; empty: there is none.
     std::string failure() const {
         for (const Json& record : records)
             if (record["kind"] == "failure") return record["what"];
@@ -73,8 +74,8 @@ private:
     Sink sink_;
 };
 
-// Links of 1 GB/s with a delay, in time that does not depend on the machine.
-inline Faults links_1_gbps() {
+// Links of 1 GB/s with a delay, in simulated time, which does not depend on the machine.
+inline Faults links_of_1_gb_per_s() {
     Faults faults;
     faults.rate = 1e9;
     faults.delay = 5'000;

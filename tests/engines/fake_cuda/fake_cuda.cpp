@@ -41,16 +41,16 @@ constexpr Result success = 0, invalid_value = 1, out_of_memory = 2, not_initiali
 
 double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-void report(const std::string& what) { std::fprintf(stderr, "fake: %s\n", what.c_str()); }
+void report(const std::string& message) { std::fprintf(stderr, "fake: %s\n", message.c_str()); }
 
 struct Gpu {
     int number = 0;
     std::string name, pci;
     std::size_t memory = 0, used = 0;
     double rate[2] = {0, 0};       // B/s, to and from
-    double link_free[2] = {0, 0};  // seconds on the clock
+    double link_free[2] = {0, 0};  // when the link is free, in seconds on the clock
     int retained = 0, objects = 0;
-    long copies[2] = {0, 0}, all_copies = 0;
+    long copies[2] = {0, 0}, copies_in_all = 0;
     std::atomic<bool> vanished = false;
 };
 
@@ -90,8 +90,8 @@ Machine& machine() {
 
 thread_local Gpu* current = nullptr;
 
-// The result of a call before it does anything: an injected failure, or success.
-Result enter(const char* call, const Gpu* gpu) {
+// Called at the begin of each driver call: returns an injected failure, or success.
+Result begin_call(const char* call, const Gpu* gpu) {
     Machine& m = machine();
     const std::lock_guard lock(m.mutex);
     if (!m.initialized && std::string(call) != "cuInit") return not_initialized;
@@ -102,14 +102,15 @@ Result enter(const char* call, const Gpu* gpu) {
     return ++m.calls[call] >= fail->value("after", 1L) ? fail->value("code", 999) : success;
 }
 
-Result enter_current(const char* call) {
-    if (const Result r = enter(call, current)) return r;
+Result begin_call_of_current(const char* call) {
+    if (const Result result = begin_call(call, current)) return result;
     if (current) return success;
     report(std::string(call) + " without a context");
     return invalid_context;
 }
 
-bool injected(const char* fault, const Gpu& gpu, long count) {
+// Whether the fault is injected into the GPU's `count`-th operation.
+bool is_injected(const char* fault, const Gpu& gpu, long count) {
     const Json& plan = machine().plan;
     return plan.contains(fault) && plan[fault].value("gpu", 0) == gpu.number &&
            count == plan[fault].value("after", 1L);
@@ -119,7 +120,7 @@ struct StreamState {
     Gpu* gpu = nullptr;
     double time = 0;  // end of the last queued work
     std::mutex mutex;
-    std::condition_variable more;
+    std::condition_variable work_added;
     std::deque<std::function<void()>> queue;
     bool ended = false;
     std::thread worker;
@@ -127,11 +128,11 @@ struct StreamState {
     void push(std::function<void()> work) {
         const std::lock_guard lock(mutex);
         queue.push_back(std::move(work));
-        more.notify_one();
+        work_added.notify_one();
     }
     void run() {
         for (std::unique_lock lock(mutex);;) {
-            more.wait(lock, [&] { return ended || !queue.empty(); });
+            work_added.wait(lock, [&] { return ended || !queue.empty(); });
             if (queue.empty()) return;
             const auto work = std::move(queue.front());
             queue.pop_front();
@@ -169,18 +170,19 @@ void wait_until(double time_s) {
         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time_s))));
 }
 
-// Performs one copy at its rate; `way` is 0 to the GPU, 1 from it.
-void perform(StreamState& stream, int direction, char* to, const char* from, std::size_t bytes) {
+// Performs one copy at the simulated rate. `direction`: 0 to the GPU, 1 from it.
+void perform_copy(StreamState& stream, int direction, char* to, const char* from,
+                  std::size_t bytes) {
     Machine& m = machine();
     Gpu& gpu = *stream.gpu;
     bool hangs, corrupts;
     {
         const std::lock_guard lock(m.mutex);
         ++gpu.copies[direction];
-        ++gpu.all_copies;
-        if (injected("vanish", gpu, gpu.all_copies)) gpu.vanished = true;
-        hangs = injected("hang", gpu, gpu.all_copies);
-        corrupts = injected("corrupt", gpu, gpu.copies[direction]) &&
+        ++gpu.copies_in_all;
+        if (is_injected("vanish", gpu, gpu.copies_in_all)) gpu.vanished = true;
+        hangs = is_injected("hang", gpu, gpu.copies_in_all);
+        corrupts = is_injected("corrupt", gpu, gpu.copies[direction]) &&
                    (m.plan["corrupt"].value("way", "h2d") == "h2d") == (direction == 0);
         const double begin = std::max(stream.time, gpu.link_free[direction]);
         double end = begin + static_cast<double>(bytes) / gpu.rate[direction];
@@ -200,7 +202,7 @@ void perform(StreamState& stream, int direction, char* to, const char* from, std
 
 Result queue_copy(const char* call, int direction, StreamState* stream, void* host,
                   unsigned long long device, std::size_t bytes) {
-    if (const Result r = enter_current(call)) return r;
+    if (const Result result = begin_call_of_current(call)) return result;
     if (stream->gpu != current) {
         report(std::string(call) + ": a stream of another GPU");
         return invalid_handle;
@@ -217,8 +219,8 @@ Result queue_copy(const char* call, int direction, StreamState* stream, void* ho
     char* const device_data = reinterpret_cast<char*>(device);
     char* const host_data = static_cast<char*>(host);
     stream->push([=] {
-        perform(*stream, direction, direction == 0 ? device_data : host_data,
-                direction == 0 ? host_data : device_data, bytes);
+        perform_copy(*stream, direction, direction == 0 ? device_data : host_data,
+                     direction == 0 ? host_data : device_data, bytes);
     });
     return success;
 }
@@ -228,7 +230,7 @@ Result queue_copy(const char* call, int direction, StreamState* stream, void* ho
 extern "C" {
 
 Result cuInit(unsigned) {
-    if (const Result r = machine().plan.value("init", success)) return r;
+    if (const Result result = machine().plan.value("init", success)) return result;
     machine().initialized = true;
     return machine().gpus.empty() ? no_device : success;
 }
@@ -249,20 +251,20 @@ Result cuGetErrorName(Result code, const char** name) {
 }
 
 Result cuGetErrorString(Result code, const char** text) {
-    if (const Result r = cuGetErrorName(code, text)) return r;
+    if (const Result result = cuGetErrorName(code, text)) return result;
     *text = code == launch_failed ? "unspecified launch failure" : "words of the fake driver";
     return success;
 }
 
 Result cuDeviceGetCount(int* count) {
     *count = static_cast<int>(machine().gpus.size());
-    return enter("cuDeviceGetCount", nullptr);
+    return begin_call("cuDeviceGetCount", nullptr);
 }
 
 Result cuDeviceGet(int* device, int ordinal) {
     if (ordinal < 0 || ordinal >= static_cast<int>(machine().gpus.size())) return invalid_device;
     *device = ordinal;
-    return enter("cuDeviceGet", &machine().gpus[static_cast<std::size_t>(ordinal)]);
+    return begin_call("cuDeviceGet", &machine().gpus[static_cast<std::size_t>(ordinal)]);
 }
 
 Result cuDeviceGetName(char* name, int length, int device) {
@@ -279,7 +281,7 @@ Result cuDeviceGetPCIBusId(char* address, int length, int device) {
 
 Result cuDevicePrimaryCtxRetain(Gpu** context, int device) {
     Gpu& gpu = machine().gpus[static_cast<std::size_t>(device)];
-    if (const Result r = enter("cuDevicePrimaryCtxRetain", &gpu)) return r;
+    if (const Result result = begin_call("cuDevicePrimaryCtxRetain", &gpu)) return result;
     ++gpu.retained;
     *context = &gpu;
     return success;
@@ -293,20 +295,20 @@ Result cuDevicePrimaryCtxRelease_v2(int device) {
 }
 
 Result cuCtxSetCurrent(Gpu* context) {
-    if (const Result r = enter("cuCtxSetCurrent", context)) return r;
+    if (const Result result = begin_call("cuCtxSetCurrent", context)) return result;
     current = context;
     return success;
 }
 
 Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
-    if (const Result r = enter_current("cuMemGetInfo_v2")) return r;
+    if (const Result result = begin_call_of_current("cuMemGetInfo_v2")) return result;
     *total = current->memory;
     *free = current->memory - current->used;
     return success;
 }
 
 Result cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
-    if (const Result r = enter_current("cuMemAlloc_v2")) return r;
+    if (const Result result = begin_call_of_current("cuMemAlloc_v2")) return result;
     const std::lock_guard lock(machine().mutex);
     if (current->used + bytes > current->memory) return out_of_memory;
     current->used += bytes;
@@ -317,7 +319,7 @@ Result cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
 }
 
 Result cuMemFree_v2(unsigned long long pointer) {
-    if (const Result r = enter_current("cuMemFree_v2")) return r;
+    if (const Result result = begin_call_of_current("cuMemFree_v2")) return result;
     const std::lock_guard lock(machine().mutex);
     const auto block = machine().device_memory.find(pointer);
     if (block == machine().device_memory.end()) {
@@ -332,7 +334,7 @@ Result cuMemFree_v2(unsigned long long pointer) {
 }
 
 Result cuMemHostRegister_v2(void* data, std::size_t bytes, unsigned) {
-    if (const Result r = enter_current("cuMemHostRegister_v2")) return r;
+    if (const Result result = begin_call_of_current("cuMemHostRegister_v2")) return result;
     const std::lock_guard lock(machine().mutex);
     machine().pinned[static_cast<char*>(data)] = bytes;
     ++current->objects;
@@ -340,7 +342,7 @@ Result cuMemHostRegister_v2(void* data, std::size_t bytes, unsigned) {
 }
 
 Result cuMemHostUnregister(void* data) {
-    if (const Result r = enter_current("cuMemHostUnregister")) return r;
+    if (const Result result = begin_call_of_current("cuMemHostUnregister")) return result;
     const std::lock_guard lock(machine().mutex);
     if (machine().pinned.erase(static_cast<char*>(data)) == 0)
         report("memory unpinned that was not pinned");
@@ -349,7 +351,7 @@ Result cuMemHostUnregister(void* data) {
 }
 
 Result cuStreamCreate(StreamState** stream, unsigned) {
-    if (const Result r = enter_current("cuStreamCreate")) return r;
+    if (const Result result = begin_call_of_current("cuStreamCreate")) return result;
     auto* state = new StreamState;
     state->gpu = current;
     state->worker = std::thread([state] { state->run(); });
@@ -359,11 +361,11 @@ Result cuStreamCreate(StreamState** stream, unsigned) {
 }
 
 Result cuStreamDestroy_v2(StreamState* stream) {
-    if (const Result r = enter_current("cuStreamDestroy_v2")) return r;
+    if (const Result result = begin_call_of_current("cuStreamDestroy_v2")) return result;
     {
         const std::lock_guard lock(stream->mutex);
         stream->ended = true;
-        stream->more.notify_one();
+        stream->work_added.notify_one();
     }
     --stream->gpu->objects;
     stream->worker.detach();  // it may still run; the state is leaked to it
@@ -382,13 +384,13 @@ Result cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes
 
 Result cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t bytes,
                        StreamState* stream) {
-    if (const Result r = enter_current("cuMemsetD8Async")) return r;
+    if (const Result result = begin_call_of_current("cuMemsetD8Async")) return result;
     stream->push([=] { std::memset(reinterpret_cast<void*>(address), value, bytes); });
     return success;
 }
 
 Result cuLaunchHostFunc(StreamState* stream, void (*function)(void*), void* data) {
-    if (const Result r = enter_current("cuLaunchHostFunc")) return r;
+    if (const Result result = begin_call_of_current("cuLaunchHostFunc")) return result;
     stream->push([=] {
         function(data);
         stream->time = std::max(stream->time, now());
@@ -397,7 +399,7 @@ Result cuLaunchHostFunc(StreamState* stream, void (*function)(void*), void* data
 }
 
 Result cuEventCreate(EventState** event, unsigned) {
-    if (const Result r = enter_current("cuEventCreate")) return r;
+    if (const Result result = begin_call_of_current("cuEventCreate")) return result;
     *event = new EventState;
     (*event)->gpu = current;
     ++current->objects;
@@ -405,14 +407,14 @@ Result cuEventCreate(EventState** event, unsigned) {
 }
 
 Result cuEventDestroy_v2(EventState* event) {
-    if (const Result r = enter_current("cuEventDestroy_v2")) return r;
+    if (const Result result = begin_call_of_current("cuEventDestroy_v2")) return result;
     --event->gpu->objects;
     delete event;
     return success;
 }
 
 Result cuEventRecord(EventState* event, StreamState* stream) {
-    if (const Result r = enter_current("cuEventRecord")) return r;
+    if (const Result result = begin_call_of_current("cuEventRecord")) return result;
     if (event->gpu != stream->gpu) report("an event of another GPU");
     event->pending = true;
     stream->push([=] {
@@ -423,12 +425,12 @@ Result cuEventRecord(EventState* event, StreamState* stream) {
 }
 
 Result cuEventQuery(EventState* event) {
-    if (const Result r = enter("cuEventQuery", event->gpu)) return r;
+    if (const Result result = begin_call("cuEventQuery", event->gpu)) return result;
     return event->pending ? not_ready : success;
 }
 
 Result cuEventElapsedTime(float* milliseconds, EventState* begin, EventState* end) {
-    if (const Result r = enter_current("cuEventElapsedTime")) return r;
+    if (const Result result = begin_call_of_current("cuEventElapsedTime")) return result;
     if (begin->gpu != end->gpu) report("events of two GPUs compared");
     *milliseconds = static_cast<float>((end->time - begin->time) * 1e3);
     return success;

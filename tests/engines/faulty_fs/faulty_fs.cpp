@@ -1,5 +1,5 @@
-// A library that is preloaded and plants faults in a file system, for the files that a pattern
-// selects. It can also log what is done to them. The environment selects:
+// A preloaded library that simulates faults of a file system, for the files that a pattern selects.
+// It can also log the calls on these files. Environment variables:
 //
 //     FAULTY_FS_FILES=GLOB      the files, by their absolute path
 //     FAULTY_FS=CALL:ERRNO,...  these calls fail; CALL is open, read, write or sync
@@ -11,9 +11,9 @@
 //     FAULTY_FS_RANK=RANK       faults occur in this rank only
 //     FAULTY_FS_LOG=PATH        a line for each call: process id, event, result, offset in the file
 //                               (-1: none), path of the file
-//     FAULTY_FS_MEET=PATH       two ranks leave statx together, if both call it within 5 ms, and
-//                               the accelerator's sched_yield returns at once, so that races show.
-//                               PATH is a file for the ranks to share.
+//     FAULTY_FS_MEET=PATH       if two ranks call statx within 5 ms, both calls return at the same
+//                               time, and the accelerator's sched_yield returns at once, so that
+//                               race conditions occur. PATH is a file that the ranks share.
 //
 // Events in the log: "wrote" and "read" after such a call, with its result (negative errno for a
 // planted fault); "syncing" before a sync, "synced" or "failed" after it; "opened" for a planted
@@ -54,17 +54,17 @@ constexpr NamedErrno errno_names[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"
                                       {"EACCES", EACCES}, {"EBADF", EBADF},   {"ENOENT", ENOENT}};
 
 // The environment variable, or an empty string.
-const char* variable(const char* name) {
+const char* environment_variable(const char* name) {
     const char* text = std::getenv(name);
     return text ? text : "";
 }
 
 bool is_selected(const char* path) {
-    const char* files = variable("FAULTY_FS_FILES");
+    const char* files = environment_variable("FAULTY_FS_FILES");
     return *files && *path && fnmatch(files, path, 0) == 0;
 }
 
-// The file's path now; after a rename it is the new one.
+// The present path of the file, which may have been renamed.
 std::string path_of(int fd) {
     char link[64], path[PATH_MAX];
     std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -73,21 +73,21 @@ std::string path_of(int fd) {
 }
 
 bool in_this_rank() {
-    const char* wanted = variable("FAULTY_FS_RANK");
-    if (!*wanted) return true;
+    const char* selected_rank = environment_variable("FAULTY_FS_RANK");
+    if (!*selected_rank) return true;
     for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
-        if (const char* rank = std::getenv(name)) return std::strcmp(rank, wanted) == 0;
+        if (const char* rank = std::getenv(name)) return std::strcmp(rank, selected_rank) == 0;
     return false;
 }
 
 // The errno that is planted for a call, or 0. A planted delay takes place here.
 int planted_errno(const std::string& call) {
-    const std::string rules = "," + std::string(variable("FAULTY_FS")) + ",";
+    const std::string rules = "," + std::string(environment_variable("FAULTY_FS")) + ",";
     const auto rule = rules.find("," + call + ":");
     if (rule == std::string::npos || !in_this_rank()) return 0;
-    const char* condition = variable("FAULTY_FS_WHILE");
+    const char* condition = environment_variable("FAULTY_FS_WHILE");
     if (*condition && access(condition, F_OK)) return 0;
-    if (*condition && *variable("FAULTY_FS_ONCE") && unlink(condition)) return 0;
+    if (*condition && *environment_variable("FAULTY_FS_ONCE") && unlink(condition)) return 0;
     const auto begin = rule + call.size() + 2;
     const std::string name = rules.substr(begin, rules.find(',', begin) - begin);
     if (name.starts_with("SLEEP")) {
@@ -101,7 +101,7 @@ int planted_errno(const std::string& call) {
 }
 
 void log(const char* event, long result, const std::string& path, long offset = -1) {
-    const char* file = variable("FAULTY_FS_LOG");
+    const char* file = environment_variable("FAULTY_FS_LOG");
     if (!*file) return;
     const auto fd = static_cast<int>(
         syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
@@ -111,14 +111,14 @@ void log(const char* event, long result, const std::string& path, long offset = 
     syscall(SYS_close, fd);
 }
 
-// A read or write: `call` makes the real one, `kind` is its CALL in FAULTY_FS, `event` is logged.
-// `offset`: of the call; -1: the descriptor's.
+// Performs a read or write, or a planted fault. `call` makes the real call, `kind` is its name in
+// FAULTY_FS, `event` is logged. `offset`: the offset in the file; -1: that of the descriptor.
 template <class Call>
 ssize_t transfer(const char* kind, const char* event, int fd, long offset, Call call) {
-    const int before = errno;
+    const int saved_errno = errno;
     const std::string path = path_of(fd);
     if (!is_selected(path.c_str())) {
-        errno = before;
+        errno = saved_errno;
         return call();
     }
     if (const int fault = planted_errno(kind)) {
@@ -127,11 +127,11 @@ ssize_t transfer(const char* kind, const char* event, int fd, long offset, Call 
         return -1;
     }
     if (offset < 0) offset = lseek(fd, 0, SEEK_CUR);
-    errno = before;
+    errno = saved_errno;
     const ssize_t result = call();
-    const int after = errno;
+    const int call_errno = errno;
     log(event, result, path, offset);
-    errno = after;
+    errno = call_errno;
     return result;
 }
 
@@ -151,25 +151,25 @@ int synchronize(int fd, Call call) {
 // Whether an open is planted to fail; sets errno then. The path may be a link, such as
 // /proc/PID/fd/N, so it is resolved before it is compared with the pattern.
 bool open_fails(const char* path) {
-    const int before = errno;
+    const int saved_errno = errno;
     char resolved[PATH_MAX];
     const char* name = realpath(path, resolved) ? resolved : path;
     const int fault = is_selected(name) ? planted_errno("open") : 0;
     if (fault) log("opened", -fault, name);
-    errno = fault ? fault : before;
+    errno = fault ? fault : saved_errno;
     return fault != 0;
 }
 
 bool is_hidden(DIR* folder, const char* name) {
-    return std::strstr(variable("FAULTY_FS"), "readdir:HIDE") && in_this_rank() &&
+    return std::strstr(environment_variable("FAULTY_FS"), "readdir:HIDE") && in_this_rank() &&
            is_selected((path_of(dirfd(folder)) + "/" + name).c_str());
 }
 
-// A barrier of two processes that gives up after 5 ms. They spin, so that both are running when
-// they leave.
-void meet() {
+// A barrier of two processes with a limit of 5 ms. The processes spin, so that both run when they
+// leave it.
+void meet_other_rank() {
     static std::atomic<unsigned>* const arrived = []() -> std::atomic<unsigned>* {
-        const char* path = variable("FAULTY_FS_MEET");
+        const char* path = environment_variable("FAULTY_FS_MEET");
         if (!*path) return nullptr;
         const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
         if (fd < 0 || ftruncate(fd, 4096)) std::abort();
@@ -186,14 +186,14 @@ void meet() {
     while (static_cast<int>(arrived->load() - pair) < 0)
         if (std::chrono::steady_clock::now() > limit) {
             // No partner has come: counts as the partner, so that the next arrival begins a pair.
-            unsigned alone = pair - 1;
-            arrived->compare_exchange_strong(alone, pair);
+            unsigned without_partner = pair - 1;
+            arrived->compare_exchange_strong(without_partner, pair);
             return;
         }
 }
 
-// Whether the calling code is in the accelerator's library. The last answer is kept: a process that
-// spins asks for the same address many times.
+// Whether the calling code is in the accelerator's library. The last answer is cached, because a
+// process that spins calls this many times with the same address.
 bool is_accelerator(void* address) {
     thread_local void* last_address = nullptr;
     thread_local bool last_answer = false;
@@ -205,8 +205,9 @@ bool is_accelerator(void* address) {
     return last_answer;
 }
 
+// The function of this name that the next library defines, which is libc's.
 template <class Function>
-Function* next(const char* name) {
+Function* next_definition(const char* name) {
     return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
 }
 
@@ -215,36 +216,36 @@ Function* next(const char* name) {
 // Programs compiled with _FILE_OFFSET_BITS=64 call the names that end in 64.
 #define TRANSFER(name, kind, event, parameters, ...)                             \
     ssize_t name parameters {                                                    \
-        static const auto real = next<ssize_t parameters>(#name);                \
+        static const auto real = next_definition<ssize_t parameters>(#name);     \
         return transfer(kind, event, fd, -1, [&] { return real(__VA_ARGS__); }); \
     }
 #define TRANSFER_AT(name, kind, event, parameters, ...)                              \
     ssize_t name parameters {                                                        \
-        static const auto real = next<ssize_t parameters>(#name);                    \
+        static const auto real = next_definition<ssize_t parameters>(#name);         \
         return transfer(kind, event, fd, offset, [&] { return real(__VA_ARGS__); }); \
     }
-#define SYNCHRONIZE(name)                                 \
-    int name(int fd) {                                    \
-        static const auto real = next<int(int)>(#name);   \
-        return synchronize(fd, [&] { return real(fd); }); \
+#define SYNCHRONIZE(name)                                          \
+    int name(int fd) {                                             \
+        static const auto real = next_definition<int(int)>(#name); \
+        return synchronize(fd, [&] { return real(fd); });          \
     }
-#define OPEN(name)                                                        \
-    int name(const char* path, int flags, ...) {                          \
-        static const auto real = next<int(const char*, int, ...)>(#name); \
-        va_list arguments;                                                \
-        va_start(arguments, flags);                                       \
-        const mode_t mode = va_arg(arguments, mode_t);                    \
-        va_end(arguments);                                                \
-        return open_fails(path) ? -1 : real(path, flags, mode);           \
+#define OPEN(name)                                                                   \
+    int name(const char* path, int flags, ...) {                                     \
+        static const auto real = next_definition<int(const char*, int, ...)>(#name); \
+        va_list arguments;                                                           \
+        va_start(arguments, flags);                                                  \
+        const mode_t mode = va_arg(arguments, mode_t);                               \
+        va_end(arguments);                                                           \
+        return open_fails(path) ? -1 : real(path, flags, mode);                      \
     }
-#define OPENAT(name)                                                           \
-    int name(int folder, const char* path, int flags, ...) {                   \
-        static const auto real = next<int(int, const char*, int, ...)>(#name); \
-        va_list arguments;                                                     \
-        va_start(arguments, flags);                                            \
-        const mode_t mode = va_arg(arguments, mode_t);                         \
-        va_end(arguments);                                                     \
-        return open_fails(path) ? -1 : real(folder, path, flags, mode);        \
+#define OPENAT(name)                                                                      \
+    int name(int folder, const char* path, int flags, ...) {                              \
+        static const auto real = next_definition<int(int, const char*, int, ...)>(#name); \
+        va_list arguments;                                                                \
+        va_start(arguments, flags);                                                       \
+        const mode_t mode = va_arg(arguments, mode_t);                                    \
+        va_end(arguments);                                                                \
+        return open_fails(path) ? -1 : real(folder, path, flags, mode);                   \
     }
 
 extern "C" {
@@ -272,30 +273,31 @@ TRANSFER_AT(preadv, "read", "read", (int fd, const iovec* parts, int count, off_
 TRANSFER_AT(preadv64, "read", "read", (int fd, const iovec* parts, int count, off64_t offset), fd,
             parts, count, offset)
 dirent* readdir(DIR* folder) {
-    static const auto real = next<dirent*(DIR*)>("readdir");
+    static const auto real = next_definition<dirent*(DIR*)>("readdir");
     dirent* entry = real(folder);
     while (entry && is_hidden(folder, entry->d_name)) entry = real(folder);
     return entry;
 }
 int statx(int folder, const char* path, int flags, unsigned mask, struct statx* info) {
-    static const auto real = next<int(int, const char*, int, unsigned, struct statx*)>("statx");
+    static const auto real =
+        next_definition<int(int, const char*, int, unsigned, struct statx*)>("statx");
     const int result = real(folder, path, flags, mask, info);
     if (is_accelerator(__builtin_return_address(0)) && !*path &&
         is_selected(path_of(folder).c_str()))
-        meet();
+        meet_other_rank();
     return result;
 }
 int fstatfs(int fd, struct statfs* info) {
-    static const auto real = next<int(int, struct statfs*)>("fstatfs");
+    static const auto real = next_definition<int(int, struct statfs*)>("fstatfs");
     const int result = real(fd, info);
-    const char* type = variable("FAULTY_FS_TYPE");
+    const char* type = environment_variable("FAULTY_FS_TYPE");
     if (*type && is_selected(path_of(fd).c_str()))
         info->f_type = static_cast<decltype(info->f_type)>(std::strtoul(type, nullptr, 16));
     return result;
 }
 int sched_yield() {
-    static const auto real = next<int()>("sched_yield");
-    static const bool spin = *variable("FAULTY_FS_MEET") != 0;
+    static const auto real = next_definition<int()>("sched_yield");
+    static const bool spin = *environment_variable("FAULTY_FS_MEET") != 0;
     return spin && is_accelerator(__builtin_return_address(0)) ? 0 : real();
 }
 SYNCHRONIZE(fsync)

@@ -1,3 +1,4 @@
+// Temporary files for the inputs of fuzz targets, in memory if the machine has /dev/shm.
 #include <unistd.h>
 
 #include <cstdio>
@@ -10,7 +11,7 @@
 namespace fuzz {
 namespace {
 
-// A folder of this process, removed at its end.
+// A temporary folder of this process, which is removed when the process exits.
 struct Folder {
     Folder()
         : path(std::filesystem::is_directory("/dev/shm") ? "/dev/shm/assay-fuzz-XXXXXX"
@@ -18,20 +19,20 @@ struct Folder {
         if (mkdtemp(path.data()) == nullptr) std::abort();
     }
     ~Folder() {
-        std::error_code ignored;
-        std::filesystem::remove_all(path, ignored);
+        std::error_code ignored_error;
+        std::filesystem::remove_all(path, ignored_error);
     }
     std::string path;
 };
 
 const Folder& folder() {
-    static const Folder made;
-    return made;
+    static const Folder instance;
+    return instance;
 }
 
 }  // namespace
 
-std::string file_of(const void* data, std::size_t size) {
+std::string write_input_file(const void* data, std::size_t size) {
     const std::string path = folder().path + "/input";
     std::FILE* file = std::fopen(path.c_str(), "wb");
     if (file == nullptr || std::fwrite(data, 1, size, file) != size) std::abort();
@@ -39,7 +40,7 @@ std::string file_of(const void* data, std::size_t size) {
     return path;
 }
 
-std::string free_path() {
+std::string unused_path() {
     const std::string path = folder().path + "/free";
     unlink(path.c_str());
     return path;

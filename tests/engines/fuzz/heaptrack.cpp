@@ -1,4 +1,4 @@
-// Files of heaptrack, mutated before they are compressed.
+// Fuzz target: the import of heaptrack's files. Inputs are mutated before they are compressed.
 #include <zstd.h>
 
 #include <cstdio>
@@ -9,7 +9,7 @@
 
 namespace {
 
-std::vector<Input> planted() {
+std::vector<Input> seed_inputs() {
     const std::string head = "v 10500 3\nX /bin/prog a b\nI 1000 100\n";
     return {
         fuzz::input_of(
@@ -21,19 +21,19 @@ std::vector<Input> planted() {
 }
 
 void read(const std::uint8_t* data, std::size_t size) {
-    static std::FILE* nowhere = std::fopen("/dev/null", "w");
+    static std::FILE* null_output = std::fopen("/dev/null", "w");
     Input packed(ZSTD_compressBound(size));
     packed.resize(ZSTD_compress(packed.data(), packed.size(), data, size, 1));
-    // Every other input is taken as the compressed bytes themselves.
+    // Inputs of odd length are used as compressed bytes, without compressing them.
     const bool is_raw = size % 2 == 1;
-    const std::string path =
-        is_raw ? fuzz::file_of(data, size) : fuzz::file_of(packed.data(), packed.size());
+    const std::string path = is_raw ? fuzz::write_input_file(data, size)
+                                    : fuzz::write_input_file(packed.data(), packed.size());
     try {
-        assay::heap::import_heaptrack(path, nowhere);
+        assay::heap::import_heaptrack(path, null_output);
     } catch (const assay::Error&) {
     }
 }
 
 }  // namespace
 
-std::vector<Reader> readers() { return {{"heaptrack", planted, read}}; }
+std::vector<Reader> readers() { return {{"heaptrack", seed_inputs, read}}; }

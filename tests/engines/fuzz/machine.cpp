@@ -1,5 +1,5 @@
-// What a machine's files say: the program that is about to be executed, its interpreter, and the
-// firmware's table of memory modules.
+// Fuzz target: readers of a machine's files: executables that are about to be run, the firmware's
+// table of memory modules, and udev's database of them.
 #include <elf.h>
 
 #include <cstdlib>
@@ -24,12 +24,13 @@ constexpr std::uint16_t own_machine = EM_X86_64;
 constexpr std::uint16_t own_machine = EM_AARCH64;
 #endif
 
-// An executable of four segments: its headers, its loader's name, its dynamic entries and names.
+// An ELF executable with four segments: the headers, the path of the loader, the dynamic section,
+// and its string table.
 Input executable(const std::string& loader, const std::string& names) {
     constexpr std::size_t segments = 4, dynamic_count = 3;
-    constexpr std::size_t loader_at = sizeof(Elf64_Ehdr) + segments * sizeof(Elf64_Phdr);
-    const std::size_t dynamic_at = loader_at + loader.size() + 1,
-                      names_at = dynamic_at + dynamic_count * sizeof(Elf64_Dyn);
+    constexpr std::size_t loader_offset = sizeof(Elf64_Ehdr) + segments * sizeof(Elf64_Phdr);
+    const std::size_t dynamic_offset = loader_offset + loader.size() + 1,
+                      names_offset = dynamic_offset + dynamic_count * sizeof(Elf64_Dyn);
     constexpr std::uint64_t base = 0x400000;
     Elf64_Ehdr header{};
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);
@@ -44,19 +45,19 @@ Input executable(const std::string& loader, const std::string& names) {
         append(input, Elf64_Phdr{type, 0, offset, base + offset, 0, bytes, bytes, 1});
     };
     add_segment(PT_LOAD, 0, 100);
-    add_segment(PT_INTERP, loader_at, loader.size() + 1);
-    add_segment(PT_DYNAMIC, dynamic_at, dynamic_count * sizeof(Elf64_Dyn));
-    add_segment(PT_LOAD, names_at, names.size());
+    add_segment(PT_INTERP, loader_offset, loader.size() + 1);
+    add_segment(PT_DYNAMIC, dynamic_offset, dynamic_count * sizeof(Elf64_Dyn));
+    add_segment(PT_LOAD, names_offset, names.size());
     input.insert(input.end(), loader.begin(), loader.end());
     input.push_back(0);
-    append(input, Elf64_Dyn{DT_STRTAB, {base + names_at}});
+    append(input, Elf64_Dyn{DT_STRTAB, {base + names_offset}});
     append(input, Elf64_Dyn{DT_STRSZ, {names.size()}});
     append(input, Elf64_Dyn{DT_NULL, {0}});
     input.insert(input.end(), names.begin(), names.end());
     return input;
 }
 
-std::vector<Input> planted_programs() {
+std::vector<Input> seed_programs() {
     const std::string glibc = "/lib64/ld-linux-x86-64.so.2";
     std::string names(5000, 'x');
     names.replace(4090, 11, "__asan_init");
@@ -66,11 +67,11 @@ std::vector<Input> planted_programs() {
 }
 
 void read_program(const std::uint8_t* data, std::size_t size) {
-    const std::string path = fuzz::file_of(data, size);
-    const image::Obstacle found = image::obstacle_of(path.c_str());
-    if (*image::reason(found) == 0 && found != image::Obstacle::none) std::abort();
-    // The answer is of the file alone.
-    if (image::obstacle_of(path.c_str()) != found) std::abort();
+    const std::string path = fuzz::write_input_file(data, size);
+    const image::Obstacle obstacle = image::obstacle_of(path.c_str());
+    if (*image::reason(obstacle) == 0 && obstacle != image::Obstacle::none) std::abort();
+    // The result depends on the file only.
+    if (image::obstacle_of(path.c_str()) != obstacle) std::abort();
     char folder[64];
     const std::string search(data, data + size), name = path.substr(path.rfind('/') + 1);
     image::find_program(name.c_str(), search.c_str(), folder, sizeof folder);
@@ -78,7 +79,7 @@ void read_program(const std::uint8_t* data, std::size_t size) {
 
 // --- Memory modules
 
-std::vector<Input> planted_tables() {
+std::vector<Input> seed_tables() {
     Input module(0x5c, 0);
     module[0] = 17, module[1] = 0x5c;
     module[0x0a] = 64, module[0x0d] = 64;
@@ -95,7 +96,8 @@ std::vector<Input> planted_tables() {
     return {table};
 }
 
-void use(const std::vector<MemoryModule>& modules) {
+// Aborts if the modules have impossible values.
+void check_modules(const std::vector<MemoryModule>& modules) {
     const auto channels = channels_named(modules);
     if (channels && (*channels < 1 || *channels > static_cast<int>(modules.size()))) std::abort();
     for (const MemoryModule& module : modules)
@@ -105,10 +107,10 @@ void use(const std::vector<MemoryModule>& modules) {
 void read_table(const std::uint8_t* data, std::size_t size) {
     const auto modules = modules_of_table({data, size});
     if (modules.size() > size / 4) std::abort();
-    use(modules);
+    check_modules(modules);
 }
 
-std::vector<Input> planted_udev() {
+std::vector<Input> seed_udev() {
     return {
         fuzz::input_of("E:MEMORY_DEVICE_0_SIZE=34359738368\n"
                        "E:MEMORY_DEVICE_0_LOCATOR=P0-DIMMA1\n"
@@ -119,13 +121,13 @@ std::vector<Input> planted_udev() {
 }
 
 void read_udev(const std::uint8_t* data, std::size_t size) {
-    use(modules_of_udev({data, data + size}));
+    check_modules(modules_of_udev({data, data + size}));
 }
 
 }  // namespace
 
 std::vector<Reader> readers() {
-    return {{"program", planted_programs, read_program},
-            {"modules_table", planted_tables, read_table},
-            {"modules_udev", planted_udev, read_udev}};
+    return {{"program", seed_programs, read_program},
+            {"modules_table", seed_tables, read_table},
+            {"modules_udev", seed_udev, read_udev}};
 }

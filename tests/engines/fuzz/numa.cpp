@@ -1,5 +1,5 @@
-// What a program that is profiled may leave in its ring, the objects that it maps, and lists of
-// processors.
+// Fuzz target: readers of the NUMA profiler: the event ring of a profiled program, the object files
+// that the program maps, and lists of processors.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -23,14 +23,14 @@ using fuzz::append;
 
 namespace {
 
-constexpr std::uint32_t no_process = 0x7fffffff;  // above the kernel's largest
-constexpr std::size_t most_events = 64, some_nodes = 64;
+constexpr std::uint32_t no_process = 0x7fffffff;  // above the kernel's largest process number
+constexpr std::size_t max_events = 64, node_count = 64;
 
 // --- The ring
 
-// Its file, which stays mapped here as in a profiled process.
+// The file of a ring. It stays mapped, as in a profiled process.
 struct Ring {
-    Ring() : path(fuzz::free_path() + ".ring") {
+    Ring() : path(fuzz::unused_path() + ".ring") {
         const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         if (fd < 0 || ftruncate(fd, static_cast<off_t>(ring_bytes)) != 0) std::abort();
         void* all = mmap(nullptr, ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -64,13 +64,13 @@ struct Fault {
     std::uint16_t tid;
 };
 
-// A head, nodes, events, faults between them, and an object that was mapped.
-std::vector<Input> planted_rings() {
+// The input is the header of the ring, stack nodes, and pairs of an event and a page fault.
+std::vector<Input> seed_rings() {
     Input input;
     append(input, ring_magic);
     for (const std::uint32_t pid : {no_process, 1u}) append(input, pid);
-    for (const std::uint64_t of : {7ull, 0ull}) append(input, of);
-    for (std::uint32_t k = 0; k < some_nodes; ++k)
+    for (const std::uint64_t head_or_tail : {7ull, 0ull}) append(input, head_or_tail);
+    for (std::uint32_t k = 0; k < node_count; ++k)
         append(input, stack::Node{k == 0 ? 0 : k - 1, 0x1000u + 16 * k});
     const auto event = [&](std::uint64_t number, EventKind kind, std::uint64_t address,
                            std::uint64_t bytes) {
@@ -105,8 +105,8 @@ KernelEvent access_of(KernelEvent event) {
     return event;
 }
 
-// Every line of a recording is JSON, whatever was in the ring.
-void write(const Process& process) {
+// Writes the recording of a process, and aborts if a line of it is not JSON.
+void write_and_check(const Process& process) {
     const std::string folder = std::filesystem::path(ring().path).parent_path();
     const std::string path = folder + "/" + std::to_string(no_process) + ".0.numa";
     process.write(folder, 0, "", 0, {"cpu/mem-loads/", 1, 0});
@@ -117,30 +117,30 @@ void write(const Process& process) {
 }
 
 void read_ring(const std::uint8_t* data, std::size_t size) {
-    fuzz::Parts parts(data, size);
+    fuzz::InputReader parts(data, size);
     char* memory = ring().memory;
     auto* header = reinterpret_cast<RingHeader*>(memory);
-    header->magic = parts.take<std::uint64_t>();
-    header->pid = parts.take<std::int32_t>();
-    header->parent = parts.take<std::int32_t>();
-    header->head = parts.take<std::uint64_t>();
-    header->tail = parts.take<std::uint64_t>();
-    for (std::size_t k = 0; k < some_nodes; ++k) {
-        const auto node = parts.take<stack::Node>();
+    header->magic = parts.read<std::uint64_t>();
+    header->pid = parts.read<std::int32_t>();
+    header->parent = parts.read<std::int32_t>();
+    header->head = parts.read<std::uint64_t>();
+    header->tail = parts.read<std::uint64_t>();
+    for (std::size_t k = 0; k < node_count; ++k) {
+        const auto node = parts.read<stack::Node>();
         std::memcpy(memory + ring_nodes_at + k * sizeof node, &node, sizeof node);
     }
-    std::array<Fault, most_events> faults;
+    std::array<Fault, max_events> faults;
     const std::uint64_t tail = header->tail;
-    for (std::size_t k = 0; k < most_events; ++k) {
-        const auto event = parts.take<PlainEvent>();
+    for (std::size_t k = 0; k < max_events; ++k) {
+        const auto event = parts.read<PlainEvent>();
         const std::size_t slot = (tail + k) % ring_events;
         std::memcpy(memory + ring_header_bytes + slot * sizeof event, &event, sizeof event);
-        faults[k] = parts.take<Fault>();
+        faults[k] = parts.read<Fault>();
     }
     static const Topology topology = read_topology(0), emulated = read_topology(3);
     const auto reader = std::make_shared<RingReader>(ring().path);
     Process process(reader->pid(), reader->parent(), 0, size % 2 == 0 ? topology : emulated, true);
-    if (process.pid() != no_process) return;  // files of others are not read
+    if (process.pid() != no_process) return;  // it would read the files of another process
     KernelEvent mapped;
     mapped.kind = KernelEvent::Kind::map;
     mapped.address = 0x1000, mapped.bytes = 0x1000;
@@ -151,7 +151,7 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
     std::size_t count = 0;
     reader->drain([&](const Event& event) {
         process.take(event);
-        if (count < most_events) {
+        if (count < max_events) {
             const KernelEvent fault = fault_of(faults[count++], mapped);
             process.take(fault);
             process.take(access_of(fault));
@@ -159,7 +159,7 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
         if (count % 4 == 0) process.locate_touched();
         if (count % 8 == 0) process.locate_accessed();
     });
-    if (count > most_events) std::abort();
+    if (count > max_events) std::abort();
     process.look_at_threads(1);
     process.sweep(2);
     process.locate_touched();
@@ -167,12 +167,12 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
     if (process.asks_for_last_look()) process.answer_last_look();
     Process child(no_process, 1, 0, topology, true);
     child.inherit(process);
-    write(process);
+    write_and_check(process);
 }
 
-// --- Objects that it maps: a stack is walked by their tables
+// --- Object files that a program maps: their unwind tables are used to unwind stacks
 
-std::vector<Input> planted_objects() {
+std::vector<Input> seed_objects() {
     std::ifstream file(FUZZ_OBJECT, std::ios::binary);
     return {Input(std::istreambuf_iterator<char>(file), {})};
 }
@@ -185,17 +185,17 @@ void read_object(const std::uint8_t* data, std::size_t size) {
     mapped.address = 0x1000, mapped.bytes = 0x3000;
     mapped.offset = 0x1000;
     mapped.executable = true;
-    mapped.name = fuzz::file_of(data, size);
+    mapped.name = fuzz::write_input_file(data, size);
     process.take(mapped);
     for (std::uint64_t ip = 0x1000; ip < 0x1400; ip += 61)
         process.take(fault_of({0x100000 + (ip << 12), ip, 0x7000, 0x7010, 0, 16, 1}, mapped));
     process.locate_touched();
-    write(process);
+    write_and_check(process);
 }
 
 // --- Lists
 
-std::vector<Input> planted_lists() { return {fuzz::input_of("0-3,8"), fuzz::input_of("5,7-9")}; }
+std::vector<Input> seed_lists() { return {fuzz::input_of("0-3,8"), fuzz::input_of("5,7-9")}; }
 
 void read_list(const std::uint8_t* data, std::size_t size) {
     for (const int number : parse_list({data, data + size}))
@@ -205,7 +205,7 @@ void read_list(const std::uint8_t* data, std::size_t size) {
 }  // namespace
 
 std::vector<Reader> readers() {
-    return {{"ring", planted_rings, read_ring},
-            {"mapped", planted_objects, read_object},
-            {"processors", planted_lists, read_list}};
+    return {{"ring", seed_rings, read_ring},
+            {"mapped", seed_objects, read_object},
+            {"processors", seed_lists, read_list}};
 }

@@ -1,5 +1,5 @@
-// What the other side of a measurement's own connection may send: the proof of the token, the
-// launcher's line of peers, and the control messages of RDMA and UDP.
+// Fuzz target: messages that the other side of a connection may send: the handshake, the launcher's
+// line with the peers, and the control messages of the RDMA and UDP measurements.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -28,24 +28,24 @@ constexpr const char* token_text =
 session::Token token() { return *session::token_from(token_text); }
 std::string text_of(const std::uint8_t* data, std::size_t size) { return {data, data + size}; }
 
-// A pair of connected sockets, of which the other one has sent some bytes and its end.
+// A pair of connected sockets. The other side has sent some bytes and closed its side for sending.
 struct Pair {
     explicit Pair(const std::string& sent) {
-        int both[2];
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, both) != 0) std::abort();
-        own = both[0];
-        other = both[1];
-        if (!sent.empty() && ::send(other, sent.data(), sent.size(), MSG_NOSIGNAL) < 0)
+        int sockets[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) std::abort();
+        socket_under_test = sockets[0];
+        peer_socket = sockets[1];
+        if (!sent.empty() && ::send(peer_socket, sent.data(), sent.size(), MSG_NOSIGNAL) < 0)
             std::abort();
-        shutdown(other, SHUT_WR);
+        shutdown(peer_socket, SHUT_WR);
     }
-    ~Pair() { close(other); }
-    int own, other;
+    ~Pair() { close(peer_socket); }
+    int socket_under_test, peer_socket;
 };
 
 // --- The proof
 
-std::vector<Input> planted_proof() {
+std::vector<Input> seed_proof() {
     Input response, challenge;
     append(response, session::Response{session::handshake_magic, {1}, {2}});
     append(challenge, session::Challenge{session::handshake_magic, {3}});
@@ -53,23 +53,23 @@ std::vector<Input> planted_proof() {
     return {response, challenge};
 }
 
-// No bytes are a proof: who does not know the token is never let in.
+// Aborts if any bytes are accepted as a proof: the sender does not know the token.
 void read_proof(const std::uint8_t* data, std::size_t size) {
     const std::string sent = text_of(data, size);
     {
         const Pair pair(sent);
-        session::Caller caller(pair.own, "x");
+        session::Caller caller(pair.socket_under_test, "x");
         for (int k = 0; k < 3; ++k)
             if (caller.advance(token(), "x") == session::Caller::State::admitted) std::abort();
     }
     const Pair pair(sent);
-    if (session::introduce(pair.own, token(), "x", 1000)) std::abort();
-    close(pair.own);
+    if (session::introduce(pair.socket_under_test, token(), "x", 1000)) std::abort();
+    close(pair.socket_under_test);
 }
 
 // --- The line of peers
 
-std::vector<Input> planted_peers() {
+std::vector<Input> seed_peers() {
     const std::string begin =
         std::string(R"({"kind":"peers","incarnation":1,"token":")") + token_text + R"(","peers":[)";
     return {fuzz::input_of("\x02" + begin +
@@ -79,9 +79,9 @@ std::vector<Input> planted_peers() {
 }
 
 void read_peers(const std::uint8_t* data, std::size_t size) {
-    fuzz::Parts parts(data, size);
-    const int ranks = 1 + parts.take<std::uint8_t>() % 8;
-    const std::string line = parts.take_bytes(size);
+    fuzz::InputReader parts(data, size);
+    const int ranks = 1 + parts.read<std::uint8_t>() % 8;
+    const std::string line = parts.read_bytes(size);
     const direct::Membership read = direct::read_membership(line, 0, ranks);
     if (read.size() != ranks) std::abort();
 }
@@ -92,7 +92,7 @@ constexpr const char* workload =
     R"({"ops":["write","send"],"sizes":[1,65536],"iterations":5,"depth":4,"qps":2,)"
     R"("moderation":0,"repeats":1,"bidirectional":true})";
 
-std::vector<Input> planted_control() {
+std::vector<Input> seed_control() {
     return {
         fuzz::input_of(std::string(R"(h{"type":"hello","host":"a","port":"b:1","numa":0,)") +
                        "\"workload\":" + workload + "}"),
@@ -102,7 +102,7 @@ std::vector<Input> planted_control() {
     };
 }
 
-// 'h': behind a sound head; else as they are.
+// An input that begins with 'h' is sent after a valid header, any other as it is.
 void read_control(const std::uint8_t* data, std::size_t size) {
     if (size == 0) return;
     std::string sent = text_of(data + 1, size - 1);
@@ -112,7 +112,7 @@ void read_control(const std::uint8_t* data, std::size_t size) {
         sent.insert(0, reinterpret_cast<const char*>(head), sizeof head);
     }
     const Pair pair(sent);
-    rdma::Connection connection(pair.own, "x", 1);
+    rdma::Connection connection(pair.socket_under_test, "x", 1);
     connection.on_alive([](double) {});
     connection.check();
     const Json hello = connection.receive("hello");
@@ -120,7 +120,7 @@ void read_control(const std::uint8_t* data, std::size_t size) {
     const std::size_t memory = rdma::Layout::memory(work);
     for (const std::size_t bytes : work.sizes) {
         const rdma::Layout layout(work, bytes);
-        // The last message of the last queue pair lies in the memory.
+        // The last message of the last queue pair must lie within the memory.
         if (layout.incoming(work.qps - 1, layout.slots - 1) + bytes > memory) std::abort();
         if (rdma::moderation(work, bytes) < 1) std::abort();
     }
@@ -128,7 +128,7 @@ void read_control(const std::uint8_t* data, std::size_t size) {
 
 // --- The control messages of UDP
 
-std::vector<Input> planted_udp() {
+std::vector<Input> seed_udp() {
     node::End end;
     end.run = 7;
     end.sent = {3, 4};
@@ -145,7 +145,7 @@ void read_udp(const std::uint8_t* data, std::size_t size) {
     const std::string text = text_of(data, size);
     const auto read = node::decode(text);
     const node::Seal seal(token());
-    if (seal.open(text)) std::abort();  // nobody signed it
+    if (seal.open(text)) std::abort();  // it is not signed
     if (seal.open(seal.sign(text)).has_value() != read.has_value()) std::abort();
     if (size >= node::DataHeader::bytes) {
         node::DataHeader header;
@@ -156,8 +156,8 @@ void read_udp(const std::uint8_t* data, std::size_t size) {
 }  // namespace
 
 std::vector<Reader> readers() {
-    return {{"proof", planted_proof, read_proof},
-            {"peers", planted_peers, read_peers},
-            {"rdma", planted_control, read_control},
-            {"udp", planted_udp, read_udp}};
+    return {{"proof", seed_proof, read_proof},
+            {"peers", seed_peers, read_peers},
+            {"rdma", seed_control, read_control},
+            {"udp", seed_udp, read_udp}};
 }

@@ -1,4 +1,5 @@
-// The ring of a perf event: the first two bytes are its tail, the rest its content up to the head.
+// Fuzz target: the reader of a perf event's ring. The first two bytes of an input are the ring's
+// tail; the rest is its content up to the head.
 #include <algorithm>
 #include <cstring>
 
@@ -12,7 +13,7 @@ namespace {
 
 constexpr std::size_t ring_bytes = 2048;
 
-std::vector<Input> planted_rings() {
+std::vector<Input> seed_rings() {
     const PlantedRing ring = planted_ring();
     Input input{static_cast<std::uint8_t>(ring.tail & 0xff),
                 static_cast<std::uint8_t>(ring.tail >> 8)};
@@ -24,7 +25,8 @@ std::vector<Input> planted_rings() {
 void read_ring(const std::uint8_t* data, std::size_t size) {
     if (size < 2) return;
     const std::uint64_t tail = data[0] | data[1] << 8;
-    std::vector<char> ring(ring_bytes);  // of its own, so that a read beyond its end is seen
+    std::vector<char> ring(
+        ring_bytes);  // on the heap, so that the sanitizer sees a read beyond its end
     for (std::size_t k = 2; k < size; ++k)
         ring[(tail + k - 2) % ring.size()] = static_cast<char>(data[k]);
     const AccessEvents events = {{planted_load, Operation::load}, {planted_ibs, Operation::none}};
@@ -42,4 +44,4 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-std::vector<Reader> readers() { return {{"records", planted_rings, read_ring}}; }
+std::vector<Reader> readers() { return {{"records", seed_rings, read_ring}}; }

@@ -1,5 +1,6 @@
-// What ranks send each other without MPI: the stream of frames, datagrams and what recovers their
-// order, the messages of event building; and the files that event building reads.
+// Fuzz target: messages between ranks without MPI: streams of frames, datagrams, the order of
+// libfabric's messages, and the messages of event building; and the files that event building
+// reads.
 #include <netinet/in.h>
 #include <sodium/crypto_shorthash_siphash24.h>
 #include <sys/socket.h>
@@ -25,9 +26,9 @@ using fuzz::append;
 
 namespace {
 
-// --- Frames: the stream of a peer, in pieces
+// --- Frames: the byte stream of a peer, in pieces
 
-// One rank: its stream to itself stands for that of a peer.
+// A job of one rank. Its stream to itself is used as the stream of a peer.
 class Stream final : public direct::StreamTransport {
 public:
     Stream()
@@ -67,7 +68,7 @@ void append_frame(Input& input, direct::FrameKind kind, int tag, std::uint64_t l
     if (direct::has_payload(kind)) input.insert(input.end(), length, 'x');
 }
 
-std::vector<Input> planted_frames() {
+std::vector<Input> seed_frames() {
     Input input{7};
     append_frame(input, direct::FrameKind::message, 3, 40, 0);
     append_frame(input, direct::FrameKind::put, 0, 64, 100);
@@ -86,7 +87,7 @@ void read_frames(const std::uint8_t* data, std::size_t size) {
     stream.offer(reinterpret_cast<const std::byte*>(data + 1), size - 1, 1 + data[0]);
 }
 
-// --- Datagrams, behind a correct tag
+// --- Datagrams with a valid authentication tag
 
 struct Sockets {
     Sockets() {
@@ -95,19 +96,22 @@ struct Sockets {
         address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
         socklen_t length = sizeof address;
         const int listener = ::socket(AF_INET, SOCK_STREAM, 0);
-        own = ::socket(AF_INET, SOCK_STREAM, 0);
+        socket_under_test = ::socket(AF_INET, SOCK_STREAM, 0);
         peer = ::socket(AF_INET, SOCK_DGRAM, 0);
-        auto* any = reinterpret_cast<sockaddr*>(&address);
-        if (bind(listener, any, length) != 0 || listen(listener, 1) != 0 ||
-            getsockname(listener, any, &length) != 0 || connect(own, any, length) != 0)
+        auto* socket_address = reinterpret_cast<sockaddr*>(&address);
+        if (bind(listener, socket_address, length) != 0 || listen(listener, 1) != 0 ||
+            getsockname(listener, socket_address, &length) != 0 ||
+            connect(socket_under_test, socket_address, length) != 0)
             std::abort();
-        kept = accept(listener, nullptr, nullptr);
+        accepted = accept(listener, nullptr, nullptr);
         address.sin_port = 0;
-        if (bind(peer, any, length) != 0 || getsockname(peer, any, &length) != 0) std::abort();
+        if (bind(peer, socket_address, length) != 0 ||
+            getsockname(peer, socket_address, &length) != 0)
+            std::abort();
         port = ntohs(address.sin_port);
         close(listener);
     }
-    int own, peer, kept = -1;
+    int socket_under_test, peer, accepted = -1;
     std::uint16_t port;
 };
 
@@ -118,7 +122,7 @@ void append_datagram(Input& input, std::uint64_t number, std::uint64_t offset, u
     input.insert(input.end(), body.begin(), body.end());
 }
 
-std::vector<Input> planted_datagrams() {
+std::vector<Input> seed_datagrams() {
     Input input, acknowledgement;
     append_datagram(input, 0, 0, udp::Kind::data, Input(100, 'a'));
     append_datagram(input, 2, 150, udp::Kind::data, Input(50, 'c'));
@@ -131,7 +135,7 @@ std::vector<Input> planted_datagrams() {
 void read_datagrams(const std::uint8_t* data, std::size_t size) {
     static const Sockets sockets;
     const session::Proof key{5};
-    udp::Channel channel(sockets.own, 0, 1, key);
+    udp::Channel channel(sockets.socket_under_test, 0, 1, key);
     channel.begin({sockets.port, 0, 1 << 16});
     sockaddr_in to{};
     to.sin_family = AF_INET;
@@ -142,13 +146,13 @@ void read_datagrams(const std::uint8_t* data, std::size_t size) {
     outbox.add({direct::frame_magic, direct::FrameKind::message, 0, 1, sent.size(), 0, 0},
                sent.data(), sent.size(), 1);
     channel.send(outbox, now());
-    fuzz::Parts parts(data, size);
+    fuzz::InputReader parts(data, size);
     const auto take = [](const std::byte*, std::size_t bytes) { return bytes - bytes / 3; };
-    for (int k = 0; k < 16 && parts.left() > sizeof(udp::Prefix); ++k) {
-        const std::size_t bytes = parts.take<std::uint16_t>() % 2048;
-        auto prefix = parts.take<udp::Prefix>();
+    for (int k = 0; k < 16 && parts.remaining() > sizeof(udp::Prefix); ++k) {
+        const std::size_t bytes = parts.read<std::uint16_t>() % 2048;
+        auto prefix = parts.read<udp::Prefix>();
         std::string datagram(reinterpret_cast<const char*>(&prefix), sizeof prefix);
-        datagram += parts.take_bytes(bytes);
+        datagram += parts.read_bytes(bytes);
         constexpr std::size_t front = sizeof prefix - sizeof prefix.tag;
         std::string covered = datagram.substr(0, front);
         if (prefix.kind != udp::Kind::data) covered += datagram.substr(sizeof prefix);
@@ -169,7 +173,7 @@ void read_datagrams(const std::uint8_t* data, std::size_t size) {
 
 // --- The order of libfabric's messages
 
-std::vector<Input> planted_flow() {
+std::vector<Input> seed_flow() {
     Input input;
     for (const std::uint64_t number : {1, 0, 2, 3, 5, 1}) append(input, number);
     return {input};
@@ -177,9 +181,9 @@ std::vector<Input> planted_flow() {
 
 void read_flow(const std::uint8_t* data, std::size_t size) {
     ofi::Flow flow;
-    fuzz::Parts parts(data, size);
-    for (int buffer = 0; parts.left() > 0; ++buffer) {
-        const auto number = parts.take<std::uint64_t>();
+    fuzz::InputReader parts(data, size);
+    for (int buffer = 0; parts.remaining() > 0; ++buffer) {
+        const auto number = parts.read<std::uint64_t>();
         if (number % 5 == 0 && flow.may_send()) flow.sent();
         flow.on_acknowledged(number % 7);
         flow.arrived(number, buffer);
@@ -192,13 +196,13 @@ void read_flow(const std::uint8_t* data, std::size_t size) {
 
 // --- Event building
 
-Input of(const events::Bytes& message) {
+Input input_of_message(const events::Bytes& message) {
     Input input(message.size());
     std::memcpy(input.data(), message.data(), message.size());
     return input;
 }
 
-std::vector<Input> planted_messages() {
+std::vector<Input> seed_messages() {
     events::Membership members;
     members.epoch = 4;
     members.since = {1, 1, 4};
@@ -215,12 +219,13 @@ std::vector<Input> planted_messages() {
           events::write_welcome({"label", 1, 2, members}), events::write_members(members),
           events::write_batch(batch), events::write_empty(events::MessageKind::stop),
           events::write_slot(events::MessageKind::offer, {}), events::write_barrier({})})
-        inputs.push_back(of(message));
+        inputs.push_back(input_of_message(message));
     return inputs;
 }
 
+// Calls `read`, which may throw assay::Error.
 template <class Read>
-void answers(const Read& read) {
+void read_or_refuse(const Read& read) {
     try {
         read();
     } catch (const Error&) {
@@ -228,33 +233,33 @@ void answers(const Read& read) {
 }
 
 void read_messages(const std::uint8_t* data, std::size_t size) {
-    // In memory of exactly this size, so that a byte beyond the end is seen.
+    // A copy of exactly this size, so that the sanitizer sees a read beyond the end.
     const events::Bytes copy(reinterpret_cast<const std::byte*>(data),
                              reinterpret_cast<const std::byte*>(data) + size);
     const std::span<const std::byte> message(copy);
-    answers([&] { events::kind_of(message); });
-    answers([&] { events::read_hello(message); });
-    answers([&] { events::read_done(message); });
-    answers([&] { events::read_rank(message); });
-    answers([&] { events::read_peer_lost(message); });
-    answers([&] { events::read_damage(message); });
-    answers([&] { events::read_report(message); });
-    answers([&] { events::read_welcome(message); });
-    answers([&] { events::read_members(message); });
-    answers([&] { events::read_batch(message); });
-    answers([&] { events::read_slot(message); });
-    answers([&] { events::read_barrier(message); });
+    read_or_refuse([&] { events::kind_of(message); });
+    read_or_refuse([&] { events::read_hello(message); });
+    read_or_refuse([&] { events::read_done(message); });
+    read_or_refuse([&] { events::read_rank(message); });
+    read_or_refuse([&] { events::read_peer_lost(message); });
+    read_or_refuse([&] { events::read_damage(message); });
+    read_or_refuse([&] { events::read_report(message); });
+    read_or_refuse([&] { events::read_welcome(message); });
+    read_or_refuse([&] { events::read_members(message); });
+    read_or_refuse([&] { events::read_batch(message); });
+    read_or_refuse([&] { events::read_slot(message); });
+    read_or_refuse([&] { events::read_barrier(message); });
 }
 
-std::vector<Input> planted_schedules() {
+std::vector<Input> seed_schedules() {
     return {fuzz::input_of("\x02# a step a line\n1 2 0\n2 0 1\n"),
             fuzz::input_of("\x03-1,2,3,0\n1 -1 0 2\n2,3,1,-1\n3 0,-1 1\n-1 -1 -1 -1\n1 0 3 2\n")};
 }
 
 void read_schedule(const std::uint8_t* data, std::size_t size) {
-    fuzz::Parts parts(data, size);
-    const int ranks = 1 + parts.take<std::uint8_t>() % 8;
-    const std::string text = parts.take_bytes(size);
+    fuzz::InputReader parts(data, size);
+    const int ranks = 1 + parts.read<std::uint8_t>() % 8;
+    const std::string text = parts.read_bytes(size);
     const auto schedule = events::Schedule::listed(text, "x", ranks);
     std::vector<int> all(static_cast<std::size_t>(ranks));
     std::iota(all.begin(), all.end(), 0);
@@ -264,7 +269,7 @@ void read_schedule(const std::uint8_t* data, std::size_t size) {
     }
 }
 
-std::vector<Input> planted_sizes() {
+std::vector<Input> seed_sizes() {
     return {
         fuzz::input_of("0-1 fixed 4096\n2 uniform 1 100\n3 normal 4000 500 # x\n* fixed 8KiB\n"),
         fuzz::input_of("0,2 choice 100:1 200:0.5\n* normal 1e6 1\n")};
@@ -283,10 +288,10 @@ void read_sizes(const std::uint8_t* data, std::size_t size) {
 }  // namespace
 
 std::vector<Reader> readers() {
-    return {{"frames", planted_frames, read_frames},
-            {"datagrams", planted_datagrams, read_datagrams},
-            {"flow", planted_flow, read_flow},
-            {"events", planted_messages, read_messages},
-            {"schedule", planted_schedules, read_schedule},
-            {"sizes", planted_sizes, read_sizes}};
+    return {{"frames", seed_frames, read_frames},
+            {"datagrams", seed_datagrams, read_datagrams},
+            {"flow", seed_flow, read_flow},
+            {"events", seed_messages, read_messages},
+            {"schedule", seed_schedules, read_schedule},
+            {"sizes", seed_sizes, read_sizes}};
 }

@@ -1,5 +1,5 @@
-// Stores that another process has left, behind valid checksums; and what members of a job send to
-// the service that reads its store.
+// Fuzz target: stores that another process has left, with valid checksums; and requests that
+// members of a job send to the service of a node.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -26,13 +26,13 @@ using fuzz::append;
 namespace {
 
 constexpr std::uint64_t store_bytes = 64u << 20;
-constexpr std::size_t block = 5000, blocks = 3, most_ranks = 2;
+constexpr std::size_t block = 5000, blocks = 3, max_ranks = 2;
 
-// A store with three blocks of a file, as its job was killed.
-struct Planted {
-    explicit Planted(const char* name) : path(fuzz::free_path() + name) {
+// A store with three blocks of a file, as a killed job leaves it.
+struct PlantedStore {
+    explicit PlantedStore(const char* name) : path(fuzz::unused_path() + name) {
         Failure failure;
-        store = Store::create(path, store_bytes, most_ranks, "job", name, failure);
+        store = Store::create(path, store_bytes, max_ranks, "job", name, failure);
         if (!store) std::abort();
         store->set_phase(Phase::active);
         const std::string file = path + ".out";
@@ -58,21 +58,22 @@ struct Planted {
     std::unique_ptr<Store> store;
 };
 
-// The parts of a store that say where everything is, one after the other in an input.
+// The parts of a store that describe its contents. An input has these parts, one after the other.
 struct Part {
     std::size_t offset, bytes;
 };
 std::vector<Part> parts_of(const StoreLayout& layout) {
     std::vector<Part> parts{{0, 640}, {StoreLayout::files_offset(), 512}};
-    for (std::uint32_t rank = 0; rank < most_ranks; ++rank) {
+    for (std::uint32_t rank = 0; rank < max_ranks; ++rank) {
         parts.push_back({layout.head_offset(rank), 512});
         parts.push_back({layout.records_offset(rank), 8 * sizeof(Record)});
     }
     return parts;
 }
 
-struct Left {
-    Left() : planted("store") {
+// The file of a planted store, and the input that reproduces it.
+struct StoreFile {
+    StoreFile() : planted("store") {
         layout = planted.store->layout();
         planted.store.reset();
         fd = open(planted.path.c_str(), O_RDWR | O_CLOEXEC);
@@ -84,41 +85,43 @@ struct Left {
                 std::abort();
         }
     }
-    Planted planted;
+    PlantedStore planted;
     StoreLayout layout{};
     int fd = -1;
     Input input;
 };
 
-const Left& left() {
-    static const Left made;
-    return made;
+const StoreFile& store_file() {
+    static const StoreFile instance;
+    return instance;
 }
 
-std::vector<Input> planted_store() {
-    Input detached = left().input;
+std::vector<Input> seed_store() {
+    Input detached = store_file().input;
     auto phase = Phase::detached;
     std::memcpy(detached.data() + offsetof(Superblock, phase), &phase, sizeof phase);
-    return {left().input, detached};
+    return {store_file().input, detached};
 }
 
 void read_store(const std::uint8_t* data, std::size_t size) {
-    fuzz::Parts input(data, size);
-    for (const Part& part : parts_of(left().layout)) {
-        std::string bytes = input.take_bytes(part.bytes);
+    fuzz::InputReader input(data, size);
+    for (const Part& part : parts_of(store_file().layout)) {
+        std::string bytes = input.read_bytes(part.bytes);
         bytes.resize(part.bytes);
-        if (pwrite(left().fd, bytes.data(), bytes.size(), static_cast<off_t>(part.offset)) < 0)
+        if (pwrite(store_file().fd, bytes.data(), bytes.size(), static_cast<off_t>(part.offset)) <
+            0)
             std::abort();
     }
     Failure failure;
-    const auto store = Store::attach(left().planted.path, false, failure);
-    version_of(left().planted.path);
+    const auto store = Store::attach(store_file().planted.path, false, failure);
+    version_of(store_file().planted.path);
     if (!store) return;
-    for (std::uint32_t rank = 0; rank < std::min<std::size_t>(store->ranks(), most_ranks); ++rank)
+    for (std::uint32_t rank = 0; rank < std::min<std::size_t>(store->ranks(), max_ranks); ++rank)
         for (std::uint64_t k = 0; k < 8 && k < store->layout().record_slots; ++k) {
             Record& record = store->record(rank, k);
             const auto kind = static_cast<RecordKind>(record.kind);
-            // On persistent memory the sum is over data that may lie anywhere.
+            // On persistent memory the checksum includes the data, which may lie outside of the
+            // store.
             if (!store->persistent() || kind != RecordKind::data)
                 record.checksum = checksum_of(*store, rank, record);
         }
@@ -132,11 +135,11 @@ void read_store(const std::uint8_t* data, std::size_t size) {
 
 // --- The service
 
-std::vector<Input> planted_requests() {
+std::vector<Input> seed_requests() {
     Input input;
     append(input, Request{Request::read, 0, 0, block});
     append(input, Request{Request::read_available, 0, block, 1 << 20});
-    append(input, Request{Request::updates, most_ranks, 7, 0});
+    append(input, Request{Request::updates, max_ranks, 7, 0});
     for (std::uint64_t position : {0, 1}) append(input, position);
     append(input, Request{Request::add_pointer, 3, 0, 5});
     append(input, Request{Request::set_pointer, 4, 0, 5});
@@ -144,7 +147,7 @@ std::vector<Input> planted_requests() {
 }
 
 void read_requests(const std::uint8_t* data, std::size_t size) {
-    static const Planted planted("service");
+    static const PlantedStore planted("service");
     session::Token token;
     token.bytes.fill(1);
     std::string error;
@@ -159,8 +162,8 @@ void read_requests(const std::uint8_t* data, std::size_t size) {
     if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) != 0 ||
         !session::introduce(fd, token, service_purpose))
         std::abort();
-    const linger at_once{1, 0};  // no port stays behind
-    setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    const linger close_at_once{1, 0};  // closes at once, so that no port stays in TIME_WAIT
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &close_at_once, sizeof close_at_once);
     if (size > 0 && ::send(fd, data, size, MSG_NOSIGNAL) < 0) std::abort();
     shutdown(fd, SHUT_WR);
     std::array<char, 65536> answer;
@@ -172,5 +175,5 @@ void read_requests(const std::uint8_t* data, std::size_t size) {
 }  // namespace
 
 std::vector<Reader> readers() {
-    return {{"store", planted_store, read_store}, {"service", planted_requests, read_requests}};
+    return {{"store", seed_store, read_store}, {"service", seed_requests, read_requests}};
 }

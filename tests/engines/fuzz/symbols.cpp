@@ -1,5 +1,5 @@
-// What names code: objects (ELF, DWARF, unwind tables), lists of modules, functions of just-in-time
-// compilers (perf maps), Python's places, and variables.
+// Fuzz target: readers of symbols: object files (ELF, DWARF, unwind tables), lists of modules,
+// functions of just-in-time compilers (perf maps), source places of Python, and global variables.
 #include <fstream>
 #include <iterator>
 
@@ -23,19 +23,19 @@ void look_up(Symbols& symbols) {
     }
 }
 
-std::vector<Input> planted_object() {
+std::vector<Input> seed_object() {
     std::ifstream file(FUZZ_OBJECT, std::ios::binary);
     return {Input(std::istreambuf_iterator<char>(file), {})};
 }
 
 void read_object(const std::uint8_t* data, std::size_t size) {
     Symbols symbols;
-    symbols.add_modules("0 0 100000 - " + fuzz::file_of(data, size) + "\n");
+    symbols.add_modules("0 0 100000 - " + fuzz::write_input_file(data, size) + "\n");
     look_up(symbols);
     find_globals(symbols, "0 100000 ffff x\n", 4096);
 }
 
-std::vector<Input> planted_perf_map() {
+std::vector<Input> seed_perf_map() {
     return {fuzz::input_of("1000 20 int planted(int)\n1010 8 JS:*name file:///a.js:12:3\n0 1 x\n")};
 }
 
@@ -45,7 +45,7 @@ void read_perf_map(const std::uint8_t* data, std::size_t size) {
     look_up(symbols);
 }
 
-std::vector<Input> planted_modules() {
+std::vector<Input> seed_modules() {
     return {fuzz::input_of("0 1000 9000 abcdef /nowhere/a.so\n10 9000 a000 - /nowhere/b c.so\n")};
 }
 
@@ -55,7 +55,7 @@ void read_modules(const std::uint8_t* data, std::size_t size) {
     look_up(symbols);
 }
 
-std::vector<Input> planted_places() {
+std::vector<Input> seed_places() {
     return {fuzz::input_of("place 7 12 /a.py\tfunction\neval 4010\nunread 3.99\n")};
 }
 
@@ -63,7 +63,7 @@ void read_places(const std::uint8_t* data, std::size_t size) {
     PythonMetadata().parse(text_of(data, size));
 }
 
-std::vector<Input> planted_variables() {
+std::vector<Input> seed_variables() {
     return {fuzz::input_of("1000 9000 3f5 /nowhere/a.so\n9000 a000 1 /b.so\n")};
 }
 
@@ -76,9 +76,9 @@ void read_variables(const std::uint8_t* data, std::size_t size) {
 }  // namespace
 
 std::vector<Reader> readers() {
-    return {{"elf", planted_object, read_object},
-            {"perf_map", planted_perf_map, read_perf_map},
-            {"modules", planted_modules, read_modules},
-            {"python", planted_places, read_places},
-            {"variables", planted_variables, read_variables}};
+    return {{"elf", seed_object, read_object},
+            {"perf_map", seed_perf_map, read_perf_map},
+            {"modules", seed_modules, read_modules},
+            {"python", seed_places, read_places},
+            {"variables", seed_variables, read_variables}};
 }

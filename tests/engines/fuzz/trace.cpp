@@ -1,5 +1,6 @@
-// Heap traces behind valid checksums, so that the decoders see the damage: packed, then analysed.
-// An input is a sequence of chunks: a header, and as many bytes of payload as its raw_bytes says.
+// Fuzz target: heap traces, which are analysed, packed, and analysed again. Their checksums are
+// valid, so that the decoders see the damage. An input is a sequence of chunks: a header, and its
+// payload of raw_bytes bytes.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
@@ -31,7 +32,7 @@ void write_chunks(const std::string& path, const std::uint8_t* data, std::size_t
     }
 }
 
-std::vector<Input> planted() {
+std::vector<Input> seed_inputs() {
     std::vector<Input> inputs;
     for (const auto& chunks : {planted_chunks(), planted_python_chunks()}) {
         Input& input = inputs.emplace_back();
@@ -46,12 +47,12 @@ std::vector<Input> planted() {
 }
 
 void read(const std::uint8_t* data, std::size_t size) {
-    static std::FILE* nowhere = std::fopen("/dev/null", "w");
-    const std::string path = fuzz::free_path();
+    static std::FILE* null_output = std::fopen("/dev/null", "w");
+    const std::string path = fuzz::unused_path();
     write_chunks(path, data, size);
     for (int pass = 0; pass < 2; ++pass) {
         try {
-            analyse(path, ~std::uint64_t{0}, nowhere);
+            analyse(path, ~std::uint64_t{0}, null_output);
             if (pass == 0) pack(path);
         } catch (const Error&) {
             break;
@@ -61,4 +62,4 @@ void read(const std::uint8_t* data, std::size_t size) {
 
 }  // namespace
 
-std::vector<Reader> readers() { return {{"trace", planted, read}}; }
+std::vector<Reader> readers() { return {{"trace", seed_inputs, read}}; }

@@ -1,5 +1,5 @@
-// What the cases share: rank and size, the folder of the files, and EXPECT, which records the first
-// failure.
+// Common parts of the MPI-IO test programs (mpiio, durability): rank and size, the folder of the
+// files, EXPECT, which records the first failure of a case, and helpers for files of ints.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1
@@ -12,8 +12,10 @@
 #include <vector>
 
 inline int rank, size;
-inline std::string folder, failure;  // failure: the first of the case
+inline std::string folder;   // of the test files
+inline std::string failure;  // the first failure of the case; empty: none
 
+// A test case: its name on the command line, and its function.
 struct Case {
     const char* name;
     void (*run)();
@@ -25,36 +27,40 @@ struct Case {
             failure = #condition " (line " + std::to_string(__LINE__) + ")"; \
     } while (0)
 
-constexpr int rdwr = MPI_MODE_RDWR | MPI_MODE_CREATE;
+constexpr int read_write_create = MPI_MODE_RDWR | MPI_MODE_CREATE;
 
 inline std::string path(const char* name) { return folder + "/" + name; }
 
-inline MPI_File open_file(const char* name, int mode = rdwr, MPI_Comm comm = MPI_COMM_WORLD) {
+inline MPI_File open_file(const char* name, int mode = read_write_create,
+                          MPI_Comm comm = MPI_COMM_WORLD) {
     MPI_File file = MPI_FILE_NULL;
     EXPECT(MPI_File_open(comm, path(name).c_str(), mode, MPI_INFO_NULL, &file) == MPI_SUCCESS);
     return file;
 }
 
+// The number of elements that a transfer has moved.
 inline int count_of(MPI_Status& status, MPI_Datatype type = MPI_INT) {
     int count = -1;
     MPI_Get_count(&status, type, &count);
     return count;
 }
 
-inline std::vector<int> filled(int n, int first) {
+// `n` consecutive numbers from `first` on.
+inline std::vector<int> consecutive(int n, int first) {
     std::vector<int> values(static_cast<std::size_t>(n));
     std::iota(values.begin(), values.end(), first);
     return values;
 }
 
+// Makes the writes of all ranks visible to all, as MPI requires: sync, barrier, sync.
 inline void sync_all(MPI_File file) {
     MPI_File_sync(file);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_File_sync(file);
 }
 
-// The file as another program reads it, after it was closed. In one piece: byte by byte an emulated
-// processor, and a file system of a guest, would take most of a test's time.
+// The contents of a file as another program reads it, without MPI. One read() is used, because
+// reading byte by byte would take most of a test's time on an emulated processor.
 inline std::vector<int> read_back(const char* name) {
     std::ifstream in(path(name), std::ios::binary | std::ios::ate);
     if (!in) return {};

@@ -1,3 +1,5 @@
+// Test cases on the visibility of writes of other ranks (visibility.hpp): after messages, barriers
+// and collective transfers, after truncations and evictions, and in random histories.
 #include "mpiio/visibility.hpp"
 
 #include <unistd.h>
@@ -60,7 +62,8 @@ void visible_after_barrier() {
     EXPECT(read_back("barrier") == expected);
 }
 
-// Only collective transfers, no other communication: each is complete on all ranks before the next.
+// The ranks communicate only by collective transfers. Each is complete on all ranks before the
+// next.
 void visible_after_collective() {
     constexpr int n = 300, rounds = 60;
     std::mt19937 random(static_cast<unsigned>(rank));
@@ -91,9 +94,9 @@ void overwritten_unread() {
     for (int turn = 0; turn < rounds * size; ++turn) {
         const int stride = 3 + turn % 5, first = turn * 11 % 50, count = (n - 2 - first) / stride;
         if (turn % size == rank) {
-            const int two[] = {turn, turn};
+            const int pair[] = {turn, turn};
             for (int k = 0; k < count; ++k)
-                MPI_File_write_at(file, (first + k * stride) * 4, two, 2, MPI_INT,
+                MPI_File_write_at(file, (first + k * stride) * 4, pair, 2, MPI_INT,
                                   MPI_STATUS_IGNORE);
         }
         for (int k = 0; k < count; ++k)
@@ -141,7 +144,7 @@ void evicted_from_store() {
     constexpr int n = 2000, large_count = 4 << 20, calls = 12;  // 192 MiB
     if (size < 2) return;
     MPI_File file = open_file("gone");
-    std::vector<int> block(n, 1), more(large_count, 3), read(n);
+    std::vector<int> block(n, 1), large_block(large_count, 3), read(n);
     int token = 0;
     if (rank == 1) {
         MPI_File_write_at(file, 0, block.data(), n, MPI_INT, MPI_STATUS_IGNORE);
@@ -152,7 +155,7 @@ void evicted_from_store() {
         for (int k = 1; k < n; k += 2)
             MPI_File_write_at(file, k * 4, &k, 1, MPI_INT, MPI_STATUS_IGNORE);
         for (int k = 0; k < calls; ++k)
-            EXPECT(MPI_File_write_at(file, 1 << 20, more.data(), large_count, MPI_INT,
+            EXPECT(MPI_File_write_at(file, 1 << 20, large_block.data(), large_count, MPI_INT,
                                      MPI_STATUS_IGNORE) == MPI_SUCCESS);
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -167,23 +170,23 @@ void evicted_from_store() {
     if (rank == 0) unlink(path("gone").c_str());
 }
 
-// A random history, the same on all ranks: one rank acts at a time and sends a message to the next.
-// Every read, and the file at the end, must agree with the history.
+// A random sequence of operations, the same on all ranks. One rank acts at a time and then sends a
+// message to the next. Every read, and the file at the end, must agree with a model.
 void random_histories() {
     constexpr int n = 1 << 19, steps = 1500;  // 2 MiB
     const char* seed = std::getenv("ASSAY_TEST_SEED");
     std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 17u);
-    const auto below = [&](int limit) {
+    const auto random_below = [&](int limit) {
         return static_cast<int>(random() % static_cast<unsigned>(limit));
     };
     MPI_File file = open_file("history");
     std::vector<int> model, bytes(n);
     int last = 0, token = 0;
     for (int step = 1; step <= steps && failure.empty(); ++step) {
-        const int writer = below(size), kind = below(100);
-        const int begin = below(n - 1), max_length = kind % 3 ? 600 : n / 4,
-                  length = 1 + below(std::min(max_length, n - begin));
-        const int stride = 2 + below(7), parts = 1 + below(40), cut = below(n);
+        const int writer = random_below(size), kind = random_below(100);
+        const int begin = random_below(n - 1), max_length = kind % 3 ? 600 : n / 4,
+                  length = 1 + random_below(std::min(max_length, n - begin));
+        const int stride = 2 + random_below(7), parts = 1 + random_below(40), cut = random_below(n);
         if (kind >= 97) {
             // Collective steps.
             if (kind == 97) MPI_Barrier(MPI_COMM_WORLD);
@@ -224,12 +227,12 @@ void random_histories() {
             MPI_Status status;
             EXPECT(MPI_File_read_at(file, MPI_Offset{begin} * 4, bytes.data(), length, MPI_INT,
                                     &status) == MPI_SUCCESS);
-            const int has = std::clamp(static_cast<int>(model.size()) - begin, 0, length);
-            EXPECT(count_of(status) == has);
+            const int available = std::clamp(static_cast<int>(model.size()) - begin, 0, length);
+            EXPECT(count_of(status) == available);
             const auto wrong =
-                std::mismatch(bytes.begin(), bytes.begin() + has, model.begin() + begin);
-            if (wrong.first != bytes.begin() + has && failure.empty())
-                failure = "act " + std::to_string(step) + ": " + std::to_string(*wrong.first) +
+                std::mismatch(bytes.begin(), bytes.begin() + available, model.begin() + begin);
+            if (wrong.first != bytes.begin() + available && failure.empty())
+                failure = "step " + std::to_string(step) + ": " + std::to_string(*wrong.first) +
                           " in place of " + std::to_string(*wrong.second) + " at " +
                           std::to_string(begin + (wrong.first - bytes.begin()));
             MPI_Offset content = 0;
@@ -248,10 +251,10 @@ void random_histories() {
 
 }  // namespace
 
-const std::vector<Case> visibility = {{"visible-after-message", visible_after_message},
-                                      {"visible-after-barrier", visible_after_barrier},
-                                      {"visible-after-collective", visible_after_collective},
-                                      {"overwritten-unread", overwritten_unread},
-                                      {"lengths", lengths},
-                                      {"evicted-from-store", evicted_from_store},
-                                      {"random-histories", random_histories}};
+const std::vector<Case> visibility_cases = {{"visible-after-message", visible_after_message},
+                                            {"visible-after-barrier", visible_after_barrier},
+                                            {"visible-after-collective", visible_after_collective},
+                                            {"overwritten-unread", overwritten_unread},
+                                            {"lengths", lengths},
+                                            {"evicted-from-store", evicted_from_store},
+                                            {"random-histories", random_histories}};

@@ -1,4 +1,4 @@
-// The kernel's counts of connections, on real ones over loopback.
+// Tests of the kernel's counters of TCP connections, with real connections over loopback.
 #include "network/connections.hpp"
 
 #include <arpa/inet.h>
@@ -14,20 +14,21 @@ using namespace assay::network;
 
 namespace {
 
-// Two ends of a connection over loopback. With `mapped` they are IPv6 sockets that speak IPv4.
-class Connected {
+// A TCP connection over loopback. With `mapped` its sockets are IPv6 sockets with IPv4-mapped
+// addresses.
+class LoopbackConnection {
 public:
-    explicit Connected(bool mapped) {
+    explicit LoopbackConnection(bool mapped) {
         const int listener = socket(mapped ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        sockaddr_in6 six{};
-        six.sin6_family = AF_INET6;
-        inet_pton(AF_INET6, "::ffff:127.0.0.1", &six.sin6_addr);
-        sockaddr_in four{};
-        four.sin_family = AF_INET;
-        four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-        auto* address =
-            mapped ? reinterpret_cast<sockaddr*>(&six) : reinterpret_cast<sockaddr*>(&four);
-        socklen_t length = mapped ? sizeof six : sizeof four;
+        sockaddr_in6 ipv6_address{};
+        ipv6_address.sin6_family = AF_INET6;
+        inet_pton(AF_INET6, "::ffff:127.0.0.1", &ipv6_address.sin6_addr);
+        sockaddr_in ipv4_address{};
+        ipv4_address.sin_family = AF_INET;
+        ipv4_address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        auto* address = mapped ? reinterpret_cast<sockaddr*>(&ipv6_address)
+                               : reinterpret_cast<sockaddr*>(&ipv4_address);
+        socklen_t length = mapped ? sizeof ipv6_address : sizeof ipv4_address;
         REQUIRE(bind(listener, address, length) == 0);
         REQUIRE(listen(listener, 1) == 0);
         REQUIRE(getsockname(listener, address, &length) == 0);
@@ -37,7 +38,7 @@ public:
         REQUIRE(server_ >= 0);
         close(listener);
     }
-    ~Connected() {
+    ~LoopbackConnection() {
         close(client_);
         close(server_);
     }
@@ -57,16 +58,16 @@ private:
 
 TEST_CASE("segments with data are counted by peer, also of IPv4 over an IPv6 socket") {
     for (const bool mapped : {false, true}) {
-        const Connected connected(mapped);
+        const LoopbackConnection connection(mapped);
         const Connections before = read_connections();
-        connected.transfer(40 * 4096);
+        connection.transfer(40 * 4096);
         const auto growth = growth_by_peer(before, read_connections());
         REQUIRE(growth.contains("127.0.0.1"));
         CHECK(growth.at("127.0.0.1").sent >= 40);
     }
 }
 
-TEST_CASE("growth: what was new counts whole, what ended or rested does not, peers are summed") {
+TEST_CASE("the growth by peer has new connections whole, and no ended or idle ones") {
     const Connections before = {{1, {"a", 10, 2}}, {2, {"b", 5, 0}}, {3, {"c", 7, 1}}};
     const Connections after = {
         {1, {"a", 30, 5}}, {3, {"c", 7, 1}}, {4, {"a", 4, 1}}, {5, {"d", 6, 0}}};

@@ -1,4 +1,5 @@
-// Counters from a fake /sys: their units, and which of them count as traffic of the host.
+// Tests of network counters from a fake /sys and /proc: their units, and which of them count as
+// traffic of the host.
 #include "network/counters.hpp"
 
 #include <doctest/doctest.h>
@@ -58,7 +59,7 @@ TEST_CASE("interfaces and ports are counted, loopback is not, data counters are 
     CHECK(counters.size() == 3);
 }
 
-TEST_CASE("RDMA bytes that only an adapter's own counters have are counted, by port or by device") {
+TEST_CASE("RDMA bytes that only hw_counters have are counted, by port or by device") {
     const FakeSysfs sys;
     sys.file("class/infiniband/efa_0/ports/1/hw_counters/tx_bytes", "900");
     sys.file("class/infiniband/efa_0/ports/1/hw_counters/rx_bytes", "800");
@@ -72,7 +73,7 @@ TEST_CASE("RDMA bytes that only an adapter's own counters have are counted, by p
     CHECK(bytes_on_the_wire(counters) == 975);
 }
 
-TEST_CASE("TCP's segments are read from the section of their name") {
+TEST_CASE("TCP counters are read from /proc/net/snmp and /proc/net/netstat") {
     const FakeSysfs sys;
     sys.put("proc/net/snmp",
             "Ip: Forwarding OutSegs\nIp: 1 99\nTcp: InSegs OutSegs RetransSegs\nTcp: 7 8 2");
@@ -92,7 +93,8 @@ TEST_CASE("difference() has only counters that grew") {
     CHECK(difference(before, after) == Counters{{{"a", "x"}, 2}});
 }
 
-TEST_CASE("bytes on the wire count once: without bonds and IP over InfiniBand") {
+TEST_CASE(
+    "bytes on the wire exclude bonds and IP over InfiniBand, whose bytes other counters have") {
     const FakeSysfs sys;
     for (const char* interface : {"eth0", "bond0", "ib0"})
         sys.file("class/net/" + std::string(interface) + "/type", "1");

@@ -1,5 +1,5 @@
-// Bursts over the null transport: every byte arrives, the right rank times it, and injected faults
-// are found.
+// Tests of bursts of messages over the null transport (ranks as threads, with planted faults):
+// every byte arrives, the right rank times it, and planted faults are found.
 #include "network/exchange.hpp"
 
 #include <doctest/doctest.h>
@@ -120,7 +120,7 @@ TEST_CASE("without verification, corruption is not detected") {
     CHECK(outcomes[1].outcome.bytes == 4 * 64);
 }
 
-TEST_CASE("stale data of an earlier burst in the same slots is not taken for a later one") {
+TEST_CASE("data of an earlier burst in the same slots do not pass as those of a later one") {
     for (const Op op : all_ops) {
         const auto outcomes = burst(2, {}, for_op(op, 2, 1), {op, 24, 9, 4, 0}, 5);
         CHECK(outcomes[0].outcome.corrupted + outcomes[1].outcome.corrupted == 0);
@@ -178,21 +178,21 @@ TEST_CASE("a rank that stops answering is named by the ranks that wait for it") 
         Faults faults;
         faults.silent_after[2] = 12;  // operations: after the start-up, within the burst
         faults.simulated_time = true;
-        Recorded records;
+        Recording recording;
         const int ranks = 4;
         const Schedule schedule = Schedule::all_to_all("shift", ranks);
         CHECK_THROWS_AS(
             run_null_ranks(ranks, faults,
                            [&](Transport& transport) {
-                               Bench bench{records.sink, transport};
-                               Session session(bench, patient);
+                               Bench bench{recording.sink, transport};
+                               Session session(bench, long_limits);
                                Exchange exchange(session, 300 * stride(64), one_sided(op));
                                Histogram latency;
                                exchange.run({op, 64, 300, 2, 0},
                                             schedule.round(0, transport.rank()), latency);
                            }),
             Aborted);
-        const auto failures = records.of("failure");
+        const auto failures = recording.records_of("failure");
         REQUIRE_FALSE(failures.empty());
         CAPTURE(failures[0].dump());
         CHECK(std::ranges::any_of(failures, [](const Json& failure) {

@@ -1,4 +1,5 @@
-// Whole measurements over the null transport: their records, and identities between the values.
+// Tests of whole network measurements over the null transport: their records, and relations between
+// the measured values.
 #include "network/measurements.hpp"
 
 #include <doctest/doctest.h>
@@ -18,12 +19,12 @@ using namespace assay::network;
 
 namespace {
 
-void measure(Recorded& records, const Measurement& measurement, int ranks, const std::string& text,
-             const Faults& faults = {}) {
+void measure(Recording& recording, const Measurement& measurement, int ranks,
+             const std::string& text, const Faults& faults = {}) {
     const Options options =
         Options::parse(measurement, split(text + (text.empty() ? "" : " ") + "--yield-us 0", ' '));
     run_null_ranks(ranks, faults, [&](Transport& transport) {
-        Bench bench{records.sink, transport};
+        Bench bench{recording.sink, transport};
         measurement.run(options, bench);
     });
 }
@@ -34,14 +35,15 @@ double median(const Json& record) { return record["summary"]["median"].get<doubl
 
 TEST_CASE(
     "all to all: a record of every metric for every size and operation, and the accounting holds") {
-    Recorded records;
-    measure(records, all_to_all, 3,
+    Recording recording;
+    measure(recording, all_to_all, 3,
             "--sizes 1,4096 --op send,put,get --repeats 50 --budget 0 --schedule circle");
     for (const char* metric : {"bandwidth", "client_bandwidth", "rate", "latency", "time",
                                "wall_time", "bytes", "corrupted"})
-        CHECK(records.of("measurement", metric).size() == 6);
-    CHECK(records.of("measurement", "half_round_trip").size() == 2);  // of send, at either size
-    for (const Json& bytes : records.of("measurement", "bytes")) {
+        CHECK(recording.records_of("measurement", metric).size() == 6);
+    CHECK(recording.records_of("measurement", "half_round_trip").size() ==
+          2);  // of send, at either size
+    for (const Json& bytes : recording.records_of("measurement", "bytes")) {
         const Json& params = bytes["params"];
         const double size = params["size"].get<double>();
         CHECK(params["iterations"] == 50);
@@ -49,7 +51,7 @@ TEST_CASE(
         CHECK(params["clients"] == 3);
         CHECK(median(bytes) == 3 * 2 * 50 * size);
         const auto same = [&](const char* metric) {
-            for (const Json& record : records.of("measurement", metric))
+            for (const Json& record : recording.records_of("measurement", metric))
                 if (record["params"] == params) return record;
             return Json();
         };
@@ -65,13 +67,13 @@ TEST_CASE(
         CHECK(same("latency")["summary"]["n"] == 3 * 2 * (params["op"] == "send" ? 50 / 4 : 50));
     }
     std::map<std::string, std::set<std::string>> rows;
-    for (const Json& row : records.of("pairs"))
+    for (const Json& row : recording.records_of("pairs"))
         for (const Json& peer : row["peers"])
             rows[row["params"].dump()].insert(row["subject"]["host"].get<std::string>() +
                                               peer.get<std::string>());
     CHECK(rows.size() == 6);
     for (const auto& [params, pairs_seen] : rows) CHECK(pairs_seen.size() == 6);
-    const auto contexts = records.of("context");
+    const auto contexts = recording.records_of("context");
     CHECK(std::count_if(contexts.begin(), contexts.end(), [](const auto& context) {
               return !context["subject"].contains("device");
           }) == 1);
@@ -80,44 +82,45 @@ TEST_CASE(
 TEST_CASE(
     "client/server: rectangular rows in the direction of the bytes, and half round trips of "
     "sends") {
-    Recorded records;
-    measure(records, client_server, 5,
+    Recording recording;
+    measure(recording, client_server, 5,
             "--servers 2 --sizes 512 --op send,put,get --nflight 3 --repeats 20 --budget 0");
-    CHECK(records.of("measurement", "half_round_trip").size() == 1);
-    for (const Json& row : records.of("pairs")) {
+    CHECK(recording.records_of("measurement", "half_round_trip").size() == 1);
+    for (const Json& row : recording.records_of("pairs")) {
         const bool from_server = row["params"]["op"] == "get";
         CHECK(row["peers"].size() == (from_server ? 3u : 2u));
     }
-    CHECK(records.of("pairs").size() == 3 + 3 + 2);
-    for (const Json& time : records.of("measurement", "time")) CHECK(time["samples"].size() == 3);
-    for (const Json& bytes : records.of("measurement", "bytes")) {
+    CHECK(recording.records_of("pairs").size() == 3 + 3 + 2);
+    for (const Json& time : recording.records_of("measurement", "time"))
+        CHECK(time["samples"].size() == 3);
+    for (const Json& bytes : recording.records_of("measurement", "bytes")) {
         CHECK(median(bytes) == 3 * 2 * 20 * 512);
         CHECK(bytes["params"]["peers"] == 2);
         CHECK(bytes["params"]["inflight"] == 3);
     }
 }
 
-TEST_CASE("a corruption is counted, located, and taken off the bytes and the pair") {
+TEST_CASE("a corruption is counted and located, and its bytes do not count as arrived") {
     Faults faults;
     faults.flips = {{0, 1, 200, 333}};  // long after the warm-up
-    Recorded records;
-    measure(records, all_to_all, 2, "--sizes 1024 --repeats 1000 --budget 0", faults);
-    const auto corruptions = records.of("corruption");
+    Recording recording;
+    measure(recording, all_to_all, 2, "--sizes 1024 --repeats 1000 --budget 0", faults);
+    const auto corruptions = recording.records_of("corruption");
     REQUIRE(corruptions.size() == 1);
     CHECK(corruptions[0]["offset"] == 333);
     CHECK(corruptions[0]["params"]["size"] == 1024);
     CHECK(corruptions[0]["subject"]["host"].get<std::string>().ends_with(":0"));
     CHECK(corruptions[0]["subject"]["peer"].get<std::string>().ends_with(":1"));
-    CHECK(median(records.of("measurement", "corrupted")[0]) == 1);
-    CHECK(median(records.of("measurement", "bytes")[0]) == 1999 * 1024);
+    CHECK(median(recording.records_of("measurement", "corrupted")[0]) == 1);
+    CHECK(median(recording.records_of("measurement", "bytes")[0]) == 1999 * 1024);
 }
 
-TEST_CASE("a sweep ends near its budget, with every size, and says how far it is") {
-    Recorded records;
-    measure(records, all_to_all, 3, "--sizes 1,64,4096,65536 --budget 0.5 --confidence 0");
-    CHECK(records.of("measurement", "bandwidth").size() == 4);
+TEST_CASE("a sweep ends near its budget, has every size, and reports progress") {
+    Recording recording;
+    measure(recording, all_to_all, 3, "--sizes 1,64,4096,65536 --budget 0.5 --confidence 0");
+    CHECK(recording.records_of("measurement", "bandwidth").size() == 4);
     double last = 0;
-    for (const Json& progress : records.of("progress")) {
+    for (const Json& progress : recording.records_of("progress")) {
         CHECK(progress["done"].get<double>() >= 0);
         CHECK(progress["done"].get<double>() <= 1);
         CHECK(progress["left_s"].get<double>() >= 0);
@@ -127,20 +130,20 @@ TEST_CASE("a sweep ends near its budget, with every size, and says how far it is
 }
 
 TEST_CASE("rounds are sampled when asked") {
-    Recorded records;
-    measure(records, all_to_all, 8, "--sizes 8 --rounds 3 --repeats 2 --budget 0");
-    for (const Json& row : records.of("pairs")) CHECK(row["peers"].size() == 3);
-    CHECK(median(records.of("measurement", "bytes")[0]) == 8 * 3 * 2 * 8);
+    Recording recording;
+    measure(recording, all_to_all, 8, "--sizes 8 --rounds 3 --repeats 2 --budget 0");
+    for (const Json& row : recording.records_of("pairs")) CHECK(row["peers"].size() == 3);
+    CHECK(median(recording.records_of("measurement", "bytes")[0]) == 8 * 3 * 2 * 8);
 }
 
-TEST_CASE("pairs: each listed pair alone, in its direction, the slow one slow") {
+TEST_CASE("pairs: each listed pair is measured alone and in its direction") {
     Faults faults;
     faults.rate = 500e6;
     faults.transmit[2] = 5e6;
     faults.simulated_time = true;
-    Recorded records;
-    measure(records, pairs, 4, "--pairs 2-0,0-2,1-3 --size 64KiB --repeats 3", faults);
-    const auto bandwidths = records.of("measurement", "bandwidth");
+    Recording recording;
+    measure(recording, pairs, 4, "--pairs 2-0,0-2,1-3 --size 64KiB --repeats 3", faults);
+    const auto bandwidths = recording.records_of("measurement", "bandwidth");
     REQUIRE(bandwidths.size() == 3);
     CHECK(bandwidths[0]["subject"]["host"].get<std::string>().ends_with(":2"));
     CHECK(bandwidths[0]["subject"]["peer"].get<std::string>().ends_with(":0"));
@@ -148,26 +151,26 @@ TEST_CASE("pairs: each listed pair alone, in its direction, the slow one slow") 
     for (const std::size_t pair : {1, 2})
         CHECK(median(bandwidths[pair]) == doctest::Approx(500e6).epsilon(0.01));
     CHECK(bandwidths[0]["summary"]["n"] == 3);
-    CHECK(records.of("measurement", "latency").size() == 3);
+    CHECK(recording.records_of("measurement", "latency").size() == 3);
 }
 
-TEST_CASE("bad input is one Error, thrown by rank 0 alone, before anything is measured") {
+TEST_CASE("invalid options are an Error of rank 0, before anything is measured") {
     for (const char* text : {"--schedule xor", "--schedule spiral", "--op send,push", "--op ,",
                              "--nflight 60000 --sizes 1GiB"}) {
-        Recorded records;
+        Recording recording;
         CAPTURE(text);
-        CHECK_THROWS_AS(measure(records, all_to_all, 3, text), Error);
-        CHECK(records.of("measurement").empty());
+        CHECK_THROWS_AS(measure(recording, all_to_all, 3, text), Error);
+        CHECK(recording.records_of("measurement").empty());
     }
-    Recorded records;
-    CHECK_THROWS_AS(measure(records, all_to_all, 1, ""), Error);
-    CHECK_THROWS_AS(measure(records, client_server, 3, "--servers 3"), Error);
+    Recording recording;
+    CHECK_THROWS_AS(measure(recording, all_to_all, 1, ""), Error);
+    CHECK_THROWS_AS(measure(recording, client_server, 3, "--servers 3"), Error);
     for (const char* text : {"--pairs 0-3", "--pairs 1-1", "--pairs 1", "--pairs 1-x", ""})
-        CHECK_THROWS_AS(measure(records, pairs, 3, text), Error);
+        CHECK_THROWS_AS(measure(recording, pairs, 3, text), Error);
     CHECK_THROWS_AS(Options::parse(all_to_all, {"--sizes", "0"}), Error);
 }
 
-TEST_CASE("machines with one name are told apart by their kernels") {
+TEST_CASE("machines with the same name are distinguished by their boot_id") {
     std::vector<Identity> ranks = {{.host = "localhost", .boot = "a"},
                                    {.host = "localhost", .boot = "b"},
                                    {.host = "localhost", .boot = "a"},
@@ -180,21 +183,22 @@ TEST_CASE("machines with one name are told apart by their kernels") {
 }
 
 TEST_CASE("the hosts of the ranks are reported before any record") {
-    Recorded records;
-    measure(records, all_to_all, 3, "--sizes 64 --repeats 4 --budget 0");
-    const Json first = records.all().front();
+    Recording recording;
+    measure(recording, all_to_all, 3, "--sizes 64 --repeats 4 --budget 0");
+    const Json first = recording.all_records().front();
     REQUIRE(first["kind"] == "ranks");
     CHECK(first["labels"].size() == 3);
     CHECK(first["of"] == Json({0, 0, 0}));
     CHECK(first["hosts"].size() == 1);
 }
 
-TEST_CASE("one way needs a network: ranks of one host are refused") {
-    Recorded records;
-    CHECK_THROWS_WITH_AS(measure(records, one_way, 2, ""), doctest::Contains("on one host"), Error);
+TEST_CASE("one_way refuses ranks that are on one host") {
+    Recording recording;
+    CHECK_THROWS_WITH_AS(measure(recording, one_way, 2, ""), doctest::Contains("on one host"),
+                         Error);
 }
 
-TEST_CASE("two measurements on a host notice each other, also the one that began first") {
+TEST_CASE("two measurements on a host notice each other") {
     Presence first;
     CHECK(first.others() == 0);
     {
@@ -202,7 +206,7 @@ TEST_CASE("two measurements on a host notice each other, also the one that began
         CHECK(second.others() == 1);
         CHECK(first.others() == 1);
     }
-    Presence third;  // the first is still here, the second is not
+    Presence third;  // the first still runs, the second has ended
     CHECK(third.others() == 1);
 }
 

@@ -1,3 +1,5 @@
+// Tests of the planner of a sweep over message sizes: windows, the number of rounds, and the time
+// budget.
 #include "network/planner.hpp"
 
 #include <doctest/doctest.h>
@@ -24,14 +26,15 @@ const LinearCost burst_cost{2e-3, 1.1 / link};
 
 }  // namespace
 
-TEST_CASE("a cost model neither falls nor is negative") {
+TEST_CASE("a linear cost neither decreases nor is negative") {
     CHECK(LinearCost::through_points(0, 1, 10, 21).at(20) == doctest::Approx(41));
     CHECK(LinearCost::through_points(1, 5, 10, 4).at(100) == 5);
     CHECK(LinearCost::through_points(1, 0, 10, 900).at(0) >= 0);
     CHECK(LinearCost::through_points(8, 3, 8, 3).at(1000) == 3);
 }
 
-TEST_CASE("a window fits the memory, fills the flight and makes a burst last") {
+TEST_CASE(
+    "a window fits the memory, is not below the in-flight limit, and makes a burst last 1 ms") {
     for (const int flows : {1, 48})
         for (const int inflight : {1, 16, 500}) {
             PlannerInput input = slow_network();
@@ -53,12 +56,12 @@ TEST_CASE("a window fits the memory, fills the flight and makes a burst last") {
         }
 }
 
-TEST_CASE("given iterations are kept") {
+TEST_CASE("a given number of iterations is the window, if the memory has space for it") {
     PlannerInput input = slow_network();
     input.iterations = 1024;
     const Planner planner(input, message_cost, burst_cost);
     CHECK(planner.window(1) == 1024);
-    CHECK(planner.window(4 << 20) == 16);  // what the memory holds
+    CHECK(planner.window(4 << 20) == 16);  // limited by the memory
     CHECK(planner.next_window(1, 1024, 100) == 1024);
     CHECK_FALSE(planner.finished(1023, {1, 1, 1, 1, 1, 1, 1}));
     CHECK(planner.finished(1024, {}));
@@ -112,7 +115,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("large groups sample rounds, at least ten") {
+TEST_CASE("with many rounds at least ten are sampled") {
     PlannerInput input = slow_network();
     input.budget = 20;
     CHECK(Planner(input, message_cost, burst_cost).affordable_rounds(9999) >= 10);
@@ -122,7 +125,7 @@ TEST_CASE("large groups sample rounds, at least ten") {
     CHECK(Planner(input, message_cost, burst_cost).affordable_rounds(9999) == 9999);
 }
 
-TEST_CASE("an item ends when the median is known, not before six passes") {
+TEST_CASE("an item ends when the median is known well enough, after six passes at least") {
     const Planner planner(slow_network(), message_cost, burst_cost);
     CHECK_FALSE(planner.finished(5, {1, 1, 1, 1, 1}));
     CHECK(planner.finished(7, {1, 1, 1, 1, 1, 1, 1}));

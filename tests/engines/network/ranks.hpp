@@ -1,4 +1,5 @@
-// Runs ranks as threads over the null transport and collects their records, for the engine's tests.
+// Helpers of the network tests: run ranks as threads over the null transport, and collect their
+// records.
 #pragma once
 
 #include <sys/mman.h>
@@ -14,15 +15,16 @@
 
 namespace assay::network {
 
-// Long enough for a loaded machine; a test that hangs still ends.
-inline constexpr WaitLimits patient{20'000'000'000, 0};
+// Long limits for a loaded machine; a test that hangs still ends.
+inline constexpr WaitLimits long_limits{20'000'000'000, 0};
 
-class Recorded {
+// The records that ranks have written.
+class Recording {
 public:
-    Recorded() : file_(memfd_create("records", 0)), sink(file_) {}
-    ~Recorded() { close(file_); }
+    Recording() : file_(memfd_create("records", 0)), sink(file_) {}
+    ~Recording() { close(file_); }
 
-    std::vector<Json> all() const {
+    std::vector<Json> all_records() const {
         std::string text(static_cast<std::size_t>(lseek(file_, 0, SEEK_END)), '\0');
         if (pread(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
             text.clear();
@@ -34,12 +36,12 @@ public:
         }
         return records;
     }
-    std::vector<Json> of(const std::string& kind, const std::string& metric = "") const {
-        std::vector<Json> chosen;
-        for (const Json& record : all())
+    std::vector<Json> records_of(const std::string& kind, const std::string& metric = "") const {
+        std::vector<Json> selected;
+        for (const Json& record : all_records())
             if (record["kind"] == kind && (metric.empty() || record["metric"] == metric))
-                chosen.push_back(record);
-        return chosen;
+                selected.push_back(record);
+        return selected;
     }
 
 private:
@@ -49,11 +51,12 @@ public:
     Sink sink;
 };
 
+// Runs `body` on every rank, each in a thread.
 inline void on_ranks(int ranks, const Faults& faults, const std::function<void(Session&)>& body,
-                     WaitLimits test_limits = patient) {
-    Recorded records;
+                     WaitLimits test_limits = long_limits) {
+    Recording recording;
     run_null_ranks(ranks, faults, [&](Transport& transport) {
-        Bench bench{records.sink, transport};
+        Bench bench{recording.sink, transport};
         Session session(bench, test_limits);
         body(session);
     });

@@ -1,5 +1,6 @@
-// Rounds of flows over the null transport: the measured rates are the injected ones, over a time
-// common to all flows. Rates are measured in simulated time: they are the same on a busy machine.
+// Tests of rounds of flows over the null transport: the measured rates are the planted ones. They
+// are measured over the time in which all flows run. Time is simulated, so a busy machine changes
+// nothing.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 

@@ -1,4 +1,5 @@
-// Property tests: every schedule, over many numbers of ranks.
+// Property tests of schedules of flows, for many numbers of ranks: which pairs occur, how often,
+// and in which round.
 #include "network/schedule.hpp"
 
 #include <unistd.h>
@@ -155,13 +156,13 @@ TEST_CASE("invalid arguments are refused") {
 TEST_CASE("sampled rounds are ascending, distinct, evenly spread and reproducible") {
     for (const int rounds : {1, 9, 10, 100, 9999})
         for (const int count : {1, 3, 10, 200}) {
-            const std::vector<int> chosen = sample_rounds(rounds, count);
-            CHECK(chosen == sample_rounds(rounds, count));
+            const std::vector<int> selected = sample_rounds(rounds, count);
+            CHECK(selected == sample_rounds(rounds, count));
             const int n = std::min(rounds, count);
-            REQUIRE(chosen.size() == static_cast<std::size_t>(n));
+            REQUIRE(selected.size() == static_cast<std::size_t>(n));
             for (int i = 0; i < n; ++i) {
-                CHECK(chosen[static_cast<std::size_t>(i)] >= rounds * i / n);
-                CHECK(chosen[static_cast<std::size_t>(i)] < rounds * (i + 1) / n);
+                CHECK(selected[static_cast<std::size_t>(i)] >= rounds * i / n);
+                CHECK(selected[static_cast<std::size_t>(i)] < rounds * (i + 1) / n);
             }
         }
 }

@@ -1,4 +1,4 @@
-// The token of a run in a file: only one that nobody else can read is taken.
+// Tests of reading the token of a run from a file, which no other user may be able to read.
 #include "node/run_token.hpp"
 
 #include <doctest/doctest.h>
@@ -47,7 +47,7 @@ TEST_CASE("a token is read from a private file") {
     }
 }
 
-TEST_CASE("files that others can read, that are no token or no file, are refused") {
+TEST_CASE("files that others can read, invalid tokens and other kinds of files are refused") {
     const std::string text(64, 'a');
     for (const mode_t mode : {0644, 0640, 0604, 0620}) {
         const File file(text, mode);

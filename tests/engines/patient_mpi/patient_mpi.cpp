@@ -11,18 +11,19 @@
 
 namespace {
 
-constexpr unsigned yields = 64;      // idle polls in a row that only yield
-constexpr useconds_t pause_us = 20;  // after that; with the timer's slack some 70
+constexpr unsigned yield_limit = 64;  // idle polls in a row that only yield the processor
+// Sleep after each further idle poll; about 70 us with the timer's slack.
+constexpr useconds_t pause_us = 20;
 
 }  // namespace
 
 extern "C" unsigned ucp_worker_progress(void* worker) {
     static const auto real =
         reinterpret_cast<unsigned (*)(void*)>(dlsym(RTLD_NEXT, "ucp_worker_progress"));
-    thread_local unsigned idle = 0;
+    thread_local unsigned idle_polls = 0;
     const unsigned events = real(worker);
-    if (events > 0) idle = 0;
-    else if (++idle < yields) sched_yield();
+    if (events > 0) idle_polls = 0;
+    else if (++idle_polls < yield_limit) sched_yield();
     else usleep(pause_us);
     return events;
 }

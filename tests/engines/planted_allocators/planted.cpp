@@ -1,12 +1,12 @@
-// Allocators with planted costs, which the study must find exactly. PLANTED selects one for each
-// library:
+// Allocators with known costs, which the allocator study must measure exactly. The macro PLANTED
+// selects the allocator of a library:
 //
 //   fault   every block is a mapping, which free unmaps. In every cycle malloc takes one page fault
 //           (for the page before the block, which holds its size), and the first touch takes one
 //           for each page of the block.
 //   leak    like fault, but free does nothing: touched pages stay resident.
 //   slow    blocks come from one large mapping and are reused; each malloc takes 20 microseconds.
-//   half    like leak, without realloc.
+//   half    like leak, but without realloc, so the library is not a complete allocator.
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -34,14 +34,14 @@ void* map_memory(size_t bytes) {
 
 constexpr long slow_ns = 20'000;
 constexpr size_t arena_bytes = size_t{1} << 30;
-constexpr int classes = 64;
+constexpr int size_classes = 64;
 
 struct FreeBlock {
     FreeBlock* next;
 };
 char* arena = nullptr;
 size_t arena_used = 0;
-FreeBlock* free_lists[classes];
+FreeBlock* free_lists[size_classes];
 volatile int lock_word = 0;
 
 void lock() {
@@ -50,11 +50,12 @@ void lock() {
 }
 void unlock() { __sync_lock_release(&lock_word); }
 
-// The size class: log2 of the bytes of a block with its header, which holds the size.
-int class_of(size_t size) {
-    int k = 7;
-    while ((size_t{1} << k) < size + header_bytes) ++k;
-    return k;
+// The size class of a block: log2 of its bytes with the header, rounded up. The header has the
+// size.
+int size_class_of(size_t size) {
+    int size_class = 7;
+    while ((size_t{1} << size_class) < size + header_bytes) ++size_class;
+    return size_class;
 }
 
 void spend_time() {
@@ -66,14 +67,14 @@ void spend_time() {
 
 void* allocate(size_t size) {
     spend_time();
-    const int k = class_of(size);
+    const int size_class = size_class_of(size);
     lock();
     if (arena == nullptr) arena = static_cast<char*>(map_memory(arena_bytes));
-    char* block = reinterpret_cast<char*>(free_lists[k]);
-    if (block != nullptr) free_lists[k] = free_lists[k]->next;
-    else if (arena_used + (size_t{1} << k) <= arena_bytes) {
+    char* block = reinterpret_cast<char*>(free_lists[size_class]);
+    if (block != nullptr) free_lists[size_class] = free_lists[size_class]->next;
+    else if (arena_used + (size_t{1} << size_class) <= arena_bytes) {
         block = arena + arena_used + header_bytes;
-        arena_used += size_t{1} << k;
+        arena_used += size_t{1} << size_class;
     }
     unlock();
     if (block != nullptr) *reinterpret_cast<size_t*>(block - header_bytes) = size;
@@ -81,10 +82,11 @@ void* allocate(size_t size) {
 }
 
 void release(void* block) {
-    const int k = class_of(*reinterpret_cast<size_t*>(static_cast<char*>(block) - header_bytes));
+    const int size_class =
+        size_class_of(*reinterpret_cast<size_t*>(static_cast<char*>(block) - header_bytes));
     lock();
-    static_cast<FreeBlock*>(block)->next = free_lists[k];
-    free_lists[k] = static_cast<FreeBlock*>(block);
+    static_cast<FreeBlock*>(block)->next = free_lists[size_class];
+    free_lists[size_class] = static_cast<FreeBlock*>(block);
     unlock();
 }
 
@@ -142,11 +144,11 @@ EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
 
 #if PLANTED != HALF
 EXPORT void* realloc(void* block, size_t size) {
-    void* other = malloc(size);
-    if (block == nullptr || other == nullptr) return other;
+    void* new_block = malloc(size);
+    if (block == nullptr || new_block == nullptr) return new_block;
     const size_t old_size = size_of(block);
-    memcpy(other, block, old_size < size ? old_size : size);
+    memcpy(new_block, block, old_size < size ? old_size : size);
     free(block);
-    return other;
+    return new_block;
 }
 #endif

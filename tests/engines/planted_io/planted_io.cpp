@@ -1,8 +1,8 @@
-// A library that is preloaded before the MPI library and plants faults in MPI-IO. The tests check
-// that the benchmarks find them. The environment selects the faults:
+// A preloaded library that simulates faults of MPI-IO. Tests check that the benchmarks find them.
+// Environment variables select the faults:
 //
 //     PLANTED_SLOW=RANK:MICROSECONDS   each read and write of RANK takes that much longer
-//     PLANTED_FLIP=OFFSET              a write that has the file's byte OFFSET flips a bit of it
+//     PLANTED_FLIP=OFFSET              a write that covers the file's byte OFFSET flips a bit of it
 //     PLANTED_STALL=RANK               the first write of RANK never returns
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1

@@ -1,3 +1,4 @@
+// Tests of the data of storage benchmarks: intact data pass the check, and a wrong byte is found.
 #include "storage/content/content.hpp"
 
 #include <doctest/doctest.h>
@@ -14,9 +15,9 @@ namespace {
 constexpr std::size_t transfer = 3 * 4096 + 1000;  // not a multiple of pages
 constexpr std::uint64_t file_offset = 47008 * 3;
 
-// A transfer in a buffer; of words, for the alignment.
-std::vector<std::uint64_t> written(const Content& content, std::uint64_t offset,
-                                   std::size_t bytes = transfer) {
+// The buffer of a written transfer. Its elements are words, so that it is 8-byte aligned.
+std::vector<std::uint64_t> written_transfer(const Content& content, std::uint64_t offset,
+                                            std::size_t bytes = transfer) {
     std::vector<std::uint64_t> buffer(bytes / 8 + 2);
     content.fill(reinterpret_cast<std::byte*>(buffer.data()), bytes);
     content.stamp_transfer(reinterpret_cast<std::byte*>(buffer.data()), bytes, offset);
@@ -31,14 +32,14 @@ std::byte* bytes_of(std::vector<std::uint64_t>& buffer) {
 
 TEST_CASE("correct data pass") {
     const Content content(3, 7);
-    auto buffer = written(content, file_offset);
+    auto buffer = written_transfer(content, file_offset);
     CHECK_FALSE(content.check_pages(bytes_of(buffer), transfer, file_offset));
     CHECK_FALSE(content.check_bytes(bytes_of(buffer), transfer, file_offset));
 }
 
 TEST_CASE("the page words detect another offset, writer or repetition") {
     const Content content(3, 7);
-    auto buffer = written(content, file_offset);
+    auto buffer = written_transfer(content, file_offset);
     CHECK(content.check_pages(bytes_of(buffer), transfer, file_offset + 4096));
     CHECK(content.check_pages(bytes_of(buffer), transfer, file_offset + 1));
     CHECK(Content(2, 7).check_pages(bytes_of(buffer), transfer, file_offset));
@@ -49,7 +50,7 @@ TEST_CASE("a wrong byte is found at its file offset") {
     const Content content(3, 7);
     for (const std::size_t position : {std::size_t{0}, std::size_t{9}, std::size_t{4095},
                                        std::size_t{4096}, std::size_t{4103}, transfer - 1}) {
-        auto buffer = written(content, file_offset);
+        auto buffer = written_transfer(content, file_offset);
         bytes_of(buffer)[position] ^= std::byte{0x20};
         const auto mismatch = content.check_bytes(bytes_of(buffer), transfer, file_offset);
         REQUIRE(mismatch);
@@ -61,7 +62,7 @@ TEST_CASE("a wrong byte is found at its file offset") {
 TEST_CASE("transfers shorter than a word are compared") {
     for (const std::size_t bytes : {1, 3, 7}) {
         const Content content(0, 1);
-        auto buffer = written(content, 100, bytes);
+        auto buffer = written_transfer(content, 100, bytes);
         CHECK_FALSE(content.check_bytes(bytes_of(buffer), bytes, 100));
         bytes_of(buffer)[bytes - 1] ^= std::byte{1};
         CHECK(content.check_bytes(bytes_of(buffer), bytes, 100));
@@ -75,7 +76,7 @@ TEST_CASE("each type of data passes unchanged, and a wrong byte is found at its 
         const Content content(3, 7, read_packet(name));
         for (const std::size_t position : {std::size_t{0}, std::size_t{9}, std::size_t{17},
                                            std::size_t{4095}, std::size_t{4096}, transfer - 1}) {
-            auto buffer = written(content, file_offset);
+            auto buffer = written_transfer(content, file_offset);
             auto intact = buffer;
             CHECK_FALSE(content.check_bytes(bytes_of(intact), transfer, file_offset));
             bytes_of(buffer)[position] ^= std::byte{0x20};
@@ -90,7 +91,7 @@ TEST_CASE("each type of data passes unchanged, and a wrong byte is found at its 
 TEST_CASE("the words of each type of data") {
     const std::uint64_t identity = std::uint64_t{3} << 32 | 0xac773c41;
     const auto words = [&](Packet packet, std::uint64_t offset) {
-        return written(Content(3, 0xac773c41, packet), offset);
+        return written_transfer(Content(3, 0xac773c41, packet), offset);
     };
     const auto timestamp = words(Packet::timestamp, 65536);
     CHECK(timestamp[1] == 8);

@@ -1,4 +1,4 @@
-// What the store asks of the machine: memory within limits, and threads that are not bound.
+// Tests of available_memory(), on planted files of /proc and /sys, and of start_helper_thread().
 #include <doctest/doctest.h>
 #include <sched.h>
 #include <unistd.h>
@@ -58,7 +58,7 @@ TEST_CASE("available memory respects a control group of version 2") {
     CHECK(machine.available() == 0);
     machine.plant(step + "memory.max", "max\n");
     CHECK(machine.available() == 1000 << 10);
-    // A parent's limit.
+    // The limit of a parent holds too.
     machine.plant("sys/fs/cgroup/job/memory.max", "100000\n");
     machine.plant("sys/fs/cgroup/job/memory.current", "1000\n");
     CHECK(machine.available() == 99000);
@@ -80,18 +80,19 @@ TEST_CASE("available memory respects a control group of version 1") {
     machine.plant(group + "usage_in_bytes", "500000\n");
     machine.plant(group + "stat", "inactive_file 1\ntotal_inactive_file 20000\n");
     CHECK(machine.available() == 120000);
-    machine.plant(group + "limit_in_bytes", "9223372036854771712\n");  // none
+    machine.plant(group + "limit_in_bytes",
+                  "9223372036854771712\n");  // the value of version 1 for no limit
     CHECK(machine.available() == 1000 << 10);
 }
 
 TEST_CASE("helper threads are not bound to the processor of their rank") {
-    cpu_set_t before, one;
+    cpu_set_t before, first_processor;
     REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
     if (CPU_COUNT(&before) < 2) return;
-    CPU_ZERO(&one);
-    for (int processor = 0; !CPU_COUNT(&one); ++processor)
-        if (CPU_ISSET(processor, &before)) CPU_SET(processor, &one);
-    REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+    CPU_ZERO(&first_processor);
+    for (int processor = 0; !CPU_COUNT(&first_processor); ++processor)
+        if (CPU_ISSET(processor, &before)) CPU_SET(processor, &first_processor);
+    REQUIRE(sched_setaffinity(0, sizeof first_processor, &first_processor) == 0);
     pthread_t thread;
     int processors = 0;
     const bool started = start_helper_thread(thread, count_processors, &processors);

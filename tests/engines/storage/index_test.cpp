@@ -1,4 +1,5 @@
-// Compares the index with a plain array of bytes: the newest write wins, in any order and pattern.
+// Tests of the index of writes. A model holds the expected newest write of every byte of a file;
+// random writes and truncations go to both, and every lookup must agree with the model.
 #include "storage/store/index.hpp"
 
 #include <doctest/doctest.h>
@@ -11,6 +12,7 @@ namespace {
 
 constexpr std::uint64_t file_bytes = 4096;
 
+// The newest write of a byte.
 struct Byte {
     bool written = false;
     std::uint64_t sequence = 0, ring_offset = 0;
@@ -33,9 +35,10 @@ public:
         record.begin = begin, record.length = length, record.stride = stride, record.count = count;
         record.ring_offset = ring_offset_[rank];
         for (std::uint64_t k = 0; k < count; ++k)
-            for (std::uint64_t b = 0; b < length && begin + k * stride + b < file_bytes; ++b)
-                truth_[begin + k * stride + b] = {true, clock_, record.ring_offset + k * length + b,
-                                                  rank};
+            for (std::uint64_t byte_index = 0;
+                 byte_index < length && begin + k * stride + byte_index < file_bytes; ++byte_index)
+                expected_[begin + k * stride + byte_index] = {
+                    true, clock_, record.ring_offset + k * length + byte_index, rank};
         ring_offset_[rank] += length * count;
         records_[rank].push_back(record);
     }
@@ -44,32 +47,32 @@ public:
         record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
         record.sequence = ++clock_;
         record.begin = size;
-        for (std::uint64_t k = size; k < file_bytes; ++k) truth_[k] = {};
+        for (std::uint64_t k = size; k < file_bytes; ++k) expected_[k] = {};
         records_[rank].push_back(record);
     }
-    // Adds rank after rank, so not in the order of sequences.
-    void ingest() {
+    // Adds the new records to the index, rank after rank, so not in the order of sequences.
+    void add_new_records() {
         for (std::uint32_t rank = 0; rank < ranks; ++rank)
-            for (; ingested_[rank] < records_[rank].size(); ++ingested_[rank])
-                index_.add(records_[rank][ingested_[rank]], rank, ingested_[rank]);
+            for (; added_records_[rank] < records_[rank].size(); ++added_records_[rank])
+                index_.add(records_[rank][added_records_[rank]], rank, added_records_[rank]);
     }
-    bool agrees() {
-        ingest();
+    bool index_agrees() {
+        add_new_records();
         for (std::uint64_t offset = 0; offset < file_bytes;) {
             const auto lookup = index_.find(offset, file_bytes);
             if (lookup.end <= offset || lookup.end > file_bytes) return false;
             for (std::uint64_t k = offset; k < lookup.end; ++k) {
-                const auto& byte = truth_[k];
-                if (byte.written != lookup.data) return false;
-                if (lookup.data && (byte.rank != lookup.rank ||
-                                    byte.ring_offset != lookup.ring_offset + (k - offset)))
+                const auto& byte = expected_[k];
+                if (byte.written != lookup.has_data) return false;
+                if (lookup.has_data && (byte.rank != lookup.rank ||
+                                        byte.ring_offset != lookup.ring_offset + (k - offset)))
                     return false;
             }
             offset = lookup.end;
         }
         return true;
     }
-    std::uint64_t any(std::uint64_t below) {
+    std::uint64_t random_below(std::uint64_t below) {
         return std::uniform_int_distribution<std::uint64_t>(0, below - 1)(random_);
     }
 
@@ -77,9 +80,9 @@ public:
 
 private:
     std::mt19937 random_;
-    std::uint64_t clock_ = 0, ring_offset_[ranks]{}, ingested_[ranks]{};
+    std::uint64_t clock_ = 0, ring_offset_[ranks]{}, added_records_[ranks]{};
     std::vector<Record> records_[ranks];
-    std::vector<Byte> truth_ = std::vector<Byte>(file_bytes);
+    std::vector<Byte> expected_ = std::vector<Byte>(file_bytes);
     Index index_;
 };
 
@@ -89,28 +92,30 @@ TEST_CASE("the newest write of each byte is found") {
     for (unsigned seed = 0; seed < 200; ++seed) {
         Model model(seed);
         for (int step = 0; step < 60; ++step) {
-            const auto rank = static_cast<std::uint32_t>(model.any(Model::ranks));
-            const auto length = 1 + model.any(40), begin = model.any(file_bytes - 2000);
-            switch (model.any(8)) {
-                case 0: model.truncate(rank, model.any(file_bytes)); break;
+            const auto rank = static_cast<std::uint32_t>(model.random_below(Model::ranks));
+            const auto length = 1 + model.random_below(40),
+                       begin = model.random_below(file_bytes - 2000);
+            switch (model.random_below(8)) {
+                case 0: model.truncate(rank, model.random_below(file_bytes)); break;
                 case 1:
-                    model.write(rank, begin, length, length + model.any(30), 1 + model.any(25));
+                    model.write(rank, begin, length, length + model.random_below(30),
+                                1 + model.random_below(25));
                     break;
                 case 2:  // a pattern of single writes, which others may interrupt
-                    for (std::uint64_t k = 0, stride = length + model.any(20),
-                                       n = 10 + model.any(20);
+                    for (std::uint64_t k = 0, stride = length + model.random_below(20),
+                                       n = 10 + model.random_below(20);
                          k < n; ++k) {
                         model.write(rank, begin + k * stride, length, length, 1);
-                        if (!model.any(10))
-                            model.write((rank + 1) % Model::ranks, begin + model.any(500), length,
-                                        length, 1);
+                        if (!model.random_below(10))
+                            model.write((rank + 1) % Model::ranks, begin + model.random_below(500),
+                                        length, length, 1);
                     }
                     break;
                 default: model.write(rank, begin, length, length, 1);
             }
-            if (!model.any(4)) REQUIRE(model.agrees());
+            if (!model.random_below(4)) REQUIRE(model.index_agrees());
         }
-        REQUIRE(model.agrees());
+        REQUIRE(model.index_agrees());
     }
 }
 
@@ -131,12 +136,12 @@ TEST_CASE("a million strided writes of four ranks take less than a megabyte") {
     CHECK(index.bytes() < 1'000'000);
     for (std::uint64_t k : {0ull, 1ull, 999'999ull, 123'456ull}) {
         const auto lookup = index.find(k * block + 5, 2'000'000 * block);
-        CHECK(lookup.data);
+        CHECK(lookup.has_data);
         CHECK(lookup.rank == k % 4);
         CHECK(lookup.ring_offset == k / 4 * block + 5);
         CHECK(lookup.end == (k + 1) * block);
     }
-    CHECK(!index.find(4 * blocks_per_rank * block, 4 * blocks_per_rank * block + 10).data);
+    CHECK(!index.find(4 * blocks_per_rank * block, 4 * blocks_per_rank * block + 10).has_data);
 }
 
 TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
@@ -147,7 +152,7 @@ TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
     record.count = 1;
     index.add(record, 7, 0);
     const auto lookup = index.find((5ull << 40) + (5ull << 30), 6ull << 40);
-    CHECK(lookup.data);
+    CHECK(lookup.has_data);
     CHECK(lookup.ring_offset == 5ull << 30);
     CHECK(lookup.end == (5ull << 40) + (6ull << 30));
 }

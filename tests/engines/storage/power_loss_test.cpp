@@ -1,6 +1,7 @@
-// The order in which the store reaches persistent memory. A job writes, drains, truncates, and
-// deletes. At each write-back and each fence the power is lost in a model: what is left then is
-// recovered and compared. ASSAY_TEST_SEED=N repeats one seed.
+// Power-loss tests of a store on persistent memory. A random job writes, drains, truncates and
+// deletes files. Before each cache-line write-back and each fence, a model (power_model.hpp)
+// computes what a power failure at that moment would leave; the test recovers that store and
+// compares the files. ASSAY_TEST_SEED=N repeats one seed.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -27,6 +28,7 @@ constexpr std::uint32_t ranks = 2;
 constexpr std::uint32_t modelled_slots = 4;
 constexpr std::size_t word = sizeof(std::uint64_t);
 
+// A temporary folder, in which stores count as persistent memory.
 struct Folder {
     fs::path path = fs::path("/dev/shm") / ("assay-power-test-" + std::to_string(getpid()));
     Folder() {
@@ -39,7 +41,7 @@ struct Folder {
     }
 };
 
-// The same file as the store that a power failure leaves.
+// The store that a power failure leaves, in a file of the same size.
 class CrashedStore {
 public:
     CrashedStore(std::string path, std::size_t bytes) : path_(std::move(path)), bytes_(bytes) {
@@ -54,7 +56,7 @@ public:
     CrashedStore(const CrashedStore&) = delete;
     CrashedStore& operator=(const CrashedStore&) = delete;
     char* map() const { return map_; }
-    // As another start of the machine finds it. Null: it is no store.
+    // The store as the machine finds it after the next boot. Null: it is not a valid store.
     std::unique_ptr<Store> attach() const {
         Failure failure;
         auto store = Store::attach(path_, false, failure);
@@ -73,12 +75,12 @@ std::unique_ptr<Store> create_small_store(const std::string& path) {
     Failure failure;
     {
         auto store = Store::create(path, 32u << 20, ranks, "job", "s", failure);
-        REQUIRE_MESSAGE(store, failure.what);
+        REQUIRE_MESSAGE(store, failure.message);
         store->superblock().record_slots = 64;
         store->superblock().ring_bytes = 32u << 10;
     }
     auto store = Store::attach(path, false, failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     REQUIRE(store->persistent());
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         auto& head = store->head(rank);
@@ -93,14 +95,14 @@ std::unique_ptr<Store> create_small_store(const std::string& path) {
     return store;
 }
 
-// What the file must contain: each word is the number of the write that has written it.
+// The expected contents of a file: each word is the number of the write that has written it.
 struct TargetFile {
     std::size_t file;  // in the file system
     std::uint32_t slot, generation;
     std::vector<std::uint64_t> words;
 };
 
-// What has not returned yet.
+// An operation that has not returned yet: its effect may be in the file or not.
 struct Unfinished {
     enum class Kind { write, truncate, remove } kind;
     std::size_t file;
@@ -116,9 +118,9 @@ public:
           random_(seed),
           store_(create_small_store(folder / "store")),
           crashed_(folder / "crashed", store_->superblock().bytes),
-          files_(folder / "files", chance_),
+          files_(folder / "files", failure_random_),
           medium_(reinterpret_cast<char*>(&store_->superblock()), store_->superblock().bytes,
-                  chance_),
+                  failure_random_),
           handles_(*store_),
           drain_(*store_, handles_, 1) {
         for (std::uint32_t rank = 0; rank < ranks; ++rank)
@@ -133,11 +135,12 @@ public:
         };
     }
 
-    // Returns what was wrong after a power failure; empty: nothing.
+    // Runs random operations. Returns the first problem that was found after a power failure; empty
+    // if there was none.
     const std::string& run(int operations) {
         for (int k = 0; k < operations && problem_.empty(); ++k) {
             store_->note_alive();  // as the drain's thread does twice a second
-            operate();
+            run_random_operation();
             lose_power();
         }
         return problem_;
@@ -145,7 +148,7 @@ public:
     std::size_t power_failures() const { return power_failures_; }
 
 private:
-    void operate() {
+    void run_random_operation() {
         const auto choice = random_() % 100;
         if (targets_.size() < 3) return create();
         const std::size_t chosen = random_() % targets_.size();
@@ -156,7 +159,7 @@ private:
         else if (choice < 88) truncate(targets_[chosen]);
         else if (choice < 89) reopen(targets_[chosen]);
         else if (choice < 96) remove(chosen);
-        else fail(targets_[chosen]);
+        else write_with_errors(targets_[chosen]);
     }
 
     void create() {
@@ -223,7 +226,8 @@ private:
         for (int k = 0; k < 30; ++k) write(target);
     }
 
-    // So that the writer, which has no drain beside it, need not wait.
+    // Drains if the rank's rings are nearly full: no drain runs in a thread here, so reserve()
+    // would wait for ever.
     void make_space(std::uint32_t rank) {
         const auto& head = store_->head(rank);
         const auto& first = store_->record(rank, head.first_record);
@@ -246,7 +250,8 @@ private:
         drain_.sync(target.slot, files_.descriptor(target.file));
     }
 
-    // All is drained, then the file is cut off, then that is made durable, then all ranks say so.
+    // As AcceleratedFile::set_size(): drains, truncates the file, makes that durable, and publishes
+    // a truncation record of each rank.
     void truncate(TargetFile& target) {
         const std::size_t size = random_() % 3000;
         if (size >= target.words.size()) return;
@@ -281,7 +286,7 @@ private:
         CHECK(acquire_slot(*store_, status, files_.path(target.file)) == target.slot);
     }
 
-    // As MPI_File_delete of a file that is closed, with or without its data on the disk.
+    // As MPI_File_delete of a closed file, with or without its data in the file system.
     void remove(std::size_t chosen) {
         const TargetFile target = targets_[chosen];
         if (random_() % 2) drain_all(), sync(target);
@@ -291,13 +296,13 @@ private:
         read_status(files_.descriptor(target.file), status);
         release_slot(*store_, target.slot, &status);
         files_.remove(target.file);
-        forget_deleted_file(*store_, status);
+        drop_deleted_file(*store_, status);
         targets_.erase(targets_.begin() + static_cast<std::ptrdiff_t>(chosen));
         unfinished_.reset();
     }
 
-    // The file system takes no writes for a while.
-    void fail(TargetFile& target) {
+    // Writes while the file system fails all writes; then retries.
+    void write_with_errors(TargetFile& target) {
         for (int k = 0; k < 3; ++k) write(target);
         fail_writes(true);
         drain_all();
@@ -317,7 +322,7 @@ private:
         if (!problem_.empty()) return;
         ++power_failures_;
         persist_observer = nullptr;
-        chance_.seed(seed_ << 32 | power_failures_);
+        failure_random_.seed(seed_ << 32 | power_failures_);
         const bool failing = fail_writes(false);
         medium_.lose_power(crashed_.map());
         files_.lose_power();
@@ -333,9 +338,9 @@ private:
         persist_observer = &medium_;
     }
 
-    void report(const std::string& what) {
+    void report(const std::string& problem) {
         if (problem_.empty())
-            problem_ = what + "; in " + operation_ + ", at power failure " +
+            problem_ = problem + "; in " + operation_ + ", at power failure " +
                        std::to_string(power_failures_) + " of seed " + std::to_string(seed_);
     }
 
@@ -351,8 +356,8 @@ private:
     }
 
     void check(const TargetFile& target) {
-        const bool changes = unfinished_ && unfinished_->file == target.file;
-        if (changes && unfinished_->kind == Unfinished::Kind::remove) return;
+        const bool is_unfinished = unfinished_ && unfinished_->file == target.file;
+        if (is_unfinished && unfinished_->kind == Unfinished::Kind::remove) return;
         if (!files_.exists_after(target.file)) {
             return report("a file is gone");
         }
@@ -361,29 +366,30 @@ private:
         std::memcpy(words.data(), contents.data(), words.size() * word);
         std::vector<char> may_be_new(std::max(words.size(), target.words.size()));
         std::uint64_t value = 0;
-        if (changes && unfinished_->kind == Unfinished::Kind::write) {
+        if (is_unfinished && unfinished_->kind == Unfinished::Kind::write) {
             value = unfinished_->value;
             for (const auto k : unfinished_->words)
                 if (k < may_be_new.size()) may_be_new[k] = 1;
         }
-        if (changes && unfinished_->kind == Unfinished::Kind::truncate)
+        if (is_unfinished && unfinished_->kind == Unfinished::Kind::truncate)
             for (std::size_t k = unfinished_->value; k < may_be_new.size(); ++k) may_be_new[k] = 1;
         for (std::size_t k = 0; k < may_be_new.size(); ++k) {
             const std::uint64_t expected = k < target.words.size() ? target.words[k] : 0,
-                                found = k < words.size() ? words[k] : 0;
-            if (found != expected && !(may_be_new[k] && found == value))
-                return report(files_.path(target.file) + ": word " + std::to_string(k) + " is of " +
-                              std::to_string(found) + ", not of " + std::to_string(expected));
+                                actual = k < words.size() ? words[k] : 0;
+            if (actual != expected && !(may_be_new[k] && actual == value))
+                return report(files_.path(target.file) + ": word " + std::to_string(k) +
+                              " is of write " + std::to_string(actual) + ", not of " +
+                              std::to_string(expected));
         }
-        if (!changes && words.size() != target.words.size())
+        if (!is_unfinished && words.size() != target.words.size())
             report(files_.path(target.file) + " has " + std::to_string(words.size()) +
                    " words, not " + std::to_string(target.words.size()));
     }
 
     std::uint64_t seed_;
-    bool small_writes_;  // they fill the records' ring before that of the data
-    Random random_;      // of the operations
-    Random chance_;      // of the power failures
+    bool small_writes_;      // small writes fill the record ring before the data ring
+    Random random_;          // of the operations
+    Random failure_random_;  // of the power failures
     std::unique_ptr<Store> store_;
     CrashedStore crashed_;
     FileSystem files_;
@@ -400,18 +406,18 @@ private:
 
 }  // namespace
 
-TEST_CASE("no power failure loses an acknowledged write or brings back another byte") {
-    const char* wanted = std::getenv("ASSAY_TEST_SEED");
-    const std::uint64_t first = wanted ? std::strtoull(wanted, nullptr, 10) : 1;
+TEST_CASE("no power failure loses an acknowledged write or leaves a wrong byte") {
+    const char* seed_text = std::getenv("ASSAY_TEST_SEED");
+    const std::uint64_t first = seed_text ? std::strtoull(seed_text, nullptr, 10) : 1;
     std::size_t power_failures = 0;
-    for (std::uint64_t seed = first; seed < first + (wanted ? 1 : 16); ++seed) {
+    for (std::uint64_t seed = first; seed < first + (seed_text ? 1 : 16); ++seed) {
         Folder folder;
         Workload workload(folder.path, seed);
         const std::string& problem = workload.run(90);
         power_failures += workload.power_failures();
         CHECK_MESSAGE(problem.empty(), problem);
     }
-    if (!wanted) CHECK(power_failures > 2000);
+    if (!seed_text) CHECK(power_failures > 2000);
 }
 
 namespace {
@@ -440,12 +446,12 @@ std::uint32_t slot_of_file(const Store& store, const FileSystem& files, std::siz
     return acquire_slot(store, status, files.path(file));
 }
 
-// Leaves a store as a job has ended it that wrote `value` into the file.
+// Makes a store of an ended job that wrote `value` into the file, and marks it as clean.
 void use_store(const std::string& path, const FileSystem& files, std::size_t file,
                std::uint32_t store_ranks, std::uint64_t value) {
     Failure failure;
     auto store = Store::create(path, format_bytes, store_ranks, "old", "s", failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     store->set_phase(Phase::active);
     const auto slot = slot_of_file(*store, files, file);
     for (std::uint32_t rank = 0; rank < store_ranks; ++rank) {
@@ -453,7 +459,7 @@ void use_store(const std::string& path, const FileSystem& files, std::size_t fil
         for (std::uint64_t k = 0; k < 5; ++k)
             REQUIRE(write_words(*store, writer, slot, (rank * 8 + k) * word, value));
     }
-    store->set_phase(Phase::clean);  // its user has discarded the data
+    store->set_phase(Phase::clean);  // as if the user had discarded the data
 }
 
 }  // namespace
@@ -464,8 +470,8 @@ TEST_CASE("a power failure during the format of an old store brings back none of
     std::string problem;
     for (std::uint32_t old_ranks = 1; old_ranks <= 3; ++old_ranks) {
         Folder folder;
-        Random chance(old_ranks);
-        FileSystem files(folder.path / "files", chance);
+        Random failure_random(old_ranks);
+        FileSystem files(folder.path / "files", failure_random);
         const std::size_t file = files.create("f", std::string(64 * word, 0));
         const std::string path = folder.path / "store";
         use_store(path, files, file, old_ranks, old_value);
@@ -474,30 +480,32 @@ TEST_CASE("a power failure during the format of an old store brings back none of
         std::unique_ptr<Medium> medium;
         bool acknowledged = false, active = false;
         const auto lose_power = [&] {
-            // Most of the calls write back one of 4096 slots.
+            // Of the write-backs of the 4096 slots only each 32nd is tested.
             if (!problem.empty() || (++calls % 32 && !active)) return;
             ++power_failures;
             persist_observer = nullptr;
             medium->lose_power(crashed.map());
             files.lose_power();
-            std::uint64_t found[64]{};
+            std::uint64_t contents_words[64]{};
             if (auto store = crashed.attach()) {
                 files.redirect(*store, 4);
                 const Recovery recovery = recover(*store, {1});
                 const std::string contents = files.contents_after(file);
-                std::memcpy(found, contents.data(), std::min(contents.size(), sizeof found));
+                std::memcpy(contents_words, contents.data(),
+                            std::min(contents.size(), sizeof contents_words));
                 if (recovery.torn || !recovery.kept.empty()) problem = "data are torn or kept";
             } else if (active) {
                 problem = "the store is damaged";
             }
-            for (const auto value : found)
+            for (const auto value : contents_words)
                 if (value && value != new_value) problem = "data of the old store came back";
-            if (acknowledged && found[1] != new_value) problem = "an acknowledged write is lost";
+            if (acknowledged && contents_words[1] != new_value)
+                problem = "an acknowledged write is lost";
             persist_observer = medium.get();
         };
-        at_next_map([&](char* live, std::size_t bytes) {
+        on_next_map([&](char* live, std::size_t bytes) {
             std::memcpy(crashed.map(), live, bytes);
-            medium = std::make_unique<Medium>(live, bytes, chance);
+            medium = std::make_unique<Medium>(live, bytes, failure_random);
             medium->add(0, StoreLayout::files_offset() + 8 * sizeof(FileSlot));
             const auto layout = StoreLayout::fit(bytes, ranks);
             for (std::uint32_t rank = 0; rank < ranks; ++rank) {
@@ -509,7 +517,7 @@ TEST_CASE("a power failure during the format of an old store brings back none of
         });
         Failure failure;
         auto store = Store::create(path, format_bytes, ranks, "new", "s", failure);
-        REQUIRE_MESSAGE(store, failure.what);
+        REQUIRE_MESSAGE(store, failure.message);
         active = true;
         store->set_phase(Phase::active);
         const auto slot = slot_of_file(*store, files, file);
@@ -527,19 +535,19 @@ TEST_CASE("a power failure finds the data of a ring that a full device has made 
     constexpr std::size_t bytes = 40u << 20, blocks = 4, block = (512u << 10) / word;
     constexpr std::uint64_t writes = 40;  // 20 MiB through a ring of 8 MiB
     Folder folder;
-    Random chance(1);
-    FileSystem files(folder.path / "files", chance);
+    Random failure_random(1);
+    FileSystem files(folder.path / "files", failure_random);
     const std::size_t file = files.create("f", std::string(blocks * block * word, 0));
     Failure failure;
     auto store = Store::create(folder.path / "store", bytes, 1, "job", "s", failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     store->set_phase(Phase::active);
     CrashedStore crashed(folder.path / "crashed", bytes);
     const auto slot = slot_of_file(*store, files, file);
     const FileHandles handles(*store);
     Drain drain(*store, handles, 1);
     Writer writer(*store, 0);
-    Medium medium(reinterpret_cast<char*>(&store->superblock()), bytes, chance);
+    Medium medium(reinterpret_cast<char*>(&store->superblock()), bytes, failure_random);
     const auto& layout = store->layout();
     medium.add(0, StoreLayout::files_offset() + sizeof(FileSlot));
     medium.add(layout.head_offset(0), page);

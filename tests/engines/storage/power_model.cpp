@@ -1,3 +1,6 @@
+// Replaces some functions of the C library (mmap, fsync, pwritev, ...) in this test program, so
+// that a tmpfs file behaves like persistent memory, writes can fail, and fsyncs are recorded.
+// Models what a power failure leaves (power_model.hpp).
 #include "power_model.hpp"
 
 #include <fcntl.h>
@@ -26,23 +29,23 @@ namespace {
 
 bool persistent_memory = false;
 bool failing_writes = false;
-bool ends_in_write = false;
-off_t full_at = 0;  // 0: never
+bool exits_in_write = false;
+off_t full_from = 0;  // 0: never
 assay::storage::FileSystem* file_system = nullptr;
-std::function<void(char*, std::size_t)> at_map;
+std::function<void(char*, std::size_t)> next_map_action;
 
 }  // namespace
 
-// In front of the C library's.
+// These definitions take precedence over those of the C library.
 extern "C" {
 
-// A file in a tmpfs takes MAP_SYNC, as if it were persistent memory.
+// Accepts MAP_SYNC for a tmpfs file, as if it were on persistent memory.
 void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t offset) noexcept {
     const bool persistent = persistent_memory && flags & MAP_SYNC;
     if (persistent) flags = (flags & ~(MAP_SYNC | MAP_SHARED_VALIDATE)) | MAP_SHARED;
     auto* map =
         reinterpret_cast<char*>(syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
-    if (persistent && at_map) std::exchange(at_map, nullptr)(map, bytes);
+    if (persistent && next_map_action) std::exchange(next_map_action, nullptr)(map, bytes);
     return map;
 }
 
@@ -53,7 +56,7 @@ int fstatfs(int fd, struct statfs* info) noexcept {
 }
 
 int fallocate(int fd, int mode, off_t from, off_t bytes) {
-    if (full_at && from + bytes > full_at) return errno = ENOSPC, -1;
+    if (full_from && from + bytes > full_from) return errno = ENOSPC, -1;
     return static_cast<int>(syscall(SYS_fallocate, fd, mode, from, bytes));
 }
 
@@ -63,7 +66,7 @@ int fsync(int fd) {
 }
 
 ssize_t pwritev(int fd, const iovec* parts, int count, off_t offset) {
-    if (ends_in_write) _exit(0);
+    if (exits_in_write) _exit(0);
     if (failing_writes) return errno = EIO, -1;
     return syscall(SYS_pwritev, fd, parts, count, offset, 0);
 }
@@ -76,8 +79,8 @@ std::string read_all(int fd) {
     struct stat info{};
     fstat(fd, &info);
     std::string contents(static_cast<std::size_t>(info.st_size), 0);
-    const ssize_t got = pread(fd, contents.data(), contents.size(), 0);
-    contents.resize(static_cast<std::size_t>(std::max<ssize_t>(0, got)));
+    const ssize_t bytes_read = pread(fd, contents.data(), contents.size(), 0);
+    contents.resize(static_cast<std::size_t>(std::max<ssize_t>(0, bytes_read)));
     return contents;
 }
 
@@ -90,9 +93,11 @@ void write_all(int fd, const std::string& contents) {
 }  // namespace
 
 void model_persistent_memory(bool on) { persistent_memory = on; }
-void end_in_next_write() { ends_in_write = true; }
-void fill_device(std::size_t from) { full_at = static_cast<off_t>(from); }
-void at_next_map(std::function<void(char*, std::size_t)> action) { at_map = std::move(action); }
+void exit_in_next_write() { exits_in_write = true; }
+void fill_device(std::size_t from) { full_from = static_cast<off_t>(from); }
+void on_next_map(std::function<void(char*, std::size_t)> action) {
+    next_map_action = std::move(action);
+}
 bool fail_writes(bool on) { return std::exchange(failing_writes, on); }
 
 // ---- persistent memory
@@ -148,22 +153,23 @@ void Medium::evict_lines() {
     });
 }
 
-// Some failures keep all lines or none, others a part of them.
+// For lines that are not fenced, some power failures keep all of them, others none or a part.
+// Rules: 0 none, 1 a random part, 2 all.
 void Medium::lose_power(char* to) {
     for (const auto& range : ranges_)
         std::memcpy(to + range.offset, durable_ + range.offset, range.bytes);
-    const std::uint64_t keeps_flushed = random_() % 3, keeps_changed = random_() % 3,
-                        tears = random_() % 4;
-    const auto kept = [&](std::uint64_t rule) { return rule == 2 || (rule && random_() % 2); };
-    const auto keep = [&](std::size_t offset, const char* line) {
-        const bool torn = tears == 0 && random_() % 4 == 0;
+    const std::uint64_t flushed_rule = random_() % 3, changed_rule = random_() % 3,
+                        tear_rule = random_() % 4;
+    const auto is_kept = [&](std::uint64_t rule) { return rule == 2 || (rule && random_() % 2); };
+    const auto copy_line = [&](std::size_t offset, const char* line) {
+        const bool torn = tear_rule == 0 && random_() % 4 == 0;
         for (std::size_t word = 0; word < cache_line; word += 8)
             if (!torn || random_() % 2) std::memcpy(to + offset + word, line + word, 8);
     };
     for (const auto& [offset, line] : written_back_)
-        if (kept(keeps_flushed)) keep(offset, line.bytes);
+        if (is_kept(flushed_rule)) copy_line(offset, line.bytes);
     for_each_changed_line([&](std::size_t line) {
-        if (kept(keeps_changed)) keep(line, live_ + line);
+        if (is_kept(changed_rule)) copy_line(line, live_ + line);
     });
 }
 
@@ -181,7 +187,8 @@ FileSystem::~FileSystem() {
     for (const auto& file : files_) close(file.live_fd), close(file.lost_fd);
 }
 
-// The name of a lost file that it keeps; each power failure gives it the other one or not.
+// A name that a lost file always has. Its second name is the one that it has after a power failure,
+// if it exists then.
 std::string FileSystem::hidden_path(std::size_t file) const {
     return folder_ + "/lost/." + std::to_string(file);
 }
@@ -213,10 +220,10 @@ void FileSystem::note_fsync(int fd) {
 std::string FileSystem::lost_contents(const File& file) const {
     constexpr std::size_t disk_page = 4096;
     std::string lost = read_all(file.live_fd);
-    const std::uint64_t keeps = random_() % 3;  // all, none, some
-    if (keeps == 1 || (keeps && random_() % 2)) lost.resize(file.synced.size());
+    const std::uint64_t keep_rule = random_() % 3;  // all, none, some
+    if (keep_rule == 1 || (keep_rule && random_() % 2)) lost.resize(file.synced.size());
     for (std::size_t from = 0; from < lost.size(); from += disk_page) {
-        if (keeps == 0 || (keeps == 2 && random_() % 2)) continue;
+        if (keep_rule == 0 || (keep_rule == 2 && random_() % 2)) continue;
         const std::size_t bytes = std::min(disk_page, lost.size() - from);
         std::string synced = from < file.synced.size() ? file.synced.substr(from, bytes) : "";
         synced.resize(bytes);
@@ -225,7 +232,8 @@ std::string FileSystem::lost_contents(const File& file) const {
     return lost;
 }
 
-// Of several files that had a name, the newest one has it. The removal of a file may be lost.
+// If several files have had the same name, the newest one has it. The removal of one of the last
+// files may be lost.
 void FileSystem::lose_power() {
     for (const auto& file : files_) unlink((folder_ + "/lost/" + file.name).c_str());
     for (std::size_t k = files_.size(); k-- > 0;) {
@@ -250,8 +258,8 @@ void FileSystem::redirect(Store& store, std::uint32_t slots) const {
         }
         constexpr char live[] = "/live/", lost[] = "/lost/";
         char* const end = slot.path + path_limit;
-        char* const found = std::search(slot.path, end, live, live + 6);
-        if (found != end) std::memcpy(found, lost, 6);
+        char* const position = std::search(slot.path, end, live, live + 6);
+        if (position != end) std::memcpy(position, lost, 6);
     }
 }
 

@@ -1,9 +1,9 @@
-// A model of what a power failure leaves: of persistent memory, and of the files in a file system.
+// A model of what a power failure leaves of persistent memory and of the files in a file system.
 //
-// The medium has each cache line as it was when it was written back and then fenced. Lines that
-// were written back but not fenced, or only changed, may be on it too, also in part: the hardware
-// promises no more than aligned words of 8 bytes. A file has what was fsynced; each page that was
-// written since may be on the disk or not.
+// The medium certainly has each cache line that was written back and then fenced. A line that was
+// written back but not fenced, or only changed, may be on the medium too, whole or in part: the
+// hardware guarantees only aligned words of 8 bytes. A file certainly has the data that were
+// fsynced; each page that was written since may be on the disk or not.
 #pragma once
 
 #include <cstdint>
@@ -22,21 +22,24 @@ namespace assay::storage {
 
 using Random = std::mt19937_64;
 
+// Persistent memory. `live` is the memory as the program sees it.
 class Medium final : public PersistObserver {
 public:
     Medium(char* live, std::size_t bytes, Random& random);
     ~Medium();
     Medium(const Medium&) = delete;
     Medium& operator=(const Medium&) = delete;
-    // Only the ranges that are added are modelled. What is in them now is on the medium.
+    // Adds a range to the model; its present contents are on the medium. Bytes outside of all
+    // ranges are not modelled.
     void add(std::size_t offset, std::size_t bytes);
     std::function<void()> at_crash_point;  // called before each write-back and each fence
 
     void write_back(const void* from, std::size_t bytes) override;
     void fence() override;
-    // The processor evicts some of the changed lines.
+    // Writes some of the changed lines to the medium, as a processor that evicts them from its
+    // cache.
     void evict_lines();
-    // Writes into `to` what is on the medium after a power failure at this moment.
+    // Writes into `to` the contents of the medium after a power failure at this moment.
     void lose_power(char* to);
 
 private:
@@ -72,7 +75,7 @@ public:
     void note_fsync(int fd);
 
     void lose_power();
-    // The store's slots mean the files that the power failure has left.
+    // Changes the store's slots so that they describe the files that the power failure has left.
     void redirect(Store& store, std::uint32_t slots) const;
     bool exists_after(std::size_t file) const { return files_[file].exists; }
     std::string contents_after(std::size_t file) const;
@@ -93,15 +96,15 @@ private:
     std::vector<File> files_;
 };
 
-// Counts a store as persistent and its file as one of a disk, from now on; see power_model.cpp.
+// From now on stores count as persistent memory, and their files as files on a disk.
 void model_persistent_memory(bool on);
-// Called when the next store is mapped.
-void at_next_map(std::function<void(char*, std::size_t)> action);
+// `action` is called when the next store is mapped, with its address and size.
+void on_next_map(std::function<void(char*, std::size_t)> action);
 // The device has no space for a file's bytes from this offset on. 0: it has space.
 void fill_device(std::size_t from);
-// From now on writes to files fail with EIO, or not. Returns the previous state.
+// Whether writes to files fail with EIO from now on. Returns the previous state.
 bool fail_writes(bool on);
 // This process ends in its next write to a file, before the write.
-void end_in_next_write();
+void exit_in_next_write();
 
 }  // namespace assay::storage

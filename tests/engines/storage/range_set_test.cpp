@@ -1,4 +1,4 @@
-// The set of byte ranges and the ledger of syncs against a model with one state for each byte.
+// Tests of RangeSet and SyncLedger against a model that has a state for each byte.
 #include "storage/accelerator/range_set.hpp"
 
 #include <doctest/doctest.h>
@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t file_bytes = 200;
 
-// Of each byte: never written, not synchronised, lost, or safe.
-enum class Byte { unwritten, unsynced, lost, safe };
+// The state of a byte: never written, written but not synced, lost by a failed fsync, or durable.
+enum class Byte { unwritten, unsynced, lost, durable };
 
 std::vector<bool> bytes_of(const std::vector<Range>& ranges) {
     std::vector<bool> bytes(file_bytes);
@@ -28,7 +28,7 @@ std::vector<bool> bytes_of(const std::vector<Range>& ranges) {
     return bytes;
 }
 
-void expect_separate(const std::vector<Range>& ranges) {
+void check_separate(const std::vector<Range>& ranges) {
     for (std::size_t k = 0; k < ranges.size(); ++k) {
         CHECK(ranges[k].begin < ranges[k].end);
         CHECK((k == 0 || ranges[k - 1].end < ranges[k].begin));
@@ -53,7 +53,7 @@ TEST_CASE("a set of ranges is the union of what was added without what was remov
                 else if (kind < 3) expected[k] = expected[k] && (k < begin || k > begin + end % 9);
                 else expected[k] = expected[k] || (k >= begin && k < end);
             }
-            expect_separate(set.certain());
+            check_separate(set.certain());
             auto bytes = bytes_of(set.certain());
             CHECK(bytes == expected);
             CHECK(set.empty() == set.certain().empty());
@@ -66,7 +66,7 @@ TEST_CASE("beyond its limit a set of ranges knows what is certain and what is po
     for (std::uint64_t k = 0; k < RangeSet::max_ranges + 100; ++k) set.add(10 * k, 10 * k + 1);
     CHECK(set.certain().size() == RangeSet::max_ranges);
     const auto possible = set.possible();
-    expect_separate(possible);
+    check_separate(possible);
     CHECK(possible.back() ==
           Range{10 * RangeSet::max_ranges, 10 * (RangeSet::max_ranges + 99) + 1});
     set.truncate(5);
@@ -89,7 +89,7 @@ TEST_CASE("the ledger knows what a failed fsync may have lost") {
                 continue;
             }
             ledger.begin_sync();
-            // What is written during the sync is not covered by it.
+            // This write during the sync is not covered by it.
             ledger.note_written(0, 1);
             if (kind == 5) {
                 ledger.postpone_sync();
@@ -100,7 +100,8 @@ TEST_CASE("the ledger knows what a failed fsync may have lost") {
                 ledger.succeed_sync();
             }
             for (auto& byte : bytes)
-                if (byte == Byte::unsynced && kind > 5) byte = kind == 6 ? Byte::lost : Byte::safe;
+                if (byte == Byte::unsynced && kind > 5)
+                    byte = kind == 6 ? Byte::lost : Byte::durable;
             bytes[0] = Byte::unsynced;
             const auto lost = bytes_of(ledger.lost().certain());
             for (std::size_t k = 1; k < file_bytes; ++k)
@@ -117,7 +118,7 @@ TEST_CASE("what the store writes again is not lost") {
     ledger.fail_sync();
     ledger.note_stored(0, 10);
     ledger.begin_sync();
-    ledger.fail_sync();  // the store writes it once more
+    ledger.fail_sync();  // the store can repeat its write
     ledger.begin_sync();
     ledger.note_durable(ledger.covered().certain());
     ledger.succeed_sync();

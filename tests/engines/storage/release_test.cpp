@@ -1,5 +1,5 @@
-// Drained data leave the memory when others need it, and nothing else does. Measured by the blocks
-// of the store.
+// Tests that a writer gives the memory of drained data back when memory is short, and of no other
+// data. The memory is measured as the allocated blocks of the store's file.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::size_t block = 100'003;
 
-std::uint64_t memory_of(const Store& store) {
+std::uint64_t allocated_bytes(const Store& store) {
     struct stat status{};
     REQUIRE(stat(store.path().c_str(), &status) == 0);
     return static_cast<std::uint64_t>(status.st_blocks) * 512;
@@ -52,7 +52,7 @@ struct Job {
     FileHandles handles{*store};
     Drain drain{*store, handles, 1};
     ~Job() { store->remove(); }
-    void finish() { drain.finish(0, store->head(0).tail); }
+    void drain_all() { drain.finish(0, store->head(0).tail); }
 };
 
 }  // namespace
@@ -60,22 +60,23 @@ struct Job {
 TEST_CASE("drained data give their memory back, and the ring is used again") {
     Job job;
     Writer writer(*job.store, 0);
-    const std::uint64_t empty = memory_of(*job.store);
+    const std::uint64_t empty = allocated_bytes(*job.store);
     write_blocks(*job.store, writer, job.slot, 0, 200);
-    job.finish();
-    CHECK(memory_of(*job.store) > empty + 200 * block);
-    // The prefault thread, which releases in a program, allocates pages until the ring has all.
+    job.drain_all();
+    CHECK(allocated_bytes(*job.store) > empty + 200 * block);
+    // The prefault thread allocates pages until the whole ring has them. The test waits for that,
+    // because it would change the measured memory.
     const auto& head = job.store->head(0);
     for (int wait = 0; head.prefaulted.load() < head.ring_bytes.load() && wait < 20'000; ++wait)
         usleep(1000);
     REQUIRE(head.prefaulted.load() == head.ring_bytes.load());
     writer.release_drained();
-    // The records, and the file's slot, stay.
-    CHECK(memory_of(*job.store) < empty + 200 * sizeof(Record) + 4 * page);
-    // More than the ring holds, with releases among the writes.
+    // The records and the file's slot stay.
+    CHECK(allocated_bytes(*job.store) < empty + 200 * sizeof(Record) + 4 * page);
+    // More data than the ring holds, with releases between the writes.
     for (std::size_t k = 200; k < 1200; k += 50) {
         write_blocks(*job.store, writer, job.slot, k, k + 50);
-        job.finish();
+        job.drain_all();
         if (k % 200 == 0) writer.release_drained();
     }
     CHECK(has_blocks(job.path, 1200));
@@ -85,7 +86,7 @@ TEST_CASE("data that are not drained stay") {
     Job job;
     Writer writer(*job.store, 0);
     write_blocks(*job.store, writer, job.slot, 0, 100);
-    job.finish();
+    job.drain_all();
     write_blocks(*job.store, writer, job.slot, 100, 200);
     writer.release_drained();
     CHECK(job.store->head(0).first_record == 100);
@@ -94,8 +95,8 @@ TEST_CASE("data that are not drained stay") {
         CHECK(data[0] == content(k));
         CHECK(data[block - 1] == content(k));
     }
-    CHECK(memory_of(*job.store) > 100 * block);
-    job.finish();
+    CHECK(allocated_bytes(*job.store) > 100 * block);
+    job.drain_all();
     CHECK(has_blocks(job.path, 200));
 }
 
@@ -103,7 +104,7 @@ TEST_CASE("a reader never takes the zeros of released memory for data") {
     Job job;
     Writer writer(*job.store, 0);
     std::atomic<bool> stop{false};
-    std::atomic<std::size_t> wrong{0}, right{0};
+    std::atomic<std::size_t> read_wrong{0}, read_intact{0};
     std::thread reader([&] {
         const auto& head = job.store->head(0);
         while (!stop) {
@@ -113,24 +114,26 @@ TEST_CASE("a reader never takes the zeros of released memory for data") {
             const char* data = job.store->data(0, record.ring_offset);
             const std::string copy(data, block);
             std::atomic_thread_fence(std::memory_order_acquire);
-            // As Job::in_ring() after a copy.
+            // The data are valid if the record was not evicted during the copy, as in
+            // Job::in_ring().
             if (record.ring_offset < head.first_byte.load(std::memory_order_acquire)) continue;
             if (head.first_record.load() > tail - 1) continue;
-            ++right;
-            wrong += copy != std::string(block, content(record.begin / block));
+            ++read_intact;
+            read_wrong += copy != std::string(block, content(record.begin / block));
         }
     });
     for (std::size_t k = 0; k < 600; ++k) {
         write_blocks(*job.store, writer, job.slot, k, k + 1);
-        job.finish();
-        const std::size_t before = right;
-        for (int wait = 0; k % 20 == 0 && right == before && wait < 1000; ++wait) usleep(1000);
+        job.drain_all();
+        const std::size_t before = read_intact;
+        for (int wait = 0; k % 20 == 0 && read_intact == before && wait < 1000; ++wait)
+            usleep(1000);
         writer.release_drained();
     }
     stop = true;
     reader.join();
-    CHECK(wrong == 0);
-    CHECK(right > 0);
+    CHECK(read_wrong == 0);
+    CHECK(read_intact > 0);
     CHECK(has_blocks(job.path, 600));
 }
 
@@ -148,18 +151,18 @@ TEST_CASE("the thread releases when memory is short, and only then") {
     Writer writer(*job.store, 0);
     unsetenv("ASSAY_ROOT");
     write_blocks(*job.store, writer, job.slot, 0, 200);
-    job.finish();
-    const timespec pause{0, 700'000'000};  // several looks
+    job.drain_all();
+    const timespec pause{0, 700'000'000};  // several checks of the memory
     nanosleep(&pause, nullptr);
     CHECK(job.store->head(0).first_record == 0);
-    CHECK(memory_of(*job.store) > 200 * block);
+    CHECK(allocated_bytes(*job.store) > 200 * block);
     plant(1000);
-    for (int k = 0; k < 500 && memory_of(*job.store) > 100 * block; ++k) {
+    for (int k = 0; k < 500 && allocated_bytes(*job.store) > 100 * block; ++k) {
         const timespec wait{0, 20'000'000};
         nanosleep(&wait, nullptr);
     }
-    CHECK(memory_of(*job.store) < 100 * block);
+    CHECK(allocated_bytes(*job.store) < 100 * block);
     write_blocks(*job.store, writer, job.slot, 200, 300);
-    job.finish();
+    job.drain_all();
     CHECK(has_blocks(job.path, 300));
 }

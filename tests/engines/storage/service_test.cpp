@@ -1,5 +1,6 @@
-// The service of a node, called by clients that belong to the job and by hostile ones: it stays up,
-// its memory and its descriptors are bounded, and it goes on serving the former.
+// Tests of a node's service with clients that belong to the job (members) and hostile callers
+// (strangers). The service keeps running, its memory and descriptors are bounded, and it always
+// serves the members.
 #include "storage/accelerator/service.hpp"
 
 #include <arpa/inet.h>
@@ -58,7 +59,7 @@ struct Node {
     std::unique_ptr<ServiceClient> client(int token = 1) const {
         return ServiceClient::connect_to(loopback, service->port(), token_of(token));
     }
-    // A connection that has proved nothing.
+    // A connection without the proof that it belongs to the job.
     int connect_stranger() const {
         const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
         sockaddr_in to{};
@@ -130,7 +131,7 @@ TEST_CASE("a member of the job reads data, records and shared pointers") {
     CHECK(seen == std::vector<std::uint64_t>{0, 1, 2});
     CHECK(positions == std::vector<std::uint64_t>{3, 0});
 
-    // Over another connection it gets only what it does not have yet.
+    // Another connection gets only the records that are not known yet.
     const auto another = node.client();
     REQUIRE(another);
     REQUIRE(another->request_updates(1, false, positions));
@@ -144,7 +145,7 @@ TEST_CASE("a member of the job reads data, records and shared pointers") {
     CHECK(before == 42);
 }
 
-TEST_CASE("a caller with another token is refused, and learns nothing") {
+TEST_CASE("a caller with another token is refused and gets no data") {
     const Node node;
     for (int k = 0; k < 20; ++k) CHECK(!node.client(2));
     const int stranger = node.connect_stranger();
@@ -160,7 +161,7 @@ TEST_CASE("a caller with another token is refused, and learns nothing") {
     CHECK(node.serves());
 }
 
-TEST_CASE("400 silent connections hold few descriptors and keep nobody out") {
+TEST_CASE("400 silent connections hold a bounded number of descriptors, and members are served") {
     const Node node;
     const auto member = node.client();
     REQUIRE(member);
@@ -168,7 +169,7 @@ TEST_CASE("400 silent connections hold few descriptors and keep nobody out") {
     std::vector<int> strangers;
     for (int k = 0; k < 400; ++k) strangers.push_back(node.connect_stranger());
     CHECK(node.serves(*member));
-    CHECK(node.serves());  // came after all strangers, so they have been accepted
+    CHECK(node.serves());  // it connects after all strangers, so all were accepted
     CHECK(open_descriptors() <= before + 400 + 64 + 1);
     std::size_t closed = 0;
     for (const int stranger : strangers) {
@@ -198,7 +199,7 @@ TEST_CASE("garbage of strangers is refused") {
     CHECK(node.serves());
 }
 
-TEST_CASE("wrong requests of a member end its connection only") {
+TEST_CASE("an invalid request of a member ends only its own connection") {
     const Node node;
     constexpr std::uint64_t huge = ~std::uint64_t{0};
     for (const Request request :
@@ -216,7 +217,7 @@ TEST_CASE("wrong requests of a member end its connection only") {
     CHECK(node.serves());
 }
 
-TEST_CASE("lengths and offsets beyond what is there are answered with nothing") {
+TEST_CASE("requests for bytes beyond the data are answered with 0 bytes") {
     const Node node;
     constexpr std::uint64_t huge = ~std::uint64_t{0};
     const int fd = node.connect_member();
@@ -234,11 +235,11 @@ TEST_CASE("lengths and offsets beyond what is there are answered with nothing") 
     CHECK(node.serves());
 }
 
-TEST_CASE("a member that asks and does not read is not buffered without limit") {
+TEST_CASE("answers to a member that does not read them are not buffered without limit") {
     const Node node;
     const int fd = node.connect_member();
     const std::vector<Request> requests(4096, Request{Request::read, 0, 0, 3 * block});
-    // 3 GB of answers would be due; the socket's buffers are the limit.
+    // The answers would be 3 GB; the service stops receiving when the socket's buffers are full.
     bool blocked = false;
     for (std::size_t sent = 0; sent < 200'000 * sizeof(Request) && !blocked;) {
         const ssize_t n = send(fd, requests.data(), requests.size() * sizeof(Request),
@@ -252,11 +253,11 @@ TEST_CASE("a member that asks and does not read is not buffered without limit") 
     close(fd);
 }
 
-TEST_CASE("the number of members is limited, and who was idle comes back") {
-    rlimit files{}, few{};
+TEST_CASE("the number of connections is limited, and a closed idle client can connect again") {
+    rlimit files{}, reduced{};
     REQUIRE(getrlimit(RLIMIT_NOFILE, &files) == 0);
-    few = {std::min<rlim_t>(files.rlim_cur, 160), files.rlim_max};  // 40 connections
-    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    reduced = {std::min<rlim_t>(files.rlim_cur, 160), files.rlim_max};  // 40 connections
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &reduced) == 0);
     const Node node;
     REQUIRE(setrlimit(RLIMIT_NOFILE, &files) == 0);
     const std::size_t before = open_descriptors();
@@ -266,21 +267,21 @@ TEST_CASE("the number of members is limited, and who was idle comes back") {
         REQUIRE(clients.back());
         REQUIRE(node.serves(*clients.back()));
     }
-    // The service keeps its side of a connection that it has ended until the client, which has not
-    // noticed it, ends too, or for 5 s.
-    std::size_t ended = 0;
+    // The service keeps the descriptor of a connection that it has closed for sending until the
+    // client closes its side too, for 5 s at most.
+    std::size_t closed_idle = 0;
     for (auto& client : clients) {
         if (node.serves(*client)) continue;
         CHECK(client->closed());  // so the request may be repeated
-        ++ended;
+        ++closed_idle;
         client = node.client();
         REQUIRE(client);
         CHECK(node.serves(*client));
     }
-    CHECK(ended >= 60);
+    CHECK(closed_idle >= 60);
     for (auto& client : clients) client.reset();
-    const long long until = session::monotonic_ms() + 10'000;
-    while (open_descriptors() > before + 1 && session::monotonic_ms() < until) usleep(10'000);
+    const long long deadline = session::monotonic_ms() + 10'000;
+    while (open_descriptors() > before + 1 && session::monotonic_ms() < deadline) usleep(10'000);
     CHECK(open_descriptors() <= before + 1);
 }
 
@@ -297,7 +298,7 @@ NodeAddresses node_with(std::uint64_t machine, std::vector<std::pair<const char*
     return node;
 }
 
-std::vector<std::string> texts(const std::vector<std::uint32_t>& hosts) {
+std::vector<std::string> address_texts(const std::vector<std::uint32_t>& hosts) {
     std::vector<std::string> list;
     for (const auto host : hosts) {
         char text[INET_ADDRSTRLEN];
@@ -311,27 +312,27 @@ using Texts = std::vector<std::string>;
 }  // namespace
 
 TEST_CASE("the service listens on the network between the nodes") {
-    // The nodes of one machine, for trials.
-    CHECK(texts(choose_addresses(
+    // All nodes are on one machine, as in trials.
+    CHECK(address_texts(choose_addresses(
               {node_with(1, {{"10.0.0.1", 24}}), node_with(1, {{"10.0.0.1", 24}})})) ==
           Texts{"127.0.0.1", "127.0.0.1"});
-    // The same bridge of containers on all machines is passed over.
-    CHECK(texts(choose_addresses(
+    // A container bridge with the same address on all machines is skipped.
+    CHECK(address_texts(choose_addresses(
               {node_with(1, {{"172.17.0.1", 16}, {"192.168.7.1", 24}, {"10.0.0.1", 16}}),
                node_with(2, {{"172.17.0.1", 16}, {"10.0.4.2", 16}, {"192.168.8.2", 24}})})) ==
           Texts{"10.0.0.1", "10.0.4.2"});
-    // No network in common: a router is between them.
-    CHECK(texts(choose_addresses({node_with(1, {{"10.1.0.1", 24}}),
-                                  node_with(2, {{"10.2.0.2", 24}, {"10.3.0.2", 24}})})) ==
+    // The nodes have no network in common: a router connects them.
+    CHECK(address_texts(choose_addresses({node_with(1, {{"10.1.0.1", 24}}),
+                                          node_with(2, {{"10.2.0.2", 24}, {"10.3.0.2", 24}})})) ==
           Texts{"10.1.0.1", "10.2.0.2"});
-    // Two trial nodes on one of two machines.
-    CHECK(texts(choose_addresses(
+    // Two of three nodes are on one machine.
+    CHECK(address_texts(choose_addresses(
               {node_with(1, {{"10.0.0.1", 24}}), node_with(1, {{"10.0.0.1", 24}}),
                node_with(2, {{"10.0.0.2", 24}})})) == Texts{"10.0.0.1", "10.0.0.1", "10.0.0.2"});
-    // The interface that the user has named, also on one machine.
-    auto chosen = node_with(1, {{"10.0.0.1", 24}});
-    chosen.chosen = 1;
-    CHECK(texts(choose_addresses({chosen, chosen})) == Texts{"10.0.0.1", "10.0.0.1"});
+    // The user has named the interface, so the loopback is not used even on one machine.
+    auto named = node_with(1, {{"10.0.0.1", 24}});
+    named.interface_is_given = 1;
+    CHECK(address_texts(choose_addresses({named, named})) == Texts{"10.0.0.1", "10.0.0.1"});
     CHECK(choose_addresses({node_with(1, {}), node_with(2, {})}) ==
           std::vector<std::uint32_t>{0, 0});
 }

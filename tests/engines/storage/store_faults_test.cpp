@@ -1,5 +1,5 @@
-// The store when something goes wrong: kills, changes of files, full tables, damaged stores, and
-// power failures of persistent memory.
+// Tests of the store under faults: killed processes, files that others change, a full file table,
+// damaged stores, and power failures of persistent memory.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -20,13 +20,13 @@
 
 namespace {
 
-// Stores of the scope's test count as persistent memory.
+// In its scope stores count as persistent memory.
 struct PersistentMemory {
     PersistentMemory() { model_persistent_memory(true); }
     ~PersistentMemory() { model_persistent_memory(false); }
 };
 
-std::string contents(const std::string& path) {
+std::string read_contents(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
 }
@@ -37,20 +37,20 @@ FileStatus status_of(const std::string& path) {
     return status;
 }
 
-FileStatus invented_file(std::uint64_t inode) {
+FileStatus status_of_invented_file(std::uint64_t inode) {
     FileStatus status;
     status.device = 1, status.inode = inode, status.regular = true;
     return status;
 }
 
-// Takes all free slots for files that stay open.
+// Assigns all free slots to files that stay open.
 void fill_table(const Store& store) {
     for (std::uint64_t k = 0; k < file_slots && !store.file(file_slots - 1).generation; ++k)
-        acquire_slot(store, invented_file(1000 + k), "/nowhere");
+        acquire_slot(store, status_of_invented_file(1000 + k), "/nowhere");
     REQUIRE(store.file(file_slots - 1).users == 1);
 }
 
-// Whether recovery ends by itself.
+// Whether recovery ends by itself within 20 s. It runs in a child process.
 bool recovery_ends(Store& store) {
     const pid_t child = fork();
     if (!child) {
@@ -77,21 +77,21 @@ TEST_CASE("a file has its error until a repeated write has succeeded") {
     write_block(*store, writer, slot, ~0ull / 2 - 1, "abc", 3);  // no file can have that offset
     drain.finish(0, store->head(0).tail);
     REQUIRE(store->file(slot).error == EINVAL);
-    // A process that is killed meanwhile leaves what the store says.
-    std::atomic<bool> ends = false, was_cleared = false;
+    // The error must be set at every moment, since the process may be killed at any.
+    std::atomic<bool> stops = false, was_cleared = false;
     std::thread watcher([&] {
-        while (!ends) {
+        while (!stops) {
             if (!store->file(slot).error.load()) was_cleared = true;
         }
     });
     for (int attempt = 0; attempt < 20; ++attempt) CHECK(drain.retry(slot) == EINVAL);
-    ends = true;
+    stops = true;
     watcher.join();
     CHECK(!was_cleared);
     store->remove();
 }
 
-TEST_CASE("data that are not in a file yet outlast a change of the file by others") {
+TEST_CASE("data that are not in a file yet stay valid when another program changes the file") {
     Folder folder;
     auto store = create_store(folder.path, 1);
     const auto path = folder.file("out"), elsewhere = (folder.path / "elsewhere").string();
@@ -108,16 +108,16 @@ TEST_CASE("data that are not in a file yet outlast a change of the file by other
         REQUIRE(store->file(slot).error == ESTALE);
     }
     const FileStatus closed = status_of(path);
-    release_slot(*store, slot, &closed);  // by another handle, which has not written
+    release_slot(*store, slot, &closed);  // the close of a handle that has not written
     std::ofstream(path) << "....by another program";
     REQUIRE(acquire_slot(*store, status_of(path), path) == slot);
     drain.finish(0, store->head(0).tail);
     CHECK(drain.retry(slot) == 0);
-    CHECK(contents(path).substr(0, 5) == "abc.b");
+    CHECK(read_contents(path).substr(0, 5) == "abc.b");
     store->remove();
 }
 
-TEST_CASE("a slot whose file a rank still holds open serves no other file") {
+TEST_CASE("a slot whose file a rank holds open is not assigned to another file") {
     Folder folder;
     auto store = create_store(folder.path, 1);
     const auto path = folder.file("out");
@@ -128,13 +128,13 @@ TEST_CASE("a slot whose file a rank still holds open serves no other file") {
     handles.hold(slot, descriptor);
     release_slot(*store, slot, &status);
     fill_table(*store);
-    CHECK(acquire_slot(*store, invented_file(1), "/nowhere") == file_slots);
+    CHECK(acquire_slot(*store, status_of_invented_file(1), "/nowhere") == file_slots);
     handles.release(slot, descriptor);
-    CHECK(acquire_slot(*store, invented_file(1), "/nowhere") == slot);
+    CHECK(acquire_slot(*store, status_of_invented_file(1), "/nowhere") == slot);
     store->remove();
 }
 
-TEST_CASE("the slot of a deleted file serves another one, however little of it was written") {
+TEST_CASE("the slot of a deleted file is assigned again, although its data were not synced") {
     Folder folder;
     auto store = create_store(folder.path, 1);
     const auto path = folder.file("out");
@@ -142,13 +142,13 @@ TEST_CASE("the slot of a deleted file serves another one, however little of it w
     const auto slot = slot_of_file(*store, path);
     store->file(slot).dirty = 1;
     release_slot(*store, slot, nullptr);
-    forget_deleted_file(*store, status);
+    drop_deleted_file(*store, status);
     fill_table(*store);
-    CHECK(acquire_slot(*store, invented_file(1), "/nowhere") == slot);
+    CHECK(acquire_slot(*store, status_of_invented_file(1), "/nowhere") == slot);
     store->remove();
 }
 
-TEST_CASE("a file that is opened again keeps the time that its drain has left") {
+TEST_CASE("opening a file again keeps the modification time that the drain has stored") {
     Folder folder;
     auto store = create_store(folder.path, 1);
     const auto path = folder.file("out");
@@ -160,7 +160,7 @@ TEST_CASE("a file that is opened again keeps the time that its drain has left") 
     CHECK(write(fd, "abc", 3) == 3);
     note_modified(*store, slot, fd);
     close(fd);
-    acquire_slot(*store, before, path);  // had looked before the drain wrote
+    acquire_slot(*store, before, path);  // with a status from before the drain's write
     CHECK(store->file(slot).known_mtime_ns == status_of(path).mtime_ns);
     store->remove();
 }
@@ -178,9 +178,9 @@ TEST_CASE("recovery of persistent memory does not write older data over newer on
     write_block(*store, second, slot, 0, "older", 5);
     write_block(*store, first, slot, 0, "newer", 5);
     drain.finish(0, store->head(0).tail);
-    store->head(0).first_record = 1;  // the newer data have left the ring
+    store->head(0).first_record = 1;  // the newer data were evicted from the ring
     CHECK(recover(*store, {1}).kept.empty());
-    CHECK(contents(path) == "newer");
+    CHECK(read_contents(path) == "newer");
     store->remove();
 }
 
@@ -197,11 +197,11 @@ TEST_CASE("recovery of persistent memory does not undo a truncation") {
     drain.finish(0, store->head(0).tail);
     REQUIRE(truncate(path.c_str(), 4) == 0);
     CHECK(recover(*store, {1, true}).kept.empty());
-    CHECK(contents(path) == "0123");
+    CHECK(read_contents(path) == "0123");
     store->remove();
 }
 
-TEST_CASE("on persistent memory a repeated write is fsynced, so that its data can leave the ring") {
+TEST_CASE("on persistent memory a repeated write is fsynced, so that its data can be evicted") {
     Folder folder;
     const PersistentMemory memory;
     auto store = create_store(folder.path, 1);
@@ -237,7 +237,7 @@ TEST_CASE("recovery of a damaged store ends") {
     store->remove();
 }
 
-TEST_CASE("recovery leaves out records that no writer makes") {
+TEST_CASE("recovery leaves out records with impossible fields") {
     Folder folder;
     auto store = create_store(folder.path, 1);
     const auto path = folder.file("out");
@@ -255,11 +255,11 @@ TEST_CASE("recovery leaves out records that no writer makes") {
     record.checksum = checksum_of(*store, 0, record);
     REQUIRE(recovery_ends(*store));
     CHECK(store->superblock().torn == 1);
-    CHECK(contents(path) == std::string(3, '\0') + "def");
+    CHECK(read_contents(path) == std::string(3, '\0') + "def");
     store->remove();
 }
 
-TEST_CASE("a failed write of settled bytes does not make the older ones of the node come again") {
+TEST_CASE("a failed write of settled bytes does not make the drain write older data again") {
     Folder folder;
     auto store = create_store(folder.path, 1);
     const auto path = folder.file("out");
@@ -271,9 +271,10 @@ TEST_CASE("a failed write of settled bytes does not make the older ones of the n
     Drain drain(*store, handles, 1);
     drain.finish(0, 2);
     store->file(slot).settled = store->record(0, 1).sequence;
-    std::ofstream(path, std::ios::binary) << "newold";  // another node's bytes, then a lost write
+    std::ofstream(path, std::ios::binary)
+        << "newold";  // newer bytes of another node, then a lost write
     drain.note_write_error(slot, store->record(0, 0).sequence, EIO);
     CHECK(drain.retry(slot) == 0);
-    CHECK(contents(path) == "newabc");
+    CHECK(read_contents(path) == "newabc");
     store->remove();
 }

@@ -1,4 +1,4 @@
-// A store in a folder of its own, and writes into it.
+// Helpers of the store's tests: a temporary folder, a small store in it, and writes into its rings.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -21,18 +21,21 @@ struct Folder {
     fs::path path = fs::path("/dev/shm") / ("assay-store-test-" + std::to_string(getpid()));
     Folder() { fs::create_directories(path); }
     ~Folder() { fs::remove_all(path); }
+    // Makes an empty file and returns its path.
     std::string file(const char* name) const {
         std::ofstream(path / name);
         return path / name;
     }
 };
 
+// Opens the file in the store and returns its slot.
 inline std::uint32_t slot_of_file(const Store& store, const std::string& path) {
     FileStatus status;
     REQUIRE(read_status(path.c_str(), status) == 0);
     return acquire_slot(store, status, path);
 }
 
+// Writes one block as one record. Returns false if the writer has no space.
 inline bool write_block(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t offset,
                         const void* data, std::size_t bytes) {
     std::uint64_t ring_offset = 0;
@@ -50,11 +53,11 @@ inline bool write_block(Store& store, Writer& writer, std::uint32_t slot, std::u
 
 constexpr std::uint64_t small_store = 64u << 20;
 
-inline std::unique_ptr<Store> create_store(const std::string& where, std::uint32_t ranks,
+inline std::unique_ptr<Store> create_store(const std::string& folder, std::uint32_t ranks,
                                            const char* name = "t") {
     Failure failure;
-    auto store = Store::create(where, small_store, ranks, "job", name, failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    auto store = Store::create(folder, small_store, ranks, "job", name, failure);
+    REQUIRE_MESSAGE(store, failure.message);
     store->set_phase(Phase::active);
     return store;
 }

@@ -1,4 +1,5 @@
-// The store: reuse of ring space, the order of drained writes, and recovery after a kill.
+// Tests of the store: reuse of ring space, the order of drained writes, recovery after kills,
+// errors of the file system, and locks.
 #include "storage/store/store.hpp"
 
 #include <doctest/doctest.h>
@@ -63,13 +64,13 @@ TEST_CASE(
     constexpr std::size_t cells = 64, cell = 512;
     auto store = create_store(folder.path, ranks);
     const auto slot = slot_of_file(*store, path);
-    // The last write of each rank to each cell, with its sequence; compared at the end.
-    struct Last {
+    // The last write of each rank to each cell, with its sequence.
+    struct LastWrites {
         std::uint64_t sequence[ranks][cells];
         std::uint64_t value[ranks][cells];
     };
-    auto* last = static_cast<Last*>(
-        mmap(nullptr, sizeof(Last), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* last_writes = static_cast<LastWrites*>(mmap(
+        nullptr, sizeof(LastWrites), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     std::vector<pid_t> children;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         if (const pid_t child = fork(); child) {
@@ -88,9 +89,9 @@ TEST_CASE(
                 const std::uint64_t value = k * ranks + rank;
                 for (auto& word : words) word = value;
                 write_block(*store, writer, slot, offset * cell, words, sizeof words);
-                last->sequence[rank][offset] =
+                last_writes->sequence[rank][offset] =
                     store->record(rank, store->head(rank).tail - 1).sequence;
-                last->value[rank][offset] = value;
+                last_writes->value[rank][offset] = value;
             }
             drain.finish(rank, store->head(rank).tail);
         }
@@ -102,8 +103,9 @@ TEST_CASE(
         CHECK(status == 0);
     }
     const FileHandles handles(*store);
-    Drain rest(*store, handles, 1);
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) rest.finish(rank, store->head(rank).tail);
+    Drain final_drain(*store, handles, 1);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+        final_drain.finish(rank, store->head(rank).tail);
     REQUIRE(store->file(slot).error == 0);
     std::ifstream in(path, std::ios::binary);
     for (std::size_t offset = 0; offset < cells; ++offset) {
@@ -111,17 +113,18 @@ TEST_CASE(
         in.read(reinterpret_cast<char*>(words), sizeof words);
         std::uint32_t newest = 0;
         for (std::uint32_t rank = 1; rank < ranks; ++rank)
-            if (last->sequence[rank][offset] >= last->sequence[newest][offset]) newest = rank;
-        for (auto word : words) REQUIRE(word == last->value[newest][offset]);
+            if (last_writes->sequence[rank][offset] >= last_writes->sequence[newest][offset])
+                newest = rank;
+        for (auto word : words) REQUIRE(word == last_writes->value[newest][offset]);
     }
-    munmap(last, sizeof(Last));
+    munmap(last_writes, sizeof(LastWrites));
     store->remove();
 }
 
 namespace {
 
-// Two ranks write versions of cells until they are killed; what each had been told was written is
-// in `acknowledged`.
+// Two ranks write versions of cells until they are killed. `acknowledged`: by rank, the last
+// version whose write has returned.
 constexpr std::uint32_t crash_ranks = 2;
 constexpr std::size_t crash_cells = 40, crash_cell = 3000;
 
@@ -147,7 +150,7 @@ TEST_CASE("after 1000 kills no acknowledged write is lost and none is torn") {
     auto* acknowledged = static_cast<volatile std::uint64_t*>(
         mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     std::mt19937 random(7);
-    std::uint64_t most = 0;
+    std::uint64_t most_acknowledged = 0;
     for (int round = 0; round < 1000; ++round) {
         const auto path = folder.file("out");
         acknowledged[0] = 0;
@@ -167,36 +170,37 @@ TEST_CASE("after 1000 kills no acknowledged write is lost and none is torn") {
         }
         Failure failure;
         auto store = Store::attach(folder.path / "assay-io-t", false, failure);
-        REQUIRE_MESSAGE(store, failure.what);
-        REQUIRE(!in_use(*store));
+        REQUIRE_MESSAGE(store, failure.message);
+        REQUIRE(!is_in_use(*store));
         const Recovery recovery = recover(*store, {1});
         REQUIRE(recovery.torn == 0);
         REQUIRE(recovery.kept.empty());
         store->remove();
         std::ifstream in(path, std::ios::binary);
         for (std::uint32_t rank = 0; rank < crash_ranks; ++rank) {
-            const std::uint64_t last = acknowledged[rank];
-            most = std::max(most, last);
+            const std::uint64_t last_version = acknowledged[rank];
+            most_acknowledged = std::max(most_acknowledged, last_version);
             for (std::uint64_t offset = 0; offset < crash_cells; ++offset) {
                 std::vector<std::uint64_t> words(crash_cell / 8);
                 in.clear();
                 in.seekg(static_cast<std::streamoff>((rank * crash_cells + offset) * crash_cell));
                 in.read(reinterpret_cast<char*>(words.data()),
                         static_cast<std::streamsize>(words.size() * 8));
-                std::uint64_t expected = last / crash_cells * crash_cells + offset;
-                if (expected > last)
+                std::uint64_t expected = last_version / crash_cells * crash_cells + offset;
+                if (expected > last_version)
                     expected = expected >= crash_cells ? expected - crash_cells : 0;
-                if (!expected || expected > last) continue;
+                if (!expected || expected > last_version) continue;
                 // The rank may have published one more write before it could acknowledge it.
-                const bool right = words[0] == expected ||
-                                   (words[0] == last + 1 && (last + 1) % crash_cells == offset);
-                REQUIRE(right);
+                const bool is_expected =
+                    words[0] == expected ||
+                    (words[0] == last_version + 1 && (last_version + 1) % crash_cells == offset);
+                REQUIRE(is_expected);
                 for (auto word : words) REQUIRE(word == words[0]);
             }
         }
         fs::remove(path);
     }
-    CHECK(most > crash_cells);  // otherwise nothing was overwritten
+    CHECK(most_acknowledged > crash_cells);  // otherwise nothing was overwritten
     munmap(const_cast<std::uint64_t*>(acknowledged), 4096);
 }
 
@@ -210,8 +214,8 @@ TEST_CASE("a torn record is counted and left out") {
     store->record(0, 1).begin ^= 1u << 20;
     const Recovery recovery = recover(*store, {1});
     CHECK(recovery.torn == 1);  // the store is kept for it
-    CHECK(recovery.found.records == 2);
-    CHECK(recovery.found.bytes == 16);
+    CHECK(recovery.undrained_before.records == 2);
+    CHECK(recovery.undrained_before.bytes == 16);
     CHECK(recover(*store, {1}).torn == 1);
     CHECK(recover(*store, {1, false, true}).torn == 0);
     std::string text(24, '?');
@@ -226,17 +230,17 @@ TEST_CASE("a store that is in use, unrecovered, too small or without a folder is
     {
         auto store = create_store(folder.path / "pool", 1);
         CHECK(!Store::create(folder.path / "pool", small_store, 1, "other", "x", failure));
-        CHECK(failure.what.find("in use by another job") != std::string::npos);
+        CHECK(failure.message.find("in use by another job") != std::string::npos);
     }
     CHECK(!Store::create(folder.path / "pool", small_store, 1, "other", "x", failure));
-    CHECK(failure.what.find("assay io recover " + (folder.path / "pool").string()) !=
+    CHECK(failure.message.find("assay io recover " + (folder.path / "pool").string()) !=
           std::string::npos);
     CHECK(!Store::create(folder.path, 1u << 20, 4, "other", "x", failure));
-    CHECK(failure.what.find("too small for 4 ranks") != std::string::npos);
+    CHECK(failure.message.find("too small for 4 ranks") != std::string::npos);
     CHECK(!Store::create(folder.path / "no" / "such", small_store, 1, "other", "x", failure));
-    CHECK(failure.what.find("there is no folder") != std::string::npos);
+    CHECK(failure.message.find("there is no folder") != std::string::npos);
     CHECK(!Store::attach(folder.file("text"), false, failure));
-    CHECK(failure.what.find("is not a store") != std::string::npos);
+    CHECK(failure.message.find("is not a store") != std::string::npos);
 }
 
 TEST_CASE("if the file system fails, the store keeps the data") {
@@ -251,11 +255,11 @@ TEST_CASE("if the file system fails, the store keeps the data") {
     const Recovery recovery = recover(*store, {1});
     REQUIRE(recovery.kept.size() == 1);
     CHECK(recovery.kept[0].error == EINVAL);
-    CHECK(undrained_data(*store).bytes == recovery.found.bytes);
+    CHECK(undrained_data(*store).bytes == recovery.undrained_before.bytes);
     store->remove();
 }
 
-TEST_CASE("of ranks that open a changed file together, the first makes its data outdated for all") {
+TEST_CASE("the first rank that opens a changed file marks its data as outdated for all ranks") {
     Folder folder;
     const auto path = folder.file("out");
     auto store = create_store(folder.path, 1);
@@ -268,7 +272,8 @@ TEST_CASE("of ranks that open a changed file together, the first makes its data 
     REQUIRE(read_status(path.c_str(), changed) == 0);
     const std::uint64_t before = store->now();
     CHECK(acquire_slot(*store, changed, path) == slot);
-    CHECK(store->file(slot).valid_from > before);  // before a second rank can count itself
+    CHECK(store->file(slot).valid_from >
+          before);  // set before a second rank can be counted as a user
     const std::uint64_t outdated = store->file(slot).valid_from;
     CHECK(acquire_slot(*store, changed, path) == slot);
     CHECK(store->file(slot).valid_from == outdated);
@@ -290,7 +295,7 @@ TEST_CASE("another file with the same inode number is another file") {
     store->remove();
 }
 
-TEST_CASE("a file that cannot be written does not hold up others, and is written later") {
+TEST_CASE("a file that cannot be written does not delay others, and is written later") {
     Folder folder;
     auto store = create_store(folder.path, 1);
     const auto good_path = folder.file("good"), bad_path = folder.file("bad");
@@ -313,61 +318,61 @@ TEST_CASE("a file that cannot be written does not hold up others, and is written
     store->remove();
 }
 
-// ---- commands that list a store have it locked for a moment
+// ---- a command that lists a store locks it for a moment
 
 namespace {
 
-// Has the store locked alone for a tenth of a second.
+// Locks the store exclusively for 0.1 s, as a command that lists it.
 class Listing {
 public:
     explicit Listing(const std::string& path) : fd_(open(path.c_str(), O_RDWR | O_CLOEXEC)) {
         REQUIRE(flock(fd_, LOCK_EX | LOCK_NB) == 0);
-        ends_ = std::thread([this] {
+        unlock_thread_ = std::thread([this] {
             usleep(100'000);
             flock(fd_, LOCK_UN);
         });
     }
     ~Listing() {
-        ends_.join();
+        unlock_thread_.join();
         close(fd_);
     }
 
 private:
     int fd_;
-    std::thread ends_;
+    std::thread unlock_thread_;
 };
 
 }  // namespace
 
-TEST_CASE("a listing does not make a store look as if a job used it") {
+TEST_CASE("a store that is being listed does not count as in use by a job") {
     Folder folder;
     create_store(folder.path, 1).reset();
     const std::string path = folder.path / "assay-io-t";
     Failure failure;
     auto store = Store::attach(path, false, failure);
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     {
-        const Listing other(path);
-        CHECK(!in_use(*store));
+        const Listing listing(path);
+        CHECK(!is_in_use(*store));
     }
     store.reset();
     const auto job = Store::attach(path, true, failure);
     const auto second = Store::attach(path, false, failure);
     REQUIRE(second);
-    CHECK(in_use(*second));
+    CHECK(is_in_use(*second));
 }
 
-TEST_CASE("a listing does not keep a job from its kept store") {
+TEST_CASE("a job can take over its kept store while it is being listed") {
     Folder folder;
     Failure failure;
     const std::string path = folder.path / "assay-io-t";
     auto store = Store::create(folder.path, small_store, 1, "job", "t", failure, "checkpoint");
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     store->finish();
     store.reset();
-    const Listing other(path);
+    const Listing listing(path);
     store = Store::create(folder.path, small_store, 1, "later", "t", failure, "checkpoint");
-    REQUIRE_MESSAGE(store, failure.what);
+    REQUIRE_MESSAGE(store, failure.message);
     CHECK(store->taken_over());
 }
 
@@ -377,19 +382,19 @@ TEST_CASE("a store whose parts are not aligned is refused as damaged") {
     for (const std::size_t field :
          {offsetof(Superblock, ring_bytes), offsetof(Superblock, record_slots)}) {
         std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-        const auto set = [&](std::uint64_t value) {
+        const auto write_field = [&](std::uint64_t value) {
             file.seekp(static_cast<std::streamoff>(field));
             file.write(reinterpret_cast<const char*>(&value), sizeof value);
             file.flush();
         };
-        std::uint64_t whole = 0;
+        std::uint64_t valid_value = 0;
         file.seekg(static_cast<std::streamoff>(field));
-        file.read(reinterpret_cast<char*>(&whole), sizeof whole);
+        file.read(reinterpret_cast<char*>(&valid_value), sizeof valid_value);
         Failure failure;
-        set(whole - 1);
+        write_field(valid_value - 1);
         CHECK_FALSE(Store::attach(path, false, failure));
-        CHECK(failure.what.find("damaged") != std::string::npos);
-        set(whole);
+        CHECK(failure.message.find("damaged") != std::string::npos);
+        write_field(valid_value);
     }
     Failure failure;
     CHECK(Store::attach(path, false, failure));

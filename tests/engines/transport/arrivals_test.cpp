@@ -1,4 +1,5 @@
-// Messages that arrive in any order find the receives that expect them.
+// Tests of matching messages with receives: messages that arrive in any order are delivered to the
+// receives of their peer and tag.
 #include "transport/arrivals.hpp"
 
 #include <doctest/doctest.h>

@@ -1,3 +1,4 @@
+// Tests of the null transport: ranks as threads, with planted rates, delays and simulated time.
 #include "transport/null.hpp"
 
 #include <doctest/doctest.h>
@@ -96,7 +97,7 @@ TEST_CASE("simulated time passes only while every rank waits, to the next comple
         CHECK(transport.clock() - begin == (transport.rank() == 0 ? 5'000'000 : 8'000'000));
         barrier(transport);
         std::vector<Ticket> none;
-        transport.poll(none);  // nothing is under way: time passes all the same
+        transport.poll(none);  // nothing is in flight: time passes nevertheless
         CHECK(none.empty());
         CHECK(transport.clock() - begin > 8'000'000);
     });

@@ -1,3 +1,4 @@
+// Test of the watchdog, which reports a call that does not return.
 #include "transport/watchdog.hpp"
 
 #include <doctest/doctest.h>

@@ -1,5 +1,5 @@
-// The kernels of every instruction set of this processor: correct results, every double read, every
-// byte written.
+// Tests of the memory kernels of every instruction set of this processor: results are correct,
+// every double is read, and every byte is written.
 #include "node/memory/kernels.hpp"
 
 #include <doctest/doctest.h>
@@ -60,7 +60,7 @@ TEST_CASE("stores write every element correctly, and nothing beyond") {
         }
 }
 
-TEST_CASE("a read depends on every double, and on none beyond") {
+TEST_CASE("the result of a read depends on every double of the array, and on none beyond") {
     for (std::string_view set : {"avx512", "avx2", "sse2", "generic"})
         for (const Kernel& kernel : kernels(set)) {
             if (kernel.operation != "read") continue;

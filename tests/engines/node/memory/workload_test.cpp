@@ -1,4 +1,5 @@
-// Workloads: their traffic, refused ones, and that a transposition loses no chunk.
+// Tests of paced memory workloads: their traffic, refused descriptions, and that a transposition is
+// a permutation of the chunks.
 #include "node/memory/workload.hpp"
 
 #include <doctest/doctest.h>
@@ -20,7 +21,7 @@ std::string workload(const std::string& steps,
 
 }  // namespace
 
-TEST_CASE("copies and transpositions count twice") {
+TEST_CASE("copies and transpositions count their bytes twice, as read and written") {
     const Workload w = parse_workload(workload(
         R"({"operation":"write","block":8000,"rate":1e6},{"operation":"copy","block":8000,"rate":1e6},)"
         R"({"operation":"transpose","block":8000,"rate":1e6},{"operation":"read","block":8000,"rate":1e6})"));

@@ -1,4 +1,4 @@
-// Devices in a fake /sys.
+// Tests of the choice of RDMA ports and addresses, with devices in a fake /sys.
 #include "node/rdma/ports.hpp"
 
 #include <doctest/doctest.h>
@@ -42,7 +42,7 @@ public:
         if (!type.empty()) file(directory + "gid_attrs/types/" + entry, type);
     }
 
-    // As the kernel lists a device without hardware.
+    // Adds a software device, as the kernel lists it.
     void software(const std::string& device) const {
         const fs::path real = root_ / "sys/devices/virtual/infiniband" / device;
         fs::create_directories(real);
@@ -54,7 +54,7 @@ private:
     fs::path root_;
 };
 
-std::string refusal(const std::string& device, int port) {
+std::string port_or_refusal(const std::string& device, int port) {
     try {
         return "found " + find_port(device, port).text();
     } catch (const Error& error) {
@@ -62,7 +62,7 @@ std::string refusal(const std::string& device, int port) {
     }
 }
 
-bool says(const std::string& text, const std::string& part) {
+bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
@@ -72,7 +72,7 @@ constexpr const char* ipv4 = "0000:0000:0000:0000:0000:ffff:0ac8:0001";
 
 }  // namespace
 
-TEST_CASE("names") {
+TEST_CASE("port names are parsed, and invalid ones are refused") {
     CHECK(parse_port_name("mlx5_0").port == 0);
     CHECK(parse_port_name("mlx5_0:2").text() == "mlx5_0:2");
     for (const char* wrong : {"", ":1", "mlx5_0:", "mlx5_0:x", "mlx5_0:1:2", "../x", "mlx5_0:-1"}) {
@@ -83,20 +83,20 @@ TEST_CASE("names") {
 
 TEST_CASE("find_port: the given port, or the first active one") {
     const FakeSysfs machine;
-    CHECK(says(refusal("", 0), "there is none"));
+    CHECK(contains(port_or_refusal("", 0), "there is none"));
     machine.port("mlx5_0", 1, "1: DOWN");
-    CHECK(says(refusal("", 0), "mlx5_0:1 is DOWN"));
+    CHECK(contains(port_or_refusal("", 0), "mlx5_0:1 is DOWN"));
     machine.port("mlx5_1", 1, "1: DOWN");
     machine.port("mlx5_1", 2, "4: ACTIVE");
-    CHECK(refusal("", 0) == "found mlx5_1:2");
-    CHECK(refusal("mlx5_1", 0) == "found mlx5_1:2");
-    CHECK(refusal("mlx5_1", 2) == "found mlx5_1:2");
-    CHECK(refusal("mlx5_1:2", 0) == "found mlx5_1:2");
-    CHECK(says(refusal("mlx5_1", 1), "mlx5_1:1 is not active, it is DOWN"));
-    CHECK(says(refusal("mlx5_1", 3), "no port 3; it has 1 to 2"));
-    CHECK(says(refusal("mlx5_1:2", 1), "contradict"));
-    CHECK(says(refusal("mlx4_0", 0),
-               "no RDMA device is called 'mlx4_0'; choose one of mlx5_0, mlx5_1"));
+    CHECK(port_or_refusal("", 0) == "found mlx5_1:2");
+    CHECK(port_or_refusal("mlx5_1", 0) == "found mlx5_1:2");
+    CHECK(port_or_refusal("mlx5_1", 2) == "found mlx5_1:2");
+    CHECK(port_or_refusal("mlx5_1:2", 0) == "found mlx5_1:2");
+    CHECK(contains(port_or_refusal("mlx5_1", 1), "mlx5_1:1 is not active, it is DOWN"));
+    CHECK(contains(port_or_refusal("mlx5_1", 3), "no port 3; it has 1 to 2"));
+    CHECK(contains(port_or_refusal("mlx5_1:2", 1), "contradict"));
+    CHECK(contains(port_or_refusal("mlx4_0", 0),
+                   "no RDMA device is called 'mlx4_0'; choose one of mlx5_0, mlx5_1"));
 }
 
 TEST_CASE("NUMA node and software devices") {
@@ -127,7 +127,7 @@ TEST_CASE("the address table, without empty entries") {
     CHECK(choose_gid(table)->index == 1);
 }
 
-TEST_CASE("the preferred address") {
+TEST_CASE("RoCE v2 is preferred to v1, and IPv4 and global addresses to link-local ones") {
     const auto chosen = [](const std::vector<Gid>& table) {
         return choose_gid(table).value().index;
     };
@@ -136,7 +136,7 @@ TEST_CASE("the preferred address") {
     CHECK(chosen({{0, local, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}}) == 1);
     CHECK(chosen({{0, ipv4, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}}) == 1);
     CHECK(chosen({{1, local, "RoCE v2", ""}, {2, global, "RoCE v2", ""}}) == 2);
-    // As mlx5 lists them, v1 and v2 in turn; of two IPv4 addresses the first.
+    // mlx5 lists v1 and v2 entries in turn; the first of two IPv4 addresses is chosen.
     CHECK(chosen({{0, local, "IB/RoCE v1", ""},
                   {1, local, "RoCE v2", ""},
                   {2, ipv4, "IB/RoCE v1", ""},
@@ -144,7 +144,7 @@ TEST_CASE("the preferred address") {
                   {5, ipv4, "RoCE v2", ""}}) == 3);
 }
 
-TEST_CASE("a port's bytes are its own counters' words, else its interface's bytes") {
+TEST_CASE("a port's bytes are 4 times its data counters, else the bytes of its interface") {
     const FakeSysfs sysfs;
     sysfs.port("mlx5_0", 1, "4: ACTIVE");
     CHECK_FALSE(port_bytes({"mlx5_0", 1}));
@@ -163,14 +163,14 @@ TEST_CASE("a port's bytes are its own counters' words, else its interface's byte
     CHECK(port_bytes({"mlx5_0", 1})->received == 8000);
 }
 
-TEST_CASE("an interface is never a path out of sysfs") {
+TEST_CASE("an interface name that is a path is ignored") {
     const FakeSysfs sysfs;
     sysfs.port("rxe0", 1, "4: ACTIVE");
     sysfs.file("rxe0/ports/1/gid_attrs/ndevs/0", "../../../etc");
     CHECK_FALSE(port_bytes({"rxe0", 1}));
 }
 
-TEST_CASE("the network interfaces of a port: of its address table, else of its adapter") {
+TEST_CASE("the network interfaces of a port are those of its address table, else of its adapter") {
     const FakeSysfs machine;
     machine.port("mlx5_0", 1, "4: ACTIVE");
     machine.port("mlx5_0", 2, "4: ACTIVE");

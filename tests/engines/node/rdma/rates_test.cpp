@@ -1,3 +1,5 @@
+// Tests of the average and peak message rate from the times of posts and completions. The peak is
+// compared with perftest's exhaustive search.
 #include "node/rdma/rates.hpp"
 
 #include <doctest/doctest.h>
@@ -22,7 +24,7 @@ Timeline timeline(const std::vector<Nanoseconds>& posts, const std::vector<Event
     return timeline;
 }
 
-// Every window, as perftest does it.
+// The highest rate over all windows from a post to a completion, as perftest computes it.
 double best_window(const std::vector<Nanoseconds>& posts, const std::vector<Event>& completions) {
     double best = 0;
     for (std::size_t i = 0; i < posts.size(); ++i)
@@ -36,7 +38,7 @@ double best_window(const std::vector<Nanoseconds>& posts, const std::vector<Even
 
 }  // namespace
 
-TEST_CASE("nothing completed is not a rate") {
+TEST_CASE("without completions the rates are 0") {
     CHECK(Timeline(3).average() == 0);
     CHECK(Timeline(3).peak() == 0);
 }
@@ -83,7 +85,7 @@ TEST_CASE("the peak is that of perftest's search over every window") {
     }
 }
 
-TEST_CASE("a million messages take no n^2") {
+TEST_CASE("the peak of a million messages is computed without comparing all windows") {
     constexpr std::uint64_t messages = 1'000'000;
     Timeline t(messages);
     Nanoseconds time = 0;

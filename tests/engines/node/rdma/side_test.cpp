@@ -1,5 +1,6 @@
-// Both sides of a measurement, as threads, over a pair of sockets and a fake device in memory: what
-// arrives, what is counted, and that injected faults are found and reported on both sides.
+// Tests of both sides of an RDMA measurement, as threads with a socket pair and fake devices in
+// memory: all data arrive, counts are right, and planted faults are found and reported on both
+// sides.
 #include "node/rdma/side.hpp"
 
 #include <doctest/doctest.h>
@@ -17,10 +18,11 @@ using namespace assay::rdma;
 namespace {
 
 struct Faults {
-    std::uint64_t flip_at = ~0ull;   // the message of this number gets a flipped bit
-    std::uint64_t drop_at = ~0ull;   // ... does not arrive, but is reported as complete
-    std::uint64_t fail_at = ~0ull;   // ... completes with an error
-    std::uint64_t stall_at = ~0ull;  // nothing completes from it on
+    // Numbers of messages.
+    std::uint64_t flip_at = ~0ull;   // gets a flipped bit
+    std::uint64_t drop_at = ~0ull;   // does not arrive, but is reported as complete
+    std::uint64_t fail_at = ~0ull;   // completes with an error
+    std::uint64_t stall_at = ~0ull;  // this and all later messages never complete
 };
 
 class FakeDevice;
@@ -41,7 +43,7 @@ public:
           index_(index),
           bytes_(Layout::memory(w)),
           receives_(static_cast<std::size_t>(w.qps)),
-          waiting_(receives_.size()) {
+          unmatched_messages_(receives_.size()) {
         wire.ends[index] = this;
     }
     Json address() const override { return {}; }
@@ -62,7 +64,7 @@ public:
         if (number == wire_.faults.flip_at) message[size / 2] ^= std::byte{4};
         if (number != wire_.faults.drop_at) {
             if (op == Op::send) {
-                other.waiting_[static_cast<std::size_t>(qp)].push_back(message);
+                other.unmatched_messages_[static_cast<std::size_t>(qp)].push_back(message);
                 other.deliver(qp);
             } else {
                 std::memcpy(op == Op::read ? &bytes_.at(local) : &other.bytes_.at(remote),
@@ -70,7 +72,7 @@ public:
             }
         }
         const bool failed = number == wire_.faults.fail_at;
-        if (signalled || failed) done_.push_back({qp, false, failed ? 12 : 0});
+        if (signalled || failed) completions_.push_back({qp, false, failed ? 12 : 0});
     }
     void post_receive(int qp, std::size_t local, std::size_t size) override {
         const std::scoped_lock guard(wire_.lock);
@@ -80,9 +82,9 @@ public:
     int poll(std::span<Completion> completions) override {
         const std::scoped_lock guard(wire_.lock);
         int n = 0;
-        for (; !done_.empty() && n < static_cast<int>(completions.size()); ++n) {
-            completions[static_cast<std::size_t>(n)] = done_.front();
-            done_.pop_front();
+        for (; !completions_.empty() && n < static_cast<int>(completions.size()); ++n) {
+            completions[static_cast<std::size_t>(n)] = completions_.front();
+            completions_.pop_front();
         }
         return n;
     }
@@ -93,12 +95,12 @@ private:
     };
     void deliver(int qp) {
         auto& slots = receives_[static_cast<std::size_t>(qp)];
-        auto& messages = waiting_[static_cast<std::size_t>(qp)];
+        auto& messages = unmatched_messages_[static_cast<std::size_t>(qp)];
         while (!slots.empty() && !messages.empty()) {
             REQUIRE(messages.front().size() == slots.front().size);
             std::memcpy(&bytes_.at(slots.front().local), messages.front().data(),
                         messages.front().size());
-            done_.push_back({qp, true, 0});
+            completions_.push_back({qp, true, 0});
             slots.pop_front();
             messages.pop_front();
         }
@@ -108,8 +110,8 @@ private:
     int index_;
     std::vector<std::byte> bytes_;
     std::vector<std::deque<Receive>> receives_;
-    std::vector<std::deque<std::vector<std::byte>>> waiting_;
-    std::deque<Completion> done_;
+    std::vector<std::deque<std::vector<std::byte>>> unmatched_messages_;
+    std::deque<Completion> completions_;
 };
 
 struct SideResults {
@@ -117,9 +119,9 @@ struct SideResults {
     std::string error;
 };
 
-// Every operation and size, on both sides: [0] the client's, [1] the server's.
-std::array<SideResults, 2> measured(const Workload& w, const Faults& faults = {},
-                                    double limit = 5) {
+// Measures every operation and size of a workload. Results: [0] of the client, [1] of the server.
+std::array<SideResults, 2> measure_both_sides(const Workload& w, const Faults& faults = {},
+                                              double limit = 5) {
     int sockets[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
     Wire wire{.lock = {}, .faults = faults};
@@ -149,7 +151,7 @@ bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
-Workload small(std::vector<Op> ops, std::vector<std::size_t> sizes) {
+Workload small_workload(std::vector<Op> ops, std::vector<std::size_t> sizes) {
     return {.ops = std::move(ops),
             .sizes = std::move(sizes),
             .iterations = 300,
@@ -160,7 +162,7 @@ Workload small(std::vector<Op> ops, std::vector<std::size_t> sizes) {
 
 }  // namespace
 
-TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth and moderation") {
+TEST_CASE("every operation moves all bytes, for all sizes, queue pairs, depths and moderations") {
     for (const bool bidirectional : {false, true})
         for (const int qps : {1, 3})
             for (const int depth : {1, 7, 1000})
@@ -169,11 +171,12 @@ TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth 
                     CAPTURE(qps);
                     CAPTURE(depth);
                     CAPTURE(every);
-                    Workload w = small({Op::write, Op::read, Op::send}, {1, 7, 8, 100, 70000});
+                    Workload w =
+                        small_workload({Op::write, Op::read, Op::send}, {1, 7, 8, 100, 70000});
                     w.iterations = 41;
                     w.qps = qps, w.depth = depth, w.moderation = every,
                     w.bidirectional = bidirectional;
-                    const auto sides = measured(w);
+                    const auto sides = measure_both_sides(w);
                     for (const SideResults& side : sides) {
                         CHECK(side.error == "");
                         REQUIRE(side.results.size() == 15);
@@ -192,15 +195,15 @@ TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth 
                 }
 }
 
-TEST_CASE("a flipped bit is found, wherever it is verified, and both sides know") {
+TEST_CASE("a flipped bit is found on the verifying side and reported on both") {
     for (const Op op : {Op::write, Op::read, Op::send}) {
-        const Workload w = small({op}, {65536});
+        const Workload w = small_workload({op}, {65536});
         const std::uint64_t slots = Layout(w, 65536).slots;
         for (const std::uint64_t message :
              {std::uint64_t{0}, slots - 1, slots + 299, slots + 599}) {
             CAPTURE(name(op));
             CAPTURE(message);
-            const auto sides = measured(w, {.flip_at = message});
+            const auto sides = measure_both_sides(w, {.flip_at = message});
             const Result& client = sides[0].results.at(0);
             const Result& server = sides[1].results.at(0);
             const Verification& verification = op == Op::read ? client.local : client.remote;
@@ -214,25 +217,26 @@ TEST_CASE("a flipped bit is found, wherever it is verified, and both sides know"
     }
 }
 
-TEST_CASE("a message that never arrives, and is said to be complete, is found") {
+TEST_CASE("a message that never arrives although it is reported as complete is found") {
     for (const std::size_t size : {1, 4, 65536})
         for (const Op op : {Op::write, Op::read}) {
             CAPTURE(size);
-            const auto sides = measured(small({op}, {size}), {.drop_at = 3});
+            const auto sides = measure_both_sides(small_workload({op}, {size}), {.drop_at = 3});
             CHECK(sides[0].results.at(0).local.wrong + sides[0].results.at(0).remote.wrong == 1);
         }
 }
 
 TEST_CASE("a failed message ends both sides, each with the reason") {
-    const auto sides = measured(small({Op::write}, {65536}), {.fail_at = 100});
+    const auto sides = measure_both_sides(small_workload({Op::write}, {65536}), {.fail_at = 100});
     CHECK(sides[0].error == "write of 64 KiB to the server failed: planted error (status 12)");
     CHECK(sides[1].error ==
           "the client gave up: write of 64 KiB to the server failed: planted error (status 12)");
 }
 
-TEST_CASE("what stalls is ended by its limit, on both sides") {
+TEST_CASE("a transfer that stalls is ended by its time limit, on both sides") {
     for (const Op op : {Op::write, Op::send}) {
-        const auto sides = measured(small({op}, {65536}), {.stall_at = 100}, 0.5);
+        const auto sides =
+            measure_both_sides(small_workload({op}, {65536}), {.stall_at = 100}, 0.5);
         CAPTURE(sides[0].error);
         CAPTURE(sides[1].error);
         CHECK((contains(sides[0].error, "nothing was completed for 0.5 s") ||
@@ -242,8 +246,8 @@ TEST_CASE("what stalls is ended by its limit, on both sides") {
     }
 }
 
-TEST_CASE("a workload passes to the other side, and nonsense does not") {
-    Workload w = small({Op::read, Op::send}, {1, 65536});
+TEST_CASE("a workload is read as it was written, and invalid ones are refused") {
+    Workload w = small_workload({Op::read, Op::send}, {1, 65536});
     w.bidirectional = true;
     w.moderation = 9;
     CHECK(to_json(read_workload(to_json(w))) == to_json(w));

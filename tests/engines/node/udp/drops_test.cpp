@@ -1,4 +1,5 @@
-// Counters from fake /proc and /sys, and the attribution of losses to them.
+// Tests of drop counters from a fake /proc and /sys, and of the attribution of lost datagrams to
+// them.
 #include "node/udp/drops.hpp"
 
 #include <doctest/doctest.h>
@@ -66,7 +67,7 @@ TEST_CASE("a host without /proc and /sys has no counters, and everything is unat
     CHECK(attribute(9, 0, 0, {}).unattributed == 9);
 }
 
-TEST_CASE("losses are attributed up to each counter, the rest never arrived") {
+TEST_CASE("losses are attributed up to each counter; the rest is unattributed") {
     const Losses losses = attribute(
         100, 10, 4,
         {{"softnet.dropped", 20}, {"nic.rx_missed_errors", 5}, {"ip.reassembly_failures", 7}});

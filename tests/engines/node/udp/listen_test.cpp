@@ -1,5 +1,5 @@
-// The receiving threads and the evaluation of their counts, with datagrams that this test sends
-// over loopback.
+// Tests of the threads that receive datagrams, and of the evaluation of their counts. The test
+// sends the datagrams over loopback.
 #include "node/udp/listen.hpp"
 
 #include <doctest/doctest.h>
@@ -33,20 +33,20 @@ struct Wire {
             ports.push_back(any);
         }
     }
-    void message(std::uint32_t stream, std::uint64_t sequence,
-                 const std::function<void(std::vector<std::byte>&)>& spoil = {}) {
+    void send_message(std::uint32_t stream, std::uint64_t sequence,
+                      const std::function<void(std::vector<std::byte>&)>& change_bytes = {}) {
         auto bytes = payload_of(run, hello.size);
         DataHeader{stream, run, sequence, static_cast<std::uint64_t>(now())}.put(bytes.data());
-        if (spoil) spoil(bytes);
-        raw(stream % 2, bytes);
+        if (change_bytes) change_bytes(bytes);
+        send_bytes(stream % 2, bytes);
     }
-    void raw(std::size_t port, const std::vector<std::byte>& bytes) {
+    void send_bytes(std::size_t port, const std::vector<std::byte>& bytes) {
         REQUIRE(sendto(out.fd(), bytes.data(), bytes.size(), 0, ports[port].get(),
                        ports[port].length) == static_cast<ssize_t>(bytes.size()));
     }
 };
 
-void await(const std::function<bool()>& done) {
+void wait_until(const std::function<bool()>& done) {
     for (int i = 0; i < 2000 && !done(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     REQUIRE(done());
@@ -54,26 +54,27 @@ void await(const std::function<bool()>& done) {
 
 }  // namespace
 
-TEST_CASE("messages are counted by stream, and foreign datagrams are not") {
+TEST_CASE("messages are counted by stream, and foreign datagrams are counted apart") {
     Wire wire;
     Listener listener(wire.sockets, wire.hello, true, 2, -1);
     for (std::uint64_t m = 0; m < 100; ++m)
-        if (m % 10 != 3) wire.message(0, m);                        // ten lost
-    for (std::uint64_t m = 0; m < 50; ++m) wire.message(1, m ^ 1);  // pairwise exchanged
-    wire.message(1, 20);                                            // once more
-    wire.message(2, 0, [](auto& b) { b[150] ^= std::byte{4}; });
-    wire.message(2, 1, [](auto& b) { DataHeader{2, 78, 1, 0}.put(b.data()); });  // another run's
-    wire.message(2, 1, [](auto& b) {
+        if (m % 10 != 3) wire.send_message(0, m);                        // ten lost
+    for (std::uint64_t m = 0; m < 50; ++m) wire.send_message(1, m ^ 1);  // pairwise exchanged
+    wire.send_message(1, 20);                                            // once more
+    wire.send_message(2, 0, [](auto& b) { b[150] ^= std::byte{4}; });
+    wire.send_message(2, 1,
+                      [](auto& b) { DataHeader{2, 78, 1, 0}.put(b.data()); });  // another run's
+    wire.send_message(2, 1, [](auto& b) {
         DataHeader{2, run, 5000, 0}.put(b.data());
     });  // beyond what was announced
-    wire.message(2, 1, [](auto& b) {
+    wire.send_message(2, 1, [](auto& b) {
         DataHeader{1, run, 400, 0}.put(b.data());
     });  // a stream of the other port
-    wire.message(2, 1, [](auto& b) { b.resize(199); });
-    wire.raw(0, {});
-    wire.message(0, 100);
-    wire.message(1, 50);
-    await([&] { return listener.received() == 90 + 50 + 1 + 2; });
+    wire.send_message(2, 1, [](auto& b) { b.resize(199); });
+    wire.send_bytes(0, {});
+    wire.send_message(0, 100);
+    wire.send_message(1, 50);
+    wait_until([&] { return listener.received() == 90 + 50 + 1 + 2; });
     listener.stop();
     const Arrivals a = listener.arrivals();
     CHECK(a.streams[0].unique == 91);
@@ -93,8 +94,9 @@ TEST_CASE("messages are counted by stream, and foreign datagrams are not") {
 
 namespace {
 
-// 2 streams x 1000 messages of 1000 bytes wanted in 1 s, of which 10 of the second were lost.
-Reception healthy() {
+// A reception of 2 streams with 1000 messages of 1000 bytes each in 1 s; 10 messages of the second
+// stream are lost.
+Reception reception_with_10_lost() {
     Reception r;
     r.hello = {run, 1000, 1000, 2, 1e6, 1, "sender"};
     r.end = End{run, {1000, 1000}, 2e6, 0, 0, true};
@@ -110,7 +112,7 @@ Reception healthy() {
 
 TEST_CASE(
     "shares are of the sent messages; the bandwidth excludes duplicates and the first batch") {
-    const ReceptionResult result = evaluate(healthy());
+    const ReceptionResult result = evaluate(reception_with_10_lost());
     CHECK(result.expected == 2000);
     CHECK(result.lost == 10);
     CHECK(result.share(result.lost) == doctest::Approx(0.005));
@@ -123,14 +125,14 @@ TEST_CASE(
 }
 
 TEST_CASE("messages lost at the end count: the sender's report decides, not the highest received") {
-    Reception r = healthy();
+    Reception r = reception_with_10_lost();
     r.arrivals.streams = {{400, 0, 0, 0, 400, 0}, {0, 0, 0, 0, 0, 0}};
     r.arrivals.unique = 400;
     CHECK(evaluate(r).lost == 1600);
 }
 
 TEST_CASE("if the sender falls silent, the loss is counted up to the last message, with a doubt") {
-    Reception r = healthy();
+    Reception r = reception_with_10_lost();
     r.end.reset();
     r.arrivals.streams[1].next = 995;
     const ReceptionResult result = evaluate(r);
@@ -142,7 +144,7 @@ TEST_CASE("if the sender falls silent, the loss is counted up to the last messag
 
 TEST_CASE(
     "a sender below the rate raises doubt on the bandwidth; a loss at lower load still counts") {
-    Reception r = healthy();
+    Reception r = reception_with_10_lost();
     r.end->rate = 1.5e6;
     ReceptionResult result = evaluate(r);
     CHECK(result.bandwidth_doubt.find("the sender could only send 0.012 of 0.016 Gbit/s") !=
@@ -152,11 +154,11 @@ TEST_CASE(
     r.arrivals.unique = 2000;
     result = evaluate(r);
     CHECK(result.lost == 0);
-    CHECK_FALSE(result.loss_doubt.empty());  // no loss under less load proves nothing
+    CHECK_FALSE(result.loss_doubt.empty());  // no loss at a lower load proves nothing
 }
 
 TEST_CASE("a sender that stopped half-way raises doubt on all values") {
-    Reception r = healthy();
+    Reception r = reception_with_10_lost();
     r.end->sent = {500, 500};
     r.arrivals.streams = {{500, 0, 0, 0, 500, 0}, {500, 0, 0, 0, 500, 0}};
     r.arrivals.unique = 1000;
@@ -167,7 +169,7 @@ TEST_CASE("a sender that stopped half-way raises doubt on all values") {
 }
 
 TEST_CASE("messages dropped in the sender's queue are not attributed to the receiver") {
-    Reception r = healthy();
+    Reception r = reception_with_10_lost();
     r.end->dropped = 12;
     ReceptionResult result = evaluate(r);
     CHECK(result.losses.sender == 10);
@@ -177,11 +179,11 @@ TEST_CASE("messages dropped in the sender's queue are not attributed to the rece
     result = evaluate(r);
     CHECK(result.losses.socket == 7);
     CHECK(result.losses.sender == 3);
-    CHECK(result.loss_doubt.empty());  // some of it was lost here
+    CHECK(result.loss_doubt.empty());  // some messages were lost at this receiver
 }
 
 TEST_CASE("if nothing arrives, everything is lost") {
-    Reception r = healthy();
+    Reception r = reception_with_10_lost();
     r.arrivals = {};
     r.arrivals.streams.resize(2);
     const ReceptionResult result = evaluate(r);

@@ -1,4 +1,4 @@
-// The schedule of a stream: no drift, and bounded catching up.
+// Tests of the pace of a UDP stream: it does not drift, and it catches up at a bounded rate.
 #include "node/udp/pace.hpp"
 
 #include <doctest/doctest.h>

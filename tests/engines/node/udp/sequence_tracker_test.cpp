@@ -1,5 +1,5 @@
-// The tracker compared with a naive one that stores all sequence numbers, on random streams with
-// loss, duplicates and delays.
+// Tests of the sequence tracker: on random streams with loss, duplicates and delays, its counts
+// equal those of a reference that stores all sequence numbers.
 #include "node/udp/sequence_tracker.hpp"
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@ using assay::node::SequenceTracker;
 namespace {
 
 // The definitions of RFC 4737, with unlimited memory.
-struct Naive {
+struct ReferenceTracker {
     std::set<std::uint64_t> seen{};
     std::uint64_t next = 0, duplicates = 0, reordered = 0;
 
@@ -25,8 +25,8 @@ struct Naive {
     }
 };
 
-// 0 .. messages - 1 as a network might deliver them: some lost, some twice, some late by up to
-// `delay` places.
+// The numbers 0 .. messages - 1 in the order in which a network delivers them. `lost` and `twice`
+// are probabilities; a message is up to `delay` places late.
 std::vector<std::uint64_t> delivered(std::mt19937_64& random, std::uint64_t messages, double lost,
                                      double twice, std::uint64_t delay) {
     std::uniform_real_distribution<> share(0, 1);
@@ -46,15 +46,15 @@ std::vector<std::uint64_t> delivered(std::mt19937_64& random, std::uint64_t mess
 template <std::uint64_t bits>
 void compare(const std::vector<std::uint64_t>& order) {
     SequenceTracker<bits> tracker;
-    Naive naive;
+    ReferenceTracker reference;
     for (const std::uint64_t m : order) {
         tracker.add(m);
-        naive.add(m);
+        reference.add(m);
     }
-    CHECK(tracker.unique() == naive.seen.size());
-    CHECK(tracker.duplicates() == naive.duplicates);
-    CHECK(tracker.reordered() == naive.reordered);
-    CHECK(tracker.next() == naive.next);
+    CHECK(tracker.unique() == reference.seen.size());
+    CHECK(tracker.duplicates() == reference.duplicates);
+    CHECK(tracker.reordered() == reference.reordered);
+    CHECK(tracker.next() == reference.next);
     CHECK(tracker.late() == 0);
 }
 
@@ -80,7 +80,7 @@ TEST_CASE("a jump over the whole window clears it") {
     SequenceTracker<128> tracker;
     tracker.add(0);
     tracker.add(1'000'000'000'000);
-    tracker.add(1'000'000'000'000 - 63);  // the same word of the ring as others before
+    tracker.add(1'000'000'000'000 - 63);  // uses a word of the ring that earlier numbers have used
     tracker.add(2'000'000'000'000);
     CHECK(tracker.unique() == 4);
     CHECK(tracker.duplicates() == 0);

@@ -1,4 +1,5 @@
-// The UDP protocol: each message is decoded as it was encoded; other datagrams are refused.
+// Tests of the UDP protocol: messages are decoded as they were encoded, and other datagrams are
+// refused.
 #include "node/udp/wire.hpp"
 
 #include <doctest/doctest.h>

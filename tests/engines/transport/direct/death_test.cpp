@@ -1,4 +1,5 @@
-// Ranks that die, fall silent and come back; strangers on the port.
+// Tests of the transports without MPI when ranks die, stop or come back, and when strangers connect
+// to their port.
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -17,7 +18,7 @@ using namespace planted;
 
 namespace {
 
-// A rank in a process of its own, which polls until it is killed.
+// Starts a rank in a child process, which polls until it is killed.
 pid_t start_process(Job& job, int number, MeshSettings settings) {
     const pid_t child = fork();
     if (child != 0) return child;
@@ -30,26 +31,26 @@ pid_t start_process(Job& job, int number, MeshSettings settings) {
     }
 }
 
-void end(pid_t child) {
+void kill_process(pid_t child) {
     kill(child, SIGKILL);
     waitpid(child, nullptr, 0);
 }
 
-// Ranks 0 and 1 here, rank 2 in a process.
-struct Trio {
+// Three connected ranks: 0 and 1 in this process, 2 in a child process.
+struct ThreeRanks {
     Job job;
     pid_t child;
-    std::unique_ptr<PeerTransport> zero, one;
+    std::unique_ptr<PeerTransport> rank_0, rank_1;
 
-    Trio(const std::string& name, MeshSettings settings) : job(name, 3) {
+    ThreeRanks(const std::string& name, MeshSettings settings) : job(name, 3) {
         child = start_process(job, 2, settings);
-        zero = job.rank(0, settings);
-        one = job.rank(1, settings);
-        std::jthread other([this] { one->connect(); });
-        zero->connect();
+        rank_0 = job.rank(0, settings);
+        rank_1 = job.rank(1, settings);
+        std::jthread other([this] { rank_1->connect(); });
+        rank_0->connect();
     }
-    ~Trio() {
-        if (child > 0) end(child);
+    ~ThreeRanks() {
+        if (child > 0) kill_process(child);
     }
 };
 
@@ -62,123 +63,125 @@ int connect_to(const Address& address) {
 bool is_closed_by(PeerTransport& transport, int fd) {
     std::vector<Ticket> completed;
     char bytes[256];
-    return until(transport, completed, [&] {
+    return poll_until(transport, completed, [&] {
         return recv(fd, bytes, sizeof bytes, MSG_DONTWAIT) == 0 || errno == ECONNRESET;
     });
 }
 
 }  // namespace
 
-TEST_CASE("a killed process is reported as lost, its operations fail, the others go on") {
-    for (const std::string& name : surviving()) {
+TEST_CASE("a killed process is reported as lost, its operations fail, and the others continue") {
+    for (const std::string& name : transports_that_survive_deaths()) {
         CAPTURE(name);
-        Trio trio(name, settings_of(name));
+        ThreeRanks ranks(name, settings_of(name));
         std::vector<std::byte> data(1 << 20);
-        const Ticket receive = trio.zero->receive(data.data(), data.size(), 2, 1);
+        const Ticket receive = ranks.rank_0->receive(data.data(), data.size(), 2, 1);
         const Nanoseconds killed = now();
-        end(std::exchange(trio.child, -1));
-        const PeerChange change = wait_for_change(*trio.zero);
+        kill_process(std::exchange(ranks.child, -1));
+        const PeerChange change = wait_for_change(*ranks.rank_0);
         CHECK(change.rank == 2);
         CHECK(change.state == PeerChange::State::lost);
-        CHECK(now() - killed < 5'000'000'000);  // by its connection, not by the heartbeat's limit
+        CHECK(now() - killed <
+              5'000'000'000);  // found by the closed connection, not by the heartbeat
         std::vector<Ticket> failed;
-        trio.zero->poll_failed(failed);
+        ranks.rank_0->poll_failed(failed);
         CHECK(failed == std::vector{receive});
-        const Ticket late = trio.zero->send(data.data(), 1, 2, 1);
+        const Ticket late = ranks.rank_0->send(data.data(), 1, 2, 1);
         failed.clear();
-        trio.zero->poll_failed(failed);
+        ranks.rank_0->poll_failed(failed);
         CHECK(failed == std::vector{late});
-        // The pair that is left.
+        // The other two ranks still communicate.
         char sent = 'a', received = 0;
-        const Ticket out = trio.zero->send(&sent, 1, 1, 5);
-        const Ticket in = trio.one->receive(&received, 1, 0, 5);
-        std::jthread other([&] { wait_for(*trio.one, {in}); });
-        wait_for(*trio.zero, {out});
+        const Ticket out = ranks.rank_0->send(&sent, 1, 1, 5);
+        const Ticket in = ranks.rank_1->receive(&received, 1, 0, 5);
+        std::jthread other([&] { wait_for(*ranks.rank_1, {in}); });
+        wait_for(*ranks.rank_0, {out});
         other.join();
         CHECK(received == 'a');
-        CHECK_THROWS_WITH_AS(trio.zero->gather("x"),
+        CHECK_THROWS_WITH_AS(ranks.rank_0->gather("x"),
                              doctest::Contains("rank 2 at 127.0.0.1 was lost"), Error);
-        // A rank that waits for a transfer is told too.
-        CHECK_THROWS_WITH_AS(trio.zero->check_peers(),
+        // check_peers() reports it to a rank that waits for a transfer.
+        CHECK_THROWS_WITH_AS(ranks.rank_0->check_peers(),
                              doctest::Contains("rank 2 at 127.0.0.1 was lost"), Error);
     }
 }
 
 TEST_CASE("a rank comes back with a higher incarnation, and an old one is refused") {
-    for (const std::string& name : surviving()) {
+    for (const std::string& name : transports_that_survive_deaths()) {
         CAPTURE(name);
-        Trio trio(name, settings_of(name));
-        end(std::exchange(trio.child, -1));
-        CHECK(wait_for_change(*trio.zero).state == PeerChange::State::lost);
-        CHECK(wait_for_change(*trio.one).state == PeerChange::State::lost);
-        std::unique_ptr<PeerTransport> two = trio.job.again(2, 1);
-        PeerChange seen[2] = {{-1, PeerChange::State::lost}, {-1, PeerChange::State::lost}};
+        ThreeRanks ranks(name, settings_of(name));
+        kill_process(std::exchange(ranks.child, -1));
+        CHECK(wait_for_change(*ranks.rank_0).state == PeerChange::State::lost);
+        CHECK(wait_for_change(*ranks.rank_1).state == PeerChange::State::lost);
+        std::unique_ptr<PeerTransport> rank_2 = ranks.job.replace_rank(2, 1);
+        PeerChange changes_seen[2] = {{-1, PeerChange::State::lost}, {-1, PeerChange::State::lost}};
         char received[2] = {};
-        const auto serve = [&](PeerTransport& rank, int place) {
-            seen[place] = wait_for_change(rank);
-            wait_for(rank, {rank.receive(&received[place], 1, 2, 4)});
+        const auto receive_from_new_rank = [&](PeerTransport& rank, int index) {
+            changes_seen[index] = wait_for_change(rank);
+            wait_for(rank, {rank.receive(&received[index], 1, 2, 4)});
         };
         {
-            std::jthread a([&] { serve(*trio.zero, 0); }), b([&] { serve(*trio.one, 1); });
-            two->connect();
+            std::jthread a([&] { receive_from_new_rank(*ranks.rank_0, 0); }),
+                b([&] { receive_from_new_rank(*ranks.rank_1, 1); });
+            rank_2->connect();
             char sent = 'b';
-            wait_for(*two, {two->send(&sent, 1, 0, 4), two->send(&sent, 1, 1, 4)});
+            wait_for(*rank_2, {rank_2->send(&sent, 1, 0, 4), rank_2->send(&sent, 1, 1, 4)});
             std::vector<Ticket> completed;
-            while (received[0] != 'b' || received[1] != 'b') two->poll(completed);
+            while (received[0] != 'b' || received[1] != 'b') rank_2->poll(completed);
         }
-        for (const PeerChange& change : seen) {
+        for (const PeerChange& change : changes_seen) {
             CHECK(change.rank == 2);
             CHECK(change.state == PeerChange::State::joined);
         }
-        CHECK(two->incarnation() == 1);
+        CHECK(rank_2->incarnation() == 1);
         double value = 0;
-        CHECK_THROWS_WITH_AS(two->begin_sum({&value, 1}), doctest::Contains("came back"), Error);
-        // The same incarnation once more: both refuse it, so it finds nobody.
-        std::unique_ptr<PeerTransport> copy = trio.job.again(2, 1);
+        CHECK_THROWS_WITH_AS(rank_2->begin_sum({&value, 1}), doctest::Contains("came back"), Error);
+        // Both ranks refuse a second rank with the same incarnation.
+        std::unique_ptr<PeerTransport> copy = ranks.job.replace_rank(2, 1);
         std::vector<PeerChange> changes;
         {
             std::atomic<bool> done{false};
             const auto poll = [&](PeerTransport& rank) {
                 for (std::vector<Ticket> completed; !done; completed.clear()) rank.poll(completed);
             };
-            std::jthread a([&] { poll(*trio.zero); }), b([&] { poll(*trio.one); });
+            std::jthread a([&] { poll(*ranks.rank_0); }), b([&] { poll(*ranks.rank_1); });
             copy->connect();
             done = true;
         }
         copy->peer_changes(changes);
         CHECK(changes.size() == 2);
-        CHECK(trio.zero->counters().front().value == 1);
+        CHECK(ranks.rank_0->counters().front().value == 1);
     }
 }
 
-TEST_CASE("a process that is stopped is silent, and lost after the heartbeat's limit") {
-    for (const std::string& name : surviving()) {
+TEST_CASE("a stopped process counts as lost after the heartbeat limit") {
+    for (const std::string& name : transports_that_survive_deaths()) {
         CAPTURE(name);
         MeshSettings settings = settings_of(name);
         settings.heartbeat_limit = 1'000'000'000;
-        Trio trio(name, settings);
+        ThreeRanks ranks(name, settings);
         const Nanoseconds stopped = now();
-        kill(trio.child, SIGSTOP);
-        const PeerChange change = wait_for_change(*trio.zero);
+        kill(ranks.child, SIGSTOP);
+        const PeerChange change = wait_for_change(*ranks.rank_0);
         CHECK(change.rank == 2);
         CHECK(change.state == PeerChange::State::lost);
         CHECK(now() - stopped > settings.heartbeat_limit / 2);
     }
 }
 
-TEST_CASE("strangers are refused and the job goes on") {
+TEST_CASE("strangers are refused, and the job continues") {
     Job job("tcp", 2);
     const Address address = job.listeners[0]->address();
-    const auto zero = job.rank(0), one = job.rank(1);
+    const auto rank_0 = job.rank(0), rank_1 = job.rank(1);
     {
-        std::jthread other([&] { one->connect(); });
-        zero->connect();
+        std::jthread other([&] { rank_1->connect(); });
+        rank_0->connect();
     }
     SUBCASE("a web browser") {
         const int fd = connect_to(address);
         const std::string request = "GET / HTTP/1.1\r\n\r\n";
         REQUIRE(send(fd, request.data(), request.size(), 0) > 0);
-        CHECK(is_closed_by(*zero, fd));
+        CHECK(is_closed_by(*rank_0, fd));
         close(fd);
     }
     SUBCASE("an Assay with another token") {
@@ -191,12 +194,12 @@ TEST_CASE("strangers are refused and the job goes on") {
                 ended = true;
             });
             std::vector<Ticket> completed;
-            until(*zero, completed, [&] { return ended.load(); });
+            poll_until(*rank_0, completed, [&] { return ended.load(); });
         }
         CHECK_FALSE(admitted);
         close(fd);
     }
-    SUBCASE("one that knows the token and says nonsense") {
+    SUBCASE("a caller with the token that sends an invalid hello") {
         const int fd = connect_to(address);
         std::atomic<bool> ended{false};
         bool admitted = false;
@@ -206,59 +209,59 @@ TEST_CASE("strangers are refused and the job goes on") {
                 ended = true;
             });
             std::vector<Ticket> completed;
-            until(*zero, completed, [&] { return ended.load(); });
+            poll_until(*rank_0, completed, [&] { return ended.load(); });
         }
         REQUIRE(admitted);
         Hello hello{};
         REQUIRE(send(fd, &hello, sizeof hello, 0) == sizeof hello);
-        CHECK(is_closed_by(*zero, fd));
+        CHECK(is_closed_by(*rank_0, fd));
         close(fd);
     }
-    CHECK(zero->counters().front().value == 1);
+    CHECK(rank_0->counters().front().value == 1);
     char sent = 'c', received = 0;
-    const Ticket out = zero->send(&sent, 1, 1, 1), in = one->receive(&received, 1, 0, 1);
-    wait_for(*zero, {out});
-    wait_for(*one, {in});
+    const Ticket out = rank_0->send(&sent, 1, 1, 1), in = rank_1->receive(&received, 1, 0, 1);
+    wait_for(*rank_0, {out});
+    wait_for(*rank_1, {in});
     CHECK(received == 'c');
 }
 
-TEST_CASE("a rank with another token, and one of another transport, are told so") {
+TEST_CASE("a rank with another token or transport gets an error that says so") {
     Job job("tcp", 2);
-    const auto zero = job.rank(0);
+    const auto rank_0 = job.rank(0);
     std::atomic<bool> done{false};
     std::jthread server([&] {
-        // It hears of nobody, so it ends at its limit; here by the thread that stops it.
+        // No valid rank connects, so this rank polls until the test ends it.
         std::vector<Ticket> completed;
-        while (!done) zero->poll(completed);
+        while (!done) rank_0->poll(completed);
     });
     MeshSettings settings = settings_of("tcp");
     settings.start_limit = 3'000'000'000;
     SUBCASE("token") {
         job.token = *session::make_token();
-        const auto one = job.rank(1, settings);
-        CHECK_THROWS_WITH_AS(one->connect(), doctest::Contains("does not belong to this job"),
+        const auto rank_1 = job.rank(1, settings);
+        CHECK_THROWS_WITH_AS(rank_1->connect(), doctest::Contains("does not belong to this job"),
                              Error);
     }
     SUBCASE("transport") {
         settings.transport = "udp";
-        const auto one = job.rank(1, settings);
-        CHECK_THROWS_WITH_AS(one->connect(), doctest::Contains("refused this rank"), Error);
+        const auto rank_1 = job.rank(1, settings);
+        CHECK_THROWS_WITH_AS(rank_1->connect(), doctest::Contains("refused this rank"), Error);
     }
     done = true;
 }
 
-TEST_CASE("over shared memory a death ends the other ranks, with a line that names it") {
+TEST_CASE("over shared memory the death of a rank ends the others with an error that names it") {
     const std::string name = "ofi:shm";
     if (std::ranges::find(transports(), name) == transports().end()) return;
-    Trio trio(name, settings_of(name));
-    end(std::exchange(trio.child, -1));
+    ThreeRanks ranks(name, settings_of(name));
+    kill_process(std::exchange(ranks.child, -1));
     std::vector<Ticket> completed;
-    for (PeerTransport* rank : {trio.zero.get(), trio.one.get()})
-        CHECK_THROWS_WITH_AS(until(*rank, completed, [] { return false; }),
+    for (PeerTransport* rank : {ranks.rank_0.get(), ranks.rank_1.get()})
+        CHECK_THROWS_WITH_AS(poll_until(*rank, completed, [] { return false; }),
                              doctest::Contains("rank 2 was lost"), Error);
 }
 
-TEST_CASE("the end of a rank in order is no death") {
+TEST_CASE("a rank that leaves in order is not reported as lost") {
     for (const std::string& name : transports()) {
         CAPTURE(name);
         std::atomic<int> losses{0};

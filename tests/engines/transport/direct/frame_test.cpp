@@ -1,3 +1,5 @@
+// Tests of the parts of the direct transports: the outbox of a stream, frame headers, matching of
+// messages, and the launcher's line with the peers.
 #include "transport/direct/frame.hpp"
 
 #include <doctest/doctest.h>
@@ -24,10 +26,10 @@ std::vector<std::byte> as_bytes_of(const void* data, std::size_t bytes) {
 
 }  // namespace
 
-TEST_CASE("any part of an outbox is that part of the stream, whatever was released") {
+TEST_CASE("gather() returns the bytes of the stream at any offset, after any release") {
     std::mt19937 random(7);
-    const auto upto = [&](std::size_t most) {
-        return std::uniform_int_distribution<std::size_t>(0, most)(random);
+    const auto random_up_to = [&](std::size_t max_value) {
+        return std::uniform_int_distribution<std::size_t>(0, max_value)(random);
     };
     for (int round = 0; round < 30; ++round) {
         Outbox outbox;
@@ -37,15 +39,15 @@ TEST_CASE("any part of an outbox is that part of the stream, whatever was releas
         Ticket added = 0;
         payloads.reserve(200);
         for (int step = 0; step < 200; ++step) {
-            if (upto(2) > 0) {
-                auto& payload = payloads.emplace_back(upto(3) ? upto(300) : 0);
-                for (std::byte& byte : payload) byte = static_cast<std::byte>(upto(255));
+            if (random_up_to(2) > 0) {
+                auto& payload = payloads.emplace_back(random_up_to(3) ? random_up_to(300) : 0);
+                for (std::byte& byte : payload) byte = static_cast<std::byte>(random_up_to(255));
                 const Header header{
                     frame_magic, FrameKind::message, 0, added, payload.size(), 0, 0};
                 const auto head = as_bytes_of(&header, sizeof header);
                 stream.insert(stream.end(), head.begin(), head.end());
                 stream.insert(stream.end(), payload.begin(), payload.end());
-                if (upto(3) == 0) {
+                if (random_up_to(3) == 0) {
                     outbox.add_copy(header, payload.data(), payload.size());
                     std::ranges::fill(payload, std::byte{0});
                     ++added;
@@ -54,11 +56,11 @@ TEST_CASE("any part of an outbox is that part of the stream, whatever was releas
                 }
             }
             CHECK(outbox.end() == stream.size());
-            const std::uint64_t from = outbox.begin() + upto(outbox.end() - outbox.begin());
-            const std::size_t most = upto(1000);
+            const std::uint64_t from = outbox.begin() + random_up_to(outbox.end() - outbox.begin());
+            const std::size_t max_bytes = random_up_to(1000);
             std::array<iovec, 16> pieces;
             int count = 0;
-            const std::size_t bytes = outbox.gather(from, most, pieces, count);
+            const std::size_t bytes = outbox.gather(from, max_bytes, pieces, count);
             std::vector<std::byte> gathered;
             for (int i = 0; i < count; ++i) {
                 const iovec& piece = pieces[static_cast<std::size_t>(i)];
@@ -66,12 +68,12 @@ TEST_CASE("any part of an outbox is that part of the stream, whatever was releas
                 gathered.insert(gathered.end(), part.begin(), part.end());
             }
             REQUIRE(gathered.size() == bytes);
-            CHECK(bytes <= most);
-            const bool full = bytes == most || from + bytes == stream.size() || count == 16;
+            CHECK(bytes <= max_bytes);
+            const bool full = bytes == max_bytes || from + bytes == stream.size() || count == 16;
             CHECK(full);
             CHECK(std::equal(gathered.begin(), gathered.end(),
                              stream.begin() + static_cast<std::ptrdiff_t>(from)));
-            outbox.release(outbox.begin() + upto(outbox.end() - outbox.begin()),
+            outbox.release(outbox.begin() + random_up_to(outbox.end() - outbox.begin()),
                            [&](Ticket ticket) { released.push_back(ticket); });
         }
         outbox.clear([&](Ticket ticket) { released.push_back(ticket); });
@@ -79,7 +81,7 @@ TEST_CASE("any part of an outbox is that part of the stream, whatever was releas
     }
 }
 
-TEST_CASE("a header is sound only with the magic, a known kind and a bounded length") {
+TEST_CASE("a header is valid only with the magic, a known kind and a bounded length") {
     Header header{frame_magic, FrameKind::put, 0, 0, longest_payload, 0, 0};
     CHECK(is_valid(header));
     header.length = longest_payload + 1;
@@ -90,7 +92,7 @@ TEST_CASE("a header is sound only with the magic, a known kind and a bounded len
     CHECK_FALSE(is_valid(header));
 }
 
-TEST_CASE("a message goes on into the receive that is posted while it arrives") {
+TEST_CASE("a receive that is posted while its message arrives gets the whole message") {
     Matching matching(100);
     REQUIRE(matching.begin(1, 6) == Matching::Begin::accepted);
     std::memcpy(matching.arriving().target, "abc", 3);
@@ -103,7 +105,7 @@ TEST_CASE("a message goes on into the receive that is posted while it arrives") 
     CHECK(matching.unexpected_bytes() == 0);
 }
 
-TEST_CASE("held messages have a limit, and a longer one than its receive is refused") {
+TEST_CASE("unexpected messages are limited, and a message longer than its receive is refused") {
     Matching matching(100);
     CHECK(matching.begin(1, 101) == Matching::Begin::full);
     REQUIRE(matching.begin(1, 60) == Matching::Begin::accepted);
@@ -116,7 +118,7 @@ TEST_CASE("held messages have a limit, and a longer one than its receive is refu
     CHECK(matching.clear() == std::vector<Ticket>{2});
 }
 
-TEST_CASE("the launcher's line is read, and any other is refused with a reason") {
+TEST_CASE("the launcher's line with the peers is read, and invalid ones are refused") {
     const std::string token(64, 'a');
     const auto line = [&](const std::string& rest) {
         return R"({"kind":"peers","token":")" + token + R"(",)" + rest + "}";
@@ -145,7 +147,7 @@ TEST_CASE("the launcher's line is read, and any other is refused with a reason")
     }
 }
 
-TEST_CASE("an interface that is not there is named; the loopback has an address") {
+TEST_CASE("an interface that does not exist is an error that names it") {
     CHECK(own_address("lo").text() == "127.0.0.1");
     CHECK_THROWS_WITH_AS(own_address("nonsense0"), doctest::Contains("'nonsense0'"), Error);
     const Listener listener(own_address("lo"));

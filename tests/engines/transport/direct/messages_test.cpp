@@ -1,4 +1,5 @@
-// What every transport without MPI has to do, each case for all of them.
+// Tests of messages, one-sided transfers and collectives. Each case runs over every transport
+// without MPI.
 #include <atomic>
 #include <numeric>
 #include <random>
@@ -65,7 +66,7 @@ TEST_CASE("tags do not mix, and a message may be shorter than its receive") {
     }
 }
 
-TEST_CASE("many messages between four ranks at once, and to oneself") {
+TEST_CASE("many messages between four ranks at once, also from a rank to itself") {
     for (const std::string& name : transports()) {
         CAPTURE(name);
         run(name, 4, [](PeerTransport& transport) {
@@ -100,10 +101,10 @@ TEST_CASE("put and get reach the window; collectives reduce, gather and broadcas
             constexpr std::size_t size = 100'000;
             const int rank = transport.rank(), next = (rank + 1) % 5, previous = (rank + 4) % 5;
             std::byte* window = transport.create_window(2 * size);
-            const auto own = pattern(size, static_cast<unsigned>(rank));
-            std::ranges::copy(own, window + size);
+            const auto own_data = pattern(size, static_cast<unsigned>(rank));
+            std::ranges::copy(own_data, window + size);
             barrier(transport);
-            transport.put(own.data(), size, next, 0);
+            transport.put(own_data.data(), size, next, 0);
             transport.flush(next);
             std::vector<std::byte> read(size);
             wait_for(transport, {transport.get(read.data(), size, next, size)});
@@ -112,31 +113,31 @@ TEST_CASE("put and get reach the window; collectives reduce, gather and broadcas
             CHECK(std::vector(window, window + size) ==
                   pattern(size, static_cast<unsigned>(previous)));
             transport.free_window();
-            double sum[] = {1, static_cast<double>(rank)}, most = -rank;
+            double sum[] = {1, static_cast<double>(rank)}, largest = -rank;
             transport.begin_sum(sum);
             while (!transport.test_collective()) std::this_thread::yield();
             CHECK(sum[0] == 5);
             CHECK(sum[1] == 10);
-            transport.begin_max({&most, 1});
+            transport.begin_max({&largest, 1});
             while (!transport.test_collective()) std::this_thread::yield();
-            CHECK(most == 0);
+            CHECK(largest == 0);
             const auto all = transport.gather(std::string(static_cast<std::size_t>(rank), 'x'));
             if (rank == 0) CHECK(all == std::vector<std::string>{"", "x", "xx", "xxx", "xxxx"});
-            std::string word = rank == 0 ? std::string(300'000, 'w') : "";
-            transport.broadcast(word);
-            CHECK(word.size() == 300'000);
+            std::string text = rank == 0 ? std::string(300'000, 'w') : "";
+            transport.broadcast(text);
+            CHECK(text.size() == 300'000);
         });
     }
 }
 
-TEST_CASE("a sender is held back by a rank that posts no receive, and other tags still pass") {
+TEST_CASE("a sender waits for a rank that posts no receive, and other tags still pass") {
     for (const std::string& name : transports()) {
         CAPTURE(name);
         run(name, 2, [](PeerTransport& transport) {
             constexpr int messages = 12;
             constexpr std::size_t size = 4U << 20;  // 48 MiB in all, of which 16 MiB are held
             std::vector<std::byte> data(size);
-            const char word = 'x';
+            const char text = 'x';
             if (transport.rank() == 0) {
                 std::vector<Ticket> tickets, done;
                 for (int i = 0; i < messages; ++i)
@@ -145,9 +146,9 @@ TEST_CASE("a sender is held back by a rank that posts no receive, and other tags
                 while (now() - begin < 300'000'000) transport.poll(done);
                 CHECK(done.size() < messages);  // the rest waits
                 char answer = 0;
-                const Ticket go = transport.send(&word, 1, 1, 2);
+                const Ticket go = transport.send(&text, 1, 1, 2);
                 const Ticket end = transport.receive(&answer, 1, 1, 3);
-                until(transport, done, [&] { return done.size() == messages + 2; });
+                poll_until(transport, done, [&] { return done.size() == messages + 2; });
                 CHECK(std::ranges::find(done, go) != done.end());
                 CHECK(std::ranges::find(done, end) != done.end());
                 return;
@@ -160,7 +161,7 @@ TEST_CASE("a sender is held back by a rank that posts no receive, and other tags
             char heard = 0;
             wait_for(transport, {transport.receive(&heard, 1, 0, 2)});
             CHECK(heard == 'x');
-            wait_for(transport, {transport.send(&word, 1, 0, 3)});
+            wait_for(transport, {transport.send(&text, 1, 0, 3)});
         });
     }
 }

@@ -1,4 +1,5 @@
-// Ranks of a transport without MPI, as threads of the test or as a process of their own.
+// Helpers of the tests of transports without MPI: they run ranks as threads of the test or as
+// processes.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -23,26 +24,26 @@ namespace planted {
 using namespace assay;
 using namespace assay::direct;
 
-// Those that this build and this host have. libfabric's provider is named, since its favourite may
-// be an adapter's.
+// The transports that this build and this host have. The provider of libfabric is named, since its
+// default may be that of an adapter.
 inline const std::vector<std::string>& transports() {
     static const std::vector<std::string> names = [] {
-        std::vector<std::string> found{"tcp", "udp"};
+        std::vector<std::string> available{"tcp", "udp"};
         for (const std::string provider : {"tcp", "shm"}) {
             try {
                 check_ofi(provider);
-                found.push_back("ofi:" + provider);
+                available.push_back("ofi:" + provider);
             } catch (const Error& error) {
                 MESSAGE("without ofi:" << provider << ": " << error.what());
             }
         }
-        return found;
+        return available;
     }();
     return names;
 }
 
-// Those over which the others go on when a rank dies.
-inline std::vector<std::string> surviving() {
+// The transports over which the other ranks continue when a rank dies.
+inline std::vector<std::string> transports_that_survive_deaths() {
     std::vector<std::string> names = transports();
     std::erase(names, "ofi:shm");
     return names;
@@ -56,15 +57,16 @@ inline MeshSettings settings_of(const std::string& transport) {
     return settings;
 }
 
-inline std::unique_ptr<PeerTransport> make(const std::string& transport, Listener listener,
-                                           Membership self, MeshSettings settings) {
+inline std::unique_ptr<PeerTransport> make_transport(const std::string& transport,
+                                                     Listener listener, Membership self,
+                                                     MeshSettings settings) {
     const auto start = transport == "tcp"   ? tcp_transport
                        : transport == "udp" ? udp_transport
                                             : ofi_transport;
     return start(std::move(listener), std::move(self), std::move(settings));
 }
 
-// A job that is not started: the listeners and the table of its ranks.
+// A job that is not started yet: the listeners and the addresses of its ranks.
 struct Job {
     std::string transport;
     session::Token token = *session::make_token();
@@ -84,10 +86,11 @@ struct Job {
     std::unique_ptr<PeerTransport> rank(int number, MeshSettings settings, int incarnation = 0) {
         const std::size_t index = static_cast<std::size_t>(number);
         Membership self{number, incarnation, token, peers};
-        return make(transport, std::move(*listeners[index]), std::move(self), std::move(settings));
+        return make_transport(transport, std::move(*listeners[index]), std::move(self),
+                              std::move(settings));
     }
-    // In place of one that was lost: a listener of its own.
-    std::unique_ptr<PeerTransport> again(int number, int incarnation) {
+    // A rank in place of a lost one, with a new listener.
+    std::unique_ptr<PeerTransport> replace_rank(int number, int incarnation) {
         const std::size_t index = static_cast<std::size_t>(number);
         listeners[index] = std::make_unique<Listener>(read_address("127.0.0.1", 0));
         peers[index].port = listeners[index]->address().port();
@@ -95,7 +98,7 @@ struct Job {
     }
 };
 
-// Runs `body` on every rank, connected; all leave in order.
+// Connects all ranks of a job, runs `body` on each, and lets them leave in order.
 inline void run(const std::string& transport, int ranks,
                 const std::function<void(PeerTransport&)>& body) {
     Job job(transport, ranks);
@@ -120,24 +123,25 @@ inline void run(const std::string& transport, int ranks,
 
 constexpr Nanoseconds limit = 30'000'000'000;
 
-// Polls until a condition holds; fails the test after the limit.
-inline bool until(Transport& transport, std::vector<Ticket>& completed,
-                  const std::function<bool()>& holds) {
+// Polls until the condition holds; fails the test after 30 s. Returns whether it holds.
+inline bool poll_until(Transport& transport, std::vector<Ticket>& completed,
+                       const std::function<bool()>& holds) {
     const Nanoseconds begin = now();
     while (!holds()) {
         transport.poll(completed);
         std::this_thread::yield();
         if (now() - begin > limit) {
-            FAIL_CHECK("nothing happens any more");
+            FAIL_CHECK("the condition does not hold within 30 s");
             return false;
         }
     }
     return true;
 }
 
+// Polls until all tickets are complete.
 inline void wait_for(Transport& transport, std::vector<Ticket> tickets) {
     std::vector<Ticket> completed;
-    until(transport, completed, [&] {
+    poll_until(transport, completed, [&] {
         return std::ranges::all_of(tickets, [&](Ticket ticket) {
             return std::ranges::find(completed, ticket) != completed.end();
         });
@@ -148,13 +152,14 @@ inline void wait_for(Transport& transport, std::vector<Ticket> tickets) {
 inline PeerChange wait_for_change(Transport& transport) {
     std::vector<PeerChange> changes;
     std::vector<Ticket> completed;
-    until(transport, completed, [&] {
+    poll_until(transport, completed, [&] {
         transport.peer_changes(changes);
         return !changes.empty();
     });
     return changes.empty() ? PeerChange{-1, PeerChange::State::lost} : changes.front();
 }
 
+// Test data.
 inline std::vector<std::byte> pattern(std::size_t bytes, unsigned seed) {
     std::vector<std::byte> data(bytes);
     for (std::size_t i = 0; i < bytes; ++i)

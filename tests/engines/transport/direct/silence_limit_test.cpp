@@ -1,4 +1,5 @@
-// When a silent peer is taken for lost, by planted delays.
+// Tests of the time after which a silent peer counts as lost. It depends on the delays that were
+// measured.
 #include "transport/direct/silence_limit.hpp"
 
 #include <doctest/doctest.h>
@@ -12,7 +13,7 @@ constexpr Nanoseconds ms = 1'000'000, s = 1000 * ms;
 
 }  // namespace
 
-TEST_CASE("a delay fades, and a larger one replaces it") {
+TEST_CASE("a recorded delay halves every 2 s, and a larger one replaces it") {
     Delay delay;
     CHECK(delay.value_at(5 * s) == 0);
     delay.record(80 * ms, 1 * s);
@@ -27,7 +28,7 @@ TEST_CASE("a delay fades, and a larger one replaces it") {
     CHECK(delay.value_at(60 * s) < 1 * ms);
 }
 
-TEST_CASE("on a quiet machine the limit holds; where ranks are late, it grows, but not for ever") {
+TEST_CASE("the limit grows with measured delays, up to 3 s") {
     CHECK(silence_limit(150 * ms, 0, 0) == 150 * ms);
     CHECK(silence_limit(150 * ms, 1 * ms, 2 * ms) < 160 * ms);
     // A peer that was silent for 200 ms and then spoke may be silent for that long again.

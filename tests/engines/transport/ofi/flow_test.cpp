@@ -1,3 +1,4 @@
+// Tests of the flow control and ordering of messages over libfabric.
 #include "transport/ofi/flow.hpp"
 
 #include <doctest/doctest.h>
@@ -9,30 +10,31 @@
 
 using assay::ofi::Flow;
 
-TEST_CASE("messages that arrive in any order are taken in their own, each once") {
+TEST_CASE("messages that arrive in any order are delivered in the order of sending, each once") {
     constexpr std::size_t messages = 200;
     for (unsigned seed = 1; seed <= 100; ++seed) {
         CAPTURE(seed);
         std::mt19937 random(seed);
         Flow sender, receiver;
-        std::vector<std::uint64_t> travelling, told;
+        std::vector<std::uint64_t> in_flight, acknowledgements;
         std::vector<int> taken;
         assay::Nanoseconds time = 0;
-        const auto pick = [&](std::vector<std::uint64_t>& from) {
-            const auto place = from.begin() + static_cast<std::ptrdiff_t>(random() % from.size());
-            const std::uint64_t picked = *place;
-            from.erase(place);
-            return picked;
+        const auto remove_random = [&](std::vector<std::uint64_t>& from) {
+            const auto position =
+                from.begin() + static_cast<std::ptrdiff_t>(random() % from.size());
+            const std::uint64_t number_picked = *position;
+            from.erase(position);
+            return number_picked;
         };
         for (int step = 0; taken.size() < messages && step < 100'000; ++step) {
             time += 100'000;
             if (sender.may_send() && random() % 2) {
-                travelling.push_back(sender.next());
+                in_flight.push_back(sender.next());
                 sender.sent();
             }
             REQUIRE(sender.next() - receiver.taken() <= Flow::depth);
-            if (!travelling.empty() && random() % 2) {
-                const std::uint64_t number = pick(travelling);
+            if (!in_flight.empty() && random() % 2) {
+                const std::uint64_t number = remove_random(in_flight);
                 REQUIRE(receiver.arrived(number, static_cast<int>(number)));
                 REQUIRE_FALSE(receiver.arrived(number, 999));  // a repetition
             }
@@ -42,11 +44,12 @@ TEST_CASE("messages that arrive in any order are taken in their own, each once")
                 REQUIRE_FALSE(receiver.arrived(receiver.taken() - 1, 999));  // an old one
             }
             if (receiver.acknowledgement_due(time)) {
-                told.push_back(receiver.taken());
+                acknowledgements.push_back(receiver.taken());
                 receiver.acknowledged();
             }
             // Acknowledgements may overtake each other too.
-            if (!told.empty() && random() % 2) REQUIRE(sender.on_acknowledged(pick(told)));
+            if (!acknowledgements.empty() && random() % 2)
+                REQUIRE(sender.on_acknowledged(remove_random(acknowledgements)));
         }
         CHECK(taken.size() >= messages);
         std::vector<int> expected(taken.size());
@@ -55,7 +58,7 @@ TEST_CASE("messages that arrive in any order are taken in their own, each once")
     }
 }
 
-TEST_CASE("a sender is held back until messages were taken, and nobody takes what was not sent") {
+TEST_CASE("a sender waits until messages are taken, and invalid numbers are refused") {
     Flow sender, receiver;
     for (std::uint64_t i = 0; i < Flow::depth; ++i) {
         CHECK(sender.may_send());

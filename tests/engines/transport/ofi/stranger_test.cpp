@@ -1,5 +1,5 @@
-// What arrives at a rank's endpoint from elsewhere than its peers, and providers that there are
-// not.
+// Tests of messages that a rank's libfabric endpoint gets from other senders than its peers, and of
+// providers that do not exist.
 #ifdef ASSAY_LIBFABRIC
 
 #include <cstring>
@@ -33,11 +33,11 @@ private:
 
 }  // namespace
 
-TEST_CASE("messages that no peer has sent are refused and counted, and the rank goes on") {
+TEST_CASE("messages that no peer has sent are refused and counted, and the rank continues") {
     const std::string name = "ofi:tcp";
     if (std::ranges::find(transports(), name) == transports().end()) return;
     Job job(name, 2);
-    const auto zero = job.rank(0);
+    const auto rank_0 = job.rank(0);
     ofi::Endpoint stranger(ofi::find_provider("tcp", "127.0.0.1"));
     MeshSettings settings = settings_of(name);
     settings.transport = "ofi:" + stranger.provider();
@@ -45,13 +45,13 @@ TEST_CASE("messages that no peer has sent are refused and counted, and the rank 
     Greeter greeter;
     Mesh mesh(std::move(*job.listeners[1]), {1, 0, job.token, job.peers}, settings, greeter);
     {
-        std::jthread other([&] { zero->connect(); });
+        std::jthread connecting_thread([&] { rank_0->connect(); });
         mesh.connect_all();
     }
     fi_addr_t target = 0;
     REQUIRE(stranger.insert(greeter.address, target));
-    // As long as a header of rank 1 without its tag; shorter than a header; of a rank that there
-    // is not.
+    // Messages with the length of a header but without its tag, one shorter than a header, and one
+    // of a rank that does not exist.
     const ofi::Memory memory = stranger.allocate(4096);
     std::memset(memory.data(), 0, 4096);
     std::uint64_t expected = 0;
@@ -67,28 +67,28 @@ TEST_CASE("messages that no peer has sent are refused and counted, and the rank 
         ++expected;
         std::vector<Ticket> completed;
         std::vector<ofi::Endpoint::Completion> done;
-        until(*zero, completed, [&] {
+        poll_until(*rank_0, completed, [&] {
             if (!sent) sent = stranger.send(message, target) == 0;
             stranger.poll(done);
-            return sent && !message.busy && refused_messages(*zero) == expected;
+            return sent && !message.busy && refused_messages(*rank_0) == expected;
         });
     }
     std::vector<PeerChange> changes;
-    zero->peer_changes(changes);
+    rank_0->peer_changes(changes);
     CHECK(changes.empty());
 }
 
-TEST_CASE("a provider that there is not is refused with those that there are") {
+TEST_CASE("a provider that does not exist is refused with a list of those that do") {
     CHECK_THROWS_WITH_AS(check_ofi("nonsense"), doctest::Contains("no provider 'nonsense'"), Error);
-    const std::vector<std::string> known = ofi::providers();
-    if (known.empty()) return;
+    const std::vector<std::string> available = ofi::providers();
+    if (available.empty()) return;
     try {
         check_ofi("nonsense");
     } catch (const Error& error) {
-        for (const std::string& name : known)
+        for (const std::string& name : available)
             CHECK(error.fix.find("ofi:" + name) != error.fix.npos);
     }
-    CHECK_NOTHROW(check_ofi(known.front()));
+    CHECK_NOTHROW(check_ofi(available.front()));
     CHECK_NOTHROW(check_ofi(""));
 }
 

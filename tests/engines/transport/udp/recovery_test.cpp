@@ -1,4 +1,5 @@
-// A stream through a network that loses, repeats and reorders datagrams, in planted time.
+// Tests of loss recovery of the UDP transport: a stream through a simulated network that loses,
+// repeats and reorders datagrams, in simulated time.
 #include "transport/udp/recovery.hpp"
 
 #include <doctest/doctest.h>
@@ -122,7 +123,7 @@ TEST_CASE("a set of ranges is the set of its numbers") {
     }
 }
 
-TEST_CASE("every byte arrives once, in order, whatever the network does") {
+TEST_CASE("every byte arrives once and in order, despite loss, repetition and reordering") {
     unsigned seed = 0;
     for (const double lose : {0.0, 0.01, 0.2})
         for (const double reorder : {0.0, 0.1})
@@ -135,7 +136,7 @@ TEST_CASE("every byte arrives once, in order, whatever the network does") {
                 CHECK(network.delivered == 2'000'000);
                 CHECK(network.wrong == 0);
                 CHECK(network.sender().in_flight() == 0);
-                // Each planted loss was found; those that were only late are told apart.
+                // Each planted loss is detected. Without loss and reordering none is reported.
                 CHECK(network.sender().counts().lost >= network.lost);
                 if (lose == 0 && reorder == 0) CHECK(network.sender().counts().lost == 0);
                 CHECK(network.refused >= network.repeated * 9 / 10);
@@ -144,14 +145,14 @@ TEST_CASE("every byte arrives once, in order, whatever the network does") {
 
 TEST_CASE("without faults the window grows to what the receiver grants") {
     Network network({}, 1);
-    // 10 MB at a window of 1 MB and a round trip of 200 us: some 2 ms, and the slow start.
+    // 10 MB with a window of 1 MB and a round trip of 200 us take about 2 ms, plus the slow start.
     CHECK(network.transfer(10'000'000) < 20'000'000);
     CHECK(network.sender().counts().sent == 10'000);
     CHECK(network.sender().round_trip() >= 200'000);
     CHECK(network.sender().round_trip() < 400'000);
 }
 
-TEST_CASE("a program that takes little holds the sender back within the granted bytes") {
+TEST_CASE("a program that reads slowly limits the sender to the granted bytes") {
     Network network({0.02, 0, 0.05, 0.02}, 5, 50'000);
     network.transfer(1'000'000, 0.02);
     CHECK(network.delivered == 1'000'000);
@@ -159,7 +160,7 @@ TEST_CASE("a program that takes little holds the sender back within the granted 
     CHECK(network.max_held <= 100'000);
 }
 
-TEST_CASE("an acknowledgement of what was never sent changes nothing") {
+TEST_CASE("an acknowledgement of datagrams that were not sent is refused") {
     Sender sender(1000, 1 << 20);
     REQUIRE(sender.next(0, 5000));
     for (const Acknowledgement& bad :
@@ -173,7 +174,7 @@ TEST_CASE("an acknowledgement of what was never sent changes nothing") {
     CHECK(sender.arrived() == 1000);
 }
 
-TEST_CASE("bytes beyond what was granted are refused, and so is a number that was there") {
+TEST_CASE("bytes beyond the granted ones and repeated datagrams are refused") {
     Receiver receiver(1000);
     std::vector<std::byte> data(600);
     const auto take = [](const std::byte*, std::size_t bytes) { return bytes; };
@@ -184,16 +185,16 @@ TEST_CASE("bytes beyond what was granted are refused, and so is a number that wa
     CHECK(receiver.taken() == 1200);
 }
 
-TEST_CASE("datagrams that the socket did not take are sent again under the same numbers") {
+TEST_CASE("datagrams that the socket did not accept are sent again with the same numbers") {
     Sender sender(1000, 1 << 20);
     const auto first = sender.next(0, 3000);
     const auto second = sender.next(0, 3000);
     REQUIRE(second);
     sender.cancel_from(second->number);
-    const auto again = sender.next(0, 3000);
-    REQUIRE(again);
-    CHECK(again->number == second->number);
-    CHECK(again->offset == second->offset);
+    const auto resent = sender.next(0, 3000);
+    REQUIRE(resent);
+    CHECK(resent->number == second->number);
+    CHECK(resent->offset == second->offset);
     CHECK(sender.counts().sent == 2);
     CHECK(first->offset == 0);
 }
@@ -239,7 +240,7 @@ TEST_CASE("acknowledgements wait for several datagrams, but not where one was lo
     CHECK(answer.ranges.back() == std::pair<std::uint64_t, std::uint64_t>{58, 59});
 }
 
-TEST_CASE("each silence sends again, also where the window is below what is in flight") {
+TEST_CASE("each timeout sends data again, even if more is in flight than the window") {
     Sender sender(1000, 1 << 20);
     Nanoseconds time = 0;
     while (sender.next(time, 100'000)) {
@@ -247,13 +248,13 @@ TEST_CASE("each silence sends again, also where the window is below what is in f
     const std::uint64_t begun = sender.counts().sent;
     REQUIRE(begun > 8);
     for (int silence = 1; silence <= 6; ++silence) {
-        time += 600'000'000;  // longer than any patience
+        time += 600'000'000;  // longer than any timeout
         sender.expire(time, 100'000);
         CHECK(sender.next(time, 100'000));
         while (sender.next(time, 100'000)) {
         }
     }
-    // What has arrived after all this shows at once what was lost.
+    // One acknowledgement of the last datagram shows which earlier ones are lost.
     const std::uint64_t last = sender.counts().sent - 1;
     CHECK(sender.acknowledge({1 << 20, {{last, last + 1}}}, time + 100'000));
     sender.expire(time + 1'500'000, 100'000);
