@@ -94,8 +94,8 @@ KernelEvent fault_of(const Fault& given, const KernelEvent& mapped) {
     event.processor = given.executable;
     event.address = given.address;
     event.ip = given.ip, event.sp = given.sp, event.bp = given.bp;
-    event.used = std::min<std::uint32_t>(given.words, stack_words);
-    for (std::uint32_t k = 0; k < event.used; ++k) event.stack[k] = mapped.address + 16 * k;
+    event.used_words = std::min<std::uint32_t>(given.words, stack_words);
+    for (std::uint32_t k = 0; k < event.used_words; ++k) event.stack[k] = mapped.address + 16 * k;
     return event;
 }
 
@@ -146,15 +146,15 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
     mapped.address = 0x1000, mapped.bytes = 0x1000;
     mapped.executable = true;
     mapped.name = FUZZ_OBJECT;
-    process.take(mapped);
+    process.handle(mapped);
     process.set_ring(reader);
     std::size_t count = 0;
     reader->drain([&](const Event& event) {
-        process.take(event);
+        process.handle(event);
         if (count < most_events) {
             const KernelEvent fault = fault_of(faults[count++], mapped);
-            process.take(fault);
-            process.take(access_of(fault));
+            process.handle(fault);
+            process.handle(access_of(fault));
         }
         if (count % 4 == 0) process.locate_touched();
         if (count % 8 == 0) process.locate_accessed();
@@ -186,9 +186,9 @@ void read_object(const std::uint8_t* data, std::size_t size) {
     mapped.offset = 0x1000;
     mapped.executable = true;
     mapped.name = fuzz::file_of(data, size);
-    process.take(mapped);
+    process.handle(mapped);
     for (std::uint64_t ip = 0x1000; ip < 0x1400; ip += 61)
-        process.take(fault_of({0x100000 + (ip << 12), ip, 0x7000, 0x7010, 0, 16, 1}, mapped));
+        process.handle(fault_of({0x100000 + (ip << 12), ip, 0x7000, 0x7010, 0, 16, 1}, mapped));
     process.locate_touched();
     write(process);
 }
