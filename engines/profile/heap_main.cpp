@@ -83,8 +83,8 @@ int run(int argc, char** argv) {
     record->add_option("directory", settings.directory, "directory for the traces")
         ->required()
         ->check(CLI::ExistingDirectory);
-    record->add_option("--at-least", settings.at_least, "leave out blocks of fewer bytes");
-    record->add_option("--sample", settings.sample,
+    record->add_option("--at-least", settings.min_block_bytes, "leave out blocks of fewer bytes");
+    record->add_option("--sample", settings.sample_bytes,
                        "record about one block per so many requested bytes");
     record->add_option("--ranks", settings.ranks, "record only these MPI ranks, e.g. 0,3");
     record->add_flag("!--no-python", settings.records_python, "do not record Python functions");

@@ -228,7 +228,7 @@ void check_complete(heap::TraceReader& trace, const std::string& path) {
     for (const heap::ChunkRef& chunk : trace.chunks())
         if (chunk.header.kind == heap::ChunkKind::process && trace.read(chunk, payload))
             std::memcpy(&process, payload.data(), std::min(payload.size(), sizeof process));
-    if (process.sample > 0 || process.at_least > 0)
+    if (process.sample_bytes > 0 || process.min_block_bytes > 0)
         throw Error(path + " holds only a part of the allocations",
                     "record it again without --sample and --at-least");
     if (process.lost > 0)

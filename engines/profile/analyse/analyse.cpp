@@ -122,7 +122,7 @@ struct Analysis::State {
           peaks(groups.count(), [this](std::uint32_t node) { return groups.of(node); }),
           stats(metadata.first_event > metadata.last_event ? 0 : metadata.first_event,
                 metadata.first_event > metadata.last_event ? 0 : metadata.last_event,
-                timeline_steps, tree.nodes().size(), &peaks, metadata.process.sample),
+                timeline_steps, tree.nodes().size(), &peaks, metadata.process.sample_bytes),
           worst_fragmentation(metadata),
           first_touches(metadata) {}
 

@@ -42,8 +42,8 @@ HeapProcess process_section(const TraceMetadata& metadata) {
         .complete = metadata.process.end_state != 0,
         .detached = metadata.process.end_state == static_cast<std::uint32_t>(EndState::detached),
         .attached_after = metadata.attached_after,
-        .at_least = metadata.process.at_least,
-        .sample = metadata.process.sample};
+        .at_least = metadata.process.min_block_bytes,
+        .sample = metadata.process.sample_bytes};
 }
 
 HeapTotals totals_section(const TraceMetadata& metadata, const AllocationStats& stats) {

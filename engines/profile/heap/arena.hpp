@@ -31,11 +31,11 @@ inline constexpr std::uint32_t notes_bytes = 16 << 10, max_note_bytes = 5 << 10;
 inline constexpr std::uint32_t node_count = 1 << 24;  // as many as an event can name
 
 // Environment variables that tell the hooks what to record.
-inline constexpr char directory_variable[] = "ASSAY_HEAP";          // the directory of the arenas
-inline constexpr char at_least_variable[] = "ASSAY_HEAP_AT_LEAST",  // bytes: see Filter
-    sample_variable[] = "ASSAY_HEAP_SAMPLE",                        // bytes: see Filter
-    ranks_variable[] = "ASSAY_HEAP_RANKS",                          // "0,3"; unset: all ranks
-    no_python_variable[] = "ASSAY_HEAP_NO_PYTHON";                  // set: no Python frames
+inline constexpr char directory_variable[] = "ASSAY_HEAP";           // the directory of the arenas
+inline constexpr char min_block_variable[] = "ASSAY_HEAP_AT_LEAST",  // bytes: see Filter
+    sample_variable[] = "ASSAY_HEAP_SAMPLE",                         // bytes: see Filter
+    ranks_variable[] = "ASSAY_HEAP_RANKS",                           // "0,3"; unset: all ranks
+    no_python_variable[] = "ASSAY_HEAP_NO_PYTHON";                   // set: no Python frames
 
 // What an event is. The numbers are part of the trace format; 12 and 13 are free.
 enum class Kind : std::uint8_t {

@@ -71,7 +71,9 @@ std::int64_t next_sample_gap(std::uint64_t& state) {
     state ^= state >> 7;
     state ^= state << 17;
     const double uniform = (static_cast<double>(state >> 11) + 1) * 0x1p-53;
-    return static_cast<std::int64_t>(-logarithm(uniform) * static_cast<double>(filter.sample)) + 1;
+    return static_cast<std::int64_t>(-logarithm(uniform) *
+                                     static_cast<double>(filter.sample_bytes)) +
+           1;
 }
 
 }  // namespace assay::heap

@@ -12,8 +12,9 @@
 namespace assay::heap {
 
 struct Filter {
-    bool is_active = false;                  // not all blocks are recorded
-    std::uint64_t at_least = 0, sample = 0;  // bytes; about one block in `sample` bytes, 0: all
+    bool is_active = false;  // not all blocks are recorded
+    std::uint64_t min_block_bytes = 0,
+                  sample = 0;  // bytes; about one block in `sample` bytes, 0: all
 };
 extern Filter filter;
 

@@ -131,8 +131,9 @@ void record_mapping(Kind kind, const void* address, std::uint64_t bytes,
 
 bool was_recorded(void* block) {
     if (__builtin_expect(!filter.is_active, 1)) return true;
-    if (filter.sample != 0) return sampled_blocks.erase(block);
-    return real.malloc_usable_size == nullptr || real.malloc_usable_size(block) >= filter.at_least;
+    if (filter.sample_bytes != 0) return sampled_blocks.erase(block);
+    return real.malloc_usable_size == nullptr ||
+           real.malloc_usable_size(block) >= filter.min_block_bytes;
 }
 
 void set_real_functions(std::uint64_t (*address_of)(const char* name)) {
@@ -189,7 +190,7 @@ void* record_reallocation(void* block, size_t size, const Frame& caller) {
     const std::uint64_t time = assay::stack::ticks();
     const bool failed = result == nullptr && size != 0;
     // A sampled block stays sampled until it is freed, whatever its new size.
-    if (filter.sample != 0 && (failed || result != nullptr))
+    if (filter.sample_bytes != 0 && (failed || result != nullptr))
         sampled_blocks.insert(failed ? block : result);
     if (record(*thread, time, Kind::realloc, failed ? block : result,
                failed ? not_reallocated : size, caller, [=] { return stack; }) &&

@@ -122,8 +122,8 @@ inline Thread* recording_thread(Caller caller = Caller::program) {
 // Whether a new block of this size is recorded.
 inline bool is_selected(Thread& thread, std::uint64_t size) {
     if (__builtin_expect(!filter.is_active, 1)) return true;
-    if (size < filter.at_least) return false;
-    if (filter.sample == 0) return true;
+    if (size < filter.min_block_bytes) return false;
+    if (filter.sample_bytes == 0) return true;
     thread.bytes_to_sample -= static_cast<std::int64_t>(size);
     if (thread.bytes_to_sample > 0) return false;
     thread.bytes_to_sample = next_sample_gap(thread.random_state);

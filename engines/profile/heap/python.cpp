@@ -517,7 +517,7 @@ void PythonFrames::record_eval_frames(Thread& thread, const stack::StackCache& c
     std::uint64_t cframe = python.has_c_stack_frames ? 0 : load64(state + python.layout->cframe);
     std::uint32_t index = depth_;
     std::uint64_t c_frame_address = c_frame(cframe, index, bounds);
-    for (std::uint32_t k = cache.frame_count(); k > cache.kept_count() && c_frame_address != 0;) {
+    for (std::uint32_t k = cache.frame_count(); k > cache.reused_count() && c_frame_address != 0;) {
         const stack::Frame& frame = cache.frame(k - 1);
         if (const std::uint64_t end = k > 1 ? cache.frame(k - 2).sp : bounds.high;
             c_frame_address >= end) {

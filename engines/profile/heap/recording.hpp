@@ -16,7 +16,7 @@ __attribute__((always_inline)) inline void record_block(Thread& thread, std::uin
                                                         const void* block, std::uint64_t size,
                                                         const stack::Frame& caller) {
     thread.allocated = block;
-    if (block == nullptr || (__builtin_expect(filter.is_active, 0) && filter.sample != 0 &&
+    if (block == nullptr || (__builtin_expect(filter.is_active, 0) && filter.sample_bytes != 0 &&
                              !sampled_blocks.insert(block)))
         return;
     if (record(thread, time, kind, block, size, caller) && start != 0)

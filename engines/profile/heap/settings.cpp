@@ -67,10 +67,10 @@ bool is_recorded_rank() {
 }
 
 bool load_filter() {
-    filter.at_least = number_in(setting(at_least_variable));
-    filter.sample = number_in(setting(sample_variable));
-    filter.is_active = (filter.at_least | filter.sample) != 0;
-    return filter.sample == 0 || sampled_blocks.reserve();
+    filter.min_block_bytes = number_in(setting(min_block_variable));
+    filter.sample_bytes = number_in(setting(sample_variable));
+    filter.is_active = (filter.min_block_bytes | filter.sample_bytes) != 0;
+    return filter.sample_bytes == 0 || sampled_blocks.reserve();
 }
 
 }  // namespace assay::heap

@@ -1,3 +1,4 @@
+// One step of a stack walk: applies a rule to a frame.
 #include "profile/stack/walk.hpp"
 
 #include <cstring>
@@ -51,7 +52,8 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
             cfa = frame.sp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
             break;
         case RuleKind::by_code:
-            if (!frame.called) return lost();  // it may not have set up its frame yet
+            if (!frame.called)
+                return lost();  // an interrupted function may not have set up its frame yet
             [[fallthrough]];
         case RuleKind::from_bp:
             cfa = frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
@@ -67,7 +69,7 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
             break;
         }
     }
-    // The caller's frame lies above its callee's. An interrupted callee may have no frame yet.
+    // The caller's frame is above its callee's. An interrupted callee may not have a frame yet.
     if (cfa < frame.sp || (cfa == frame.sp && (calls_push || frame.called))) return lost();
     const std::uint64_t return_slot = rule.ra == Rule::in_register
                                           ? frame.lr_address

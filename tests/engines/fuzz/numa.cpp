@@ -127,7 +127,7 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
     header->tail = parts.take<std::uint64_t>();
     for (std::size_t k = 0; k < some_nodes; ++k) {
         const auto node = parts.take<stack::Node>();
-        std::memcpy(memory + ring_nodes_at + k * sizeof node, &node, sizeof node);
+        std::memcpy(memory + ring_nodes_offset + k * sizeof node, &node, sizeof node);
     }
     std::array<Fault, most_events> faults;
     const std::uint64_t tail = header->tail;
@@ -156,15 +156,15 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
             process.handle(fault);
             process.handle(access_of(fault));
         }
-        if (count % 4 == 0) process.locate_touched();
-        if (count % 8 == 0) process.locate_accessed();
+        if (count % 4 == 0) process.locate_touched_pages();
+        if (count % 8 == 0) process.locate_accessed_pages();
     });
     if (count > most_events) std::abort();
-    process.look_at_threads(1);
-    process.sweep(2);
-    process.locate_touched();
-    process.locate_accessed();
-    if (process.asks_for_last_look()) process.answer_last_look();
+    process.read_threads(1);
+    process.scan_resident_pages(2);
+    process.locate_touched_pages();
+    process.locate_accessed_pages();
+    if (process.wants_final_scan()) process.acknowledge_finish();
     Process child(no_process, 1, 0, topology, true);
     child.inherit(process);
     write(process);
@@ -189,7 +189,7 @@ void read_object(const std::uint8_t* data, std::size_t size) {
     process.handle(mapped);
     for (std::uint64_t ip = 0x1000; ip < 0x1400; ip += 61)
         process.handle(fault_of({0x100000 + (ip << 12), ip, 0x7000, 0x7010, 0, 16, 1}, mapped));
-    process.locate_touched();
+    process.locate_touched_pages();
     write(process);
 }
 
