@@ -1,3 +1,4 @@
+// Parses the Python lines of a trace.
 #include "profile/analyse/python_metadata.hpp"
 
 #include <sstream>
