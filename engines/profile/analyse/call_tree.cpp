@@ -100,7 +100,7 @@ std::uint32_t CallTree::resolve_root(stack::StackId stack) {
     const auto& [parent, address] = stacks_[stack];
     if (stack == stack::complete_root) return child(none, location_number(start));
     if (stack > stack::lost_root && tag_of(address) == joined_tag)
-        return join_stacks(parent, id_in(address));
+        return join_stacks(parent, node_number(address));
     return unknown_node_;
 }
 
@@ -155,7 +155,7 @@ std::uint32_t CallTree::append(std::uint32_t node, const std::vector<Location>& 
 std::uint32_t CallTree::append_frames(std::uint32_t node,
                                       const std::vector<stack::StackId>& frames) {
     for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
-        const auto location = python_.locations.find(id_in(stacks_[*frame].address));
+        const auto location = python_.locations.find(node_number(stacks_[*frame].address));
         node = child(node, location != python_.locations.end()
                                ? location_number(location->second, true)
                                : location_number(unknown_python));
@@ -222,8 +222,8 @@ std::uint32_t CallTree::location_number(const Location& location, bool is_python
 }
 
 std::vector<std::uint32_t> CallTree::allocation_sites() const {
-    std::vector<std::uint32_t> innermost,
-        sites;  // innermost: none if all frames are allocator frames
+    // `innermost`: none if all frames are allocator frames.
+    std::vector<std::uint32_t> innermost, sites;
     innermost.reserve(nodes_.size());
     sites.reserve(nodes_.size());
     for (const Node& node : nodes_) {

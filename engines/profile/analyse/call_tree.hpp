@@ -75,8 +75,8 @@ private:
     Symbols& symbols_;
     std::unordered_set<std::string> interpreters_;  // paths of objects
     std::vector<std::uint32_t> node_of_stack_;      // none: not resolved yet
-    std::unordered_map<std::uint64_t, std::uint32_t>
-        joined_nodes_;  // node by C stack (upper 32 bits) and Python stack
+    // Node by C stack (upper 32 bits) and Python stack.
+    std::unordered_map<std::uint64_t, std::uint32_t> joined_nodes_;
     std::uint32_t unknown_node_ = 0;
     std::vector<Node> nodes_;
     std::vector<TreeLocation> locations_;

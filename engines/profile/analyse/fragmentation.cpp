@@ -26,8 +26,8 @@ void for_each_shared_page(std::uint64_t address, std::uint64_t size, std::uint64
 
 Fragmentation measure_fragmentation(const Blocks& blocks, std::uint64_t page_bytes) {
     Fragmentation fragmentation;
-    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash>
-        used_by_page;  // requested bytes by shared page
+    // Requested bytes by shared page.
+    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> used_by_page;
     for (const auto& [address, block] : blocks) {
         fragmentation.live += block.size;
         if (is_block_id(address) || block.size == 0) continue;

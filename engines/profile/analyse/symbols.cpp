@@ -18,8 +18,8 @@
 namespace assay::heap {
 namespace {
 
-char* debuginfo_path =
-    nullptr;  // default search: .debug beside the object, /usr/lib/debug by build-id
+// The default search path: .debug beside the object, /usr/lib/debug by build-id.
+char* debuginfo_path = nullptr;
 const Dwfl_Callbacks callbacks = {
     .find_elf = dwfl_build_id_find_elf,
     .find_debuginfo = dwfl_standard_find_debuginfo,

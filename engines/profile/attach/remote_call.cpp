@@ -144,8 +144,8 @@ std::uint64_t RemoteCall::call(std::uint64_t function,
     for (const std::uint64_t argument : arguments) *argument_registers[n++] = argument;
     registers.rip = function;
     registers.rax = 0;
-    registers.orig_rax =
-        ~0ull;  // prevents the kernel from restarting the interrupted system call now
+    // Prevents the kernel from restarting the interrupted system call now.
+    registers.orig_rax = ~0ull;
     registers.eflags &= ~direction_flag;
     set_registers(tid_, registers);
     bool is_delayed = false;

@@ -143,8 +143,8 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
         argv.push_back(nullptr);
         close(start_pipe[1]);
         char byte;
-        [[maybe_unused]] const ssize_t byte_count =
-            read(start_pipe[0], &byte, 1);  // waits until the parent closes its end
+        // Waits until the parent closes its end.
+        [[maybe_unused]] const ssize_t byte_count = read(start_pipe[0], &byte, 1);
         execvp(argv[0], argv.data());
         const int error = errno;
         [[maybe_unused]] const ssize_t n = write(exec_error[1], &error, sizeof error);

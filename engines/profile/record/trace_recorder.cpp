@@ -28,8 +28,8 @@ namespace assay::heap {
 namespace {
 
 constexpr Nanoseconds sample_ns = 10'000'000;
-constexpr Nanoseconds first_list_interval_ns = 20'000'000,
-                      max_list_interval_ns = 10'000'000'000;  // between two lists of mappings
+// Between two lists of mappings.
+constexpr Nanoseconds first_list_interval_ns = 20'000'000, max_list_interval_ns = 10'000'000'000;
 constexpr std::uint32_t faults_per_chunk = 4096;
 constexpr std::uint32_t max_unused_nodes = 64;  // limit of gaps that killed threads leave
 

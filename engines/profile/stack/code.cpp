@@ -44,8 +44,8 @@ bool ends_function(const unsigned char* code) {
 
 bool keeps_frame_pointer(std::uint64_t address) {
     if (!calls_push) return false;
-    constexpr std::size_t block = 1024, pattern = 6,
-                          max_distance = 32 << 10;  // blocks do not cross pages
+    // Code is read in blocks, which do not cross pages.
+    constexpr std::size_t block = 1024, pattern = 6, max_distance = 32 << 10;
     unsigned char code[block + pattern] = {}, following[pattern] = {};
     for (std::uint64_t end = address; address - end < max_distance;) {
         const std::uint64_t begin = (end - 1) / block * block, bytes = end - begin;

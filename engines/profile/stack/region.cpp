@@ -67,7 +67,7 @@ private:
 
 }  // namespace
 
-Bounds mapping_of(std::uint64_t sp) {
+Bounds find_mapping(std::uint64_t sp) {
     Maps maps;
     Bounds mapping;
     for (bool writable = false; maps.next(mapping, writable);)
@@ -97,7 +97,7 @@ Bounds Regions::bounds_above(std::uint64_t sp) {
             else mapping = {};
         }
     if (result.high == 0) {
-        if (const Bounds mapping = mapping_of(sp); mapping.high != 0) {
+        if (const Bounds mapping = find_mapping(sp); mapping.high != 0) {
             mappings_[next_++ % max_mappings] = mapping;
             result = part_above(mapping);
         }

@@ -16,7 +16,7 @@ namespace assay::stack {
 extern std::atomic<std::uint32_t> unmap_count;
 
 // The readable and writable mapping that holds a stack pointer; empty if there is none.
-Bounds mapping_of(std::uint64_t sp);
+Bounds find_mapping(std::uint64_t sp);
 
 class Regions {
 public:

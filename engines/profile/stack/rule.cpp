@@ -426,8 +426,8 @@ const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* lim
         return e;
     };
     const auto target = static_cast<std::int64_t>(address - base);
-    std::uint64_t low = 0,
-                  high = count;  // entry(low) begins at or before `address`, entry(high) after
+    // Binary search: entry(low) begins at or before `address`, entry(high) after it.
+    std::uint64_t low = 0, high = count;
     if (entry(0).location > target) return nullptr;
     while (high - low > 1) {
         const std::uint64_t middle = low + (high - low) / 2;

@@ -146,8 +146,8 @@ void encode_columns(std::span<const Event> events, std::uint32_t thread, std::ui
                     Bytes& to) {
     thread_local Columns<ColumnWriter> columns;
     for (ColumnWriter* column : columns.all()) column->clear(max_values * events.size());
-    std::uint64_t time = first >> time_shift, first_number = 0,
-                  number = 0;  // of the next new block
+    // `number`: of the next new block.
+    std::uint64_t time = first >> time_shift, first_number = 0, number = 0;
     const auto is_new = [](const Event& e) {
         return is_block_id(address_of(e)) && is_allocation(kind_of(e), address_of(e), e.size);
     };

@@ -74,8 +74,8 @@ HOOK void __assay_numa_range(ThreadCounts* counts, std::uint64_t address, std::i
         if (is_power_of_two) return (bytes + stride - 1) >> shift;
         return static_cast<std::uint32_t>(bytes + stride - 1) / static_cast<std::uint32_t>(stride);
     };
-    std::uint64_t pending_counter = 0,
-                  accesses = 0;  // `accesses` not added to `pending_counter` yet
+    // `accesses` are not added to `pending_counter` yet.
+    std::uint64_t pending_counter = 0, accesses = 0;
     while (count > 0) {
         std::uint64_t in_page = addresses_within(page_bytes - address % page_bytes);
         if (in_page > count) in_page = count;

@@ -26,8 +26,8 @@ bool reserve_objects();
 namespace {
 
 constexpr std::uint64_t first_object_stack = 1 << 26;
-ThreadCounts *threads = nullptr,
-             *shared_counts = nullptr;  // shared_counts: of threads without memory for their own
+// shared_counts: of threads without memory for counters of their own.
+ThreadCounts *threads = nullptr, *shared_counts = nullptr;
 std::uint32_t thread_count = 0;
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 bool has_static_sites = false;

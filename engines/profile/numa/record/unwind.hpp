@@ -21,8 +21,8 @@ public:
 private:
     struct Rule {
         bool is_known = false, from_bp = false, restores_bp = false;
-        std::int64_t cfa = 0,
-                     bp = 0;  // offsets: of the CFA from SP or BP; of the saved BP from the CFA
+        // Offsets: of the CFA from SP or BP; of the saved BP from the CFA.
+        std::int64_t cfa = 0, bp = 0;
     };
     const Rule& rule_at(std::uint64_t address);
     Rule read_rule(std::uint64_t address) const;
