@@ -303,9 +303,8 @@ Thread* register_thread(Caller caller) {
 bool switch_buffer(Thread& thread) {
     const ErrnoGuard errno_guard;
     if (extend_buffer(thread)) return true;
-    header->nodes_used.store(
-        tree.size(),
-        std::memory_order_release);  // published before the events that refer to them
+    // Published before the events that refer to the nodes.
+    header->nodes_used.store(tree.size(), std::memory_order_release);
     submit_buffer(thread);
     if (phase.load(std::memory_order_relaxed) == Phase::active && acquire_buffer(thread)) {
         record_modules(thread);
