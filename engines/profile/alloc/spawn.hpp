@@ -23,7 +23,7 @@ class Samples {
 public:
     void add(const SharedResults&);
     void merge(const Samples&);  // copies the order statistics of calls from the other
-    std::vector<double>& of(Series series) { return series_[static_cast<std::size_t>(series)]; }
+    std::vector<double>& series(Series series) { return series_[static_cast<std::size_t>(series)]; }
     Summary calls(Call call) const { return calls_[static_cast<std::size_t>(call)]; }
 
 private:

@@ -85,13 +85,13 @@ void study_size(Study& study, std::uint64_t size, std::uint32_t threads, double 
     auto samples = study.run(task, processes, bytes, "malloc", params);
     if (!samples) return;
     for (const MetricSeries& metric : first_metrics)
-        study.report(metric.metric, params, samples->of(metric.series));
+        study.report(metric.metric, params, samples->series(metric.series));
     task.kind = TaskKind::first_batch;
     if (auto touched = study.run(task, processes, bytes, "malloc_touch", params))
-        study.report("malloc_touch", params, touched->of(Series::malloc_touch_first));
+        study.report("malloc_touch", params, touched->series(Series::malloc_touch_first));
     params["state"] = "repeated";
     for (const MetricSeries& metric : repeated_metrics)
-        study.report(metric.metric, params, samples->of(metric.series));
+        study.report(metric.metric, params, samples->series(metric.series));
 }
 
 }  // namespace
@@ -193,11 +193,11 @@ void run_retention_study(const Options& options, Bench& bench) {
         auto samples = study.run(task, process_count(task.size) == 5 ? processes : 1,
                                  std::max(task.total, task.size), "retained", params);
         if (!samples) continue;
-        study.report("live", params, samples->of(Series::live));
-        study.report("huge", params, samples->of(Series::huge));
+        study.report("live", params, samples->series(Series::live));
+        study.report("huge", params, samples->series(Series::huge));
         const auto report_retained = [&](std::uint32_t cycles, Series series) {
             params["cycles"] = cycles;
-            study.report("retained", params, samples->of(series));
+            study.report("retained", params, samples->series(series));
         };
         report_retained(1, Series::retained_first);
         if (task.cycles > 2) report_retained((task.cycles + 1) / 2, Series::retained_half);
@@ -217,7 +217,7 @@ void run_threads_study(const Options& options, Bench& bench) {
         task.threads = static_cast<std::uint32_t>(count);
         const Json params = {{"threads", count}};
         if (auto samples = study.run(task, 1, 0, "rate", params))
-            study.report("rate", params, samples->of(Series::rate));
+            study.report("rate", params, samples->series(Series::rate));
     }
 }
 
@@ -235,8 +235,8 @@ void run_handover_study(const Options& options, Bench& bench) {
             const Json params = {{"size", size}, {"threads", task.threads}};
             auto samples = study.run(task, 1, task.size * task.threads * 512, "rate", params);
             if (!samples) continue;
-            study.report("rate", params, samples->of(Series::rate));
-            study.report("retained", params, samples->of(Series::retained));
+            study.report("rate", params, samples->series(Series::rate));
+            study.report("retained", params, samples->series(Series::retained));
         }
 }
 
@@ -249,10 +249,10 @@ void run_mixed_study(const Options& options, Bench& bench) {
     study.progress(0, 1, "random sizes and lifetimes");
     auto samples = study.run(task, processes, 2 * task.total, "peak_over_live", params);
     if (!samples) return;
-    study.report("peak_over_live", params, samples->of(Series::peak_over_live));
-    study.report("end_over_live", params, samples->of(Series::end_over_live));
-    study.report("operation", params, samples->of(Series::operation));
-    study.report("retained", params, samples->of(Series::retained));
+    study.report("peak_over_live", params, samples->series(Series::peak_over_live));
+    study.report("end_over_live", params, samples->series(Series::end_over_live));
+    study.report("operation", params, samples->series(Series::operation));
+    study.report("retained", params, samples->series(Series::retained));
 }
 
 void run_replay_study(const Options& options, Bench& bench) {
@@ -285,7 +285,7 @@ void run_replay_study(const Options& options, Bench& bench) {
           MetricSeries{"faults", Series::faults}, MetricSeries{"peak", Series::peak},
           MetricSeries{"peak_live", Series::peak_live},
           MetricSeries{"peak_over_live", Series::peak_over_live}})
-        study.report(entry.metric, params, samples.of(entry.series));
+        study.report(entry.metric, params, samples.series(entry.series));
     for (const auto& [metric, call] :
          {std::pair{"malloc", Call::malloc}, std::pair{"realloc", Call::realloc},
           std::pair{"free", Call::free}})

@@ -15,9 +15,9 @@ struct Dwfl_Module;
 namespace assay::heap {
 
 struct Location {
-    std::string function;  // demangled; "module+0x1234" without a symbol, "(unknown code)" outside
-                           // of all modules
-    std::string file;      // empty without debug information
+    // Demangled; "module+0x1234" without a symbol, "(unknown code)" outside of all modules.
+    std::string function;
+    std::string file;  // empty without debug information
     int line = 0;
     std::string module;    // path of the object
     bool inlined = false;  // inlined into the next location of the list

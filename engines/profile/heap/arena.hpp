@@ -83,7 +83,7 @@ enum class BufferState : std::uint32_t { free, filling, full };
 
 enum class EndState : std::uint32_t {
     none,     // running, or killed
-    exited,   // ended by itself
+    exited,   // ended normally
     detached  // runs on without being recorded
 };
 
@@ -110,7 +110,7 @@ struct ArenaHeader {
     std::atomic<std::uint32_t> thread_count;  // thread serials used so far
     std::atomic<std::uint32_t> buffers_used;  // one more than the highest buffer used so far
     std::atomic<std::uint32_t> shortage;      // a Shortage
-    std::uint32_t own_allocator;              // 1: the executable exports a malloc of its own
+    std::uint32_t own_allocator;              // 1: the executable exports a malloc
     std::uint32_t buffer_count;
     std::atomic<std::uint32_t> notes_used;      // bytes of `notes`
     std::atomic<std::uint32_t> notes_left_out;  // notes that did not fit

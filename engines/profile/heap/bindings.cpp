@@ -56,15 +56,16 @@ bool uses_real_functions(const Dynamic& dynamic, const Range& range, const Range
 
 Range program_range;  // addresses of the program, the first object
 
-// Replaces the address `from` of each function by its address `to` in an object's slots. Returns
-// false if the object is not relocated yet.
-bool rebind(const dl_phdr_info& object, std::uint64_t Function::* from,
-            std::uint64_t Function::* to, bool is_new) {
+// Replaces `old_address` of each function by `new_address` in an object's slots. Returns false if
+// the object is not relocated yet.
+bool rebind(const dl_phdr_info& object, std::uint64_t Function::* old_address,
+            std::uint64_t Function::* new_address, bool is_new) {
     if (is_hook_library(object) || is_loader(object)) return true;
     const Dynamic dynamic(object);
     if (dynamic.symbols == nullptr) return true;
     const Range range = object_range(object);
-    if (to == &Function::hook && !uses_real_functions(dynamic, range, program_range)) return true;
+    if (new_address == &Function::hook && !uses_real_functions(dynamic, range, program_range))
+        return true;
     return replace_slots(
         object, dynamic, is_new,
         [&](const std::uint64_t* slot, const char* name, bool may_be_unbound) -> std::uint64_t {
@@ -73,9 +74,9 @@ bool rebind(const dl_phdr_info& object, std::uint64_t Function::* from,
             const std::uint64_t value = load_slot(slot);
             const Function& function = functions[index];
             if (function.real == 0 || function.hook == 0) return 0;
-            const bool is_unbound = to == &Function::hook && may_be_unbound &&
+            const bool is_unbound = new_address == &Function::hook && may_be_unbound &&
                                     value != function.hook && range.contains(value);
-            return value == function.*from || is_unbound ? function.*to : 0;
+            return value == function.*old_address || is_unbound ? function.*new_address : 0;
         });
 }
 

@@ -144,8 +144,8 @@ inline bool should_time_call(Thread& thread) {
     thread.timing_gap += thread.timing_gap < last_timing_gap;
     return true;
 }
-inline std::uint32_t ticks_between(std::uint64_t from, std::uint64_t to) {
-    return static_cast<std::uint32_t>(to - from > 0xffffffff ? 0xffffffff : to - from);
+inline std::uint32_t ticks_between(std::uint64_t begin, std::uint64_t end) {
+    return static_cast<std::uint32_t>(end - begin > 0xffffffff ? 0xffffffff : end - begin);
 }
 
 extern stack::Tree tree;

@@ -124,10 +124,11 @@ void FaultWatch::close_counters() {
 
 void FaultWatch::drain(const std::function<void(const Fault&)>& handle) {
     for (const Ring& ring : rings_) {
-        auto* head = static_cast<perf_event_mmap_page*>(ring.base);
+        auto* control = static_cast<perf_event_mmap_page*>(ring.base);
         const char* data = static_cast<const char*>(ring.base) + page_bytes();
-        const std::uint64_t end = std::atomic_ref(head->data_head).load(std::memory_order_acquire);
-        std::uint64_t tail = head->data_tail;
+        const std::uint64_t end =
+            std::atomic_ref(control->data_head).load(std::memory_order_acquire);
+        std::uint64_t tail = control->data_tail;
         const auto read = [&](std::uint64_t position, void* buffer, std::size_t size) {
             const std::size_t first = std::min(size, ring.bytes - position % ring.bytes);
             std::memcpy(buffer, data + position % ring.bytes, first);
@@ -164,7 +165,7 @@ void FaultWatch::drain(const std::function<void(const Fault&)>& handle) {
             }
             tail += record.size;
         }
-        std::atomic_ref(head->data_tail).store(tail, std::memory_order_release);
+        std::atomic_ref(control->data_tail).store(tail, std::memory_order_release);
     }
 }
 

@@ -105,7 +105,7 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
 }
 
 void Tree::link(StackId parent, StackId id) {
-    if (id >= link_count) return;  // later nodes are found through the tables alone
+    if (id >= link_count) return;  // later nodes have no links, nor have their children
     std::atomic<StackId>& first = links_[parent].first_child;
     StackId next = first.load(std::memory_order_relaxed);
     do {

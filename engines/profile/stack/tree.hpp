@@ -87,7 +87,7 @@ private:
     struct Link {
         std::atomic<StackId> first_child, next;  // next: of the same parent
     };
-    static constexpr StackId link_count = 1 << 22;  // later nodes are found by the tables alone
+    static constexpr StackId link_count = 1 << 22;  // later nodes have no links
     static constexpr unsigned max_hops = 4;
     void link(StackId parent, StackId id);
 

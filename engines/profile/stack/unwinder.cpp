@@ -109,7 +109,7 @@ void Unwinder::add_key_word(const std::uint64_t* base, Layout& layout, const Ent
     layout.serial = ++last_serial_;
 }
 
-// A free slot, or one whose layout was replaced, or any.
+// Returns a free slot, or one whose layout was replaced, or else any slot of the bucket.
 std::size_t Unwinder::free_slot(std::uint64_t hash) const {
     const std::size_t first = bucket_of(hash);
     for (std::size_t k = first; k < first + probes; ++k)

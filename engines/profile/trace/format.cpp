@@ -29,8 +29,8 @@ public:
         ZSTD_CCtx_setParameter(entropy_context_.get(), ZSTD_c_minMatch, max_min_match);
         ZSTD_CCtx_setParameter(entropy_context_.get(), ZSTD_c_hashLog, min_hash_log);
     }
-    void append(std::span<const std::uint8_t> bytes, Bytes& to) {
-        put_varint(to, bytes.size());
+    void append(std::span<const std::uint8_t> bytes, Bytes& output) {
+        put_varint(output, bytes.size());
         if (bytes.empty()) return;
         const std::size_t bound = ZSTD_compressBound(bytes.size());
         output_.resize(2 * bound);
@@ -42,8 +42,8 @@ public:
         const std::span<const std::uint8_t> smaller =
             matched_bytes <= entropy_bytes ? std::span(output_.data(), matched_bytes)
                                            : std::span(output_.data() + bound, entropy_bytes);
-        put_varint(to, smaller.size());
-        to.insert(to.end(), smaller.begin(), smaller.end());
+        put_varint(output, smaller.size());
+        output.insert(output.end(), smaller.begin(), smaller.end());
     }
 
 private:
@@ -72,9 +72,11 @@ public:
             next = &next_other_;
         });
     }
-    void append_to(Bytes& to, StreamCompressor& compressor) const {
-        compressor.append({first_bytes_.data(), static_cast<const std::uint8_t*>(next_first_)}, to);
-        compressor.append({other_bytes_.data(), static_cast<const std::uint8_t*>(next_other_)}, to);
+    void append_to(Bytes& output, StreamCompressor& compressor) const {
+        compressor.append({first_bytes_.data(), static_cast<const std::uint8_t*>(next_first_)},
+                          output);
+        compressor.append({other_bytes_.data(), static_cast<const std::uint8_t*>(next_other_)},
+                          output);
     }
 
 private:
@@ -85,9 +87,9 @@ private:
 // Reads a column. ok() becomes false if it is damaged or ends early.
 class ColumnReader {
 public:
-    void load(VarintReader& from, std::size_t values) {
-        ok_ = decompress(from, values, first_bytes_) &&
-              decompress(from, values * (max_varint_bytes - 1), other_bytes_);
+    void load(VarintReader& input, std::size_t values) {
+        ok_ = decompress(input, values, first_bytes_) &&
+              decompress(input, values * (max_varint_bytes - 1), other_bytes_);
         if (!ok_) first_bytes_.clear();
         next_first_ = first_bytes_.data();
         next_other_ = other_bytes_.data();
@@ -110,19 +112,19 @@ public:
     bool ok() const { return ok_; }
 
 private:
-    static bool decompress(VarintReader& from, std::size_t max_size, Bytes& output) {
+    static bool decompress(VarintReader& input, std::size_t max_size, Bytes& output) {
         struct Free {
             void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
         };
         thread_local const std::unique_ptr<ZSTD_DCtx, Free> context(ZSTD_createDCtx());
-        const std::uint64_t bytes = from.varint();
+        const std::uint64_t bytes = input.varint();
         output.clear();
         if (bytes == 0 || bytes > std::min(max_size, max_stream_bytes))
-            return bytes == 0 && from.ok();
-        const auto frame = from.read_bytes(from.varint());
+            return bytes == 0 && input.ok();
+        const auto frame = input.read_bytes(input.varint());
         output.resize(bytes);
-        return from.ok() && ZSTD_decompressDCtx(context.get(), output.data(), bytes, frame.data(),
-                                                frame.size()) == bytes;
+        return input.ok() && ZSTD_decompressDCtx(context.get(), output.data(), bytes, frame.data(),
+                                                 frame.size()) == bytes;
     }
 
     Bytes first_bytes_, other_bytes_;
@@ -143,7 +145,7 @@ struct Columns {
 }  // namespace
 
 void encode_columns(std::span<const Event> events, std::uint32_t thread, std::uint64_t first,
-                    Bytes& to) {
+                    Bytes& output) {
     thread_local Columns<ColumnWriter> columns;
     for (ColumnWriter* column : columns.all()) column->clear(max_values * events.size());
     // `number`: of the next new block.
@@ -184,16 +186,17 @@ void encode_columns(std::span<const Event> events, std::uint32_t thread, std::ui
         if (event.call_ticks != 0) columns.call_ticks.put(event.call_ticks);
     }
     thread_local StreamCompressor compressor;
-    put_varint(to, first_number);
-    for (const ColumnWriter* column : columns.all()) column->append_to(to, compressor);
+    put_varint(output, first_number);
+    for (const ColumnWriter* column : columns.all()) column->append_to(output, compressor);
 }
 
-bool decode_columns(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
+bool decode_columns(std::span<const std::uint8_t> input, std::uint32_t count, std::uint32_t thread,
                     std::uint64_t first, std::vector<Event>& output) {
     thread_local Columns<ColumnReader> columns;
-    VarintReader all(from);
-    std::uint64_t time = first >> time_shift, number = all.varint();
-    for (ColumnReader* column : columns.all()) column->load(all, max_values * std::size_t{count});
+    VarintReader reader(input);
+    std::uint64_t time = first >> time_shift, number = reader.varint();
+    for (ColumnReader* column : columns.all())
+        column->load(reader, max_values * std::size_t{count});
     output.clear();
     if (columns.kinds.values() != count) return false;
     output.reserve(count);

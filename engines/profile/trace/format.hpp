@@ -37,8 +37,8 @@
 //               name", numbers in hex (record/perf_map.hpp). Of several lines for one address the
 //               last counts.
 //     unrecorded
-//               what the process started and is not recorded: pairs of a path and the reason, each
-//               ended by a NUL. `count`: how many more there were.
+//               programs that the process started and that are not recorded: pairs of a path and
+//               the reason, each ended by a NUL. `count`: how many more there were.
 #pragma once
 
 #include <array>
@@ -121,8 +121,8 @@ inline bool is_allocation(Kind kind, std::uint64_t address, std::uint64_t size) 
            (kind == Kind::realloc && size != not_reallocated && address != 0);
 }
 
-// Appends the packed events of one thread to `to`. The time of the first event is stored relative
-// to `first`, in ticks.
+// Appends the packed events of one thread to `output`. The time of the first event is stored
+// relative to `first`, in ticks.
 //
 //     number (varint) | kinds | allocation times | other times | blocks | sizes | stacks |
 //     call ticks
@@ -144,10 +144,10 @@ inline bool is_allocation(Kind kind, std::uint64_t address, std::uint64_t size) 
 // Each stream is its length (varint) and, if that is not 0, the length of the zstd frame that
 // follows (varint), and the frame.
 void encode_columns(std::span<const Event> events, std::uint32_t thread, std::uint64_t first,
-                    Bytes& to);
+                    Bytes& output);
 // Decodes `count` events that encode_columns() has encoded. Returns false if the bytes are
 // malformed.
-bool decode_columns(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
+bool decode_columns(std::span<const std::uint8_t> input, std::uint32_t count, std::uint32_t thread,
                     std::uint64_t first, std::vector<Event>& output);
 
 }  // namespace assay::heap

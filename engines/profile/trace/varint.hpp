@@ -38,8 +38,8 @@ bool decode_varint(std::uint64_t& value, Get get) {
     return false;
 }
 
-inline void put_varint(Bytes& to, std::uint64_t value) {
-    encode_varint(value, [&](std::uint8_t byte) { to.push_back(byte); });
+inline void put_varint(Bytes& output, std::uint64_t value) {
+    encode_varint(value, [&](std::uint8_t byte) { output.push_back(byte); });
 }
 inline std::uint64_t zigzag(std::int64_t value) {
     return (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63);

@@ -61,12 +61,12 @@ void write_process(Lines& lines) {
 }
 
 int write_module(dl_phdr_info* object, size_t, void* user_data) {
-    char self[PATH_MAX];
+    char program_path[PATH_MAX];
     Text name(object->dlpi_name);
     if (name.size == 0) {
-        const ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+        const ssize_t n = readlink("/proc/self/exe", program_path, sizeof program_path);
         if (n <= 0) return 0;
-        name = Text(self, static_cast<std::size_t>(n));
+        name = Text(program_path, static_cast<std::size_t>(n));
     }
     if (name.data[0] != '/') return 0;
     for (int k = 0; k < object->dlpi_phnum; ++k) {

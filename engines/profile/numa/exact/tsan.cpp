@@ -94,19 +94,19 @@ ACCESSES(16)
 HOOK void __tsan_read_range(void* a, std::size_t n) { count_range(as_number(a), n, false, PC); }
 HOOK void __tsan_write_range(void* a, std::size_t n) { count_range(as_number(a), n, true, PC); }
 // The program is linked with --wrap for these, since gcc does not count their accesses.
-HOOK void* __wrap_memset(void* to, int byte, std::size_t n) {
-    count_range(as_number(to), n, true, PC);
-    return std::memset(to, byte, n);
+HOOK void* __wrap_memset(void* destination, int byte, std::size_t n) {
+    count_range(as_number(destination), n, true, PC);
+    return std::memset(destination, byte, n);
 }
-HOOK void* __wrap_memcpy(void* to, const void* from, std::size_t n) {
-    count_range(as_number(from), n, false, PC);
-    count_range(as_number(to), n, true, PC);
-    return std::memcpy(to, from, n);
+HOOK void* __wrap_memcpy(void* destination, const void* source, std::size_t n) {
+    count_range(as_number(source), n, false, PC);
+    count_range(as_number(destination), n, true, PC);
+    return std::memcpy(destination, source, n);
 }
-HOOK void* __wrap_memmove(void* to, const void* from, std::size_t n) {
-    count_range(as_number(from), n, false, PC);
-    count_range(as_number(to), n, true, PC);
-    return std::memmove(to, from, n);
+HOOK void* __wrap_memmove(void* destination, const void* source, std::size_t n) {
+    count_range(as_number(source), n, false, PC);
+    count_range(as_number(destination), n, true, PC);
+    return std::memmove(destination, source, n);
 }
 HOOK void __tsan_init() {}
 HOOK void __tsan_func_entry(void*) {}

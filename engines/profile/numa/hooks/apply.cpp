@@ -61,13 +61,13 @@ bool read_entry(char* line, PlanEntry& entry) {
 }
 
 int resolve_module(dl_phdr_info* object, size_t, void*) {
-    char self[512];
+    char program_path[512];
     const char* name = object->dlpi_name;
     if (name == nullptr || *name == 0) {
-        const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+        const ssize_t n = readlink("/proc/self/exe", program_path, sizeof program_path - 1);
         if (n <= 0) return 0;
-        self[n] = 0;
-        name = self;
+        program_path[n] = 0;
+        name = program_path;
     }
     for (int k = 0; k < entry_count; ++k)
         if (strcmp(entries[k].module, name) == 0)

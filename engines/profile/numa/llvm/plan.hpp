@@ -33,7 +33,7 @@ struct Group {
 
 struct Plan {
     std::vector<Group> groups;
-    // memset() and the like, and masked vector accesses: each is counted by itself.
+    // memset() and the like, and masked vector accesses: each is counted separately.
     std::vector<llvm::IntrinsicInst*> intrinsics;
 };
 

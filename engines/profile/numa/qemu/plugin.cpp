@@ -90,8 +90,8 @@ void count_access(unsigned processor, qemu_plugin_meminfo_t info, std::uint64_t 
     }
     Cells*& cells = processors[processor];
     if (cells == nullptr && (cells = reserve<Cells>(site_limit)) == nullptr) return;
-    const unsigned known = page_nodes[address >> 12];
-    const unsigned node = known != 0 ? known - 1 : find_node(address);
+    const unsigned page_node = page_nodes[address >> 12];
+    const unsigned node = page_node != 0 ? page_node - 1 : find_node(address);
     const unsigned cell = thread_node() * 8 + node;
     ++(qemu_plugin_mem_is_store(info) ? cells[site].writes : cells[site].reads)[cell];
 }

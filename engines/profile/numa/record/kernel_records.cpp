@@ -42,11 +42,11 @@ public:
         : ring_(ring), next_(begin), remaining_(size) {}
     std::size_t remaining() const { return remaining_; }
     // Returns false and reads nothing if fewer than `size` bytes remain.
-    bool read(void* into, std::size_t size) {
+    bool read(void* buffer, std::size_t size) {
         if (size > remaining_) return false;
         const std::size_t begin = next_ % ring_.bytes, first = std::min(size, ring_.bytes - begin);
-        std::memcpy(into, ring_.data + begin, first);
-        std::memcpy(static_cast<char*>(into) + first, ring_.data, size - first);
+        std::memcpy(buffer, ring_.data + begin, first);
+        std::memcpy(static_cast<char*>(buffer) + first, ring_.data, size - first);
         next_ += size;
         remaining_ -= size;
         return true;

@@ -187,8 +187,8 @@ void Process::locate_touched_pages() {
 // On emulated nodes it comes from the first touch only.
 void Process::locate_accessed_pages() {
     const auto recorded_node = [&](std::uint64_t page) {
-        const auto known = pages_.find(page);
-        return known != pages_.end() ? std::get<4>(known->second.key) : -1;
+        const auto known_page = pages_.find(page);
+        return known_page != pages_.end() ? std::get<4>(known_page->second.key) : -1;
     };
     std::vector<std::uint64_t> pages = accesses_.pending_pages();
     std::erase_if(pages, [&](std::uint64_t page) { return recorded_node(page) >= 0; });
@@ -235,19 +235,20 @@ bool Process::scan_resident_pages(std::uint64_t ns) {
     std::map<std::uint32_t, std::map<int, std::uint64_t>> placed;
     std::map<int, std::uint64_t> by_node;
     for (std::size_t k = 0; k < pages.size(); ++k) {
-        const auto known = pages_.find(pages[k]);
-        const int old_node = known != pages_.end() ? std::get<4>(known->second.key) : -1;
+        const auto known_page = pages_.find(pages[k]);
+        const int old_node = known_page != pages_.end() ? std::get<4>(known_page->second.key) : -1;
         int node = nodes[k] >= 0 ? nodes[k] : old_node;
         if (topology_.emulated) node = old_node;
         const std::uint32_t object = space_.find(pages[k] << 12).object;
         ++placed[object][node];
         ++by_node[node];
-        if (known == pages_.end() || node < 0 || node == old_node || topology_.emulated) continue;
-        Page page = known->second;
+        if (known_page == pages_.end() || node < 0 || node == old_node || topology_.emulated)
+            continue;
+        Page page = known_page->second;
         std::get<4>(page.key) = node;
         if (old_node >= 0) {
             ++moved_pages_[{object, old_node, node}];
-        } else if (Count& unknown = touches_[known->second.key]; unknown.pages > 0) {
+        } else if (Count& unknown = touches_[known_page->second.key]; unknown.pages > 0) {
             --unknown.pages;
             ++touches_[page.key].pages;
         }

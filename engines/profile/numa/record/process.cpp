@@ -165,8 +165,8 @@ std::uint32_t Process::add_raw_stack(const KernelEvent& event) {
     for (std::uint32_t k = 0; k < event.used_words; ++k)
         if (event.stack[k] > 0xffff && is_code(event.stack[k]))
             hash = ((hash ^ (hash >> 29)) + event.stack[k]) * 0x9e3779b97f4a7c15ull;
-    const auto known = raw_stack_numbers_.find(hash);
-    if (known != raw_stack_numbers_.end()) return known->second;
+    const auto entry = raw_stack_numbers_.find(hash);
+    if (entry != raw_stack_numbers_.end()) return entry->second;
     const bool is_full = raw_stacks_.size() == max_raw_stacks;
     raw_stacks_.push_back({event.ip, event.sp, event.bp,
                            is_full
@@ -206,21 +206,22 @@ void Process::handle_fault(const KernelEvent& event) {
     const Location location = space_.find(event.address);
     if (is_profiler_object(space_.objects()[location.object])) return;
     const std::uint64_t page = event.address >> 12;
-    auto known = pages_.find(page);
-    if (known != pages_.end() && known->second.huge != 0 && known->second.huge != page &&
-        known->second.instance == location.instance) {
+    auto known_page = pages_.find(page);
+    if (known_page != pages_.end() && known_page->second.huge != 0 &&
+        known_page->second.huge != page && known_page->second.instance == location.instance) {
         split_huge_page(page);
-        known = pages_.end();
+        known_page = pages_.end();
     }
-    const bool is_located = known != pages_.end() && std::get<4>(known->second.key) >= 0;
-    if (is_located && known->second.instance == location.instance) {
+    const bool is_located = known_page != pages_.end() && std::get<4>(known_page->second.key) >= 0;
+    if (is_located && known_page->second.instance == location.instance) {
         ++repeated_faults_;
         return;
     }
-    if (known != pages_.end() && !is_located && known->second.instance == location.instance) {
+    if (known_page != pages_.end() && !is_located &&
+        known_page->second.instance == location.instance) {
         // The first access was a read, which mapped the shared zero page. This fault allocates a
         // page.
-        Count& before = touches_[known->second.key];
+        Count& before = touches_[known_page->second.key];
         if (before.pages > 0) --before.pages;
         pages_.erase(page);
     }
@@ -281,9 +282,9 @@ void Process::assign_pages_to_block(std::uint64_t address, std::uint64_t bytes) 
             move(touch.key, touch.instance);
     constexpr std::uint64_t max_block_pages = 1 << 16;
     for (std::uint64_t page = first; page <= std::min(last, first + max_block_pages); ++page) {
-        const auto known = pages_.find(page);
-        if (known == pages_.end() || known->second.instance != 0) continue;
-        Page moved = known->second;
+        const auto known_page = pages_.find(page);
+        if (known_page == pages_.end() || known_page->second.instance != 0) continue;
+        Page moved = known_page->second;
         Count& before = touches_[moved.key];
         const std::uint64_t pages = moved.huge != 0 ? 0 : 1;
         if (before.pages < pages) continue;

@@ -73,7 +73,7 @@ public:
     void acknowledge_finish();
 
     // Writes the recording PID.SERIAL.numa into the folder, unless it would be empty.
-    void write(const std::string& folder, int serial, const std::string& why_no_faults,
+    void write(const std::string& folder, int serial, const std::string& fault_note,
                std::uint64_t lost, const Sampling& sampling) const;
 
 private:
@@ -125,7 +125,7 @@ private:
     void add_resident(const Region& region, std::vector<std::uint64_t>& pages) const;
     void write_threads(Lines& lines) const;
     void write_slices(Lines& lines, const Slices& slices) const;
-    void write_end(Lines& lines, const std::string& why_no_faults, std::uint64_t lost) const;
+    void write_end(Lines& lines, const std::string& fault_note, std::uint64_t lost) const;
     void write_stacks(Lines& lines, std::vector<std::uint64_t>& object_stacks) const;
 
     std::uint32_t pid_, parent_;

@@ -59,7 +59,7 @@ void Process::write_stacks(Lines& lines, std::vector<std::uint64_t>& object_stac
     }
 }
 
-void Process::write(const std::string& folder, int serial, const std::string& why_no_faults,
+void Process::write(const std::string& folder, int serial, const std::string& fault_note,
                     std::uint64_t lost, const Sampling& sampling) const {
     if (touches_.empty() && resident_pages_.empty() && accesses_.empty()) return;
     const bool has_samples = !sampling.events.empty();
@@ -97,12 +97,12 @@ void Process::write(const std::string& folder, int serial, const std::string& wh
         for (const auto& [object, nodes] : resident_pages_)
             for (const auto& [node, pages] : nodes) lines.write("placed", object, node, pages);
         for (const auto& [key, pages] : moved_pages_) {
-            const auto& [object, from, into] = key;
-            lines.write("moved", object, from, into, pages);
+            const auto& [object, old_node, new_node] = key;
+            lines.write("moved", object, old_node, new_node, pages);
         }
         for (const auto& [ns, node, pages] : node_pages_)
             lines.write("memory", ns - std::min(ns, started_ns_), node, pages);
-        write_end(lines, why_no_faults, lost);
+        write_end(lines, fault_note, lost);
     }
     close(fd);
 }
@@ -115,8 +115,8 @@ void Process::write_slices(Lines& lines, const Slices& slices) const {
     }
 }
 
-void Process::write_end(Lines& lines, const std::string& why_no_faults, std::uint64_t lost) const {
-    if (!why_no_faults.empty()) lines.write("note", as_text(why_no_faults));
+void Process::write_end(Lines& lines, const std::string& fault_note, std::uint64_t lost) const {
+    if (!fault_note.empty()) lines.write("note", as_text(fault_note));
     if (skipped_mappings_)
         lines.write("note", Text("mappings of more than 64 GiB were not looked through"));
     std::uint64_t lost_events = lost;

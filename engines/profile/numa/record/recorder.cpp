@@ -169,8 +169,8 @@ Process& Recorder::add(std::uint32_t pid, std::uint32_t parent, std::uint64_t ns
 }
 
 Process* Recorder::find_process(std::uint32_t pid) {
-    const auto known = by_pid_.find(pid);
-    return known != by_pid_.end() ? known->second : nullptr;
+    const auto entry = by_pid_.find(pid);
+    return entry != by_pid_.end() ? entry->second : nullptr;
 }
 
 void Recorder::handle(const KernelEvent& event) {
@@ -233,8 +233,8 @@ void Recorder::handle_events(bool all) {
     std::ranges::stable_sort(pending_events_, {}, &PendingEvent::ns);
     std::size_t kernel_count = 0, pending_count = 0;
     const auto handle_pending = [&](const PendingEvent& pending_event) {
-        const auto known = by_ring_.find(pending_event.ring);
-        Process* process = known != by_ring_.end() ? known->second : nullptr;
+        const auto entry = by_ring_.find(pending_event.ring);
+        Process* process = entry != by_ring_.end() ? entry->second : nullptr;
         if (process == nullptr) {
             process = find_process(pending_event.ring->pid());
             if (process == nullptr) {
@@ -334,17 +334,17 @@ void Recorder::run(HasEnded has_ended) {
 }
 
 void Recorder::write() {
-    std::string why;
+    std::string note;
     if (!sees_faults_)
-        why = settings_.watches_faults ? kernel_.failure() : "page faults were not watched";
+        note = settings_.watches_faults ? kernel_.failure() : "page faults were not watched";
     else if (!kernel_.includes_kernel_faults())
-        why =
+        note =
             "first touches inside system calls are not seen; fix: sysctl "
             "kernel.perf_event_paranoid=1";
     int serial = 0;
     for (const Process& process : processes_)
         if (!process.is_before_exec())
-            process.write(settings_.directory, serial++, why, kernel_.losses().lost, sampling());
+            process.write(settings_.directory, serial++, note, kernel_.losses().lost, sampling());
 }
 
 Sampling Recorder::sampling() const {
