@@ -77,8 +77,8 @@ HOOK void __assay_numa_range(ThreadCounts* counts, std::uint64_t address, std::i
     // `accesses` are not added to `pending_counter` yet.
     std::uint64_t pending_counter = 0, accesses = 0;
     while (count > 0) {
-        std::uint64_t in_page = addresses_within(page_bytes - address % page_bytes);
-        if (in_page > count) in_page = count;
+        std::uint64_t accesses_in_page = addresses_within(page_bytes - address % page_bytes);
+        if (accesses_in_page > count) accesses_in_page = count;
         const std::uint64_t page_counter =
             counter(*counts, shadow_value(*counts, address, site, sites.write()));
         if (page_counter != pending_counter && accesses > 0) {
@@ -86,9 +86,9 @@ HOOK void __assay_numa_range(ThreadCounts* counts, std::uint64_t address, std::i
             accesses = 0;
         }
         pending_counter = page_counter;
-        accesses += in_page;
-        address += in_page * stride;
-        count -= in_page;
+        accesses += accesses_in_page;
+        address += accesses_in_page * stride;
+        count -= accesses_in_page;
     }
     if (accesses > 0) add_accesses(*counts, pending_counter, accesses, sites);
 }

@@ -59,8 +59,9 @@ inline unsigned thread_node() { return processor_nodes[*processor_number() % max
 // share, whose accesses are reported as lost. Never null.
 ThreadCounts* add_thread();
 
-// Handles the first access to a page: touches the page if the access is a write, counts the first
-// touch, and stores and returns the shadow value.
+// Handles an access to a page without a shadow value: touches the page if the access is a write,
+// and counts the first touch. Returns the shadow value, and stores it if the node of the page is
+// known.
 std::uint32_t enter_page(std::uint64_t address, bool write, std::uint64_t pc, ThreadCounts& counts);
 
 // The object and its part that a class number stands for.

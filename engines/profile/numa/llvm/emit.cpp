@@ -106,16 +106,16 @@ void Emitter::emit_prologue() {
     Instruction* first = &*position;
 
     IRBuilder<> builder(first);
-    Value* initialised = builder.CreateLoad(bytes_, thread_variable);
-    Instruction* missing = SplitBlockAndInsertIfThen(
-        builder.CreateIsNull(initialised), first, false,
+    Value* loaded_counts = builder.CreateLoad(bytes_, thread_variable);
+    Instruction* slow_path = SplitBlockAndInsertIfThen(
+        builder.CreateIsNull(loaded_counts), first, false,
         MDBuilder(function_.getContext()).createBranchWeights(1, 1 << 20));
-    BasicBlock* before = missing->getParent()->getSinglePredecessor();
-    Value* created = IRBuilder<>(missing).CreateCall(thread_, {});
+    BasicBlock* load_block = slow_path->getParent()->getSinglePredecessor();
+    Value* new_counts = IRBuilder<>(slow_path).CreateCall(thread_, {});
     builder.SetInsertPoint(first);
     PHINode* counts = builder.CreatePHI(bytes_, 2);
-    counts->addIncoming(initialised, before);
-    counts->addIncoming(created, missing->getParent());
+    counts->addIncoming(loaded_counts, load_block);
+    counts->addIncoming(new_counts, slow_path->getParent());
     thread_counts_ = counts;
     Value* base = builder.CreateZExt(builder.CreateLoad(i32_, site_table_.base()), i64_);
     sites_ =
