@@ -2,6 +2,7 @@
 // stacks and addresses. The replaying process maps the file:
 //
 //     ScriptHeader | ThreadTrace for each thread | operations of all threads, thread by thread
+//
 // Each live block is in a slot. A block that its own thread frees uses a slot of that thread, and
 // these slots are reused. A block that another thread frees has a shared slot of its own, on which
 // that thread waits. Epochs divide the recorded time: no thread begins an epoch before all threads

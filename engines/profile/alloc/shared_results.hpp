@@ -1,4 +1,5 @@
 // The memory that the benchmark shares with the measured process: the task and its results.
+//
 // Each task runs in a new process, so that the allocator retains nothing from an earlier task. The
 // measured process reports only through this memory, since writing JSON would use the allocator
 // under test.

@@ -164,9 +164,9 @@ std::uint32_t CallTree::append_frames(std::uint32_t node,
 }
 
 // Removes frames from the inner end of a Python stack: all, or those that one C frame runs.
-std::vector<stack::StackId> CallTree::remove_frames(stack::StackId& frames, bool all) const {
+std::vector<stack::StackId> CallTree::remove_frames(stack::StackId& frames, bool take_all) const {
     std::vector<stack::StackId> removed;
-    for (bool is_entry = false; is_python_frame(frames) && (all || !is_entry);) {
+    for (bool is_entry = false; is_python_frame(frames) && (take_all || !is_entry);) {
         removed.push_back(frames);
         is_entry = (stacks_[frames].address & entry_bit) != 0;
         frames = stacks_[frames].parent;

@@ -1,6 +1,8 @@
 // The call tree by function and line. Stacks that differ only in addresses within a line share a
-// node. Python frames are inserted between the interpreter's C frame that runs them and the C
-// functions that they call.
+// node.
+//
+// Python frames are inserted between the interpreter's C frame that runs them and the C functions
+// that they call.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +65,7 @@ private:
     std::uint32_t join_stacks(stack::StackId native, stack::StackId frames);
     std::uint32_t append(std::uint32_t node, const std::vector<Location>& locations);
     std::uint32_t append_frames(std::uint32_t node, const std::vector<stack::StackId>& frames);
-    std::vector<stack::StackId> remove_frames(stack::StackId& frames, bool all) const;
+    std::vector<stack::StackId> remove_frames(stack::StackId& frames, bool take_all) const;
     bool is_python_frame(stack::StackId id) const;
     bool runs_python(std::uint64_t address);
     bool is_allocator_frame(const Location& location) const;

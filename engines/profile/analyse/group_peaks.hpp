@@ -1,4 +1,5 @@
 // Exact peaks of live bytes for overlapping groups of stacks, e.g. a function with all its callees.
+//
 // An update of every group at every event would take as many additions as the stack is deep.
 // Therefore events are processed in batches. A group's live bytes at the start of a batch, plus the
 // largest gain of each of its stacks within the batch, bound its peak. Only groups whose bound

@@ -1,7 +1,9 @@
 // Builds the tables of a profile (records/profile.py: Tree): figures by node, stack, line and
-// function. Inclusive figures are folded from the leaves to the roots, once for each column. A
-// recursive function or line counts only at its outermost call of each stack. The run time is
-// therefore independent of the depth of stacks.
+// function.
+//
+// Inclusive figures are folded from the leaves to the roots, once for each column. A recursive
+// function or line counts only at its outermost call of each stack. The run time is therefore
+// independent of the depth of stacks.
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,12 @@
 // Binds the hooks in a running process. Its symbols are already bound, so interposing by name is
 // too late. Instead, the slots of the global offset tables (GOT), through which objects call one
-// another, are changed. This is done for every loaded object but the loader and this library, for
-// each slot that holds a hooked function or is still unbound. Each change is one store, so a
-// concurrent call reaches either function. An object that binds one of the names to another
-// function has its own allocator and is excluded. Function addresses that the program has copied
-// before, or gets from dlsym, are not changed.
+// another, are changed.
+//
+// This is done for every loaded object but the loader and this library, for each slot that holds a
+// hooked function or is still unbound. Each change is one store, so a concurrent call reaches
+// either function. An object that binds one of the names to another function has its own allocator
+// and is excluded. Function addresses that the program has copied before, or gets from dlsym, are
+// not changed.
 #pragma once
 
 #include <link.h>

@@ -1,8 +1,10 @@
 // The hooks of the functions that start programs (exec and posix_spawn). A program that cannot be
 // recorded is started without the hook library, since the library would end a program that uses
 // musl or AddressSanitizer. The same holds for a static program. The path of such a program is
-// noted. The hooks also run in the child of a fork or a vfork, so they neither allocate nor lock,
-// and they change only the notes, which are in shared memory.
+// noted.
+//
+// The hooks also run in the child of a fork or a vfork, so they neither allocate nor lock, and they
+// change only the notes, which are in shared memory.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>

@@ -1,4 +1,5 @@
 // Looks up the symbols that a loaded object exports, in the object's hash table.
+//
 // dlsym is not used, since it waits for a lock that another thread holds while it loads an object,
 // whose constructors may wait for this thread. It would also change the result of dlerror.
 #pragma once

@@ -1,4 +1,5 @@
 // Selects the blocks that are recorded: all, those of a minimum size, or a sample.
+//
 // Sampling selects each requested byte with the same probability, and with it the block, as
 // gperftools and Go do: large blocks nearly always, small ones rarely. A table holds the addresses
 // of the sampled blocks, so that their frees are recorded.

@@ -1,5 +1,6 @@
 // The hooks: functions that interpose those of the allocator, call the real function and record its
 // result.
+//
 // The real functions are the next in the symbol search order (dlsym RTLD_NEXT): glibc's, or those
 // of an allocator that the program is linked with or preloads. In an attached process they are the
 // functions that it called before. Until they are known, requests are served from a small bootstrap

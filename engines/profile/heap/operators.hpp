@@ -1,4 +1,5 @@
 // Hooks operator new and delete of allocators that define their own: jemalloc, tcmalloc, mimalloc.
+//
 // The operators of libstdc++ call malloc and free, which are hooked. The operators of an allocator
 // do not, so they are hooked themselves, if the object that defines them also exports malloc. The
 // hook library exports no operators, since these would replace those that a program defines.

@@ -1,7 +1,9 @@
 // The recording in the profiled process: the state of its threads, and the functions by which hooks
-// record events. A hook captures a stack and makes a few stores, without a lock: each thread fills
-// its own buffer, and acquires a free one from the shared table when it is full. No function here
-// allocates, throws or calls a hooked function.
+// record events.
+//
+// A hook captures a stack and makes a few stores, without a lock: each thread fills its own buffer,
+// and acquires a free one from the shared table when it is full. No function here allocates, throws
+// or calls a hooked function.
 #pragma once
 
 #include <errno.h>

@@ -1,4 +1,5 @@
 // Reads the Python functions that a CPython interpreter runs inside its C frames.
+//
 // The frames are read in place, from the calling thread's state outwards, without a call of the
 // interpreter and without the GIL. python.cpp holds the structure layouts of the supported
 // versions. Reading is safe, since only the thread itself changes its chain of frames, and only

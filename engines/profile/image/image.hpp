@@ -1,6 +1,8 @@
 // Checks an executable for obstacles to LD_PRELOAD: reasons why a preloaded library would have no
-// effect or would end the program. The functions are called before an exec, also in the child of a
-// vfork, so they do not allocate, lock or change memory of the parent. The files are not trusted.
+// effect or would end the program.
+//
+// The functions are called before an exec, also in the child of a vfork, so they do not allocate,
+// lock or change memory of the parent. The files are not trusted.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // Finds the bounds of stacks that the C library does not know: those of coroutines and of signal
 // handlers.
+//
 // It reads /proc/self/maps for each new stack, and again after an munmap. Allocators also unmap
 // memory without calling a hook, so mincore() checks a cached mapping before each use, which takes
 // a microsecond.

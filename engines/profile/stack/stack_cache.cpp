@@ -83,10 +83,10 @@ bool StackCache::push(const NewFrame& new_frame, StackId root, Tree& tree) {
     const Step& step = new_frame.step;
     const bool outer_needs_bp = outer != nullptr && step.end == Step::End::none && outer->needs_bp;
     for (std::uint32_t k = 0; k < step.slot_count; ++k) add_slot(step.slots[k]);
-    if (step.new_bp && outer_needs_bp) add_slot(step.bp_slot);
+    if (step.has_new_bp && outer_needs_bp) add_slot(step.bp_slot);
     const StackId id = child(outer != nullptr ? outer->id : root, new_frame.frame.address(), tree);
     frames_[frame_count_++] = {new_frame.frame, id, word_count_,
-                               step.used_bp || (outer_needs_bp && !step.new_bp)};
+                               step.uses_bp || (outer_needs_bp && !step.has_new_bp)};
     return id != no_stack;
 }
 

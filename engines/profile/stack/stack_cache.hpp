@@ -1,5 +1,6 @@
 // Caches the frames of the stack that was walked last, and the stack words that determined the
 // walk. The next stack usually shares the outer frames; its walk ends at the first shared frame.
+//
 // The cached words are compared with the stack before use, from the outermost frame inwards, so the
 // result equals that of a full walk. A capture in an interpreter that is a hundred frames deep, on
 // a different stack each time, then takes only a few steps.

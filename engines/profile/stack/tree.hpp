@@ -4,6 +4,7 @@
 // Lookup and insertion are lock-free. A node is filled first; then compare-and-swap publishes its
 // number in a slot of an open-addressing hash table. A thread that loses such a race leaves its
 // node unused. The address is written last: while it is 0, the node is not valid yet.
+//
 // The children of a node also form a linked list, newest first. A lookup follows only its first few
 // links. A recursion visits nodes in the order of their creation, so the links access memory
 // sequentially, whereas the hash tables access it at random.

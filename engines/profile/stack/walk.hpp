@@ -68,8 +68,8 @@ private:
 // One step of a walk: how it ended, and the addresses (slots) of the words that determined it.
 struct Step {
     enum class End : std::uint8_t { none, last, lost } end = End::none;
-    bool used_bp = false;         // the step depends on the frame's BP
-    bool new_bp = false;          // the caller's BP was loaded from bp_slot
+    bool uses_bp = false;         // the step depends on the frame's BP
+    bool has_new_bp = false;      // the caller's BP was loaded from bp_slot
     std::uint8_t slot_count = 0;  // of `slots`, the return address among them
     std::uint64_t slots[4] = {};
     std::uint64_t bp_slot = 0;

@@ -1,5 +1,6 @@
 // The runtime of the exact modes: counts each load and store of a program that gcc or the LLVM pass
 // has instrumented, by site, object, node of the thread and node of the page.
+//
 // Each thread has its own counters, so that no atomic operations are needed. Each access reads the
 // processor from the thread's rseq area (glibc 2.35), so that threads need no binding. The shadow
 // of the pages is reserved at a fixed address (layout.hpp).

@@ -1,5 +1,6 @@
-// The preloaded library of touch mode: writes the events that the hooks report into the process's
-// ring (hooks/ring.hpp). Without a ring, every call passes through unchanged.
+// The preloaded library of touch mode (which records first touches of pages): writes the events
+// that the hooks report into the process's ring (hooks/ring.hpp). Without a ring, every call passes
+// through unchanged.
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>

@@ -75,8 +75,8 @@ std::vector<MappingNode> read_mapping_nodes(std::uint32_t pid) {
 // kernels before 6.12. If all other pages of the mapping are on one node, the page is there too.
 void locate_balanced(std::uint32_t pid, const std::vector<std::uint64_t>& pages,
                      std::vector<int>& nodes) {
-    static const bool balancing = is_balancing();
-    if (!balancing || std::ranges::find(nodes, -ENOENT) == nodes.end()) return;
+    static const bool is_balancing_on = is_balancing();
+    if (!is_balancing_on || std::ranges::find(nodes, -ENOENT) == nodes.end()) return;
     const std::vector<MappingNode> mappings = read_mapping_nodes(pid);
     for (std::size_t k = 0; k < pages.size(); ++k) {
         if (nodes[k] != -ENOENT) continue;
@@ -109,15 +109,15 @@ int Process::emulated_node(std::uint64_t page, int thread_node, const Policy& po
     return std::countr_zero(nodes);
 }
 
-void Process::count_touch(const Touch& touch, int node, bool huge) {
+void Process::count_touch(const Touch& touch, int node, bool is_huge) {
     Key key = touch.key;
     std::get<4>(key) = node;
     Count& counted = touches_[key];
-    counted.pages += huge ? pages_per_huge_page : 1;
-    counted.huge += huge ? 1 : 0;
-    const std::uint64_t first = huge ? touch.page & ~(pages_per_huge_page - 1) : touch.page;
-    for (std::uint64_t k = 0; k < (huge ? pages_per_huge_page : 1); ++k)
-        pages_[first + k] = {key, touch.instance, huge ? touch.page : 0};
+    counted.pages += is_huge ? pages_per_huge_page : 1;
+    counted.huge_pages += is_huge ? 1 : 0;
+    const std::uint64_t first = is_huge ? touch.page & ~(pages_per_huge_page - 1) : touch.page;
+    for (std::uint64_t k = 0; k < (is_huge ? pages_per_huge_page : 1); ++k)
+        pages_[first + k] = {key, touch.instance, is_huge ? touch.page : 0};
 }
 
 // Locates touched pages that NUMA balancing has unmapped. /proc/PID/pagemap tells them from pages
@@ -168,16 +168,16 @@ void Process::locate_touched_pages() {
             return space_.find(page << 12).object == std::get<0>(touch.key);
         };
         // If a single fault makes both ends of a huge page resident, it has mapped a huge page.
-        const bool huge = thp_enabled && touched[touch.page / pages_per_huge_page] == 1 &&
-                          nodes[k * stride] >= 0 && nodes[k * stride + 1] >= 0 &&
-                          nodes[k * stride + 2] >= 0 && is_new(first) && is_new(last) &&
-                          space_.objects()[std::get<0>(touch.key)].kind != ObjectKind::global &&
-                          is_same_object(first) && is_same_object(last);
+        const bool is_huge = thp_enabled && touched[touch.page / pages_per_huge_page] == 1 &&
+                             nodes[k * stride] >= 0 && nodes[k * stride + 1] >= 0 &&
+                             nodes[k * stride + 2] >= 0 && is_new(first) && is_new(last) &&
+                             space_.objects()[std::get<0>(touch.key)].kind != ObjectKind::global &&
+                             is_same_object(first) && is_same_object(last);
         int node = nodes[k * stride];
         if (topology_.emulated)
             node = emulated_node(touch.page, std::get<3>(touch.key),
                                  policy_at(touch.page << 12, std::get<2>(touch.key)));
-        count_touch(touch, node >= 0 ? node : -1, huge);
+        count_touch(touch, node >= 0 ? node : -1, is_huge);
         touched_slices_.add(touch.ns, std::get<3>(touch.key), node >= 0 ? node : -1);
     }
     pending_.clear();

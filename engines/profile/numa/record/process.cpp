@@ -207,8 +207,9 @@ void Process::handle_fault(const KernelEvent& event) {
     if (is_profiler_object(space_.objects()[location.object])) return;
     const std::uint64_t page = event.address >> 12;
     auto known_page = pages_.find(page);
-    if (known_page != pages_.end() && known_page->second.huge != 0 &&
-        known_page->second.huge != page && known_page->second.instance == location.instance) {
+    if (known_page != pages_.end() && known_page->second.faulted_page != 0 &&
+        known_page->second.faulted_page != page &&
+        known_page->second.instance == location.instance) {
         split_huge_page(page);
         known_page = pages_.end();
     }
@@ -263,10 +264,10 @@ void Process::split_huge_page(std::uint64_t page) {
     const Page split = pages_[page];
     Count& counted = touches_[split.key];
     counted.pages -= std::min(counted.pages, pages_per_huge_page - 1);
-    counted.huge -= std::min<std::uint64_t>(counted.huge, 1);
+    counted.huge_pages -= std::min<std::uint64_t>(counted.huge_pages, 1);
     const std::uint64_t begin = page & ~(pages_per_huge_page - 1);
     for (std::uint64_t k = begin; k < begin + pages_per_huge_page; ++k) pages_.erase(k);
-    pages_[split.huge] = {split.key, split.instance, 0};
+    pages_[split.faulted_page] = {split.key, split.instance, 0};
 }
 
 // Assigns pages to a new block that the allocator has touched while it created the block.
@@ -286,7 +287,7 @@ void Process::assign_pages_to_block(std::uint64_t address, std::uint64_t bytes) 
         if (known_page == pages_.end() || known_page->second.instance != 0) continue;
         Page moved = known_page->second;
         Count& before = touches_[moved.key];
-        const std::uint64_t pages = moved.huge != 0 ? 0 : 1;
+        const std::uint64_t pages = moved.faulted_page != 0 ? 0 : 1;
         if (before.pages < pages) continue;
         before.pages -= pages;
         move(moved.key, moved.instance);

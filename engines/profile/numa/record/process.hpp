@@ -92,7 +92,7 @@ private:
     // object, stack, thread, node of the thread, node of the page, policy mode
     using Key = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, int, int, int>;
     struct Count {
-        std::uint64_t pages = 0, huge = 0;
+        std::uint64_t pages = 0, huge_pages = 0;
     };
     struct Touch {  // a first touch whose page is not located yet
         std::uint64_t page;
@@ -103,7 +103,7 @@ private:
     struct Page {
         Key key;
         std::uint64_t instance;
-        std::uint64_t huge;  // the page whose fault mapped the huge page; 0: no huge page
+        std::uint64_t faulted_page;  // of a huge page: the small page that faulted; 0: no huge page
     };
 
     std::uint32_t thread_number(std::uint32_t tid, std::uint64_t ns);
@@ -116,7 +116,7 @@ private:
     void handle_access(const KernelEvent& event);
     void locate_balanced_touched(const std::vector<std::uint64_t>& pages, std::vector<int>& nodes,
                                  std::size_t stride) const;
-    void count_touch(const Touch& touch, int node, bool huge);
+    void count_touch(const Touch& touch, int node, bool is_huge);
     void split_huge_page(std::uint64_t page);
     void assign_pages_to_block(std::uint64_t address, std::uint64_t bytes);
     void remove_pages(std::uint64_t address, std::uint64_t bytes);

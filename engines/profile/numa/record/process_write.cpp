@@ -87,7 +87,7 @@ void Process::write(const std::string& folder, int serial, const std::string& fa
             const auto& [object, stack, thread, thread_node, node, mode] = key;
             if (counted.pages > 0)
                 lines.write("touch", object, stack + 1, thread, thread_node, node, mode,
-                            counted.pages, counted.huge);
+                            counted.pages, counted.huge_pages);
         }
         accesses_.write(lines);
         if (has_samples)

@@ -72,7 +72,7 @@ public:
     void write();
 
 private:
-    void handle_events(bool all);
+    void handle_events(bool include_newest);
     void watch(pid_t program);
     Sampling sampling() const;
     // The time of the next scan after a scan that began at `begin`; `interval` is the minimum
@@ -218,9 +218,9 @@ void Recorder::find_new_rings() {
 }
 
 // Handles the events of all processors and rings in time order. Events of the last hold_back_ns
-// stay pending, since an earlier event may still arrive, unless `all` is true.
-void Recorder::handle_events(bool all) {
-    const auto limit = static_cast<std::uint64_t>(now() - (all ? 0 : hold_back_ns));
+// stay pending, since an earlier event may still arrive, unless `include_newest` is true.
+void Recorder::handle_events(bool include_newest) {
+    const auto limit = static_cast<std::uint64_t>(now() - (include_newest ? 0 : hold_back_ns));
     kernel_.drain([&](KernelEvent&& event) { kernel_events_.push_back(std::move(event)); });
     find_new_rings();
     for (const auto& ring : rings_)

@@ -33,9 +33,9 @@ RingFolder::~RingFolder() {
 
 bool RingFolder::was_woken() const {
     char bytes[4096];
-    bool woken = false;
-    while (pipe_ >= 0 && read(pipe_, bytes, sizeof bytes) > 0) woken = true;
-    return woken;
+    bool was_woken_up = false;
+    while (pipe_ >= 0 && read(pipe_, bytes, sizeof bytes) > 0) was_woken_up = true;
+    return was_woken_up;
 }
 
 }  // namespace assay::numa
