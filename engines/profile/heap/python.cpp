@@ -150,8 +150,9 @@ std::uint64_t compute_identity(std::uint64_t code) {
                         length = load64(file + length_offset);
     if (file == load64(code + layout.qualname)) return no_identity;
     std::uint64_t end;
+    // May begin in the string's header.
     memcpy(&end, reinterpret_cast<const void*>(file + layout.ascii + length - sizeof end),
-           sizeof end);  // may begin in the string's header
+           sizeof end);
     std::uint64_t h = load64(load64(code + layout.name) + hash_offset) * hash_multiplier;
     h = (h ^ h >> 32 ^ load64(code + layout.qualname)) * hash_multiplier;
     h = (h ^ h >> 32 ^ file) * hash_multiplier;
