@@ -35,7 +35,7 @@ PlanEntry* entries = nullptr;
 int entry_count = 0;
 int node_count = 0;
 
-// "OFFSET ACTION NODES MODULE".
+// Parses a line "OFFSET ACTION NODES MODULE". Returns false if it is malformed.
 bool read_entry(char* line, PlanEntry& entry) {
     char* rest = nullptr;
     entry.offset = strtoull(line, &rest, 16);
@@ -60,6 +60,7 @@ bool read_entry(char* line, PlanEntry& entry) {
     return entry.parts > 0;
 }
 
+// Callback of dl_iterate_phdr: computes the call addresses of the entries of a loaded module.
 int resolve_module(dl_phdr_info* object, size_t, void*) {
     char program_path[512];
     const char* name = object->dlpi_name;
@@ -75,6 +76,7 @@ int resolve_module(dl_phdr_info* object, size_t, void*) {
     return 0;
 }
 
+// The entry of the innermost call on the stack that is in the plan; null if there is none.
 const PlanEntry* find_entry(stack::StackId stack) {
     for (int depth = 0; depth < max_depth && stack > stack::lost_root; ++depth) {
         const stack::Node node = stacks.node(stack);
@@ -85,6 +87,7 @@ const PlanEntry* find_entry(stack::StackId stack) {
     return nullptr;
 }
 
+// Sets the memory policy of an address range, or on emulated nodes only records it.
 void set_policy(std::uint64_t begin, std::uint64_t end, int mode, std::uint64_t nodes) {
     if (begin >= end) return;
     auto* address = reinterpret_cast<void*>(begin);
