@@ -69,7 +69,7 @@ int run(int argc, char** argv) {
     if (verb == "check") {
         constexpr double limit_s = 30;
         // The options that select the allocator are the same in all measurements.
-        fmt::print("{}\n", alloc::find_malloc_library(alloc::allocator_of(Options::parse(
+        fmt::print("{}\n", alloc::find_malloc_library(alloc::parse_allocator(Options::parse(
                                                           alloc::mixed, {argv + 2, argv + argc})),
                                                       limit_s));
         return 0;

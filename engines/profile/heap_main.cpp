@@ -43,14 +43,14 @@ constexpr std::array metrics = {
     Metric{"allocations", "1", Better::lower, "number of blocks"},
     Metric{"leaked", "B", Better::lower, "bytes never freed"},
 };
-// Recorded by `assay heap`, which takes the figures from the analysis: it is never run by name.
+// `assay heap` records it and reads the figures from the analysis. It is never run by name.
 constexpr std::array table = {
     Measurement{"profile.heap", Scope::node,
                 "totals of a program's allocations: assay heap -- PROGRAM", parameters, metrics,
                 runs_anywhere, nullptr},
 };
 
-// The hook library, beside this executable.
+// The path of the hook library, which lies beside this executable.
 std::string library_path() {
     const auto path =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libassay-heap.so";
@@ -60,7 +60,7 @@ std::string library_path() {
 }
 
 // Exits with the program's status, or by the same signal.
-[[noreturn]] void end_as(int status) {
+[[noreturn]] void exit_like(int status) {
     if (WIFSIGNALED(status)) {
         const rlimit none{0, 0};
         setrlimit(RLIMIT_CORE, &none);
@@ -83,8 +83,8 @@ int run(int argc, char** argv) {
     record->add_option("directory", settings.directory, "directory for the traces")
         ->required()
         ->check(CLI::ExistingDirectory);
-    record->add_option("--at-least", settings.at_least, "leave out blocks of fewer bytes");
-    record->add_option("--sample", settings.sample,
+    record->add_option("--at-least", settings.min_block_bytes, "leave out blocks of fewer bytes");
+    record->add_option("--sample", settings.sample_bytes,
                        "record about one block per so many requested bytes");
     record->add_option("--ranks", settings.ranks, "record only these MPI ranks, e.g. 0,3");
     record->add_flag("!--no-python", settings.records_python, "do not record Python functions");
@@ -123,7 +123,7 @@ int run(int argc, char** argv) {
             heap::record_running(std::move(settings));
             return 0;
         }
-        end_as(heap::record(std::move(settings)));
+        exit_like(heap::record(std::move(settings)));
     }
     if (analyse->parsed()) heap::analyse(trace, bytes, stdout);
     else if (import->parsed()) heap::import_heaptrack(trace, stdout);

@@ -1,3 +1,4 @@
+// Runs one task in the measured process and reports through shared memory.
 #include "profile/alloc/measured_process.hpp"
 
 #include <dlfcn.h>
@@ -10,8 +11,8 @@
 namespace assay::alloc {
 namespace {
 
-// The path of the object that this process calls a function of.
-void find_library(const char* function, char (&path)[1024]) {
+// Finds the path of the object that defines a function which this process calls.
+void find_function_library(const char* function, char (&path)[1024]) {
     Dl_info info;
     void* address = dlsym(RTLD_DEFAULT, function);
     const char* name = address != nullptr && dladdr(address, &info) != 0 ? info.dli_fname : "";
@@ -41,7 +42,7 @@ void waive(const char* format, ...) {
     std::vsnprintf(process_results->waived_reason, sizeof process_results->waived_reason, format,
                    arguments);
     va_end(arguments);
-    // From any thread, and without destructors and exit handlers.
+    // May be called in any thread. Runs no destructors and exit handlers.
     _exit(1);
 }
 
@@ -72,18 +73,18 @@ int serve_task() {
     if (memory == MAP_FAILED) return 2;
     SharedResults& results = *static_cast<SharedResults*>(memory);
     process_results = &results;
-    // Touched before anything is measured.
+    // Makes the pages resident before the measurement.
     std::memset(static_cast<void*>(results.samples), 0, sizeof results.samples);
-    find_library("malloc", results.malloc_library);
+    find_function_library("malloc", results.malloc_library);
     for (const char* function : {"aligned_alloc", "posix_memalign", "calloc", "realloc", "free"}) {
         char library[1024];
-        find_library(function, library);
+        find_function_library(function, library);
         if (std::strcmp(results.malloc_library, library) == 0) continue;
         std::snprintf(results.other_function, sizeof results.other_function, "%s", function);
         std::memcpy(results.other_library, library, sizeof library);
     }
     void* block = must_malloc(1);
-    keep(block);
+    do_not_optimize(block);
     std::free(block);
     const Task task = results.task;
     run_task(task, results);

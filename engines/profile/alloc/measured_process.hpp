@@ -1,4 +1,4 @@
-// The measured process: it runs one task, on the allocator that it was started with.
+// The measured process. It runs one task, with the allocator that was preloaded at its start.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,8 +17,8 @@
 
 namespace assay::alloc {
 
-// Maps the shared results, finds out whose malloc is called, runs the task. Returns the process's
-// exit status.
+// Maps the shared results, determines the library whose malloc is called, and runs the task.
+// Returns the exit status of the process.
 int serve_task();
 
 void run_cycle(const Task&, SharedResults&);
@@ -29,14 +29,14 @@ void run_handover(const Task&, SharedResults&);
 void run_mixed(const Task&, SharedResults&);
 void run_replay(const Task&, SharedResults&);
 
-// Ends the process; the task is waived, with this reason.
+// Ends the process. The task is waived (not measured) with this reason.
 [[noreturn]] __attribute__((format(printf, 1, 2))) void waive(const char* format, ...);
 
-// Keeps the compiler from removing the block's allocation.
-inline void keep(void* p) { asm volatile("" : : "r"(p) : "memory"); }
+// Prevents the compiler from removing the allocation of the block.
+inline void do_not_optimize(void* p) { asm volatile("" : : "r"(p) : "memory"); }
 
-// Memory of the study itself: mapped and touched before anything is measured, and not from the
-// allocator.
+// Memory of the benchmark itself. It is mapped and made resident before the measurement, and does
+// not come from the allocator under test.
 template <class T>
 class MappedArray {
 public:
@@ -66,37 +66,38 @@ inline std::size_t page_bytes() {
     return bytes;
 }
 
-// One store a page: a program's first access to the block.
+// Stores one byte per page, like a program's first access to the block.
 inline void touch(void* block, std::size_t size, std::size_t page) {
     auto* bytes = static_cast<volatile char*>(block);
     for (std::size_t k = 0; k < size; k += page) bytes[k] = 1;
 }
 
-// malloc() that waives the task when it fails.
+// Calls malloc(). Waives the task if it fails.
 inline void* must_malloc(std::size_t size) {
     void* block = std::malloc(size);
     if (__builtin_expect(block == nullptr, 0)) waive("malloc(%zu) returned no memory", size);
     return block;
 }
 
-// Blocks between two readings of the clock: enough to make its cost negligible, few enough to fit
-// into the caches.
+// The number of blocks between two readings of the clock: enough to make its cost negligible, and
+// few enough to fit into the caches.
 inline std::size_t batch_size(std::size_t size) {
     constexpr std::size_t max_blocks = 1024, max_bytes = 4 << 20;
     return size >= max_bytes ? 1 : size * max_blocks <= max_bytes ? max_blocks : max_bytes / size;
 }
 
-// Waives the task when `bytes` more would not fit into memory: an allocator that never returns
-// memory must not bring the machine down.
+// Waives the task if `bytes` more would not fit into memory, so that an allocator that never
+// returns memory does not exhaust the machine.
 void check_memory(std::size_t bytes);
 
-// Resident memory before the first allocation of the task. What reading it needs is mapped then.
+// The resident memory before the first allocation of the task, including the memory that the
+// reading itself needs.
 ResidentMemory resident_at_start();
 
-// Runs work(0) ... work(count - 1). A single one runs in the main thread, as in a program without
-// threads.
+// Runs work(0) ... work(count - 1) in threads. A single one runs in the main thread, as in a
+// program without threads.
 template <class Work>
-void on_threads(unsigned count, Work work) {
+void run_in_threads(unsigned count, Work work) {
     if (count == 1) {
         work(0u);
         return;
@@ -107,7 +108,7 @@ void on_threads(unsigned count, Work work) {
     for (std::thread& thread : threads) thread.join();
 }
 
-// Marsaglia's xorshift64*: fast, and the same on every machine.
+// The random generator xorshift64* (Marsaglia, Vigna): fast and reproducible on every machine.
 class Random {
 public:
     explicit Random(std::uint64_t seed) : state_(seed * 0x9E3779B97F4A7C15 + 1) {}

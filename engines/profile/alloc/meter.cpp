@@ -1,3 +1,4 @@
+// Reads the memory use of the measured process from /proc and control groups.
 #include "profile/alloc/meter.hpp"
 
 #include <fcntl.h>
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t unlimited = ~std::uint64_t{0};
 
-// Reads a small file in /proc or /sys; false when it cannot be read.
+// Reads a small file in /proc or /sys. Returns false if it cannot be read.
 template <std::size_t N>
 bool read_file(const char* path, char (&text)[N]) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -27,21 +28,21 @@ bool read_file(const char* path, char (&text)[N]) {
     return length > 0;
 }
 
-// The value after "\nName:", from kilobytes to bytes; 0 when there is no such line.
-std::uint64_t field(const char* text, const char* name) {
+// The value in kilobytes after `name` ("\nName:"), converted to bytes; 0 if there is no such line.
+std::uint64_t read_kilobytes(const char* text, const char* name) {
     const char* line = std::strstr(text, name);
     return line == nullptr ? 0 : std::strtoull(line + std::strlen(name), nullptr, 10) << 10;
 }
 
-// The number in a file; unlimited for "max" and for a missing file.
-std::uint64_t number(const char* path) {
+// Reads the number in a file; `unlimited` for "max" and for a missing file.
+std::uint64_t read_limit(const char* path) {
     char text[64];
     if (!read_file(path, text) || text[0] < '0' || text[0] > '9') return unlimited;
     return std::strtoull(text, nullptr, 10);
 }
 
 // Bytes of a control group's file cache, which the kernel frees under memory pressure.
-std::uint64_t reclaimable(const char* folder) {
+std::uint64_t reclaimable_bytes(const char* folder) {
     char path[1024], text[8192];
     std::snprintf(path, sizeof path, "%s/memory.stat", folder);
     if (!read_file(path, text)) return 0;
@@ -49,20 +50,21 @@ std::uint64_t reclaimable(const char* folder) {
     return line == nullptr ? 0 : std::strtoull(line + sizeof "\ninactive_file", nullptr, 10);
 }
 
-// The least of what a control group and its ancestors may still use.
-std::uint64_t left_in_group(const char* root, char* group, const char* limit_file,
-                            const char* used_file) {
+// The bytes that a control group may still use: the minimum over the group and its ancestors.
+std::uint64_t available_in_group(const char* root, char* group, const char* limit_file,
+                                 const char* used_file) {
     std::uint64_t available = unlimited;
     char folder[768], path[1024];
     for (;;) {
         std::snprintf(folder, sizeof folder, "%s%s", root, group);
         std::snprintf(path, sizeof path, "%s/%s", folder, limit_file);
-        const std::uint64_t limit = number(path);
+        const std::uint64_t limit = read_limit(path);
         std::snprintf(path, sizeof path, "%s/%s", folder, used_file);
-        const std::uint64_t in_use = number(path);
-        if (limit != unlimited && in_use != unlimited) {
-            const std::uint64_t unused = limit > in_use ? limit - in_use : 0;
-            available = std::min(available, unused + std::min(in_use, reclaimable(folder)));
+        const std::uint64_t used_bytes = read_limit(path);
+        if (limit != unlimited && used_bytes != unlimited) {
+            const std::uint64_t unused = limit > used_bytes ? limit - used_bytes : 0;
+            available =
+                std::min(available, unused + std::min(used_bytes, reclaimable_bytes(folder)));
         }
         char* slash = std::strrchr(group, '/');
         if (slash == nullptr) return available;
@@ -75,35 +77,36 @@ std::uint64_t left_in_group(const char* root, char* group, const char* limit_fil
 double measure_tick() {
     constexpr Nanoseconds duration = 20'000'000;
     const Nanoseconds begin = now();
-    const std::uint64_t first = ticks();
+    const std::uint64_t begin_ticks = ticks();
     while (now() - begin < duration) {
     }
-    const std::uint64_t last = ticks();
-    return seconds(now() - begin) / static_cast<double>(last - first);
+    const std::uint64_t end_ticks = ticks();
+    return seconds(now() - begin) / static_cast<double>(end_ticks - begin_ticks);
 }
 
 ResidentMemory resident_memory() {
     char text[4096];
     if (!read_file("/proc/self/smaps_rollup", text)) return {0, 0};
     const std::uint64_t hugetlb =
-        field(text, "\nPrivate_Hugetlb:") + field(text, "\nShared_Hugetlb:");
-    return {field(text, "\nAnonymous:") + field(text, "\nPss_Shmem:") + hugetlb,
-            field(text, "\nAnonHugePages:") + field(text, "\nShmemPmdMapped:") + hugetlb};
+        read_kilobytes(text, "\nPrivate_Hugetlb:") + read_kilobytes(text, "\nShared_Hugetlb:");
+    return {read_kilobytes(text, "\nAnonymous:") + read_kilobytes(text, "\nPss_Shmem:") + hugetlb,
+            read_kilobytes(text, "\nAnonHugePages:") + read_kilobytes(text, "\nShmemPmdMapped:") +
+                hugetlb};
 }
 
 std::uint64_t available_memory() {
     char text[8192];
     std::uint64_t available =
-        read_file("/proc/meminfo", text) ? field(text, "\nMemAvailable:") : unlimited;
+        read_file("/proc/meminfo", text) ? read_kilobytes(text, "\nMemAvailable:") : unlimited;
     if (!read_file("/proc/self/cgroup", text)) return available;
     for (char* line = std::strtok(text, "\n"); line != nullptr; line = std::strtok(nullptr, "\n")) {
         if (char* path = std::strstr(line, ":memory:"))
             available = std::min(
-                available, left_in_group("/sys/fs/cgroup/memory", path + 8, "memory.limit_in_bytes",
-                                         "memory.usage_in_bytes"));
+                available, available_in_group("/sys/fs/cgroup/memory", path + 8,
+                                              "memory.limit_in_bytes", "memory.usage_in_bytes"));
         else if (std::strncmp(line, "0::", 3) == 0)
-            available = std::min(available, left_in_group("/sys/fs/cgroup", line + 3, "memory.max",
-                                                          "memory.current"));
+            available = std::min(available, available_in_group("/sys/fs/cgroup", line + 3,
+                                                               "memory.max", "memory.current"));
     }
     return available;
 }

@@ -1,5 +1,4 @@
-// Readings of the measured process about itself: ticks, page faults, resident memory. Nothing here
-// allocates.
+// Measures the own process: ticks, page faults, resident memory. No function here allocates.
 #pragma once
 
 #include <sys/resource.h>
@@ -14,7 +13,7 @@ namespace assay::alloc {
 
 using stack::ticks;  // a third of the cost of clock_gettime()
 
-// Seconds a tick, measured over 20 ms; accurate to about 1e-6.
+// Seconds per tick, measured over 20 ms; accurate to about 1e-6.
 double measure_tick();
 
 // Page faults of the calling thread, minor and major.
@@ -28,12 +27,12 @@ inline std::uint64_t page_faults() {
 // which counts every page; statm may be off by some hundred pages a processor.
 struct ResidentMemory {
     std::uint64_t bytes;  // 0 when the kernel has no smaps_rollup (before 4.14)
-    std::uint64_t huge;   // bytes of them in huge pages
+    std::uint64_t huge;   // part of `bytes` in huge pages
 };
 ResidentMemory resident_memory();
 
-// Bytes that can be allocated without swapping or being killed: the least of the machine's and the
-// control groups' limits.
+// Bytes that can be allocated without swapping or an out-of-memory kill: the minimum of the limits
+// of the machine and the control groups.
 std::uint64_t available_memory();
 
 }  // namespace assay::alloc

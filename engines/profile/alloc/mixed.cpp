@@ -1,9 +1,9 @@
-// Resident over live memory, for random sizes and lifetimes.
+// The measurement `mixed`: the ratio of resident to live memory, for random sizes and lifetimes.
 //
 // Sizes are log-uniform from 16 B to 256 KiB. Small blocks come first; nine of ten are freed at
-// random; then come larger blocks, for which the holes are too small. Peak resident over peak live
-// memory is the allocator's overhead; resident over live memory at the end shows how much of the
-// holes it keeps.
+// random; then come larger blocks, for which the holes are too small. The ratio of peak resident to
+// peak live memory is the allocator's overhead. The ratio of resident to live memory at the end
+// shows how much of the holes the allocator retains.
 #include <algorithm>
 
 #include "profile/alloc/measured_process.hpp"
@@ -12,7 +12,7 @@ namespace assay::alloc {
 namespace {
 
 constexpr double min_size = 16, max_small_size = 4096, max_size = 256 << 10;
-constexpr int readings_per_part = 32;  // of the resident memory
+constexpr int readings_per_phase = 32;  // of the resident memory
 
 struct Block {
     void* address;
@@ -51,7 +51,7 @@ private:
 
     // Allocates until task.total bytes are live.
     void fill(double min, double max) {
-        const std::uint64_t step = task_.total / readings_per_part;
+        const std::uint64_t step = task_.total / readings_per_phase;
         std::uint64_t next_reading = live_ + step;
         while (live_ < task_.total && count_ < blocks_.size()) {
             allocate(blocks_[count_], random_.log_uniform(min, max));
@@ -63,7 +63,7 @@ private:
         read_resident();
     }
 
-    // Frees all blocks but a random share.
+    // Frees all blocks except for a random share.
     void free_random(double kept_share) {
         std::size_t survivors = 0;
         for (std::size_t k = 0; k < count_; ++k) {
@@ -85,7 +85,7 @@ private:
                 free_block(blocks_[count_ - 1]);
                 --count_;
             }
-            if (k % (replacements / readings_per_part + 1) == 0) read_resident();
+            if (k % (replacements / readings_per_phase + 1) == 0) read_resident();
         }
         read_resident();
     }
@@ -97,7 +97,7 @@ private:
         ++calls_;
         if (address == nullptr) waive("malloc(%zu) returned no memory", size);
         block = {address, size};
-        touch(address, size, page_);
+        touch(address, size, page_bytes_);
         live_ += size;
         max_live_ = std::max(max_live_, live_);
     }
@@ -122,7 +122,7 @@ private:
     SharedResults& results_;
     MappedArray<Block> blocks_;
     Random random_{7};
-    std::size_t count_ = 0, page_ = page_bytes();
+    std::size_t count_ = 0, page_bytes_ = page_bytes();
     std::uint64_t live_ = 0, max_live_ = 0, resident_at_start_, resident_ = 0, max_resident_ = 0,
                   spent_ticks_ = 0, calls_ = 0;
 };

@@ -1,5 +1,5 @@
-// The trace is read twice: the first pass finds the blocks that go from one thread to another, the
-// second builds the script.
+// Converts a heap trace into a replay script. The trace is read twice: the first pass finds the
+// blocks that another thread frees, the second pass builds the script.
 #include "profile/alloc/prepare.hpp"
 
 #include <tsl/robin_map.h>
@@ -32,11 +32,11 @@ struct Block {
     std::uint32_t slot = no_slot;
 };
 
-// Turns events into allocations, frees and reallocations of blocks. A reallocation is reported once
-// it has succeeded.
+// Converts events into allocations, frees and reallocations of blocks. A reallocation is reported
+// after it has succeeded.
 //     visitor.on_malloc(thread, OperationKind, Block&)
 //     visitor.on_free(thread, const Block&)
-//     visitor.on_realloc(thread, const Block* from, Block* to)   null: there is none
+//     visitor.on_realloc(thread, const Block* old_block, Block* new_block)   null: no block
 //     visitor.on_event()                                         after each event
 template <class Visitor>
 class BlockTracker {
@@ -80,22 +80,22 @@ private:
     }
 
     void reallocate(std::uint32_t thread, std::uint64_t address, std::uint64_t size) {
-        const std::optional<Block> from = std::exchange(reallocating_[thread], std::nullopt);
+        const std::optional<Block> old_block = std::exchange(reallocating_[thread], std::nullopt);
         if (size == heap::not_reallocated) {
-            if (from) insert(address, *from);
+            if (old_block) insert(address, *old_block);
             return;
         }
         if (address == 0) {  // realloc(block, 0), which frees
-            if (from) visitor_.on_realloc(thread, &*from, nullptr);
+            if (old_block) visitor_.on_realloc(thread, &*old_block, nullptr);
             return;
         }
         free_stale(thread, address);
-        Block to{serial_++, size, thread};
-        visitor_.on_realloc(thread, from ? &*from : nullptr, &to);
-        insert(address, to);
+        Block new_block{serial_++, size, thread};
+        visitor_.on_realloc(thread, old_block ? &*old_block : nullptr, &new_block);
+        insert(address, new_block);
     }
 
-    // A block that is still recorded at this address was freed without an event.
+    // A live block at this address was freed without an event.
     void free_stale(std::uint32_t thread, std::uint64_t address) {
         if (const auto stale = remove(address)) visitor_.on_free(thread, *stale);
     }
@@ -121,7 +121,7 @@ private:
     std::uint64_t serial_ = 0, events_ = 0;
 };
 
-// First pass: which blocks are freed by another thread, and each thread's last event.
+// First pass: finds the blocks that another thread frees, and the last event of each thread.
 struct FirstPass {
     std::vector<bool> is_shared;                        // by serial number of the block
     std::map<std::uint32_t, std::uint64_t> last_event;  // of each thread
@@ -135,15 +135,15 @@ struct FirstPass {
         if (block.thread != thread) is_shared[block.serial] = true;
         last_event[thread] = events;
     }
-    void on_realloc(std::uint32_t thread, const Block* from, const Block* to) {
-        if (from != nullptr) on_free(thread, *from);
-        if (to != nullptr) is_shared.push_back(false);
+    void on_realloc(std::uint32_t thread, const Block* old_block, const Block* new_block) {
+        if (old_block != nullptr) on_free(thread, *old_block);
+        if (new_block != nullptr) is_shared.push_back(false);
         last_event[thread] = events;
     }
     void on_event() { ++events; }
 };
 
-// Second pass: the operations of each thread.
+// Second pass: builds the operations of each thread.
 class ScriptBuilder {
 public:
     ScriptBuilder(const FirstPass& first_pass, std::uint64_t epoch_events, std::uint64_t peak_event)
@@ -171,17 +171,17 @@ public:
         release_slot(thread, block);
         ++header.frees;
     }
-    void on_realloc(std::uint32_t thread, const Block* from, Block* to) {
-        // realloc to size 0: not every allocator frees the block, so the script calls free.
-        if (to == nullptr) return on_free(thread, *from);
-        const std::uint32_t freed_slot = from != nullptr ? from->slot : no_slot;
-        if (from != nullptr) release_slot(thread, *from);
-        to->slot = slot_for(thread, to->serial);
-        append(thread, OperationKind::realloc, to->size, freed_slot, to->slot);
+    void on_realloc(std::uint32_t thread, const Block* old_block, Block* new_block) {
+        // Not every allocator frees the block at a realloc to size 0, so the script calls free.
+        if (new_block == nullptr) return on_free(thread, *old_block);
+        const std::uint32_t freed_slot = old_block != nullptr ? old_block->slot : no_slot;
+        if (old_block != nullptr) release_slot(thread, *old_block);
+        new_block->slot = slot_for(thread, new_block->serial);
+        append(thread, OperationKind::realloc, new_block->size, freed_slot, new_block->slot);
         ++header.reallocs;
     }
-    // Epochs have equal numbers of events; one more ends at the peak, where the replay reads the
-    // resident memory.
+    // Epochs have equal numbers of events. One more ends at the peak, since the replay reads the
+    // resident memory at the end of each epoch.
     void on_event() {
         if (++events_ % epoch_events_ == 0 || events_ == peak_event_) end_epoch();
     }
@@ -221,14 +221,15 @@ private:
     std::map<std::uint32_t, ThreadScript> threads_;
 };
 
-// A missing free would be replayed as a leak; a missing allocation would not be replayed.
+// Throws Error for an incomplete trace: a missing free would be replayed as a leak, and a missing
+// allocation would not be replayed.
 void check_complete(heap::TraceReader& trace, const std::string& path) {
     heap::Bytes payload;
     heap::ProcessInfo process;
     for (const heap::ChunkRef& chunk : trace.chunks())
         if (chunk.header.kind == heap::ChunkKind::process && trace.read(chunk, payload))
             std::memcpy(&process, payload.data(), std::min(payload.size(), sizeof process));
-    if (process.sample > 0 || process.at_least > 0)
+    if (process.sample_bytes > 0 || process.min_block_bytes > 0)
         throw Error(path + " holds only a part of the allocations",
                     "record it again without --sample and --at-least");
     if (process.lost > 0)
@@ -283,17 +284,17 @@ void save(const ScriptBuilder& builder, ScriptHeader& header, const std::string&
 
 ScriptHeader prepare(const std::string& trace, const std::string& script) {
     FirstPass first_pass;
-    const auto first = read_trace(trace, first_pass);
+    const auto first_tracker = read_trace(trace, first_pass);
     if (first_pass.last_event.empty())
         throw Error(trace + " holds no allocation", "record a program that allocates");
     ScriptBuilder builder(first_pass, std::max<std::uint64_t>(1, first_pass.events / target_epochs),
-                          first.peak_event);
-    const auto second = read_trace(trace, builder);
+                          first_tracker.peak_event);
+    const auto second_tracker = read_trace(trace, builder);
     builder.end_epoch();
     ScriptHeader header = builder.header;
-    header.peak_live = first.peak;
-    header.leaked = second.live;
-    header.unknown_frees = second.unknown_frees;
+    header.peak_live = first_tracker.peak;
+    header.leaked = second_tracker.live;
+    header.unknown_frees = second_tracker.unknown_frees;
     save(builder, header, script);
     return header;
 }

@@ -1,8 +1,9 @@
-// Replays a recorded program's allocation calls: a thread for each recorded thread makes its calls
-// in order, and blocks that another thread freed are freed by that thread again. The pages of each
-// block are touched once. Not replayed are the program's work between the calls, so that threads
-// are in step only through handed-over blocks and epochs (script.hpp); alignments; and memory that
-// was mapped without the allocator.
+// The measurement `replay`: repeats the allocation calls of a recorded program. One thread per
+// recorded thread makes the calls of that thread in order, and frees the blocks that it freed, also
+// those of other threads. The pages of each block are touched once. The work of the program between
+// the calls is not replayed, so that threads synchronise only through handed-over blocks and epochs
+// (script.hpp). Alignments, and memory that was mapped without the allocator, are not replayed
+// either.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -17,7 +18,7 @@
 namespace assay::alloc {
 namespace {
 
-// The script, mapped and read before anything is measured.
+// The script. It is mapped and read before the measurement.
 class Script {
 public:
     explicit Script(const char* path) {
@@ -51,24 +52,24 @@ private:
     void* data_;
 };
 
-// Ticks between two successive readings of the counter.
+// The minimum number of ticks between two successive readings of the counter.
 std::uint64_t measure_clock_ticks() {
-    std::uint64_t least = ~std::uint64_t{0};
+    std::uint64_t min_ticks = ~std::uint64_t{0};
     for (int k = 0; k < 1000; ++k) {
         const std::uint64_t begin = ticks();
-        least = std::min(least, ticks() - begin);
+        min_ticks = std::min(min_ticks, ticks() - begin);
     }
-    return least;
+    return min_ticks;
 }
 
-// How a script is replayed. Reading the clock takes longer than a fast call. The total time of all
-// calls is therefore measured without clocks around the calls (untimed), less the time of a replay
-// that makes no calls (empty). The times of single calls come from a third replay (timed).
+// The modes of a replay. Reading the clock takes longer than a fast call. Therefore the total time
+// of all calls is measured without clocks around the calls (untimed), minus the time of a replay
+// without calls (empty). The times of single calls come from a third replay (timed).
 enum class Mode { empty, untimed, timed };
 
 struct ThreadTimes {
     Histogram calls[call_count];   // ticks, recorded as nanoseconds
-    std::uint64_t busy_ticks = 0;  // within epochs, without waiting for blocks
+    std::uint64_t busy_ticks = 0;  // within epochs, without waits for blocks
     std::uint64_t touch_ticks = 0;
     std::uint64_t faults = 0;
 };
@@ -77,10 +78,10 @@ template <Mode mode>
 class Player {
 public:
     Player(const Task& task, const Script& script, const ThreadTrace& thread,
-           MappedArray<std::atomic<void*>>& shared, ThreadTimes& times)
+           MappedArray<std::atomic<void*>>& shared_blocks, ThreadTimes& times)
         : script_(script),
           thread_(thread),
-          shared_(shared),
+          shared_blocks_(shared_blocks),
           times_(times),
           slots_(std::max<std::size_t>(1, thread.slots)),
           touches_(task.touch != 0 && mode != Mode::empty) {}
@@ -100,7 +101,7 @@ public:
                                 call(Call::malloc, [&] { return std::calloc(1, operation.size); }));
                     break;
                 case OperationKind::realloc: reallocate(operation); break;
-                case OperationKind::free: release(take(operation.freed_slot)); break;
+                case OperationKind::free: release(take_block(operation.freed_slot)); break;
                 case OperationKind::end_epoch:
                     times_.busy_ticks += ticks() - begin - std::exchange(waiting_ticks_, 0);
                     times_.faults = page_faults() - faults;
@@ -115,7 +116,7 @@ private:
     template <class Work>
     void* call(Call kind, Work work) {
         if constexpr (mode == Mode::empty) {
-            keep(this);
+            do_not_optimize(this);
             return this;
         } else if constexpr (mode == Mode::untimed) {
             return work();
@@ -137,9 +138,10 @@ private:
     }
 
     void reallocate(const Operation& operation) {
-        void* from = operation.freed_slot == no_slot ? nullptr : take(operation.freed_slot);
+        void* old_block =
+            operation.freed_slot == no_slot ? nullptr : take_block(operation.freed_slot);
         store_block(operation,
-                    call(Call::realloc, [&] { return std::realloc(from, operation.size); }));
+                    call(Call::realloc, [&] { return std::realloc(old_block, operation.size); }));
     }
 
     void store_block(const Operation& operation, void* block) {
@@ -147,24 +149,27 @@ private:
             if (operation.size != 0)
                 waive("an allocation of %llu bytes failed",
                       static_cast<unsigned long long>(operation.size));
-            block = no_block();
+            block = null_marker();
         } else if (touches_) {
             touch_block(block, operation.size);
         }
         if ((operation.filled_slot & shared_slot) == 0) slots_[operation.filled_slot] = block;
-        else shared_[operation.filled_slot & ~shared_slot].store(block, std::memory_order_release);
+        else
+            shared_blocks_[operation.filled_slot & ~shared_slot].store(block,
+                                                                       std::memory_order_release);
     }
 
     void touch_block(void* block, std::size_t size) {
         const std::uint64_t begin = mode == Mode::timed ? ticks() : 0;
-        touch(block, size, page_);
+        touch(block, size, page_bytes_);
         if constexpr (mode == Mode::timed) times_.touch_ticks += ticks() - begin;
     }
 
-    void* take(std::uint32_t slot) {
-        void* block =
-            (slot & shared_slot) == 0 ? slots_[slot] : wait_for_block(shared_[slot & ~shared_slot]);
-        return block == no_block() ? nullptr : block;
+    void* take_block(std::uint32_t slot) {
+        void* block = (slot & shared_slot) == 0
+                          ? slots_[slot]
+                          : wait_for_block(shared_blocks_[slot & ~shared_slot]);
+        return block == null_marker() ? nullptr : block;
     }
 
     void* wait_for_block(std::atomic<void*>& slot) {
@@ -175,20 +180,20 @@ private:
         waiting_ticks_ += ticks() - begin;
         return block;
     }
-    // Stored in a slot when the allocator returned null for zero bytes.
-    void* no_block() { return &shared_; }
+    // The content of a slot if the allocator has returned null for zero bytes.
+    void* null_marker() { return &shared_blocks_; }
 
     const Script& script_;
     const ThreadTrace& thread_;
-    MappedArray<std::atomic<void*>>& shared_;
+    MappedArray<std::atomic<void*>>& shared_blocks_;
     ThreadTimes& times_;
     MappedArray<void*> slots_;
     bool touches_;
-    std::size_t page_ = page_bytes();
+    std::size_t page_bytes_ = page_bytes();
     std::uint64_t clock_ticks_ = measure_clock_ticks(), waiting_ticks_ = 0;
 };
 
-// The result of all threads.
+// The results of a replay, over all threads.
 struct ReplayResult {
     std::uint64_t peak = 0;  // resident
     double wall = 0;         // seconds, without reading the resident memory
@@ -197,14 +202,14 @@ struct ReplayResult {
 template <Mode mode>
 ReplayResult play_script(const Task& task, const Script& script, MappedArray<ThreadTimes>& times) {
     const std::size_t threads = script.header().threads;
-    MappedArray<std::atomic<void*>> shared(
+    MappedArray<std::atomic<void*>> shared_blocks(
         std::max<std::uint64_t>(1, script.header().shared_slots));
     std::uint64_t bytes_at_start = resident_at_start().bytes;
     ReplayResult result;
     Nanoseconds begin = 0, end = 0, reading_time = 0;
     std::barrier epoch(static_cast<std::ptrdiff_t>(threads), [&]() noexcept {
         end = now();
-        if (begin == 0) {  // all threads and their slots exist now
+        if (begin == 0) {  // all threads have created their slots
             bytes_at_start = resident_memory().bytes;
             begin = now();
         } else if (mode != Mode::empty) {
@@ -212,8 +217,8 @@ ReplayResult play_script(const Task& task, const Script& script, MappedArray<Thr
             reading_time += now() - end;
         }
     });
-    on_threads(static_cast<unsigned>(threads), [&](unsigned k) {
-        Player<mode> player(task, script, script.thread(k), shared, times[k]);
+    run_in_threads(static_cast<unsigned>(threads), [&](unsigned k) {
+        Player<mode> player(task, script, script.thread(k), shared_blocks, times[k]);
         epoch.arrive_and_wait();
         player.play([&] { epoch.arrive_and_wait(); });
         epoch.arrive_and_drop();
@@ -223,7 +228,7 @@ ReplayResult play_script(const Task& task, const Script& script, MappedArray<Thr
     return result;
 }
 
-OrderStatistics statistics_of(const Histogram& calls, double tick_s) {
+OrderStatistics order_statistics(const Histogram& calls, double tick_s) {
     const Summary summary = calls.summary();
     const double scale = tick_s * 1e9;  // the histogram holds ticks as nanoseconds
     return {summary.n,           summary.median * scale, summary.mad * scale, summary.min * scale,
@@ -238,7 +243,7 @@ void report_timed_calls(const Task& task, MappedArray<ThreadTimes>& times, Share
         total->touch_ticks += thread.touch_ticks;
     }
     for (std::size_t k = 0; k < call_count; ++k)
-        results.calls[k] = statistics_of(total->calls[k], task.tick_s);
+        results.calls[k] = order_statistics(total->calls[k], task.tick_s);
     results.add(Series::in_touch, static_cast<double>(total->touch_ticks) * task.tick_s);
 }
 

@@ -1,5 +1,5 @@
-// Memory retained after free: blocks of one size are allocated, touched and freed in cycles, and
-// the resident memory is read after some of them.
+// The measurement `retention`: blocks of one size are allocated, touched and freed in cycles, and
+// the resident memory is read after some of the cycles.
 #include "profile/alloc/measured_process.hpp"
 
 namespace assay::alloc {

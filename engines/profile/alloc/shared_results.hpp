@@ -1,7 +1,7 @@
-// Memory that the study shares with the process that it measures: the task, and its results.
+// The memory that the benchmark shares with the measured process: the task and its results.
 //
-// Each task runs in a new process, so that the allocator keeps nothing from an earlier task. The
-// measured process reports through this memory only: writing JSON would allocate from the allocator
+// Each task runs in a new process, so that the allocator retains nothing from an earlier task. The
+// measured process reports only through this memory, since writing JSON would use the allocator
 // under test.
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace assay::alloc {
 
 enum class TaskKind : std::uint32_t {
-    check,  // reports whose malloc is called, and measures nothing
+    check,  // reports the library whose malloc is called, without a measurement
     cycle,
     first_batch,
     retention,
@@ -25,17 +25,17 @@ enum class TaskKind : std::uint32_t {
 struct Task {
     TaskKind kind = TaskKind::check;
     std::uint32_t threads = 1;
-    std::uint32_t cycles = 1;      // exactly (retention), or at least (cycle)
-    std::uint32_t touch = 1;       // replay: one store a page of each block
-    std::uint32_t time_calls = 0;  // replay: a clock around each call
+    std::uint32_t cycles = 1;      // number of cycles (retention), or minimum number (cycle)
+    std::uint32_t touch = 1;       // replay: 1: store one byte per page of each block
+    std::uint32_t time_calls = 0;  // replay: 1: time each call
     std::uint64_t size = 0;        // of a block, bytes
     std::uint64_t total = 0;       // of all blocks together, bytes
-    double seconds = 0;            // how long to repeat
-    double tick_s = 1e-9;          // seconds a tick
+    double seconds = 0;            // duration of the repetitions
+    double tick_s = 1e-9;          // seconds per tick
     char script[1024] = {};        // replay: path
 };
 
-// Series of samples. Times are in seconds a call, page faults are counts a call, memory is in
+// Series of samples. Times are in seconds per call, page faults are counts per call, memory is in
 // bytes.
 // "_first": of the first batch of a process.
 enum class Series : std::uint32_t {
@@ -81,7 +81,7 @@ enum class Series : std::uint32_t {
 inline constexpr std::size_t series_count = static_cast<std::size_t>(Series::count_of_series);
 inline constexpr std::uint32_t max_samples = 4096;  // of each series
 
-// Order statistics in seconds, for a replay's calls, which are too many to store.
+// Order statistics in seconds of the calls of a replay, which are too many to store.
 struct OrderStatistics {
     std::uint64_t n;
     double median, mad, min, max, p5, p95, p99;
@@ -94,7 +94,7 @@ struct SharedResults {
     char malloc_library[1024];        // path of the object whose malloc is called
     char other_function[32];          // a function from another object; empty: none
     char other_library[1024];         // path of that object
-    char waived_reason[512];          // why there are no samples; empty: there are
+    char waived_reason[512];          // the reason why there are no samples; empty: none
     std::atomic<std::uint32_t> done;  // the task has ended normally
     OrderStatistics calls[call_count];
     std::atomic<std::uint32_t> counts[series_count];  // samples; may exceed max_samples

@@ -1,3 +1,4 @@
+// Starts measured processes, waits for them and checks which library serves malloc.
 #include "profile/alloc/spawn.hpp"
 
 #include <fcntl.h>
@@ -58,22 +59,22 @@ private:
 };
 
 // The environment with the allocator's settings, which replace those of the same name.
-std::vector<std::string> environment(const Allocator& allocator) {
+std::vector<std::string> make_environment(const Allocator& allocator) {
     std::vector<std::string> variables = allocator.settings;
     if (!allocator.library.empty()) variables.push_back("LD_PRELOAD=" + allocator.library);
     const std::size_t allocator_count = variables.size();
     for (char** variable = environ; *variable != nullptr; ++variable) {
         const std::string text = *variable, name = text.substr(0, text.find('=') + 1);
-        bool replaced = name == "LD_PRELOAD=" || name == "GLIBC_TUNABLES=";
+        bool is_replaced = name == "LD_PRELOAD=" || name == "GLIBC_TUNABLES=";
         for (std::size_t k = 0; k < allocator_count; ++k)
-            replaced = replaced || variables[k].starts_with(name);
-        if (!replaced) variables.push_back(text);
+            is_replaced = is_replaced || variables[k].starts_with(name);
+        if (!is_replaced) variables.push_back(text);
     }
     return variables;
 }
 
-// In the child, between fork and exec: puts the results at their descriptor, and ties the child's
-// life to the parent's.
+// Runs in the child between fork and exec: moves the results to their descriptor, and makes the
+// kernel kill the child when the parent ends.
 void exec_measured_process(const Allocator& allocator, int results, int alive_fd, char* const* argv,
                            char* const* variables) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -81,7 +82,7 @@ void exec_measured_process(const Allocator& allocator, int results, int alive_fd
     // If the machine runs out of memory, the kernel kills this process first.
     const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (score >= 0 && ::write(score, "1000", 4) != 4) close(score);
-    fcntl(alive_fd, F_DUPFD, 10);  // stays open over exec and is closed at the process's end
+    fcntl(alive_fd, F_DUPFD, 10);  // stays open across exec until the process ends
     if (results == results_descriptor) fcntl(results, F_SETFD, 0);
     else dup2(results, results_descriptor);
     execve("/proc/self/exe", argv, variables);
@@ -96,10 +97,10 @@ struct Process {
 Process start(const Allocator& allocator, int results) {
     std::string name = "assay-alloc", command = "serve";
     char* argv[] = {name.data(), command.data(), nullptr};
-    std::vector<std::string> texts = environment(allocator);
+    std::vector<std::string> environment_strings = make_environment(allocator);
     std::vector<char*> variables;
-    variables.reserve(texts.size() + 1);
-    for (std::string& variable : texts) variables.push_back(variable.data());
+    variables.reserve(environment_strings.size() + 1);
+    for (std::string& variable : environment_strings) variables.push_back(variable.data());
     variables.push_back(nullptr);
     int pipe_fds[2];
     if (pipe2(pipe_fds, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
@@ -110,7 +111,8 @@ Process start(const Allocator& allocator, int results) {
     return {pid, pipe_fds[0]};
 }
 
-// Waits for the process, and kills it after the limit. Returns why it failed; empty if it did not.
+// Waits for the process, and kills it after the limit. Returns the reason of a failure; empty on
+// success.
 std::string wait_for_end(const Process& process, double limit_s) {
     const Nanoseconds deadline = now() + static_cast<Nanoseconds>(limit_s * 1e9);
     bool is_late = false;
@@ -137,16 +139,16 @@ std::string wait_for_end(const Process& process, double limit_s) {
                : fmt::format("its process ended with status {}", WEXITSTATUS(status));
 }
 
-// Throws Error unless malloc and the other functions are the wanted library's, or without a library
-// the C library's.
+// Throws Error unless the expected library serves malloc and the other functions: the allocator's
+// library, or the C library if there is none.
 void check_malloc_library(const Allocator& allocator, const SharedResults& results) {
     const std::string library = results.malloc_library, other_function = results.other_function;
     std::error_code ignored;
-    const bool is_wanted =
+    const bool is_expected =
         allocator.library.empty()
             ? std::filesystem::path(library).filename().string().starts_with("libc.")
             : std::filesystem::equivalent(library, allocator.library, ignored);
-    if (!is_wanted)
+    if (!is_expected)
         throw Error(
             fmt::format("{} does not serve malloc: {} does",
                         allocator.library.empty() ? "the C library" : allocator.library, library),

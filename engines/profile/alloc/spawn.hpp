@@ -10,11 +10,11 @@
 
 namespace assay::alloc {
 
-// An allocator, as a process is started on it.
+// An allocator, and the settings with which a process is started on it.
 struct Allocator {
     std::string name;
     std::string library;                // to preload; empty: the C library's allocator
-    std::vector<std::string> settings;  // of its environment, "NAME=value"
+    std::vector<std::string> settings;  // environment variables "NAME=value"
     bool huge_pages = true;             // false: transparent huge pages are disabled
 };
 
@@ -22,8 +22,8 @@ struct Allocator {
 class Samples {
 public:
     void add(const SharedResults&);
-    void merge(const Samples&);  // takes over the other's order statistics of calls
-    std::vector<double>& of(Series series) { return series_[static_cast<std::size_t>(series)]; }
+    void merge(const Samples&);  // copies the order statistics of calls from the other
+    std::vector<double>& series(Series series) { return series_[static_cast<std::size_t>(series)]; }
     Summary calls(Call call) const { return calls_[static_cast<std::size_t>(call)]; }
 
 private:
@@ -31,8 +31,9 @@ private:
     Summary calls_[call_count];
 };
 
-// Runs a task in a new process, which is killed after `limit_s`. Returns why there are no samples,
-// or an empty string. Throws Error when malloc is not the wanted allocator's, and when interrupted.
+// Runs a task in a new process, which is killed after `limit_s`. Returns the reason if there
+// are no samples, else an empty string. Throws Error if another library serves malloc, or on an
+// interrupt.
 std::string run_task(const Allocator&, const Task&, double limit_s, Samples& samples);
 
 // The path of the object whose malloc a process on this allocator calls. Throws Error when it is

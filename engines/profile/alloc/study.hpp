@@ -1,4 +1,5 @@
-// Common parts of the studies: the allocator from the options, tasks in processes, records.
+// The common parts of the allocator benchmarks: parses the allocator from the options, runs tasks
+// in processes and writes records.
 #pragma once
 
 #include <optional>
@@ -10,25 +11,25 @@
 
 namespace assay::alloc {
 
-Allocator allocator_of(const Options&);
+Allocator parse_allocator(const Options&);
 
 class Study {
 public:
     Study(const Measurement&, const Options&, Bench&);
 
     // Runs a task in `processes` processes, one after the other. Returns nothing, and writes a
-    // waived record of `metric`, when one of them fails or `bytes` exceed the available memory.
+    // waived record of `metric`, if one of them fails or `bytes` exceed the available memory.
     std::optional<Samples> run(const Task&, int processes, std::uint64_t bytes,
                                std::string_view metric, const Json& params);
     void report(std::string_view metric, const Json& params, const std::vector<double>& samples);
     void report(std::string_view metric, const Json& params, const Summary& summary);
-    // To call before each of `cases` cases, with the number of those done.
-    void progress(std::size_t done, std::size_t cases, const std::string& label);
+    // Reports progress. Call it before each of `cases` cases, with the number of finished cases.
+    void progress(std::size_t finished, std::size_t cases, const std::string& label);
 
     double tick_s() const { return tick_s_; }
 
 private:
-    Json with_name(const Json& params) const;
+    Json add_allocator_name(const Json& params) const;
 
     const Measurement& measurement_;
     Sink& sink_;

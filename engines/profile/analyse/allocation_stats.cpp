@@ -1,3 +1,4 @@
+// Counts allocations, frees, peaks and lifetimes by stack, thread and time.
 #include "profile/analyse/allocation_stats.hpp"
 
 #include <algorithm>
@@ -13,30 +14,32 @@ std::size_t log2_bin(std::uint64_t value) {
     return std::min<std::size_t>(log2_bins - 1, value == 0 ? 0 : std::bit_width(value) - 1);
 }
 
-// The mean of the timed calls, for all calls.
-std::uint64_t extrapolated(std::uint64_t ticks, std::uint64_t timed, std::uint64_t calls) {
+// Extrapolates the time of the timed calls to all calls.
+std::uint64_t extrapolate(std::uint64_t ticks, std::uint64_t timed, std::uint64_t calls) {
     return timed == 0 ? 0
                       : static_cast<std::uint64_t>(
                             std::llround(static_cast<double>(ticks) / static_cast<double>(timed) *
                                          static_cast<double>(calls)));
 }
 
-// The figures that follow from others.
-void complete_figures(StackStats& stats) {
+// Computes the figures that derive from other figures.
+void derive_figures(StackStats& stats) {
     stats.leaked = stats.live;
     stats.leaked_count = stats.live_count;
     stats.freed = stats.count - stats.live_count;
-    const std::uint64_t own_reallocations = stats.reallocated - stats.foreign_reallocations;
-    stats.new_blocks = stats.count > own_reallocations ? stats.count - own_reallocations : 0;
-    stats.malloc_time = extrapolated(stats.sampled_ticks, stats.sampled_calls, stats.count);
-    stats.free_time = extrapolated(stats.sampled_free_ticks, stats.sampled_frees, stats.frees);
+    const std::uint64_t same_stack_reallocations = stats.reallocated - stats.foreign_reallocations;
+    stats.new_blocks =
+        stats.count > same_stack_reallocations ? stats.count - same_stack_reallocations : 0;
+    stats.malloc_time = extrapolate(stats.sampled_ticks, stats.sampled_calls, stats.count);
+    stats.free_time = extrapolate(stats.sampled_free_ticks, stats.sampled_frees, stats.frees);
 }
 
 }  // namespace
 
 AllocationStats::AllocationStats(std::uint64_t first, std::uint64_t last, std::size_t steps,
-                                 std::size_t stack_count, GroupPeaks* groups, std::uint64_t sample)
-    : stacks(stack_count), histograms(stack_count), groups_(groups), sample_(sample) {
+                                 std::size_t stack_count, GroupPeaks* groups,
+                                 std::uint64_t sample_bytes)
+    : stacks(stack_count), histograms(stack_count), groups_(groups), sample_bytes_(sample_bytes) {
     timeline.first = first;
     timeline.step = std::max<std::uint64_t>(1, (last - first) / steps + 1);
     timeline.live.resize(steps);
@@ -44,22 +47,23 @@ AllocationStats::AllocationStats(std::uint64_t first, std::uint64_t last, std::s
     timeline.bytes.resize(steps);
 }
 
-// A block is sampled when one of its bytes is: with probability 1 - exp(-size / sample).
+// The number of blocks that a sampled block stands for. A block is sampled if one of its bytes is,
+// i.e. with probability 1 - exp(-size / sample_bytes).
 std::uint64_t AllocationStats::sample_weight(std::uint64_t size) const {
-    constexpr double max_weight = 1e15;  // bytes between two samples that somebody may ask for
-    if (sample_ == 0) return 1;
+    constexpr double max_weight = 1e15;  // limit for absurd sampling intervals
+    if (sample_bytes_ == 0) return 1;
     const double probability = -std::expm1(-static_cast<double>(std::max<std::uint64_t>(1, size)) /
-                                           static_cast<double>(sample_));
+                                           static_cast<double>(sample_bytes_));
     return static_cast<std::uint64_t>(std::llround(std::min(1 / probability, max_weight)));
 }
 
 std::size_t AllocationStats::step_of(std::uint64_t time) const {
-    const std::uint64_t since = time > timeline.first ? time - timeline.first : 0;
-    return std::min<std::size_t>(since / timeline.step, timeline.live.size() - 1);
+    const std::uint64_t elapsed = time > timeline.first ? time - timeline.first : 0;
+    return std::min<std::size_t>(elapsed / timeline.step, timeline.live.size() - 1);
 }
 
-// Enters the live bytes into the step of `time`, which it returns. Steps without an event take the
-// live bytes of the event before.
+// Records the live bytes in the timeline step of `time`. Steps without an event get the live bytes
+// of the previous event. Returns the step.
 std::size_t AllocationStats::advance_timeline(std::uint64_t time) {
     const std::size_t step = step_of(time);
     while (step_ < step) timeline.live[++step_] = last_live_;
@@ -77,7 +81,7 @@ StackStats& AllocationStats::stack(std::uint32_t id) {
 }
 
 // Called before a stack's live bytes change. If they have not changed since the process's last
-// peak, they are what was live at that peak.
+// peak, they are the stack's live bytes at that peak.
 void AllocationStats::update_at_peak(StackStats& stats) {
     if (stats.peak_epoch == peak_epoch_) return;
     stats.at_peak = stats.live;
@@ -95,14 +99,14 @@ void AllocationStats::update_peak(std::uint64_t time) {
 void AllocationStats::change_live(const Block& block, std::int64_t sign) {
     StackStats& stats = stack(block.stack);
     update_at_peak(stats);
-    const std::int64_t blocks_more = sign * static_cast<std::int64_t>(block.weight);
-    const std::int64_t bytes_more = blocks_more * static_cast<std::int64_t>(block.size);
-    stats.live += static_cast<std::uint64_t>(bytes_more);
-    stats.live_count += static_cast<std::uint64_t>(blocks_more);
-    live += static_cast<std::uint64_t>(bytes_more);
-    live_count += static_cast<std::uint64_t>(blocks_more);
+    const std::int64_t block_change = sign * static_cast<std::int64_t>(block.weight);
+    const std::int64_t byte_change = block_change * static_cast<std::int64_t>(block.size);
+    stats.live += static_cast<std::uint64_t>(byte_change);
+    stats.live_count += static_cast<std::uint64_t>(block_change);
+    live += static_cast<std::uint64_t>(byte_change);
+    live_count += static_cast<std::uint64_t>(block_change);
     stats.peak = std::max(stats.peak, stats.live);
-    if (groups_ != nullptr) groups_->add(block.stack, bytes_more);
+    if (groups_ != nullptr) groups_->add(block.stack, byte_change);
 }
 
 void AllocationStats::record_stack_depth(ThreadStats& thread, const Event& event) {
@@ -142,7 +146,7 @@ void AllocationStats::add(std::uint32_t thread, const Event& event) {
                 stack(event.stack).sampled_free_ticks += event.call_ticks * weight;
                 stack(event.stack).sampled_frees += weight;
             }
-            if (block.weight == 0) break;  // an unknown block
+            if (block.weight == 0) break;  // the allocation was not recorded
             record_lifetime(block, event.time);
             if (block.thread == thread && thread_states_[thread].ordinal == block.ordinal)
                 stack(block.stack).temporary += block.weight;
@@ -183,7 +187,7 @@ void AllocationStats::record_allocation(std::uint32_t thread, const Event& event
     ThreadState& state = thread_states_[thread];
     const std::uint64_t weight = sample_weight(size);
     const Block block{size, weight, event.time, event.stack, thread, ++state.ordinal};
-    // A block that is still recorded at this address was freed without an event.
+    // A live block at this address was freed without an event.
     if (Block stale; blocks_.contains(address) && remove_block(thread, event.time, address, stale))
         record_lifetime(stale, event.time);
     blocks_.insert({address, block});
@@ -211,7 +215,7 @@ void AllocationStats::record_allocation(std::uint32_t thread, const Event& event
     update_peak(event.time);
 }
 
-// Removes a block from the live ones; false when its allocation was not recorded.
+// Removes a block from the live blocks. Returns false if its allocation was not recorded.
 bool AllocationStats::remove_block(std::uint32_t thread, std::uint64_t time, std::uint64_t address,
                                    Block& removed) {
     const auto block = blocks_.find(address);
@@ -248,7 +252,7 @@ void AllocationStats::record_lifetime(const Block& block, std::uint64_t time) {
 void AllocationStats::finish() {
     for (StackStats& stats : stacks) {
         update_at_peak(stats);
-        complete_figures(stats);
+        derive_figures(stats);
     }
     while (step_ + 1 < timeline.live.size()) timeline.live[++step_] = last_live_;
     if (groups_ != nullptr) groups_->finish();

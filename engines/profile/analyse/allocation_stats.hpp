@@ -1,5 +1,5 @@
-// Statistics of all allocations by stack, by thread and over time. They are collected in one pass
-// over the events; memory is bounded by the numbers of live blocks and of stacks.
+// Statistics of all allocations by stack, by thread and over time. One pass over the events
+// collects them. The memory use is proportional to the numbers of live blocks and of stacks.
 #pragma once
 
 #include <array>
@@ -16,14 +16,14 @@
 
 namespace assay::heap {
 
-// Bins of a histogram by log2: of sizes in bytes, of lifetimes in units of 16 ticks.
+// Number of bins of the log2 histograms: of sizes in bytes, and of lifetimes in units of 16 ticks.
 inline constexpr std::size_t log2_bins = 48;
 
-// Blocks that were allocated by one stack: its figures, and what they are made of.
+// The figures of the blocks that one stack allocates, and the intermediate sums.
 struct StackStats : HeapFigures {
     std::uint64_t live = 0, live_count = 0;  // bytes and blocks; at the end: leaked
-    std::uint64_t peak_epoch = 0;            // number of the process's peak that at_peak is of
-    // Time of the allocation calls that were timed, in ticks, and their number.
+    std::uint64_t peak_epoch = 0;            // number of the process peak that at_peak belongs to
+    // Total time in ticks and number of the timed allocation calls.
     std::uint64_t sampled_ticks = 0, sampled_calls = 0;
     std::uint64_t sampled_free_ticks = 0, sampled_frees = 0;  // the same for frees
 
@@ -35,8 +35,9 @@ struct Histograms {
     std::array<std::uint32_t, log2_bins> sizes{}, lifetimes{};
 };
 
-// Calls of one function by one thread. Only a sample of the calls is timed; its mean stands for all
-// calls. Long calls (a page fault, a wait for a lock) are rare and count once, without the weight.
+// Calls of one function by one thread. Only a sample of the calls is timed; the mean is
+// extrapolated to all calls. Long calls (a page fault, a wait for a lock) are rare and count once,
+// without a weight.
 struct CallTimes {
     static constexpr std::uint32_t long_call = 1 << 17;  // ticks, some 50 us
 
@@ -68,18 +69,18 @@ struct ThreadStats {
     std::uint64_t first_event = 0, last_event = 0;  // ticks
     // The thread's stack, in bytes, sampled at its allocations and frees.
     std::uint64_t deepest = 0, deepest_time = 0, resident = 0;
-    std::uint32_t deepest_stack = 0;   // id of the stack that was deepest
+    std::uint32_t deepest_stack = 0;   // id of the deepest stack
     std::vector<std::uint64_t> depth;  // maximum within each step of the timeline
 };
 
-// Time in equal steps.
+// Allocations over time, in steps of equal length.
 struct Timeline {
     std::uint64_t first = 0, step = 1;  // ticks
     std::vector<std::uint64_t> live;    // maximum within the step, bytes
     std::vector<std::uint64_t> count, bytes;
 };
 
-// A live block; in a sampled trace it stands for `weight` blocks.
+// A live block. In a sampled trace it represents `weight` blocks.
 struct Block {
     std::uint64_t size, weight, time;
     std::uint32_t stack, thread;
@@ -89,13 +90,13 @@ using Blocks = tsl::robin_map<std::uint64_t, Block, BlockHash>;  // by address
 
 class AllocationStats {
 public:
-    // Smaller blocks are counted by exact size; bytes.
+    // Blocks of fewer bytes are also counted by their exact size.
     static constexpr std::size_t exact_size_limit = 64 << 10;
 
     // `first` and `last`: times of the first and the last event, ticks. `groups`: receives every
-    // change of a stack's live bytes. `sample`: as in Process (trace/format.hpp).
+    // change of a stack's live bytes. `sample_bytes`: as in ProcessInfo (trace/format.hpp).
     AllocationStats(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t stacks,
-                    GroupPeaks* groups = nullptr, std::uint64_t sample = 0);
+                    GroupPeaks* groups = nullptr, std::uint64_t sample_bytes = 0);
     void add(std::uint32_t thread, const Event& event);  // in time order
     void finish();  // to be called once, before the stacks' figures are read
     const Blocks& blocks() const { return blocks_; }
@@ -138,7 +139,7 @@ private:
     std::uint64_t sample_weight(std::uint64_t size) const;
 
     GroupPeaks* groups_;
-    std::uint64_t sample_;
+    std::uint64_t sample_bytes_;
     Blocks blocks_;
     std::unordered_map<std::uint32_t, ThreadState> thread_states_;
     std::uint64_t peak_epoch_ = 0;

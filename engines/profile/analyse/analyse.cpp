@@ -1,3 +1,4 @@
+// Runs the analysis of a heap trace and writes the profile as JSON.
 #include "profile/analyse/analyse.hpp"
 
 #include <algorithm>
@@ -22,8 +23,8 @@ using profile::Table;
 
 constexpr std::size_t timeline_steps = 500;
 
-// Numbers the groups of stacks for GroupPeaks: the subtree of each node, and for each line and each
-// function its exclusive and its inclusive allocations.
+// Numbers the groups of stacks for GroupPeaks: the subtree of each node, and the exclusive and the
+// inclusive allocations of each line and each function.
 class PeakGroups {
 public:
     explicit PeakGroups(const CallTree& tree)
@@ -32,7 +33,7 @@ public:
           node_count_(tree.nodes().size()),
           location_count_(tree.locations().size()) {}
     std::size_t count() const { return node_count_ + 4 * location_count_; }
-    std::vector<std::uint32_t> of(std::uint32_t node) const {
+    std::vector<std::uint32_t> groups_of_node(std::uint32_t node) const {
         std::set<std::uint32_t> groups;
         for (std::uint32_t ancestor = node; ancestor != CallTree::none;
              ancestor = tree_.nodes()[ancestor].parent) {
@@ -49,8 +50,8 @@ public:
     // `row`: a node, or the first location of a line or function.
     std::uint32_t number(Table table, std::uint32_t row) const {
         if (table == Table::nodes) return row;
-        const std::size_t before = static_cast<std::size_t>(table) - 1;
-        return static_cast<std::uint32_t>(node_count_ + before * location_count_ + row);
+        const std::size_t previous_tables = static_cast<std::size_t>(table) - 1;
+        return static_cast<std::uint32_t>(node_count_ + previous_tables * location_count_ + row);
     }
 
 private:
@@ -59,24 +60,25 @@ private:
     std::size_t node_count_, location_count_;
 };
 
-// Measures fragmentation at the moment when resident memory exceeds live bytes most. Pages of files
-// and of shared memory are left out: an allocator has none.
+// Measures fragmentation at the time when resident memory exceeds the live bytes most. Pages of
+// files and of shared memory are excluded, since they do not belong to an allocator.
 class WorstFragmentation {
 public:
     explicit WorstFragmentation(const TraceMetadata& metadata)
-        : metadata_(metadata), page_(metadata.process.page_bytes) {}
+        : metadata_(metadata), page_bytes_(metadata.process.page_bytes) {}
     void advance_to(std::uint64_t time, const AllocationStats& stats) {
         for (; next_ < metadata_.samples.size() && metadata_.samples[next_].time <= time; ++next_) {
             const MemorySample& sample = metadata_.samples[next_];
             const std::uint64_t resident = static_cast<std::uint64_t>(std::max<std::int64_t>(
                                                0, sample.resident_pages - sample.shared_pages)) *
-                                           page_;
-            const std::uint64_t gap = resident - std::min(resident, stats.live);
-            if (gap <= min_gap ||
-                static_cast<double>(gap) < min_growth * static_cast<double>(max_gap_))
+                                           page_bytes_;
+            const std::uint64_t unused_bytes = resident - std::min(resident, stats.live);
+            if (unused_bytes <= min_unused_bytes ||
+                static_cast<double>(unused_bytes) <
+                    min_growth * static_cast<double>(max_unused_bytes_))
                 continue;
-            max_gap_ = gap;
-            fragmentation = measure_fragmentation(stats.blocks(), page_);
+            max_unused_bytes_ = unused_bytes;
+            fragmentation = measure_fragmentation(stats.blocks(), page_bytes_);
             fragmentation.time = sample.time;
             fragmentation.resident = resident;
         }
@@ -85,18 +87,18 @@ public:
     Fragmentation fragmentation;
 
 private:
-    static constexpr double min_growth =
-        1.25;  // of the gap since the last measurement, which takes time
-    static constexpr std::uint64_t min_gap = 1 << 20;  // bytes
+    // Growth of the unused bytes since the last measurement. Limits the number of measurements.
+    static constexpr double min_growth = 1.25;
+    static constexpr std::uint64_t min_unused_bytes = 1 << 20;  // bytes
 
     const TraceMetadata& metadata_;
-    std::uint64_t page_, max_gap_ = 0;
+    std::uint64_t page_bytes_, max_unused_bytes_ = 0;
     std::size_t next_ = 0;
 };
 
-profile::Tree tree_section(const CallTree& tree, const AllocationStats& stats,
-                           const PeakGroups& groups, const GroupPeaks& peaks,
-                           double seconds_per_tick) {
+profile::Tree make_tree_section(const CallTree& tree, const AllocationStats& stats,
+                                const PeakGroups& groups, const GroupPeaks& peaks,
+                                double seconds_per_tick) {
     std::vector<bool> is_used;
     is_used.reserve(tree.nodes().size());
     for (std::uint32_t node = 0; node < tree.nodes().size(); ++node)
@@ -107,22 +109,22 @@ profile::Tree tree_section(const CallTree& tree, const AllocationStats& stats,
         [&](std::uint32_t node) -> const HeapFigures& { return stats.stacks[node]; },
         seconds_per_tick,
         [&](Table table, std::uint32_t row) { return peaks.peak(groups.number(table, row)); });
-    return tables.take();
+    return tables.move_tree();
 }
 
 }  // namespace
 
-// Declared in the order of construction.
+// The members are constructed in the order of declaration.
 struct Analysis::State {
     State(const TraceMetadata& trace_metadata, Symbols& trace_symbols)
         : metadata(trace_metadata),
           symbols(trace_symbols),
           tree(metadata.nodes, metadata.python, symbols),
           groups(tree),
-          peaks(groups.count(), [this](std::uint32_t node) { return groups.of(node); }),
+          peaks(groups.count(), [this](std::uint32_t node) { return groups.groups_of_node(node); }),
           stats(metadata.first_event > metadata.last_event ? 0 : metadata.first_event,
                 metadata.first_event > metadata.last_event ? 0 : metadata.last_event,
-                timeline_steps, tree.nodes().size(), &peaks, metadata.process.sample),
+                timeline_steps, tree.nodes().size(), &peaks, metadata.process.sample_bytes),
           worst_fragmentation(metadata),
           first_touches(metadata) {}
 
@@ -142,7 +144,7 @@ Analysis::~Analysis() = default;
 
 void Analysis::add(std::uint32_t thread, Event event) {
     event.stack = state_->tree.node_of(event.stack);
-    // In an attached process, pages that look empty may hold blocks from before.
+    // In an attached process, pages that seem empty may hold blocks from before the attachment.
     if (!state_->metadata.attached_after)
         state_->worst_fragmentation.advance_to(event.time, state_->stats);
     state_->first_touches.advance_to(event.time, state_->stats.blocks());
@@ -162,7 +164,7 @@ void Analysis::write_json(const ReadSummary& summary, std::FILE* output) {
     }
     const double tick = metadata.seconds_per_tick();
     HeapProfile result{
-        .process = process_section(metadata),
+        .process = make_process_section(metadata),
         .trace = {.imported_from = summary.imported_from,
                   .bytes = summary.bytes,
                   .events = stats.events,
@@ -172,20 +174,21 @@ void Analysis::write_json(const ReadSummary& summary, std::FILE* output) {
                   .missing_objects = symbols.missing(),
                   .unsupported_python = metadata.python.unsupported_version,
                   .unrecorded = metadata.unrecorded},
-        .totals = totals_section(metadata, stats),
+        .totals = make_totals_section(metadata, stats),
         .tick = tick,
-        .threads = threads_section(metadata, stats, lines),
-        .timeline = timeline_section(metadata, stats),
+        .threads = make_threads_section(metadata, stats, lines),
+        .timeline = make_timeline_section(metadata, stats),
         .sizes = {stats.sizes.begin(), stats.sizes.end()},
         .frequent_size = {},
         .frequent_count = {},
         .lifetimes = {},
-        .touches = touches_section(metadata, first_touches, tree, lines, symbols),
-        .fragmentation = fragmentation_section(metadata, worst_fragmentation.fragmentation, lines),
+        .touches = make_touches_section(metadata, first_touches, tree, lines, symbols),
+        .fragmentation =
+            make_fragmentation_section(metadata, worst_fragmentation.fragmentation, lines),
         .objects = {},
         .variables = {},
-        .histograms = histograms_section(stats, functions),
-        .tree = tree_section(tree, stats, groups, peaks, tick)};
+        .histograms = make_histograms_section(stats, functions),
+        .tree = make_tree_section(tree, stats, groups, peaks, tick)};
     for (const auto& row : stats.lifetimes) result.lifetimes.emplace_back(row.begin(), row.end());
     add_frequent_sizes(result, stats);
     add_globals(result, find_globals(symbols, metadata.mappings, metadata.process.page_bytes));

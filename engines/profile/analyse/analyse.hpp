@@ -10,7 +10,7 @@
 
 namespace assay::heap {
 
-// How much of a trace could be read.
+// The origin of a trace and the parts that could be read.
 struct ReadSummary {
     std::string imported_from;  // the tool that wrote the file; empty for a trace of assay heap
     std::uint64_t bytes = 0;    // of the file

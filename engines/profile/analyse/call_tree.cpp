@@ -1,3 +1,4 @@
+// Builds the call tree by function and line, and merges C and Python stacks.
 #include "profile/analyse/call_tree.hpp"
 
 #include <algorithm>
@@ -14,7 +15,7 @@ const Location start{"(start)", "", 0, "", false},
     unknown_callers{"(unknown callers)", "", 0, "", false},
     unknown_python{"(a Python function)", "", 0, "", false};
 
-// "ns::name<T>" of "T ns::name<T>(T)".
+// The qualified name in a signature: "ns::name<T>" in "T ns::name<T>(T)".
 std::string_view qualified_name(std::string_view signature) {
     constexpr std::string_view anonymous = "(anonymous namespace)";
     std::size_t begin = 0;
@@ -30,7 +31,8 @@ std::string_view qualified_name(std::string_view signature) {
     return signature.substr(begin);
 }
 
-// Functions of an interpreter that run outside of all Python functions allocate for themselves.
+// Whether a function of an interpreter runs outside of all Python functions. Its allocations are
+// its own.
 bool is_outermost(const std::string& function) {
     static const std::regex names(
         "^main$|^_?Py_(BytesMain|Main|RunMain|Initialize|Finalize|NewInterpreter|EndInterpreter)");
@@ -53,30 +55,30 @@ bool is_allocator_function(const std::string& function) {
 CallTree::CallTree(const std::vector<stack::Node>& stacks, const PythonMetadata& python,
                    Symbols& symbols)
     : stacks_(stacks), python_(python), symbols_(symbols) {
-    // Only objects that are named like an interpreter count: a program that embeds one allocates
-    // for itself.
+    // Only objects with the name of an interpreter count. A program that embeds one allocates for
+    // itself.
     static const std::regex interpreter("^(lib)?python[0-9.]*([a-z]*$|[a-z]*\\.so)");
     for (const std::uint64_t address : python.eval_addresses)
         if (const std::string& module = symbols.find(address).front().module;
             module.size() <= PATH_MAX &&
             std::regex_search(module.substr(module.rfind('/') + 1), interpreter))
             interpreters_.insert(module);
-    unknown_ = child(none, location_number(unknown_callers));
+    unknown_node_ = child(none, location_number(unknown_callers));
     node_of_stack_.assign(stacks.size(), none);
     for (stack::StackId id = 0; id < stacks.size(); ++id)
         if (id <= stack::lost_root || python.named_stacks.empty() || python.named_stacks[id])
-            find(id);
+            resolve_stack(id);
 }
 
-// Without recursion: stacks are as deep as programs recurse.
-std::uint32_t CallTree::find(stack::StackId stack) {
-    std::vector<stack::StackId> calls;  // not resolved yet, innermost first
+// Returns the tree node of a stack. Iterative, since stacks may be very deep.
+std::uint32_t CallTree::resolve_stack(stack::StackId stack) {
+    std::vector<stack::StackId> calls;  // unresolved calls, innermost first
     std::uint32_t node = none;
     for (; stack != stack::complete_root || calls.empty(); stack = stacks_[stack].parent) {
         node = node_of_stack_[stack];
         if (node != none) break;
         if (!is_call(stack)) {
-            node = node_of_stack_[stack] = root(stack);
+            node = node_of_stack_[stack] = resolve_root(stack);
             break;
         }
         calls.push_back(stack);
@@ -87,25 +89,25 @@ std::uint32_t CallTree::find(stack::StackId stack) {
     return node;
 }
 
-// Whether a node of the stack tree is a C function's call, with its caller as parent.
+// Whether a node of the stack tree is a call of a C function, with its caller as parent.
 bool CallTree::is_call(stack::StackId stack) const {
     const std::uint64_t address = stacks_[stack].address;
     return stack > stack::lost_root && address > stack::unused_address && !is_python(address);
 }
 
-// The node of what is no call.
-std::uint32_t CallTree::root(stack::StackId stack) {
+// The tree node of a stack node that is no call: a root, or a joined C and Python stack.
+std::uint32_t CallTree::resolve_root(stack::StackId stack) {
     const auto& [parent, address] = stacks_[stack];
     if (stack == stack::complete_root) return child(none, location_number(start));
     if (stack > stack::lost_root && tag_of(address) == joined_tag)
-        return join(parent, id_in(address));
-    return unknown_;
+        return join_stacks(parent, node_number(address));
+    return unknown_node_;
 }
 
-// Merges a C stack and a Python stack. Going outwards, each C frame that runs Python takes the next
-// Python frames up to an entry frame; they become its callees. If the C stack is incomplete, the
-// remaining Python frames are outermost.
-std::uint32_t CallTree::join(stack::StackId native, stack::StackId frames) {
+// Merges a C stack and a Python stack. From the innermost frame outwards, each C frame that runs
+// Python gets the next Python frames up to an entry frame as its callees. If the C stack is
+// incomplete, the remaining Python frames are outermost.
+std::uint32_t CallTree::join_stacks(stack::StackId native, stack::StackId frames) {
     struct Step {
         std::uint64_t key;
         stack::StackId native;
@@ -114,31 +116,31 @@ std::uint32_t CallTree::join(stack::StackId native, stack::StackId frames) {
     std::vector<Step> steps;  // innermost first
     std::uint32_t result = none;
     for (;;) {
-        if (!is_frame(frames) || native >= stacks_.size()) {
-            result = node_of_caller(native < stacks_.size() ? native : stack::lost_root);
+        if (!is_python_frame(frames) || native >= stacks_.size()) {
+            result = resolve_caller(native < stacks_.size() ? native : stack::lost_root);
             break;
         }
         const bool ends = !is_call(native);
         if (ends && native != stack::complete_root) native = stack::lost_root;
         const std::uint64_t key = static_cast<std::uint64_t>(native) << 32 | frames;
-        if (const auto cached = joined_.find(key); cached != joined_.end()) {
+        if (const auto cached = joined_nodes_.find(key); cached != joined_nodes_.end()) {
             result = cached->second;
             break;
         }
         if (ends) {
             stack::StackId rest = frames;
-            result = append_frames(node_of_caller(native), take_frames(rest, true));
-            joined_[key] = result;
+            result = append_frames(resolve_caller(native), remove_frames(rest, true));
+            joined_nodes_[key] = result;
             break;
         }
         steps.push_back({key, native, {}});
         if (runs_python(stacks_[native].address))
-            steps.back().frames_run = take_frames(frames, false);
+            steps.back().frames_run = remove_frames(frames, false);
         native = stacks_[native].parent;
     }
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
         result = append(result, symbols_.find(stacks_[step->native].address));
-        joined_[step->key] = result = append_frames(result, step->frames_run);
+        joined_nodes_[step->key] = result = append_frames(result, step->frames_run);
     }
     return result;
 }
@@ -153,7 +155,7 @@ std::uint32_t CallTree::append(std::uint32_t node, const std::vector<Location>& 
 std::uint32_t CallTree::append_frames(std::uint32_t node,
                                       const std::vector<stack::StackId>& frames) {
     for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
-        const auto location = python_.locations.find(id_in(stacks_[*frame].address));
+        const auto location = python_.locations.find(node_number(stacks_[*frame].address));
         node = child(node, location != python_.locations.end()
                                ? location_number(location->second, true)
                                : location_number(unknown_python));
@@ -162,21 +164,22 @@ std::uint32_t CallTree::append_frames(std::uint32_t node,
 }
 
 // Removes frames from the inner end of a Python stack: all, or those that one C frame runs.
-std::vector<stack::StackId> CallTree::take_frames(stack::StackId& frames, bool all) const {
-    std::vector<stack::StackId> taken;
-    for (bool is_entry = false; is_frame(frames) && (all || !is_entry);) {
-        taken.push_back(frames);
+std::vector<stack::StackId> CallTree::remove_frames(stack::StackId& frames, bool take_all) const {
+    std::vector<stack::StackId> removed;
+    for (bool is_entry = false; is_python_frame(frames) && (take_all || !is_entry);) {
+        removed.push_back(frames);
         is_entry = (stacks_[frames].address & entry_bit) != 0;
         frames = stacks_[frames].parent;
     }
-    return taken;
+    return removed;
 }
 
-bool CallTree::is_frame(stack::StackId id) const {
+bool CallTree::is_python_frame(stack::StackId id) const {
     return id < stacks_.size() && tag_of(stacks_[id].address) == frame_tag;
 }
 
-// The trace lists no addresses for frames of incomplete stacks: these are recognised by name.
+// Whether a C frame runs Python. The trace lists no addresses for frames of incomplete stacks,
+// which are recognised by name.
 bool CallTree::runs_python(std::uint64_t address) {
     if (python_.eval_addresses.contains(address)) return true;
     return std::ranges::any_of(symbols_.find(address), [](const Location& location) {
@@ -208,7 +211,7 @@ std::uint32_t CallTree::location_number(const Location& location, bool is_python
     if (is_new) {
         const std::uint32_t first =
             number_of_function_.try_emplace(function, entry->second).first->second;
-        // A relative file ("<string>") may be several.
+        // A relative path ("<string>") may stand for several files.
         const std::string& line = location.file.starts_with('/') ? line_key : function + line_key;
         locations_.push_back({&location, first,
                               number_of_line_.try_emplace(line, entry->second).first->second,
@@ -219,7 +222,8 @@ std::uint32_t CallTree::location_number(const Location& location, bool is_python
 }
 
 std::vector<std::uint32_t> CallTree::allocation_sites() const {
-    std::vector<std::uint32_t> innermost, sites;  // innermost: none where all are allocator frames
+    // `innermost`: none if all frames are allocator frames.
+    std::vector<std::uint32_t> innermost, sites;
     innermost.reserve(nodes_.size());
     sites.reserve(nodes_.size());
     for (const Node& node : nodes_) {

@@ -1,8 +1,8 @@
-// The call tree by function and line: stacks that differ only in addresses within a line share a
+// The call tree by function and line. Stacks that differ only in addresses within a line share a
 // node.
 //
-// Python frames are inserted below the interpreter's C frame that runs them, and above the C
-// functions that they call.
+// Python frames are inserted between the interpreter's C frame that runs them and the C functions
+// that they call.
 #pragma once
 
 #include <cstdint>
@@ -33,9 +33,9 @@ public:
         const Location* location;
         // The first location with this function name and object, which identifies the function.
         std::uint32_t function_id;
-        // The first location on this line of this file; where no file is known, the function's.
+        // The first location on this line of this file; without a file, that of the function.
         std::uint32_t line_id;
-        bool is_allocator_frame;  // its allocations count for its caller
+        bool is_allocator_frame;  // its allocations are attributed to its caller
     };
 
     // Resolves all stacks; takes as long as reading the objects' debug information.
@@ -46,27 +46,27 @@ public:
     std::uint32_t node_of(std::uint32_t stack) const {
         return stack < node_of_stack_.size() && node_of_stack_[stack] != none
                    ? node_of_stack_[stack]
-                   : unknown_;
+                   : unknown_node_;
     }
-    // By node: the innermost location on its stack that is no allocator frame; its own where there
-    // is none.
+    // By node: the innermost location on its stack that is no allocator frame; if there is none,
+    // the node's own location.
     std::vector<std::uint32_t> allocation_sites() const;
 
     const std::vector<Node>& nodes() const { return nodes_; }  // parents come before children
     const std::vector<TreeLocation>& locations() const { return locations_; }
 
 private:
-    std::uint32_t find(stack::StackId stack);
-    std::uint32_t node_of_caller(stack::StackId parent) {
-        return parent == stack::complete_root ? none : find(parent);
+    std::uint32_t resolve_stack(stack::StackId stack);
+    std::uint32_t resolve_caller(stack::StackId parent) {
+        return parent == stack::complete_root ? none : resolve_stack(parent);
     }
     bool is_call(stack::StackId stack) const;
-    std::uint32_t root(stack::StackId stack);
-    std::uint32_t join(stack::StackId native, stack::StackId frames);
+    std::uint32_t resolve_root(stack::StackId stack);
+    std::uint32_t join_stacks(stack::StackId native, stack::StackId frames);
     std::uint32_t append(std::uint32_t node, const std::vector<Location>& locations);
     std::uint32_t append_frames(std::uint32_t node, const std::vector<stack::StackId>& frames);
-    std::vector<stack::StackId> take_frames(stack::StackId& frames, bool all) const;
-    bool is_frame(stack::StackId id) const;
+    std::vector<stack::StackId> remove_frames(stack::StackId& frames, bool take_all) const;
+    bool is_python_frame(stack::StackId id) const;
     bool runs_python(std::uint64_t address);
     bool is_allocator_frame(const Location& location) const;
     std::uint32_t child(std::uint32_t parent, std::uint32_t location);
@@ -77,9 +77,9 @@ private:
     Symbols& symbols_;
     std::unordered_set<std::string> interpreters_;  // paths of objects
     std::vector<std::uint32_t> node_of_stack_;      // none: not resolved yet
-    std::unordered_map<std::uint64_t, std::uint32_t>
-        joined_;  // node by C stack (upper 32 bits) and Python stack
-    std::uint32_t unknown_ = 0;
+    // Node by C stack (upper 32 bits) and Python stack.
+    std::unordered_map<std::uint64_t, std::uint32_t> joined_nodes_;
+    std::uint32_t unknown_node_ = 0;
     std::vector<Node> nodes_;
     std::vector<TreeLocation> locations_;
     std::unordered_map<std::uint64_t, std::uint32_t> children_;  // node by parent + 1 and location

@@ -1,3 +1,4 @@
+// Demangles C++ symbol names with the C++ runtime.
 #include "profile/analyse/demangle.hpp"
 
 #include <cxxabi.h>
@@ -7,9 +8,9 @@
 
 namespace assay::heap {
 
-std::string demangled(const char* name) {
+std::string demangle(const char* name) {
     constexpr std::size_t max_bytes = 64 << 10;
-    // Of the C function "t" the demangler would make "unsigned short".
+    // The demangler would turn the C function "t" into "unsigned short".
     if (name[0] != '_' || name[1] != 'Z' || std::strlen(name) > max_bytes) return name;
     int status = 0;
     char* readable = abi::__cxa_demangle(name, nullptr, nullptr, &status);

@@ -1,12 +1,12 @@
-// Names of C++ functions and variables as programmers write them.
+// Demangles names of C++ functions and variables.
 #pragma once
 
 #include <string>
 
 namespace assay::heap {
 
-// The name itself if it is not mangled, or longer than any compiler makes them: the runtime's
-// demangler takes memory on its stack for each character.
-std::string demangled(const char* name);
+// Returns the name unchanged if it is not mangled or extremely long: the runtime's demangler needs
+// stack memory for each character.
+std::string demangle(const char* name);
 
 }  // namespace assay::heap

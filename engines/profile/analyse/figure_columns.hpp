@@ -6,11 +6,11 @@
 
 namespace assay::profile {
 
-// How the figures of several stacks become one. A peak is followed over time by the profiler.
+// How the figures of several stacks are combined. The profiler itself tracks peaks over time.
 enum class Fold { sum, least, most, peak };
 
-// One member of `Figures`, the struct of a stack's figures. `is_time`: in ticks, written in
-// seconds.
+// A member of `Figures`, the struct of a stack's figures. `is_time`: the value is in ticks and is
+// written in seconds.
 template <typename Figures>
 struct FigureColumn {
     const char* name;
@@ -19,7 +19,7 @@ struct FigureColumn {
     bool is_time;
 };
 
-// The figure of a least that nothing is known of.
+// The value of an unknown minimum (Fold::least).
 inline constexpr std::uint64_t unknown_least = ~std::uint64_t{0};
 
 }  // namespace assay::profile

@@ -1,3 +1,4 @@
+// Attributes page faults to the touching code and to the blocks that they touch.
 #include "profile/analyse/first_touch.hpp"
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 namespace assay::heap {
 namespace {
 
-// Functions of the runtime libraries, of allocators, and of the profiler's hooks in front of them.
+// Whether a function touches memory on behalf of its caller: those of the runtime libraries, of
+// allocators and of the profiler's hooks.
 bool touches_for_caller(const Location& location) {
     constexpr std::string_view runtime[] = {"libc.so",     "libc-",    "libstdc++.so",
                                             "libgcc_s.so", "ld-linux", "libassay-heap.so"};
@@ -32,7 +34,7 @@ Location touching_location(const FaultSite& site, Symbols& symbols) {
         if (!offset || *offset % sizeof site.words[0] != 0) break;
         sp += *offset / sizeof site.words[0];
         if (sp >= fault_stack_words || site.words[sp] == 0) break;
-        pc = site.words[sp++] - 1;  // the call, not the instruction after it
+        pc = site.words[sp++] - 1;  // an address within the call instruction
     }
     return symbols.find(site.pc).front();
 }
@@ -87,7 +89,7 @@ bool PageSet::find_predecessor(std::uint64_t page, std::uint64_t& predecessor) c
 void FirstTouchStats::add(std::uint32_t thread, const Event& event) {
     if (metadata_.page_faults.empty()) return;
     const Kind kind = kind_of(event);
-    const std::uint64_t address = address_of(event), page = address / page_;
+    const std::uint64_t address = address_of(event), page = address / page_bytes_;
     if (is_block_id(address)) return;
     const bool allocates = is_allocation(kind, address, event.size);
     if (const auto faults = unattributed_.find(thread);
@@ -96,34 +98,35 @@ void FirstTouchStats::add(std::uint32_t thread, const Event& event) {
         faults->second.clear();
     }
     if (allocates) {
-        if (event.size < page_) return;
-        large_.insert(page);
+        if (event.size < page_bytes_) return;
+        large_block_pages_.insert(page);
         large_addresses_[page] = address;
     } else if (kind == Kind::free || kind == Kind::realloc_from) {
         const auto block_address = large_addresses_.find(page);
         if (block_address == large_addresses_.end() || block_address->second != address) return;
         large_addresses_.erase(block_address);
-        large_.erase(page);
+        large_block_pages_.erase(page);
     }
 }
 
 Blocks::const_iterator FirstTouchStats::find_block(std::uint64_t address,
                                                    const Blocks& blocks) const {
     std::uint64_t page = 0;
-    if (large_.find_predecessor(address / page_, page)) {
+    if (large_block_pages_.find_predecessor(address / page_bytes_, page)) {
         const auto block = blocks.find(large_addresses_.at(page));
         if (block != blocks.end() && address >= block->first &&
             address - block->first < block->second.size)
             return block;
     }
-    // A small block begins less than a page before; blocks begin at multiples of 16.
-    for (std::uint64_t begin = address & ~std::uint64_t{15}; begin + page_ > address; begin -= 16)
+    // A small block begins less than a page before the address, at a multiple of 16.
+    for (std::uint64_t begin = address & ~std::uint64_t{15}; begin + page_bytes_ > address;
+         begin -= 16)
         if (const auto block = blocks.find(begin); block != blocks.end())
             return address - begin < block->second.size ? block : blocks.end();
     return blocks.end();
 }
 
-// Counts page faults that calloc or realloc took in the block that it then returned.
+// Counts page faults inside calloc or realloc, in the block that the call then returns.
 void FirstTouchStats::attribute_to_allocation(const std::vector<std::size_t>& faults,
                                               const Event& event) {
     for (const std::size_t k : faults) {
@@ -138,12 +141,12 @@ void FirstTouchStats::attribute_to_allocation(const std::vector<std::size_t>& fa
 void FirstTouchStats::count(const PageFault& fault, const Extent& block, std::uint32_t stack) {
     Count& count = stacks[stack];
     ++count.touches;
-    const std::uint64_t region = fault.address / huge_page;
-    const bool is_whole = region * huge_page >= block.address &&
-                          (region + 1) * huge_page <= block.address + block.size;
+    const std::uint64_t region = fault.address / huge_page_bytes;
+    const bool is_inside = region * huge_page_bytes >= block.address &&
+                           (region + 1) * huge_page_bytes <= block.address + block.size;
     std::uint64_t& touched_by = huge_touched_by_[region];
-    if (!is_whole || touched_by != block.time) ++count.with_huge;
-    if (is_whole) touched_by = block.time;
+    if (!is_inside || touched_by != block.time) ++count.with_huge;
+    if (is_inside) touched_by = block.time;
 }
 
 void FirstTouchStats::advance_to(std::uint64_t time, const Blocks& blocks) {

@@ -1,9 +1,9 @@
-// First touches: a page is mapped at its first access, which takes the time that malloc saved. This
-// counts which thread and line took these page faults, for whose blocks, and how many would remain
-// with huge pages.
+// First touches: the kernel maps a page at its first access, which costs a page fault. This counts
+// the page faults by thread, by line and by the stack that allocated the touched block, and how
+// many would remain with huge pages.
 //
 // Most pages are touched by memset(), memcpy(), read() and the like. The fault is then attributed
-// to their caller, as far out as the recorded words of the stack reach.
+// to their caller, as far as the recorded stack words reach.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class PageSet {
 public:
     void insert(std::uint64_t page);
     void erase(std::uint64_t page);
-    // Sets `predecessor` to the largest member that is <= page; false when there is none.
+    // Sets `predecessor` to the largest member that is <= page. Returns false if there is none.
     bool find_predecessor(std::uint64_t page, std::uint64_t& predecessor) const;
 
 private:
@@ -40,10 +40,10 @@ public:
     };
 
     explicit FirstTouchStats(const TraceMetadata& metadata)
-        : metadata_(metadata), page_(metadata.process.page_bytes) {}
+        : metadata_(metadata), page_bytes_(metadata.process.page_bytes) {}
     // Counts the page faults before `time`. `blocks` are the blocks that are live then.
     void advance_to(std::uint64_t time, const Blocks& blocks);
-    // Takes every event, after advance_to() its time.
+    // Adds an event. Call advance_to() with its time first.
     void add(std::uint32_t thread, const Event& event);
 
     std::unordered_map<std::uint32_t, Count> stacks;           // by allocating stack
@@ -51,10 +51,11 @@ public:
     std::unordered_map<std::uint32_t, std::uint64_t> sites;    // by index of the FaultSite
     // By stack: page faults within an allocation call, in the block that it then returned.
     std::unordered_map<std::uint32_t, std::uint64_t> in_allocator;
-    std::uint64_t outside = 0;  // of recorded blocks: stacks, variables, code, unrecorded blocks
+    // Page faults outside of recorded blocks: stacks, variables, code, unrecorded blocks.
+    std::uint64_t outside = 0;
 
 private:
-    static constexpr std::uint64_t huge_page = 2 << 20;  // bytes
+    static constexpr std::uint64_t huge_page_bytes = 2 << 20;  // bytes
 
     struct Extent {
         std::uint64_t address, size, time;
@@ -65,17 +66,17 @@ private:
     Blocks::const_iterator find_block(std::uint64_t address, const Blocks& blocks) const;
 
     const TraceMetadata& metadata_;
-    std::uint64_t page_;    // bytes
-    std::size_t next_ = 0;  // index of the next page fault to count
+    std::uint64_t page_bytes_;  // bytes
+    std::size_t next_ = 0;      // index of the next page fault to count
     // By thread: faults outside of blocks since the thread's last event.
     std::unordered_map<std::uint32_t, std::vector<std::size_t>> unattributed_;
-    PageSet large_;  // first pages of blocks of a page and more
+    PageSet large_block_pages_;  // first pages of blocks of a page and more
     tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> large_addresses_;  // by that page
     // Allocation time of the block that touched a huge page last, by huge page.
     tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> huge_touched_by_;
 };
 
-// The innermost location that does not merely touch memory for its caller.
+// The innermost location of a page fault that does not touch memory on behalf of its caller.
 Location touching_location(const FaultSite& site, Symbols& symbols);
 
 }  // namespace assay::heap

@@ -1,3 +1,4 @@
+// Collects global and thread-local variables from symbol tables and debug information.
 #include "profile/analyse/globals.hpp"
 
 #include <dwarf.h>
@@ -14,10 +15,10 @@
 namespace assay::heap {
 namespace {
 
-// The pages of the objects' variables that were in memory (a mappings chunk: trace/format.hpp).
+// The resident pages of the objects' variables, from a mappings chunk (trace/format.hpp).
 class ResidentPages {
 public:
-    ResidentPages(const std::string& mappings, std::uint64_t page) : page_(page) {
+    ResidentPages(const std::string& mappings, std::uint64_t page_bytes) : page_bytes_(page_bytes) {
         std::istringstream lines(mappings);
         for (std::string line; std::getline(lines, line);) {
             std::istringstream fields(line);
@@ -27,20 +28,24 @@ public:
                 mappings_.push_back(mapping);
         }
     }
-    // Bytes of [begin, end) on resident pages; none when no recorded mapping overlaps it.
+    // Bytes of [begin, end) on resident pages; none if no recorded mapping overlaps the range.
     std::optional<std::uint64_t> resident(std::uint64_t begin, std::uint64_t end) const {
         std::optional<std::uint64_t> total;
         for (const Mapping& mapping : mappings_) {
-            const std::uint64_t from = std::max(begin, mapping.begin),
-                                to = std::min(end, mapping.end);
-            if (from >= to) continue;
+            const std::uint64_t overlap_begin = std::max(begin, mapping.begin),
+                                overlap_end = std::min(end, mapping.end);
+            if (overlap_begin >= overlap_end) continue;
             total = total.value_or(0);
-            // Both count from the mapping's begin. Pages without a digit are not resident.
-            const std::uint64_t first = from - mapping.begin, last = to - mapping.begin - 1,
-                                listed = 4 * mapping.pages.size();
-            for (std::uint64_t k = first / page_; k <= last / page_ && k < listed; ++k)
+            // `first` and `last` are offsets in the mapping. Pages without a digit are not
+            // resident.
+            const std::uint64_t first = overlap_begin - mapping.begin,
+                                last = overlap_end - mapping.begin - 1,
+                                listed_pages = 4 * mapping.pages.size();
+            for (std::uint64_t k = first / page_bytes_; k <= last / page_bytes_ && k < listed_pages;
+                 ++k)
                 if (is_resident(mapping, k))
-                    *total += std::min(last + 1, (k + 1) * page_) - std::max(first, k * page_);
+                    *total += std::min(last + 1, (k + 1) * page_bytes_) -
+                              std::max(first, k * page_bytes_);
         }
         return total;
     }
@@ -52,15 +57,15 @@ private:
     };
     static bool is_resident(const Mapping& mapping, std::uint64_t page) {
         const char digit = mapping.pages[page / 4];
-        const int four = digit >= 'a' ? digit - 'a' + 10 : digit - '0';
-        return (four >> (page % 4) & 1) != 0;
+        const int digit_value = digit >= 'a' ? digit - 'a' + 10 : digit - '0';
+        return (digit_value >> (page % 4) & 1) != 0;
     }
 
-    std::uint64_t page_;
+    std::uint64_t page_bytes_;
     std::vector<Mapping> mappings_;
 };
 
-// The profiler's library is left out.
+// Whether an object is the profiler's hook library, which is excluded.
 bool is_hooks_library(const std::string& path) { return path.ends_with("/libassay-heap.so"); }
 
 void measure_sections(Dwfl_Module* module, ObjectData& object) {
@@ -84,7 +89,8 @@ bool is_writable(Elf* elf, GElf_Word section) {
            (header.sh_flags & SHF_WRITE) != 0;
 }
 
-void collect(const Symbols::Object& object, const ResidentPages& resident_pages, Globals& globals) {
+void collect_variables(const Symbols::Object& object, const ResidentPages& resident_pages,
+                       Globals& globals) {
     ObjectData object_data;
     object_data.path = object.path;
     measure_sections(object.module, object_data);
@@ -124,17 +130,17 @@ void collect(const Symbols::Object& object, const ResidentPages& resident_pages,
         globals.objects.push_back(std::move(object_data));
 }
 
-// Finds the file and line of variables' declarations in the debug information. Names are still
-// mangled.
+// Finds the file and line of the variables' declarations in the debug information. The names of
+// `variables` are still mangled.
 class Declarations {
 public:
     explicit Declarations(std::vector<Variable>& variables) {
         for (Variable& variable : variables) {
-            wanted_.try_emplace(variable.object + '\0' + variable.name, &variable);
-            // A static variable has no linkage name: DW_AT_name is the last part of its name.
-            const std::string name = demangled(variable.name.c_str());
-            wanted_.try_emplace(variable.object + '\0' + name.substr(name.rfind(':') + 1),
-                                &variable);
+            variables_by_name_.try_emplace(variable.object + '\0' + variable.name, &variable);
+            // A static variable has no linkage name; its DW_AT_name is the last part of its name.
+            const std::string name = demangle(variable.name.c_str());
+            variables_by_name_.try_emplace(
+                variable.object + '\0' + name.substr(name.rfind(':') + 1), &variable);
         }
     }
     void read(const Symbols::Object& object) {
@@ -167,8 +173,8 @@ private:
             const char* name =
                 dwarf_formstring(dwarf_attr_integrate(die, attribute_name, &attribute));
             if (name == nullptr) continue;
-            const auto entry = wanted_.find(object_ + '\0' + name);
-            Variable* variable = entry != wanted_.end() ? entry->second : nullptr;
+            const auto entry = variables_by_name_.find(object_ + '\0' + name);
+            Variable* variable = entry != variables_by_name_.end() ? entry->second : nullptr;
             if (variable == nullptr || !variable->file.empty()) continue;
             if (const char* file = dwarf_decl_file(die); file != nullptr) variable->file = file;
             dwarf_decl_line(die, &variable->line);
@@ -176,7 +182,7 @@ private:
     }
 
     std::string object_;
-    std::unordered_map<std::string, Variable*> wanted_;
+    std::unordered_map<std::string, Variable*> variables_by_name_;
 };
 
 }  // namespace
@@ -186,14 +192,14 @@ Globals find_globals(Symbols& symbols, const std::string& mappings, std::uint64_
     const std::vector<Symbols::Object> objects = symbols.objects();
     Globals globals;
     for (const Symbols::Object& object : objects)
-        if (!is_hooks_library(object.path)) collect(object, resident_pages, globals);
+        if (!is_hooks_library(object.path)) collect_variables(object, resident_pages, globals);
     std::ranges::stable_sort(globals.variables, std::greater<>(), &Variable::bytes);
     std::ranges::stable_sort(globals.objects, std::greater<>(),
                              [](const ObjectData& o) { return o.data + o.bss + o.tls; });
     if (globals.variables.size() > max_variables) globals.variables.resize(max_variables);
     Declarations declarations(globals.variables);
     for (const Symbols::Object& object : objects) declarations.read(object);
-    for (Variable& object : globals.variables) object.name = demangled(object.name.c_str());
+    for (Variable& object : globals.variables) object.name = demangle(object.name.c_str());
     return globals;
 }
 

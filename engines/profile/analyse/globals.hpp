@@ -1,4 +1,4 @@
-// Global and thread-local variables of a program's objects.
+// Lists the global and thread-local variables of a program's objects, and their resident bytes.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 namespace assay::heap {
 
 struct Variable {
-    std::string name, object;  // demangled; path
+    std::string name, object;  // name: demangled; object: path
     std::uint64_t bytes = 0;
     bool per_thread = false;
     std::string file;  // of the declaration; empty without debug information
     int line = 0;
-    // Bytes in memory. None for thread-local variables and when the mappings were not recorded.
+    // Resident bytes. None for thread-local variables, and if the mappings were not recorded.
     std::optional<std::uint64_t> resident;
 };
 
 struct ObjectData {
     std::string path;
-    std::uint64_t data = 0, bss = 0, tls = 0;  // bytes of the sections; tls: for each thread
+    std::uint64_t data = 0, bss = 0, tls = 0;  // bytes of the sections; tls: per thread
     std::uint64_t variables = 0;
-    std::optional<std::uint64_t> resident;  // bytes of data and bss in memory
+    std::optional<std::uint64_t> resident;  // resident bytes of data and bss
 };
 
 struct Globals {

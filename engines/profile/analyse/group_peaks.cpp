@@ -1,3 +1,4 @@
+// Processes a batch of changes of live bytes and updates the peaks of the groups.
 #include "profile/analyse/group_peaks.hpp"
 
 #include <algorithm>
@@ -29,20 +30,20 @@ void GroupPeaks::process_batch() {
             group_state.max_gain += stack.max_gain;
         }
     }
-    bool any_followed = false;
+    bool has_tracked = false;
     for (const std::uint32_t number : batch_stacks_) {
         Stack& stack = stacks_[number];
         for (const std::uint32_t group : stack.groups)
             if (groups_[group].live + groups_[group].max_gain > groups_[group].peak)
-                stack.followed.push_back(group);
-        any_followed |= !stack.followed.empty();
+                stack.tracked.push_back(group);
+        has_tracked |= !stack.tracked.empty();
     }
     std::vector<std::int64_t> live_before;
     live_before.reserve(batch_groups_.size());
     for (const std::uint32_t group : batch_groups_) live_before.push_back(groups_[group].live);
-    if (any_followed)
+    if (has_tracked)
         for (const Change& change : batch_)
-            for (const std::uint32_t group : stacks_[change.stack].followed) {
+            for (const std::uint32_t group : stacks_[change.stack].tracked) {
                 Group& group_state = groups_[group];
                 group_state.live += change.bytes;
                 group_state.peak = std::max(group_state.peak, group_state.live);
@@ -55,7 +56,7 @@ void GroupPeaks::process_batch() {
     }
     for (const std::uint32_t number : batch_stacks_) {
         Stack& stack = stacks_[number];
-        stack.followed.clear();
+        stack.tracked.clear();
         stack.gain = stack.max_gain = 0;
         stack.in_batch = false;
     }

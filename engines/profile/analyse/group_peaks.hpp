@@ -1,9 +1,10 @@
 // Exact peaks of live bytes for overlapping groups of stacks, e.g. a function with all its callees.
 //
-// Updating every group at every event would take as many additions as the stack is deep. Events are
-// processed in batches instead. A group's live bytes at the start of a batch, plus the largest gain
-// of each of its stacks within the batch, bound its peak. Only groups whose bound exceeds their
-// known peak are followed event by event; in a program that does not grow there are none.
+// An update of every group at every event would take as many additions as the stack is deep.
+// Therefore events are processed in batches. A group's live bytes at the start of a batch, plus the
+// largest gain of each of its stacks within the batch, bound its peak. Only groups whose bound
+// exceeds their known peak are tracked event by event. In a program whose memory does not grow
+// there are none.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@ namespace assay::heap {
 
 class GroupPeaks {
 public:
-    // `groups_of` is called once for each stack, when the stack occurs first.
+    // `groups_of` is called once for each stack, at its first occurrence.
     GroupPeaks(std::size_t groups,
                std::function<std::vector<std::uint32_t>(std::uint32_t stack)> groups_of)
         : groups_of_(std::move(groups_of)), groups_(groups) {}
@@ -38,7 +39,7 @@ private:
     };
     struct Stack {
         std::vector<std::uint32_t> groups;    // all groups of the stack
-        std::vector<std::uint32_t> followed;  // those that may have a new peak in this batch
+        std::vector<std::uint32_t> tracked;   // those that may have a new peak in this batch
         std::int64_t gain = 0, max_gain = 0;  // bytes, within the batch
         bool has_groups = false, in_batch = false;
     };

@@ -1,3 +1,4 @@
+// Reads heaptrack files in three passes: tables, memory samples, events.
 #include "profile/analyse/heaptrack.hpp"
 
 #include <fmt/format.h>
@@ -18,7 +19,8 @@ namespace {
 
 constexpr std::uint64_t ns_in_ms = 1'000'000;
 constexpr std::uint64_t min_version = 2;  // of the file format
-// The longest lines are names of C++ functions. A few bytes of zstd may hold gigabytes.
+// Limits memory, since a few bytes of zstd may decompress to gigabytes. The longest valid lines are
+// names of C++ functions.
 constexpr std::size_t max_line_bytes = 1 << 20;
 // Instructions are numbered from 1 on; the stack tree reserves the lowest addresses.
 constexpr std::uint64_t first_address = stack::unused_address + 1;
@@ -32,7 +34,7 @@ public:
           context_(ZSTD_createDCtx(), ZSTD_freeDCtx) {
         if (file_ == nullptr) throw Error("cannot read " + path + ": " + std::strerror(errno));
     }
-    // False at the end of the file, or where it is damaged: see damaged().
+    // Returns false at the end of the file, or if the file is damaged: see damaged().
     bool next(std::string_view& line) {
         for (std::size_t searched = offset_;;) {
             if (const std::size_t end = text_.find('\n', searched); end != std::string::npos) {
@@ -52,31 +54,31 @@ public:
 
 private:
     bool read_more() {
-        if (in_.pos == in_.size) {
-            in_ = {packed_, std::fread(packed_, 1, sizeof packed_, file_.get()), 0};
-            bytes_ += in_.size;
-            if (in_.size == 0) return false;
+        if (input_.pos == input_.size) {
+            input_ = {compressed_, std::fread(compressed_, 1, sizeof compressed_, file_.get()), 0};
+            bytes_ += input_.size;
+            if (input_.size == 0) return false;
         }
         const std::size_t old_size = text_.size();
         text_.resize(old_size + ZSTD_DStreamOutSize());
-        ZSTD_outBuffer out{text_.data() + old_size, text_.size() - old_size, 0};
-        const std::size_t status = ZSTD_decompressStream(context_.get(), &out, &in_);
-        text_.resize(old_size + out.pos);
+        ZSTD_outBuffer output{text_.data() + old_size, text_.size() - old_size, 0};
+        const std::size_t status = ZSTD_decompressStream(context_.get(), &output, &input_);
+        text_.resize(old_size + output.pos);
         damaged_ = ZSTD_isError(status) != 0;
         return !damaged_;
     }
 
     std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
     std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context_;
-    char packed_[1 << 16];
-    ZSTD_inBuffer in_{packed_, 0, 0};
+    char compressed_[1 << 16];
+    ZSTD_inBuffer input_{compressed_, 0, 0};
     std::string text_;
     std::size_t offset_ = 0;
     std::uint64_t bytes_ = 0;
     bool damaged_ = false;
 };
 
-// The hexadecimal numbers of a line, after its first letter.
+// Reads the hexadecimal numbers of a line, after its first letter.
 class HexFields {
 public:
     explicit HexFields(std::string_view line)
@@ -97,7 +99,7 @@ private:
     const char *position_, *end_;
 };
 
-// First pass: stacks, instructions, and the size and stack of each kind of allocation.
+// First pass: reads stacks, instructions, and the size and stack of each kind of allocation.
 class FileTables {
 public:
     FileTables(LineReader& lines, const std::string& path, TraceMetadata& metadata,
@@ -141,10 +143,10 @@ private:
             case 't': {
                 const std::uint64_t instruction = numbers.get(), parent = numbers.get();
                 const bool is_known = instruction > 0 && instruction <= instructions_;
-                const auto outer = static_cast<stack::StackId>(
+                const auto parent_stack = static_cast<stack::StackId>(
                     parent == 0 ? stack::complete_root : first_stack + parent - 1);
                 metadata.nodes.push_back(
-                    {outer < metadata.nodes.size() ? outer : stack::lost_root,
+                    {parent_stack < metadata.nodes.size() ? parent_stack : stack::lost_root,
                      is_known ? first_address + instruction - 1 : stack::unused_address});
                 break;
             }
@@ -161,7 +163,7 @@ private:
             default: break;
         }
     }
-    // An instruction's number in the file serves as its address.
+    // Adds an instruction. Its number in the file serves as its address.
     void add_instruction(HexFields& numbers) {
         const std::uint64_t address = numbers.get();
         const std::string& module = text(numbers.get());
@@ -180,8 +182,8 @@ private:
         symbols_.set_locations(first_address + instructions_++, std::move(locations));
     }
     const std::string& text(std::uint64_t number) const {
-        static const std::string none;
-        return number == 0 || number > strings_.size() ? none : strings_[number - 1];
+        static const std::string empty;
+        return number == 0 || number > strings_.size() ? empty : strings_[number - 1];
     }
 
     Symbols& symbols_;
@@ -190,7 +192,7 @@ private:
     std::uint64_t instructions_ = 0;
 };
 
-// Second pass: the events.
+// Third pass: passes the events to the analysis.
 void replay_events(LineReader& lines, const std::vector<FileTables::AllocationInfo>& allocations,
                    Analysis& analysis) {
     std::vector<std::vector<std::uint64_t>> live(allocations.size());  // numbers of live blocks
@@ -220,6 +222,7 @@ void replay_events(LineReader& lines, const std::vector<FileTables::AllocationIn
     }
 }
 
+// Second pass: reads the samples of resident memory.
 void read_samples(LineReader& lines, TraceMetadata& metadata) {
     std::uint64_t time = 0;
     for (std::string_view line; lines.next(line);) {
@@ -239,14 +242,14 @@ void read_samples(LineReader& lines, TraceMetadata& metadata) {
 void import_heaptrack(const std::string& path, std::FILE* output) {
     TraceMetadata metadata;
     Symbols symbols;
-    LineReader first(path), second(path), third(path);
-    const FileTables tables(first, path, metadata, symbols);
-    read_samples(second, metadata);
+    LineReader table_lines(path), sample_lines(path), event_lines(path);
+    const FileTables tables(table_lines, path, metadata, symbols);
+    read_samples(sample_lines, metadata);
     Analysis analysis(metadata, symbols);
-    replay_events(third, tables.allocations(), analysis);
+    replay_events(event_lines, tables.allocations(), analysis);
     analysis.write_json({.imported_from = "heaptrack",
-                         .bytes = first.bytes(),
-                         .damaged_bytes = first.damaged() ? 1u : 0u,
+                         .bytes = table_lines.bytes(),
+                         .damaged_bytes = table_lines.damaged() ? 1u : 0u,
                          .unreadable_chunks = 0},
                         output);
 }

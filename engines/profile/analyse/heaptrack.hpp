@@ -10,7 +10,8 @@
 
 namespace assay::heap {
 
-// Throws Error when the file is not heaptrack's. A truncated file is imported as far as it goes.
+// Imports a file and writes the profile as JSON to `output`. Imports the readable part of a
+// truncated file. Throws Error if the file is not a heaptrack file.
 void import_heaptrack(const std::string& path, std::FILE* output);
 
 }  // namespace assay::heap

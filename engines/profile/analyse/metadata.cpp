@@ -1,3 +1,4 @@
+// Reads the chunks of a trace other than events.
 #include "profile/analyse/metadata.hpp"
 
 #include <xxhash.h>
@@ -13,42 +14,43 @@
 namespace assay::heap {
 namespace {
 
-// The most nodes that a trace can have: each takes at least two bytes of a chunk, and events number
-// them with stack_bits. Chunks whose heads are damaged held as many more as zstd packs into their
-// bytes.
+// The maximum number of nodes that a trace can have: each takes at least two bytes of a chunk, and
+// stack_bits limits their numbers. Damaged bytes may have held as many more as zstd can compress
+// into them.
 std::uint64_t max_nodes(const TraceReader& trace) {
-    constexpr std::uint64_t compression = 1024, numbered = std::uint64_t{1} << stack_bits;
+    constexpr std::uint64_t compression = 1024, numberable_nodes = std::uint64_t{1} << stack_bits;
     std::uint64_t limit = stack::lost_root + 1 + compression * trace.damaged_bytes();
     for (const ChunkRef& chunk : trace.chunks())
         if (chunk.header.kind == ChunkKind::nodes)
             limit += std::min(chunk.header.count, chunk.header.raw_bytes / 2);
-    return std::min(limit, numbered);
+    return std::min(limit, numberable_nodes);
 }
 
-// False when the head's figures cannot be true of any trace.
-bool read_nodes(const ChunkHeader& head, const Bytes& payload, std::uint64_t limit,
+// Returns false if the header's figures are impossible.
+bool read_nodes(const ChunkHeader& header, const Bytes& payload, std::uint64_t limit,
                 TraceMetadata& metadata) {
-    if (head.count > limit || head.first > limit - head.count) return false;
-    VarintReader in(payload);
-    if (metadata.nodes.size() < head.first + head.count)
-        metadata.nodes.resize(head.first + head.count);
+    if (header.count > limit || header.first > limit - header.count) return false;
+    VarintReader reader(payload);
+    if (metadata.nodes.size() < header.first + header.count)
+        metadata.nodes.resize(header.first + header.count);
     std::uint64_t address = 0;
-    for (std::uint32_t k = 0; k < head.count && in.ok(); ++k) {
-        const auto parent = static_cast<std::uint32_t>(in.varint());
-        address += static_cast<std::uint64_t>(unzigzag(in.varint()));
-        if (in.ok() && parent < head.first + k) metadata.nodes[head.first + k] = {parent, address};
+    for (std::uint32_t k = 0; k < header.count && reader.ok(); ++k) {
+        const auto parent = static_cast<std::uint32_t>(reader.varint());
+        address += static_cast<std::uint64_t>(unzigzag(reader.varint()));
+        if (reader.ok() && parent < header.first + k)
+            metadata.nodes[header.first + k] = {parent, address};
     }
     return true;
 }
 
-void read_samples(const ChunkHeader& head, const Bytes& payload, TraceMetadata& metadata) {
-    VarintReader in(payload);
-    std::uint64_t time = head.first >> time_shift;
+void read_samples(const ChunkHeader& header, const Bytes& payload, TraceMetadata& metadata) {
+    VarintReader reader(payload);
+    std::uint64_t time = header.first >> time_shift;
     std::int64_t pages[3] = {0, 0, 0};
-    for (std::uint32_t k = 0; k < head.count; ++k) {
-        time += in.varint();
-        for (std::int64_t& count : pages) count += unzigzag(in.varint());
-        if (!in.ok()) return;
+    for (std::uint32_t k = 0; k < header.count; ++k) {
+        time += reader.varint();
+        for (std::int64_t& count : pages) count += unzigzag(reader.varint());
+        if (!reader.ok()) return;
         metadata.samples.push_back({time << time_shift, pages[0], pages[1], pages[2]});
     }
 }
@@ -59,24 +61,24 @@ struct HashFaultSite {
 static_assert(std::has_unique_object_representations_v<FaultSite>);
 using SiteNumbers = std::unordered_map<FaultSite, std::uint32_t, HashFaultSite>;
 
-// Leaves the times in nanoseconds: order_page_faults() converts them. Few sites touch many pages,
-// so each site is stored once.
-void read_page_faults(const ChunkHeader& head, const Bytes& payload, TraceMetadata& metadata,
+// Reads page faults with their times in nanoseconds, which convert_page_fault_times() converts
+// later. Each site is stored once, since few sites touch many pages.
+void read_page_faults(const ChunkHeader& header, const Bytes& payload, TraceMetadata& metadata,
                       SiteNumbers& numbers) {
     metadata.has_page_faults = true;
-    VarintReader in(payload);
-    const auto next = [&in](std::uint64_t before) {
-        return before + static_cast<std::uint64_t>(unzigzag(in.varint()));
+    VarintReader reader(payload);
+    const auto next_value = [&reader](std::uint64_t before) {
+        return before + static_cast<std::uint64_t>(unzigzag(reader.varint()));
     };
-    PageFault fault{head.first, 0, 0, 0};
+    PageFault fault{header.first, 0, 0, 0};
     FaultSite site;
-    for (std::uint32_t k = 0; k < head.count; ++k) {
-        fault.time = next(fault.time);
-        fault.tid = static_cast<std::uint32_t>(in.varint());
-        site.pc = next(site.pc);
-        fault.address = next(fault.address);
-        for (std::uint64_t& word : site.words) word = next(word);
-        if (!in.ok()) return;
+    for (std::uint32_t k = 0; k < header.count; ++k) {
+        fault.time = next_value(fault.time);
+        fault.tid = static_cast<std::uint32_t>(reader.varint());
+        site.pc = next_value(site.pc);
+        fault.address = next_value(fault.address);
+        for (std::uint64_t& word : site.words) word = next_value(word);
+        if (!reader.ok()) return;
         const auto [entry, is_new] =
             numbers.try_emplace(site, static_cast<std::uint32_t>(metadata.fault_sites.size()));
         if (is_new) metadata.fault_sites.push_back(site);
@@ -85,8 +87,8 @@ void read_page_faults(const ChunkHeader& head, const Bytes& payload, TraceMetada
     }
 }
 
-// The profiler's own memory is not the program's.
-void drop_hook_faults(TraceMetadata& metadata, const Symbols& symbols) {
+// Removes page faults of the profiler's own memory.
+void remove_hook_faults(TraceMetadata& metadata, const Symbols& symbols) {
     std::vector<bool> in_hooks;
     in_hooks.reserve(metadata.fault_sites.size());
     for (const FaultSite& site : metadata.fault_sites)
@@ -95,20 +97,20 @@ void drop_hook_faults(TraceMetadata& metadata, const Symbols& symbols) {
                   [&](const PageFault& fault) { return in_hooks[fault.site]; });
 }
 
-void order_page_faults(TraceMetadata& metadata) {
-    constexpr double max_ticks = 1e18;  // a century at 300 MHz; more is not true of any trace
+void convert_page_fault_times(TraceMetadata& metadata) {
+    constexpr double max_ticks = 1e18;  // a century at 300 MHz; larger values are invalid
     const double ns_per_tick = metadata.seconds_per_tick() * 1e9;
     for (PageFault& fault : metadata.page_faults) {
-        const double since = static_cast<double>(
+        const double elapsed_ns = static_cast<double>(
                          static_cast<std::int64_t>(fault.time - metadata.process.start_ns)),
-                     ticks = ns_per_tick > 0 && since > 0 ? since / ns_per_tick : 0;
+                     ticks = ns_per_tick > 0 && elapsed_ns > 0 ? elapsed_ns / ns_per_tick : 0;
         fault.time =
             metadata.process.start_ticks + static_cast<std::uint64_t>(std::min(ticks, max_ticks));
     }
     std::ranges::stable_sort(metadata.page_faults, {}, &PageFault::time);
 }
 
-// "TID name"
+// Reads "TID name".
 void read_thread(std::uint32_t serial, const std::string& text, TraceMetadata& metadata) {
     const std::size_t space = text.find(' ');
     if (space == std::string::npos) return;
@@ -117,23 +119,23 @@ void read_thread(std::uint32_t serial, const std::string& text, TraceMetadata& m
     metadata.thread_names[serial] = text.substr(space + 1);
 }
 
-// "path NUL reason NUL ..."
-void read_unrecorded(const ChunkHeader& head, const std::string& text, TraceMetadata& metadata) {
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t path_end = text.find('\0', at);
+// Reads "path NUL reason NUL ...".
+void read_unrecorded(const ChunkHeader& header, const std::string& text, TraceMetadata& metadata) {
+    for (std::size_t position = 0; position < text.size();) {
+        const std::size_t path_end = text.find('\0', position);
         const std::size_t end =
             path_end == std::string::npos ? path_end : text.find('\0', path_end + 1);
         if (end == std::string::npos) break;
-        metadata.unrecorded.push_back(text.substr(at, path_end - at) + " " +
+        metadata.unrecorded.push_back(text.substr(position, path_end - position) + " " +
                                       text.substr(path_end + 1, end - path_end - 1));
-        at = end + 1;
+        position = end + 1;
     }
-    if (head.count > 0)
-        metadata.unrecorded.push_back(std::to_string(head.count) + " more programs");
+    if (header.count > 0)
+        metadata.unrecorded.push_back(std::to_string(header.count) + " more programs");
 }
 
-// Takes the times of the first and the last event of a raw chunk.
-void add_event_times(TraceMetadata& metadata, const Bytes& payload, const ChunkHeader& head) {
+// Updates the times of the first and the last event from a raw chunk.
+void add_event_times(TraceMetadata& metadata, const Bytes& payload, const ChunkHeader& header) {
     struct {
         TraceMetadata& metadata;
         void event(const Event& recorded) const {
@@ -145,7 +147,7 @@ void add_event_times(TraceMetadata& metadata, const Bytes& payload, const ChunkH
     } sink{metadata};
     decode_buffer(std::span(reinterpret_cast<const std::uint64_t*>(payload.data()),
                             payload.size() / sizeof(std::uint64_t)),
-                  head.first, sink);
+                  header.first, sink);
 }
 
 void read_text(Kind kind, std::uint32_t thread, const std::string& text, TraceMetadata& metadata,
@@ -155,7 +157,7 @@ void read_text(Kind kind, std::uint32_t thread, const std::string& text, TraceMe
     else if (kind == Kind::python) metadata.python.parse(text);
 }
 
-// Finds the stacks that events name. A C stack that is always joined with a Python stack is not
+// Finds the stacks that events refer to. A C stack that is always joined with a Python stack is not
 // among them.
 void find_named_stacks(TraceReader& trace, TraceMetadata& metadata) {
     metadata.python.named_stacks.resize(metadata.nodes.size());
@@ -196,10 +198,10 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
     SiteNumbers site_numbers;
     Bytes payload;
     for (const ChunkRef& chunk : trace.chunks()) {
-        const ChunkHeader& head = chunk.header;
-        if (head.kind == ChunkKind::events) {
-            metadata.first_event = std::min(metadata.first_event, head.first);
-            metadata.last_event = std::max(metadata.last_event, head.last);
+        const ChunkHeader& header = chunk.header;
+        if (header.kind == ChunkKind::events) {
+            metadata.first_event = std::min(metadata.first_event, header.first);
+            metadata.last_event = std::max(metadata.last_event, header.last);
             continue;
         }
         if (!trace.read(chunk, payload)) {
@@ -207,7 +209,7 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
             continue;
         }
         const std::string text(payload.begin(), payload.end());
-        switch (head.kind) {
+        switch (header.kind) {
             case ChunkKind::process:
                 if (payload.size() < sizeof metadata.process) break;
                 std::memcpy(&metadata.process, payload.data(), sizeof metadata.process);
@@ -224,35 +226,37 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
                 metadata.unreadable_chunks += !check_page_bytes(metadata.process.page_bytes);
                 break;
             case ChunkKind::nodes:
-                metadata.unreadable_chunks += !read_nodes(head, payload, limit, metadata);
+                metadata.unreadable_chunks += !read_nodes(header, payload, limit, metadata);
                 break;
             case ChunkKind::modules: symbols.add_modules(text); break;
             case ChunkKind::code: symbols.add_jit_functions(text); break;
-            case ChunkKind::thread: read_thread(head.thread, text, metadata); break;
+            case ChunkKind::thread: read_thread(header.thread, text, metadata); break;
             case ChunkKind::python: metadata.python.parse(text); break;
-            case ChunkKind::samples: read_samples(head, payload, metadata); break;
-            case ChunkKind::faults: read_page_faults(head, payload, metadata, site_numbers); break;
+            case ChunkKind::samples: read_samples(header, payload, metadata); break;
+            case ChunkKind::faults:
+                read_page_faults(header, payload, metadata, site_numbers);
+                break;
             case ChunkKind::mappings:
                 metadata.mappings = text;
-                metadata.mappings_time = head.first;
+                metadata.mappings_time = header.first;
                 break;
-            case ChunkKind::unrecorded: read_unrecorded(head, text, metadata); break;
+            case ChunkKind::unrecorded: read_unrecorded(header, text, metadata); break;
             case ChunkKind::raw:
                 read_texts(payload, [&](Kind kind, std::span<const std::uint8_t> bytes) {
-                    read_text(kind, head.thread, std::string(bytes.begin(), bytes.end()), metadata,
-                              symbols);
+                    read_text(kind, header.thread, std::string(bytes.begin(), bytes.end()),
+                              metadata, symbols);
                 });
-                add_event_times(metadata, payload, head);
+                add_event_times(metadata, payload, header);
                 break;
             case ChunkKind::events: break;
-            default: ++metadata.unreadable_chunks;  // of another version of the format
+            default: ++metadata.unreadable_chunks;  // a kind of another version of the format
         }
     }
-    // A process that was killed writes no end: the last event's time is taken.
+    // A killed process writes no end time; the time of the last event replaces it.
     if (metadata.last_event > metadata.process.end_ticks)
         metadata.process.end_ticks = metadata.last_event;
-    drop_hook_faults(metadata, symbols);
-    order_page_faults(metadata);
+    remove_hook_faults(metadata, symbols);
+    convert_page_fault_times(metadata);
     if (metadata.python.has_frames()) find_named_stacks(trace, metadata);
     return metadata;
 }

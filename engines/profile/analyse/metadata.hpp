@@ -1,5 +1,5 @@
-// The chunks of a trace other than events: the process, its threads, modules and stacks, samples of
-// its memory, and page faults.
+// Reads the chunks of a trace other than events: the process, its threads, modules and stacks,
+// samples of its memory, and page faults.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace assay::heap {
 
-// Memory of the whole process at one moment.
+// The memory use of the whole process at one point in time.
 struct MemorySample {
     std::uint64_t time;  // ticks
     std::int64_t virtual_pages, resident_pages;
     std::int64_t shared_pages;  // resident pages of files and of shared memory
 };
 
-// Where a thread took a page fault: the instruction, and the last words of the thread's stack.
+// The code position of a page fault: the instruction, and the innermost words of the stack.
 struct FaultSite {
     std::uint64_t pc = 0;
     FaultStack words{};
@@ -32,7 +32,7 @@ struct FaultSite {
 // The first touch of a page.
 struct PageFault {
     std::uint64_t time;  // ticks
-    std::uint32_t tid;   // as the kernel numbers threads
+    std::uint32_t tid;   // the kernel's thread id
     std::uint32_t site;  // index into TraceMetadata::fault_sites
     std::uint64_t address;
 };
@@ -48,23 +48,24 @@ struct TraceMetadata {
     std::vector<MemorySample> samples;
     std::vector<PageFault> page_faults;  // in time order
     std::vector<FaultSite> fault_sites;
-    bool has_page_faults = false;                                   // they were recorded
-    std::string mappings;                                           // the last such chunk
-    std::uint64_t mappings_time = 0;                                // ticks
+    bool has_page_faults = false;     // page faults were recorded
+    std::string mappings;             // text of the last mappings chunk
+    std::uint64_t mappings_time = 0;  // ticks
     std::uint64_t first_event = ~std::uint64_t{0}, last_event = 0;  // ticks
     std::uint64_t unreadable_chunks = 0;
-    std::vector<std::string> unrecorded;  // what the process started and is not recorded
+    // Unrecorded programs that the process started, with the reasons.
+    std::vector<std::string> unrecorded;
 
     double seconds_per_tick() const;
     double seconds_at(std::uint64_t ticks) const;
 };
 
-// Checks the page size of a trace. False for a value that no processor has; it is then set to 4096,
-// because other code divides by it and counts in steps of 16 bytes within it.
+// Validates the page size of a trace. Replaces an impossible value by 4096 and returns false, since
+// other code divides by the page size.
 bool check_page_bytes(std::uint32_t& page_bytes);
 
-// Reads everything but the events, of which only the first and the last time are taken. Modules and
-// the names of code that was generated at run time go to `symbols`.
+// Reads everything but the events; of these only the first and the last time. Modules and the names
+// of generated code go to `symbols`.
 TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols);
 
 }  // namespace assay::heap

@@ -11,9 +11,9 @@ namespace assay::profile {
 
 std::string base64(std::span<const std::uint8_t> bytes);
 
-// Integers above 2^32 become doubles, which are exact up to 2^53.
+// Packs integers into 1, 2 or 4 bytes, larger ones into doubles, which are exact up to 2^53.
 Column pack_column(std::span<const std::uint64_t> values);
-Column pack_indices(std::span<const std::uint32_t> values);                // none (~0) becomes -1
+Column pack_indices(std::span<const std::uint32_t> values);  // ~0 (no parent) becomes -1
 Column pack_scaled(std::span<const std::uint64_t> values, double factor);  // as 4-byte floats
 
 }  // namespace assay::profile

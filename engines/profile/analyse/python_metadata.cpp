@@ -1,3 +1,4 @@
+// Parses the Python lines of a trace.
 #include "profile/analyse/python_metadata.hpp"
 
 #include <sstream>
@@ -18,7 +19,8 @@ void PythonMetadata::parse(const std::string& text) {
             if (!std::getline(fields, location.file, '\t') ||
                 !std::getline(fields, location.function))
                 continue;
-            location.module = location.file;  // tells functions of the same name in two files apart
+            // Distinguishes functions of the same name in two files.
+            location.module = location.file;
             locations.try_emplace(number, std::move(location));
         } else if (keyword == "eval") {
             std::uint64_t address = 0;

@@ -13,11 +13,12 @@
 namespace assay::heap {
 
 struct PythonMetadata {
-    std::unordered_map<std::uint32_t, Location> locations;  // by the number that frames carry
-    std::unordered_set<std::uint64_t> eval_addresses;       // in C frames that run Python frames
-    std::string unsupported_version;  // of an interpreter whose frames were not read; empty: none
-    // By stack: some event names it; other stacks are only callers. Empty without Python: then
-    // every stack counts as named.
+    std::unordered_map<std::uint32_t, Location> locations;  // by the number in the frames
+    std::unordered_set<std::uint64_t>
+        eval_addresses;               // return addresses in C frames that run Python frames
+    std::string unsupported_version;  // version of an unsupported interpreter; empty: none
+    // By stack: whether an event refers to it; all other stacks are only callers. Empty without
+    // Python frames: all stacks then count as named.
     std::vector<bool> named_stacks;
 
     bool has_frames() const { return !locations.empty(); }

@@ -1,3 +1,4 @@
+// Fills the parts of a heap profile other than the tree.
 #include "profile/analyse/sections.hpp"
 
 #include <algorithm>
@@ -8,8 +9,8 @@
 namespace assay::heap {
 namespace {
 
-constexpr std::size_t max_listed_sizes = 100;  // the most frequent
-constexpr std::size_t max_listed_lines = 200;  // those that touch most pages
+constexpr std::size_t max_listed_sizes = 100;  // the most frequent sizes
+constexpr std::size_t max_listed_lines = 200;  // the lines that touch most pages
 constexpr std::array<const char*, 16> kind_names = {
     "",        "malloc", "calloc", "memalign", "realloc_from",
     "realloc", "free",   "map",    "unmap",    "brk",
@@ -18,9 +19,9 @@ constexpr std::array<const char*, 16> kind_names = {
 
 std::uint64_t line_number(int line) { return static_cast<std::uint64_t>(std::max(0, line)); }
 
-// The counts between the first and the last that is not 0, after the number of the first.
+// Trims the zeros at both ends of a histogram. The result begins with the number of the first bin.
 template <typename Counts>
-std::vector<std::uint64_t> with_first_logarithm(const Counts& counts) {
+std::vector<std::uint64_t> trim_histogram(const Counts& counts) {
     const auto is_set = [](std::uint64_t n) { return n != 0; };
     const auto first = std::ranges::find_if(counts, is_set);
     const auto last = std::find_if(counts.rbegin(), counts.rend(), is_set).base();
@@ -32,7 +33,7 @@ std::vector<std::uint64_t> with_first_logarithm(const Counts& counts) {
 
 }  // namespace
 
-HeapProcess process_section(const TraceMetadata& metadata) {
+HeapProcess make_process_section(const TraceMetadata& metadata) {
     return {
         .pid = metadata.process.pid,
         .parent = metadata.process.parent,
@@ -42,11 +43,11 @@ HeapProcess process_section(const TraceMetadata& metadata) {
         .complete = metadata.process.end_state != 0,
         .detached = metadata.process.end_state == static_cast<std::uint32_t>(EndState::detached),
         .attached_after = metadata.attached_after,
-        .at_least = metadata.process.at_least,
-        .sample = metadata.process.sample};
+        .at_least = metadata.process.min_block_bytes,
+        .sample = metadata.process.sample_bytes};
 }
 
-HeapTotals totals_section(const TraceMetadata& metadata, const AllocationStats& stats) {
+HeapTotals make_totals_section(const TraceMetadata& metadata, const AllocationStats& stats) {
     return {.count = stats.count,
             .bytes = stats.bytes,
             .frees = stats.frees,
@@ -60,8 +61,8 @@ HeapTotals totals_section(const TraceMetadata& metadata, const AllocationStats& 
             .mapped_bytes = stats.mapped_bytes};
 }
 
-std::vector<HeapThread> threads_section(const TraceMetadata& metadata, const AllocationStats& stats,
-                                        Sites sites) {
+std::vector<HeapThread> make_threads_section(const TraceMetadata& metadata,
+                                             const AllocationStats& stats, Sites sites) {
     std::vector<HeapThread> threads;
     for (const auto& [serial, thread] : std::map(stats.threads.begin(), stats.threads.end())) {
         const auto name = metadata.thread_names.find(serial);
@@ -87,7 +88,7 @@ std::vector<HeapThread> threads_section(const TraceMetadata& metadata, const All
     return threads;
 }
 
-HeapTimeline timeline_section(const TraceMetadata& metadata, const AllocationStats& stats) {
+HeapTimeline make_timeline_section(const TraceMetadata& metadata, const AllocationStats& stats) {
     HeapTimeline section{
         .start = metadata.seconds_at(stats.timeline.first),
         .step = static_cast<double>(stats.timeline.step) * metadata.seconds_per_tick(),
@@ -117,8 +118,8 @@ void add_frequent_sizes(HeapProfile& profile, const AllocationStats& stats) {
     }
 }
 
-std::map<std::string, HeapHistograms> histograms_section(const AllocationStats& stats,
-                                                         std::span<const std::uint32_t> functions) {
+std::map<std::string, HeapHistograms> make_histograms_section(
+    const AllocationStats& stats, std::span<const std::uint32_t> functions) {
     using Counts = std::array<std::uint64_t, log2_bins>;
     std::map<std::uint32_t, std::pair<Counts, Counts>> sums;
     for (std::size_t node = 0; node < functions.size(); ++node) {
@@ -131,14 +132,14 @@ std::map<std::string, HeapHistograms> histograms_section(const AllocationStats& 
     }
     std::map<std::string, HeapHistograms> section;
     for (const auto& [function, counts] : sums)
-        section[std::to_string(function)] = {with_first_logarithm(counts.first),
-                                             with_first_logarithm(counts.second)};
+        section[std::to_string(function)] = {trim_histogram(counts.first),
+                                             trim_histogram(counts.second)};
     return section;
 }
 
-std::optional<HeapFragmentation> fragmentation_section(const TraceMetadata& metadata,
-                                                       const Fragmentation& fragmentation,
-                                                       Sites sites) {
+std::optional<HeapFragmentation> make_fragmentation_section(const TraceMetadata& metadata,
+                                                            const Fragmentation& fragmentation,
+                                                            Sites sites) {
     if (fragmentation.pages == 0) return std::nullopt;
     HeapFragmentation section{.seconds = metadata.seconds_at(fragmentation.time),
                               .resident = fragmentation.resident,
@@ -193,9 +194,10 @@ void add_touching_lines(HeapTouches& section, const TraceMetadata& metadata,
 
 }  // namespace
 
-std::optional<HeapTouches> touches_section(const TraceMetadata& metadata,
-                                           const FirstTouchStats& first_touches,
-                                           const CallTree& tree, Sites sites, Symbols& symbols) {
+std::optional<HeapTouches> make_touches_section(const TraceMetadata& metadata,
+                                                const FirstTouchStats& first_touches,
+                                                const CallTree& tree, Sites sites,
+                                                Symbols& symbols) {
     if (!metadata.has_page_faults) return std::nullopt;
     HeapTouches section;
     section.outside = first_touches.outside;

@@ -1,4 +1,4 @@
-// The parts of a heap profile (heap_schema.hpp) beside its tree.
+// Builds the parts of a heap profile (heap_schema.hpp) other than its tree.
 #pragma once
 
 #include <span>
@@ -13,25 +13,27 @@
 
 namespace assay::heap {
 
-// By node: the first location of its allocation site's line.
+// By node: the line of its allocation site, as the line's first location.
 using Sites = std::span<const std::uint32_t>;
 
-HeapProcess process_section(const TraceMetadata& metadata);
-HeapTotals totals_section(const TraceMetadata& metadata, const AllocationStats& stats);
-std::vector<HeapThread> threads_section(const TraceMetadata& metadata, const AllocationStats& stats,
-                                        Sites sites);
-HeapTimeline timeline_section(const TraceMetadata& metadata, const AllocationStats& stats);
-// The most frequent exact sizes and their blocks.
+HeapProcess make_process_section(const TraceMetadata& metadata);
+HeapTotals make_totals_section(const TraceMetadata& metadata, const AllocationStats& stats);
+std::vector<HeapThread> make_threads_section(const TraceMetadata& metadata,
+                                             const AllocationStats& stats, Sites sites);
+HeapTimeline make_timeline_section(const TraceMetadata& metadata, const AllocationStats& stats);
+// Adds the most frequent exact sizes and their numbers of blocks.
 void add_frequent_sizes(HeapProfile& profile, const AllocationStats& stats);
-// By the first location of the function that allocated. `functions`: by node.
-std::map<std::string, HeapHistograms> histograms_section(const AllocationStats& stats,
-                                                         std::span<const std::uint32_t> functions);
-std::optional<HeapFragmentation> fragmentation_section(const TraceMetadata& metadata,
-                                                       const Fragmentation& fragmentation,
-                                                       Sites sites);
-std::optional<HeapTouches> touches_section(const TraceMetadata& metadata,
-                                           const FirstTouchStats& first_touches,
-                                           const CallTree& tree, Sites sites, Symbols& symbols);
+// Histograms by allocating function, identified by its first location. `functions`: function by
+// node.
+std::map<std::string, HeapHistograms> make_histograms_section(
+    const AllocationStats& stats, std::span<const std::uint32_t> functions);
+std::optional<HeapFragmentation> make_fragmentation_section(const TraceMetadata& metadata,
+                                                            const Fragmentation& fragmentation,
+                                                            Sites sites);
+std::optional<HeapTouches> make_touches_section(const TraceMetadata& metadata,
+                                                const FirstTouchStats& first_touches,
+                                                const CallTree& tree, Sites sites,
+                                                Symbols& symbols);
 void add_globals(HeapProfile& profile, const Globals& globals);
 
 }  // namespace assay::heap

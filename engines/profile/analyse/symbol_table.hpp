@@ -11,17 +11,17 @@ namespace assay::heap {
 
 class SymbolTable {
 public:
-    // Reads the table; empty if the module has none. The module must outlive the SymbolTable: the
-    // names lie in it.
+    // Reads the table; empty if the module has none. The module must outlive the
+    // SymbolTable, which refers to its names.
     explicit SymbolTable(Dwfl_Module* module);
 
     // Returns the mangled name of the innermost function that covers the address, or null. The
-    // address is the object's own plus the bias of dwfl_module_getelf.
+    // address is that in the object file plus the bias of dwfl_module_getelf().
     const char* find(GElf_Addr address) const;
 
 private:
     struct Function {
-        GElf_Addr begin, end;  // end of a function without a size: where the next one begins
+        GElf_Addr begin, end;  // end of a function of size 0: the begin of the next function
         int binding;           // 0: global, 1: weak, 2: local
         const char* name;
     };

@@ -1,3 +1,4 @@
+// Resolves addresses with elfutils: symbol tables, debug information and unwind tables.
 #include "profile/analyse/symbols.hpp"
 
 #include <dwarf.h>
@@ -17,8 +18,8 @@
 namespace assay::heap {
 namespace {
 
-char* debuginfo_path =
-    nullptr;  // default search: .debug beside the object, /usr/lib/debug by build-id
+// The default search path: .debug beside the object, /usr/lib/debug by build-id.
+char* debuginfo_path = nullptr;
 const Dwfl_Callbacks callbacks = {
     .find_elf = dwfl_build_id_find_elf,
     .find_debuginfo = dwfl_standard_find_debuginfo,
@@ -32,17 +33,17 @@ constexpr unsigned stack_pointer = 31;  // DWARF register number
 constexpr unsigned stack_pointer = 7;
 #endif
 
-std::string name_of(Dwarf_Die* die) {
+std::string read_name(Dwarf_Die* die) {
     Dwarf_Attribute attribute;
     for (const unsigned attribute_name : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name})
         if (const char* name =
                 dwarf_formstring(dwarf_attr_integrate(die, attribute_name, &attribute));
             name != nullptr)
-            return demangled(name);
+            return demangle(name);
     return "";
 }
 
-std::string hex(const std::string& bytes) {
+std::string to_hex(const std::string& bytes) {
     std::string text;
     for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
     return text;
@@ -50,17 +51,17 @@ std::string hex(const std::string& bytes) {
 
 constexpr std::size_t max_name_bytes = 1000;  // std::regex recurses for each character
 
-// An address outside of all objects: mostly code that was generated at run time without a name.
+// For addresses outside of all objects: mostly generated code without a name.
 constexpr const char* unknown_code = "(unknown code)";
 
 // V8 writes kind, optimisation level, name and source position: "JS:*name file:12:3". Names of
 // other generators are not changed.
-Location jit_location(const std::string& name) {
-    static const std::regex by_v8(
+Location parse_jit_name(const std::string& name) {
+    static const std::regex v8_name(
         "^(?:JS|Function|LazyCompile|Script|Eval):[~^*+-]?(.*) (?:file://)?([^ "
         "]+):([0-9]+):[0-9]+$");
     std::smatch parts;
-    if (!std::regex_match(name, parts, by_v8)) return {name, "", 0, "", false};
+    if (!std::regex_match(name, parts, v8_name)) return {name, "", 0, "", false};
     return {parts[1].length() > 0 ? parts[1].str() : "(anonymous)", parts[2],
             static_cast<int>(std::strtol(parts[3].str().c_str(), nullptr, 10)), "", false};
 }
@@ -72,19 +73,19 @@ struct Symbols::Module {
     std::string id, path;
     Dwfl* dwfl = nullptr;
     Dwfl_Module* module = nullptr;
-    std::uint64_t offline = 0;  // what elfutils adds to the object's addresses
-    bool opened = false;
+    std::uint64_t offline = 0;  // offset that elfutils adds to the object's addresses
+    bool was_opened = false;
     std::optional<SymbolTable> names;  // read at first use
 
     ~Module() {
         if (dwfl != nullptr) dwfl_end(dwfl);
     }
 
-    // False when the object is gone or has another build ID now, or is no regular file: opening a
-    // FIFO would wait for a writer.
+    // Opens the object. Returns false if it is missing, has another build ID now, or is no regular
+    // file (opening a FIFO would block).
     bool open() {
-        if (opened) return module != nullptr;
-        opened = true;
+        if (was_opened) return module != nullptr;
+        was_opened = true;
         std::error_code error;
         if (!std::filesystem::is_regular_file(path, error)) return false;
         dwfl = dwfl_begin(&callbacks);
@@ -98,8 +99,8 @@ struct Symbols::Module {
         GElf_Addr build_id_address = 0;
         const int n = dwfl_module_build_id(reported, &build_id, &build_id_address);
         if (n > 0 && id != "-" &&
-            hex(std::string(reinterpret_cast<const char*>(build_id),
-                            static_cast<std::size_t>(n))) != id)
+            to_hex(std::string(reinterpret_cast<const char*>(build_id),
+                               static_cast<std::size_t>(n))) != id)
             return false;
         offline = module_offset;
         module = reported;
@@ -114,14 +115,15 @@ void Symbols::add_modules(const std::string& text) {
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
         std::istringstream fields(line);
-        auto added = std::make_unique<Module>();
-        fields >> std::hex >> added->bias >> added->begin >> added->end >> added->id;
-        std::getline(fields >> std::ws, added->path);
-        if (!fields || added->path.empty() || added->begin >= added->end) continue;
+        auto new_module = std::make_unique<Module>();
+        fields >> std::hex >> new_module->bias >> new_module->begin >> new_module->end >>
+            new_module->id;
+        std::getline(fields >> std::ws, new_module->path);
+        if (!fields || new_module->path.empty() || new_module->begin >= new_module->end) continue;
         const bool is_known = std::ranges::any_of(modules_, [&](const auto& module) {
-            return module->begin == added->begin && module->path == added->path;
+            return module->begin == new_module->begin && module->path == new_module->path;
         });
-        if (!is_known) modules_.push_back(std::move(added));
+        if (!is_known) modules_.push_back(std::move(new_module));
     }
 }
 
@@ -140,7 +142,7 @@ void Symbols::add_jit_functions(const std::string& text) {
             --overlapping;
         while (overlapping != jit_functions_.end() && overlapping->first < begin + bytes)
             overlapping = jit_functions_.erase(overlapping);  // replaced code
-        jit_functions_[begin] = {begin + bytes, jit_location(name)};
+        jit_functions_[begin] = {begin + bytes, parse_jit_name(name)};
     }
 }
 
@@ -176,8 +178,8 @@ std::optional<std::uint64_t> Symbols::return_address_offset(std::uint64_t addres
     return entry->second;
 }
 
-// From the unwind table (DWARF 5, section 6.4): the offset of the canonical frame address (CFA)
-// from the stack pointer, plus the offset of the return address from the CFA.
+// Computes the offset from the unwind table (DWARF 5, section 6.4): the offset of the canonical
+// frame address (CFA) from the stack pointer, plus that of the return address from the CFA.
 std::optional<std::uint64_t> Symbols::read_return_address_offset(std::uint64_t address) {
     Module* module = module_of(address);
     if (module == nullptr || !module->open()) return std::nullopt;
@@ -209,12 +211,12 @@ std::vector<Location> Symbols::resolve(std::uint64_t address) {
             return {std::prev(next)->second.location};
         return {{unknown_code, "", 0, "", false}};
     }
-    const std::string unknown = fmt::format(
+    const std::string fallback_name = fmt::format(
         "{}+0x{:x}", module->path.substr(module->path.rfind('/') + 1), address - module->bias);
     if (!module->open()) {
         if (std::ranges::find(missing_, module->path) == missing_.end())
             missing_.push_back(module->path);
-        return {{unknown, "", 0, module->path, false}};
+        return {{fallback_name, "", 0, module->path, false}};
     }
     const Dwarf_Addr object_address = address - module->bias + module->offline;
     Location location{"", "", 0, module->path, false};
@@ -222,7 +224,7 @@ std::vector<Location> Symbols::resolve(std::uint64_t address) {
     Dwarf_Addr debug_bias = 0;
     Dwarf_Die* unit = dwfl_module_addrdie(module->module, object_address, &debug_bias);
     if (unit != nullptr && dwarf_haspc(unit, object_address - debug_bias) != 1) unit = nullptr;
-    // Outside of all units elfutils returns the last line of the unit before.
+    // For addresses outside of all units elfutils would return the last line of the previous unit.
     if (Dwfl_Line* line =
             unit != nullptr ? dwfl_module_getsrc(module->module, object_address) : nullptr;
         line != nullptr)
@@ -230,14 +232,14 @@ std::vector<Location> Symbols::resolve(std::uint64_t address) {
                 dwfl_lineinfo(line, nullptr, &location.line, nullptr, nullptr, nullptr);
             file != nullptr)
             location.file = file;
-    Dwarf_Die *scopes = nullptr, *nesting = nullptr;
+    Dwarf_Die *scopes = nullptr, *enclosing_scopes = nullptr;
     const int depth =
         unit != nullptr ? dwarf_getscopes(unit, object_address - debug_bias, &scopes) : 0;
-    const int nested = depth > 0 ? dwarf_getscopes_die(&scopes[0], &nesting) : 0;
-    for (int k = 0; k < nested; ++k) {
-        const int tag = dwarf_tag(&nesting[k]);
+    const int enclosing_count = depth > 0 ? dwarf_getscopes_die(&scopes[0], &enclosing_scopes) : 0;
+    for (int k = 0; k < enclosing_count; ++k) {
+        const int tag = dwarf_tag(&enclosing_scopes[k]);
         if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) continue;
-        location.function = name_of(&nesting[k]);
+        location.function = read_name(&enclosing_scopes[k]);
         location.inlined = tag == DW_TAG_inlined_subroutine;
         if (!location.function.empty()) locations.push_back(location);
         if (tag == DW_TAG_subprogram) break;
@@ -247,19 +249,21 @@ std::vector<Location> Symbols::resolve(std::uint64_t address) {
         Dwarf_Files* files = nullptr;
         location.file.clear();
         location.line = 0;
-        if (dwarf_formudata(dwarf_attr(&nesting[k], DW_AT_call_line, &attribute), &number) == 0)
+        if (dwarf_formudata(dwarf_attr(&enclosing_scopes[k], DW_AT_call_line, &attribute),
+                            &number) == 0)
             location.line = static_cast<int>(number);
-        if (dwarf_formudata(dwarf_attr(&nesting[k], DW_AT_call_file, &attribute), &number) == 0 &&
+        if (dwarf_formudata(dwarf_attr(&enclosing_scopes[k], DW_AT_call_file, &attribute),
+                            &number) == 0 &&
             dwarf_getsrcfiles(unit, &files, nullptr) == 0)
             if (const char* file = dwarf_filesrc(files, number, nullptr, nullptr); file != nullptr)
                 location.file = file;
     }
     std::free(scopes);
-    std::free(nesting);
+    std::free(enclosing_scopes);
     if (!locations.empty()) return locations;
     if (!module->names) module->names.emplace(module->module);
     const char* name = module->names->find(object_address);
-    location.function = name != nullptr ? demangled(name) : unknown;
+    location.function = name != nullptr ? demangle(name) : fallback_name;
     return {location};
 }
 

@@ -1,4 +1,4 @@
-// Functions, files and lines of addresses, inlined calls included, from the objects on disk
+// Resolves addresses to functions, files and lines, with inlined calls, from the objects on disk
 // (elfutils).
 #pragma once
 
@@ -15,12 +15,12 @@ struct Dwfl_Module;
 namespace assay::heap {
 
 struct Location {
-    std::string function;  // demangled; "module+0x1234" without a symbol, "(unknown code)" outside
-                           // of all modules
-    std::string file;      // empty without debug information
+    // Demangled; "module+0x1234" without a symbol, "(unknown code)" outside of all modules.
+    std::string function;
+    std::string file;  // empty without debug information
     int line = 0;
     std::string module;    // path of the object
-    bool inlined = false;  // into the next location of the list
+    bool inlined = false;  // inlined into the next location of the list
 };
 
 class Symbols {
@@ -28,20 +28,21 @@ public:
     Symbols();
     ~Symbols();
 
-    // Lines "load-bias begin end build-id path", numbers in hexadecimal.
+    // Adds modules: lines "load-bias begin end build-id path", numbers in hexadecimal.
     void add_modules(const std::string& text);
-    // Functions that were generated at run time: lines "begin bytes name", numbers in hexadecimal.
+    // Adds functions that were generated at run time: lines "begin bytes name", numbers in
+    // hexadecimal.
     // A later line replaces earlier ones that it overlaps.
     void add_jit_functions(const std::string& text);
     // Sets the locations of an address that another tool has resolved.
     void set_locations(std::uint64_t address, std::vector<Location> locations) {
         resolved_[address] = std::move(locations);
     }
-    std::string_view object_of(std::uint64_t address) const;  // path; empty for none
-    // Innermost first; never empty.
+    std::string_view object_of(std::uint64_t address) const;  // path of the object; empty if none
+    // The locations of an address, innermost first; never empty.
     const std::vector<Location>& find(std::uint64_t address);
-    // Bytes from the stack pointer up to the return address, in the function at `address`. None
-    // when the unwind table has no entry, or one of another form.
+    // Bytes from the stack pointer to the return address, at `address`. None if the unwind table
+    // has no entry of this simple form.
     std::optional<std::uint64_t> return_address_offset(std::uint64_t address);
     // An object's mapping in the process, and its module in elfutils, whose addresses are the
     // object's own plus `offline`.
@@ -50,9 +51,9 @@ public:
         std::uint64_t bias, begin, end, offline;
         Dwfl_Module* module;
     };
-    std::vector<Object> objects();  // those that are still on disk, unchanged
+    std::vector<Object> objects();  // objects that are still on disk and unchanged
 
-    // Paths of objects that are gone or have changed.
+    // Paths of objects that are missing or have changed.
     const std::vector<std::string>& missing() const { return missing_; }
 
 private:

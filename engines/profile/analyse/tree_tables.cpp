@@ -1,3 +1,4 @@
+// Computes exclusive and inclusive figures by node, line and function, and packs them into tables.
 #include "profile/analyse/tree_tables.hpp"
 
 #include <algorithm>
@@ -9,9 +10,9 @@ namespace {
 
 using heap::CallTree;
 
-std::uint64_t identity(Fold fold) { return fold == Fold::least ? unknown_least : 0; }
+std::uint64_t neutral_value(Fold fold) { return fold == Fold::least ? unknown_least : 0; }
 
-void fold_in(std::uint64_t& total, std::uint64_t value, Fold fold) {
+void fold_value(std::uint64_t& total, std::uint64_t value, Fold fold) {
     if (fold == Fold::sum) total += value;
     else if (fold == Fold::least) total = std::min(total, value);
     else total = std::max(total, value);
@@ -51,12 +52,12 @@ TreeTables::TreeTables(const CallTree& tree, const std::vector<bool>& is_used)
         table.function_id.push_back(entry.function_id);
         table.line_id.push_back(entry.line_id);
     }
-    group(lines_, tables_.lines, &CallTree::TreeLocation::line_id);
-    group(functions_, tables_.functions, &CallTree::TreeLocation::function_id);
+    make_groups(lines_, tables_.lines, &CallTree::TreeLocation::line_id);
+    make_groups(functions_, tables_.functions, &CallTree::TreeLocation::function_id);
 }
 
-void TreeTables::group(Grouping& grouping, Groups& groups,
-                       std::uint32_t CallTree::TreeLocation::* id) const {
+void TreeTables::make_groups(Grouping& grouping, Groups& groups,
+                             std::uint32_t CallTree::TreeLocation::* id) const {
     grouping.row_of_location.resize(tree_.locations().size());
     for (std::uint32_t location = 0; location < tree_.locations().size(); ++location) {
         const std::uint32_t first = tree_.locations()[location].*id;  // at most `location`
@@ -70,15 +71,17 @@ void TreeTables::group(Grouping& grouping, Groups& groups,
     find_outermost(grouping);
 }
 
-// Walks the tree from its roots, counting for each group its calls on the way.
+// Marks the nodes that are the outermost call of their group on their stack. Walks the tree
+// depth-first and counts the open calls of each group.
 void TreeTables::find_outermost(Grouping& grouping) const {
     const auto& nodes = tree_.nodes();
     const auto count = static_cast<std::uint32_t>(nodes.size());
-    std::vector<std::uint32_t> first_child(count + 1, CallTree::none), next(count, CallTree::none);
+    std::vector<std::uint32_t> first_child(count + 1, CallTree::none),
+        next_sibling(count, CallTree::none);
     for (std::uint32_t node = count; node-- > 0;) {
         const std::uint32_t parent =
             nodes[node].parent == CallTree::none ? count : nodes[node].parent;
-        next[node] = first_child[parent];
+        next_sibling[node] = first_child[parent];
         first_child[parent] = node;
     }
     grouping.is_outermost.assign(count, false);
@@ -88,7 +91,7 @@ void TreeTables::find_outermost(Grouping& grouping) const {
             node = path.back();
             path.pop_back();
             --calls[grouping.row_of_location[nodes[node].location]];
-            node = next[node];
+            node = next_sibling[node];
             continue;
         }
         grouping.is_outermost[node] = calls[grouping.row_of_location[nodes[node].location]]++ == 0;
@@ -110,7 +113,7 @@ void TreeTables::add(const std::string& name, const std::vector<std::uint64_t>& 
     std::vector<std::uint64_t> totals = values;
     for (std::size_t node = totals.size(); node-- > 0;)
         if (const std::uint32_t parent = tree_.nodes()[node].parent; parent != CallTree::none)
-            fold_in(totals[parent], totals[node], fold);
+            fold_value(totals[parent], totals[node], fold);
     add_groups(lines_, tables_.lines, name, values, totals, fold, scale);
     add_groups(functions_, tables_.functions, name, values, totals, fold, scale);
     tables_.nodes.figures[name] = pack(std::move(totals), fold, scale);
@@ -120,14 +123,14 @@ void TreeTables::add_groups(const Grouping& grouping, Groups& groups, const std:
                             const std::vector<std::uint64_t>& values,
                             const std::vector<std::uint64_t>& totals, Fold fold,
                             double scale) const {
-    std::vector<std::uint64_t> exclusive(grouping.first.size(), identity(fold));
+    std::vector<std::uint64_t> exclusive(grouping.first.size(), neutral_value(fold));
     std::vector<std::uint64_t> inclusive = exclusive;
     for (const std::uint32_t node : stacks_)
-        fold_in(exclusive[grouping.row_of_location[sites_[node]]], values[node], fold);
+        fold_value(exclusive[grouping.row_of_location[sites_[node]]], values[node], fold);
     for (std::uint32_t node = 0; node < totals.size(); ++node)
         if (grouping.is_outermost[node])
-            fold_in(inclusive[grouping.row_of_location[tree_.nodes()[node].location]], totals[node],
-                    fold);
+            fold_value(inclusive[grouping.row_of_location[tree_.nodes()[node].location]],
+                       totals[node], fold);
     groups.exclusive[name] = pack(std::move(exclusive), fold, scale);
     groups.inclusive[name] = pack(std::move(inclusive), fold, scale);
 }

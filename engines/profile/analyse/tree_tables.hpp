@@ -1,8 +1,9 @@
-// The tables of a profile (records/profile.py: Tree): figures by node, stack, line and function.
+// Builds the tables of a profile (records/profile.py: Tree): figures by node, stack, line and
+// function.
 //
-// Inclusive figures are folded from the leaves to the roots, once for each column; a recursive
-// function or line counts at its outermost call of each stack alone. So the time does not depend on
-// how deep stacks are.
+// Inclusive figures are folded from the leaves to the roots, once for each column. A recursive
+// function or line counts only at its outermost call of each stack. The run time is therefore
+// independent of the depth of stacks.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@
 
 namespace assay::profile {
 
-// The tables, for columns whose rows have a peak over time.
+// The tables whose rows have peaks over time.
 enum class Table {
     nodes,
     lines_exclusive,
@@ -28,16 +29,16 @@ enum class Table {
 
 class TreeTables {
 public:
-    // `is_used`, by node: the stack that ends there did something itself.
+    // `is_used`, by node: whether the stack that ends at the node has figures of its own.
     TreeTables(const heap::CallTree& tree, const std::vector<bool>& is_used);
 
-    // Adds a column from its figures by node. `scale`: 0 for a count or an amount, else the factor
-    // from ticks to seconds. `peak`: a row's peak, by node or by the first location of a line or
-    // function; of a column with Fold::peak alone.
+    // Adds a column from its figures by node. `scale`: 0 for a count or a size, else the factor
+    // from ticks to seconds. `peak`: returns the peak of a row, by node or by the first location of
+    // a line or function; used with Fold::peak only.
     using Peak = std::function<std::uint64_t(Table, std::uint32_t)>;
     void add(const std::string& name, const std::vector<std::uint64_t>& values, Fold fold,
              double scale, const Peak& peak);
-    Tree take() { return std::move(tables_); }
+    Tree move_tree() { return std::move(tables_); }
 
 private:
     struct Grouping {
@@ -46,8 +47,8 @@ private:
         std::vector<bool> is_outermost;    // by node
     };
 
-    void group(Grouping& grouping, Groups& groups,
-               std::uint32_t heap::CallTree::TreeLocation::* id) const;
+    void make_groups(Grouping& grouping, Groups& groups,
+                     std::uint32_t heap::CallTree::TreeLocation::* id) const;
     void find_outermost(Grouping& grouping) const;
     void add_groups(const Grouping& grouping, Groups& groups, const std::string& name,
                     const std::vector<std::uint64_t>& values,
@@ -56,12 +57,12 @@ private:
                    const Peak& peak);
 
     const heap::CallTree& tree_;
-    std::vector<std::uint32_t> sites_, stacks_;  // by node; nodes of the stacks
+    std::vector<std::uint32_t> sites_, stacks_;  // sites_: by node; stacks_: the used nodes
     Grouping lines_, functions_;
     Tree tables_;
 };
 
-// Adds all columns of a profiler. `figures`: a function from a node to its figures.
+// Adds all columns of a profiler. `figures(node)` returns the figures of a node.
 template <typename Figures, std::size_t count, typename OfNode>
 void add_columns(TreeTables& tables, const FigureColumn<Figures> (&columns)[count],
                  std::size_t nodes, const OfNode& figures, double seconds_per_tick,

@@ -1,3 +1,5 @@
+// Attaches the hooks to a running process and detaches them: finds a safe moment and calls the hook
+// library in one thread.
 #include "profile/attach/attach.hpp"
 
 #include <dlfcn.h>
@@ -24,20 +26,21 @@ namespace {
 constexpr Nanoseconds attach_limit = 10'000'000'000, stop_limit = 1'000'000'000;
 constexpr std::chrono::milliseconds min_pause{1}, max_pause{20};
 
-const Mapping* mapping_of(const std::vector<Mapping>& files, const std::string& path) {
+const Mapping* find_mapping(const std::vector<Mapping>& files, const std::string& path) {
     const auto mapping = std::ranges::find(files, path, &Mapping::path);
     return mapping != files.end() ? &*mapping : nullptr;
 }
 
-// A recorder holds a lock on the file of its process's buffers until it ends.
+// Throws Error if another recorder records the process: it holds a lock on the file of the
+// process's buffers until it ends.
 void check_not_recorded(pid_t pid) {
     for (const Mapping& mapping : mapped_files(pid)) {
         if (!mapping.path.ends_with(".arena")) continue;
         const int fd = open(mapping.path.c_str(), O_RDONLY | O_CLOEXEC);
         if (fd < 0) continue;
-        const bool is_free = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        const bool is_unlocked = flock(fd, LOCK_EX | LOCK_NB) == 0;
         close(fd);
-        if (!is_free)
+        if (!is_unlocked)
             throw Error(fmt::format("the memory of process {} is already being recorded", pid),
                         "end that recording first");
     }
@@ -69,7 +72,7 @@ LibcFunctions find_libc_functions(const Process& process, pid_t pid) {
     return libc;
 }
 
-[[noreturn]] void throw_refused(pid_t pid, heap::AttachResult answer) {
+[[noreturn]] void throw_attach_error(pid_t pid, heap::AttachResult answer) {
     switch (answer) {
         case heap::AttachResult::preloaded:
             throw Error(fmt::format("process {} was started by 'assay heap'", pid),
@@ -83,11 +86,11 @@ LibcFunctions find_libc_functions(const Process& process, pid_t pid) {
 }
 
 // Calls attempt() until it returns true. Throws Error after attach_limit.
-template <class Try>
-void retry_until(pid_t pid, Try attempt) {
+template <class Attempt>
+void retry_until(pid_t pid, Attempt attempt) {
     std::chrono::milliseconds pause = min_pause;
     for (const Nanoseconds deadline = now() + attach_limit; !attempt();) {
-        if (field_of(fmt::format("/proc/{}/status", pid), "State").empty())
+        if (status_field(fmt::format("/proc/{}/status", pid), "State").empty())
             throw Error(fmt::format("process {} has ended", pid));
         if (now() > deadline)
             throw Error(
@@ -107,7 +110,7 @@ Attachment::Attachment(pid_t pid, const std::string& library, const std::string&
     : pid_((check_attachable(pid, library), pid)), library_(library), memory_(pid), threads_(pid) {
     check_not_recorded(pid);
     process_age_ = measure_age(pid);
-    if (mapping_of(mapped_files(pid), library) == nullptr) load_library();
+    if (find_mapping(mapped_files(pid), library) == nullptr) load_library();
     with_all_stopped(true, [&](RemoteCall& remote, const Process& process) {
         const std::uint64_t function = process.find_in_hooks(heap::attach_function);
         if (function == 0)
@@ -115,11 +118,11 @@ Attachment::Attachment(pid_t pid, const std::string& library, const std::string&
                         "attach with the Assay that loaded it");
         on_stopped(threads_.ids());
         const auto answer = static_cast<heap::AttachResult>(
-            remote.call(function, {remote.put(settings), settings.size() + 1}) & 0xffffffff);
-        if (answer != heap::AttachResult::attached) throw_refused(pid, answer);
+            remote.call(function, {remote.write_text(settings), settings.size() + 1}) & 0xffffffff);
+        if (answer != heap::AttachResult::attached) throw_attach_error(pid, answer);
     });
     const std::vector<Mapping> files = mapped_files(pid);
-    if (const Mapping* hooks = mapping_of(files, library); hooks != nullptr)
+    if (const Mapping* hooks = find_mapping(files, library); hooks != nullptr)
         probe_address_ = hooks->begin;
 }
 
@@ -137,10 +140,10 @@ void Attachment::load_library() {
         for (const pid_t tid : Threads::list(pid_)) {
             bool is_done = false;
             if (threads_.stop(tid, now() + stop_limit) && threads_.stopped().front().signal == 0 &&
-                process.safety_of(tid).can_call) {
+                process.assess_thread(tid).can_call) {
                 RemoteCall remote(tid, memory_, libc, [] {});
-                if (remote.call(dlopen_address, {remote.put(library_), RTLD_NOW | RTLD_LOCAL}) ==
-                    0) {
+                if (remote.call(dlopen_address,
+                                {remote.write_text(library_), RTLD_NOW | RTLD_LOCAL}) == 0) {
                     const std::uint64_t message =
                         dlerror_address != 0 ? remote.call(dlerror_address, {}) : 0;
                     throw Error(
@@ -165,7 +168,8 @@ void Attachment::with_all_stopped(bool needs_empty_hooks, Use use) {
         bool is_safe = threads_.stop_all(start + stop_limit);
         pid_t calling_tid = 0;
         for (const Thread& thread : threads_.stopped()) {
-            const ThreadSafety safety = is_safe ? process.safety_of(thread.tid) : ThreadSafety{};
+            const ThreadSafety safety =
+                is_safe ? process.assess_thread(thread.tid) : ThreadSafety{};
             is_safe &= safety.can_patch && !(needs_empty_hooks && safety.is_in_hooks);
             if (!is_safe) break;
             if (calling_tid == 0 && thread.signal == 0 && safety.can_call) calling_tid = thread.tid;

@@ -1,4 +1,4 @@
-// Puts the recorder's hooks into a running process, and takes them out again.
+// Attaches the recorder's hooks to a running process, and detaches them.
 //
 // Attaching takes two steps. First one thread, which holds no lock, loads the library with dlopen
 // while all other threads run: a lock that it waits for is eventually released. Then all threads

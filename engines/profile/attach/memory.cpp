@@ -1,3 +1,4 @@
+// Reads and writes the memory of another process through /proc/PID/mem.
 #include "profile/attach/memory.hpp"
 
 #include <fcntl.h>
@@ -14,7 +15,7 @@ namespace assay::attach {
 
 Memory::Memory(pid_t pid)
     : fd_(open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC)) {
-    if (fd_ < 0) throw_not_allowed(pid, errno);
+    if (fd_ < 0) throw_attach_denied(pid, errno);
 }
 
 Memory::~Memory() { close(fd_); }

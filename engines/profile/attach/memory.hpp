@@ -9,7 +9,7 @@
 
 namespace assay::attach {
 
-// Bound to the program that the process runs now: after an exec all accesses fail.
+// Access to the memory of the program that the process runs now. After an exec all accesses fail.
 class Memory {
 public:
     explicit Memory(pid_t pid);  // throws Error
@@ -18,10 +18,10 @@ public:
     Memory& operator=(const Memory&) = delete;
 
     void write(std::uint64_t address, std::span<const char> bytes) const;  // throws Error
-    // The zero-terminated text at an address, at most `max_bytes` of it.
+    // Reads a zero-terminated string, at most `max_bytes` of it.
     std::string text(std::uint64_t address, std::size_t max_bytes) const;
     bool is_mapped(std::uint64_t address) const;
-    // Zero-initialised when the address cannot be read.
+    // Reads a value. Returns a zero-initialised one if the address cannot be read.
     template <class T>
     T get(std::uint64_t address) const {
         T value{};

@@ -1,3 +1,4 @@
+// Calls functions in a stopped thread of another process with ptrace(2), on x86-64.
 #include "profile/attach/remote_call.hpp"
 
 #include <elf.h>
@@ -30,9 +31,8 @@ namespace assay::attach {
 namespace {
 
 constexpr std::uint64_t red_zone = 128, direction_flag = 0x400;
-constexpr std::size_t
-    buffer_bytes = 256 << 10,
-    text_bytes = 16 << 10;  // the text is at the low end, the stack grows down from the high end
+// The buffer holds the text at its low end; the stack grows down from its high end.
+constexpr std::size_t buffer_bytes = 256 << 10, text_bytes = 16 << 10;
 constexpr Nanoseconds delay_limit = 2'000'000'000, call_limit = 60'000'000'000;
 constexpr std::size_t max_vector_bytes = 64 << 10;
 constexpr auto poll_pause = std::chrono::microseconds(20);
@@ -52,8 +52,8 @@ constexpr std::array interruptible_waits = {
     SYS_rt_sigtimedwait, SYS_io_getevents, SYS_io_pgetevents, SYS_read,   SYS_readv,
     SYS_recvfrom,        SYS_recvmsg,      SYS_accept,        SYS_accept4};
 
-std::uint64_t signals_in(const std::string& file, const char* field) {
-    return std::strtoull(field_of(file, field).c_str(), nullptr, 16);
+std::uint64_t read_signal_mask(const std::string& file, const char* field) {
+    return std::strtoull(status_field(file, field).c_str(), nullptr, 16);
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ std::uint64_t signals_in(const std::string& file, const char* field) {
 struct RemoteCall::State {
     user_regs_struct registers{};
     std::vector<char> vectors = std::vector<char>(max_vector_bytes);
-    std::uint64_t blocked = 0;
+    std::uint64_t blocked_signals = 0;
 };
 
 RemoteCall::RemoteCall(pid_t tid, const Memory& memory, const LibcFunctions& libc,
@@ -74,12 +74,13 @@ RemoteCall::RemoteCall(pid_t tid, const Memory& memory, const LibcFunctions& lib
     iovec vectors{state_->vectors.data(), state_->vectors.size()};
     if (!get_registers(tid_, state_->registers) ||
         ptrace(PTRACE_GETREGSET, tid_, NT_X86_XSTATE, &vectors) != 0 ||
-        ptrace(PTRACE_GETSIGMASK, tid_, sizeof state_->blocked, &state_->blocked) != 0)
+        ptrace(PTRACE_GETSIGMASK, tid_, sizeof state_->blocked_signals, &state_->blocked_signals) !=
+            0)
         throw Error(fmt::format("the registers of thread {} cannot be read: {}", tid_,
                                 std::strerror(errno)));
     state_->vectors.resize(vectors.iov_len);
-    std::uint64_t blocked = all_but_sigsegv;
-    ptrace(PTRACE_SETSIGMASK, tid_, sizeof blocked, &blocked);
+    std::uint64_t blocked_signals = all_but_sigsegv;
+    ptrace(PTRACE_SETSIGMASK, tid_, sizeof blocked_signals, &blocked_signals);
     try {
         prepare();
     } catch (...) {
@@ -118,13 +119,12 @@ void RemoteCall::restore() noexcept {
     }
     iovec vectors{state_->vectors.data(), state_->vectors.size()};
     ptrace(PTRACE_SETREGSET, tid_, NT_X86_XSTATE, &vectors);
-    ptrace(PTRACE_SETSIGMASK, tid_, sizeof state_->blocked, &state_->blocked);
-    set_registers(
-        tid_,
-        state_->registers);  // includes what the kernel needs to restart an interrupted system call
+    ptrace(PTRACE_SETSIGMASK, tid_, sizeof state_->blocked_signals, &state_->blocked_signals);
+    // Includes what the kernel needs to restart an interrupted system call.
+    set_registers(tid_, state_->registers);
 }
 
-std::uint64_t RemoteCall::put(const std::string& text) {
+std::uint64_t RemoteCall::write_text(const std::string& text) {
     if (text.size() + 1 > text_bytes)
         throw Error("text is too long to pass to the process: " + text);
     memory_.write(buffer_, {text.c_str(), text.size() + 1});
@@ -144,14 +144,15 @@ std::uint64_t RemoteCall::call(std::uint64_t function,
     for (const std::uint64_t argument : arguments) *argument_registers[n++] = argument;
     registers.rip = function;
     registers.rax = 0;
-    registers.orig_rax = ~0ull;  // keeps the kernel from restarting the interrupted system call now
+    // Prevents the kernel from restarting the interrupted system call now.
+    registers.orig_rax = ~0ull;
     registers.eflags &= ~direction_flag;
     set_registers(tid_, registers);
     bool is_delayed = false;
     ptrace(PTRACE_CONT, tid_, nullptr, nullptr);
     for (const Nanoseconds start = now();;) {
         int status = 0;
-        if (const pid_t waited = waitpid(tid_, &status, __WALL | WNOHANG); waited == 0) {
+        if (const pid_t waited_tid = waitpid(tid_, &status, __WALL | WNOHANG); waited_tid == 0) {
             const Nanoseconds duration = now() - start;
             if (duration > delay_limit && !std::exchange(is_delayed, true)) on_delay_();
             if (duration > call_limit) {
@@ -161,18 +162,19 @@ std::uint64_t RemoteCall::call(std::uint64_t function,
             }
             std::this_thread::sleep_for(poll_pause);
             continue;
-        } else if (waited != tid_ || !WIFSTOPPED(status)) {
+        } else if (waited_tid != tid_ || !WIFSTOPPED(status)) {
             is_lost_ = true;
             throw Error("the process ended during a call into it");
         }
-        user_regs_struct after{};
-        get_registers(tid_, after);
+        user_regs_struct result_registers{};
+        get_registers(tid_, result_registers);
         if (status >> 16 == 0 && WSTOPSIG(status) == SIGSEGV) {
-            if (after.rip == 0) return after.rax;
-            throw Error(fmt::format("a call into the process crashed at address {:x}", after.rip));
+            if (result_registers.rip == 0) return result_registers.rax;
+            throw Error(fmt::format("a call into the process crashed at address {:x}",
+                                    result_registers.rip));
         }
-        ptrace(PTRACE_CONT, tid_, nullptr,
-               nullptr);  // another stop, which takes effect again on release
+        // Another stop. It takes effect on release.
+        ptrace(PTRACE_CONT, tid_, nullptr, nullptr);
     }
 }
 
@@ -185,8 +187,8 @@ void restart_interrupted_wait(pid_t pid, pid_t tid) {
         return;
     // A pending signal may have ended the call.
     const std::string file = fmt::format("/proc/{}/task/{}/status", pid, tid);
-    if (((signals_in(file, "SigPnd") | signals_in(file, "ShdPnd")) & ~signals_in(file, "SigBlk")) !=
-        0)
+    if (((read_signal_mask(file, "SigPnd") | read_signal_mask(file, "ShdPnd")) &
+         ~read_signal_mask(file, "SigBlk")) != 0)
         return;
     registers.rax = registers.orig_rax;
     registers.orig_rax = ~0ull;
@@ -205,7 +207,7 @@ RemoteCall::RemoteCall(pid_t tid, const Memory& memory, const LibcFunctions& lib
 }
 RemoteCall::~RemoteCall() = default;
 std::uint64_t RemoteCall::call(std::uint64_t, std::initializer_list<std::uint64_t>) { return 0; }
-std::uint64_t RemoteCall::put(const std::string&) { return 0; }
+std::uint64_t RemoteCall::write_text(const std::string&) { return 0; }
 void restart_interrupted_wait(pid_t, pid_t) {}
 
 #endif

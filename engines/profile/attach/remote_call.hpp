@@ -2,8 +2,8 @@
 //
 // The thread gets the registers of the call and runs until the call returns to address 0. Then its
 // registers, its signal mask and its errno are restored. All signals but SIGSEGV are blocked
-// meanwhile. Calls run on a stack that is mapped for them, since the thread's own may be small;
-// only the calls that map it use the thread's stack, below its red zone.
+// during the call. Calls run on a separately mapped stack, since the thread's own may be small.
+// Only the calls that map this stack use the thread's stack, below its red zone.
 #pragma once
 
 #include <sys/types.h>
@@ -37,8 +37,8 @@ public:
     // Returns the function's result, for up to six arguments. Throws Error when the process ends,
     // or the call does not return within a minute.
     std::uint64_t call(std::uint64_t function, std::initializer_list<std::uint64_t> arguments);
-    // Copies a zero-terminated text into the process, over the one before; returns its address.
-    std::uint64_t put(const std::string& text);
+    // Copies a zero-terminated text into the process, over the previous one; returns its address.
+    std::uint64_t write_text(const std::string& text);
 
 private:
     void prepare();

@@ -1,4 +1,4 @@
-// A process as /proc shows it, and the checks whether it can be attached to.
+// Reads the state of a process from /proc, and checks whether the recorder can attach to it.
 #pragma once
 
 #include <sys/types.h>
@@ -9,10 +9,10 @@
 
 namespace assay::attach {
 
-// The value of a "name: value" line of a status file in /proc; empty when there is none.
-std::string field_of(const std::string& file, const std::string& name);
+// The value of a "name: value" line of a status file in /proc; empty if there is none.
+std::string status_field(const std::string& file, const std::string& name);
 
-// Whether an object is glibc's C library, judged by its name.
+// Whether an object is glibc's C library, according to its name.
 bool is_libc(const std::string& path);
 
 // A mapped part of a file.
@@ -22,9 +22,9 @@ struct Mapping {
 };
 std::vector<Mapping> mapped_files(pid_t pid);
 
-// Throws Error when there is no such process or it cannot be recorded; the Error says why.
+// Throws Error with the reason if there is no such process or it cannot be recorded.
 void check_attachable(pid_t pid, const std::string& library);
 
-[[noreturn]] void throw_not_allowed(pid_t pid, int error);
+[[noreturn]] void throw_attach_denied(pid_t pid, int error);
 
 }  // namespace assay::attach

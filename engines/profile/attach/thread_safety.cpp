@@ -1,3 +1,4 @@
+// Unwinds the threads of another process with libdwfl and classifies the functions on their stacks.
 #include "profile/attach/thread_safety.hpp"
 
 #include <dwarf.h>
@@ -119,12 +120,12 @@ constexpr std::array<std::string_view, 34> locking_functions = {"malloc",
                                                                 "pthread_create",
                                                                 "exit"};
 
-bool is_among(const auto& names, std::string_view name) {
+bool contains_name(const auto& names, std::string_view name) {
     return std::ranges::find(names, name) != names.end();
 }
 
 // The common name of a symbol: __libc_malloc is malloc.
-std::string_view plain_name(const char* name) {
+std::string_view strip_name_prefix(const char* name) {
     std::string_view result = name != nullptr ? name : "";
     result = result.substr(0, result.find('@'));
     result.remove_prefix(std::min(result.find_first_not_of('_'), result.size()));
@@ -149,7 +150,7 @@ struct Frames {
 
 constexpr std::size_t max_frames = 4096;
 
-int take_frame(Dwfl_Frame* frame, void* context) {
+int append_frame(Dwfl_Frame* frame, void* context) {
     auto& frames = *static_cast<Frames*>(context);
     Dwarf_Addr pc = 0;
     bool is_activation = false;
@@ -159,7 +160,7 @@ int take_frame(Dwfl_Frame* frame, void* context) {
     return frames.pcs.size() < max_frames ? DWARF_CB_OK : DWARF_CB_ABORT;
 }
 
-std::uint64_t exported(Dwfl_Module* module, const char* name) {
+std::uint64_t find_exported_function(Dwfl_Module* module, const char* name) {
     const int n = module != nullptr ? dwfl_module_getsymtab(module) : 0;
     for (int k = 0; k < n; ++k) {
         GElf_Sym symbol;
@@ -205,8 +206,9 @@ struct Process::State {
             hooks = module;
         } else if (name.starts_with("libpthread") || name.starts_with("libdl")) {
             owner = Owner::libc;  // before glibc 2.34
-        } else if (exported(module, "malloc") != 0) {
-            // In a program with its own allocator, function names tell where a thread is.
+        } else if (find_exported_function(module, "malloc") != 0) {
+            // In a program with its own allocator, function names identify threads in the
+            // allocator.
             if (is_first) has_allocator = true;
             else owner = Owner::allocator;
         }
@@ -238,24 +240,24 @@ Process::Process(pid_t pid, const std::string& hooks) : state_(std::make_unique<
 
 Process::~Process() = default;
 
-ThreadSafety Process::safety_of(pid_t tid) const {
+ThreadSafety Process::assess_thread(pid_t tid) const {
     Frames frames;
     frames.is_complete =
-        dwfl_getthread_frames(state_->dwfl, tid, take_frame, &frames) == 0 && !frames.pcs.empty();
+        dwfl_getthread_frames(state_->dwfl, tid, append_frame, &frames) == 0 && !frames.pcs.empty();
     ThreadSafety safety{
         .can_call = frames.is_complete, .can_patch = !frames.pcs.empty(), .is_in_hooks = false};
-    bool is_outside_program = true;  // no frame of the program so far, from the innermost on
+    bool is_outside_program = true;  // until the first frame of the program, from the innermost on
     bool is_waiting = false;
     for (const std::uint64_t& pc : frames.pcs) {
         Dwfl_Module* const module = dwfl_addrmodule(state_->dwfl, pc);
         const Owner owner = state_->owner_of(module);
         const std::string_view name =
-            plain_name(module != nullptr ? dwfl_module_addrname(module, pc) : nullptr);
-        const bool names_count =
+            strip_name_prefix(module != nullptr ? dwfl_module_addrname(module, pc) : nullptr);
+        const bool uses_function_names =
             owner == Owner::libc || (owner == Owner::program && state_->has_allocator);
         if (owner == Owner::hooks) safety.is_in_hooks = true;
         if (owner == Owner::loader || owner == Owner::allocator || owner == Owner::hooks ||
-            (names_count && is_among(locking_functions, name)))
+            (uses_function_names && contains_name(locking_functions, name)))
             safety.can_call = false;
         if ((owner == Owner::libc && name == "dl_iterate_phdr") ||
             (is_outside_program && owner == Owner::loader))
@@ -264,15 +266,17 @@ ThreadSafety Process::safety_of(pid_t tid) const {
             is_outside_program = false;
             if (&pc != &frames.pcs.front() && !is_waiting) safety.can_call = false;
         }
-        if (is_outside_program) is_waiting |= is_among(waiting_functions, name);
+        if (is_outside_program) is_waiting |= contains_name(waiting_functions, name);
     }
     if (is_outside_program) safety.can_call = false;
     return safety;
 }
 
-std::uint64_t Process::find_in_libc(const char* name) const { return exported(state_->libc, name); }
+std::uint64_t Process::find_in_libc(const char* name) const {
+    return find_exported_function(state_->libc, name);
+}
 std::uint64_t Process::find_in_hooks(const char* name) const {
-    return exported(state_->hooks, name);
+    return find_exported_function(state_->hooks, name);
 }
 
 }  // namespace assay::attach

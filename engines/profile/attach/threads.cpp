@@ -1,3 +1,4 @@
+// Stops and releases threads with PTRACE_SEIZE and PTRACE_INTERRUPT.
 #include "profile/attach/threads.hpp"
 
 #include <fmt/format.h>
@@ -46,15 +47,15 @@ bool Threads::has(pid_t tid) const {
     return std::ranges::find(threads_, tid, &Thread::tid) != threads_.end();
 }
 
-// False when the thread has ended.
+// Attaches to a thread and interrupts it. Returns false if the thread has ended.
 bool Threads::seize(pid_t tid) {
     if (ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) {
         const int error = errno;
         // A zombie thread is still listed but cannot be seized.
         const std::string state =
-            field_of(fmt::format("/proc/{}/task/{}/status", pid_, tid), "State");
+            status_field(fmt::format("/proc/{}/task/{}/status", pid_, tid), "State");
         if (error == ESRCH || state.empty() || state[0] == 'Z' || state[0] == 'X') return false;
-        throw_not_allowed(pid_, error);
+        throw_attach_denied(pid_, error);
     }
     threads_.push_back({tid});
     ptrace(PTRACE_INTERRUPT, tid, nullptr, nullptr);
@@ -64,11 +65,11 @@ bool Threads::seize(pid_t tid) {
 bool Threads::wait_for_stop(Thread& thread, Nanoseconds deadline) {
     while (!thread.is_stopped) {
         int status = 0;
-        const pid_t waited = waitpid(thread.tid, &status, __WALL | WNOHANG);
-        if (waited == thread.tid && WIFSTOPPED(status)) {
+        const pid_t waited_tid = waitpid(thread.tid, &status, __WALL | WNOHANG);
+        if (waited_tid == thread.tid && WIFSTOPPED(status)) {
             thread.is_stopped = true;
             if (status >> 16 != PTRACE_EVENT_STOP) thread.signal = WSTOPSIG(status);
-        } else if (waited != 0) {
+        } else if (waited_tid != 0) {
             return false;  // the thread has ended
         } else if (now() > deadline) {
             return false;
@@ -81,7 +82,7 @@ bool Threads::wait_for_stop(Thread& thread, Nanoseconds deadline) {
 
 bool Threads::stop(pid_t tid, Nanoseconds deadline) { return seize(tid) && wait_for_all(deadline); }
 
-// Threads that end meanwhile are dropped from the list.
+// Waits until all threads have stopped. Threads that end meanwhile are removed from the list.
 bool Threads::wait_for_all(Nanoseconds deadline) {
     std::erase_if(threads_, [&](Thread& thread) {
         return !wait_for_stop(thread, deadline) && now() <= deadline;
@@ -90,10 +91,10 @@ bool Threads::wait_for_all(Nanoseconds deadline) {
 }
 
 bool Threads::stop_all(Nanoseconds deadline) {
-    for (bool found_new = true; found_new;) {
-        found_new = false;
+    for (bool has_new_threads = true; has_new_threads;) {
+        has_new_threads = false;
         for (const pid_t tid : list(pid_))
-            if (!has(tid)) found_new |= seize(tid);
+            if (!has(tid)) has_new_threads |= seize(tid);
         if (!wait_for_all(deadline)) return false;
     }
     return true;
@@ -101,8 +102,8 @@ bool Threads::stop_all(Nanoseconds deadline) {
 
 void Threads::release_all() { release_all_but(0); }
 
-// Only a stopped thread can be released: a thread that waits for a device stays on the list until
-// it has stopped.
+// Releases all threads but `tid`. Only a stopped thread can be released: a thread that waits for a
+// device stays in the list until it has stopped.
 void Threads::release_all_but(pid_t tid) {
     std::erase_if(threads_, [&](Thread& thread) {
         if (thread.tid == tid || (!thread.is_stopped && !wait_for_stop(thread, now() + stop_limit)))

@@ -1,4 +1,4 @@
-// Stops the threads of another process and releases them without a trace.
+// Stops the threads of another process, and releases them without side effects on the process.
 //
 // Threads are seized (PTRACE_SEIZE) and interrupted, which sends them no signal. A signal that was
 // about to be delivered is delivered on release. The kernel restarts most interrupted system calls;
@@ -17,7 +17,7 @@ namespace assay::attach {
 struct Thread {
     pid_t tid;
     bool is_stopped = false;
-    int signal = 0;  // to deliver on release; 0: none
+    int signal = 0;  // signal to deliver on release; 0: none
 };
 
 class Threads {
@@ -30,8 +30,8 @@ public:
     // The ids of a process's threads, the main thread first.
     static std::vector<pid_t> list(pid_t pid);
 
-    // False when the thread has ended or has not stopped by `deadline`. Throws Error when tracing
-    // is not allowed.
+    // Stops a thread. Returns false if it has ended or has not stopped by `deadline`. Throws Error
+    // if tracing is not allowed.
     bool stop(pid_t tid, Nanoseconds deadline);
     // Stops all threads, including those that are created meanwhile.
     bool stop_all(Nanoseconds deadline);

@@ -1,3 +1,4 @@
+// The functions that an attaching recorder calls: start and stop recording in a running process.
 #include "profile/heap/attach_entry.hpp"
 
 #include "profile/heap/bindings.hpp"
@@ -15,7 +16,7 @@ ASSAY_EXPORTED std::uint32_t assay_heap_attach(const char* settings, std::uint64
         if (position == HookPosition::preloaded || is_recorded_from_start())
             return AttachResult::preloaded;
         if (position == HookPosition::no_allocator) return AttachResult::no_allocator;
-        unbind_hooks();  // of an earlier recorder that was killed
+        unbind_hooks();  // hooks of an earlier recorder that was killed
         if (!set_settings(settings, bytes) || !restart()) return AttachResult::no_arena;
         bind_hooks();
         return AttachResult::attached;

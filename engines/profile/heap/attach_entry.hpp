@@ -2,8 +2,8 @@
 // (engines/profile/attach).
 //
 // Both run in a thread that was interrupted anywhere, while all other threads are stopped. They
-// allocate nothing, call no hook, and wait for nothing but the loader's list of objects, whose lock
-// the recorder has seen to be free.
+// allocate nothing, call no hook, and take no lock but that of the loader's list of objects, which
+// the recorder has checked to be free.
 #pragma once
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// Reads the dynamic section of a loaded object.
 #include "profile/heap/dynamic.hpp"
 
 #include <elf.h>
@@ -33,9 +34,10 @@ Dynamic::Dynamic(const dl_phdr_info& object) : bias(object.dlpi_addr) {
         return;
     }
     if (plt_relocation_type == DT_RELA)
-        calls = {reinterpret_cast<const ElfW(Rela)*>(calls_address),
-                 calls_bytes / sizeof(ElfW(Rela))};
-    data = {reinterpret_cast<const ElfW(Rela)*>(data_address), data_bytes / sizeof(ElfW(Rela))};
+        call_relocations = {reinterpret_cast<const ElfW(Rela)*>(calls_address),
+                            calls_bytes / sizeof(ElfW(Rela))};
+    data_relocations = {reinterpret_cast<const ElfW(Rela)*>(data_address),
+                        data_bytes / sizeof(ElfW(Rela))};
 }
 
 }  // namespace assay::heap

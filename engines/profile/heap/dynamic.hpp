@@ -15,8 +15,8 @@ struct Dynamic {
     const std::uint32_t* hashes = nullptr;  // DT_GNU_HASH
     const ElfW(Sym) * symbols = nullptr;
     const char* names = nullptr;
-    std::span<const ElfW(Rela)> calls;  // DT_JMPREL, bound at the first call or before
-    std::span<const ElfW(Rela)> data;   // DT_RELA
+    std::span<const ElfW(Rela)> call_relocations;  // DT_JMPREL, bound at the first call or before
+    std::span<const ElfW(Rela)> data_relocations;  // DT_RELA
 };
 
 }  // namespace assay::heap

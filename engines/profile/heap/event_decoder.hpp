@@ -1,5 +1,5 @@
-// Reads the events of a buffer, in the layout of event_layout.hpp. The bytes are not trusted: what
-// is no event ends the reading.
+// Decodes the events of a buffer, in the layout of event_layout.hpp. The bytes are not trusted: an
+// invalid event ends the decoding.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace assay::heap {
 
-// Calls, in the order of the buffer, sink.event(Event); sink.call_ticks(ticks) for the last event;
-// sink.text(kind, step, bytes). `step` is that of the thread's last event before the buffer.
+// Calls in the order of the buffer: sink.event(Event), sink.call_ticks(ticks) for the last event,
+// and sink.text(kind, step, bytes). `step`: the time of the thread's last event before the buffer.
 template <class Sink>
 void decode_buffer(std::span<const std::uint64_t> words, std::uint64_t step, Sink& sink) {
     const auto bits = [](std::uint64_t word, int shift, int width) {

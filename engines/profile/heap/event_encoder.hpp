@@ -1,4 +1,4 @@
-// Writes events into a buffer, in the layout of event_layout.hpp. Runs inside of hooks.
+// Encodes events into a buffer, in the layout of event_layout.hpp. It runs inside hooks.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@ public:
     // full event, 5 words) and its call_ticks.
     static constexpr std::uint32_t max_words = 9;
 
-    std::uint64_t* next = nullptr;   // where the next word goes
-    std::uint64_t* limit = nullptr;  // an event that begins before it fits into the buffer
+    std::uint64_t* next = nullptr;   // position of the next word
+    std::uint64_t* limit = nullptr;  // an event that begins before this fits into the buffer
 
     void start(std::uint64_t* buffer, std::size_t words) {
         next = buffer;
@@ -43,7 +43,7 @@ public:
             *next++ = bits(Opcode::advance_time) | steps << opcode_bits;
             steps = 0;
         }
-        const std::uint64_t head = static_cast<std::uint64_t>(kind) |
+        const std::uint64_t word = static_cast<std::uint64_t>(kind) |
                                    std::uint64_t{code} << opcode_bits | steps << steps_shift;
         auto delta =
             static_cast<std::uint64_t>(static_cast<std::int64_t>(address - base_) >> address_shift);
@@ -53,17 +53,17 @@ public:
                 delta = 0;
             }
             base_ = address;
-            *next++ = head | size << size_shift | delta << delta_shift;
+            *next++ = word | size << size_shift | delta << delta_shift;
         } else {
             if (__builtin_expect(!fits_signed(delta, free_delta_bits), 0))
                 return put_full(kind, stack, steps, address, size);
-            *next++ = head | delta << size_shift;
+            *next++ = word | delta << size_shift;
         }
     }
     void put_call_ticks(std::uint32_t ticks) {
         *next++ = bits(Opcode::call_ticks) | std::uint64_t{ticks} << opcode_bits;
     }
-    // False if the text does not fit into the buffer.
+    // Returns false if the text does not fit into the buffer.
     bool put_text(Kind kind, const char* text, std::size_t bytes) {
         const std::size_t words = (bytes + sizeof *next - 1) / sizeof *next;
         if (next + 1 + words > limit) return false;

@@ -1,7 +1,7 @@
-// Looks up what a loaded object exports, in its own hash table.
+// Looks up the symbols that a loaded object exports, in the object's hash table.
 //
-// dlsym is not used: it waits for a lock that a thread holds while it loads an object, whose
-// constructors may wait for this thread. It would also change what dlerror tells the program.
+// dlsym is not used, since it waits for a lock that another thread holds while it loads an object,
+// whose constructors may wait for this thread. It would also change the result of dlerror.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace assay::heap {
 class Exports {
 public:
     explicit Exports(const dl_phdr_info& object) : tables_(object) {}
-    // The address of a name; 0 if it is not exported.
+    // The address of a symbol; 0 if it is not exported.
     std::uint64_t find(const char* name) const;
-    // Its entry in the symbol table; null if it is not exported.
+    // The symbol table entry of a symbol; null if it is not exported.
     const ElfW(Sym) * find_symbol(const char* name) const;
 
 private:

@@ -1,3 +1,4 @@
+// The set of sampled blocks, and the generator of sampling intervals.
 #include "profile/heap/filter.hpp"
 
 #include <sys/mman.h>
@@ -21,13 +22,13 @@ bool SampledBlocks::reserve() {
     return true;
 }
 
-std::atomic<std::uint64_t>* SampledBlocks::set_of(const void* block) const {
+std::atomic<std::uint64_t>* SampledBlocks::find_set(const void* block) const {
     const std::uint64_t hash = reinterpret_cast<std::uint64_t>(block) * 0x9e3779b97f4a7c15ull;
     return slots_ + (hash >> (64 - set_bits)) * ways;
 }
 
 bool SampledBlocks::insert(const void* block) {
-    std::atomic<std::uint64_t>* set = set_of(block);
+    std::atomic<std::uint64_t>* set = find_set(block);
     for (std::size_t way = 0; way < ways; ++way) {
         std::uint64_t empty = 0;
         if (set[way].compare_exchange_strong(empty, reinterpret_cast<std::uint64_t>(block),
@@ -38,7 +39,7 @@ bool SampledBlocks::insert(const void* block) {
 }
 
 bool SampledBlocks::erase(const void* block) {
-    std::atomic<std::uint64_t>* set = set_of(block);
+    std::atomic<std::uint64_t>* set = find_set(block);
     const auto address = reinterpret_cast<std::uint64_t>(block);
     for (std::size_t way = 0; way < ways; ++way)
         if (set[way].load(std::memory_order_acquire) == address) {
@@ -50,8 +51,8 @@ bool SampledBlocks::erase(const void* block) {
 
 namespace {
 
-// The natural logarithm for 0 < x <= 1, to a millionth. libm is not used: the program may not have
-// it.
+// The natural logarithm for 0 < x <= 1, with an error of at most 1e-6. libm is not used, since the
+// program may not have loaded it.
 double logarithm(double x) {
     constexpr double ln2 = 0.6931471805599453;
     constexpr std::uint64_t mantissa = (std::uint64_t{1} << 52) - 1,
@@ -66,12 +67,14 @@ double logarithm(double x) {
 
 }  // namespace
 
-std::int64_t next_sample_gap(std::uint64_t& state) {
+std::int64_t next_sample_interval(std::uint64_t& state) {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
     const double uniform = (static_cast<double>(state >> 11) + 1) * 0x1p-53;
-    return static_cast<std::int64_t>(-logarithm(uniform) * static_cast<double>(filter.sample)) + 1;
+    return static_cast<std::int64_t>(-logarithm(uniform) *
+                                     static_cast<double>(filter.sample_bytes)) +
+           1;
 }
 
 }  // namespace assay::heap

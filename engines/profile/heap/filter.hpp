@@ -1,8 +1,8 @@
-// Which blocks are recorded: all, those of at least some size, or a sample.
+// Selects the blocks that are recorded: all, those of a minimum size, or a sample.
 //
-// Sampling takes each requested byte with the same probability, and with it the block: large blocks
-// nearly always, small ones seldom, as gperftools and Go do. A table of the sampled blocks'
-// addresses tells whether a freed block was sampled.
+// Sampling selects each requested byte with the same probability, and with it the block, as
+// gperftools and Go do: large blocks nearly always, small ones rarely. A table holds the addresses
+// of the sampled blocks, so that their frees are recorded.
 #pragma once
 
 #include <atomic>
@@ -12,13 +12,14 @@
 namespace assay::heap {
 
 struct Filter {
-    bool is_active = false;                  // not all blocks are recorded
-    std::uint64_t at_least = 0, sample = 0;  // bytes; about one block in `sample` bytes, 0: all
+    bool is_active = false;  // false: all blocks are recorded
+    std::uint64_t min_block_bytes = 0;
+    std::uint64_t sample_bytes = 0;  // mean requested bytes per recorded block; 0: all blocks
 };
 extern Filter filter;
 
-// A hash set of the addresses of live sampled blocks, in sets of 4 (half a cache line). A block
-// whose set is full is not sampled.
+// A set-associative hash table of the addresses of live sampled blocks: sets of 4 (half a cache
+// line). A block whose set is full is not sampled.
 class SampledBlocks {
 public:
     bool reserve();  // false if there is no memory
@@ -27,13 +28,14 @@ public:
 
 private:
     static constexpr std::size_t set_bits = 17, ways = 4;
-    std::atomic<std::uint64_t>* set_of(const void* block) const;
+    std::atomic<std::uint64_t>* find_set(const void* block) const;
 
     std::atomic<std::uint64_t>* slots_ = nullptr;
 };
 extern SampledBlocks sampled_blocks;
 
-// Bytes until the next sample, exponentially distributed. `state` is the thread's generator.
-std::int64_t next_sample_gap(std::uint64_t& state);
+// The number of bytes until the next sample, exponentially distributed. `state`: the thread's
+// random generator.
+std::int64_t next_sample_interval(std::uint64_t& state);
 
 }  // namespace assay::heap

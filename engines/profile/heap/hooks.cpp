@@ -1,9 +1,10 @@
-// The hooks: functions that interpose the allocator's, call the real one, and record what it did.
+// The hooks: functions that interpose those of the allocator, call the real function and record its
+// result.
 //
-// The real functions are the next in the search order (dlsym RTLD_NEXT): glibc's, or those of an
-// allocator that the program is linked with or preloads. In an attached process they are those that
-// it called before. Until they are known, requests are served from a small bootstrap buffer, whose
-// blocks are never freed. No hook changes an argument, a result or errno.
+// The real functions are the next in the symbol search order (dlsym RTLD_NEXT): glibc's, or those
+// of an allocator that the program is linked with or preloads. In an attached process they are the
+// functions that it called before. Until they are known, requests are served from a small bootstrap
+// buffer, whose blocks are never freed. No hook changes an argument, a result or errno.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -43,14 +44,14 @@ struct RealFunctions {
 };
 RealFunctions real;
 
-enum class Resolving : int { no, now, done };
-std::atomic<Resolving> resolving{Resolving::no};
+enum class ResolveState : int { pending, running, done };
+std::atomic<ResolveState> resolve_state{ResolveState::pending};
 
-// Serves what dlsym itself allocates. The size is stored 16 bytes before a block.
+// Memory for allocations of dlsym itself. The size is stored 16 bytes before a block.
 alignas(16) char bootstrap[64 << 10];
 std::atomic<std::size_t> bootstrap_used{0};
 
-void* bootstrap_block(size_t bytes) {
+void* allocate_bootstrap(size_t bytes) {
     const std::size_t rounded = (bytes + 31) & ~std::size_t{15};
     const std::size_t offset = bootstrap_used.fetch_add(rounded);
     if (offset + rounded > sizeof bootstrap) return nullptr;
@@ -59,45 +60,47 @@ void* bootstrap_block(size_t bytes) {
 }
 bool is_bootstrap(const void* p) { return p >= bootstrap && p < bootstrap + sizeof bootstrap; }
 
-// Calls find(pointer, name) for each function.
-template <class Find>
-void for_each_function(Find find) {
-    find(real.malloc, "malloc");
-    find(real.calloc, "calloc");
-    find(real.realloc, "realloc");
-    find(real.free, "free");
-    find(real.memalign, "memalign");
-    find(real.aligned_alloc, "aligned_alloc");
-    find(real.posix_memalign, "posix_memalign");
-    find(real.valloc, "valloc");
-    find(real.pvalloc, "pvalloc");
-    find(real.malloc_usable_size, "malloc_usable_size");
-    find(real.mmap, "mmap");
-    find(real.munmap, "munmap");
-    find(real.mremap, "mremap");
-    find(real.brk, "brk");
-    find(real.sbrk, "sbrk");
-    find(real.dlclose, "dlclose");
-    find(real.pthread_getattr_np, "pthread_getattr_np");
-    find(real._exit, "_exit");
+// Calls visit(pointer, name) for each function.
+template <class Visit>
+void for_each_function(Visit visit) {
+    visit(real.malloc, "malloc");
+    visit(real.calloc, "calloc");
+    visit(real.realloc, "realloc");
+    visit(real.free, "free");
+    visit(real.memalign, "memalign");
+    visit(real.aligned_alloc, "aligned_alloc");
+    visit(real.posix_memalign, "posix_memalign");
+    visit(real.valloc, "valloc");
+    visit(real.pvalloc, "pvalloc");
+    visit(real.malloc_usable_size, "malloc_usable_size");
+    visit(real.mmap, "mmap");
+    visit(real.munmap, "munmap");
+    visit(real.mremap, "mremap");
+    visit(real.brk, "brk");
+    visit(real.sbrk, "sbrk");
+    visit(real.dlclose, "dlclose");
+    visit(real.pthread_getattr_np, "pthread_getattr_np");
+    visit(real._exit, "_exit");
 }
 
-// False while this thread or another is resolving.
-__attribute__((noinline)) bool resolve_now() {
-    auto expected = Resolving::no;
-    if (!resolving.compare_exchange_strong(expected, Resolving::now))
-        return expected == Resolving::done;
+// Resolves the real functions. Returns false while this or another thread is resolving them.
+__attribute__((noinline)) bool resolve_functions() {
+    auto expected = ResolveState::pending;
+    if (!resolve_state.compare_exchange_strong(expected, ResolveState::running))
+        return expected == ResolveState::done;
     for_each_function([]<class F>(F*& function, const char* name) {
         function = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
     });
-    resolving.store(Resolving::done, std::memory_order_release);
+    resolve_state.store(ResolveState::done, std::memory_order_release);
     return true;
 }
 
-// False if the real functions are not known yet; the bootstrap buffer serves the request then.
+// Returns false if the real functions are not known yet; the bootstrap buffer then serves the
+// request.
 inline bool resolve() {
-    return __builtin_expect(resolving.load(std::memory_order_acquire) == Resolving::done, 1) ||
-           resolve_now();
+    return __builtin_expect(resolve_state.load(std::memory_order_acquire) == ResolveState::done,
+                            1) ||
+           resolve_functions();
 }
 
 // Makes a call that returns a block and records it. Some calls are timed.
@@ -119,8 +122,8 @@ __attribute__((always_inline)) inline void* record_allocation(Kind kind, std::ui
     return block;
 }
 
-// Records mappings and the like, which are rare. An allocator that is part of the executable calls
-// these hooks while it holds its locks.
+// Records mmap, munmap, mremap and brk, which are rare. An allocator that is part of the executable
+// calls these hooks while it holds its locks.
 void record_mapping(Kind kind, const void* address, std::uint64_t bytes,
                     const assay::stack::Frame& caller) {
     if (Thread* thread = recording_thread(Caller::allocator))
@@ -131,15 +134,16 @@ void record_mapping(Kind kind, const void* address, std::uint64_t bytes,
 
 bool was_recorded(void* block) {
     if (__builtin_expect(!filter.is_active, 1)) return true;
-    if (filter.sample != 0) return sampled_blocks.erase(block);
-    return real.malloc_usable_size == nullptr || real.malloc_usable_size(block) >= filter.at_least;
+    if (filter.sample_bytes != 0) return sampled_blocks.erase(block);
+    return real.malloc_usable_size == nullptr ||
+           real.malloc_usable_size(block) >= filter.min_block_bytes;
 }
 
 void set_real_functions(std::uint64_t (*address_of)(const char* name)) {
     for_each_function([=]<class F>(F*& function, const char* name) {
         function = reinterpret_cast<F*>(address_of(name));
     });
-    resolving.store(Resolving::done, std::memory_order_release);
+    resolve_state.store(ResolveState::done, std::memory_order_release);
 }
 
 }  // namespace assay::heap
@@ -150,16 +154,16 @@ using assay::stack::Frame;
 #define ASSAY_HOOK extern "C" __attribute__((visibility("default"), noinline))
 
 ASSAY_HOOK void* malloc(size_t size) {
-    if (!resolve()) return bootstrap_block(size);
+    if (!resolve()) return allocate_bootstrap(size);
     return record_allocation(Kind::malloc, size, ASSAY_CALLER(), [=] { return real.malloc(size); });
 }
 
 ASSAY_HOOK void* calloc(size_t count, size_t size) {
     size_t bytes = 0;
     if (!resolve())
-        return __builtin_mul_overflow(count, size, &bytes) ? nullptr : bootstrap_block(bytes);
-    const std::uint64_t requested = static_cast<std::uint64_t>(count) * size;
-    return record_allocation(Kind::calloc, requested, ASSAY_CALLER(),
+        return __builtin_mul_overflow(count, size, &bytes) ? nullptr : allocate_bootstrap(bytes);
+    const std::uint64_t requested_bytes = static_cast<std::uint64_t>(count) * size;
+    return record_allocation(Kind::calloc, requested_bytes, ASSAY_CALLER(),
                              [=] { return real.calloc(count, size); });
 }
 
@@ -179,9 +183,10 @@ void* record_reallocation(void* block, size_t size, const Frame& caller) {
     if (!was_recorded(block))
         return record_allocation(Kind::malloc, size, caller,
                                  [=] { return real.realloc(block, size); });
-    // Two events: another thread may get the old block before realloc returns here.
+    // A reallocation is two events, since another thread may get the old block before realloc
+    // returns.
     const std::uint64_t start = assay::stack::ticks();
-    assay::stack::StackId stack = assay::stack::no_stack;  // of both events
+    assay::stack::StackId stack = assay::stack::no_stack;  // stack of both events
     record(*thread, start, Kind::realloc_from, block, 0, caller,
            [&] { return stack = capture_stack(*thread, caller); });
     const std::uint64_t call_start = should_time_call(*thread) ? assay::stack::ticks() : 0;
@@ -189,7 +194,7 @@ void* record_reallocation(void* block, size_t size, const Frame& caller) {
     const std::uint64_t time = assay::stack::ticks();
     const bool failed = result == nullptr && size != 0;
     // A sampled block stays sampled until it is freed, whatever its new size.
-    if (filter.sample != 0 && (failed || result != nullptr))
+    if (filter.sample_bytes != 0 && (failed || result != nullptr))
         sampled_blocks.insert(failed ? block : result);
     if (record(*thread, time, Kind::realloc, failed ? block : result,
                failed ? not_reallocated : size, caller, [=] { return stack; }) &&
@@ -210,7 +215,7 @@ void* migrate_bootstrap_block(void* block, size_t size, const Frame& caller) {
 }  // namespace
 
 ASSAY_HOOK void* realloc(void* block, size_t size) {
-    if (!resolve()) return block == nullptr ? bootstrap_block(size) : nullptr;
+    if (!resolve()) return block == nullptr ? allocate_bootstrap(size) : nullptr;
     const Frame caller = ASSAY_CALLER();
     if (block == nullptr)
         return record_allocation(Kind::malloc, size, caller,
@@ -225,7 +230,7 @@ ASSAY_HOOK void* reallocarray(void* block, size_t count, size_t size) {
         errno = ENOMEM;
         return nullptr;
     }
-    if (!resolve()) return block == nullptr ? bootstrap_block(bytes) : nullptr;
+    if (!resolve()) return block == nullptr ? allocate_bootstrap(bytes) : nullptr;
     const Frame caller = ASSAY_CALLER();
     if (block == nullptr)
         return record_allocation(Kind::malloc, bytes, caller,
@@ -316,13 +321,13 @@ ASSAY_HOOK int brk(void* end) {
     return status;
 }
 
-ASSAY_HOOK void* sbrk(intptr_t more) {
+ASSAY_HOOK void* sbrk(intptr_t increment) {
     if (!resolve() || real.sbrk == nullptr) return reinterpret_cast<void*>(-1);
-    void* before = real.sbrk(more);
-    if (before != reinterpret_cast<void*>(-1) && more != 0)
-        record_mapping(Kind::brk, static_cast<char*>(before) + more,
-                       more > 0 ? static_cast<std::uint64_t>(more) : 0, ASSAY_CALLER());
-    return before;
+    void* old_break = real.sbrk(increment);
+    if (old_break != reinterpret_cast<void*>(-1) && increment != 0)
+        record_mapping(Kind::brk, static_cast<char*>(old_break) + increment,
+                       increment > 0 ? static_cast<std::uint64_t>(increment) : 0, ASSAY_CALLER());
+    return old_break;
 }
 
 ASSAY_HOOK int dlclose(void* object) {
@@ -335,14 +340,14 @@ ASSAY_HOOK int dlclose(void* object) {
 
 ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* attributes) {
     if (!resolve() || real.pthread_getattr_np == nullptr) return ENOSYS;
-    const bool before = in_getattr_np;
+    const bool was_in_getattr_np = in_getattr_np;
     in_getattr_np = true;
     const int status = real.pthread_getattr_np(thread, attributes);
-    in_getattr_np = before;
+    in_getattr_np = was_in_getattr_np;
     return status;
 }
 
-// _exit runs no destructors, so the regular exit is noted here.
+// _exit runs no destructors, so the exit is noted here.
 ASSAY_HOOK void _exit(int status) {
     note_exit();
     if (resolve() && real._exit != nullptr) real._exit(status);

@@ -1,4 +1,4 @@
-// The names of the hooked functions.
+// The names of the hooked functions, and the setter of the real functions.
 #pragma once
 
 #include <cstdint>

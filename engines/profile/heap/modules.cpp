@@ -14,10 +14,10 @@
 namespace assay::heap {
 namespace {
 
-// Objects loaded and unloaded, as the loader counts them, when the list was recorded; 0: never.
+// The loader's count of loaded and unloaded objects when the list was recorded last; 0: never.
 std::atomic<unsigned long long> objects_seen{0};
-constexpr std::size_t max_text_bytes = 16 << 10;  // of one event, a quarter of a buffer
-constexpr std::size_t max_list_bytes = 1 << 20;   // of the whole list
+constexpr std::size_t max_text_bytes = 16 << 10;  // limit of one event: a quarter of a buffer
+constexpr std::size_t max_list_bytes = 1 << 20;   // limit of the whole list
 
 struct ModuleText {
     char* cursor;
@@ -53,16 +53,16 @@ int write_module(dl_phdr_info* info, std::size_t, void* context) {
         }
         if (segment.p_type != PT_NOTE || id != nullptr) continue;
         for (std::uint64_t note = address; note + sizeof(ElfW(Nhdr)) < address + segment.p_memsz;) {
-            const auto* head = reinterpret_cast<const ElfW(Nhdr)*>(note);
-            const std::uint64_t name = note + sizeof *head,
-                                descriptor = name + ((head->n_namesz + 3) & ~3u);
-            if (head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4 &&
+            const auto* note_header = reinterpret_cast<const ElfW(Nhdr)*>(note);
+            const std::uint64_t name = note + sizeof *note_header,
+                                descriptor = name + ((note_header->n_namesz + 3) & ~3u);
+            if (note_header->n_type == NT_GNU_BUILD_ID && note_header->n_namesz == 4 &&
                 memcmp(reinterpret_cast<const void*>(name), "GNU", 4) == 0) {
                 id = reinterpret_cast<const char*>(descriptor);
-                id_bytes = head->n_descsz;
+                id_bytes = note_header->n_descsz;
                 break;
             }
-            note = descriptor + ((head->n_descsz + 3) & ~3u);
+            note = descriptor + ((note_header->n_descsz + 3) & ~3u);
         }
     }
     text.add_hex(info->dlpi_addr);
@@ -90,12 +90,12 @@ int write_module(dl_phdr_info* info, std::size_t, void* context) {
     return 0;
 }
 
-int detect_python_in(dl_phdr_info* info, std::size_t, void*) {
+int detect_python_in_object(dl_phdr_info* info, std::size_t, void*) {
     detect_python(*info);
     return 0;
 }
 
-int count_changes(dl_phdr_info* info, std::size_t, void* context) {
+int read_change_count(dl_phdr_info* info, std::size_t, void* context) {
     *static_cast<unsigned long long*>(context) = info->dlpi_adds + info->dlpi_subs;
     return 1;  // every object has the same counts
 }
@@ -106,26 +106,26 @@ void invalidate_modules() { objects_seen.store(0, std::memory_order_relaxed); }
 
 void check_new_code(Thread& thread) {
     const std::uint64_t rules = thread.unwinder->counts().rules;
-    if (rules == thread.rules_seen) return;
-    thread.rules_seen = rules;
+    if (rules == thread.rules_at_list) return;
+    thread.rules_at_list = rules;
     const ErrnoGuard errno_guard;
     if (__builtin_expect(python_pending.load(std::memory_order_relaxed), 0))
-        dl_iterate_phdr(detect_python_in, nullptr);
+        dl_iterate_phdr(detect_python_in_object, nullptr);
     if (objects_seen.load(std::memory_order_relaxed) == 0)
         return;  // the list is recorded with the next buffer
     record_modules(thread);
 }
 
-// dlopen is not hooked, because it searches depending on its caller. New objects are noticed when
+// dlopen is not hooked, since its search path depends on the caller. New objects are detected when
 // their code is on a stack for the first time, and before any object is unloaded.
 void record_modules(Thread& thread) {
     unsigned long long changes = 0;
-    dl_iterate_phdr(count_changes, &changes);
+    dl_iterate_phdr(read_change_count, &changes);
     if (objects_seen.exchange(changes, std::memory_order_acq_rel) == changes) return;
     static char list_buffer[max_list_bytes];
-    static std::atomic_flag writing;
-    // Another thread records the list; it may have begun before the last change.
-    if (writing.test_and_set(std::memory_order_acquire)) {
+    static std::atomic_flag is_writing;
+    // Another thread is recording the list, and may have begun before the last change.
+    if (is_writing.test_and_set(std::memory_order_acquire)) {
         invalidate_modules();
         return;
     }
@@ -133,7 +133,7 @@ void record_modules(Thread& thread) {
     dl_iterate_phdr(write_module, &text);
     if (text.is_incomplete) invalidate_modules();
     const std::size_t bytes = static_cast<std::size_t>(text.cursor - list_buffer);
-    // In pieces of whole lines, since a buffer may be nearly full.
+    // The list is recorded in pieces of whole lines, since a buffer may be nearly full.
     for (std::size_t offset = 0; offset < bytes;) {
         std::size_t end = std::min(bytes, offset + max_text_bytes);
         while (end < bytes && end > offset && list_buffer[end - 1] != '\n') --end;
@@ -141,7 +141,7 @@ void record_modules(Thread& thread) {
         offset = end;
     }
     report_unsupported_python(thread);
-    writing.clear(std::memory_order_release);
+    is_writing.clear(std::memory_order_release);
 }
 
 }  // namespace assay::heap

@@ -1,5 +1,6 @@
-// These functions run inside the profiled program, where the hooks must not allocate. So
-// /proc/self/maps is read through a fixed buffer and parsed byte by byte.
+// Determines address ranges of loaded objects. The functions run inside the profiled program, where
+// the hooks must not allocate, so /proc/self/maps is read through a fixed buffer and parsed byte by
+// byte.
 #include "profile/heap/object.hpp"
 
 #include <fcntl.h>
@@ -11,8 +12,8 @@ namespace {
 
 std::uint64_t page_size() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
 
-// Whether the mapping that holds the address is writable now; true if that cannot be found out. A
-// line of /proc/self/maps begins "begin-end rwxp ", with the addresses in hexadecimal.
+// Whether the mapping that holds the address is writable; true if that is unknown. A line of
+// /proc/self/maps begins "begin-end rwxp ", with the addresses in hexadecimal.
 bool is_writable(std::uint64_t address) {
     const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return true;
@@ -44,7 +45,7 @@ bool is_writable(std::uint64_t address) {
 
 }  // namespace
 
-Range range_of(const dl_phdr_info& object) {
+Range object_range(const dl_phdr_info& object) {
     Range range{~std::uint64_t{0}, 0};
     for (int k = 0; k < object.dlpi_phnum; ++k) {
         const ElfW(Phdr) & segment = object.dlpi_phdr[k];
@@ -56,7 +57,7 @@ Range range_of(const dl_phdr_info& object) {
     return range;
 }
 
-Range relro_of(const dl_phdr_info& object) {
+Range relro_range(const dl_phdr_info& object) {
     for (int k = 0; k < object.dlpi_phnum; ++k)
         if (const ElfW(Phdr) & segment = object.dlpi_phdr[k]; segment.p_type == PT_GNU_RELRO) {
             const std::uint64_t address = object.dlpi_addr + segment.p_vaddr;
@@ -66,7 +67,7 @@ Range relro_of(const dl_phdr_info& object) {
 }
 
 bool is_relocated(const dl_phdr_info& object) {
-    const Range relro = relro_of(object);
+    const Range relro = relro_range(object);
     return relro.end <= relro.begin || !is_writable(relro.begin);
 }
 

@@ -1,3 +1,4 @@
+// Hooks operator new and delete of an allocator, and binds the hooks in the loaded objects.
 #include "profile/heap/operators.hpp"
 
 #include <link.h>
@@ -19,25 +20,25 @@ namespace {
 using stack::Frame;
 
 enum Operator : std::size_t {
-    new_one,
+    new_single,
     new_array,
-    new_one_nothrow,
+    new_single_nothrow,
     new_array_nothrow,
-    new_one_aligned,
+    new_single_aligned,
     new_array_aligned,
-    new_one_aligned_nothrow,
+    new_single_aligned_nothrow,
     new_array_aligned_nothrow,
-    delete_one,
+    delete_single,
     delete_array,
-    delete_one_sized,
+    delete_single_sized,
     delete_array_sized,
-    delete_one_nothrow,
+    delete_single_nothrow,
     delete_array_nothrow,
-    delete_one_aligned,
+    delete_single_aligned,
     delete_array_aligned,
-    delete_one_sized_aligned,
+    delete_single_sized_aligned,
     delete_array_sized_aligned,
-    delete_one_aligned_nothrow,
+    delete_single_aligned_nothrow,
     delete_array_aligned_nothrow,
     operator_count
 };
@@ -45,8 +46,8 @@ enum Operator : std::size_t {
 // Addresses of the allocator's operators; 0 if it has none.
 std::uint64_t real_operators[operator_count];
 
-// An operator may call the allocator's malloc by its name, or another operator, whose hook then
-// records the block. Nothing is changed during the call that an exception would leave behind.
+// An operator may call the allocator's malloc by name, or another operator, whose hook then records
+// the block. No state is changed during the call, since an exception would leave it changed.
 template <class Call>
 __attribute__((always_inline)) inline void* record_new(Kind kind, std::size_t size,
                                                        const Frame& caller, Call call) {
@@ -72,18 +73,18 @@ __attribute__((always_inline)) inline void record_delete(void* block, const Fram
     thread->deleted = nullptr;
 }
 
-// `Rest`: an alignment, a std::nothrow_t, or both.
-template <Operator which, Kind kind, class... Rest>
-__attribute__((noinline)) void* hooked_new(std::size_t size, Rest... rest) {
-    const auto real = reinterpret_cast<void* (*)(std::size_t, Rest...)>(real_operators[which]);
-    return record_new(kind, size, ASSAY_CALLER(), [=] { return real(size, rest...); });
+// `Extra`: an alignment, a std::nothrow_t, or both.
+template <Operator op, Kind kind, class... Extra>
+__attribute__((noinline)) void* hooked_new(std::size_t size, Extra... extra) {
+    const auto real = reinterpret_cast<void* (*)(std::size_t, Extra...)>(real_operators[op]);
+    return record_new(kind, size, ASSAY_CALLER(), [=] { return real(size, extra...); });
 }
 
-// `Rest`: a size, an alignment, a std::nothrow_t, or some of them.
-template <Operator which, class... Rest>
-__attribute__((noinline)) void hooked_delete(void* block, Rest... rest) {
-    const auto real = reinterpret_cast<void (*)(void*, Rest...)>(real_operators[which]);
-    record_delete(block, ASSAY_CALLER(), [=] { real(block, rest...); });
+// `Extra`: a size, an alignment, a std::nothrow_t, or some of them.
+template <Operator op, class... Extra>
+__attribute__((noinline)) void hooked_delete(void* block, Extra... extra) {
+    const auto real = reinterpret_cast<void (*)(void*, Extra...)>(real_operators[op]);
+    record_delete(block, ASSAY_CALLER(), [=] { real(block, extra...); });
 }
 
 struct Hook {
@@ -91,13 +92,13 @@ struct Hook {
     std::uint64_t address;
 };
 
-template <Operator which, Kind kind, class... Rest>
+template <Operator op, Kind kind, class... Extra>
 Hook new_hook(const char* name) {
-    return {name, reinterpret_cast<std::uint64_t>(&hooked_new<which, kind, Rest...>)};
+    return {name, reinterpret_cast<std::uint64_t>(&hooked_new<op, kind, Extra...>)};
 }
-template <Operator which, class... Rest>
+template <Operator op, class... Extra>
 Hook delete_hook(const char* name) {
-    return {name, reinterpret_cast<std::uint64_t>(&hooked_delete<which, Rest...>)};
+    return {name, reinterpret_cast<std::uint64_t>(&hooked_delete<op, Extra...>)};
 }
 
 // The names as the Itanium C++ ABI mangles them, in the order of Operator.
@@ -105,47 +106,48 @@ using Size = std::size_t;
 using Alignment = std::size_t;
 using Nothrow = const void*;
 struct Hooks {
-    Hook all[operator_count] = {
-        new_hook<new_one, Kind::malloc>("_Znwm"),
+    Hook entries[operator_count] = {
+        new_hook<new_single, Kind::malloc>("_Znwm"),
         new_hook<new_array, Kind::malloc>("_Znam"),
-        new_hook<new_one_nothrow, Kind::malloc, Nothrow>("_ZnwmRKSt9nothrow_t"),
+        new_hook<new_single_nothrow, Kind::malloc, Nothrow>("_ZnwmRKSt9nothrow_t"),
         new_hook<new_array_nothrow, Kind::malloc, Nothrow>("_ZnamRKSt9nothrow_t"),
-        new_hook<new_one_aligned, Kind::memalign, Alignment>("_ZnwmSt11align_val_t"),
+        new_hook<new_single_aligned, Kind::memalign, Alignment>("_ZnwmSt11align_val_t"),
         new_hook<new_array_aligned, Kind::memalign, Alignment>("_ZnamSt11align_val_t"),
-        new_hook<new_one_aligned_nothrow, Kind::memalign, Alignment, Nothrow>(
+        new_hook<new_single_aligned_nothrow, Kind::memalign, Alignment, Nothrow>(
             "_ZnwmSt11align_val_tRKSt9nothrow_t"),
         new_hook<new_array_aligned_nothrow, Kind::memalign, Alignment, Nothrow>(
             "_ZnamSt11align_val_tRKSt9nothrow_t"),
-        delete_hook<delete_one>("_ZdlPv"),
+        delete_hook<delete_single>("_ZdlPv"),
         delete_hook<delete_array>("_ZdaPv"),
-        delete_hook<delete_one_sized, Size>("_ZdlPvm"),
+        delete_hook<delete_single_sized, Size>("_ZdlPvm"),
         delete_hook<delete_array_sized, Size>("_ZdaPvm"),
-        delete_hook<delete_one_nothrow, Nothrow>("_ZdlPvRKSt9nothrow_t"),
+        delete_hook<delete_single_nothrow, Nothrow>("_ZdlPvRKSt9nothrow_t"),
         delete_hook<delete_array_nothrow, Nothrow>("_ZdaPvRKSt9nothrow_t"),
-        delete_hook<delete_one_aligned, Alignment>("_ZdlPvSt11align_val_t"),
+        delete_hook<delete_single_aligned, Alignment>("_ZdlPvSt11align_val_t"),
         delete_hook<delete_array_aligned, Alignment>("_ZdaPvSt11align_val_t"),
-        delete_hook<delete_one_sized_aligned, Size, Alignment>("_ZdlPvmSt11align_val_t"),
+        delete_hook<delete_single_sized_aligned, Size, Alignment>("_ZdlPvmSt11align_val_t"),
         delete_hook<delete_array_sized_aligned, Size, Alignment>("_ZdaPvmSt11align_val_t"),
-        delete_hook<delete_one_aligned_nothrow, Alignment, Nothrow>(
+        delete_hook<delete_single_aligned_nothrow, Alignment, Nothrow>(
             "_ZdlPvSt11align_val_tRKSt9nothrow_t"),
         delete_hook<delete_array_aligned_nothrow, Alignment, Nothrow>(
             "_ZdaPvSt11align_val_tRKSt9nothrow_t"),
     };
 };
 
-// Made at each use: a static table would be filled by a constructor, which may be too late.
+// Creates the table at each use, since a constructor would fill a static table, possibly too late.
 Hooks hooks() { return {}; }
 
-bool is_left_alone(const dl_phdr_info& object) {
+bool is_excluded(const dl_phdr_info& object) {
     return object.dlpi_addr == _r_debug.r_ldbase ||
-           range_of(object).contains(reinterpret_cast<std::uint64_t>(real_operators));
+           object_range(object).contains(reinterpret_cast<std::uint64_t>(real_operators));
 }
 
-// Changes the address of an exported function. The symbol table lies in memory that is not written
-// otherwise. Left unchanged if that memory cannot be made writable.
-void set_address(const dl_phdr_info& object, const ElfW(Sym) & symbol, std::uint64_t address) {
+// Changes the address of an exported function in the symbol table, which is in read-only memory.
+// Does nothing if that memory cannot be made writable.
+void set_symbol_address(const dl_phdr_info& object, const ElfW(Sym) & symbol,
+                        std::uint64_t address) {
     const auto symbol_address = reinterpret_cast<std::uint64_t>(&symbol.st_value);
-    const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     int access = 0;
     for (int k = 0; k < object.dlpi_phnum; ++k)
         if (const ElfW(Phdr) & segment = object.dlpi_phdr[k];
@@ -154,9 +156,9 @@ void set_address(const dl_phdr_info& object, const ElfW(Sym) & symbol, std::uint
             access = ((segment.p_flags & PF_R) != 0 ? PROT_READ : 0) |
                      ((segment.p_flags & PF_W) != 0 ? PROT_WRITE : 0) |
                      ((segment.p_flags & PF_X) != 0 ? PROT_EXEC : 0);
-    const std::uint64_t begin = symbol_address & ~(page - 1);
+    const std::uint64_t begin = symbol_address & ~(page_bytes - 1);
     const std::uint64_t bytes =
-        ((symbol_address + sizeof symbol.st_value - begin) + page - 1) & ~(page - 1);
+        ((symbol_address + sizeof symbol.st_value - begin) + page_bytes - 1) & ~(page_bytes - 1);
     auto* const pages = reinterpret_cast<void*>(begin);
     if (access == 0 || mprotect(pages, bytes, access | PROT_WRITE) != 0) return;
     std::atomic_ref(*reinterpret_cast<std::uint64_t*>(symbol_address))
@@ -164,48 +166,48 @@ void set_address(const dl_phdr_info& object, const ElfW(Sym) & symbol, std::uint
     mprotect(pages, bytes, access);
 }
 
-// The first object that defines an operator is the one to which its calls are bound. It is the
-// allocator's only if it exports malloc, too.
+// The state of the search for operators. Calls are bound to the first object that defines an
+// operator. It is an allocator's operator only if the object also exports malloc.
 struct Search {
-    bool is_program = true;  // the executable comes first
+    bool is_program = true;  // the next object is the executable
     bool is_defined[operator_count] = {};
 };
 
-int find_in_object(dl_phdr_info* object, std::size_t, void* context) {
+int find_operators_in(dl_phdr_info* object, std::size_t, void* context) {
     auto& search = *static_cast<Search*>(context);
     const bool is_program = search.is_program;
     search.is_program = false;
-    if (is_left_alone(*object)) return 0;
+    if (is_excluded(*object)) return 0;
     const Exports exports(*object);
     const bool is_allocator = !is_program && exports.find("malloc") != 0;
     const Hooks table = hooks();
     for (std::size_t k = 0; k < operator_count; ++k) {
         const ElfW(Sym)* symbol =
-            search.is_defined[k] ? nullptr : exports.find_symbol(table.all[k].name);
+            search.is_defined[k] ? nullptr : exports.find_symbol(table.entries[k].name);
         if (symbol == nullptr) continue;
         search.is_defined[k] = true;
         if (!is_allocator) continue;
         real_operators[k] = object->dlpi_addr + symbol->st_value;
-        set_address(*object, *symbol, table.all[k].address);
+        set_symbol_address(*object, *symbol, table.entries[k].address);
     }
     return 0;
 }
 
-int restore_in_object(dl_phdr_info* object, std::size_t, void*) {
-    if (is_left_alone(*object)) return 0;
+int restore_operators_in(dl_phdr_info* object, std::size_t, void*) {
+    if (is_excluded(*object)) return 0;
     const Exports exports(*object);
     const Hooks table = hooks();
     for (std::size_t k = 0; k < operator_count; ++k)
-        if (const ElfW(Sym)* symbol = exports.find_symbol(table.all[k].name);
-            symbol != nullptr && object->dlpi_addr + symbol->st_value == table.all[k].address)
-            set_address(*object, *symbol, real_operators[k]);
+        if (const ElfW(Sym)* symbol = exports.find_symbol(table.entries[k].name);
+            symbol != nullptr && object->dlpi_addr + symbol->st_value == table.entries[k].address)
+            set_symbol_address(*object, *symbol, real_operators[k]);
     return 0;
 }
 
-// `into`: a bool, whether the hooks are to be bound, else the operators.
-int bind_in_object(dl_phdr_info* object, std::size_t, void* context) {
+// `context`: a bool; true: bind the hooks, false: restore the operators.
+int bind_operators_in(dl_phdr_info* object, std::size_t, void* context) {
     const bool to_hooks = *static_cast<const bool*>(context);
-    if (is_left_alone(*object)) return 0;
+    if (is_excluded(*object)) return 0;
     const Dynamic dynamic(*object);
     if (dynamic.symbols == nullptr) return 0;
     const Hooks table = hooks();
@@ -214,8 +216,8 @@ int bind_in_object(dl_phdr_info* object, std::size_t, void* context) {
         [&](const std::uint64_t* slot, const char* name, bool) -> std::uint64_t {
             if (name[0] != '_' || name[1] != 'Z' || (name[2] != 'n' && name[2] != 'd')) return 0;
             for (std::size_t k = 0; k < operator_count; ++k) {
-                if (real_operators[k] == 0 || strcmp(name, table.all[k].name) != 0) continue;
-                const std::uint64_t hook = table.all[k].address, real = real_operators[k];
+                if (real_operators[k] == 0 || strcmp(name, table.entries[k].name) != 0) continue;
+                const std::uint64_t hook = table.entries[k].address, real = real_operators[k];
                 return load_slot(slot) != (to_hooks ? real : hook) ? 0 : to_hooks ? hook : real;
             }
             return 0;
@@ -230,18 +232,18 @@ std::atomic<bool> is_bound{false};
 void bind_operators() {
     if (is_bound.exchange(true, std::memory_order_acq_rel)) return;
     Search search;
-    dl_iterate_phdr(find_in_object, &search);
-    bool any = false;
-    for (const std::uint64_t real : real_operators) any |= real != 0;
+    dl_iterate_phdr(find_operators_in, &search);
+    bool has_operators = false;
+    for (const std::uint64_t real : real_operators) has_operators |= real != 0;
     bool to_hooks = true;
-    if (any) dl_iterate_phdr(bind_in_object, &to_hooks);
+    if (has_operators) dl_iterate_phdr(bind_operators_in, &to_hooks);
 }
 
 void unbind_operators() {
     if (!is_bound.exchange(false, std::memory_order_acq_rel)) return;
     bool to_hooks = false;
-    dl_iterate_phdr(restore_in_object, nullptr);
-    dl_iterate_phdr(bind_in_object, &to_hooks);
+    dl_iterate_phdr(restore_operators_in, nullptr);
+    dl_iterate_phdr(bind_operators_in, &to_hooks);
 }
 
 }  // namespace assay::heap

@@ -1,20 +1,20 @@
-// The operators new and delete of an allocator that brings its own: jemalloc, tcmalloc, mimalloc.
+// Hooks operator new and delete of allocators that define their own: jemalloc, tcmalloc, mimalloc.
 //
-// Those of libstdc++ call malloc and free, whose hooks see them. An allocator's own ones do not, so
-// they are hooked themselves, where the object that defines them exports malloc as well. The hook
-// library exports no operator, since it would take the place of those that a program defines. Two
-// things are changed instead: the words through which objects call the operators (slots.hpp), and
-// the operators' addresses in the allocator's symbol table, from which calls that are not bound
-// yet, and those of objects that are loaded later, are bound.
+// The operators of libstdc++ call malloc and free, which are hooked. The operators of an allocator
+// do not, so they are hooked themselves, if the object that defines them also exports malloc. The
+// hook library exports no operators, since these would replace those that a program defines.
+// Instead it changes the slots through which objects call the operators (slots.hpp), and the
+// operators' addresses in the allocator's symbol table, which determine the binding of unbound
+// calls and of objects that are loaded later.
 #pragma once
 
 namespace assay::heap {
 
-// Binds the hooks, if an allocator brings its operators. An allocator that is part of the
-// executable is left alone: the executable's own calls cannot be seen. No object may be about to be
-// relocated. Allocates nothing.
+// Binds the hooks if an allocator defines its own operators. An allocator in the executable is
+// excluded, since calls within the executable cannot be hooked. No object may be under relocation.
+// Allocates nothing.
 void bind_operators();
-// Restores the allocator's operators everywhere; at any time.
+// Restores the allocator's operators in all objects. May be called at any time.
 void unbind_operators();
 
 }  // namespace assay::heap

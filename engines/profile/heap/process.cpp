@@ -1,18 +1,19 @@
+// Start, end, fork and attach of the recording in the profiled process.
 #include "profile/heap/process.hpp"
 
 #include <pthread.h>
 #include <unistd.h>
 
+#include "profile/heap/arena_file.hpp"
 #include "profile/heap/bindings.hpp"
 #include "profile/heap/notes.hpp"
 #include "profile/heap/operators.hpp"
-#include "profile/heap/own_arena.hpp"
 #include "profile/heap/settings.hpp"
 #include "profile/heap/threads.hpp"
 
 namespace assay::heap {
 
-std::atomic<Phase> phase{Phase::fresh};
+std::atomic<Phase> phase{Phase::not_started};
 std::atomic<bool> is_attached{false};
 stack::Tree tree;
 
@@ -20,13 +21,13 @@ namespace {
 
 std::atomic<bool> is_registered{false};
 
-// Unmaps the arena. Threads join the next one at their next event.
+// Unmaps the arena. Threads use the next arena from their next event on.
 void detach_arena() {
     release_arena();
     stack::generation.fetch_add(1, std::memory_order_relaxed);
     invalidate_modules();
     reset_python();
-    leave_arena();
+    detach_threads_from_arena();
 }
 
 // The child of a fork gets its own arena. The parent's other threads do not exist in it.
@@ -34,14 +35,14 @@ void after_fork_in_child() {
     invalidate_modules();
     if (phase.load(std::memory_order_relaxed) != Phase::active) return;
     if (!can_create_arena()) {
-        // The parent's arena is still there.
+        // The parent's arena is still mapped.
         char name[max_note_bytes / 2];
         __builtin_snprintf(name, sizeof name, "%s (pid %d)", header->executable, getpid());
         note_unrecorded(name, "runs as another user, who cannot write the buffers");
     }
     phase.store(Phase::starting, std::memory_order_relaxed);
     detach_arena();
-    forget_threads();
+    reset_threads_in_child();
     phase.store(create_arena(arena_directory()) ? Phase::active : Phase::off,
                 std::memory_order_release);
 }
@@ -55,21 +56,21 @@ void register_callbacks() {
 
 }  // namespace
 
-// The loader binds calls to the executable before it looks at preloaded libraries. So where the
-// executable exports a malloc, the libraries' calls are bound to the hooks here; those of the
-// executable itself are not seen.
+// The loader searches the executable before preloaded libraries. If the executable exports a
+// malloc, the calls of its libraries are bound to the hooks here. Calls within the executable
+// cannot be recorded.
 bool start() {
-    auto expected = Phase::fresh;
+    auto expected = Phase::not_started;
     if (environ == nullptr || !phase.compare_exchange_strong(expected, Phase::starting))
         return false;
     const char* directory = setting(directory_variable);
-    const bool is_bypassed = find_functions() == HookPosition::not_preloaded;
+    const bool must_bind_hooks = find_functions() == HookPosition::not_preloaded;
     if (*directory == 0 || !is_recorded_rank() || !load_filter() || !create_arena(directory)) {
         phase.store(Phase::off, std::memory_order_release);
         return false;
     }
     register_callbacks();
-    is_bypassed ? bind_hooks() : bind_operators();
+    must_bind_hooks ? bind_hooks() : bind_operators();
     phase.store(Phase::active, std::memory_order_release);
     return true;
 }
@@ -99,7 +100,7 @@ void stop() {
 
 namespace {
 
-void set_end(EndState state) {
+void set_end_state(EndState state) {
     if (phase.load(std::memory_order_acquire) != Phase::active ||
         header->pid != static_cast<std::uint32_t>(getpid()))
         return;
@@ -109,8 +110,8 @@ void set_end(EndState state) {
 
 }  // namespace
 
-void note_exit() { set_end(EndState::exited); }
-void withdraw_exit() { set_end(EndState::none); }
+void note_exit() { set_end_state(EndState::exited); }
+void cancel_exit() { set_end_state(EndState::none); }
 
 void before_unloading() {
     const ErrnoGuard errno_guard;
@@ -129,8 +130,8 @@ void after_unloading() {
 
 namespace {
 
-// At the exit of the process.
-__attribute__((destructor)) void finish() {
+// Runs at the exit of the process.
+__attribute__((destructor)) void record_process_end() {
     if (phase.load(std::memory_order_acquire) != Phase::active) return;
     if (Thread* thread = recording_thread()) {
         thread->in_hook = 1;
@@ -141,7 +142,7 @@ __attribute__((destructor)) void finish() {
     note_exit();
 }
 
-__attribute__((constructor(101))) void begin() {
+__attribute__((constructor(101))) void start_at_load() {
     register_callbacks();
     start();
 }

@@ -1,8 +1,9 @@
-// The profiled process's side: its arena, the buffers of its threads, and what a hook records.
+// The recording in the profiled process: the state of its threads, and the functions by which hooks
+// record events.
 //
 // A hook captures a stack and makes a few stores, without a lock: each thread fills its own buffer,
-// and takes a free one from the shared table when it is full. Nothing here allocates, throws, or
-// calls a hooked function.
+// and acquires a free one from the shared table when it is full. No function here allocates, throws
+// or calls a hooked function.
 #pragma once
 
 #include <errno.h>
@@ -24,27 +25,29 @@ struct Thread {
     std::uint64_t step = 0;  // time of the last event: ticks >> time_shift
     BufferHeader* buffer_header = nullptr;
     std::uint32_t in_hook = 1;        // set inside a hook, whose own calls are not recorded
-    const void* allocated = nullptr;  // the last block, until one is freed
+    const void* allocated = nullptr;  // the block allocated last; null after a free
     const void* deleted = nullptr;    // the block that an allocator's operator delete is freeing
-    std::uint32_t calls_to_timing = 0, timing_gap = 0;  // calls until one is timed; from then on
+    // Calls until the next timed call, and then between timed calls.
+    std::uint32_t calls_until_timed = 0, timing_gap = 0;
     std::uint32_t serial = 0;
-    std::uint32_t sequence = 0;  // of its next buffer
+    std::uint32_t sequence = 0;  // number of its next buffer
     std::uint32_t buffer_index = 0;
-    std::uint64_t no_buffer_at = 0;  // 1 + count of freed buffers when there was none for it
-    int destructor_rounds = 0;       // of this thread's exit, so far
-    std::uint32_t epoch = 0;         // which arena it uses
+    std::uint64_t no_buffer_count = 0;  // 1 + buffers_freed when no buffer was available; 0: none
+    int destructor_rounds = 0;          // rounds of thread-specific destructors so far
+    std::uint32_t epoch = 0;            // number of the arena that it uses
     // Its depth is recorded again when the stack pointer leaves [depth_low, depth_low +
     // depth_range].
     std::uint64_t depth_low = 0, depth_range = 0;
     std::int64_t bytes_to_sample = 0;
     std::uint64_t random_state = 0;
     stack::Unwinder* unwinder = nullptr;
-    std::uint64_t rules_seen = 0;  // the unwinder's count of rules when objects were last listed
-    PythonFrames* python_frames = nullptr;  // null until it runs Python
+    // The unwinder's count of rules when the objects were listed last.
+    std::uint64_t rules_at_list = 0;
+    PythonFrames* python_frames = nullptr;  // null until the thread runs Python
     std::uint64_t pthread_id = 0;           // pthread_self()
     Thread* next = nullptr;                 // in the list of all threads; entries are reused
     std::atomic<bool> ended{false};
-    bool is_unnamed = false;  // its name has not been recorded yet
+    bool needs_name_record = false;  // the thread's name is not recorded yet
 };
 
 // Restores the program's errno at the end of a scope.
@@ -59,14 +62,14 @@ private:
     int value_;
 };
 
-enum class Phase : std::uint8_t { fresh, starting, active, off };
+enum class Phase : std::uint8_t { not_started, starting, active, off };
 
 extern std::atomic<Phase> phase;
-extern std::atomic<bool> is_attached;  // this process ran before it was recorded
-extern constinit thread_local Thread* self __attribute__((tls_model("initial-exec")));
+extern std::atomic<bool> is_attached;  // recording began in a running process
+extern constinit thread_local Thread* current_thread __attribute__((tls_model("initial-exec")));
 
-// Set inside of pthread_getattr_np, which allocates while it holds a lock that calling it again
-// would take.
+// Set inside pthread_getattr_np, which allocates while it holds a lock. A nested call would
+// deadlock.
 extern constinit thread_local bool in_getattr_np __attribute__((tls_model("initial-exec")));
 
 // Starts recording if the environment asks for it; at most once per process image.
@@ -77,44 +80,46 @@ bool start();
 bool restart();
 // Whether this process has been recorded from its start.
 bool is_recorded_from_start();
-// Stops recording; the process goes on.
+// Stops recording; the process continues.
 void stop();
 
-// Notes that this process ends by itself. Does nothing in the child of a vfork, which only borrows
-// its parent's memory.
+// Notes that this process exits. Does nothing in the child of a vfork, which shares its parent's
+// memory.
 void note_exit();
-// It goes on: what was to end it has failed.
-void withdraw_exit();
+// Reverts note_exit(): the process continues, since an exec has failed.
+void cancel_exit();
 
-// Who asks: the program, or its allocator, which may hold a lock.
+// The caller of a hook: the program, or its allocator, which may hold a lock.
 enum class Caller : std::uint8_t { program, allocator };
 
 // The calling thread's state, created at its first call; null while nothing is recorded.
 Thread* register_thread(Caller caller);
 
-// Submits the full buffer and acquires another. False if nothing is recorded any more.
+// Submits the full buffer and acquires another. Returns false if there is none or recording has
+// stopped.
 bool switch_buffer(Thread& thread);
 
 // Records a text. The caller has set in_hook.
 void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes);
 
-// Zeroed memory, by system call: mmap() is hooked. Null when there is none.
+// Maps zeroed memory with a raw system call, since mmap() is hooked. Returns null if there is none.
 void* map_zeroed(std::size_t bytes);
 
 // Records the list of loaded objects if it has changed. The caller has set in_hook.
 void record_modules(Thread& thread);
-// Does so when the last stack went through code that may belong to a new object.
+// Calls record_modules() if the last stack contains code that may belong to a new object.
 __attribute__((noinline)) void check_new_code(Thread& thread);
-void invalidate_modules();  // makes the next record_modules() record
+void invalidate_modules();  // makes the next record_modules() record the list
 
-// Called around dlclose. Before: the objects are recorded. After: what was learned about their
-// addresses is dropped.
+// Called around dlclose. Before it, the list of objects is recorded. After it, all that is cached
+// about addresses becomes invalid.
 void before_unloading();
 void after_unloading();
 
-// The calling thread; null if nothing is to be recorded: not started, inside a hook, or stopped.
+// The calling thread; null if nothing is recorded: before the start, inside a hook, or after the
+// stop.
 inline Thread* recording_thread(Caller caller = Caller::program) {
-    Thread* thread = self;
+    Thread* thread = current_thread;
     if (__builtin_expect(thread == nullptr, 0)) thread = register_thread(caller);
     return thread == nullptr || thread->in_hook != 0 ? nullptr : thread;
 }
@@ -122,26 +127,27 @@ inline Thread* recording_thread(Caller caller = Caller::program) {
 // Whether a new block of this size is recorded.
 inline bool is_selected(Thread& thread, std::uint64_t size) {
     if (__builtin_expect(!filter.is_active, 1)) return true;
-    if (size < filter.at_least) return false;
-    if (filter.sample == 0) return true;
+    if (size < filter.min_block_bytes) return false;
+    if (filter.sample_bytes == 0) return true;
     thread.bytes_to_sample -= static_cast<std::int64_t>(size);
     if (thread.bytes_to_sample > 0) return false;
-    thread.bytes_to_sample = next_sample_gap(thread.random_state);
+    thread.bytes_to_sample = next_sample_interval(thread.random_state);
     return true;
 }
 
-// Some calls are timed, by one more reading of the clock: every 31st of a thread's first calls,
-// later fewer. The last interval is odd, so that both malloc and free are timed in a program that
-// calls them in turn.
-inline constexpr std::uint32_t first_gap = 30, last_gap = 126;  // calls in between
+// A sample of the calls is timed with one more reading of the clock: every 31st of a thread's first
+// calls, later every 127th. The last interval is odd, so that both malloc and free are timed in a
+// program that calls them alternately.
+// Untimed calls between two timed ones.
+inline constexpr std::uint32_t first_timing_gap = 30, last_timing_gap = 126;
 inline bool should_time_call(Thread& thread) {
-    if (thread.calls_to_timing-- > 0) return false;
-    thread.calls_to_timing = thread.timing_gap;
-    thread.timing_gap += thread.timing_gap < last_gap;
+    if (thread.calls_until_timed-- > 0) return false;
+    thread.calls_until_timed = thread.timing_gap;
+    thread.timing_gap += thread.timing_gap < last_timing_gap;
     return true;
 }
-inline std::uint32_t ticks_between(std::uint64_t from, std::uint64_t to) {
-    return static_cast<std::uint32_t>(to - from > 0xffffffff ? 0xffffffff : to - from);
+inline std::uint32_t ticks_between(std::uint64_t begin, std::uint64_t end) {
+    return static_cast<std::uint32_t>(end - begin > 0xffffffff ? 0xffffffff : end - begin);
 }
 
 extern stack::Tree tree;
@@ -153,7 +159,7 @@ inline void publish(Thread& thread) {
         std::memory_order_release);
 }
 
-// Records the depth of the stack when it has changed by more than an eighth.
+// Records the depth of the stack after it has changed by more than an eighth.
 __attribute__((noinline)) void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack);
 inline void note_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
     if (__builtin_expect(sp - thread.depth_low > thread.depth_range, 0))
@@ -170,9 +176,9 @@ __attribute__((always_inline)) inline stack::StackId capture_stack(Thread& threa
                : native;
 }
 
-// Records an event. `time` is taken after an allocation and before a free. `capture` returns the
-// caller's stack, and is called with in_hook set. The fast path calls nothing that changes errno;
-// the slow paths restore it. False if the event could not be recorded. Inlined in each hook, where
+// Records an event. `time`: after an allocation, before a free. `capture` returns the caller's
+// stack and is called with in_hook set. The fast path calls nothing that changes errno; the slow
+// paths restore it. Returns false if the event could not be recorded. Inlined in each hook, where
 // `kind` is a constant.
 template <class Capture>
 __attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t time, Kind kind,
@@ -204,7 +210,7 @@ __attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t 
                   [&] { return capture_stack(thread, caller); });
 }
 
-// The duration of the call whose event was recorded last; its buffer has room for it.
+// Records the duration of the call whose event was recorded last. Its buffer has room for it.
 inline void record_call_ticks(Thread& thread, std::uint32_t ticks) {
     thread.encoder.put_call_ticks(ticks);
     publish(thread);

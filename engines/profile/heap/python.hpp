@@ -1,11 +1,10 @@
-// Finds the Python functions that a CPython interpreter runs inside of its C frames.
+// Reads the Python functions that a CPython interpreter runs inside its C frames.
 //
-// The frames are read in place, in the layout of the interpreter's version (the table is in
-// python.cpp), from the calling thread's own state outwards, without calling the interpreter and
-// without the GIL. This is sound: only the thread itself changes its chain of frames, and only
-// between calls of hooked functions, so the chain is consistent inside a hook. A frame names its
-// function and line by a number, which is looked up once and recorded as a text. The cost is about
-// 15 ns an event.
+// The frames are read in place, from the calling thread's state outwards, without a call of the
+// interpreter and without the GIL. python.cpp holds the structure layouts of the supported
+// versions. Reading is safe, since only the thread itself changes its chain of frames, and only
+// between calls of hooked functions. A node of the stack tree refers to a function and line by a
+// number, which is recorded once as a text. The cost is about 15 ns per event.
 //
 // Texts of Kind::python hold lines:
 //
@@ -42,24 +41,24 @@ void report_unsupported_python(Thread& thread);
 // Called around the unloading of an object, which may be the interpreter.
 void pause_python();
 void resume_python();
-// For a new arena: what was recorded in the last one is recorded again.
+// Prepares for a new arena: all texts are recorded again.
 void reset_python();
 
-// The stack `native` joined with the Python frames that the thread runs in it; `native` if there
-// are none. `extension` is native's in the memo, or null.
+// Returns the stack `native` joined with the Python frames that the thread runs in it; `native` if
+// there are none. `extension`: that of `native` in the unwinder's memo, or null.
 __attribute__((noinline)) stack::StackId add_python_frames(Thread& thread, stack::StackId native,
                                                            stack::Extension* extension);
 
-// Caches the last chain of Python frames of one thread: from event to event mostly the innermost
-// frames change. Lives in zeroed memory, which is touched as it fills.
+// Caches the last chain of Python frames of one thread, since mostly only the innermost frames
+// change from event to event. It is in zeroed memory, which becomes resident as it fills.
 class PythonFrames {
 public:
     // The stack `native` joined with the Python frames from `innermost` outwards; `native` if the
     // tree is full.
-    stack::StackId join(Thread& thread, stack::StackId native, stack::Extension* extension,
-                        std::uint64_t innermost);
-    // Records which frames of the C stack that was just walked run Python frames, unless they are
-    // recorded already.
+    stack::StackId join_stacks(Thread& thread, stack::StackId native, stack::Extension* extension,
+                               std::uint64_t innermost);
+    // Records the frames of the last walked C stack that run Python frames, unless they are already
+    // recorded.
     void record_eval_frames(Thread& thread, const stack::StackCache& cache, std::uint64_t state);
     // Clears the caches if the unwinder's generation has changed.
     void sync_generation(std::uint32_t generation);
@@ -67,35 +66,35 @@ public:
     std::uint64_t last_state = 0;  // the thread's PyThreadState
 
 private:
-    static constexpr std::uint32_t max_frames = 4096, nearby = 16;
+    static constexpr std::uint32_t max_frames = 4096, max_search_frames = 16;
     static constexpr unsigned step_bits = 14, joined_bits = 10;
     static constexpr std::size_t text_room = 2048;
 
     struct CachedFrame {
         std::uint64_t frame, instruction, code;
-        std::uint64_t identity;  // of the code object (identity_of); no_identity: no function
+        std::uint64_t identity;  // of the code object (compute_identity); no_identity: no function
         stack::StackId id;
         std::uint32_t flag;
     };
-    struct Step {  // from a stack inwards, to a function at an instruction
+    struct Step {  // a step inwards from a stack to an instruction of a function
         std::uint64_t key;
         stack::StackId parent, id;
     };
-    struct Joined {  // a C stack with a step to the innermost frame
+    struct JoinedStack {  // a C stack with a step to the innermost frame
         std::uint64_t key;
         stack::StackId python, id;
     };
 
-    bool only_line_changed(std::uint64_t innermost);
-    bool follow(Thread& thread, std::uint64_t innermost);
+    bool has_only_line_changed(std::uint64_t innermost);
+    bool update_frames(Thread& thread, std::uint64_t innermost);
     std::uint32_t walk_to_cached(std::uint64_t frame);
-    bool compare(std::uint32_t from, std::uint32_t& same) const;
+    bool compare_cached(std::uint32_t first_cached, std::uint32_t& unchanged_frames) const;
     bool push(std::uint64_t frame, bool was_cached);
-    std::uint64_t key_of(const CachedFrame& info, const CachedFrame& outer) const;
-    stack::StackId step(Thread& thread, const CachedFrame& info, const CachedFrame& outer);
+    std::uint64_t step_key(const CachedFrame& cached_frame, const CachedFrame& outer) const;
+    stack::StackId step(Thread& thread, const CachedFrame& cached_frame, const CachedFrame& outer);
     stack::StackId record_line(Thread& thread, std::uint64_t code, std::uint64_t instruction);
-    std::uint64_t c_frame(std::uint64_t& cframe, std::uint32_t& index,
-                          const stack::Bounds& bounds) const;
+    std::uint64_t next_c_frame(std::uint64_t& cframe, std::uint32_t& index,
+                               const stack::Bounds& bounds) const;
 
     std::uint32_t generation_ = 0;
     std::uint32_t depth_ = 0;  // cached frames
@@ -103,7 +102,7 @@ private:
     CachedFrame cached_[max_frames + 1];  // [1] is the outermost frame; [0] stays zero
     std::uint64_t chain_[max_frames];     // frames that are not cached, innermost first
     Step steps_[1 << step_bits];
-    Joined joined_[1 << joined_bits];
+    JoinedStack joined_stacks_[1 << joined_bits];
     char text_[text_room];
 };
 

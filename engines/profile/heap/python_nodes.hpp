@@ -1,4 +1,4 @@
-// How Python functions are stored in the stack tree: as nodes whose `address` has a tag in its
+// The encoding of Python functions in the stack tree: nodes whose `address` has a tag in its
 // highest byte.
 //
 //     frame    | 0xf1 | 23 unused | entry 1 | line number 32 |
@@ -7,8 +7,8 @@
 //     joined   | 0xf2 | stack 56 |
 //              A C stack (the parent) with the Python stack (its innermost frame) that it runs.
 //     line     | 0xf3 | hash 56 |
-//              A function at a line. Its node number is what frames name; a text of Kind::python
-//              says what it is.
+// A function at a line. Frames refer to it by its node number. A text of
+//              Kind::python holds its file, line and function.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,8 @@ inline std::uint64_t with_tag(std::uint64_t tag, std::uint64_t rest) {
     return tag << tag_shift | (rest & ((std::uint64_t{1} << tag_shift) - 1));
 }
 // The number in the lowest 32 bits.
-inline stack::StackId id_in(std::uint64_t address) { return static_cast<stack::StackId>(address); }
+inline stack::StackId node_number(std::uint64_t address) {
+    return static_cast<stack::StackId>(address);
+}
 
 }  // namespace assay::heap

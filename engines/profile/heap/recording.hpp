@@ -1,22 +1,23 @@
-// Shared by the hooks of malloc, free, operator new and operator delete.
+// Records allocations and frees. Shared by the hooks of malloc, free, operator new and operator
+// delete.
 #pragma once
 
 #include "profile/heap/process.hpp"
 
 namespace assay::heap {
 
-// Whether the allocation of a block that is about to be freed was recorded, as far as is known.
-// Once per block: a sampled block is no longer known afterwards.
+// Whether the allocation of a block that is about to be freed was recorded. Call it once per block:
+// it removes the block from the set of sampled blocks.
 bool was_recorded(void* block);
 
-// Records a block that a call has returned. `start` is the time before that call if it is timed,
-// else 0.
+// Records a block that a call has returned. `start`: the time before the call if it is timed, else
+// 0.
 __attribute__((always_inline)) inline void record_block(Thread& thread, std::uint64_t start,
                                                         std::uint64_t time, Kind kind,
                                                         const void* block, std::uint64_t size,
                                                         const stack::Frame& caller) {
     thread.allocated = block;
-    if (block == nullptr || (__builtin_expect(filter.is_active, 0) && filter.sample != 0 &&
+    if (block == nullptr || (__builtin_expect(filter.is_active, 0) && filter.sample_bytes != 0 &&
                              !sampled_blocks.insert(block)))
         return;
     if (record(thread, time, kind, block, size, caller) && start != 0)

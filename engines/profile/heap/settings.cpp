@@ -1,3 +1,4 @@
+// Reads the settings of the hooks from the environment or from the attaching recorder.
 #include "profile/heap/settings.hpp"
 
 #include <string.h>
@@ -18,14 +19,14 @@ const char* value_of(const char* entry, const char* name) {
     return strncmp(entry, name, n) == 0 && entry[n] == '=' ? entry + n + 1 : nullptr;
 }
 
-const char* in_environment(const char* name) {
+const char* get_environment(const char* name) {
     if (environ == nullptr) return "";
     for (char** entry = environ; *entry != nullptr; ++entry)
         if (const char* value = value_of(*entry, name)) return value;
     return "";
 }
 
-std::uint64_t number_in(const char* text) {
+std::uint64_t parse_number(const char* text) {
     std::uint64_t value = 0;
     for (; *text >= '0' && *text <= '9'; ++text)
         value = 10 * value + static_cast<std::uint64_t>(*text - '0');
@@ -35,7 +36,7 @@ std::uint64_t number_in(const char* text) {
 }  // namespace
 
 const char* setting(const char* name) {
-    if (settings_block[0] == 0) return in_environment(name);
+    if (settings_block[0] == 0) return get_environment(name);
     for (const char* entry = settings_block; *entry != 0; entry += strlen(entry) + 1)
         if (const char* value = value_of(entry, name)) return value;
     return "";
@@ -50,16 +51,16 @@ bool set_settings(const char* variables, std::size_t bytes) {
 
 const char* mpi_rank() {
     for (const char* name : rank_variables)
-        if (const char* rank = in_environment(name); *rank != 0) return rank;
+        if (const char* rank = get_environment(name); *rank != 0) return rank;
     return "";
 }
 
 bool is_recorded_rank() {
-    const char *ranks = setting(ranks_variable), *own_rank = mpi_rank();
+    const char *ranks = setting(ranks_variable), *rank = mpi_rank();
     if (*ranks == 0) return true;
-    if (*own_rank == 0) return false;
+    if (*rank == 0) return false;
     for (const char* entry = ranks; *entry != 0;) {
-        if (number_in(entry) == number_in(own_rank)) return true;
+        if (parse_number(entry) == parse_number(rank)) return true;
         while (*entry != 0 && *entry++ != ',') {
         }
     }
@@ -67,10 +68,10 @@ bool is_recorded_rank() {
 }
 
 bool load_filter() {
-    filter.at_least = number_in(setting(at_least_variable));
-    filter.sample = number_in(setting(sample_variable));
-    filter.is_active = (filter.at_least | filter.sample) != 0;
-    return filter.sample == 0 || sampled_blocks.reserve();
+    filter.min_block_bytes = parse_number(setting(min_block_variable));
+    filter.sample_bytes = parse_number(setting(sample_variable));
+    filter.is_active = (filter.min_block_bytes | filter.sample_bytes) != 0;
+    return filter.sample_bytes == 0 || sampled_blocks.reserve();
 }
 
 }  // namespace assay::heap

@@ -6,8 +6,8 @@
 
 namespace assay::heap {
 
-// The value of a setting; empty if it is not set. getenv is not used: it may not be ready yet, and
-// programs may define their own.
+// The value of a setting; empty if it is not set. getenv is not used, since it may not work yet at
+// start-up and programs may define their own.
 const char* setting(const char* name);
 
 // Replaces all settings: "NAME=VALUE" entries, each ended by a zero, one more zero after the last.

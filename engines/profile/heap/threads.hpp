@@ -1,4 +1,4 @@
-// The threads of the profiled process and their buffers: what process.cpp does with all of them.
+// Operations on all threads of the profiled process and on their buffers, for process.cpp.
 #pragma once
 
 #include "profile/heap/process.hpp"
@@ -6,11 +6,12 @@
 namespace assay::heap {
 
 void register_thread_key();
-// Forgets the calling thread and marks all others as ended: they do not exist in a fork's child.
-void forget_threads();
-// Takes the buffers from all threads. They join the next arena at their next event.
-void leave_arena();
-// Lets threads record that got no buffer.
+// Resets the threads in the child of a fork: unregisters the calling thread and marks all others as
+// ended, since they do not exist in the child.
+void reset_threads_in_child();
+// Removes the buffers from all threads. They enter the next arena at their next event.
+void detach_threads_from_arena();
+// Clears in_hook of all threads, so that threads record again that had no buffer.
 void clear_hook_marks();
 // Records the resident stack of the calling thread.
 void record_residency(Thread& thread);

@@ -1,3 +1,5 @@
+// Reads ELF headers, program headers and dynamic names of an executable to find obstacles to
+// LD_PRELOAD.
 #include "profile/image/image.hpp"
 
 #include <elf.h>
@@ -17,17 +19,18 @@
 namespace assay::image {
 namespace {
 
-constexpr int max_interpreters = 4;  // of scripts: the kernel's limit (fs/exec.c)
+// Limit of nested interpreters of scripts in the kernel (fs/exec.c).
+constexpr int max_interpreters = 4;
 constexpr unsigned max_segments = 64, max_dynamic = 512;
 constexpr std::uint64_t max_names_bytes = 16 << 20;
 
 #if defined(__x86_64__)
-constexpr unsigned own_machine = EM_X86_64;
+constexpr unsigned native_machine = EM_X86_64;
 #else
-constexpr unsigned own_machine = EM_AARCH64;
+constexpr unsigned native_machine = EM_AARCH64;
 #endif
 
-// To open a device or a pipe may do something; a program is neither.
+// Only regular files are opened, since opening a device or a pipe can have side effects.
 bool is_regular(const char* path) {
     struct stat status{};
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
@@ -45,15 +48,15 @@ public:
     File& operator=(const File&) = delete;
 
     int fd() const { return fd_; }
-    // The number of bytes that were read.
-    std::size_t read(std::uint64_t offset, void* into, std::size_t bytes) const {
+    // Returns the number of bytes read.
+    std::size_t read(std::uint64_t offset, void* buffer, std::size_t bytes) const {
         if (offset > static_cast<std::uint64_t>(INT64_MAX) - bytes) return 0;
-        const ssize_t n = pread(fd_, into, bytes, static_cast<off_t>(offset));
+        const ssize_t n = pread(fd_, buffer, bytes, static_cast<off_t>(offset));
         return n > 0 ? static_cast<std::size_t>(n) : 0;
     }
     template <class T>
-    bool read_object(std::uint64_t offset, T& into) const {
-        return read(offset, &into, sizeof into) == sizeof into;
+    bool read_object(std::uint64_t offset, T& buffer) const {
+        return read(offset, &buffer, sizeof buffer) == sizeof buffer;
     }
 
 private:
@@ -64,37 +67,37 @@ bool is_privileged(const File& file) {
     struct stat status{};
     if (fstat(file.fd(), &status) != 0) return false;
     if ((status.st_mode & S_ISUID) != 0 && status.st_uid != getuid()) return true;
-    // Without the group's right to execute, the bit is one of mandatory locks.
+    // Without the group's execute permission, S_ISGID marks mandatory locking.
     if ((status.st_mode & S_ISGID) != 0 && (status.st_mode & S_IXGRP) != 0 &&
         status.st_gid != getgid())
         return true;
-    // For root, capabilities change nothing.
+    // For root, file capabilities have no effect.
     return getuid() != 0 && fgetxattr(file.fd(), "security.capability", nullptr, 0) > 0;
 }
 
-// The range of the names that the executable asks its loader for, in the file.
+// The position in the file of the dynamic string table: names of libraries and of dynamic symbols.
 struct Names {
     std::uint64_t offset = 0, bytes = 0;
 };
 
 struct Segments {
-    bool any = false;
+    bool has_segments = false;
     std::optional<Elf64_Phdr> loader, dynamic;
 };
 
-Segments segments_of(const File& file, const Elf64_Ehdr& header) {
-    Segments found;
+Segments find_segments(const File& file, const Elf64_Ehdr& header) {
+    Segments segments;
     for (unsigned k = 0; k < std::min<unsigned>(header.e_phnum, max_segments); ++k) {
         Elf64_Phdr segment;
         if (!file.read_object(header.e_phoff + k * sizeof segment, segment)) break;
-        found.any = true;
-        if (segment.p_type == PT_INTERP) found.loader = segment;
-        if (segment.p_type == PT_DYNAMIC) found.dynamic = segment;
+        segments.has_segments = true;
+        if (segment.p_type == PT_INTERP) segments.loader = segment;
+        if (segment.p_type == PT_DYNAMIC) segments.dynamic = segment;
     }
-    return found;
+    return segments;
 }
 
-Names names_of(const File& file, const Elf64_Ehdr& header, const Elf64_Phdr& dynamic) {
+Names find_dynamic_names(const File& file, const Elf64_Ehdr& header, const Elf64_Phdr& dynamic) {
     std::uint64_t address = 0, bytes = 0;
     for (unsigned k = 0;
          k < std::min<std::uint64_t>(dynamic.p_filesz / sizeof(Elf64_Dyn), max_dynamic); ++k) {
@@ -115,54 +118,54 @@ Names names_of(const File& file, const Elf64_Ehdr& header, const Elf64_Phdr& dyn
     return {};
 }
 
-struct Sign {
+struct SanitizerMark {
     const char* name;
     Obstacle obstacle;
 };
-// Functions of the run-time libraries, which are linked into clang's programs, and the libraries'
-// names in gcc's.
-constexpr Sign signs[] = {{"__asan_init", Obstacle::address_sanitizer},
-                          {"libasan.so", Obstacle::address_sanitizer},
-                          {"__tsan_init", Obstacle::thread_sanitizer},
-                          {"libtsan.so", Obstacle::thread_sanitizer},
-                          {"__msan_init", Obstacle::memory_sanitizer}};
+// Names that show a sanitizer: run-time functions, which clang links into the program, and library
+// names, which gcc uses.
+constexpr SanitizerMark sanitizer_marks[] = {{"__asan_init", Obstacle::address_sanitizer},
+                                             {"libasan.so", Obstacle::address_sanitizer},
+                                             {"__tsan_init", Obstacle::thread_sanitizer},
+                                             {"libtsan.so", Obstacle::thread_sanitizer},
+                                             {"__msan_init", Obstacle::memory_sanitizer}};
 
-Obstacle sanitizer_in(const File& file, const Names& names) {
-    constexpr std::size_t part_bytes = 4096, overlap = 16;  // longer than a sign
+Obstacle find_sanitizer(const File& file, const Names& names) {
+    constexpr std::size_t part_bytes = 4096, overlap = 16;  // overlap: at least the longest mark
     char part[part_bytes];
     for (std::uint64_t done = 0; done < names.bytes; done += part_bytes - overlap) {
         const std::size_t n = file.read(names.offset + done, part,
                                         std::min<std::uint64_t>(part_bytes, names.bytes - done));
-        for (const Sign& sign : signs)
-            if (memmem(part, n, sign.name, strlen(sign.name)) != nullptr) return sign.obstacle;
+        for (const SanitizerMark& mark : sanitizer_marks)
+            if (memmem(part, n, mark.name, strlen(mark.name)) != nullptr) return mark.obstacle;
         if (n < part_bytes) break;
     }
     return Obstacle::none;
 }
 
-Obstacle obstacle_in(const File& file) {
+Obstacle find_obstacle_in(const File& file) {
     Elf64_Ehdr header;
     if (!file.read_object(0, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
         return Obstacle::none;
-    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != own_machine)
+    if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != native_machine)
         return Obstacle::other_machine;
     if (header.e_phentsize != sizeof(Elf64_Phdr)) return Obstacle::none;
-    const Segments segments = segments_of(file, header);
-    if (!segments.any) return Obstacle::none;
+    const Segments segments = find_segments(file, header);
+    if (!segments.has_segments) return Obstacle::none;
     if (!segments.loader) return Obstacle::statically_linked;
     char loader[PATH_MAX] = {};
     file.read(segments.loader->p_offset, loader,
               std::min<std::uint64_t>(segments.loader->p_filesz, sizeof loader - 1));
     if (strstr(loader, "ld-musl") != nullptr) return Obstacle::musl;
-    const Obstacle found = segments.dynamic
-                               ? sanitizer_in(file, names_of(file, header, *segments.dynamic))
-                               : Obstacle::none;
-    if (found != Obstacle::none) return found;
+    const Obstacle sanitizer =
+        segments.dynamic ? find_sanitizer(file, find_dynamic_names(file, header, *segments.dynamic))
+                         : Obstacle::none;
+    if (sanitizer != Obstacle::none) return sanitizer;
     return is_privileged(file) ? Obstacle::privileged : Obstacle::none;
 }
 
-// The interpreter of a script, without its arguments. False if the file is none.
-bool interpreter_of(const File& file, char (&path)[PATH_MAX]) {
+// Reads the interpreter of a script, without its arguments. Returns false if the file is no script.
+bool read_interpreter(const File& file, char (&path)[PATH_MAX]) {
     char line[256] = {};  // as much as the kernel reads (BINPRM_BUF_SIZE)
     if (file.read(0, line, sizeof line - 1) < 3 || line[0] != '#' || line[1] != '!') return false;
     const char* begin = line + 2 + strspn(line + 2, " \t");
@@ -179,7 +182,7 @@ Obstacle obstacle_of(const char* path) {
     for (int k = 0; k <= max_interpreters; ++k) {
         const File file(path);
         if (file.fd() < 0) return Obstacle::none;
-        if (!interpreter_of(file, interpreter)) return obstacle_in(file);
+        if (!read_interpreter(file, interpreter)) return find_obstacle_in(file);
         path = interpreter;
     }
     return Obstacle::none;

@@ -1,4 +1,4 @@
-// assay-numa: records where a program's memory lies and who touches it first.
+// assay-numa: records on which NUMA nodes a program's memory lies and which threads touch it first.
 //
 //   assay-numa record [OPTION ...] DIRECTORY -- PROGRAM [ARGUMENT ...]
 //                        runs the program; output and exit status are the program's
@@ -30,7 +30,7 @@ namespace {
 
 using namespace assay;
 
-// The preloaded part, beside this executable.
+// The path of the preloaded library, which lies beside this executable.
 std::string library_path() {
     const auto path =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libassay-numa.so";
@@ -50,14 +50,14 @@ std::string library_path() {
     _exit(WEXITSTATUS(status));
 }
 
-// Bytes that are no UTF-8 become U+FFFD in the output.
+// Implements `symbols`. Bytes that are no valid UTF-8 become U+FFFD in the output.
 void name_addresses() {
     heap::Symbols symbols;
     for (std::string line; std::getline(std::cin, line);) {
         const auto space = line.find(' ');
-        const std::string word = line.substr(0, space),
+        const std::string keyword = line.substr(0, space),
                           rest = space == std::string::npos ? "" : line.substr(space + 1);
-        if (word == "module") {
+        if (keyword == "module") {
             symbols.add_modules(rest + "\n");
             continue;
         }
@@ -67,26 +67,27 @@ void name_addresses() {
         } catch (const std::exception&) {
             throw Error("no address: '" + line + "'", "write: address 1234ab");
         }
-        auto all = nlohmann::json::array();
+        auto locations = nlohmann::json::array();
         for (const heap::Location& location : symbols.find(address))
-            all.push_back({location.function, location.file, location.line, location.module,
-                           location.inlined});
-        std::cout << all.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace) << '\n';
+            locations.push_back({location.function, location.file, location.line, location.module,
+                                 location.inlined});
+        std::cout << locations.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace)
+                  << '\n';
     }
 }
 
-// Throws Error where accesses cannot be sampled.
+// Throws Error if this machine cannot sample accesses.
 std::vector<numa::MemoryEvent> memory_events(std::uint64_t period) {
     auto events = numa::find_memory_events(sysfs("bus/event_source/devices"), period);
-    numa::try_memory_events(events);
+    numa::check_memory_events(events);
     return events;
 }
 
 void print_events(std::uint64_t period) {
-    auto all = nlohmann::json::array();
+    auto list = nlohmann::json::array();
     for (const numa::MemoryEvent& event : memory_events(period))
-        all.push_back({{"name", event.name}, {"period", event.period}});
-    std::cout << all.dump() << '\n';
+        list.push_back({{"name", event.name}, {"period", event.period}});
+    std::cout << list.dump() << '\n';
 }
 
 int run(int argc, char** argv) {
@@ -99,7 +100,7 @@ int run(int argc, char** argv) {
         ->check(CLI::ExistingDirectory);
     record->add_option("--emulate", settings.emulated, "emulate this many nodes")
         ->check(CLI::Range(1, 64));
-    record->add_option("--at-least", settings.at_least,
+    record->add_option("--at-least", settings.min_object_bytes,
                        "smallest allocation that is recorded as an object, bytes");
     record->add_option("--plan", settings.plan, "placements to apply")->check(CLI::ExistingFile);
     record->add_flag("!--no-faults", settings.watches_faults, "do not watch page faults");

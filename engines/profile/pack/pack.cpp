@@ -1,3 +1,5 @@
+// Rewrites a trace: replaces block addresses by ids and encodes the events of each thread as
+// columns.
 #include "profile/pack/pack.hpp"
 
 #include <unistd.h>
@@ -28,7 +30,8 @@ public:
     void run() {
         for (const ChunkRef& chunk : trace_.chunks()) copy_chunk(chunk);
         if (!python_.empty()) writer_.write({.kind = ChunkKind::python, .count = 1}, python_);
-        // In the order of time: the last allocation at an address determines the block.
+        // Events are added in time order, since the last allocation at an address determines the
+        // block.
         EventMerger merger(trace_);
         merger.for_each([this](std::uint32_t thread, const Event& event) { add(thread, event); });
         for (auto& [thread, output] : threads_) flush(thread, output);
@@ -48,7 +51,7 @@ private:
         if (chunk.header.kind != ChunkKind::raw) return writer_.write(chunk.header, payload_);
         const Bytes raw = payload_;
         read_texts(raw, [&](Kind kind, std::span<const std::uint8_t> text) {
-            if (kind == Kind::python) {  // many, and short
+            if (kind == Kind::python) {  // many short texts, which are combined in one chunk
                 python_.insert(python_.end(), text.begin(), text.end());
                 return;
             }
@@ -63,8 +66,8 @@ private:
         const Kind kind = kind_of(event);
         const std::uint64_t address = address_of(event);
         if (is_allocation(kind, address, event.size)) {
-            // A block that is still recorded at this address was freed without an event. The free
-            // is added, since a reader cannot infer it from ids.
+            // A live block at this address was freed without an event. The free is added, since a
+            // reader cannot infer it from ids.
             if (const auto entry = block_ids_.find(address); entry != block_ids_.end())
                 output.events.push_back(
                     {event.time,
@@ -76,13 +79,13 @@ private:
         } else if (kind == Kind::free || kind == Kind::realloc_from) {
             if (const auto entry = block_ids_.find(address); entry != block_ids_.end()) {
                 set_address(event, entry->second);
-                if (kind == Kind::realloc_from) reallocated_[thread] = entry->second;
+                if (kind == Kind::realloc_from) reallocating_[thread] = entry->second;
                 block_ids_.erase(entry);
             } else {
-                reallocated_.erase(thread);
+                reallocating_.erase(thread);
             }
         } else if (kind == Kind::realloc && event.size == not_reallocated) {
-            if (const auto entry = reallocated_.find(thread); entry != reallocated_.end()) {
+            if (const auto entry = reallocating_.find(thread); entry != reallocating_.end()) {
                 block_ids_[address] = entry->second;
                 set_address(event, entry->second);
             }
@@ -113,25 +116,24 @@ private:
     TraceWriter writer_;
     Bytes payload_, python_;
     std::map<std::uint32_t, ThreadOutput> threads_;
-    tsl::robin_map<std::uint64_t, std::uint64_t, BlockHash>
-        block_ids_;  // of live blocks, by address
-    // By thread: the block that it is reallocating.
-    std::map<std::uint32_t, std::uint64_t> reallocated_;
+    tsl::robin_map<std::uint64_t, std::uint64_t, BlockHash> block_ids_;  // live blocks by address
+    // The block that each thread is reallocating.
+    std::map<std::uint32_t, std::uint64_t> reallocating_;
 };
 
 }  // namespace
 
 void pack(const std::string& path) {
-    const std::string part = path + ".part";
-    unlink(part.c_str());
+    const std::string temporary_path = path + ".part";
+    unlink(temporary_path.c_str());
     try {
         TraceReader trace(path);
-        Packer(trace, part).run();
+        Packer(trace, temporary_path).run();
     } catch (...) {
-        unlink(part.c_str());
+        unlink(temporary_path.c_str());
         throw;
     }
-    if (std::rename(part.c_str(), path.c_str()) != 0)
+    if (std::rename(temporary_path.c_str(), path.c_str()) != 0)
         throw Error("cannot replace " + path + ": " + std::strerror(errno));
 }
 

@@ -1,3 +1,4 @@
+// Searches the symbol table of an executable for functions of known allocators.
 #include "profile/record/executable.hpp"
 
 #include <elf.h>
@@ -13,9 +14,9 @@
 namespace assay::heap {
 namespace {
 
-constexpr std::uint64_t max_text_bytes = 64 << 20;  // of names in an executable
+constexpr std::uint64_t max_text_bytes = 64 << 20;  // limit of a string or symbol table
 
-// A part of a file; empty if the file has not got all of it.
+// Reads a part of a file; returns an empty string if the file is shorter.
 std::string read_part(std::ifstream& file, std::uint64_t offset, std::uint64_t bytes) {
     if (bytes > max_text_bytes) return {};
     std::string part(bytes, '\0');
@@ -37,7 +38,7 @@ std::vector<T> read_array(std::ifstream& file, std::uint64_t offset, std::uint64
     return array;
 }
 
-// jemalloc's, jemalloc's in Rust programs, mimalloc's and tcmalloc's.
+// Of jemalloc, jemalloc in Rust programs (two), mimalloc and tcmalloc.
 constexpr std::string_view allocator_names[] = {"je_malloc", "_rjem_malloc", "_rjem_je_malloc",
                                                 "mi_malloc", "tc_malloc"};
 
@@ -66,8 +67,9 @@ std::string find_allocator(const std::string& path) {
 }  // namespace
 
 const std::string& unhooked_allocator(const std::string& path) {
-    static std::map<std::string, std::string> known;  // many processes run the same executable
-    const auto [entry, is_new] = known.try_emplace(path);
+    // Many processes run the same executable.
+    static std::map<std::string, std::string> cache;
+    const auto [entry, is_new] = cache.try_emplace(path);
     if (is_new) entry->second = find_allocator(path);
     return entry->second;
 }

@@ -1,13 +1,12 @@
-// An allocator in an executable that the hooks do not see.
+// Detects an allocator in an executable that the hooks do not intercept.
 #pragma once
 
 #include <string>
 
 namespace assay::heap {
 
-// The function of an allocator that an executable defines under a name that is not hooked, as in
-// "mi_malloc"; empty if there is none. It is not found in a stripped executable. `path` is a
-// file's.
+// Returns the name of an allocator function that the executable file `path` defines and that is not
+// hooked, e.g. "mi_malloc"; empty if there is none or the executable is stripped.
 const std::string& unhooked_allocator(const std::string& path);
 
 }  // namespace assay::heap

@@ -1,3 +1,4 @@
+// Opens perf events for page faults and reads their ring buffers.
 #include "profile/record/fault_watch.hpp"
 
 #include <asm/perf_regs.h>
@@ -16,9 +17,10 @@
 namespace assay::heap {
 namespace {
 
-// Of a ring. By default a user may lock enough memory for the smallest one on each processor.
+// Pages of a ring. The default limit of locked memory suffices for the smallest ring on each
+// processor.
 constexpr std::size_t max_ring_pages = 1024, min_ring_pages = 128;
-// Each takes a file descriptor, and some microseconds while the threads are stopped.
+// Each counter takes a file descriptor, and some microseconds during which the threads are stopped.
 constexpr std::size_t max_counters = 16384;
 
 #if defined(__aarch64__)
@@ -27,12 +29,12 @@ constexpr int pc_register = PERF_REG_ARM64_PC;
 constexpr int pc_register = PERF_REG_X86_IP;
 #endif
 
-// As the kernel writes it (perf_event_open(2), PERF_RECORD_SAMPLE), up to the registers.
+// The kernel's layout of PERF_RECORD_SAMPLE up to the registers (perf_event_open(2)).
 struct Sample {
     std::uint64_t pc;
     std::uint32_t pid, tid;
     std::uint64_t time, address;
-    std::uint64_t has_registers;
+    std::uint64_t registers_abi;
 };
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
@@ -47,15 +49,15 @@ int open_event(perf_event_attr attributes, pid_t thread, int processor) {
         syscall(SYS_perf_event_open, &attributes, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
-// Counts nothing: its ring is shared by the counters of all threads.
-int open_holder(int processor) {
+// Opens a dummy event, whose ring the counters of all threads on this processor share.
+int open_ring_owner(int processor) {
     perf_event_attr attributes{};
     attributes.config = PERF_COUNT_SW_DUMMY;
     attributes.exclude_kernel = 1;
     return open_event(attributes, 0, processor);
 }
 
-int open_counter(pid_t thread, int processor, FaultWatch::From from, bool with_kernel) {
+int open_counter(pid_t thread, int processor, FaultWatch::StartAt start, bool include_kernel) {
     perf_event_attr attributes{};
     attributes.config = PERF_COUNT_SW_PAGE_FAULTS;
     attributes.sample_period = 1;
@@ -63,9 +65,9 @@ int open_counter(pid_t thread, int processor, FaultWatch::From from, bool with_k
                              PERF_SAMPLE_ADDR | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
     attributes.sample_regs_user = std::uint64_t{1} << pc_register;
     attributes.sample_stack_user = sizeof(FaultStack);
-    attributes.disabled = attributes.enable_on_exec = from == FaultWatch::From::exec ? 1 : 0;
+    attributes.disabled = attributes.enable_on_exec = start == FaultWatch::StartAt::exec ? 1 : 0;
     attributes.inherit = 1;
-    attributes.exclude_kernel = with_kernel ? 0 : 1;
+    attributes.exclude_kernel = include_kernel ? 0 : 1;
     return open_event(attributes, thread, processor);
 }
 
@@ -81,7 +83,7 @@ FaultWatch::~FaultWatch() {
 
 bool FaultWatch::prepare() {
     for (int processor = 0; processor < sysconf(_SC_NPROCESSORS_CONF); ++processor) {
-        const int fd = open_holder(processor);
+        const int fd = open_ring_owner(processor);
         if (fd < 0) continue;  // offline, or not allowed
         void* base = MAP_FAILED;
         std::size_t bytes = 0;
@@ -99,18 +101,18 @@ bool FaultWatch::prepare() {
     return !rings_.empty();
 }
 
-bool FaultWatch::watch(std::span<const pid_t> threads, From from) {
+bool FaultWatch::watch(std::span<const pid_t> threads, StartAt start) {
     bool is_allowed = !rings_.empty() && threads.size() * rings_.size() <= max_counters;
     for (const pid_t thread : threads)
-        for (const Ring& ring : rings_) is_allowed = is_allowed && watch(thread, ring, from);
+        for (const Ring& ring : rings_) is_allowed = is_allowed && watch(thread, ring, start);
     if (!is_allowed) close_counters();
     return is_allowed;
 }
 
-bool FaultWatch::watch(pid_t thread, const Ring& ring, From from) {
-    int fd = open_counter(thread, ring.processor, from, true);
-    if (fd < 0) fd = open_counter(thread, ring.processor, from, false);
-    if (fd < 0) return errno == ESRCH;  // it has ended
+bool FaultWatch::watch(pid_t thread, const Ring& ring, StartAt start) {
+    int fd = open_counter(thread, ring.processor, start, true);
+    if (fd < 0) fd = open_counter(thread, ring.processor, start, false);
+    if (fd < 0) return errno == ESRCH;  // the thread has ended
     counters_.push_back(fd);
     return ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring.fd) == 0;
 }
@@ -120,31 +122,34 @@ void FaultWatch::close_counters() {
     counters_.clear();
 }
 
-void FaultWatch::drain(const std::function<void(const Fault&)>& take) {
+void FaultWatch::drain(const std::function<void(const Fault&)>& handle) {
     for (const Ring& ring : rings_) {
-        auto* head = static_cast<perf_event_mmap_page*>(ring.base);
+        auto* control = static_cast<perf_event_mmap_page*>(ring.base);
         const char* data = static_cast<const char*>(ring.base) + page_bytes();
-        const std::uint64_t end = std::atomic_ref(head->data_head).load(std::memory_order_acquire);
-        std::uint64_t tail = head->data_tail;
-        const auto read = [&](std::uint64_t from, void* buffer, std::size_t size) {
-            const std::size_t first = std::min(size, ring.bytes - from % ring.bytes);
-            std::memcpy(buffer, data + from % ring.bytes, first);
+        const std::uint64_t end =
+            std::atomic_ref(control->data_head).load(std::memory_order_acquire);
+        std::uint64_t tail = control->data_tail;
+        const auto read = [&](std::uint64_t position, void* buffer, std::size_t size) {
+            const std::size_t first = std::min(size, ring.bytes - position % ring.bytes);
+            std::memcpy(buffer, data + position % ring.bytes, first);
             std::memcpy(static_cast<char*>(buffer) + first, data, size - first);
         };
-        const auto read_sample = [&](std::uint64_t from) {
+        const auto read_sample = [&](std::uint64_t position) {
             Sample sample;
-            read(from, &sample, sizeof sample);
-            from += sizeof sample;
+            read(position, &sample, sizeof sample);
+            position += sizeof sample;
             Fault fault{sample.pid, sample.tid, sample.time, sample.pc, sample.address, {}};
-            if (sample.has_registers != PERF_SAMPLE_REGS_ABI_NONE) {
-                read(from, &fault.pc, sizeof fault.pc);
-                from += sizeof fault.pc;
+            if (sample.registers_abi != PERF_SAMPLE_REGS_ABI_NONE) {
+                read(position, &fault.pc, sizeof fault.pc);
+                position += sizeof fault.pc;
             }
-            std::uint64_t copied = 0, used = 0;  // `used`: valid bytes of those copied
-            read(from, &copied, sizeof copied);
-            if (copied == 0 || copied > sizeof fault.stack) return fault;
-            read(from + sizeof copied + copied, &used, sizeof used);
-            read(from + sizeof copied, fault.stack.data(), std::min(copied, used));
+            std::uint64_t copied_bytes = 0;
+            std::uint64_t used_bytes = 0;  // the valid part of the copy
+            read(position, &copied_bytes, sizeof copied_bytes);
+            if (copied_bytes == 0 || copied_bytes > sizeof fault.stack) return fault;
+            read(position + sizeof copied_bytes + copied_bytes, &used_bytes, sizeof used_bytes);
+            read(position + sizeof copied_bytes, fault.stack.data(),
+                 std::min(copied_bytes, used_bytes));
             return fault;
         };
         while (tail < end) {
@@ -152,7 +157,7 @@ void FaultWatch::drain(const std::function<void(const Fault&)>& take) {
             read(tail, &record, sizeof record);
             if (record.size == 0) break;
             if (record.type == PERF_RECORD_SAMPLE) {
-                take(read_sample(tail + sizeof record));
+                handle(read_sample(tail + sizeof record));
             } else if (record.type == PERF_RECORD_LOST) {
                 std::uint64_t id_and_lost[2];
                 read(tail + sizeof record, id_and_lost, sizeof id_and_lost);
@@ -160,7 +165,7 @@ void FaultWatch::drain(const std::function<void(const Fault&)>& take) {
             }
             tail += record.size;
         }
-        std::atomic_ref(head->data_tail).store(tail, std::memory_order_release);
+        std::atomic_ref(control->data_tail).store(tail, std::memory_order_release);
     }
 }
 

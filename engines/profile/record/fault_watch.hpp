@@ -1,10 +1,10 @@
-// Watches the page faults of a program and of all processes that it starts: which code touches
-// memory first.
+// Watches the page faults of a program and of all processes that it starts, to find the code that
+// touches memory first.
 //
-// Uses the kernel's software event, one sample per fault (perf_event_open(2)), with the last words
-// of the thread's stack: mostly memset() or the like touches the memory, and its caller is wanted.
-// A user may watch his own processes if kernel.perf_event_paranoid is 2 or less. It costs the
-// program about 0.5 us a fault.
+// Uses the kernel's software event, one sample per fault (perf_event_open(2)), with the
+// innermost words of the stack, since mostly memset() or a similar function touches the memory and
+// its caller is of interest. Users may watch their own processes if kernel.perf_event_paranoid is 2
+// or less. Each fault costs the program about 0.5 us.
 #pragma once
 
 #include <sys/types.h>
@@ -21,7 +21,7 @@ namespace assay::heap {
 struct Fault {
     std::uint32_t pid, tid;
     std::uint64_t ns;  // CLOCK_REALTIME
-    std::uint64_t pc;  // the program's own, also if the kernel touched the page in a system call
+    std::uint64_t pc;  // of the program's code, also for faults in system calls
     std::uint64_t address;
     FaultStack stack;
 };
@@ -33,15 +33,15 @@ public:
     FaultWatch(const FaultWatch&) = delete;
     FaultWatch& operator=(const FaultWatch&) = delete;
 
-    // Maps the buffers for the samples. False if the system does not allow it.
+    // Maps the ring buffers. Returns false if the system does not allow it.
     bool prepare();
-    // Watches these threads and all that they start, from now on or from their exec on. They must
-    // not start threads during the call. False if it is not allowed or there are too many threads;
-    // none is watched then.
-    enum class From { now, exec };
-    bool watch(std::span<const pid_t> threads, From from);
-    // Calls `take` for each new fault; those of one processor are in the order of time.
-    void drain(const std::function<void(const Fault&)>& take);
+    // Watches these threads and all threads that they start, from now on or from their exec on.
+    // They must not start threads during the call. Returns false, and watches none, if the system
+    // does not allow it or there are too many threads.
+    enum class StartAt { now, exec };
+    bool watch(std::span<const pid_t> threads, StartAt start);
+    // Calls `handle` for each new fault. The faults of one processor are in time order.
+    void drain(const std::function<void(const Fault&)>& handle);
     std::uint64_t lost() const { return lost_; }
 
 private:
@@ -50,7 +50,7 @@ private:
         void* base;
         std::size_t bytes;
     };
-    bool watch(pid_t thread, const Ring& ring, From from);
+    bool watch(pid_t thread, const Ring& ring, StartAt start);
     void close_counters();
 
     std::vector<Ring> rings_;

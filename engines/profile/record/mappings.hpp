@@ -1,4 +1,4 @@
-// The writable mappings of a process's objects, and which of their pages are in memory.
+// Lists the writable mappings of a process's objects and their resident pages.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,6 @@ namespace assay::heap {
 
 // The text of a mappings chunk (trace/format.hpp); empty if the process has ended or access is
 // denied.
-std::string mappings_of(std::uint32_t pid);
+std::string list_object_mappings(std::uint32_t pid);
 
 }  // namespace assay::heap

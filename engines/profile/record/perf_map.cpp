@@ -1,3 +1,4 @@
+// Selects the lines of a perf map that contain addresses of the stack tree.
 #include "profile/record/perf_map.hpp"
 
 #include <fcntl.h>
@@ -15,8 +16,8 @@
 namespace assay::heap {
 namespace {
 
-// Opens a regular file of this user or of root, and no link: every user can write to /tmp. Returns
-// null otherwise.
+// Opens a regular file that this user or root owns. Returns null for others and for symbolic links,
+// since every user can write to /tmp.
 FILE* open_trusted(const std::string& path) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat status{};
@@ -43,7 +44,7 @@ std::string jit_symbols(std::uint32_t pid, std::span<const stack::Node> nodes) {
         char* rest = nullptr;
         const std::uint64_t begin = std::strtoull(line, &rest, 16),
                             bytes = std::strtoull(rest, nullptr, 16);
-        // The lowest address in or above the function.
+        // The lowest address at or above the function's begin.
         const auto lowest = std::ranges::lower_bound(addresses, begin);
         if (lowest != addresses.end() && *lowest - begin < bytes) lines += line;
     }

@@ -1,3 +1,4 @@
+// The recorder process of assay heap: starts or attaches to the program and drains all arenas.
 #include "profile/record/record.hpp"
 
 #include <fcntl.h>
@@ -35,10 +36,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Nanoseconds scan_interval_ns = 10'000'000;      // for new processes and ended ones
+// Between searches for new and ended processes.
+constexpr Nanoseconds scan_interval_ns = 10'000'000;
 constexpr Nanoseconds children_limit_ns = 1'000'000'000;  // for children that outlive the program
-constexpr std::size_t max_waiting_faults = 100'000;
-constexpr std::uint64_t min_room_bytes = 32 << 20;  // that the buffers of a small program need
+constexpr std::size_t max_pending_faults = 100'000;
+constexpr std::uint64_t min_free_bytes = 32 << 20;  // that the buffers of a small program occupy
 constexpr auto poll_interval = std::chrono::microseconds(500);
 
 volatile sig_atomic_t received_signal = 0;
@@ -46,11 +48,11 @@ void on_signal(int number) { received_signal = number; }
 volatile sig_atomic_t dump_requested = 0;
 void on_dump_signal(int) { dump_requested = 1; }
 
-// Whether a file system has room for buffers. That of /dev/shm is small in containers.
-bool has_room(const std::string& folder) {
+// Whether a file system has space for the buffers. /dev/shm is small in containers.
+bool has_free_space(const std::string& folder) {
     struct statvfs status{};
     return statvfs(folder.c_str(), &status) == 0 &&
-           status.f_bavail * status.f_frsize >= min_room_bytes;
+           status.f_bavail * status.f_frsize >= min_free_bytes;
 }
 
 // A temporary directory for the arenas, in memory if possible.
@@ -59,7 +61,8 @@ public:
     explicit ArenaDirectory(const std::string& fallback) {
         for (std::string path :
              {std::string("/dev/shm/assay-heap-XXXXXX"), fallback + "/arena-XXXXXX"})
-            if (has_room(path.substr(0, path.rfind('/'))) && mkdtemp(path.data()) != nullptr) {
+            if (has_free_space(path.substr(0, path.rfind('/'))) &&
+                mkdtemp(path.data()) != nullptr) {
                 path_ = path;
                 return;
             }
@@ -68,12 +71,12 @@ public:
                     "choose another folder with -o");
     }
     ~ArenaDirectory() {
-        std::error_code none;
-        fs::remove_all(path_, none);
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
     }
     const std::string& path() const { return path_; }
-    // Lets a process of another user create its arena here.
-    void chown_to_owner_of(pid_t pid) const {
+    // Permits the process, which may belong to another user, to create its arena here.
+    void chown_to_owner(pid_t pid) const {
         struct stat status{};
         if (stat(fmt::format("/proc/{}", pid).c_str(), &status) != 0 || status.st_uid == geteuid())
             return;
@@ -86,17 +89,19 @@ private:
 };
 
 // The environment variables for the hooks.
-std::map<std::string, std::string> environment_of(const Settings& settings,
-                                                  const std::string& arenas) {
-    std::map<std::string, std::string> all{{directory_variable, arenas}};
-    if (settings.at_least > 0) all[at_least_variable] = std::to_string(settings.at_least);
-    if (settings.sample > 0) all[sample_variable] = std::to_string(settings.sample);
-    if (!settings.records_python) all[no_python_variable] = "1";
-    if (!settings.ranks.empty()) all[ranks_variable] = settings.ranks;
-    return all;
+std::map<std::string, std::string> make_environment(const Settings& settings,
+                                                    const std::string& arenas) {
+    std::map<std::string, std::string> variables{{directory_variable, arenas}};
+    if (settings.min_block_bytes > 0)
+        variables[min_block_variable] = std::to_string(settings.min_block_bytes);
+    if (settings.sample_bytes > 0)
+        variables[sample_variable] = std::to_string(settings.sample_bytes);
+    if (!settings.records_python) variables[no_python_variable] = "1";
+    if (!settings.ranks.empty()) variables[ranks_variable] = settings.ranks;
+    return variables;
 }
 
-image::Obstacle obstacle_of(const std::string& program) {
+image::Obstacle find_obstacle(const std::string& program) {
     char path[PATH_MAX];
     const char* search = std::getenv("PATH");
     return image::find_program(program.c_str(), search != nullptr ? search : "/bin:/usr/bin", path,
@@ -109,7 +114,7 @@ image::Obstacle obstacle_of(const std::string& program) {
 // first instruction on.
 pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) {
     std::vector<std::string>& program = settings.program;
-    const image::Obstacle obstacle = obstacle_of(program[0]);
+    const image::Obstacle obstacle = find_obstacle(program[0]);
     if (obstacle != image::Obstacle::none)
         fmt::print(stderr, "assay-heap: {} {}; it runs unrecorded\n", program[0],
                    image::reason(obstacle));
@@ -126,7 +131,7 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
                                                             : settings.library)
                        .c_str(),
                    1);
-        for (const auto& [name, value] : environment_of(settings, arenas))
+        for (const auto& [name, value] : make_environment(settings, arenas))
             setenv(name.c_str(), value.c_str(), 1);
         std::signal(SIGUSR1, SIG_DFL);
         std::signal(SIGINT, SIG_DFL);
@@ -134,19 +139,19 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
         std::signal(SIGPIPE, SIG_DFL);
         std::vector<char*> argv;
         argv.reserve(program.size() + 1);
-        for (std::string& word : program) argv.push_back(word.data());
+        for (std::string& argument : program) argv.push_back(argument.data());
         argv.push_back(nullptr);
         close(start_pipe[1]);
-        char word;
-        [[maybe_unused]] const ssize_t none =
-            read(start_pipe[0], &word, 1);  // waits until the parent closes its end
+        char byte;
+        // Waits until the parent closes its end.
+        [[maybe_unused]] const ssize_t byte_count = read(start_pipe[0], &byte, 1);
         execvp(argv[0], argv.data());
         const int error = errno;
         [[maybe_unused]] const ssize_t n = write(exec_error[1], &error, sizeof error);
         _exit(127);
     }
     settings.watches_faults = settings.watches_faults && faults.prepare() &&
-                              faults.watch({&pid, 1}, FaultWatch::From::exec);
+                              faults.watch({&pid, 1}, FaultWatch::StartAt::exec);
     close(start_pipe[0]);
     close(start_pipe[1]);
     close(exec_error[1]);
@@ -197,10 +202,10 @@ public:
     }
 
 private:
-    // Faults of a process whose arena is not known yet are kept.
+    // Passes page faults to the recorders. Faults of a process without an arena yet stay pending.
     void drain_faults() {
-        faults_.drain([&](const Fault& fault) { waiting_faults_.push_back(fault); });
-        std::erase_if(waiting_faults_, [&](const Fault& fault) {
+        faults_.drain([&](const Fault& fault) { pending_faults_.push_back(fault); });
+        std::erase_if(pending_faults_, [&](const Fault& fault) {
             for (TraceRecorder& recorder : recorders_)
                 if (recorder.pid() == fault.pid) {
                     recorder.note_fault(fault);
@@ -208,13 +213,13 @@ private:
                 }
             return false;
         });
-        if (waiting_faults_.size() > max_waiting_faults)
-            waiting_faults_.clear();  // they are of processes that are not recorded
+        if (pending_faults_.size() > max_pending_faults)
+            pending_faults_.clear();  // these processes are not recorded
     }
 
     void scan() {
-        // Asked before the arenas are listed: the list then has the last one of an ended process,
-        // which tells whether another program replaced an earlier one.
+        // The ended processes are determined before the arenas are listed, so that the list
+        // contains their last arenas. These show whether an exec replaced a program.
         std::set<const TraceRecorder*> ended;
         for (TraceRecorder& recorder : recorders_)
             if (recorder.has_ended()) ended.insert(&recorder);
@@ -225,11 +230,11 @@ private:
                 entry.path(), settings_.directory + "/" + name.substr(0, name.size() - 6) + ".heap",
                 settings_);
         }
-        std::map<std::uint32_t, std::uint64_t> newest;  // start of each process's last arena
+        std::map<std::uint32_t, std::uint64_t> newest;  // start time of the last arena by pid
         for (const TraceRecorder& recorder : recorders_)
             newest[recorder.pid()] = std::max(newest[recorder.pid()], recorder.start_ticks());
         for (auto recorder = recorders_.begin(); recorder != recorders_.end();) {
-            // A process that has a newer arena runs another program now (exec).
+            // A newer arena of the same process means that an exec has replaced the program.
             const bool replaced = recorder->start_ticks() < newest[recorder->pid()];
             report_failure(*recorder);
             if (!replaced && !ended.contains(&*recorder)) {
@@ -242,25 +247,26 @@ private:
         }
     }
 
-    // Each kind of warning is said of the first process that has it.
+    // Completes a trace. Each kind of warning is printed once, for the first process that has it.
     void finish(TraceRecorder& recorder, bool is_replaced) {
         recorder.finish(is_replaced);
         for (const std::string& line : recorder.warnings())
-            if (warned_.insert(line.substr(line.find_first_not_of("0123456789 "))).second)
+            if (reported_warnings_.insert(line.substr(line.find_first_not_of("0123456789 ")))
+                    .second)
                 fmt::print(stderr, "assay-heap: {}: {}\n", recorder.program(), line);
     }
 
     void report_failure(TraceRecorder& recorder) {
         if (recorder.error().empty()) return;
         recorder.abandon();
-        if (!is_failure_reported)
+        if (!is_failure_reported_)
             fmt::print(stderr,
                        "assay-heap: cannot write the trace: {}; the program goes on unrecorded\n",
                        recorder.error());
-        is_failure_reported = true;
+        is_failure_reported_ = true;
     }
 
-    // Analyses the traces so far, in other processes, since this one has to keep up.
+    // Analyses the traces so far, in separate processes, since this process must keep draining.
     void dump() {
         const bool is_requested = dump_requested != 0;
         dump_requested = 0;
@@ -289,13 +295,13 @@ private:
     const Settings& settings_;
     std::string arenas_;
     FaultWatch& faults_;
-    std::vector<Fault> waiting_faults_;
+    std::vector<Fault> pending_faults_;
     int dump_count_ = 0;
-    std::vector<pid_t> analyser_pids_;  // of dumps
+    std::vector<pid_t> analyser_pids_;  // processes that analyse dumps
     std::list<TraceRecorder> recorders_;
-    std::set<std::string> known_arenas_, warned_;
+    std::set<std::string> known_arenas_, reported_warnings_;
     Nanoseconds last_scan_ = 0;
-    bool is_failure_reported = false;
+    bool is_failure_reported_ = false;
 };
 
 }  // namespace
@@ -329,7 +335,7 @@ void raise_file_limit() {
     setrlimit(RLIMIT_NOFILE, &files);
 }
 
-// Detaches. If that fails, the hooks remove themselves when nobody frees their buffers.
+// Detaches. If that fails, the hooks remove themselves once the recorder no longer frees buffers.
 void detach(attach::Attachment& attachment) {
     try {
         attachment.detach();
@@ -344,19 +350,19 @@ void detach(attach::Attachment& attachment) {
 
 void record_running(Settings settings) {
     const ArenaDirectory arenas(settings.directory);
-    arenas.chown_to_owner_of(settings.process);
+    arenas.chown_to_owner(settings.process);
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, on_signal);
     std::signal(SIGUSR1, on_dump_signal);
     raise_file_limit();
     FaultWatch faults;
     settings.watches_faults = settings.watches_faults && faults.prepare();
     std::string environment;
-    for (const auto& [name, value] : environment_of(settings, arenas.path()))
+    for (const auto& [name, value] : make_environment(settings, arenas.path()))
         environment.append(name).append(1, '=').append(value).append(1, '\0');
     attach::Attachment attachment(
         settings.process, settings.library, environment, [&](std::span<const pid_t> threads) {
             settings.watches_faults =
-                settings.watches_faults && faults.watch(threads, FaultWatch::From::now);
+                settings.watches_faults && faults.watch(threads, FaultWatch::StartAt::now);
         });
     settings.ran_ns = static_cast<std::uint64_t>(attachment.process_age());
     const Nanoseconds start = now(), stopped_at_attach = attachment.longest_stop();

@@ -1,5 +1,5 @@
-// Starts a program with the hooks, or attaches to a running process, and records it and every
-// process that it starts.
+// Records heap traces: starts a program with the hooks, or attaches to a running process, and
+// records it and every process that it starts.
 #pragma once
 
 #include <sys/types.h>
@@ -14,17 +14,17 @@ struct Settings {
     std::string directory;             // for the traces, PID.N.heap; it must exist
     std::string library;               // path of the hook library
     std::vector<std::string> program;  // its argv
-    pid_t process = 0;                 // attach to this process, and start no program
+    pid_t process = 0;                 // attach to this process instead of starting a program
     double seconds = 0;                // how long to stay attached; 0: until it ends, or SIGINT
-    std::uint64_t at_least = 0, sample = 0;  // as in ProcessInfo (trace/format.hpp)
-    std::string ranks;                       // "0,3"; empty: all
-    bool records_python = true;              // the functions that interpreters run
-    bool watches_faults = true;              // set to false if the system does not allow it
-    std::uint64_t ran_ns = 0;   // how long the process had run before it was attached to
-    std::uint64_t dump_at = 0;  // resident bytes at which a profile is written on the way; 0: never
+    std::uint64_t min_block_bytes = 0, sample_bytes = 0;  // as in ProcessInfo (trace/format.hpp)
+    std::string ranks;                                    // "0,3"; empty: all
+    bool records_python = true;  // record the Python functions of interpreters
+    bool watches_faults = true;  // set to false if the system does not allow it
+    std::uint64_t ran_ns = 0;    // run time of the process before attaching
+    std::uint64_t dump_at = 0;   // resident bytes at which an interim profile is written; 0: never
 };
 
-// Runs the program. Returns its exit status as wait() has it. On SIGUSR1 the traces so far are
+// Runs the program. Returns its wait status (waitpid(2)). On SIGUSR1 the traces so far are
 // analysed into PID.N.dumpM.json. Throws Error when the program cannot be started; then nothing was
 // recorded.
 int record(Settings settings);

@@ -1,3 +1,4 @@
+// Drains one arena into a trace file, with samples of memory use, mappings and page faults.
 #include "profile/record/trace_recorder.hpp"
 
 #include <fcntl.h>
@@ -27,13 +28,13 @@ namespace assay::heap {
 namespace {
 
 constexpr Nanoseconds sample_ns = 10'000'000;
-constexpr Nanoseconds first_list_interval_ns = 20'000'000,
-                      max_list_interval_ns = 10'000'000'000;  // between lists of mappings
+// Between two lists of mappings.
+constexpr Nanoseconds first_list_interval_ns = 20'000'000, max_list_interval_ns = 10'000'000'000;
 constexpr std::uint32_t faults_per_chunk = 4096;
-constexpr std::uint32_t max_unused_nodes = 64;  // gaps left by threads that were killed
+constexpr std::uint32_t max_unused_nodes = 64;  // limit of gaps that killed threads leave
 
-// Maps the arena and locks its file until it is closed: without the lock, another recorder knows
-// that this one was killed.
+// Maps the arena and locks its file. The kernel releases the lock if this recorder is killed, which
+// the hooks and other recorders detect.
 ArenaHeader* map_arena(const std::string& path, int& arena_fd, std::size_t& bytes) {
     const int fd = arena_fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
     struct stat status{};
@@ -57,7 +58,7 @@ ArenaHeader* map_arena(const std::string& path, int& arena_fd, std::size_t& byte
 }
 
 // The start time (field 22 of /proc/PID/stat) and the state of a process; 0 if there is none.
-std::uint64_t start_time_of(std::uint32_t pid, char* state = nullptr) {
+std::uint64_t read_start_time(std::uint32_t pid, char* state = nullptr) {
     std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
     std::string line;
     std::getline(in, line);
@@ -87,7 +88,7 @@ TraceRecorder::TraceRecorder(const std::string& arena, const std::string& trace,
       settings_(settings),
       writer_(trace) {
     statm_ = open(("/proc/" + std::to_string(pid()) + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
-    process_start_ = start_time_of(pid());
+    process_start_ = read_start_time(pid());
     buffer_count_ = header_->buffer_count;
     list_interval_ = first_list_interval_ns;
     last_list_ = now();
@@ -95,7 +96,7 @@ TraceRecorder::TraceRecorder(const std::string& arena, const std::string& trace,
 }
 
 TraceRecorder::~TraceRecorder() {
-    // A detached process keeps the mapping but not the memory.
+    // A detached process keeps its mapping of the arena. This frees the memory behind it.
     if (ending() == EndState::detached)
         madvise(static_cast<void*>(header_), arena_bytes_, MADV_REMOVE);
     munmap(static_cast<void*>(header_), arena_bytes_);
@@ -114,7 +115,7 @@ BufferState TraceRecorder::state(std::uint32_t index) const {
     return static_cast<BufferState>(header_->buffer_states[index].load(std::memory_order_acquire));
 }
 
-// The program writes this number: it is checked.
+// The program writes this number, so it is limited here.
 std::uint32_t TraceRecorder::buffers_used() const {
     return std::min(header_->buffers_used.load(std::memory_order_acquire), buffer_count_);
 }
@@ -126,7 +127,7 @@ bool TraceRecorder::drain() {
     std::ranges::sort(full, {}, [&](std::uint32_t index) {
         return std::pair(buffer(index)->thread, buffer(index)->sequence);
     });
-    bool copied = false;
+    bool has_copied = false;
     for (const std::uint32_t index : full) {
         const BufferHeader* buffer_header = buffer(index);
         std::uint32_t& next = sequence_[buffer_header->thread];
@@ -136,16 +137,16 @@ bool TraceRecorder::drain() {
         ++next;
         header_->buffer_states[index].store(static_cast<std::uint32_t>(BufferState::free),
                                             std::memory_order_release);
-        copied = true;
+        has_copied = true;
     }
-    if (copied) {
+    if (has_copied) {
         header_->buffers_freed.fetch_add(1, std::memory_order_release);
         syscall(SYS_futex, &header_->buffers_freed, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     }
-    return copied;
+    return has_copied;
 }
 
-// Copied unchanged: packing now would take processor time from the program.
+// Copies a buffer unchanged, since packing it now would take processor time from the program.
 void TraceRecorder::copy_buffer(std::uint32_t index, std::size_t bytes) {
     const BufferHeader* buffer_header = buffer(index);
     bytes =
@@ -160,7 +161,8 @@ void TraceRecorder::copy_buffer(std::uint32_t index, std::size_t bytes) {
                   {reinterpret_cast<const std::uint8_t*>(buffer_header + 1), bytes});
 }
 
-// Stops at a node whose thread has not filled it yet, unless the process has ended.
+// Writes the new nodes up to `end`. Stops at a node that its thread has not filled yet, unless the
+// process has ended.
 void TraceRecorder::write_nodes(std::uint32_t end, bool has_ended) {
     auto* nodes = reinterpret_cast<stack::Node*>(reinterpret_cast<char*>(header_) + nodes_offset);
     Bytes payload;
@@ -183,8 +185,8 @@ void TraceRecorder::write_nodes(std::uint32_t end, bool has_ended) {
 
 namespace {
 
-// Whether memory of the arena can be read: reading what its file has not got yet takes memory, and
-// its file system may be full.
+// Whether memory of the arena can be read. Reading a hole of its file allocates a page, which fails
+// if the file system is full.
 bool is_readable(const void* address) {
     constexpr int madv_populate_read = 22;
     auto* page =
@@ -194,7 +196,7 @@ bool is_readable(const void* address) {
 
 }  // namespace
 
-// Includes nodes that a killed process had not published in nodes_used.
+// The number of nodes, including those that a killed process had not published in nodes_used.
 std::uint32_t TraceRecorder::count_nodes() const {
     const auto* nodes =
         reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
@@ -241,14 +243,15 @@ void TraceRecorder::sample() {
     if (++sample_count_ == 64) write_samples();
 }
 
-// At growing intervals: it takes time, and a program's variables change little.
+// Lists the mappings at growing intervals, since it takes time and the set of mappings changes
+// rarely.
 void TraceRecorder::list_mappings() {
     const Nanoseconds t = now();
     if (t - last_list_ < list_interval_) return;
     last_list_ = t;
     list_interval_ = std::min(2 * list_interval_, max_list_interval_ns);
     const std::uint64_t ticks = stack::ticks();
-    if (std::string list = mappings_of(pid()); !list.empty()) {
+    if (std::string list = list_object_mappings(pid()); !list.empty()) {
         mappings_ = std::move(list);
         mappings_time_ = ticks;
     }
@@ -270,7 +273,7 @@ void TraceRecorder::write_code() {
                   {reinterpret_cast<const std::uint8_t*>(symbols.data()), symbols.size()});
 }
 
-// The process writes these bytes: they are checked when they are read.
+// The process writes these bytes, so the reader of the trace validates them.
 void TraceRecorder::write_unrecorded() {
     const std::uint32_t used =
         std::min(header_->notes_used.load(std::memory_order_acquire), std::uint32_t{notes_bytes});
@@ -333,7 +336,7 @@ EndState TraceRecorder::ending() const {
 bool TraceRecorder::has_ended() {
     if (ending() == EndState::detached) return true;
     char state = 'X';
-    const std::uint64_t start = start_time_of(pid(), &state);
+    const std::uint64_t start = read_start_time(pid(), &state);
     return start == 0 || start != process_start_ || state == 'Z' || state == 'X';
 }
 
@@ -394,8 +397,8 @@ void TraceRecorder::write_process(EndState ending) {
                      .lost = header_->lost_events.load(std::memory_order_relaxed),
                      .end_state = static_cast<std::uint32_t>(ending),
                      .page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE)),
-                     .at_least = settings_.at_least,
-                     .sample = settings_.sample};
+                     .min_block_bytes = settings_.min_block_bytes,
+                     .sample_bytes = settings_.sample_bytes};
     payload_.resize(sizeof info);
     std::memcpy(payload_.data(), &info, sizeof info);
     std::string text = program();

@@ -27,14 +27,13 @@ public:
     std::uint32_t pid() const { return header_->pid; }
     std::uint64_t start_ticks() const { return header_->start_ticks; }
     const std::string& error() const { return writer_.error(); }
-    // What the user should know of the recording, a line each; without the program's name.
+    // Warnings about the recording, a line each, without the program's name.
     std::vector<std::string> warnings() const;
     std::string program() const;
     std::string executable() const;  // its path
     const std::string& trace_path() const { return trace_path_; }
     std::uint64_t written_bytes() const { return writer_.bytes(); }
-    // Whether resident memory has reached dump_at for the first time, or grown by half since the
-    // last time.
+    // Whether resident memory has reached dump_at, or has grown by half since the last dump.
     bool crosses_dump_threshold();
 
     bool drain();   // copies full buffers; false if there were none
@@ -42,8 +41,8 @@ public:
     void note_fault(const Fault& fault);
     bool has_ended();  // the process ended, became another program, or is detached
     void abandon();    // tells the process to stop recording
-    // Copies the rest, half-filled buffers included, and writes the final process chunk. With
-    // is_replaced the process ended by exec.
+    // Copies the rest, partly filled buffers included, and writes the final process chunk.
+    // `is_replaced`: the process ended by exec.
     void finish(bool is_replaced = false);
 
 private:
@@ -69,7 +68,7 @@ private:
     std::string arena_path_, trace_path_;
     const Settings& settings_;
     TraceWriter writer_;
-    std::map<std::uint32_t, std::uint32_t> sequence_;  // by thread: of its next buffer
+    std::map<std::uint32_t, std::uint32_t> sequence_;  // number of the next buffer, by thread
     std::uint32_t nodes_written_ = first_node;
     int statm_;
     std::string executable_;       // its path, while the process runs it

@@ -1,3 +1,4 @@
+// Decodes machine code around an address to find frame set-ups, function ends and calls.
 #include "profile/stack/code.hpp"
 
 #include <errno.h>
@@ -12,12 +13,12 @@
 namespace assay::stack {
 namespace {
 
-// Reads `bytes` from `address` on; false if not all are readable.
+// Reads `bytes` bytes of this process at `address`. Returns false if not all are readable.
 bool read_code(std::uint64_t address, unsigned char* buffer, std::size_t bytes) {
-    const int before = errno;
+    const int saved_errno = errno;
     const iovec local{buffer, bytes}, remote{reinterpret_cast<void*>(address), bytes};
     const ssize_t bytes_read = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
-    errno = before;
+    errno = saved_errno;
     return bytes_read == static_cast<ssize_t>(bytes);
 }
 
@@ -43,8 +44,8 @@ bool ends_function(const unsigned char* code) {
 
 bool keeps_frame_pointer(std::uint64_t address) {
     if (!calls_push) return false;
-    constexpr std::size_t block = 1024, pattern = 6,
-                          max_distance = 32 << 10;  // blocks do not cross pages
+    // Code is read in blocks, which do not cross pages.
+    constexpr std::size_t block = 1024, pattern = 6, max_distance = 32 << 10;
     unsigned char code[block + pattern] = {}, following[pattern] = {};
     for (std::uint64_t end = address; address - end < max_distance;) {
         const std::uint64_t begin = (end - 1) / block * block, bytes = end - begin;
@@ -62,7 +63,7 @@ bool keeps_frame_pointer(std::uint64_t address) {
 
 bool follows_call(std::uint64_t address) {
     constexpr std::size_t max_length = 7;
-    // One more than is read: an operand is looked at before its length is known.
+    // One byte more than is read, since is_call() may examine call[2] of a call of two bytes.
     unsigned char code[max_length + 1] = {};
     if (!read_code(address - max_length, code, max_length)) return false;
     const unsigned char* end = code + max_length;

@@ -1,5 +1,5 @@
-// The parts that differ between processors: register numbers, the layout of signal frames, the tick
-// counter.
+// The parts of stack unwinding that depend on the processor: register numbers, the layout of signal
+// frames, the tick counter.
 //
 // All published figures are from x86-64. For aarch64 (Arm's aapcs64 and aadwarf64) a test
 // cross-compiles this code and runs it under qemu-user; it has not run on real hardware.

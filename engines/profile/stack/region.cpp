@@ -1,3 +1,4 @@
+// Finds and caches the mappings of stacks from /proc/self/maps.
 #include "profile/stack/region.hpp"
 
 #include <errno.h>
@@ -14,9 +15,9 @@ std::atomic<std::uint32_t> unmap_count{0};
 
 namespace {
 
-constexpr std::uint64_t page = 4096, max_bytes = 1 << 20;
+constexpr std::uint64_t page_bytes = 4096, max_bytes = 1 << 20;
 
-// Reads /proc/self/maps by system calls alone: nothing here may allocate.
+// Reads /proc/self/maps with raw system calls, since the hooks must not allocate.
 class Maps {
 public:
     Maps()
@@ -28,7 +29,7 @@ public:
     Maps(const Maps&) = delete;
     Maps& operator=(const Maps&) = delete;
 
-    // The next mapping; `writable` means readable too. False after the last.
+    // Reads the next mapping; `writable` means readable and writable. Returns false after the last.
     bool next(Bounds& mapping, bool& writable) {
         int c = 0;
         mapping.low = read_hexadecimal(c);
@@ -66,7 +67,7 @@ private:
 
 }  // namespace
 
-Bounds mapping_of(std::uint64_t sp) {
+Bounds find_mapping(std::uint64_t sp) {
     Maps maps;
     Bounds mapping;
     for (bool writable = false; maps.next(mapping, writable);)
@@ -75,17 +76,18 @@ Bounds mapping_of(std::uint64_t sp) {
 }
 
 Bounds Regions::bounds_above(std::uint64_t sp) {
-    const int before = errno;
-    if (const auto now = unmap_count.load(std::memory_order_acquire); now != unmap_count_) {
-        unmap_count_ = now;
+    const int saved_errno = errno;
+    if (const auto current_count = unmap_count.load(std::memory_order_acquire);
+        current_count != unmap_count_) {
+        unmap_count_ = current_count;
         std::fill_n(mappings_, max_mappings, Bounds{});
     }
     const auto part_above = [sp](const Bounds& bounds) {
         return Bounds{sp, std::min(bounds.high, sp + max_bytes)};
     };
     const auto is_mapped = [](const Bounds& bounds) {
-        unsigned char resident[max_bytes / page + 2];
-        const std::uint64_t begin = bounds.low / page * page;
+        unsigned char resident[max_bytes / page_bytes + 2];
+        const std::uint64_t begin = bounds.low / page_bytes * page_bytes;
         return mincore(reinterpret_cast<void*>(begin), bounds.high - begin, resident) == 0;
     };
     Bounds result;
@@ -95,12 +97,12 @@ Bounds Regions::bounds_above(std::uint64_t sp) {
             else mapping = {};
         }
     if (result.high == 0) {
-        if (const Bounds mapping = mapping_of(sp); mapping.high != 0) {
+        if (const Bounds mapping = find_mapping(sp); mapping.high != 0) {
             mappings_[next_++ % max_mappings] = mapping;
             result = part_above(mapping);
         }
     }
-    errno = before;
+    errno = saved_errno;
     return result;
 }
 

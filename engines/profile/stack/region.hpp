@@ -1,8 +1,9 @@
-// Bounds of stacks that the C library does not know: of coroutines and of signal handlers.
+// Finds the bounds of stacks that the C library does not know: those of coroutines and of signal
+// handlers.
 //
-// /proc/self/maps is read when a stack is met for the first time, and again after an munmap.
-// Allocators also unmap without a hook being called, so mincore checks the mapping before each use,
-// which takes a microsecond.
+// It reads /proc/self/maps for each new stack, and again after an munmap. Allocators also unmap
+// memory without calling a hook, so mincore() checks a cached mapping before each use, which takes
+// a microsecond.
 #pragma once
 
 #include <atomic>
@@ -16,12 +17,12 @@ namespace assay::stack {
 extern std::atomic<std::uint32_t> unmap_count;
 
 // The readable and writable mapping that holds a stack pointer; empty if there is none.
-Bounds mapping_of(std::uint64_t sp);
+Bounds find_mapping(std::uint64_t sp);
 
 class Regions {
 public:
-    // From the stack pointer upwards, at most 1 MiB; empty if it lies in no readable and writable
-    // mapping.
+    // The range from the stack pointer upwards, at most 1 MiB; empty if the stack pointer is in no
+    // readable and writable mapping.
     Bounds bounds_above(std::uint64_t sp);
 
 private:

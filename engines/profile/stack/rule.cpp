@@ -1,3 +1,5 @@
+// Reads unwind rules from the .eh_frame tables of the loaded objects: parses CIE and FDE, runs the
+// call-frame instructions and reduces the row to a rule.
 #include "profile/stack/rule.hpp"
 
 #include <dlfcn.h>
@@ -16,7 +18,7 @@ namespace {
 constexpr std::uint8_t enc_udata4 = 0x03, enc_sdata4 = 0x0b, enc_pcrel = 0x10, enc_datarel = 0x30,
                        enc_omit = 0xff;
 
-// Reads within [begin, end). Beyond the end it returns zeros and sets `failed`.
+// Reads values within [begin, end). Beyond the end it returns zeros, and failed() becomes true.
 class Reader {
 public:
     Reader(const std::uint8_t* begin, const std::uint8_t* end) : position_(begin), end_(end) {}
@@ -74,9 +76,9 @@ public:
         else position_ += bytes;
     }
     Reader part(std::uint64_t bytes) {
-        const std::uint8_t* from = position_;
+        const std::uint8_t* begin = position_;
         skip(bytes);
-        return {from, position_};
+        return {begin, position_};
     }
     bool at_end() const { return position_ >= end_; }
     bool failed() const { return failed_; }
@@ -138,13 +140,14 @@ bool read_cie(const std::uint8_t* begin, const std::uint8_t* limit, Cie& cie) {
     return !reader.failed() && !r.failed();
 }
 
-// Where a register of the caller was saved.
+// Where a frame has saved a register of its caller.
 struct RegisterRule {
     enum Kind : std::uint8_t { same, at_cfa, expression, undefined, elsewhere } kind = same;
     std::int64_t offset = 0;
     Reader block{nullptr, nullptr};
 };
 
+// A row of the call-frame table: the rules for the CFA, the BP and the return address.
 struct Row {
     int base = reg_sp;
     std::int64_t offset = initial_cfa;
@@ -193,13 +196,13 @@ public:
 
     Row row;
 
-    // False for an instruction that is not supported.
+    // Returns false for an unsupported instruction.
     bool run(Reader r) {
         while (!r.at_end() && !r.failed() && !is_past_)
             if (!step(r)) return false;
         return !r.failed();
     }
-    void keep_initial() { initial_ = row; }
+    void save_initial_row() { initial_ = row; }
 
 private:
     bool step(Reader& r) {
@@ -211,11 +214,11 @@ private:
                              static_cast<std::int64_t>(r.unsigned_leb()) * cie_.data_align);
                 return true;
             case cfa_restore: restore(low); return true;
-            default: return extended(low, r);
+            default: return step_extended(low, r);
         }
     }
 
-    bool extended(std::uint8_t op, Reader& r) {
+    bool step_extended(std::uint8_t op, Reader& r) {
         switch (op) {
             case cfa_nop: return true;
             case cfa_set_loc: return false;  // no compiler for Linux writes it
@@ -306,12 +309,12 @@ private:
     }
     bool remember_state() {
         if (depth_ == max_depth) return false;
-        remembered_[depth_++] = row;
+        saved_rows_[depth_++] = row;
         return true;
     }
     bool restore_state() {
         if (depth_ == 0) return false;
-        row = remembered_[--depth_];
+        row = saved_rows_[--depth_];
         return true;
     }
 
@@ -320,7 +323,7 @@ private:
     std::uint64_t location_, address_;
     bool is_past_ = false;
     Row initial_{};
-    Row remembered_[max_depth]{};
+    Row saved_rows_[max_depth]{};
     int depth_ = 0;
 };
 
@@ -340,22 +343,23 @@ bool is_deref_bp_plus(Reader block, std::int64_t& k) {
     return block.byte() == op_deref && block.at_end() && !block.failed();
 }
 
-// The linker's expression for a PLT entry: SP + 8, and 8 more after its push.
+// Whether this is the linker's expression for a PLT entry: SP + 8, or SP + 16 after the push.
 bool is_plt_expression(Reader block, std::uint64_t address, std::int64_t& k) {
-    static constexpr std::uint8_t linker[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a,
-                                              0x3b, 0x2a, 0x33, 0x24, 0x22};
-    if (static_cast<std::size_t>(block.end() - block.position()) != sizeof linker) return false;
-    for (std::size_t i = 0; i < sizeof linker; ++i)
-        if (i != 6 && block.position()[i] != linker[i]) return false;
+    static constexpr std::uint8_t plt_expression[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a,
+                                                      0x3b, 0x2a, 0x33, 0x24, 0x22};
+    if (static_cast<std::size_t>(block.end() - block.position()) != sizeof plt_expression)
+        return false;
+    for (std::size_t i = 0; i < sizeof plt_expression; ++i)
+        if (i != 6 && block.position()[i] != plt_expression[i]) return false;
     // DW_OP_lit0 + the offset of the instruction after the push.
     const unsigned pushed_from = block.position()[6] - 0x30u;
     k = 8 + ((address & 15) >= pushed_from ? 8 : 0);
     return true;
 }
 
-bool fits(std::int64_t value) { return value == static_cast<std::int32_t>(value); }
+bool fits_int32(std::int64_t value) { return value == static_cast<std::int32_t>(value); }
 
-Rule to_rule(const Row& row, const Cie& cie, std::uint64_t address) {
+Rule make_rule(const Row& row, const Cie& cie, std::uint64_t address) {
     Rule rule;
     rule.kind = RuleKind::unsupported;
     if (row.ra.kind == RegisterRule::undefined) {
@@ -367,7 +371,7 @@ Rule to_rule(const Row& row, const Cie& cie, std::uint64_t address) {
         return rule;
     }
     if (row.ra.kind == RegisterRule::at_cfa
-            ? !fits(row.ra.offset) || (calls_push && row.ra.offset != -8)
+            ? !fits_int32(row.ra.offset) || (calls_push && row.ra.offset != -8)
             : calls_push || row.ra.kind != RegisterRule::same)
         return rule;
     rule.ra = row.ra.kind == RegisterRule::at_cfa ? static_cast<std::int32_t>(row.ra.offset)
@@ -390,7 +394,7 @@ Rule to_rule(const Row& row, const Cie& cie, std::uint64_t address) {
     } else if (row.bp.kind != RegisterRule::same && row.bp.kind != RegisterRule::undefined) {
         return rule;
     }
-    if (!fits(cfa) || !fits(bp)) return rule;
+    if (!fits_int32(cfa) || !fits_int32(bp)) return rule;
     rule.kind = kind;
     rule.cfa = static_cast<std::int32_t>(cfa);
     rule.bp = static_cast<std::int32_t>(bp);
@@ -421,13 +425,13 @@ const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* lim
         std::memcpy(&e, table + k * sizeof e, sizeof e);
         return e;
     };
-    const auto wanted = static_cast<std::int64_t>(address - base);
-    std::uint64_t low = 0,
-                  high = count;  // entry(low) begins at or before `address`, entry(high) after
-    if (entry(0).location > wanted) return nullptr;
+    const auto target = static_cast<std::int64_t>(address - base);
+    // Binary search: entry(low) begins at or before `address`, entry(high) after it.
+    std::uint64_t low = 0, high = count;
+    if (entry(0).location > target) return nullptr;
     while (high - low > 1) {
         const std::uint64_t middle = low + (high - low) / 2;
-        (entry(middle).location <= wanted ? low : high) = middle;
+        (entry(middle).location <= target ? low : high) = middle;
     }
     return header + entry(low).fde;
 }
@@ -438,9 +442,10 @@ struct MappedRange {
     bool contains(const std::uint8_t* address) const { return address >= begin && address < end; }
 };
 
-// The mapping of an object that holds its tables. The kernel may map a program's segments apart;
-// _dl_find_object then reports only the code, and the program headers give the other segments.
-MappedRange tables_of(const dl_find_object& object) {
+// Finds the mapping of an object that holds its unwind tables. The kernel may map the segments of a
+// program separately. _dl_find_object then reports only the code; the program headers give the
+// other segments.
+MappedRange find_table_mapping(const dl_find_object& object) {
     const auto* tables = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
     const MappedRange code{static_cast<const std::uint8_t*>(object.dlfo_map_start),
                            static_cast<const std::uint8_t*>(object.dlfo_map_end)};
@@ -461,7 +466,7 @@ Rule read_row(std::uint64_t address) {
     if (_dl_find_object(reinterpret_cast<void*>(address), &object) != 0 ||
         object.dlfo_eh_frame == nullptr)
         return {};
-    const auto [begin, limit] = tables_of(object);
+    const auto [begin, limit] = find_table_mapping(object);
     const auto* header = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
     if (header < begin || header >= limit) return {};
     const std::uint8_t* fde_begin = find_fde(header, limit, address);
@@ -475,19 +480,19 @@ Rule read_row(std::uint64_t address) {
     const std::uint8_t* cie_begin = cie_pointer - fde.raw<std::uint32_t>();
     Cie cie;
     if (cie_begin < begin || cie_begin >= limit || !read_cie(cie_begin, limit, cie)) return {};
-    const std::uint64_t from = fde.pointer(cie.encoding, 0);
+    const std::uint64_t function_begin = fde.pointer(cie.encoding, 0);
     const std::uint64_t range = fde.pointer(cie.encoding & 0x0f, 0);
-    if (fde.failed() || address < from || address - from >= range) return {};
+    if (fde.failed() || address < function_begin || address - function_begin >= range) return {};
     if (cie.has_data) fde.skip(fde.unsigned_leb());
 
-    CfiInterpreter interpreter(cie, from, address);
+    CfiInterpreter interpreter(cie, function_begin, address);
     Rule unsupported;
     unsupported.kind = RuleKind::unsupported;
-    // The CIE's instructions hold from the first address on.
+    // The instructions of the CIE apply from the first address on.
     if (!interpreter.run({cie.begin, cie.end})) return unsupported;
-    interpreter.keep_initial();
+    interpreter.save_initial_row();
     if (!interpreter.run({fde.position(), fde.end()}) || fde.failed()) return unsupported;
-    return to_rule(interpreter.row, cie, address);
+    return make_rule(interpreter.row, cie, address);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// How to step from a frame to its caller: from the program's .eh_frame, or from its code where
-// .eh_frame has no entry.
+// The unwind rule of an address: how to step from its frame to the caller. It comes from the
+// program's .eh_frame, or from the machine code if .eh_frame has no entry.
 //
 // A rule is the row of the call-frame table (DWARF 5, 6.4) that holds at one address, reduced to
 // what a stack trace needs: the caller's stack pointer (the CFA), and where the return address and
-// the caller's frame pointer (BP: RBP, x29) were saved. A row that says anything else is
-// `unsupported`. Reading a rule allocates nothing and locks nothing (_dl_find_object, glibc 2.35).
-// The tables are not trusted: every read stays within the mapped object.
+// the caller's frame pointer (BP: RBP, x29) were saved. All other rows are
+// `unsupported`. Reading a rule neither allocates nor locks (_dl_find_object, glibc 2.35). The
+// tables are not trusted: every read stays within the mapped object.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ struct Rule {
     SavedBp saved = SavedBp::same;
 };
 
-// `address` lies within the instruction: for a return address, pass the byte before it.
+// Reads the rule of `address`, which is within an instruction: for a return address, pass the byte
+// before it.
 Rule read_rule(std::uint64_t address);
 
 }  // namespace assay::stack

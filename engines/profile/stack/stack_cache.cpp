@@ -1,3 +1,4 @@
+// Walks a stack until it meets the cached previous stack, and caches the new frames.
 #include "profile/stack/stack_cache.hpp"
 
 #include <cstring>
@@ -23,14 +24,17 @@ std::uint32_t StackCache::count_unchanged(const Frame& start) const {
     while (n > 0 && frames_[n - 1].frame.sp < start.sp) --n;
     const std::uint32_t caller_words = n > 0 ? frames_[n - 1].word_count : 0;
     constexpr std::uint32_t stride = 8;
-    std::uint32_t same = 0;
-    for (std::uint64_t differs = 0; same + stride <= caller_words; same += stride) {
+    std::uint32_t unchanged_words = 0;
+    for (std::uint64_t difference = 0; unchanged_words + stride <= caller_words;
+         unchanged_words += stride) {
         for (std::uint32_t k = 0; k < stride; ++k)
-            differs |= load64(slots_[same + k]) ^ words_[same + k];
-        if (differs != 0) break;
+            difference |= load64(slots_[unchanged_words + k]) ^ words_[unchanged_words + k];
+        if (difference != 0) break;
     }
-    while (same < caller_words && load64(slots_[same]) == words_[same]) ++same;
-    while (n > 0 && frames_[n - 1].word_count > same) --n;
+    while (unchanged_words < caller_words &&
+           load64(slots_[unchanged_words]) == words_[unchanged_words])
+        ++unchanged_words;
+    while (n > 0 && frames_[n - 1].word_count > unchanged_words) --n;
     return n;
 }
 
@@ -51,16 +55,16 @@ StackId StackCache::walk(const Frame& start, const Bounds& bounds, RuleCache& ru
             root = lost_root;
             break;
         }
-        NewFrame& added = new_frames_[new_count++];
-        added.frame = frame;
-        added.step = step(frame, rules.find(frame.address()), bounds);
-        if (added.step.end == Step::End::none) continue;
-        root = added.step.end == Step::End::last ? complete_root : lost_root;
+        NewFrame& new_frame = new_frames_[new_count++];
+        new_frame.frame = frame;
+        new_frame.step = step(frame, rules.find(frame.address()), bounds);
+        if (new_frame.step.end == Step::End::none) continue;
+        root = new_frame.step.end == Step::End::last ? complete_root : lost_root;
         break;
     }
     if (root != no_stack) unchanged = 0;
     lost_ += root == lost_root;
-    frame_count_ = kept_ = unchanged;
+    frame_count_ = reused_count_ = unchanged;
     word_count_ = unchanged > 0 ? frames_[unchanged - 1].word_count : 0;
     while (new_count > 0)
         if (!push(new_frames_[--new_count], root, tree)) {
@@ -69,20 +73,20 @@ StackId StackCache::walk(const Frame& start, const Bounds& bounds, RuleCache& ru
         }
     const StackId id = frames_[frame_count_ - 1].id;
     if (root == lost_root)
-        frame_count_ = 0;  // the next walk must not end where this one was cut off
+        frame_count_ = 0;  // the next walk must not stop at this incomplete stack
     return id;
 }
 
-// Adds the next frame inwards.
-bool StackCache::push(const NewFrame& added, StackId root, Tree& tree) {
+// Appends a frame to the cached stack, inwards.
+bool StackCache::push(const NewFrame& new_frame, StackId root, Tree& tree) {
     const CachedFrame* outer = frame_count_ > 0 ? &frames_[frame_count_ - 1] : nullptr;
-    const Step& step = added.step;
+    const Step& step = new_frame.step;
     const bool outer_needs_bp = outer != nullptr && step.end == Step::End::none && outer->needs_bp;
     for (std::uint32_t k = 0; k < step.slot_count; ++k) add_slot(step.slots[k]);
-    if (step.new_bp && outer_needs_bp) add_slot(step.bp_slot);
-    const StackId id = child(outer != nullptr ? outer->id : root, added.frame.address(), tree);
-    frames_[frame_count_++] = {added.frame, id, word_count_,
-                               step.used_bp || (outer_needs_bp && !step.new_bp)};
+    if (step.has_new_bp && outer_needs_bp) add_slot(step.bp_slot);
+    const StackId id = child(outer != nullptr ? outer->id : root, new_frame.frame.address(), tree);
+    frames_[frame_count_++] = {new_frame.frame, id, word_count_,
+                               step.uses_bp || (outer_needs_bp && !step.has_new_bp)};
     return id != no_stack;
 }
 

@@ -1,9 +1,9 @@
-// The last stack that was walked, frame by frame, with the words that determined the walk. The next
-// stack usually shares its outer frames, and is walked only down to the first shared one.
+// Caches the frames of the stack that was walked last, and the stack words that determined the
+// walk. The next stack usually shares the outer frames; its walk ends at the first shared frame.
 //
-// Cached words are compared with the stack before they are used, from the outermost inwards, so the
-// result equals that of a full walk. An interpreter that is a hundred frames deep and never twice
-// on the same stack costs a few steps a capture this way.
+// The cached words are compared with the stack before use, from the outermost frame inwards, so the
+// result equals that of a full walk. A capture in an interpreter that is a hundred frames deep, on
+// a different stack each time, then takes only a few steps.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,16 @@ namespace assay::stack {
 
 class StackCache {
 public:
-    // The stack from `start` outwards. Returns no_stack when the tree is full. The stack hangs
-    // under lost_root when it is deeper than max_frames or its outermost frames cannot be read.
+    // Walks the stack from `start` outwards. Returns no_stack if the tree is full. The stack is a
+    // descendant of lost_root if it is deeper than max_frames or its outermost frames are
+    // unreadable.
     StackId walk(const Frame& start, const Bounds& bounds, RuleCache& rules, Tree& tree);
     void clear();
     // Drops the cached stack, but not the cached nodes.
     void restart() { frame_count_ = word_count_ = 0; }
 
-    // Of the stack that was walked last: whether its walk depends on the start's BP, and the words
-    // that determined it with their addresses (slots).
+    // These describe the stack that was walked last: whether the walk depends on the BP of its
+    // start, and the words that determined the walk, with their addresses (slots).
     bool needs_bp() const { return frame_count_ > 0 && frames_[frame_count_ - 1].needs_bp; }
     std::uint32_t word_count() const {
         return frame_count_ > 0 ? frames_[frame_count_ - 1].word_count : 0;
@@ -33,7 +34,7 @@ public:
     std::uint32_t frame_count() const { return frame_count_; }
     const Frame& frame(std::uint32_t k) const { return frames_[k].frame; }  // outermost first
     // Number of frames, from the outermost inwards, that were reused from the previous stack.
-    std::uint32_t kept_count() const { return kept_; }
+    std::uint32_t reused_count() const { return reused_count_; }
     std::uint64_t lost() const { return lost_; }  // stacks that could not be read to their end
 
 private:
@@ -60,7 +61,7 @@ private:
     void add_slot(std::uint64_t slot);
 
     std::uint32_t frame_count_ = 0;
-    std::uint32_t kept_ = 0;
+    std::uint32_t reused_count_ = 0;
     std::uint32_t word_count_ = 0;
     std::uint64_t lost_ = 0;
     CachedFrame frames_[max_frames];  // outermost first

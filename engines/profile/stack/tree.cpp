@@ -1,3 +1,4 @@
+// The stack tree: nodes, hash tables and sibling links, all lock-free.
 #include "profile/stack/tree.hpp"
 
 #include <sys/mman.h>
@@ -7,7 +8,7 @@
 namespace assay::stack {
 namespace {
 
-void* map(std::size_t bytes) {
+void* map_memory(std::size_t bytes) {
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return memory == MAP_FAILED ? nullptr : memory;
@@ -27,12 +28,12 @@ bool Tree::reserve(std::size_t nodes, Node* storage, Populate populate) {
     populate_ = populate;
     ready_ = populate == nullptr ? static_cast<StackId>(capacity_) : 0;
     owns_nodes_ = storage == nullptr;
-    nodes_ = owns_nodes_ ? static_cast<Node*>(map(capacity_ * sizeof(Node))) : storage;
+    nodes_ = owns_nodes_ ? static_cast<Node*>(map_memory(capacity_ * sizeof(Node))) : storage;
     for (unsigned table = 0; table < tables; ++table) {
-        slots_[table] = static_cast<std::atomic<Slot>*>(map(slots_in(table) * sizeof(Slot)));
+        slots_[table] = static_cast<std::atomic<Slot>*>(map_memory(slots_in(table) * sizeof(Slot)));
         if (slots_[table] == nullptr) return false;
     }
-    links_ = static_cast<Link*>(map(link_count * sizeof(Link)));
+    links_ = static_cast<Link*>(map_memory(link_count * sizeof(Link)));
     used_ = lost_root + 1;
     return nodes_ != nullptr && links_ != nullptr && make_ready(lost_root);
 }
@@ -81,7 +82,7 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
     const StackId id = used_.fetch_add(1, std::memory_order_acq_rel);
     if (id < capacity_ && __builtin_expect(id >= ready_.load(std::memory_order_acquire), 0) &&
         !make_ready(id))
-        capacity_ = ready_.load(std::memory_order_acquire);  // there is no more memory
+        capacity_ = ready_.load(std::memory_order_acquire);  // the memory is exhausted
     if (id >= capacity_) {
         used_.store(static_cast<StackId>(capacity_), std::memory_order_release);
         return no_stack;
@@ -104,7 +105,7 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
 }
 
 void Tree::link(StackId parent, StackId id) {
-    if (id >= link_count) return;  // and with it all children of later nodes
+    if (id >= link_count) return;  // later nodes have no links, nor have their children
     std::atomic<StackId>& first = links_[parent].first_child;
     StackId next = first.load(std::memory_order_relaxed);
     do {

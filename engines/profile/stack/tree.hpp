@@ -1,13 +1,13 @@
-// Stacks as a tree of (parent, address) nodes, shared by all threads of the process. A stack is
-// identified by the number of its innermost node. Nodes are only added, never removed.
+// Stores call stacks as a tree of (parent, address) nodes, shared by all threads of the process.
+// The number of its innermost node identifies a stack. Nodes are only added, never removed.
 //
 // Lookup and insertion are lock-free. A node is filled first; then compare-and-swap publishes its
 // number in a slot of an open-addressing hash table. A thread that loses such a race leaves its
 // node unused. The address is written last: while it is 0, the node is not valid yet.
 //
-// Children of a node are also linked to one another, as far as they are the newest few. A recursion
-// visits nodes in the order in which they were made, so following links touches memory in that
-// order, where the table would touch it at random.
+// The children of a node also form a linked list, newest first. A lookup follows only its first few
+// links. A recursion visits nodes in the order of their creation, so the links access memory
+// sequentially, whereas the hash tables access it at random.
 //
 // There are several tables, each larger than the one before. A node's number determines its table,
 // so few nodes touch few pages. When two threads insert the same node just as a table fills up, it
@@ -23,7 +23,7 @@ namespace assay::stack {
 
 using StackId = std::uint32_t;
 
-// Roots. Node 0 is no stack; a stack whose outermost frames could not be read hangs under
+// Roots. Node 0 is no stack. A stack whose outermost frames could not be read is a descendant of
 // lost_root.
 inline constexpr StackId no_stack = 0, complete_root = 1, lost_root = 2;
 inline constexpr std::uint64_t unused_address = 1;
@@ -35,11 +35,11 @@ struct Node {
 
 class Tree {
 public:
-    // Makes sure that memory can be touched. False where there is none.
+    // Makes memory accessible. Returns false if there is none.
     using Populate = bool (*)(void* address, std::size_t bytes);
 
-    // Reserves `nodes` nodes, in `storage` (zeroed) if it is given. Memory is touched as it fills,
-    // after `populate` has returned true for it. Returns false when there is no memory.
+    // Reserves `nodes` nodes, in `storage` (zeroed) if it is given. Memory is touched as the
+    // tree grows, after `populate` has returned true for it. Returns false without memory.
     bool reserve(std::size_t nodes, Node* storage = nullptr, Populate populate = nullptr);
     void release();
 
@@ -55,7 +55,7 @@ public:
     }
     // The node of `address` under `parent`, added if it is new; no_stack when the tree is full.
     StackId child(StackId parent, std::uint64_t address);
-    // The stack of `addresses`, innermost first.
+    // Inserts the stack of `addresses`, innermost first. Returns no_stack if the tree is full.
     StackId insert(StackId root, std::span<const std::uint64_t> addresses);
 
     Node node(StackId id) const { return nodes_[id]; }
@@ -63,8 +63,8 @@ public:
     StackId size() const { return used_.load(std::memory_order_acquire); }
 
 private:
-    // A node's number in the low bits, a part of its hash above: most mismatches are seen without
-    // loading the node.
+    // The node's number in the low bits, a part of its hash above, so that most mismatches are
+    // detected without loading the node.
     using Slot = std::uint32_t;
     static constexpr unsigned id_bits = 24;
     static constexpr Slot id_mask = (Slot{1} << id_bits) - 1;
@@ -88,11 +88,11 @@ private:
     struct Link {
         std::atomic<StackId> first_child, next;  // next: of the same parent
     };
-    static constexpr StackId link_count = 1 << 22;  // later nodes are found by the tables alone
+    static constexpr StackId link_count = 1 << 22;  // later nodes have no links
     static constexpr unsigned max_hops = 4;
     void link(StackId parent, StackId id);
 
-    // Makes node `id` and those before it touchable.
+    // Makes the memory of node `id` and of all nodes before it accessible.
     bool make_ready(StackId id);
 
     static constexpr StackId nodes_per_step = 4096;  // 64 KiB

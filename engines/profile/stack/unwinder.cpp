@@ -1,3 +1,4 @@
+// Fills the layout memo: walks stacks that are not in it and stores them.
 #include "profile/stack/unwinder.hpp"
 
 #include <utility>
@@ -6,19 +7,19 @@ namespace assay::stack {
 
 std::atomic<std::uint32_t> generation{0};
 
-StackId Unwinder::walk_and_learn(const Frame& start, Tree& tree, bool learns) {
+StackId Unwinder::walk_and_store(const Frame& start, Tree& tree, bool uses_memo) {
     ++walks_;
-    if (!bounds_.contains(start.sp)) return walk_foreign_stack(start, tree);
+    if (!bounds_.contains(start.sp)) return walk_unknown_stack(start, tree);
     const StackId id = cache_.walk(start, bounds_, rules_, tree);
-    if (learns && id != no_stack && cache_.frame_count() > 0 && cache_.word_count() > 0 &&
-        cache_.word_count() <= max_words && is_worth_learning(start))
-        learn(start, id);
+    if (uses_memo && id != no_stack && cache_.frame_count() > 0 && cache_.word_count() > 0 &&
+        cache_.word_count() <= max_words && should_store(start))
+        store(start, id);
     return id;
 }
 
-// Walks a stack that the program allocated (a coroutine's). It may be unmapped before the next
+// Walks a stack outside of the thread's own (a coroutine's). It may be unmapped before the next
 // capture, so nothing is cached.
-StackId Unwinder::walk_foreign_stack(const Frame& start, Tree& tree) {
+StackId Unwinder::walk_unknown_stack(const Frame& start, Tree& tree) {
     const Bounds bounds = regions_.bounds_above(start.sp);
     if (!bounds.contains(start.sp)) return tree.child(lost_root, start.address());
     cache_.restart();
@@ -27,28 +28,28 @@ StackId Unwinder::walk_foreign_stack(const Frame& start, Tree& tree) {
     return id;
 }
 
-// Whether to learn another stack of this start.
-bool Unwinder::is_worth_learning(const Frame& start) {
-    Habit& habit = habits_[habit_of(start)];
-    if (habit.learned < max_learned) {
-        ++habit.learned;
+// Whether to store another stack of this start.
+bool Unwinder::should_store(const Frame& start) {
+    MissHistory& history = histories_[history_index(start)];
+    if (history.stored < max_stored) {
+        ++history.stored;
         return true;
     }
-    habit.debt = static_cast<std::uint16_t>(habit.debt + miss_cost);
-    if (habit.debt < max_debt) return true;
-    habit.debt = max_debt - 2 * miss_cost;
-    habit.skips = skipped_lookups;
+    history.penalty = static_cast<std::uint16_t>(history.penalty + miss_cost);
+    if (history.penalty < max_penalty) return true;
+    history.penalty = max_penalty - 2 * miss_cost;
+    history.skips_left = skipped_lookups;
     return false;
 }
 
-// Adds the stack that was just walked to the memo.
-void Unwinder::learn(const Frame& start, StackId id) {
+// Stores the stack that was walked last in the memo.
+void Unwinder::store(const Frame& start, StackId id) {
     std::uint32_t offset[max_words], n = 0;
     for (; n < cache_.word_count(); ++n)
         offset[n] = static_cast<std::uint32_t>((cache_.slot(n) - start.sp) / 8);
     // Padded to a multiple of four by repeating a word.
     for (; n % 4 != 0; ++n) offset[n] = offset[n - 1];
-    const std::uint32_t index = layout_of(start, offset, n);
+    const std::uint32_t index = find_or_add_layout(start, offset, n);
     Layout& layout = layouts_[index];
     const auto* base = reinterpret_cast<const std::uint64_t*>(start.sp);
     const bool is_first = layout.key_words == 0 && single_entries_[index].serial != layout.serial;
@@ -58,7 +59,7 @@ void Unwinder::learn(const Frame& start, StackId id) {
     if (layout.key_words != 0) {
         const std::uint64_t h = hash_key_words(base, layout);
         const std::size_t slot = free_slot(h);
-        labels_[slot] = {tag_of(h), layout.serial, index};
+        entry_tags_[slot] = {tag_of(h), layout.serial, index};
         entry = &entries_[slot];
     }
     entry->serial = layout.serial;
@@ -67,10 +68,11 @@ void Unwinder::learn(const Frame& start, StackId id) {
     for (std::uint32_t k = 0; k < n; ++k) entry->word[k] = base[layout.offset[k]];
 }
 
-// The layout of this start with these offsets: an existing one, or a new one in the oldest's place.
-std::uint32_t Unwinder::layout_of(const Frame& start, const std::uint32_t* offset,
-                                  std::uint32_t n) {
-    const unsigned set = set_of(start);
+// Returns the index of the layout with this start and these offsets. A new layout replaces the
+// oldest.
+std::uint32_t Unwinder::find_or_add_layout(const Frame& start, const std::uint32_t* offset,
+                                           std::uint32_t n) {
+    const unsigned set = set_index(start);
     unsigned way = 0;
     for (; way < ways && keys_[set][way].pc != 0; ++way) {
         const std::uint32_t index = set * ways + way;
@@ -96,8 +98,8 @@ std::uint32_t Unwinder::layout_of(const Frame& start, const std::uint32_t* offse
     return index;
 }
 
-// Makes a key word of the first word in which this stack differs from one with the same key words.
-// This reorders the words, so the stacks of the layout are learned again.
+// Adds the first word in which this stack differs from `other` to the key words. This reorders the
+// words, so the stored stacks of the layout become invalid.
 void Unwinder::add_key_word(const std::uint64_t* base, Layout& layout, const Entry& other) {
     std::uint32_t k = layout.key_words;
     while (k < layout.n && base[layout.offset[k]] == other.word[k]) ++k;
@@ -107,11 +109,12 @@ void Unwinder::add_key_word(const std::uint64_t* base, Layout& layout, const Ent
     layout.serial = ++last_serial_;
 }
 
-// A free slot, or one whose layout was replaced, or any.
+// Returns a free slot, or one whose layout was replaced, or else any slot of the bucket.
 std::size_t Unwinder::free_slot(std::uint64_t hash) const {
     const std::size_t first = bucket_of(hash);
     for (std::size_t k = first; k < first + probes; ++k)
-        if (labels_[k].serial == 0 || labels_[k].serial != layouts_[labels_[k].layout].serial)
+        if (entry_tags_[k].serial == 0 ||
+            entry_tags_[k].serial != layouts_[entry_tags_[k].layout].serial)
             return k;
     return first + walks_ % probes;
 }
@@ -133,7 +136,7 @@ StackId Unwinder::walk(Frame frame, Tree& tree) {
 
 void Unwinder::clear(std::uint32_t now) {
     generation_ = now;
-    if (walks_ == 0) return;  // nothing was learned, and untouched memory stays untouched
+    if (walks_ == 0) return;  // nothing is stored; clearing would make untouched memory resident
     // Entries become invalid with their layouts.
     for (unsigned index = 0; index < ways << set_bits; ++index)
         if (Key& key = keys_[index / ways][index % ways]; key.pc != 0) {

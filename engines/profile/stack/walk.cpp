@@ -1,3 +1,4 @@
+// One step of a stack walk: applies a rule to a frame.
 #include "profile/stack/walk.hpp"
 
 #include <cstring>
@@ -23,7 +24,7 @@ Step step_from_signal(Frame& frame, const Bounds& bounds) {
     }
     for (const std::uint64_t offset : {signal_bp, signal_sp, signal_pc})
         step.slots[step.slot_count++] = sp + offset;
-    step.new_bp = true;
+    step.has_new_bp = true;
     step.bp_slot = sp + signal_bp;
     // The next step reads the link register if it needs it.
     frame = {load64(sp + signal_pc), load64(sp + signal_sp), load64(sp + signal_bp), false,
@@ -51,23 +52,24 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
             cfa = frame.sp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
             break;
         case RuleKind::by_code:
-            if (!frame.called) return lost();  // it may not have set up its frame yet
+            if (!frame.called)
+                return lost();  // an interrupted function may not have set up its frame yet
             [[fallthrough]];
         case RuleKind::from_bp:
             cfa = frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
-            step.used_bp = true;
+            step.uses_bp = true;
             break;
         case RuleKind::from_bp_deref: {
             const std::uint64_t address =
                 frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
-            step.used_bp = true;
+            step.uses_bp = true;
             if (!bounds.contains(address)) return lost();
             cfa = load64(address);
             step.slots[step.slot_count++] = address;
             break;
         }
     }
-    // The caller's frame lies above its callee's. An interrupted callee may have no frame yet.
+    // The caller's frame is above its callee's. An interrupted callee may not have a frame yet.
     if (cfa < frame.sp || (cfa == frame.sp && (calls_push || frame.called))) return lost();
     const std::uint64_t return_slot = rule.ra == Rule::in_register
                                           ? frame.lr_address
@@ -75,10 +77,10 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
     if (!bounds.contains(return_slot)) return lost();
     if (rule.saved != SavedBp::same) {
         const std::uint64_t base = rule.saved == SavedBp::at_cfa ? cfa : frame.bp;
-        step.used_bp |= rule.saved == SavedBp::at_bp;
+        step.uses_bp |= rule.saved == SavedBp::at_bp;
         step.bp_slot = base + static_cast<std::uint64_t>(std::int64_t{rule.bp});
         if (!bounds.contains(step.bp_slot)) return lost();
-        step.new_bp = true;
+        step.has_new_bp = true;
     }
     step.slots[step.slot_count++] = return_slot;
     if (load64(return_slot) == 0) {
@@ -87,7 +89,7 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
     }
     if (rule.kind == RuleKind::by_code && !follows_call(load64(return_slot))) return lost();
     frame = {strip_signature(load64(return_slot)), cfa,
-             step.new_bp ? load64(step.bp_slot) : frame.bp, true};
+             step.has_new_bp ? load64(step.bp_slot) : frame.bp, true};
     return step;
 }
 

@@ -1,7 +1,9 @@
-// Walks a stack by rules, frame by frame, and reports which words of the stack determined the walk.
+// Walks a stack frame by frame with unwind rules, and reports the stack words that determined the
+// walk.
 //
 // A walk depends on its start (pc, sp, bp) and on the words that it read. If these words are
-// unchanged, a later walk from the same start gives the same result: the layout memo relies on it.
+// unchanged, a later walk from the same start gives the same result. The unwinder's memo relies on
+// this.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +41,7 @@ struct Bounds {
     }
 };
 
-// The rules of one thread by address; cleared when an object is unloaded.
+// Caches the rules of addresses for one thread. Cleared after an object is unloaded.
 class RuleCache {
 public:
     const Rule& find(std::uint64_t address) {
@@ -66,8 +68,8 @@ private:
 // One step of a walk: how it ended, and the addresses (slots) of the words that determined it.
 struct Step {
     enum class End : std::uint8_t { none, last, lost } end = End::none;
-    bool used_bp = false;         // the step depends on the frame's BP
-    bool new_bp = false;          // the caller's BP was loaded from bp_slot
+    bool uses_bp = false;         // the step depends on the frame's BP
+    bool has_new_bp = false;      // the caller's BP was loaded from bp_slot
     std::uint8_t slot_count = 0;  // of `slots`, the return address among them
     std::uint64_t slots[4] = {};
     std::uint64_t bp_slot = 0;

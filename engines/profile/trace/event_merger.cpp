@@ -1,3 +1,4 @@
+// Groups the event chunks of a trace by thread and loads them one at a time.
 #include "profile/trace/event_merger.hpp"
 
 namespace assay::heap {

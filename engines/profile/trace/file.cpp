@@ -1,3 +1,4 @@
+// Writes and reads trace files: chunk headers, checksums and compression.
 #include "profile/trace/file.hpp"
 
 #include <fcntl.h>

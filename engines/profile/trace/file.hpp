@@ -1,4 +1,4 @@
-// Writing and reading the chunks of a trace.
+// Writes and reads the chunks of a trace file (trace/format.hpp).
 #pragma once
 
 #include <functional>
@@ -18,17 +18,17 @@ struct FreeContext {
     void operator()(ZSTD_DCtx_s* context) const;
 };
 
-// A full disk ends the trace, not the program: after the first failed write nothing more is
-// written, and error() says why.
+// Writes a trace. A full disk does not end the program: after the first failed write nothing more
+// is written, and error() holds the reason.
 class TraceWriter {
 public:
-    // `level` is zstd's. Throws Error when the file cannot be created.
+    // `level`: zstd's compression level. Throws Error if the file cannot be created.
     explicit TraceWriter(const std::string& path, int level = 1);
     ~TraceWriter();
     TraceWriter(const TraceWriter&) = delete;
     TraceWriter& operator=(const TraceWriter&) = delete;
 
-    // Fills in the lengths and sums of `header`.
+    // Writes a chunk. Fills in the lengths and checksums of `header`.
     void write(ChunkHeader header, std::span<const std::uint8_t> payload);
     const std::string& error() const { return error_; }  // empty: none
     std::uint64_t bytes() const { return bytes_; }
@@ -61,7 +61,7 @@ public:
     const std::vector<ChunkRef>& chunks() const { return chunks_; }
     std::uint64_t damaged_bytes() const { return damaged_bytes_; }  // bytes outside of whole chunks
     std::uint64_t bytes() const { return bytes_; }                  // bytes read
-    // Reads and decompresses a payload; false if it does not match its sum.
+    // Reads and decompresses a payload. Returns false if it does not match its checksum.
     bool read(const ChunkRef& chunk, Bytes& destination);
 
 private:
@@ -74,7 +74,8 @@ private:
     std::vector<ChunkRef> chunks_;
 };
 
-// The events of a chunk, raw or packed; `buffer` is memory for its payload. False if it is damaged.
+// Reads the events of a chunk, raw or packed. `buffer` holds the payload meanwhile. Returns false
+// if the chunk is damaged.
 bool read_events(TraceReader& trace, const ChunkRef& chunk, Bytes& buffer,
                  std::vector<Event>& destination);
 

@@ -1,3 +1,4 @@
+// Encodes and decodes events as compressed columns.
 #include "profile/trace/format.hpp"
 
 #include <zstd.h>
@@ -12,46 +13,48 @@ namespace {
 // Bits in the column of kinds.
 constexpr std::uint8_t kind_mask = 15, has_call_ticks = 16, other_thread = 32, raw_address = 64;
 constexpr std::uint64_t number_mask = (std::uint64_t{1} << block_number_bits) - 1;
-constexpr std::size_t max_values = 2;  // of one event in one column
+constexpr std::size_t max_values = 2;  // values of one event in one column
 constexpr std::size_t max_stream_bytes = 256u << 20;
-constexpr int level = 9, max_min_match = 7, min_hash_log = 6;  // zstd's own bounds
+constexpr int level = 9;
+constexpr int max_min_match = 7, min_hash_log = 6;  // limits of zstd's parameters
 
-// Compresses each stream in two ways and keeps the shorter: with all matches that zstd finds, or
-// nearly by entropy coding alone, which is better where matches are only chance.
+// Compresses each stream in two ways and keeps the shorter result: with full match search, and with
+// almost only entropy coding, which is better for random data.
 class StreamCompressor {
 public:
-    StreamCompressor() : matching_(ZSTD_createCCtx()), entropy_(ZSTD_createCCtx()) {
-        ZSTD_CCtx_setParameter(matching_.get(), ZSTD_c_compressionLevel, level);
-        ZSTD_CCtx_setParameter(entropy_.get(), ZSTD_c_compressionLevel, 1);
-        ZSTD_CCtx_setParameter(entropy_.get(), ZSTD_c_strategy, ZSTD_fast);
-        ZSTD_CCtx_setParameter(entropy_.get(), ZSTD_c_minMatch, max_min_match);
-        ZSTD_CCtx_setParameter(entropy_.get(), ZSTD_c_hashLog, min_hash_log);
+    StreamCompressor() : match_context_(ZSTD_createCCtx()), entropy_context_(ZSTD_createCCtx()) {
+        ZSTD_CCtx_setParameter(match_context_.get(), ZSTD_c_compressionLevel, level);
+        ZSTD_CCtx_setParameter(entropy_context_.get(), ZSTD_c_compressionLevel, 1);
+        ZSTD_CCtx_setParameter(entropy_context_.get(), ZSTD_c_strategy, ZSTD_fast);
+        ZSTD_CCtx_setParameter(entropy_context_.get(), ZSTD_c_minMatch, max_min_match);
+        ZSTD_CCtx_setParameter(entropy_context_.get(), ZSTD_c_hashLog, min_hash_log);
     }
-    void append(std::span<const std::uint8_t> bytes, Bytes& to) {
-        put_varint(to, bytes.size());
+    void append(std::span<const std::uint8_t> bytes, Bytes& output) {
+        put_varint(output, bytes.size());
         if (bytes.empty()) return;
         const std::size_t bound = ZSTD_compressBound(bytes.size());
         output_.resize(2 * bound);
-        const std::size_t matched_bytes = ZSTD_compress2(matching_.get(), output_.data(), bound,
-                                                         bytes.data(), bytes.size()),
-                          entropy_bytes = ZSTD_compress2(entropy_.get(), output_.data() + bound,
-                                                         bound, bytes.data(), bytes.size());
+        const std::size_t matched_bytes = ZSTD_compress2(match_context_.get(), output_.data(),
+                                                         bound, bytes.data(), bytes.size()),
+                          entropy_bytes =
+                              ZSTD_compress2(entropy_context_.get(), output_.data() + bound, bound,
+                                             bytes.data(), bytes.size());
         const std::span<const std::uint8_t> smaller =
             matched_bytes <= entropy_bytes ? std::span(output_.data(), matched_bytes)
                                            : std::span(output_.data() + bound, entropy_bytes);
-        put_varint(to, smaller.size());
-        to.insert(to.end(), smaller.begin(), smaller.end());
+        put_varint(output, smaller.size());
+        output.insert(output.end(), smaller.begin(), smaller.end());
     }
 
 private:
     struct Free {
         void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
     };
-    std::unique_ptr<ZSTD_CCtx, Free> matching_, entropy_;
+    std::unique_ptr<ZSTD_CCtx, Free> match_context_, entropy_context_;
     Bytes output_;
 };
 
-// Writes a column. Memory for the worst case is reserved at the start.
+// Writes a column. clear() reserves memory for the worst case.
 class ColumnWriter {
 public:
     void clear(std::size_t values) {
@@ -69,9 +72,11 @@ public:
             next = &next_other_;
         });
     }
-    void append_to(Bytes& to, StreamCompressor& compressor) const {
-        compressor.append({first_bytes_.data(), static_cast<const std::uint8_t*>(next_first_)}, to);
-        compressor.append({other_bytes_.data(), static_cast<const std::uint8_t*>(next_other_)}, to);
+    void append_to(Bytes& output, StreamCompressor& compressor) const {
+        compressor.append({first_bytes_.data(), static_cast<const std::uint8_t*>(next_first_)},
+                          output);
+        compressor.append({other_bytes_.data(), static_cast<const std::uint8_t*>(next_other_)},
+                          output);
     }
 
 private:
@@ -79,12 +84,12 @@ private:
     std::uint8_t *next_first_ = nullptr, *next_other_ = nullptr;
 };
 
-// Reads a column; `ok` is false when it is damaged or has ended.
+// Reads a column. ok() becomes false if it is damaged or ends early.
 class ColumnReader {
 public:
-    void load(VarintReader& from, std::size_t values) {
-        ok_ = decompress(from, values, first_bytes_) &&
-              decompress(from, values * (max_varint_bytes - 1), other_bytes_);
+    void load(VarintReader& input, std::size_t values) {
+        ok_ = decompress(input, values, first_bytes_) &&
+              decompress(input, values * (max_varint_bytes - 1), other_bytes_);
         if (!ok_) first_bytes_.clear();
         next_first_ = first_bytes_.data();
         next_other_ = other_bytes_.data();
@@ -94,32 +99,32 @@ public:
         const std::uint8_t** next = &next_first_;
         const std::uint8_t* end = first_bytes_.data() + first_bytes_.size();
         std::uint64_t value = 0;
-        const bool is_whole = decode_varint(value, [&](std::uint8_t& byte) {
+        const bool is_complete = decode_varint(value, [&](std::uint8_t& byte) {
             if (*next == end) return false;
             byte = *(*next)++;
             next = &next_other_;
             end = other_bytes_.data() + other_bytes_.size();
             return true;
         });
-        ok_ = ok_ && is_whole;
+        ok_ = ok_ && is_complete;
         return value;
     }
     bool ok() const { return ok_; }
 
 private:
-    static bool decompress(VarintReader& from, std::size_t max_size, Bytes& output) {
+    static bool decompress(VarintReader& input, std::size_t max_size, Bytes& output) {
         struct Free {
             void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
         };
         thread_local const std::unique_ptr<ZSTD_DCtx, Free> context(ZSTD_createDCtx());
-        const std::uint64_t bytes = from.varint();
+        const std::uint64_t bytes = input.varint();
         output.clear();
         if (bytes == 0 || bytes > std::min(max_size, max_stream_bytes))
-            return bytes == 0 && from.ok();
-        const auto frame = from.take(from.varint());
+            return bytes == 0 && input.ok();
+        const auto frame = input.read_bytes(input.varint());
         output.resize(bytes);
-        return from.ok() && ZSTD_decompressDCtx(context.get(), output.data(), bytes, frame.data(),
-                                                frame.size()) == bytes;
+        return input.ok() && ZSTD_decompressDCtx(context.get(), output.data(), bytes, frame.data(),
+                                                 frame.size()) == bytes;
     }
 
     Bytes first_bytes_, other_bytes_;
@@ -140,11 +145,11 @@ struct Columns {
 }  // namespace
 
 void encode_columns(std::span<const Event> events, std::uint32_t thread, std::uint64_t first,
-                    Bytes& to) {
+                    Bytes& output) {
     thread_local Columns<ColumnWriter> columns;
     for (ColumnWriter* column : columns.all()) column->clear(max_values * events.size());
-    std::uint64_t time = first >> time_shift, first_number = 0,
-                  number = 0;  // of the next new block
+    // `number`: of the next new block.
+    std::uint64_t time = first >> time_shift, first_number = 0, number = 0;
     const auto is_new = [](const Event& e) {
         return is_block_id(address_of(e)) && is_allocation(kind_of(e), address_of(e), e.size);
     };
@@ -181,16 +186,17 @@ void encode_columns(std::span<const Event> events, std::uint32_t thread, std::ui
         if (event.call_ticks != 0) columns.call_ticks.put(event.call_ticks);
     }
     thread_local StreamCompressor compressor;
-    put_varint(to, first_number);
-    for (const ColumnWriter* column : columns.all()) column->append_to(to, compressor);
+    put_varint(output, first_number);
+    for (const ColumnWriter* column : columns.all()) column->append_to(output, compressor);
 }
 
-bool decode_columns(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
+bool decode_columns(std::span<const std::uint8_t> input, std::uint32_t count, std::uint32_t thread,
                     std::uint64_t first, std::vector<Event>& output) {
     thread_local Columns<ColumnReader> columns;
-    VarintReader all(from);
-    std::uint64_t time = first >> time_shift, number = all.varint();
-    for (ColumnReader* column : columns.all()) column->load(all, max_values * std::size_t{count});
+    VarintReader reader(input);
+    std::uint64_t time = first >> time_shift, number = reader.varint();
+    for (ColumnReader* column : columns.all())
+        column->load(reader, max_values * std::size_t{count});
     output.clear();
     if (columns.kinds.values() != count) return false;
     output.reserve(count);

@@ -1,5 +1,5 @@
-// A heap trace on disk: one file per process (another one after an exec), a sequence of chunks that
-// are readable on their own.
+// The format of a heap trace on disk: one file per process (a new one after an exec), a sequence of
+// chunks that can be read independently.
 //
 //     ChunkHeader | payload | ChunkHeader | payload | ...
 //
@@ -37,8 +37,8 @@
 //               name", numbers in hex (record/perf_map.hpp). Of several lines for one address the
 //               last counts.
 //     unrecorded
-//               what the process started and is not recorded: pairs of a path and the reason, each
-//               ended by a NUL. `count`: how many more there were.
+//               programs that the process started and that are not recorded: pairs of a path and
+//               the reason, each ended by a NUL. `count`: how many more there were.
 #pragma once
 
 #include <array>
@@ -52,8 +52,8 @@
 
 namespace assay::heap {
 
-// Numbers that are left out were used by earlier formats, which are not read any more: 5 (columns
-// compressed together), 6 (samples without shared pages) and 9 (page faults without a stack).
+// Reserved numbers of earlier formats, which are not supported: 5 (columns compressed together),
+// 6 (samples without shared pages) and 9 (page faults without a stack).
 enum class ChunkKind : std::uint32_t {
     process = 1,
     nodes,
@@ -94,8 +94,8 @@ struct ProcessInfo {
     std::uint64_t lost = 0;       // events that could not be recorded
     std::uint32_t end_state = 0;  // an EndState (heap/arena.hpp); none: the trace is incomplete
     std::uint32_t page_bytes = 4096;
-    std::uint64_t at_least = 0;  // bytes: smaller blocks are not in the trace
-    std::uint64_t sample = 0;    // mean requested bytes per recorded block; 0: all are recorded
+    std::uint64_t min_block_bytes = 0;  // bytes: smaller blocks are not in the trace
+    std::uint64_t sample_bytes = 0;  // mean requested bytes per recorded block; 0: all are recorded
 };
 
 // ---- events in columns
@@ -115,14 +115,14 @@ inline Kind kind_of(const Event& event) { return static_cast<Kind>(event.address
 inline std::uint64_t address_of(const Event& event) { return event.address & address_mask; }
 inline bool has_size(Kind kind) { return kind != Kind::free && kind != Kind::realloc_from; }
 
-// Whether the event returned a new block.
+// Whether the event allocates a new block.
 inline bool is_allocation(Kind kind, std::uint64_t address, std::uint64_t size) {
     return kind == Kind::malloc || kind == Kind::calloc || kind == Kind::memalign ||
            (kind == Kind::realloc && size != not_reallocated && address != 0);
 }
 
-// Appends the packed events of one thread to `to`. `first` is the time that the first one is
-// relative to, in ticks.
+// Appends the packed events of one thread to `output`. The time of the first event is stored
+// relative to `first`, in ticks.
 //
 //     number (varint) | kinds | allocation times | other times | blocks | sizes | stacks |
 //     call ticks
@@ -140,13 +140,14 @@ inline bool is_allocation(Kind kind, std::uint64_t address, std::uint64_t size) 
 //     call ticks  of events that were timed
 //
 // A column is stored as two streams: the first bytes of its varints, and all other bytes. First
-// bytes repeat and the others are mostly random, so compressing them apart saves a quarter to a
-// half. Each stream is its length (varint) and, if that is not 0, the length of the zstd frame that
+// bytes repeat and the others are mostly random, so separate compression saves a quarter to a half.
+// Each stream is its length (varint) and, if that is not 0, the length of the zstd frame that
 // follows (varint), and the frame.
 void encode_columns(std::span<const Event> events, std::uint32_t thread, std::uint64_t first,
-                    Bytes& to);
-// The reverse, for `count` events. Returns false if the bytes are not such columns.
-bool decode_columns(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
+                    Bytes& output);
+// Decodes `count` events that encode_columns() has encoded. Returns false if the bytes are
+// malformed.
+bool decode_columns(std::span<const std::uint8_t> input, std::uint32_t count, std::uint32_t thread,
                     std::uint64_t first, std::vector<Event>& output);
 
 }  // namespace assay::heap

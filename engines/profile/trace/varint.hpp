@@ -1,6 +1,6 @@
-// Integers of variable length: seven bits a byte, the lowest first; all bytes but the last have
-// their high bit set. Small numbers of either sign are made small by zigzag: 0, -1, 1, -2 become
-// 0, 1, 2, 3.
+// Varints, integers of variable length (LEB128): seven bits per byte, the lowest first; all bytes
+// but the last have their high bit set. The zigzag encoding maps signed to unsigned numbers: 0, -1,
+// 1, -2 become 0, 1, 2, 3.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@ void encode_varint(std::uint64_t value, Put put) {
     put(static_cast<std::uint8_t>(value));
 }
 
-// get(byte) fetches the next byte; false where there is none. Returns false, and sets `value` to 0,
-// when the encoding does not end.
+// Decodes a varint. get(byte) fetches the next byte and returns false at the end of the input.
+// Returns false, and sets `value` to 0, if the input is truncated.
 template <class Get>
 bool decode_varint(std::uint64_t& value, Get get) {
     value = 0;
@@ -38,8 +38,8 @@ bool decode_varint(std::uint64_t& value, Get get) {
     return false;
 }
 
-inline void put_varint(Bytes& to, std::uint64_t value) {
-    encode_varint(value, [&](std::uint8_t byte) { to.push_back(byte); });
+inline void put_varint(Bytes& output, std::uint64_t value) {
+    encode_varint(value, [&](std::uint8_t byte) { output.push_back(byte); });
 }
 inline std::uint64_t zigzag(std::int64_t value) {
     return (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63);
@@ -48,8 +48,8 @@ inline std::int64_t unzigzag(std::uint64_t value) {
     return static_cast<std::int64_t>(value >> 1) ^ -static_cast<std::int64_t>(value & 1);
 }
 
-// Reads varints and bytes, never beyond the end: after a failed read `ok` is false, and zeros
-// follow.
+// Reads varints and bytes within a span. After a read beyond the end, ok() is false and all further
+// values are 0.
 class VarintReader {
 public:
     explicit VarintReader(std::span<const std::uint8_t> data)
@@ -57,22 +57,22 @@ public:
 
     std::uint64_t varint() {
         std::uint64_t value = 0;
-        const bool is_whole = decode_varint(value, [this](std::uint8_t& byte) {
+        const bool is_complete = decode_varint(value, [this](std::uint8_t& byte) {
             if (next_ == end_) return false;
             byte = *next_++;
             return true;
         });
-        ok_ = ok_ && is_whole;
+        ok_ = ok_ && is_complete;
         return value;
     }
-    std::span<const std::uint8_t> take(std::size_t bytes) {
+    std::span<const std::uint8_t> read_bytes(std::size_t bytes) {
         if (bytes > static_cast<std::size_t>(end_ - next_)) {
             ok_ = false;
             return {};
         }
-        const std::span<const std::uint8_t> taken(next_, bytes);
+        const std::span<const std::uint8_t> part(next_, bytes);
         next_ += bytes;
-        return taken;
+        return part;
     }
     bool ok() const { return ok_; }
 

@@ -94,8 +94,8 @@ KernelEvent fault_of(const Fault& given, const KernelEvent& mapped) {
     event.processor = given.executable;
     event.address = given.address;
     event.ip = given.ip, event.sp = given.sp, event.bp = given.bp;
-    event.used = std::min<std::uint32_t>(given.words, stack_words);
-    for (std::uint32_t k = 0; k < event.used; ++k) event.stack[k] = mapped.address + 16 * k;
+    event.used_words = std::min<std::uint32_t>(given.words, stack_words);
+    for (std::uint32_t k = 0; k < event.used_words; ++k) event.stack[k] = mapped.address + 16 * k;
     return event;
 }
 
@@ -127,7 +127,7 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
     header->tail = parts.read<std::uint64_t>();
     for (std::size_t k = 0; k < node_count; ++k) {
         const auto node = parts.read<stack::Node>();
-        std::memcpy(memory + ring_nodes_at + k * sizeof node, &node, sizeof node);
+        std::memcpy(memory + ring_nodes_offset + k * sizeof node, &node, sizeof node);
     }
     std::array<Fault, max_events> faults;
     const std::uint64_t tail = header->tail;
@@ -146,25 +146,25 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
     mapped.address = 0x1000, mapped.bytes = 0x1000;
     mapped.executable = true;
     mapped.name = FUZZ_OBJECT;
-    process.take(mapped);
+    process.handle(mapped);
     process.set_ring(reader);
     std::size_t count = 0;
     reader->drain([&](const Event& event) {
-        process.take(event);
+        process.handle(event);
         if (count < max_events) {
             const KernelEvent fault = fault_of(faults[count++], mapped);
-            process.take(fault);
-            process.take(access_of(fault));
+            process.handle(fault);
+            process.handle(access_of(fault));
         }
-        if (count % 4 == 0) process.locate_touched();
-        if (count % 8 == 0) process.locate_accessed();
+        if (count % 4 == 0) process.locate_touched_pages();
+        if (count % 8 == 0) process.locate_accessed_pages();
     });
     if (count > max_events) std::abort();
-    process.look_at_threads(1);
-    process.sweep(2);
-    process.locate_touched();
-    process.locate_accessed();
-    if (process.asks_for_last_look()) process.answer_last_look();
+    process.read_threads(1);
+    process.scan_resident_pages(2);
+    process.locate_touched_pages();
+    process.locate_accessed_pages();
+    if (process.wants_final_scan()) process.acknowledge_finish();
     Process child(no_process, 1, 0, topology, true);
     child.inherit(process);
     write_and_check(process);
@@ -186,10 +186,10 @@ void read_object(const std::uint8_t* data, std::size_t size) {
     mapped.offset = 0x1000;
     mapped.executable = true;
     mapped.name = fuzz::write_input_file(data, size);
-    process.take(mapped);
+    process.handle(mapped);
     for (std::uint64_t ip = 0x1000; ip < 0x1400; ip += 61)
-        process.take(fault_of({0x100000 + (ip << 12), ip, 0x7000, 0x7010, 0, 16, 1}, mapped));
-    process.locate_touched();
+        process.handle(fault_of({0x100000 + (ip << 12), ip, 0x7000, 0x7010, 0, 16, 1}, mapped));
+    process.locate_touched_pages();
     write_and_check(process);
 }
 

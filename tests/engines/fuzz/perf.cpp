@@ -36,7 +36,7 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
         {ring.data(), ring.size()}, tail, tail + size - 2, events,
         [&](KernelEvent&& event) {
             read += event.name.size() + 1;
-            if (event.used > stack_words) __builtin_trap();
+            if (event.used_words > stack_words) __builtin_trap();
         },
         losses);
     if (read > 64 * ring_bytes) __builtin_trap();

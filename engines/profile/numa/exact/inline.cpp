@@ -1,5 +1,5 @@
-// What code that the LLVM pass has compiled calls where its own counting does not do: for a page
-// that was not met yet, and for ranges of several pages.
+// The functions that code instrumented by the LLVM pass calls where inline counting does not
+// suffice: the first access to a page, and ranges of several pages.
 #include "profile/numa/exact/runtime.hpp"
 
 #define HOOK extern "C" __attribute__((visibility("default")))
@@ -16,29 +16,31 @@ __attribute__((visibility("default"),
 namespace assay::numa {
 namespace {
 
-inline std::uint32_t value_at(ThreadCounts& own, std::uint64_t address, std::uint32_t site,
-                              bool write) {
+inline std::uint32_t shadow_value(ThreadCounts& counts, std::uint64_t address, std::uint32_t site,
+                                  bool write) {
     const std::uint32_t value = shadow()[address >> page_bits];
     if (__builtin_expect(value != 0, 1)) return value;
-    return meet_page(address, write, static_stacks + site, own);
+    return enter_page(address, write, first_site_stack + site, counts);
 }
 
-inline std::uint64_t counter(const ThreadCounts& own, std::uint32_t value) {
-    return std::uint64_t{value} * 8 + own.nodes[*own.processor % max_processors];
+inline std::uint64_t counter(const ThreadCounts& counts, std::uint32_t value) {
+    return std::uint64_t{value} * 8 + counts.nodes[*counts.processor % max_processors];
 }
 
-// The sites of an access: `kinds` is twice their number, and one more if it writes.
+// The sites of an access: `packed_count` is twice their number, plus 1 for a write.
 struct Sites {
-    std::uint32_t first, kinds;
-    bool write() const { return kinds % 2 != 0; }
-    std::uint32_t count() const { return kinds / 2; }
+    std::uint32_t first, packed_count;
+    bool write() const { return packed_count % 2 != 0; }
+    std::uint32_t count() const { return packed_count / 2; }
 };
 
-inline void add(ThreadCounts& own, std::uint64_t counter, std::uint64_t times, Sites sites) {
-    own.values[counter] += times * sites.count();
+inline void add_accesses(ThreadCounts& counts, std::uint64_t counter, std::uint64_t accesses,
+                         Sites sites) {
+    counts.values[counter] += accesses * sites.count();
     std::uint64_t* cell =
-        own.sites + std::uint64_t{sites.first} * site_counters + counter % site_counters;
-    for (std::uint32_t k = 0; k < sites.count(); ++k) cell[std::size_t{k} * site_counters] += times;
+        counts.sites + std::uint64_t{sites.first} * site_counters + counter % site_counters;
+    for (std::uint32_t k = 0; k < sites.count(); ++k)
+        cell[std::size_t{k} * site_counters] += accesses;
 }
 
 }  // namespace
@@ -46,46 +48,47 @@ inline void add(ThreadCounts& own, std::uint64_t counter, std::uint64_t times, S
 
 HOOK ThreadCounts* __assay_numa_thread() { return __assay_numa_own = add_thread(); }
 
-HOOK void __assay_numa_count(ThreadCounts* own, std::uint64_t address, std::uint64_t times,
-                             std::uint32_t site, std::uint32_t kinds) {
-    if (times == 0) return;
-    const Sites sites{site, kinds};
-    const std::uint32_t value = value_at(*own, address, site, sites.write());
-    add(*own, counter(*own, value), times, sites);
+HOOK void __assay_numa_count(ThreadCounts* counts, std::uint64_t address, std::uint64_t accesses,
+                             std::uint32_t site, std::uint32_t packed_count) {
+    if (accesses == 0) return;
+    const Sites sites{site, packed_count};
+    const std::uint32_t value = shadow_value(*counts, address, site, sites.write());
+    add_accesses(*counts, counter(*counts, value), accesses, sites);
 }
 
-// `count` accesses to address, address + step, ...
-HOOK void __assay_numa_range(ThreadCounts* own, std::uint64_t address, std::int64_t step,
-                             std::uint64_t count, std::uint32_t site, std::uint32_t kinds) {
-    if (step == 0) return __assay_numa_count(own, address, count, site, kinds);
-    const Sites sites{site, kinds};
+// Counts `count` accesses to address, address + step, ... in bytes.
+HOOK void __assay_numa_range(ThreadCounts* counts, std::uint64_t address, std::int64_t step,
+                             std::uint64_t count, std::uint32_t site, std::uint32_t packed_count) {
+    if (step == 0) return __assay_numa_count(counts, address, count, site, packed_count);
+    const Sites sites{site, packed_count};
     if (step < 0) {
         address += static_cast<std::uint64_t>(step) * (count - 1);
         step = -step;
     }
     const auto stride = static_cast<std::uint64_t>(step);
-    const bool is_power = (stride & (stride - 1)) == 0;
-    const unsigned shift = is_power ? static_cast<unsigned>(__builtin_ctzll(stride)) : 0;
-    // How many of the addresses lie in `bytes`, which a page has at most; the first is at its
-    // start.
-    const auto addresses_in = [&](std::uint64_t bytes) -> std::uint64_t {
+    const bool is_power_of_two = (stride & (stride - 1)) == 0;
+    const unsigned shift = is_power_of_two ? static_cast<unsigned>(__builtin_ctzll(stride)) : 0;
+    // The number of addresses within `bytes` (at most a page), the first at offset 0.
+    const auto addresses_within = [&](std::uint64_t bytes) -> std::uint64_t {
         if (stride >= page_bytes) return 1;
-        if (is_power) return (bytes + stride - 1) >> shift;
+        if (is_power_of_two) return (bytes + stride - 1) >> shift;
         return static_cast<std::uint32_t>(bytes + stride - 1) / static_cast<std::uint32_t>(stride);
     };
-    std::uint64_t same = 0, times = 0;  // `times` accesses belong to the counter `same`
+    // `accesses` are not added to `pending_counter` yet.
+    std::uint64_t pending_counter = 0, accesses = 0;
     while (count > 0) {
-        std::uint64_t here = addresses_in(page_bytes - address % page_bytes);
-        if (here > count) here = count;
-        const std::uint64_t found = counter(*own, value_at(*own, address, site, sites.write()));
-        if (found != same && times > 0) {
-            add(*own, same, times, sites);
-            times = 0;
+        std::uint64_t accesses_in_page = addresses_within(page_bytes - address % page_bytes);
+        if (accesses_in_page > count) accesses_in_page = count;
+        const std::uint64_t page_counter =
+            counter(*counts, shadow_value(*counts, address, site, sites.write()));
+        if (page_counter != pending_counter && accesses > 0) {
+            add_accesses(*counts, pending_counter, accesses, sites);
+            accesses = 0;
         }
-        same = found;
-        times += here;
-        address += here * stride;
-        count -= here;
+        pending_counter = page_counter;
+        accesses += accesses_in_page;
+        address += accesses_in_page * stride;
+        count -= accesses_in_page;
     }
-    if (times > 0) add(*own, same, times, sites);
+    if (accesses > 0) add_accesses(*counts, pending_counter, accesses, sites);
 }

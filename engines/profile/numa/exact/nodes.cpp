@@ -1,5 +1,5 @@
-// The nodes of the machine, or emulated ones, read without the C++ library: this runs in the
-// program.
+// Reads the NUMA nodes of the machine, or emulates nodes. It runs inside the profiled program and
+// does not use the C++ library.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,24 +15,24 @@ std::uint8_t processor_nodes[max_processors];
 
 namespace {
 
-unsigned emulated = 0, total = 0;
+unsigned emulated_nodes = 0, total_nodes = 0;
 std::uint64_t node_mask = 0;
 
-// Calls `take` for each number of a list such as "0-3,8" in a file.
-template <class Take>
-void each_number(const char* path, Take take) {
+// Calls `handle` for each number of a list such as "0-3,8" in a file.
+template <class Handle>
+void for_each_number(const char* path, Handle handle) {
     char text[4096];
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return;
     const ssize_t n = read(fd, text, sizeof text - 1);
     close(fd);
     text[n > 0 ? n : 0] = 0;
-    for (char* at = text; *at >= '0' && *at <= '9';) {
-        const unsigned long first = strtoul(at, &at, 10);
-        const unsigned long last = *at == '-' ? strtoul(at + 1, &at, 10) : first;
+    for (char* cursor = text; *cursor >= '0' && *cursor <= '9';) {
+        const unsigned long first = strtoul(cursor, &cursor, 10);
+        const unsigned long last = *cursor == '-' ? strtoul(cursor + 1, &cursor, 10) : first;
         for (unsigned long k = first; k <= last && k < max_processors; ++k)
-            take(static_cast<unsigned>(k));
-        if (*at == ',') ++at;
+            handle(static_cast<unsigned>(k));
+        if (*cursor == ',') ++cursor;
     }
 }
 
@@ -40,42 +40,42 @@ void each_number(const char* path, Take take) {
 
 void read_nodes() {
     memset(processor_nodes, unknown_node, sizeof processor_nodes);
-    if (const char* wanted = getenv(nodes_variable)) {
-        const unsigned long count = strtoul(wanted, nullptr, 10);
-        emulated = count < max_real_nodes ? static_cast<unsigned>(count) : max_real_nodes;
+    if (const char* node_setting = getenv(nodes_variable)) {
+        const unsigned long count = strtoul(node_setting, nullptr, 10);
+        emulated_nodes = count < max_real_nodes ? static_cast<unsigned>(count) : max_real_nodes;
     }
     unsigned online = 0, index = 0;
-    each_number("/sys/devices/system/cpu/online", [&](unsigned) { ++online; });
-    if (emulated > 0) {
-        total = emulated;
-        node_mask = (std::uint64_t{1} << total) - 1;
-        // Equal contiguous parts: part k ends where k * online / total does.
-        each_number("/sys/devices/system/cpu/online", [&](unsigned processor) {
+    for_each_number("/sys/devices/system/cpu/online", [&](unsigned) { ++online; });
+    if (emulated_nodes > 0) {
+        total_nodes = emulated_nodes;
+        node_mask = (std::uint64_t{1} << total_nodes) - 1;
+        // Node k begins at processor index k * online / total_nodes.
+        for_each_number("/sys/devices/system/cpu/online", [&](unsigned processor) {
             unsigned node = 0;
-            while (online * (node + 1) / total <= index) ++node;
+            while (online * (node + 1) / total_nodes <= index) ++node;
             processor_nodes[processor] = static_cast<std::uint8_t>(node);
             ++index;
         });
         return;
     }
-    each_number("/sys/devices/system/node/online", [&](unsigned node) {
+    for_each_number("/sys/devices/system/node/online", [&](unsigned node) {
         if (node >= max_real_nodes) return;
         node_mask |= std::uint64_t{1} << node;
-        ++total;
+        ++total_nodes;
         char path[64];
         snprintf(path, sizeof path, "/sys/devices/system/node/node%u/cpulist", node);
-        each_number(path, [&](unsigned processor) {
+        for_each_number(path, [&](unsigned processor) {
             processor_nodes[processor] = static_cast<std::uint8_t>(node);
         });
     });
-    if (total > 0) return;
-    total = 1;
+    if (total_nodes > 0) return;
+    total_nodes = 1;
     node_mask = 1;
     memset(processor_nodes, 0, sizeof processor_nodes / 2);
 }
 
-bool is_emulated() { return emulated > 0; }
-unsigned node_total() { return total; }
+bool is_emulated() { return emulated_nodes > 0; }
+unsigned node_count() { return total_nodes; }
 
 void write_nodes(Lines& lines) {
     static std::uint32_t processors[max_processors];

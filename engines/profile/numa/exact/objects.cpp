@@ -1,5 +1,5 @@
 // The objects of the exact modes: blocks and mappings by their allocating stack. A second shadow
-// holds the block of each page, so that meeting a page finds its object by one load.
+// memory holds the block of each page, so that the object of a page is found with one load.
 #include <linux/mempolicy.h>
 #include <pthread.h>
 #include <string.h>
@@ -18,7 +18,8 @@
 namespace assay::numa {
 namespace {
 
-constexpr std::uint32_t max_objects = max_classes / parts, max_blocks = 1 << 20, no_block = 0;
+constexpr std::uint32_t max_objects = max_classes / parts_per_object, max_blocks = 1 << 20,
+                        no_block = 0;
 constexpr std::uint32_t other_object = 0;  // stacks, variables, blocks of less than a page
 
 struct Block {
@@ -30,12 +31,12 @@ struct ObjectInfo {
     bool is_mapping;
     std::uint64_t bytes, count;
 };
-struct Touched {
+struct FirstTouch {
     std::uint64_t pc;
     std::uint32_t object, thread, pages;
     std::uint8_t thread_node, page_node;
 };
-constexpr std::uint32_t max_touched = 1 << 16;
+constexpr std::uint32_t max_first_touches = 1 << 16;
 
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 std::uint32_t* block_of_page = nullptr;
@@ -44,7 +45,7 @@ ObjectInfo* objects = nullptr;
 std::uint32_t* object_of_stack = nullptr;  // by number of the stack's node
 constexpr std::uint32_t stack_nodes = 1 << 20;
 std::uint32_t block_count = 1, object_count = 1, free_block = no_block;
-Touched* touched = nullptr;
+FirstTouch* first_touches = nullptr;
 
 class Lock {
 public:
@@ -54,7 +55,7 @@ public:
     Lock& operator=(const Lock&) = delete;
 };
 
-std::uint32_t object_of(stack::StackId stack, bool is_mapping) {
+std::uint32_t find_or_add_object(stack::StackId stack, bool is_mapping) {
     if (stack >= stack_nodes) return other_object;
     if (object_of_stack[stack] != 0) return object_of_stack[stack];
     if (object_count == max_objects) return other_object;
@@ -62,8 +63,9 @@ std::uint32_t object_of(stack::StackId stack, bool is_mapping) {
     return object_of_stack[stack] = object_count++;
 }
 
-// Pages that begin within the block, and the first one if the block begins in its first half.
-void own_pages(const Block& block, std::uint64_t& first, std::uint64_t& end) {
+// The pages of a block: those that begin within it, and its first page if the block begins in the
+// first half of that page.
+void block_pages(const Block& block, std::uint64_t& first, std::uint64_t& end) {
     first = (block.begin + 2048) >> 12;
     end = (block.begin + block.bytes + 2047) >> 12;
     if (end == first) ++end;
@@ -79,12 +81,12 @@ void add_block(const void* address, std::size_t bytes, const stack::Frame& calle
         if (number != no_block) free_block = blocks[number].next_free;
         else if (block_count < max_blocks) number = block_count++;
         else return;
-        const std::uint32_t object = object_of(stack, is_mapping);
+        const std::uint32_t object = find_or_add_object(stack, is_mapping);
         blocks[number] = {reinterpret_cast<std::uint64_t>(address), bytes, object, no_block};
         objects[object].bytes += bytes;
         ++objects[object].count;
         std::uint64_t first, end;
-        own_pages(blocks[number], first, end);
+        block_pages(blocks[number], first, end);
         for (std::uint64_t page = first; page < end; ++page) {
             block_of_page[page] = number;
             shadow()[page] = 0;
@@ -99,7 +101,7 @@ void remove_block(std::uint64_t address) {
     const std::uint32_t number = block_of_page[(address + 2048) >> 12];
     if (number == no_block || blocks[number].begin != address) return;
     std::uint64_t first, end;
-    own_pages(blocks[number], first, end);
+    block_pages(blocks[number], first, end);
     for (std::uint64_t page = first; page < end; ++page) {
         block_of_page[page] = no_block;
         shadow()[page] = 0;
@@ -108,18 +110,18 @@ void remove_block(std::uint64_t address) {
     free_block = number;
 }
 
-std::uint32_t value_of(std::uint64_t page, unsigned node, std::uint32_t& object) {
+std::uint32_t shadow_value_of(std::uint64_t page, unsigned node, std::uint32_t& object) {
     std::uint32_t part = 0;
     object = other_object;
     const std::uint32_t number = block_of_page[page];
     if (number != no_block) {
         const Block& block = blocks[number];
         std::uint64_t first, end;
-        own_pages(block, first, end);
+        block_pages(block, first, end);
         object = block.object;
-        part = static_cast<std::uint32_t>((page - first) * parts / (end - first));
+        part = static_cast<std::uint32_t>((page - first) * parts_per_object / (end - first));
     }
-    return (object * parts + part + 1) << node_bits | node;
+    return (object * parts_per_object + part + 1) << node_bits | node;
 }
 
 int node_of_page(std::uint64_t page) {
@@ -129,22 +131,22 @@ int node_of_page(std::uint64_t page) {
     return node < static_cast<int>(max_real_nodes) ? node : -1;
 }
 
-void count_touch(std::uint64_t pc, std::uint32_t object, std::uint32_t thread, unsigned on,
+void count_touch(std::uint64_t pc, std::uint32_t object, std::uint32_t thread, unsigned cpu_node,
                  unsigned node) {
     const Lock lock;
     const std::uint64_t hash = (pc * 0x9e3779b97f4a7c15ull) ^ (object * 0x85ebca6bull) ^
-                               (thread * 0xc2b2ae35ull) ^ (on * 8 + node);
+                               (thread * 0xc2b2ae35ull) ^ (cpu_node * 8 + node);
     for (std::uint32_t k = 0; k < 64; ++k) {
-        Touched& entry = touched[(hash + k) % max_touched];
+        FirstTouch& entry = first_touches[(hash + k) % max_first_touches];
         if (entry.pages == 0)
             entry = {pc,
                      object,
                      thread,
                      0,
-                     static_cast<std::uint8_t>(on),
+                     static_cast<std::uint8_t>(cpu_node),
                      static_cast<std::uint8_t>(node)};
         if (entry.pc != pc || entry.object != object || entry.thread != thread ||
-            entry.thread_node != on || entry.page_node != node)
+            entry.thread_node != cpu_node || entry.page_node != node)
             continue;
         ++entry.pages;
         return;
@@ -158,32 +160,35 @@ bool reserve_objects() {
     blocks = static_cast<Block*>(map_zeroed(max_blocks * sizeof(Block)));
     objects = static_cast<ObjectInfo*>(map_zeroed(max_objects * sizeof(ObjectInfo)));
     object_of_stack = static_cast<std::uint32_t*>(map_zeroed(stack_nodes * 4));
-    touched = static_cast<Touched*>(map_zeroed(max_touched * sizeof(Touched)));
+    first_touches = static_cast<FirstTouch*>(map_zeroed(max_first_touches * sizeof(FirstTouch)));
     return block_of_page != nullptr && blocks != nullptr && objects != nullptr &&
-           object_of_stack != nullptr && touched != nullptr && stacks.reserve(stack_nodes);
+           object_of_stack != nullptr && first_touches != nullptr && stacks.reserve(stack_nodes);
 }
 
-std::uint32_t meet_page(std::uint64_t address, bool write, std::uint64_t pc, ThreadCounts& counts) {
+std::uint32_t enter_page(std::uint64_t address, bool write, std::uint64_t pc,
+                         ThreadCounts& counts) {
     const std::uint64_t page = address >> 12;
-    const unsigned on = thread_node();
+    const unsigned cpu_node = thread_node();
     std::uint32_t object = 0;
     if (page >= page_count) return unknown_node;
-    int node = is_emulated() ? static_cast<int>(on) : node_of_page(page);
+    int node = is_emulated() ? static_cast<int>(cpu_node) : node_of_page(page);
     const bool is_new = is_emulated() || node < 0;
     if (node < 0 && write) {
-        // The program is about to write here: this is its first touch.
+        // The program is about to write here. Touching the page now makes the kernel place it.
         __atomic_fetch_or(reinterpret_cast<char*>(address), 0, __ATOMIC_RELAXED);
         node = node_of_page(page);
     }
-    const unsigned found = node < 0 ? unknown_node : static_cast<unsigned>(node);
-    const std::uint32_t value = value_of(page, found, object);
-    if (node < 0) return value;  // the kernel's page of zeros: met again at the next access
+    const unsigned page_node = node < 0 ? unknown_node : static_cast<unsigned>(node);
+    const std::uint32_t value = shadow_value_of(page, page_node, object);
+    if (node < 0) return value;  // the shared zero page: the next access enters the page again
     shadow()[page] = value;
-    if (is_new) count_touch(pc, object, counts.number, on, found);
+    if (is_new) count_touch(pc, object, counts.number, cpu_node, page_node);
     return value;
 }
 
-ClassInfo class_info(std::uint32_t number) { return {(number - 1) / parts, (number - 1) % parts}; }
+ClassInfo class_info(std::uint32_t number) {
+    return {(number - 1) / parts_per_object, (number - 1) % parts_per_object};
+}
 
 void write_objects(Lines& lines, std::uint64_t first_stack) {
     lines.write("object", other_object, Text("other"), Text("stacks, variables, small blocks"), 0,
@@ -201,8 +206,8 @@ void write_objects(Lines& lines, std::uint64_t first_stack) {
 }
 
 void write_touches(Lines& lines) {
-    for (std::uint32_t k = 0; k < max_touched; ++k) {
-        const Touched& entry = touched[k];
+    for (std::uint32_t k = 0; k < max_first_touches; ++k) {
+        const FirstTouch& entry = first_touches[k];
         if (entry.pages == 0) continue;
         const std::uint64_t stack = stack_of(entry.pc, lines);
         lines.write("touch", entry.object, stack, entry.thread,
@@ -228,7 +233,7 @@ void track_unmapping(const void* address, std::size_t bytes) {
         shadow()[page] = 0;
 }
 
-// On emulated nodes a policy decides at once where its pages are.
+// On emulated nodes a policy determines the node of each page immediately.
 void track_policy(const void* address, std::size_t bytes, int mode, std::uint64_t nodes) {
     if (!is_counting || nodes == 0) return;
     const std::uint64_t first = reinterpret_cast<std::uint64_t>(address) >> 12;
@@ -240,14 +245,14 @@ void track_policy(const void* address, std::size_t bytes, int mode, std::uint64_
             auto skipped = k % static_cast<unsigned>(__builtin_popcountll(nodes));
             for (node = 0; (nodes >> node & 1) == 0 || skipped-- != 0;) ++node;
         }
-        shadow()[first + k] = is_emulated() ? value_of(first + k, node, object) : 0;
+        shadow()[first + k] = is_emulated() ? shadow_value_of(first + k, node, object) : 0;
     }
 }
 void track_thread_policy(int, std::uint64_t) {}
 void track_affinity(int, std::uint64_t, std::uint64_t) {}
 void track_thread_start() {}
 void track_fork_in_child() {}
-void note_own_memory(const void*, std::size_t) {}
-bool places_for_real() { return !is_emulated(); }
+void exclude_profiler_memory(const void*, std::size_t) {}
+bool applies_policies() { return !is_emulated(); }
 
 }  // namespace assay::numa

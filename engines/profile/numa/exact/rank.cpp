@@ -1,4 +1,5 @@
-// Linked into the runtime of the compilers' modes and into the plugin of QEMU.
+// Reads the MPI rank of the process. Linked into the runtime of the exact modes and into the plugin
+// of QEMU.
 #include <stdlib.h>
 
 #include "core/rank_variables.hpp"

@@ -1,4 +1,4 @@
-// Start, threads and the report of the exact modes' runtime.
+// Start-up, threads and the report of the exact modes' runtime.
 #include "profile/numa/exact/runtime.hpp"
 
 #include <errno.h>
@@ -25,8 +25,9 @@ bool reserve_objects();
 
 namespace {
 
-constexpr std::uint64_t object_stacks = 1 << 26;
-ThreadCounts *threads = nullptr, *nobody = nullptr;  // nobody: of threads that got no memory
+constexpr std::uint64_t first_object_stack = 1 << 26;
+// shared_counts: of threads without memory for counters of their own.
+ThreadCounts *threads = nullptr, *shared_counts = nullptr;
 std::uint32_t thread_count = 0;
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 bool has_static_sites = false;
@@ -39,15 +40,15 @@ constexpr std::uint32_t max_modules = 4096;
 Module modules[max_modules];
 std::uint32_t module_count = 0, site_count = 0;
 
-// Numbers of stacks that were written, by address.
-struct Written {
+// A hash table of the stacks that the recording already holds: address and number.
+struct WrittenStack {
     std::uint64_t pc, number;
 };
-constexpr std::uint64_t max_written = 1 << 18;
-Written* written = nullptr;
-std::uint64_t written_count = 0;
+constexpr std::uint64_t max_written_stacks = 1 << 18;
+WrittenStack* written_stacks = nullptr;
+std::uint64_t written_stack_count = 0;
 
-int node_row(unsigned node) { return node == unknown_node ? -1 : static_cast<int>(node); }
+int node_or_unknown(unsigned node) { return node == unknown_node ? -1 : static_cast<int>(node); }
 
 void write_process(Lines& lines) {
     char command[4096];
@@ -55,34 +56,34 @@ void write_process(Lines& lines) {
     const ssize_t size = fd >= 0 ? read(fd, command, sizeof command) : 0;
     if (fd >= 0) close(fd);
     lines.write("process", recording_version, Text(has_static_sites ? "llvm" : "gcc"), getpid(),
-                getppid(), 4096, is_emulated() ? static_cast<int>(node_total()) : 0,
+                getppid(), 4096, is_emulated() ? static_cast<int>(node_count()) : 0,
                 Text(command, size > 0 ? static_cast<std::size_t>(size) : 0), Text(mpi_rank()));
 }
 
-int write_module(dl_phdr_info* object, size_t, void* given) {
-    char self[PATH_MAX];
+int write_module(dl_phdr_info* object, size_t, void* user_data) {
+    char program_path[PATH_MAX];
     Text name(object->dlpi_name);
     if (name.size == 0) {
-        const ssize_t n = readlink("/proc/self/exe", self, sizeof self);
+        const ssize_t n = readlink("/proc/self/exe", program_path, sizeof program_path);
         if (n <= 0) return 0;
-        name = Text(self, static_cast<std::size_t>(n));
+        name = Text(program_path, static_cast<std::size_t>(n));
     }
     if (name.data[0] != '/') return 0;
     for (int k = 0; k < object->dlpi_phnum; ++k) {
         const ElfW(Phdr) & segment = object->dlpi_phdr[k];
         if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0) continue;
         const std::uint64_t begin = object->dlpi_addr + segment.p_vaddr;
-        static_cast<Lines*>(given)->write("module", object->dlpi_addr, begin,
-                                          begin + segment.p_memsz, name);
+        static_cast<Lines*>(user_data)->write("module", object->dlpi_addr, begin,
+                                              begin + segment.p_memsz, name);
     }
     return 0;
 }
 
-void write_value(Lines& lines, const ThreadCounts& thread, std::uint32_t value, unsigned on,
+void write_value(Lines& lines, const ThreadCounts& thread, std::uint32_t value, unsigned cpu_node,
                  std::uint64_t count) {
     const ClassInfo info = class_info(value >> node_bits);
-    lines.write("part", info.object, info.part, thread.number, node_row(on),
-                node_row(value & unknown_node), count);
+    lines.write("part", info.object, info.part, thread.number, node_or_unknown(cpu_node),
+                node_or_unknown(value & unknown_node), count);
 }
 
 void write_table(Lines& lines, const ThreadCounts& thread) {
@@ -92,8 +93,8 @@ void write_table(Lines& lines, const ThreadCounts& thread) {
         if (entry.reads + entry.writes == 0) continue;
         const std::uint64_t stack = stack_of(entry.pc, lines);
         lines.write("access", class_info(entry.value >> node_bits).object, stack, thread.number,
-                    node_row(entry.thread_node), node_row(entry.value & unknown_node), entry.reads,
-                    entry.writes);
+                    node_or_unknown(entry.thread_node), node_or_unknown(entry.value & unknown_node),
+                    entry.reads, entry.writes);
         write_value(lines, thread, entry.value, entry.thread_node, entry.reads + entry.writes);
     }
 }
@@ -106,22 +107,22 @@ void write_sites(Lines& lines, const ThreadCounts& thread) {
             const bool writes = modules[k].sites[site].is_write != 0;
             for (unsigned cell = 0; cell < site_counters; ++cell)
                 if (const std::uint64_t n = thread.sites[number * site_counters + cell]; n > 0)
-                    lines.write("access", -1, static_stacks + number, thread.number,
-                                node_row(cell % 8), node_row(cell / 8), writes ? 0 : n,
-                                writes ? n : 0);
+                    lines.write("access", -1, first_site_stack + number, thread.number,
+                                node_or_unknown(cell % 8), node_or_unknown(cell / 8),
+                                writes ? 0 : n, writes ? n : 0);
         }
     for (std::uint32_t value = 1 << node_bits; value < max_classes << node_bits; ++value)
-        for (unsigned on = 0; on < 8; ++on)
-            if (const std::uint64_t n = thread.values[value * 8 + on]; n > 0)
-                write_value(lines, thread, value, on, n);
+        for (unsigned cpu_node = 0; cpu_node < 8; ++cpu_node)
+            if (const std::uint64_t n = thread.values[value * 8 + cpu_node]; n > 0)
+                write_value(lines, thread, value, cpu_node, n);
 }
 
 void write_static_sites(Lines& lines) {
     for (std::uint32_t k = 0; k < module_count; ++k)
         for (std::uint32_t site = 0; site < modules[k].count; ++site) {
-            const StaticSite& given = modules[k].sites[site];
-            lines.write("site", static_stacks + modules[k].base + site, Text(given.function),
-                        Text(given.file), given.line);
+            const StaticSite& entry = modules[k].sites[site];
+            lines.write("site", first_site_stack + modules[k].base + site, Text(entry.function),
+                        Text(entry.file), entry.line);
         }
 }
 
@@ -137,8 +138,8 @@ int open_recording() {
     return -1;
 }
 
-void forget_parent() {
-    // The parent reports what it did before the fork.
+void clear_counts_after_fork() {
+    // The parent reports the accesses before the fork.
     for (const ThreadCounts* thread = threads; thread != nullptr; thread = thread->next) {
         if (thread->table != nullptr)
             madvise(thread->table, sizeof(Entry) << table_bits, MADV_DONTNEED);
@@ -148,32 +149,34 @@ void forget_parent() {
 }
 
 ThreadCounts* map_counts() {
-    auto* made = static_cast<ThreadCounts*>(map_zeroed(sizeof(ThreadCounts)));
-    if (made == nullptr) return nullptr;
-    made->processor = processor_number();
-    memcpy(made->nodes, processor_nodes, sizeof made->nodes);
-    return made;
+    auto* counts = static_cast<ThreadCounts*>(map_zeroed(sizeof(ThreadCounts)));
+    if (counts == nullptr) return nullptr;
+    counts->processor = processor_number();
+    memcpy(counts->nodes, processor_nodes, sizeof counts->nodes);
+    return counts;
 }
 
-// Accesses of threads that got no counters of their own. They share these, so some are missing.
-std::uint64_t counts_of_nobody() {
-    std::uint64_t total = nobody->overflow;
-    for (const std::uint64_t count : nobody->values) total += count;
+// Accesses of threads without counters of their own. Their increments race, so some are missing.
+std::uint64_t count_shared_accesses() {
+    std::uint64_t total = shared_counts->overflow;
+    for (const std::uint64_t count : shared_counts->values) total += count;
     return total;
 }
 
-// Also called by code that runs before this library's constructors.
+// add_thread() also calls this, for code that runs before the constructors of this library.
 __attribute__((constructor(101))) void start() {
     if (is_counting) return;
     ++in_hook;
     read_nodes();
-    void* const wanted = reinterpret_cast<void*>(shadow_address);
-    const void* got =
-        mmap(wanted, page_count * 4, PROT_READ | PROT_WRITE,
+    void* const shadow_start = reinterpret_cast<void*>(shadow_address);
+    const void* mapped =
+        mmap(shadow_start, page_count * 4, PROT_READ | PROT_WRITE,
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
-    written = static_cast<Written*>(map_zeroed(max_written * sizeof(Written)));
-    nobody = map_counts();
-    is_counting = got == wanted && written != nullptr && nobody != nullptr && reserve_objects();
+    written_stacks =
+        static_cast<WrittenStack*>(map_zeroed(max_written_stacks * sizeof(WrittenStack)));
+    shared_counts = map_counts();
+    is_counting = mapped == shadow_start && written_stacks != nullptr && shared_counts != nullptr &&
+                  reserve_objects();
     if (!is_counting) {
         static const char message[] =
             "assay-numa: cannot reserve address space for the counters; fix: ulimit -v unlimited, "
@@ -181,9 +184,9 @@ __attribute__((constructor(101))) void start() {
         [[maybe_unused]] const ssize_t n = write(2, message, sizeof message - 1);
         _exit(2);  // code that was compiled for the counters cannot run without them
     }
-    pthread_atfork(nullptr, nullptr, forget_parent);
-    if (const char* bytes = getenv(at_least_variable))
-        at_least = static_cast<std::size_t>(strtoull(bytes, nullptr, 10));
+    pthread_atfork(nullptr, nullptr, clear_counts_after_fork);
+    if (const char* bytes = getenv(min_object_variable))
+        min_object_bytes = static_cast<std::size_t>(strtoull(bytes, nullptr, 10));
     read_plan();
     --in_hook;
 }
@@ -199,9 +202,9 @@ __attribute__((destructor)) void report() {
     dl_iterate_phdr(write_module, &lines);
     for (const ThreadCounts* t = threads; t != nullptr; t = t->next)
         lines.write("thread", t->number, t->tid, Text(""));
-    write_objects(lines, object_stacks);
+    write_objects(lines, first_object_stack);
     write_static_sites(lines);
-    std::uint64_t lost = counts_of_nobody();
+    std::uint64_t lost = count_shared_accesses();
     for (const ThreadCounts* thread = threads; thread != nullptr; thread = thread->next) {
         write_table(lines, *thread);
         write_sites(lines, *thread);
@@ -218,28 +221,28 @@ __attribute__((destructor)) void report() {
 ThreadCounts* add_thread() {
     start();
     ++in_hook;
-    ThreadCounts* made = map_counts();
-    if (made != nullptr) {
-        made->table = static_cast<Entry*>(map_zeroed(sizeof(Entry) << table_bits));
-        made->tid = static_cast<int>(syscall(SYS_gettid));
+    ThreadCounts* counts = map_counts();
+    if (counts != nullptr) {
+        counts->table = static_cast<Entry*>(map_zeroed(sizeof(Entry) << table_bits));
+        counts->tid = static_cast<int>(syscall(SYS_gettid));
         pthread_mutex_lock(&mutex);
-        made->number = thread_count++;
-        made->next = threads;
-        threads = made;
+        counts->number = thread_count++;
+        counts->next = threads;
+        threads = counts;
         pthread_mutex_unlock(&mutex);
     }
     --in_hook;
-    return made != nullptr ? made : nobody;
+    return counts != nullptr ? counts : shared_counts;
 }
 
 std::uint64_t stack_of(std::uint64_t pc, Lines& lines) {
-    if (pc >= static_stacks && pc < static_stacks + max_sites) return pc;  // a static site
+    if (pc >= first_site_stack && pc < first_site_stack + max_sites) return pc;  // a static site
     const std::uint64_t hash = pc * 0x9e3779b97f4a7c15ull >> 20;
-    for (std::uint64_t k = 0; k < max_written; ++k) {
-        Written& entry = written[(hash + k) % max_written];
+    for (std::uint64_t k = 0; k < max_written_stacks; ++k) {
+        WrittenStack& entry = written_stacks[(hash + k) % max_written_stacks];
         if (entry.pc == pc) return entry.number;
         if (entry.pc != 0) continue;
-        entry = {pc, ++written_count};
+        entry = {pc, ++written_stack_count};
         lines.write("stack", entry.number, List<std::uint64_t>{&pc, 1});
         return entry.number;
     }
@@ -256,7 +259,7 @@ extern "C" __attribute__((visibility("default"))) std::uint32_t __assay_numa_mod
     const StaticSite* sites, std::uint32_t count) {
     pthread_mutex_lock(&mutex);
     has_static_sites = true;
-    std::uint32_t base = 0;  // without room its accesses count as those of the first site
+    std::uint32_t base = 0;  // if the table is full, its accesses count for the first site
     if (module_count < max_modules && site_count + count <= max_sites) {
         base = site_count;
         modules[module_count++] = {sites, base, count};

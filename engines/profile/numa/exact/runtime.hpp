@@ -1,9 +1,9 @@
-// The runtime of the exact modes: counts each load and store of a program that was compiled for it,
-// by site, object, node of the thread and node of the page.
+// The runtime of the exact modes: counts each load and store of a program that gcc or the LLVM pass
+// has instrumented, by site, object, node of the thread and node of the page.
 //
-// Counters belong to threads, so that nothing is shared and nothing is atomic. The processor comes
-// from the thread's rseq area (glibc 2.35), at each access: threads need no binding. The shadow of
-// the pages is reserved at a fixed address (layout.hpp).
+// Each thread has its own counters, so that no atomic operations are needed. Each access reads the
+// processor from the thread's rseq area (glibc 2.35), so that threads need no binding. The shadow
+// of the pages is reserved at a fixed address (layout.hpp).
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ namespace assay::numa {
 
 inline constexpr unsigned table_bits = 17;  // of the gcc mode's table of a thread
 
-// An entry of the gcc mode: one place, one class and node of pages, one node of the thread.
+// An entry of the gcc mode's hash table: the counts of one instruction, shadow value and node of
+// the thread.
 struct Entry {
     std::uint64_t pc;
     std::uint32_t value;  // of the shadow
@@ -30,18 +31,19 @@ struct Entry {
 struct ThreadCounts {
     const volatile unsigned* processor;  // the number of the processor that the thread is on
     Entry* table;            // 2^table_bits entries, of the gcc mode; null without memory
-    std::uint64_t overflow;  // accesses that found no room
+    std::uint64_t overflow;  // accesses that found the table full
     int tid;
     std::uint32_t number;
     ThreadCounts* next;
     // Of the LLVM pass.
-    alignas(nodes_at) std::uint8_t nodes[max_processors];  // of each processor
+    alignas(nodes_offset) std::uint8_t nodes[max_processors];  // of each processor
     std::uint64_t values[value_counters];
     std::uint64_t sites[std::size_t{max_sites} * site_counters];
 };
-static_assert(offsetof(ThreadCounts, processor) == 0 && offsetof(ThreadCounts, nodes) == nodes_at &&
-              offsetof(ThreadCounts, values) == values_at &&
-              offsetof(ThreadCounts, sites) == sites_at);
+static_assert(offsetof(ThreadCounts, processor) == 0 &&
+              offsetof(ThreadCounts, nodes) == nodes_offset &&
+              offsetof(ThreadCounts, values) == values_offset &&
+              offsetof(ThreadCounts, sites) == sites_offset);
 
 inline std::uint32_t* shadow() { return reinterpret_cast<std::uint32_t*>(shadow_address); }
 extern std::uint8_t processor_nodes[max_processors];
@@ -54,14 +56,16 @@ inline const volatile unsigned* processor_number() {
 
 inline unsigned thread_node() { return processor_nodes[*processor_number() % max_processors]; }
 
-// The calling thread's new counters; without memory those that are reported as lost. Never null.
+// Creates the calling thread's counters. Without memory it returns counters that all such threads
+// share, whose accesses are reported as lost. Never null.
 ThreadCounts* add_thread();
 
-// The shadow's value of a page that was not met yet; touches it if it is going to be written, and
-// counts the first touch.
-std::uint32_t meet_page(std::uint64_t address, bool write, std::uint64_t pc, ThreadCounts& counts);
+// Handles an access to a page without a shadow value: touches the page if the access is a write,
+// and counts the first touch. Returns the shadow value, and stores it if the node of the page is
+// known.
+std::uint32_t enter_page(std::uint64_t address, bool write, std::uint64_t pc, ThreadCounts& counts);
 
-// Of the objects; the report writes them.
+// The object and its part that a class number stands for.
 struct ClassInfo {
     std::uint32_t object, part;
 };
@@ -69,25 +73,25 @@ ClassInfo class_info(std::uint32_t number);
 void write_objects(Lines& lines, std::uint64_t first_stack);
 void write_touches(Lines& lines);
 
-// The number of a stack of one address, for the rows of a recording.
+// Returns the number of the stack that consists of `pc` alone. Writes its row when it is new.
 std::uint64_t stack_of(std::uint64_t pc, Lines& lines);
 
-// Nodes: the machine's or emulated ones.
-// The rank in an MPI program, as its launcher told it; empty in others.
+// The rank in an MPI program, from the launcher's environment variables; empty in other programs.
 const char* mpi_rank();
 
+// The NUMA nodes of the machine, or emulated ones.
 void read_nodes();
 bool is_emulated();
-unsigned node_total();
+unsigned node_count();
 void write_nodes(Lines& lines);
 
-// Sites of the LLVM pass: `base` plus the index in the module's list.
+// An access site of the LLVM pass. Its number is the module's base plus its index in the module.
 struct StaticSite {
     const char* function;
     const char* file;
     std::uint32_t line;
     std::uint32_t is_write;
 };
-inline constexpr std::uint64_t static_stacks = 1 << 27;  // number of the first site's stack
+inline constexpr std::uint64_t first_site_stack = 1 << 27;  // number of the first site's stack
 
 }  // namespace assay::numa

@@ -1,4 +1,5 @@
-// The functions that gcc calls with -fsanitize=thread: one for each load and store, and atomics.
+// The functions that code compiled with gcc's -fsanitize=thread calls: for each load, store and
+// atomic operation.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -8,48 +9,50 @@
 namespace assay::numa {
 namespace {
 
-constinit thread_local ThreadCounts* own __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit thread_local ThreadCounts* thread_counts __attribute__((tls_model("initial-exec"))) =
+    nullptr;
 
 __attribute__((noinline, cold)) void count_slowly(std::uint64_t address, bool write,
                                                   std::uint64_t pc, std::uint64_t times);
 
-// `pc`: the return address less 1, which lies in the access's line.
+// `pc`: the return address minus 1, which the line table maps to the access.
 inline __attribute__((always_inline)) void count(std::uint64_t address, bool write,
                                                  std::uint64_t pc, std::uint64_t times = 1) {
-    ThreadCounts* counts = own;
+    ThreadCounts* counts = thread_counts;
     const std::uint32_t value = shadow()[address >> 12];
     if (__builtin_expect(counts == nullptr || value == 0, 0))
         return count_slowly(address, write, pc, times);
-    const unsigned on = thread_node();
-    std::uint64_t hash = (pc ^ (std::uint64_t{value} << 24) ^ on) * 0x9e3779b97f4a7c15ull;
+    const unsigned cpu_node = thread_node();
+    std::uint64_t hash = (pc ^ (std::uint64_t{value} << 24) ^ cpu_node) * 0x9e3779b97f4a7c15ull;
     Entry* entry = &counts->table[hash >> (64 - table_bits)];
-    if (__builtin_expect(entry->pc != pc || entry->value != value || entry->thread_node != on, 0))
+    if (__builtin_expect(entry->pc != pc || entry->value != value || entry->thread_node != cpu_node,
+                         0))
         return count_slowly(address, write, pc, times);
     (write ? entry->writes : entry->reads) += times;
 }
 
 void count_slowly(std::uint64_t address, bool write, std::uint64_t pc, std::uint64_t times) {
-    if (own == nullptr) own = add_thread();
-    if (own->table == nullptr) {
-        __atomic_fetch_add(&own->overflow, times, __ATOMIC_RELAXED);
+    if (thread_counts == nullptr) thread_counts = add_thread();
+    if (thread_counts->table == nullptr) {
+        __atomic_fetch_add(&thread_counts->overflow, times, __ATOMIC_RELAXED);
         return;
     }
     std::uint32_t value = shadow()[address >> 12];
-    if (value == 0) value = meet_page(address, write, pc, *own);
-    const unsigned on = thread_node();
-    std::uint64_t slot =
-        ((pc ^ (std::uint64_t{value} << 24) ^ on) * 0x9e3779b97f4a7c15ull) >> (64 - table_bits);
+    if (value == 0) value = enter_page(address, write, pc, *thread_counts);
+    const unsigned cpu_node = thread_node();
+    std::uint64_t slot = ((pc ^ (std::uint64_t{value} << 24) ^ cpu_node) * 0x9e3779b97f4a7c15ull) >>
+                         (64 - table_bits);
     for (int probe = 0; probe < 256; ++probe, slot = (slot + 1) % (1u << table_bits)) {
-        Entry& entry = own->table[slot];
-        if (entry.pc == 0) entry = {pc, value, on, 0, 0};
-        if (entry.pc != pc || entry.value != value || entry.thread_node != on) continue;
+        Entry& entry = thread_counts->table[slot];
+        if (entry.pc == 0) entry = {pc, value, cpu_node, 0, 0};
+        if (entry.pc != pc || entry.value != value || entry.thread_node != cpu_node) continue;
         (write ? entry.writes : entry.reads) += times;
         return;
     }
-    own->overflow += times;
+    thread_counts->overflow += times;
 }
 
-// One access for each eight bytes.
+// Counts one access per eight bytes.
 void count_range(std::uint64_t address, std::uint64_t bytes, bool write, std::uint64_t pc) {
     while (bytes > 0) {
         const std::uint64_t room = 4096 - address % 4096, part = bytes < room ? bytes : room;
@@ -59,84 +62,84 @@ void count_range(std::uint64_t address, std::uint64_t bytes, bool write, std::ui
     }
 }
 
-inline std::uint64_t number(const volatile void* address) {
+inline std::uint64_t as_number(const volatile void* address) {
     return reinterpret_cast<std::uint64_t>(address);
 }
 
 }  // namespace
 }  // namespace assay::numa
 
+using assay::numa::as_number;
 using assay::numa::count;
 using assay::numa::count_range;
-using assay::numa::number;
 
 #define PC (reinterpret_cast<std::uint64_t>(__builtin_return_address(0)) - 1)
 #define HOOK extern "C" __attribute__((visibility("default")))
 
-#define ACCESSES(n)                                                                       \
-    HOOK void __tsan_read##n(void* a) { count(number(a), false, PC); }                    \
-    HOOK void __tsan_write##n(void* a) { count(number(a), true, PC); }                    \
-    HOOK void __tsan_unaligned_read##n(void* a) { count(number(a), false, PC); }          \
-    HOOK void __tsan_unaligned_write##n(void* a) { count(number(a), true, PC); }          \
-    HOOK void __tsan_volatile_read##n(void* a) { count(number(a), false, PC); }           \
-    HOOK void __tsan_volatile_write##n(void* a) { count(number(a), true, PC); }           \
-    HOOK void __tsan_unaligned_volatile_read##n(void* a) { count(number(a), false, PC); } \
-    HOOK void __tsan_unaligned_volatile_write##n(void* a) { count(number(a), true, PC); }
+#define ACCESSES(n)                                                                          \
+    HOOK void __tsan_read##n(void* a) { count(as_number(a), false, PC); }                    \
+    HOOK void __tsan_write##n(void* a) { count(as_number(a), true, PC); }                    \
+    HOOK void __tsan_unaligned_read##n(void* a) { count(as_number(a), false, PC); }          \
+    HOOK void __tsan_unaligned_write##n(void* a) { count(as_number(a), true, PC); }          \
+    HOOK void __tsan_volatile_read##n(void* a) { count(as_number(a), false, PC); }           \
+    HOOK void __tsan_volatile_write##n(void* a) { count(as_number(a), true, PC); }           \
+    HOOK void __tsan_unaligned_volatile_read##n(void* a) { count(as_number(a), false, PC); } \
+    HOOK void __tsan_unaligned_volatile_write##n(void* a) { count(as_number(a), true, PC); }
 ACCESSES(1)
 ACCESSES(2)
 ACCESSES(4)
 ACCESSES(8)
 ACCESSES(16)
 
-HOOK void __tsan_read_range(void* a, std::size_t n) { count_range(number(a), n, false, PC); }
-HOOK void __tsan_write_range(void* a, std::size_t n) { count_range(number(a), n, true, PC); }
+HOOK void __tsan_read_range(void* a, std::size_t n) { count_range(as_number(a), n, false, PC); }
+HOOK void __tsan_write_range(void* a, std::size_t n) { count_range(as_number(a), n, true, PC); }
 // The program is linked with --wrap for these, since gcc does not count their accesses.
-HOOK void* __wrap_memset(void* to, int byte, std::size_t n) {
-    count_range(number(to), n, true, PC);
-    return std::memset(to, byte, n);
+HOOK void* __wrap_memset(void* destination, int byte, std::size_t n) {
+    count_range(as_number(destination), n, true, PC);
+    return std::memset(destination, byte, n);
 }
-HOOK void* __wrap_memcpy(void* to, const void* from, std::size_t n) {
-    count_range(number(from), n, false, PC);
-    count_range(number(to), n, true, PC);
-    return std::memcpy(to, from, n);
+HOOK void* __wrap_memcpy(void* destination, const void* source, std::size_t n) {
+    count_range(as_number(source), n, false, PC);
+    count_range(as_number(destination), n, true, PC);
+    return std::memcpy(destination, source, n);
 }
-HOOK void* __wrap_memmove(void* to, const void* from, std::size_t n) {
-    count_range(number(from), n, false, PC);
-    count_range(number(to), n, true, PC);
-    return std::memmove(to, from, n);
+HOOK void* __wrap_memmove(void* destination, const void* source, std::size_t n) {
+    count_range(as_number(source), n, false, PC);
+    count_range(as_number(destination), n, true, PC);
+    return std::memmove(destination, source, n);
 }
 HOOK void __tsan_init() {}
 HOOK void __tsan_func_entry(void*) {}
 HOOK void __tsan_func_exit() {}
-HOOK void __tsan_vptr_update(void** a, void*) { count(number(a), true, PC); }
-HOOK void __tsan_vptr_read(void** a) { count(number(a), false, PC); }
+HOOK void __tsan_vptr_update(void** a, void*) { count(as_number(a), true, PC); }
+HOOK void __tsan_vptr_read(void** a) { count(as_number(a), false, PC); }
 HOOK void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 HOOK void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 
-// Atomics are as strong as they can be, which no program can tell from what it asked for.
+// All atomics use sequential consistency, which satisfies any weaker order that a program requests.
 #define ATOMICS(bits, T)                                                                         \
     HOOK T __tsan_atomic##bits##_load(const volatile T* a, int) {                                \
-        count(number(a), false, PC);                                                             \
+        count(as_number(a), false, PC);                                                          \
         return __atomic_load_n(a, __ATOMIC_SEQ_CST);                                             \
     }                                                                                            \
     HOOK void __tsan_atomic##bits##_store(volatile T* a, T v, int) {                             \
-        count(number(a), true, PC);                                                              \
+        count(as_number(a), true, PC);                                                           \
         __atomic_store_n(a, v, __ATOMIC_SEQ_CST);                                                \
     }                                                                                            \
     HOOK T __tsan_atomic##bits##_exchange(volatile T* a, T v, int) {                             \
-        count(number(a), true, PC);                                                              \
+        count(as_number(a), true, PC);                                                           \
         return __atomic_exchange_n(a, v, __ATOMIC_SEQ_CST);                                      \
     }                                                                                            \
     HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile T* a, T* c, T v, int, int) { \
-        count(number(a), true, PC);                                                              \
+        count(as_number(a), true, PC);                                                           \
         return __atomic_compare_exchange_n(a, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
     }                                                                                            \
     HOOK int __tsan_atomic##bits##_compare_exchange_weak(volatile T* a, T* c, T v, int, int) {   \
-        count(number(a), true, PC);                                                              \
+        count(as_number(a), true, PC);                                                           \
         return __atomic_compare_exchange_n(a, c, v, true, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);   \
     }                                                                                            \
     HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile T* a, T c, T v, int, int) {       \
-        count(number(a), true, PC);                                                              \
+        count(as_number(a), true, PC);                                                           \
         __atomic_compare_exchange_n(a, &c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);        \
         return c;                                                                                \
     }                                                                                            \
@@ -148,7 +151,7 @@ HOOK void __tsan_atomic_signal_fence(int) { __atomic_signal_fence(__ATOMIC_SEQ_C
     FETCH(bits, T, nand)
 #define FETCH(bits, T, operation)                                             \
     HOOK T __tsan_atomic##bits##_fetch_##operation(volatile T* a, T v, int) { \
-        count(number(a), true, PC);                                           \
+        count(as_number(a), true, PC);                                        \
         return __atomic_fetch_##operation(a, v, __ATOMIC_SEQ_CST);            \
     }
 ATOMICS(8, std::uint8_t)

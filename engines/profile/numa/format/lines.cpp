@@ -1,3 +1,4 @@
+// Formats the rows of a recording as JSON, without allocating memory.
 #include "profile/numa/format/lines.hpp"
 
 #include <errno.h>

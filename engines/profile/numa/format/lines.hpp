@@ -1,9 +1,9 @@
 // Writes a recording: one JSON array a line, the first element names the row. The rows are defined
 // in python/assay/numa/recording.py.
 //
-// Runs inside the profiled program too: nothing is allocated, and writing goes through a buffer of
-// the object itself. Bytes of a name above 0x7e are written as \u0080 to \u00ff, so that any path
-// gives valid JSON; the reader turns them back into bytes.
+// It also runs inside the profiled program, so it allocates nothing: a buffer in the object
+// collects the output. Bytes of a name below 0x20 or above 0x7e are written as \u0000 to \u00ff, so
+// that any path gives valid JSON; the reader converts them back into bytes.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace assay::numa {
 
 inline constexpr int recording_version = 1;
 
-// A text or a list of numbers that a row holds.
+// A string field of a row.
 struct Text {
     const char* data;
     std::size_t size;
@@ -44,7 +44,9 @@ public:
         put("]\n", 2);
     }
     void flush();
-    bool failed() const { return failed_; }  // the file is incomplete: no room, mostly
+    bool failed() const {
+        return failed_;
+    }  // the file is incomplete, e.g. because the disk is full
 
 private:
     template <class T>

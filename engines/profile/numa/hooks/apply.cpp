@@ -1,3 +1,4 @@
+// Reads the placement plan and applies it to new blocks with mbind(2).
 #include "profile/numa/hooks/apply.hpp"
 
 #include <fcntl.h>
@@ -19,23 +20,23 @@ namespace assay::numa {
 namespace {
 
 constexpr int max_entries = 256, max_depth = 64, max_parts = 64;
-constexpr std::uint64_t page = 4096;
+constexpr std::uint64_t page_bytes = 4096;
 
 enum class Action { interleave, bind, spread };
 
-struct Entry {
+struct PlanEntry {
     std::uint64_t offset;
     Action action;
     int nodes[max_parts], parts;
     char module[512];
     std::uint64_t address;  // 0 until the module is loaded
 };
-Entry* entries = nullptr;
+PlanEntry* entries = nullptr;
 int entry_count = 0;
 int node_count = 0;
 
-// "OFFSET ACTION NODES MODULE".
-bool read_entry(char* line, Entry& entry) {
+// Parses a line "OFFSET ACTION NODES MODULE". Returns false if it is malformed.
+bool read_entry(char* line, PlanEntry& entry) {
     char* rest = nullptr;
     entry.offset = strtoull(line, &rest, 16);
     char* action = strtok_r(nullptr, " ", &rest);
@@ -59,14 +60,15 @@ bool read_entry(char* line, Entry& entry) {
     return entry.parts > 0;
 }
 
+// Callback of dl_iterate_phdr: computes the call addresses of the entries of a loaded module.
 int resolve_module(dl_phdr_info* object, size_t, void*) {
-    char self[512];
+    char program_path[512];
     const char* name = object->dlpi_name;
     if (name == nullptr || *name == 0) {
-        const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+        const ssize_t n = readlink("/proc/self/exe", program_path, sizeof program_path - 1);
         if (n <= 0) return 0;
-        self[n] = 0;
-        name = self;
+        program_path[n] = 0;
+        name = program_path;
     }
     for (int k = 0; k < entry_count; ++k)
         if (strcmp(entries[k].module, name) == 0)
@@ -74,7 +76,8 @@ int resolve_module(dl_phdr_info* object, size_t, void*) {
     return 0;
 }
 
-const Entry* entry_of(stack::StackId stack) {
+// The entry of the innermost call on the stack that is in the plan; null if there is none.
+const PlanEntry* find_entry(stack::StackId stack) {
     for (int depth = 0; depth < max_depth && stack > stack::lost_root; ++depth) {
         const stack::Node node = stacks.node(stack);
         for (int k = 0; k < entry_count; ++k)
@@ -84,11 +87,12 @@ const Entry* entry_of(stack::StackId stack) {
     return nullptr;
 }
 
-void place(std::uint64_t begin, std::uint64_t end, int mode, std::uint64_t nodes) {
+// Sets the memory policy of an address range, or on emulated nodes only records it.
+void set_policy(std::uint64_t begin, std::uint64_t end, int mode, std::uint64_t nodes) {
     if (begin >= end) return;
     auto* address = reinterpret_cast<void*>(begin);
     const unsigned long mask = nodes;
-    if (!places_for_real() ||
+    if (!applies_policies() ||
         syscall(SYS_mbind, address, end - begin, mode, &mask, 65UL, MPOL_MF_MOVE) == 0)
         track_policy(address, end - begin, mode, nodes);
 }
@@ -102,7 +106,7 @@ void read_plan() {
     node_count = static_cast<int>(strtol(nodes, nullptr, 10));
     FILE* file = node_count >= 1 && node_count < 64 ? fopen(path, "re") : nullptr;
     if (file == nullptr) return;
-    entries = static_cast<Entry*>(map_zeroed(max_entries * sizeof(Entry)));
+    entries = static_cast<PlanEntry*>(map_zeroed(max_entries * sizeof(PlanEntry)));
     char line[700];
     while (entries != nullptr && entry_count < max_entries && fgets(line, sizeof line, file))
         if (read_entry(line, entries[entry_count])) ++entry_count;
@@ -112,21 +116,22 @@ void read_plan() {
 
 void apply_plan(const void* block, std::size_t bytes, stack::StackId stack) {
     if (entry_count == 0) return;
-    const Entry* entry = entry_of(stack);
+    const PlanEntry* entry = find_entry(stack);
     if (entry == nullptr) return;
     const auto address = reinterpret_cast<std::uint64_t>(block);
-    const std::uint64_t begin = (address + page - 1) & ~(page - 1),
-                        end = (address + bytes) & ~(page - 1);
+    const std::uint64_t begin = (address + page_bytes - 1) & ~(page_bytes - 1),
+                        end = (address + bytes) & ~(page_bytes - 1);
     if (begin >= end) return;
     if (entry->action == Action::interleave)
-        return place(begin, end, MPOL_INTERLEAVE, (std::uint64_t{1} << node_count) - 1);
+        return set_policy(begin, end, MPOL_INTERLEAVE, (std::uint64_t{1} << node_count) - 1);
     if (entry->action == Action::bind)
-        return place(begin, end, MPOL_BIND, std::uint64_t{1} << entry->nodes[0]);
+        return set_policy(begin, end, MPOL_BIND, std::uint64_t{1} << entry->nodes[0]);
     const auto parts = static_cast<std::uint64_t>(entry->parts);
-    const std::uint64_t pages = (end - begin) / page;
+    const std::uint64_t pages = (end - begin) / page_bytes;
     for (std::uint64_t k = 0; k < parts; ++k)
-        place(begin + pages * k / parts * page, begin + pages * (k + 1) / parts * page, MPOL_BIND,
-              std::uint64_t{1} << entry->nodes[k]);
+        set_policy(begin + pages * k / parts * page_bytes,
+                   begin + pages * (k + 1) / parts * page_bytes, MPOL_BIND,
+                   std::uint64_t{1} << entry->nodes[k]);
 }
 
 }  // namespace assay::numa

@@ -1,10 +1,10 @@
-// Applies placements to blocks by the place that allocates them, without a change of source.
+// Applies NUMA placements to blocks by their allocating call, without a change of the source.
 //
 // A plan is a file of lines "OFFSET ACTION NODES MODULE": the offset of the allocating call in the
 // module (hexadecimal, within the call instruction), what to do (interleave, bind, spread), nodes
 // with commas between them, and the module's path. `spread` gives each of the nodes listed an
-// equal, contiguous part of the block, as a parallel first touch does; `bind` takes the first of
-// them.
+// equal, contiguous part of the block, as a parallel first touch does; `bind` places all pages on
+// the first node.
 #pragma once
 
 #include <cstddef>

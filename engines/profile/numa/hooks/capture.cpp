@@ -1,3 +1,4 @@
+// Captures call stacks inside the profiled program, with an unwinder per thread.
 #include "profile/numa/hooks/capture.hpp"
 
 #include <pthread.h>
@@ -21,12 +22,12 @@ constinit thread_local stack::Bounds bounds __attribute__((tls_model("initial-ex
 pthread_key_t key;
 pthread_once_t key_once = PTHREAD_ONCE_INIT;
 
-void release(void* memory) {
+void unmap_unwinder(void* memory) {
     unwinder = nullptr;
     syscall(SYS_munmap, memory, sizeof(stack::Unwinder));
 }
 
-void make_key() { pthread_key_create(&key, release); }
+void make_key() { pthread_key_create(&key, unmap_unwinder); }
 
 }  // namespace
 
@@ -52,7 +53,7 @@ stack::StackId capture(const stack::Frame& caller) {
     if (unwinder == nullptr) {
         unwinder = static_cast<stack::Unwinder*>(map_zeroed(sizeof(stack::Unwinder)));
         if (unwinder == nullptr) return stack::no_stack;
-        note_own_memory(unwinder, sizeof(stack::Unwinder));
+        exclude_profiler_memory(unwinder, sizeof(stack::Unwinder));
         pthread_once(&key_once, make_key);
         pthread_setspecific(key, unwinder);
         unwinder->set_bounds(stack_bounds());

@@ -1,6 +1,6 @@
-// The events from a profiled process to the recorder: a file of shared memory, PID.N.ring, in a
-// folder that the environment names. It survives the process, however that ends; no descriptor
-// stays open.
+// The ring of events from a profiled process to the recorder: a file PID.N.ring in shared memory,
+// in a folder that an environment variable names. The file outlives the process, also after a
+// crash. The process keeps no descriptor open.
 //
 // The layout is: header, events, nodes of the stack tree (profile/stack/tree.hpp). An event's slot
 // is reserved by adding to `head`, and published by its `sequence`; the recorder frees it by adding
@@ -14,12 +14,12 @@
 
 namespace assay::numa {
 
-inline constexpr const char* rings_variable = "ASSAY_NUMA_RINGS";  // the folder
-inline constexpr const char* at_least_variable = "ASSAY_NUMA_AT_LEAST";
-inline constexpr const char* nodes_variable = "ASSAY_NUMA_EMULATE";  // emulated nodes
+inline constexpr const char* rings_variable = "ASSAY_NUMA_RINGS";  // path of the folder
+inline constexpr const char* min_object_variable = "ASSAY_NUMA_AT_LEAST";
+inline constexpr const char* nodes_variable = "ASSAY_NUMA_EMULATE";  // number of emulated nodes
 inline constexpr const char* plan_variable = "ASSAY_NUMA_PLAN";      // placements to apply
 
-inline constexpr const char* wake_name = "wake";  // a pipe in the folder; see ring_folder.hpp
+inline constexpr const char* wake_pipe_name = "wake";  // in the folder; see ring_folder.hpp
 
 enum class EventKind : std::uint32_t {
     allocate = 1,  // address, bytes, stack
@@ -28,10 +28,10 @@ enum class EventKind : std::uint32_t {
     unmap,         // address, bytes
     policy,        // of a range: address, bytes, mode, mask of nodes
     thread_policy,
-    thread,    // a thread's stack: address, bytes
-    affinity,  // of thread `tid`: mask and more_mask, processors 0 to 127
-    own,       // memory of the profiler: address, bytes
-    finish,    // the process ends and waits for `acknowledged`
+    thread,           // a thread's stack: address, bytes
+    affinity,         // of thread `tid`: mask and more_mask, processors 0 to 127
+    profiler_memory,  // the profiler's own memory: address, bytes
+    finish,           // the process ends and waits for `acknowledged`
 };
 
 struct Event {
@@ -56,14 +56,15 @@ struct RingHeader {
     std::int32_t pid, parent;
     alignas(64) std::atomic<std::uint64_t> head;
     alignas(64) std::atomic<std::uint64_t> tail;
-    std::atomic<std::uint64_t> lost;           // events that found no room
-    std::atomic<std::uint32_t> acknowledged;   // the recorder has looked at the ending process
-    std::atomic<std::uint32_t> recorder_gone;  // nobody reads any more
+    std::atomic<std::uint64_t> lost;           // events that found the ring full
+    std::atomic<std::uint32_t> acknowledged;   // 1: the recorder has scanned the ending process
+    std::atomic<std::uint32_t> recorder_gone;  // 1: the recorder has stopped reading
 };
 inline constexpr std::uint64_t ring_header_bytes = 4096;
 static_assert(sizeof(RingHeader) <= ring_header_bytes);
 
-inline constexpr std::uint64_t ring_nodes_at = ring_header_bytes + ring_events * sizeof(Event);
-inline constexpr std::uint64_t ring_bytes = ring_nodes_at + ring_stack_nodes * sizeof(stack::Node);
+inline constexpr std::uint64_t ring_nodes_offset = ring_header_bytes + ring_events * sizeof(Event);
+inline constexpr std::uint64_t ring_bytes =
+    ring_nodes_offset + ring_stack_nodes * sizeof(stack::Node);
 
 }  // namespace assay::numa

@@ -1,5 +1,6 @@
-// The preloaded part of touch mode: writes what the hooks report into the process's ring
-// (hooks/ring.hpp). Without a ring, every call passes through unchanged.
+// The preloaded library of touch mode (which records first touches of pages): writes the events
+// that the hooks report into the process's ring (hooks/ring.hpp). Without a ring, every call passes
+// through unchanged.
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
@@ -23,13 +24,13 @@
 namespace assay::numa {
 namespace {
 
-constexpr int full_wait_ms = 50;     // for the recorder to free events; then one is lost
-constexpr int finish_wait_ms = 500;  // for its last look at the process
+constexpr int full_wait_ms = 50;  // limit of the wait for room in the ring; then the event is lost
+constexpr int finish_wait_ms = 500;  // limit of the wait for the recorder's final scan
 
 RingHeader* header = nullptr;
 Event* events = nullptr;
 char folder[PATH_MAX];
-constinit thread_local std::uint32_t own_tid __attribute__((tls_model("initial-exec"))) = 0;
+constinit thread_local std::uint32_t current_tid __attribute__((tls_model("initial-exec"))) = 0;
 
 std::uint64_t now_ns() {
     timespec t;
@@ -43,10 +44,11 @@ void sleep_1_ms() {
     syscall(SYS_nanosleep, &pause, nullptr);
 }
 
-// By raw system calls, which are no cancellation points. Where it fails, the recorder looks later.
+// Uses raw system calls, which are no cancellation points. If it fails, the recorder's next poll
+// finds the events.
 void wake_recorder() {
     char path[PATH_MAX + 16];
-    snprintf(path, sizeof path, "%s/%s", folder, wake_name);
+    snprintf(path, sizeof path, "%s/%s", folder, wake_pipe_name);
     const long fd = syscall(SYS_openat, AT_FDCWD, path, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) return;
     syscall(SYS_write, fd, "", 1L);
@@ -74,11 +76,11 @@ void send(EventKind kind, const void* address, std::uint64_t bytes, stack::Stack
             return;
         }
     } while (!header->head.compare_exchange_weak(number, number + 1));
-    if (own_tid == 0) own_tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
+    if (current_tid == 0) current_tid = static_cast<std::uint32_t>(syscall(SYS_gettid));
     Event& event = events[number % ring_events];
     event.ns = now_ns();
     event.kind = kind;
-    event.tid = tid != 0 ? static_cast<std::uint32_t>(tid) : own_tid;
+    event.tid = tid != 0 ? static_cast<std::uint32_t>(tid) : current_tid;
     event.address = reinterpret_cast<std::uint64_t>(address);
     event.bytes = bytes;
     event.mask = mask;
@@ -89,7 +91,7 @@ void send(EventKind kind, const void* address, std::uint64_t bytes, stack::Stack
     if (number % (ring_events / 2) == ring_events / 2 - 1) wake_recorder();
 }
 
-// A ring of this process; its name holds a number, since an exec keeps the process's id.
+// Creates the ring of this process. The file name holds a number, since an exec keeps the pid.
 bool open_ring() {
     header = nullptr;
     const auto pid = static_cast<int>(syscall(SYS_getpid));
@@ -109,27 +111,27 @@ bool open_ring() {
     auto* base = static_cast<char*>(memory);
     events = reinterpret_cast<Event*>(base + ring_header_bytes);
     stacks.release();
-    if (!stacks.reserve(ring_stack_nodes, reinterpret_cast<stack::Node*>(base + ring_nodes_at)))
+    if (!stacks.reserve(ring_stack_nodes, reinterpret_cast<stack::Node*>(base + ring_nodes_offset)))
         return false;
-    auto* made = reinterpret_cast<RingHeader*>(base);
-    made->pid = pid;
-    made->parent = getppid();
-    std::atomic_ref(made->magic).store(ring_magic, std::memory_order_release);
-    header = made;
-    send(EventKind::own, memory, ring_bytes);
+    auto* new_header = reinterpret_cast<RingHeader*>(base);
+    new_header->pid = pid;
+    new_header->parent = getppid();
+    std::atomic_ref(new_header->magic).store(ring_magic, std::memory_order_release);
+    header = new_header;
+    send(EventKind::profiler_memory, memory, ring_bytes);
     track_thread_start();
     wake_recorder();
     return true;
 }
 
-__attribute__((constructor)) void start() {
-    const char* given = getenv(rings_variable);
-    if (given == nullptr || strlen(given) >= sizeof folder) return;
+__attribute__((constructor)) void open_ring_at_load() {
+    const char* folder_setting = getenv(rings_variable);
+    if (folder_setting == nullptr || strlen(folder_setting) >= sizeof folder) return;
     const int error = errno;
     ++in_hook;
-    strcpy(folder, given);
-    if (const char* bytes = getenv(at_least_variable))
-        at_least = static_cast<std::size_t>(strtoull(bytes, nullptr, 10));
+    strcpy(folder, folder_setting);
+    if (const char* bytes = getenv(min_object_variable))
+        min_object_bytes = static_cast<std::size_t>(strtoull(bytes, nullptr, 10));
     if (open_ring()) {
         pthread_atfork(nullptr, nullptr, track_fork_in_child);
         read_plan();
@@ -138,7 +140,7 @@ __attribute__((constructor)) void start() {
     errno = error;
 }
 
-__attribute__((destructor)) void finish() {
+__attribute__((destructor)) void wait_for_final_scan() {
     if (header == nullptr || header->pid != syscall(SYS_getpid)) return;
     ++in_hook;
     send(EventKind::finish, nullptr, 0);
@@ -193,16 +195,17 @@ void track_thread_start() {
 
 void track_fork_in_child() {
     ++in_hook;
-    own_tid = 0;
-    stack::generation.fetch_add(1, std::memory_order_release);  // stacks are numbered anew
+    current_tid = 0;
+    // The child numbers its stacks from the start.
+    stack::generation.fetch_add(1, std::memory_order_release);
     open_ring();
     --in_hook;
 }
 
-void note_own_memory(const void* address, std::size_t bytes) {
-    send(EventKind::own, address, bytes);
+void exclude_profiler_memory(const void* address, std::size_t bytes) {
+    send(EventKind::profiler_memory, address, bytes);
 }
 
-bool places_for_real() { return getenv(nodes_variable) == nullptr; }
+bool applies_policies() { return getenv(nodes_variable) == nullptr; }
 
 }  // namespace assay::numa

@@ -1,5 +1,5 @@
-// Emits the code that counts: for a page that was met before, the counters grow inline; the runtime
-// is called for others and for ranges of several pages.
+// Emits the counting code. For a page that has a shadow value, inline code increments the counters.
+// It calls the runtime for the first access to a page and for ranges of several pages.
 #pragma once
 
 #include <llvm/ADT/DenseMap.h>
@@ -11,7 +11,7 @@
 
 namespace assay::numa {
 
-// Of one function.
+// Instruments one function.
 class Emitter {
 public:
     Emitter(llvm::Function& function, Sites& sites);
@@ -19,56 +19,57 @@ public:
     void emit(const Plan& plan, llvm::ScalarEvolution& evolution);
 
 private:
-    // Accesses to one address: sites with consecutive numbers.
-    struct Spot {
+    // The accesses of a group at one offset. Their sites have consecutive numbers.
+    struct AddressSites {
         std::int64_t offset;
         unsigned first_site, sites;
         bool writes;
     };
-    // A group with its addresses as values.
-    struct Counted {
+    // A group whose addresses are expanded to LLVM values.
+    struct ExpandedGroup {
         const Group* group;
-        llvm::Value *first, *step, *trip_count;  // step and trip_count: null outside of a loop
-        std::vector<Spot> spots;                 // by offset
+        llvm::Value *first, *step, *trip_count;   // step, trip_count: null outside of loops
+        std::vector<AddressSites> address_sites;  // sorted by offset
     };
-    struct Hot {
-        llvm::Value *fits, *value;  // whether inline code may count, and the shadow's value
+    struct FastPath {
+        llvm::Value *is_fast, *value;  // value: of the shadow memory
     };
 
-    void enter();
-    Counted expand(const Group& group, llvm::SCEVExpander& expander);
-    std::vector<Spot> spots_of(const Group& group);
-    void count(const Counted& counted);
-    Hot look_up(llvm::IRBuilder<>& builder, const Counted& counted);
-    void count_inline(llvm::IRBuilder<>& builder, const Counted& counted, llvm::Value* value,
+    void emit_prologue();
+    ExpandedGroup expand(const Group& group, llvm::SCEVExpander& expander);
+    std::vector<AddressSites> collect_address_sites(const Group& group);
+    void count_group(const ExpandedGroup& expanded);
+    FastPath emit_fast_path_check(llvm::IRBuilder<>& builder, const ExpandedGroup& expanded);
+    void count_inline(llvm::IRBuilder<>& builder, const ExpandedGroup& expanded, llvm::Value* value,
                       llvm::Value* node);
-    void count_slowly(llvm::IRBuilder<>& builder, const Counted& counted);
+    void call_runtime(llvm::IRBuilder<>& builder, const ExpandedGroup& expanded);
     void count_bytes(llvm::MemIntrinsic& call);
     void count_masked(llvm::IntrinsicInst& call);
-    bool count_as_one(llvm::IRBuilder<>& builder, const Counted& counted);
+    bool count_unrolled(llvm::IRBuilder<>& builder, const ExpandedGroup& expanded);
     void call_count(llvm::IRBuilder<>& builder, llvm::Value* address, llvm::Value* trip_count,
-                    const Spot& spot);
+                    const AddressSites& address_sites);
     void call_range(llvm::IRBuilder<>& builder, llvm::Value* address, llvm::Value* step,
-                    llvm::Value* trip_count, const Spot& spot);
-    Spot single(const llvm::Instruction& access, bool writes);
+                    llvm::Value* trip_count, const AddressSites& address_sites);
+    AddressSites single_site(const llvm::Instruction& access, bool writes);
     llvm::Value* node(const Group& group, llvm::IRBuilder<>& builder);
-    void grow(llvm::IRBuilder<>& builder, llvm::Value* table, std::uint64_t offset,
-              llvm::Value* index, llvm::Value* by);
-    llvm::Value* site(llvm::IRBuilder<>& builder, const Spot& spot);
-    llvm::Value* kinds(const Spot& spot);
-    llvm::Value* after(llvm::IRBuilder<>& builder, llvm::Value* address, std::int64_t offset);
+    void increment(llvm::IRBuilder<>& builder, llvm::Value* table, std::uint64_t offset,
+                   llvm::Value* index, llvm::Value* by);
+    llvm::Value* site(llvm::IRBuilder<>& builder, const AddressSites& address_sites);
+    llvm::Value* packed_count(const AddressSites& address_sites);
+    llvm::Value* add_offset(llvm::IRBuilder<>& builder, llvm::Value* address, std::int64_t offset);
     llvm::ConstantInt* number(std::uint64_t value) {
         return llvm::ConstantInt::get(llvm::cast<llvm::IntegerType>(i64_), value);
     }
 
     llvm::Function& function_;
     llvm::Module& module_;
-    Sites& all_sites_;
+    Sites& site_table_;
     llvm::Type *i8_, *i32_, *i64_;
     llvm::PointerType* bytes_;
     llvm::FunctionCallee count_, range_, thread_;
-    llvm::Value *own_ = nullptr, *sites_ = nullptr, *processor_ = nullptr;  // set by enter()
-    llvm::DenseMap<const void*, llvm::Value*> nodes_;                       // by region
+    llvm::Value *thread_counts_ = nullptr, *sites_ = nullptr,
+                *processor_ = nullptr;                 // set by emit_prologue()
+    llvm::DenseMap<const void*, llvm::Value*> nodes_;  // by region
 };
 
 }  // namespace assay::numa

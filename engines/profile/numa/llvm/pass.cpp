@@ -33,7 +33,8 @@ void instrument(Function& function, FunctionAnalysisManager& analyses, assay::nu
         .emit(assay::numa::plan(function, loops, tree, evolution), evolution);
 }
 
-// The loader calls resolvers of ifuncs before the runtime can run.
+// Functions that resolve ifuncs are not instrumented: the loader calls them before the runtime can
+// run.
 bool is_resolver(const Function& function) {
     for (const GlobalIFunc& indirect : function.getParent()->ifuncs())
         if (indirect.getResolverFunction() == &function) return true;
@@ -52,7 +53,7 @@ struct CountAccesses : PassInfoMixin<CountAccesses> {
                 defined.push_back(&function);
         assay::numa::Sites sites(module);
         for (Function* function : defined) instrument(*function, functions, sites);
-        sites.finish();
+        sites.emit_table();
         return PreservedAnalyses::none();
     }
 };

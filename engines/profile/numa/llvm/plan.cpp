@@ -1,3 +1,5 @@
+// Groups the memory accesses of a function, and hoists the counting of accesses with constant steps
+// out of loops.
 #include "profile/numa/llvm/plan.hpp"
 
 #include <llvm/ADT/DenseMap.h>
@@ -15,13 +17,14 @@ namespace {
 
 using namespace llvm;
 
-// Bytes between accesses that are counted together. A group that spans two pages is counted
-// slowly; with 256 bytes that is 6 % of them at most.
+// Maximum distance in bytes between the accesses of a group. The runtime counts a group that spans
+// two pages, which is slower; with 256 bytes at most 6 % of the groups do.
 constexpr std::int64_t max_span = 256;
-constexpr std::size_t max_open = 16;  // groups that a further access is compared with
+constexpr std::size_t max_open = 16;  // number of groups that an access is compared with
 
-// After such an instruction the rest of the block may not run, or the memory may be another's.
-bool is_border(const Instruction& instruction) {
+// Whether a region ends here: after the instruction the rest of the block may not run, or the
+// memory may be freed.
+bool ends_region(const Instruction& instruction) {
     if (!isGuaranteedToTransferExecutionToSuccessor(&instruction)) return true;
     const auto* call = dyn_cast<CallBase>(&instruction);
     return call != nullptr && !isa<IntrinsicInst>(call) && call->mayWriteToMemory() &&
@@ -38,15 +41,15 @@ bool is_masked(const IntrinsicInst& call) {
     }
 }
 
-std::optional<Access> access_of(Instruction& instruction) {
+std::optional<Access> as_access(Instruction& instruction) {
     Access access{&instruction, nullptr, true};
     if (auto* load = dyn_cast<LoadInst>(&instruction)) {
         access.pointer = load->getPointerOperand();
         access.writes = false;
     } else if (auto* store = dyn_cast<StoreInst>(&instruction)) {
         access.pointer = store->getPointerOperand();
-    } else if (auto* change = dyn_cast<AtomicRMWInst>(&instruction)) {
-        access.pointer = change->getPointerOperand();
+    } else if (auto* read_modify_write = dyn_cast<AtomicRMWInst>(&instruction)) {
+        access.pointer = read_modify_write->getPointerOperand();
     } else if (auto* exchange = dyn_cast<AtomicCmpXchgInst>(&instruction)) {
         access.pointer = exchange->getPointerOperand();
     }
@@ -64,10 +67,10 @@ public:
     Plan plan(Function& function);
 
 private:
-    // How often the loop's blocks run; null where its accesses are counted one by one.
+    // The trip count of the loop; null if its accesses must be counted one by one.
     const SCEV* trip_count_of(Loop& loop);
     bool hoist(const Access& access);
-    void add(const Access& access, Group wanted);
+    void add(const Access& access, Group group_template);
 
     LoopInfo& loops_;
     const DominatorTree& tree_;
@@ -77,33 +80,33 @@ private:
 };
 
 const SCEV* Planner::trip_count_of(Loop& loop) {
-    const auto [known, is_new] = trip_counts_.try_emplace(&loop, nullptr);
-    if (!is_new) return known->second;
-    const BasicBlock *before = loop.getLoopPreheader(), *latch = loop.getLoopLatch();
-    if (before == nullptr || latch == nullptr || loop.getUniqueExitBlock() == nullptr ||
+    const auto [entry, is_new] = trip_counts_.try_emplace(&loop, nullptr);
+    if (!is_new) return entry->second;
+    const BasicBlock *preheader = loop.getLoopPreheader(), *latch = loop.getLoopLatch();
+    if (preheader == nullptr || latch == nullptr || loop.getUniqueExitBlock() == nullptr ||
         !loop.hasDedicatedExits() || loop.getExitingBlock() != latch ||
         !evolution_.hasLoopInvariantBackedgeTakenCount(&loop))
         return nullptr;
-    const SCEV* taken = evolution_.getBackedgeTakenCount(&loop);
-    if (!isSafeToExpandAt(taken, before->getTerminator(), evolution_)) return nullptr;
+    const SCEV* backedge_count = evolution_.getBackedgeTakenCount(&loop);
+    if (!isSafeToExpandAt(backedge_count, preheader->getTerminator(), evolution_)) return nullptr;
     for (const BasicBlock* block : loop.blocks())
-        if (std::any_of(block->begin(), block->end(), is_border)) return nullptr;
-    Type* i64 = Type::getInt64Ty(before->getContext());
+        if (std::any_of(block->begin(), block->end(), ends_region)) return nullptr;
+    Type* i64 = Type::getInt64Ty(preheader->getContext());
     return trip_counts_[&loop] = evolution_.getAddExpr(
-               evolution_.getTruncateOrZeroExtend(taken, i64), evolution_.getOne(i64));
+               evolution_.getTruncateOrZeroExtend(backedge_count, i64), evolution_.getOne(i64));
 }
 
-// Adds the access to an open group that fits, or opens one.
-void Planner::add(const Access& access, Group wanted) {
+// Adds the access to one of the latest groups if it is close enough, or to a new group.
+void Planner::add(const Access& access, Group group_template) {
     std::vector<Group>& groups = plan_.groups;
     const std::size_t first_open = groups.size() > max_open ? groups.size() - max_open : 0;
     for (std::size_t k = groups.size(); k-- > first_open;) {
         Group& group = groups[k];
-        if (group.region != wanted.region || group.step != wanted.step) continue;
-        const auto* apart =
-            dyn_cast<SCEVConstant>(evolution_.getMinusSCEV(wanted.start, group.start));
-        if (apart == nullptr || apart->getAPInt().getMinSignedBits() > 32) continue;
-        const std::int64_t offset = apart->getAPInt().getSExtValue();
+        if (group.region != group_template.region || group.step != group_template.step) continue;
+        const auto* distance =
+            dyn_cast<SCEVConstant>(evolution_.getMinusSCEV(group_template.start, group.start));
+        if (distance == nullptr || distance->getAPInt().getMinSignedBits() > 32) continue;
+        const std::int64_t offset = distance->getAPInt().getSExtValue();
         std::int64_t low = offset, high = offset;
         for (const Access& other : group.accesses) {
             low = std::min(low, other.offset);
@@ -114,12 +117,12 @@ void Planner::add(const Access& access, Group wanted) {
         group.accesses.back().offset = offset;
         return;
     }
-    wanted.accesses.push_back(access);
-    groups.push_back(std::move(wanted));
+    group_template.accesses.push_back(access);
+    groups.push_back(std::move(group_template));
 }
 
-// Plans the access before its loop, if its addresses are start + k * step there. The order within
-// the loop is then not kept, which matters only to the first touch of a page.
+// Plans the counting before the loop if the addresses are start + k * step. The order of accesses
+// within the loop is lost, which matters only to the first touch of a page.
 bool Planner::hoist(const Access& access) {
     BasicBlock* block = access.instruction->getParent();
     Loop* loop = loops_.getLoopFor(block);
@@ -149,10 +152,10 @@ Plan Planner::plan(Function& function) {
         for (Instruction& instruction : block) {
             if (auto* call = dyn_cast<IntrinsicInst>(&instruction))
                 if (isa<MemIntrinsic>(call) || is_masked(*call)) plan_.intrinsics.push_back(call);
-            const auto access = access_of(instruction);
+            const auto access = as_access(instruction);
             if (access && !hoist(*access))
                 add(*access, {{}, &instruction, region, evolution_.getSCEV(access->pointer)});
-            if (is_border(instruction)) region = &instruction;
+            if (ends_region(instruction)) region = &instruction;
         }
     }
     return std::move(plan_);

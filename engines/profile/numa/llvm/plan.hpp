@@ -1,4 +1,5 @@
-// Which accesses of a function are counted where, and which of them together.
+// Plans the counting of a function's memory accesses: where the counting code goes, and which
+// accesses it counts together.
 #pragma once
 
 #include <llvm/Analysis/LoopInfo.h>
@@ -32,7 +33,7 @@ struct Group {
 
 struct Plan {
     std::vector<Group> groups;
-    // memset() and the like, and masked vector accesses: each is counted by itself.
+    // memset() and the like, and masked vector accesses: each is counted separately.
     std::vector<llvm::IntrinsicInst*> intrinsics;
 };
 

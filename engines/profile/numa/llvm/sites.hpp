@@ -1,5 +1,5 @@
-// The sites of a module: the places in its source that access memory. A table of them goes into the
-// program, and the runtime numbers them anew when it starts.
+// The access sites of a module: function, source line and kind of each counted access. The program
+// holds a table of them. The runtime gives them program-wide numbers at start-up.
 #pragma once
 
 #include <llvm/ADT/StringMap.h>
@@ -13,24 +13,24 @@ class Sites {
 public:
     explicit Sites(llvm::Module& module);
 
-    // Where an access stands: equal for accesses of one line, function and kind.
-    llvm::Constant* place(const llvm::Instruction& access, bool writes);
-    // Adds sites with these places and consecutive numbers; returns the first one within the
-    // module.
-    unsigned add(llvm::ArrayRef<llvm::Constant*> places);
-    // The variable with the number that the runtime has given the module's first site.
+    // The table entry of an access. Accesses of the same line, function and kind have equal
+    // entries.
+    llvm::Constant* source_location(const llvm::Instruction& access, bool writes);
+    // Adds sites with consecutive numbers. Returns the number of the first one within the module.
+    unsigned add(llvm::ArrayRef<llvm::Constant*> locations);
+    // The variable that holds the program-wide number of the module's first site.
     llvm::GlobalVariable* base() const { return base_; }
-    // Emits the table, and the constructor that tells the runtime of it.
-    void finish();
+    // Emits the table, and the constructor that registers it with the runtime.
+    void emit_table();
 
 private:
-    llvm::Constant* text(llvm::StringRef words);
+    llvm::Constant* string_constant(llvm::StringRef text);
 
     llvm::Module& module_;
     llvm::Type* i32_;
     llvm::PointerType* bytes_;
     llvm::GlobalVariable* base_;
-    llvm::StringMap<llvm::Constant*> texts_;
+    llvm::StringMap<llvm::Constant*> string_constants_;
     std::vector<llvm::Constant*> sites_;
 };
 

@@ -4,9 +4,10 @@
 // node of the thread and node of the page, in all of its libraries and on its stacks.
 //
 // The licence of this file is that of QEMU's plugin interface, whose functions it declares itself.
-// It is a library of its own, loaded by QEMU alone; no other part of Assay links it. Counters
-// belong to virtual processors, which are threads here, since QEMU's own inline additions are not
-// atomic. Guest addresses are the process's own: QEMU needs no offset for a 64-bit guest.
+// It is a library of its own, loaded by QEMU alone; no other part of Assay links it. Each
+// virtual processor, which is a thread in user mode, has its own counters, since QEMU's inline
+// additions are not atomic. Guest addresses equal host addresses: QEMU needs no offset for a 64-bit
+// guest.
 #include <elf.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -44,14 +45,14 @@ using namespace assay::numa;
 
 namespace {
 
-constexpr int no_registers = 0, reads_and_writes = 3;  // QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW
+constexpr int no_registers = 0, read_write = 3;  // QEMU_PLUGIN_CB_NO_REGS, QEMU_PLUGIN_MEM_RW
 constexpr std::uint32_t site_limit = 1 << 18, processor_limit = 256;
 
-std::uint8_t* page_nodes = nullptr;  // node + 1 of each page
+std::uint8_t* page_nodes = nullptr;  // node + 1 of each page; 0: not accessed yet
 std::uint64_t* site_addresses = nullptr;
-std::uint32_t sites = 0;
+std::uint32_t site_count = 0;
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-// Per virtual processor: for each site reads and writes by thread node * 8 + page node.
+// Accesses of one site on one virtual processor, by thread node * 8 + page node.
 struct Cells {
     std::uint64_t reads[64], writes[64];
 };
@@ -66,10 +67,10 @@ T* reserve(std::size_t count) {
 }
 
 unsigned find_node(std::uint64_t address) {
-    const unsigned on = thread_node();
+    const unsigned cpu_node = thread_node();
     if (is_emulated()) {
-        page_nodes[address >> 12] = static_cast<std::uint8_t>(on + 1);
-        return on;
+        page_nodes[address >> 12] = static_cast<std::uint8_t>(cpu_node + 1);
+        return cpu_node;
     }
     void* page = reinterpret_cast<void*>(address & ~std::uint64_t{4095});
     int node = -1;
@@ -80,31 +81,32 @@ unsigned find_node(std::uint64_t address) {
     return static_cast<unsigned>(node);
 }
 
-void count(unsigned processor, qemu_plugin_meminfo_t info, std::uint64_t address, void* given) {
-    const auto site = reinterpret_cast<std::uintptr_t>(given);
+void count_access(unsigned processor, qemu_plugin_meminfo_t info, std::uint64_t address,
+                  void* user_data) {
+    const auto site = reinterpret_cast<std::uintptr_t>(user_data);
     if (processor >= processor_limit || address >> 12 >= page_count) {
         __atomic_fetch_add(&lost, 1, __ATOMIC_RELAXED);
         return;
     }
     Cells*& cells = processors[processor];
     if (cells == nullptr && (cells = reserve<Cells>(site_limit)) == nullptr) return;
-    const unsigned known = page_nodes[address >> 12];
-    const unsigned node = known != 0 ? known - 1 : find_node(address);
+    const unsigned page_node = page_nodes[address >> 12];
+    const unsigned node = page_node != 0 ? page_node - 1 : find_node(address);
     const unsigned cell = thread_node() * 8 + node;
     ++(qemu_plugin_mem_is_store(info) ? cells[site].writes : cells[site].reads)[cell];
 }
 
-// The number of an instruction's address; 0 where there is no room for another.
-std::uint32_t site_of(std::uint64_t address) {
+// Returns the site number of an instruction's address; 0 if the table is full.
+std::uint32_t find_or_add_site(std::uint64_t address) {
     static std::uint32_t* table = reserve<std::uint32_t>(std::size_t{4} * site_limit);
     const std::uint64_t hash = address * 0x9e3779b97f4a7c15ull >> 40;
     for (std::uint64_t k = 0; table != nullptr && k < 1024; ++k) {
         std::uint32_t& entry = table[(hash + k) % (std::size_t{4} * site_limit)];
         if (entry != 0 && site_addresses[entry] == address) return entry;
         if (entry != 0) continue;
-        if (sites + 1 == site_limit) return 0;
-        site_addresses[++sites] = address;
-        return entry = sites;
+        if (site_count + 1 == site_limit) return 0;
+        site_addresses[++site_count] = address;
+        return entry = site_count;
     }
     return 0;
 }
@@ -113,15 +115,15 @@ void translate(qemu_plugin_id_t, qemu_plugin_tb* block) {
     pthread_mutex_lock(&mutex);
     for (std::size_t k = 0; k < qemu_plugin_tb_n_insns(block); ++k) {
         qemu_plugin_insn* instruction = qemu_plugin_tb_get_insn(block, k);
-        const std::uint64_t site = site_of(qemu_plugin_insn_vaddr(instruction));
-        qemu_plugin_register_vcpu_mem_cb(instruction, count, no_registers, reads_and_writes,
+        const std::uint64_t site = find_or_add_site(qemu_plugin_insn_vaddr(instruction));
+        qemu_plugin_register_vcpu_mem_cb(instruction, count_access, no_registers, read_write,
                                          reinterpret_cast<void*>(site));
     }
     pthread_mutex_unlock(&mutex);
 }
 
-// The address of an object's first segment, page-aligned.
-std::uint64_t first_address(const char* path) {
+// The virtual address of an object's first segment in its file, rounded down to a page.
+std::uint64_t first_segment_address(const char* path) {
     Elf64_Ehdr header;
     Elf64_Phdr segments[32];
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -135,16 +137,17 @@ std::uint64_t first_address(const char* path) {
     return 0;
 }
 
-// The guest's objects are files that this process maps, QEMU's own among them, which do no harm.
+// Writes the mapped files of this process: the guest's objects. QEMU's own files are among them,
+// which has no effect.
 void write_modules(Lines& lines) {
     FILE* maps = fopen("/proc/self/maps", "re");
     if (maps == nullptr) return;
     char line[PATH_MAX + 128], path[PATH_MAX + 1] = "";
-    unsigned long long first = 0, last = 0;
-    const auto finish = [&] {
+    unsigned long long module_begin = 0, module_end = 0;
+    const auto write_module = [&] {
         if (path[0] != 0)
-            lines.write("module", std::uint64_t{first} - first_address(path), std::uint64_t{first},
-                        std::uint64_t{last}, Text(path));
+            lines.write("module", std::uint64_t{module_begin} - first_segment_address(path),
+                        std::uint64_t{module_begin}, std::uint64_t{module_end}, Text(path));
         path[0] = 0;
     };
     while (fgets(line, sizeof line, maps) != nullptr) {
@@ -155,38 +158,39 @@ void write_modules(Lines& lines) {
         if (name == nullptr) continue;
         name[strcspn(name, "\n")] = 0;
         if (strcmp(name, path) != 0) {
-            finish();
-            first = begin;
+            write_module();
+            module_begin = begin;
             strcpy(path, name);
         }
-        last = end;
+        module_end = end;
     }
-    finish();
+    write_module();
     fclose(maps);
 }
 
 void write_counts(Lines& lines) {
     lines.write("object", 0, Text("other"), Text("all memory"), 0, 0, 0);
-    for (std::uint32_t site = 1; site <= sites; ++site)
+    for (std::uint32_t site = 1; site <= site_count; ++site)
         lines.write("stack", site, List<std::uint64_t>{&site_addresses[site], 1});
-    const auto row = [](unsigned node) {
+    const auto node_or_unknown = [](unsigned node) {
         return node == unknown_node ? -1 : static_cast<int>(node);
     };
     for (unsigned processor = 0; processor < processor_limit; ++processor) {
         if (processors[processor] == nullptr) continue;
         lines.write("thread", processor, 0, Text(""));
         std::uint64_t sums[64] = {};
-        for (std::uint32_t site = 0; site <= sites; ++site)
+        for (std::uint32_t site = 0; site <= site_count; ++site)
             for (unsigned cell = 0; cell < 64; ++cell) {
                 const Cells& cells = processors[processor][site];
                 if (cells.reads[cell] + cells.writes[cell] == 0) continue;
                 sums[cell] += cells.reads[cell] + cells.writes[cell];
-                lines.write("access", -1, site, processor, row(cell / 8), row(cell % 8),
-                            cells.reads[cell], cells.writes[cell]);
+                lines.write("access", -1, site, processor, node_or_unknown(cell / 8),
+                            node_or_unknown(cell % 8), cells.reads[cell], cells.writes[cell]);
             }
         for (unsigned cell = 0; cell < 64; ++cell)
             if (sums[cell] > 0)
-                lines.write("part", 0, 0, processor, row(cell / 8), row(cell % 8), sums[cell]);
+                lines.write("part", 0, 0, processor, node_or_unknown(cell / 8),
+                            node_or_unknown(cell % 8), sums[cell]);
     }
 }
 
@@ -200,7 +204,7 @@ void report(qemu_plugin_id_t, void*) {
     static Lines lines(fd);
     const char* command = getenv("ASSAY_NUMA_COMMAND");
     lines.write("process", recording_version, Text("qemu"), getpid(), getppid(), 4096,
-                is_emulated() ? static_cast<int>(node_total()) : 0,
+                is_emulated() ? static_cast<int>(node_count()) : 0,
                 Text(command != nullptr ? command : ""), Text(mpi_rank()));
     write_nodes(lines);
     write_modules(lines);

@@ -1,3 +1,5 @@
+// Finds the block, mapping, thread stack or file segment that holds an address of a profiled
+// process.
 #include "profile/numa/record/address_space.hpp"
 
 #include <fmt/format.h>
@@ -65,8 +67,8 @@ const AddressSpace::Blocks::value_type* AddressSpace::find_in(const Blocks& bloc
     return address < next->second.end ? &*next : nullptr;
 }
 
-// Removes a range, and leaves the parts of blocks that lie outside of it.
-void AddressSpace::cut(Blocks& blocks, std::uint64_t begin, std::uint64_t end) {
+// Removes an address range. Parts of blocks outside of the range remain.
+void AddressSpace::remove_range(Blocks& blocks, std::uint64_t begin, std::uint64_t end) {
     auto next = blocks.upper_bound(begin);
     if (next != blocks.begin() && std::prev(next)->second.end > begin) --next;
     while (next != blocks.end() && next->first < end) {
@@ -79,9 +81,9 @@ void AddressSpace::cut(Blocks& blocks, std::uint64_t begin, std::uint64_t end) {
 
 std::uint32_t AddressSpace::object(ObjectKind kind, const std::string& name, std::uint32_t ring,
                                    std::uint32_t stack) {
-    const auto [entry, is_new] =
-        by_key_.try_emplace(fmt::format("{} {} {} {}", static_cast<int>(kind), ring, stack, name),
-                            static_cast<std::uint32_t>(objects_.size()));
+    const auto [entry, is_new] = object_ids_.try_emplace(
+        fmt::format("{} {} {} {}", static_cast<int>(kind), ring, stack, name),
+        static_cast<std::uint32_t>(objects_.size()));
     if (is_new) objects_.push_back({kind, name, ring, stack});
     return entry->second;
 }
@@ -91,7 +93,7 @@ void AddressSpace::allocate(std::uint64_t address, std::uint64_t bytes, std::uin
     const std::uint32_t id = object(ObjectKind::heap, "", ring, stack);
     objects_[id].bytes += bytes;
     ++objects_[id].count;
-    cut(blocks_, address, address + bytes);
+    remove_range(blocks_, address, address + bytes);
     blocks_[address] = {address + bytes, id, ++last_instance_};
 }
 
@@ -107,8 +109,8 @@ void AddressSpace::map(std::uint64_t address, std::uint64_t bytes, std::uint32_t
 }
 
 void AddressSpace::unmap(std::uint64_t address, std::uint64_t bytes) {
-    cut(mappings_, address, address + bytes);
-    cut(own_, address, address + bytes);
+    remove_range(mappings_, address, address + bytes);
+    remove_range(profiler_memory_, address, address + bytes);
     set_policy(address, bytes, {});
 }
 
@@ -117,13 +119,13 @@ void AddressSpace::add_stack(std::uint64_t address, std::uint64_t bytes) {
     const std::uint32_t id = object(ObjectKind::stack, "stacks of threads");
     objects_[id].bytes += bytes;
     ++objects_[id].count;
-    cut(stacks_, address, address + bytes);
+    remove_range(stacks_, address, address + bytes);
     stacks_[address] = {address + bytes, id, ++last_instance_};
 }
 
-void AddressSpace::add_own(std::uint64_t address, std::uint64_t bytes) {
-    cut(own_, address, address + bytes);
-    own_[address] = {address + bytes, 0, 0};
+void AddressSpace::add_profiler_memory(std::uint64_t address, std::uint64_t bytes) {
+    remove_range(profiler_memory_, address, address + bytes);
+    profiler_memory_[address] = {address + bytes, 0, 0};
 }
 
 void AddressSpace::set_policy(std::uint64_t address, std::uint64_t bytes, Policy policy) {
@@ -141,7 +143,9 @@ void AddressSpace::set_policy(std::uint64_t address, std::uint64_t bytes, Policy
     policies_[address] = {end, policy};
 }
 
-bool AddressSpace::is_own(std::uint64_t address) const { return find_in(own_, address) != nullptr; }
+bool AddressSpace::is_profiler_memory(std::uint64_t address) const {
+    return find_in(profiler_memory_, address) != nullptr;
+}
 
 const Policy* AddressSpace::policy_of(std::uint64_t address) const {
     auto next = policies_.upper_bound(address);
@@ -157,27 +161,27 @@ const std::vector<Region>& AddressSpace::refresh() {
     return regions_;
 }
 
-Place AddressSpace::find(std::uint64_t address) {
+Location AddressSpace::find(std::uint64_t address) {
     for (const Blocks* blocks : {&blocks_, &stacks_, &mappings_})
-        if (const auto* found = find_in(*blocks, address))
-            return {found->second.object, found->second.instance, found->first, found->second.end};
+        if (const auto* entry = find_in(*blocks, address))
+            return {entry->second.object, entry->second.instance, entry->first, entry->second.end};
     return find_region(address);
 }
 
-Place AddressSpace::find_region(std::uint64_t address) {
-    const auto find_known = [&] {
+Location AddressSpace::find_region(std::uint64_t address) {
+    const auto find_cached = [&] {
         const auto next = std::ranges::upper_bound(regions_, address, {}, &Region::end);
         return next != regions_.end() && next->begin <= address ? &*next : nullptr;
     };
-    const Region* region = find_known();
+    const Region* region = find_cached();
     if (region == nullptr && now() - last_refresh_ > refresh_interval_ns) {
         refresh();
-        region = find_known();
+        region = find_cached();
     }
     if (region == nullptr || region->path.empty())
         return {object(ObjectKind::other, "other anonymous memory"), 0, 0, 0};
     const auto place = [&](ObjectKind kind, const std::string& name) {
-        return Place{object(kind, name), 0, region->begin, region->end};
+        return Location{object(kind, name), 0, region->begin, region->end};
     };
     if (region->path == "[heap]") return place(ObjectKind::small, "small blocks");
     if (region->path == "[stack]") return place(ObjectKind::stack, "stacks of threads");

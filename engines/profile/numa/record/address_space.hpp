@@ -1,5 +1,5 @@
-// Finds what an address of a profiled process belongs to: a block, a mapping, a stack, an object's
-// data.
+// The address space of a profiled process: finds the heap block, mapping, thread stack or file
+// segment that holds an address.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,28 @@ namespace assay::numa {
 enum class ObjectKind : std::uint8_t { heap, mapping, global, stack, small, other };
 const char* name_of(ObjectKind kind);
 
-// A kind of object that the profile tells apart: all blocks of one allocating stack, a variable,
-// the stacks of all threads.
+// An object of the profile: all blocks that one call stack allocates, the data of one file, or the
+// stacks of all threads.
 struct Object {
     ObjectKind kind;
     std::string name;
-    std::uint32_t ring = 0, stack = 0;  // the allocating stack in the ring with this number
-    std::uint64_t bytes = 0, count = 0;
+    std::uint32_t ring = 0, stack = 0;   // number of the ring, and of the allocating stack in it
+    std::uint64_t bytes = 0, count = 0;  // allocated bytes and blocks, in total
 };
 
-// Where an address belongs. `instance` tells one block from the next at the same address; 0 for
-// memory that is no block.
-struct Place {
+// The object that holds an address. Each allocation has its own `instance`, so that successive
+// blocks at the same address differ; 0 outside of blocks.
+struct Location {
     std::uint32_t object;
     std::uint64_t instance;
-    std::uint64_t begin, end;  // of the block or region; 0 where none is known
+    std::uint64_t begin, end;  // of the block or region; both 0 if unknown
 };
 
+// A NUMA memory policy (set_mempolicy(2)) of a thread or an address range.
 struct Policy {
-    int mode = 0;
-    std::uint64_t nodes = 0;
-    std::uint64_t begin = 0;  // of the range, for interleaving
+    int mode = 0;             // MPOL_...
+    std::uint64_t nodes = 0;  // bit mask
+    std::uint64_t begin = 0;  // address of the range, for interleaving
 };
 
 // A line of /proc/PID/maps.
@@ -46,7 +47,7 @@ std::vector<Region> read_regions(std::uint32_t pid);
 class AddressSpace {
 public:
     explicit AddressSpace(std::uint32_t pid) : pid_(pid) {}
-    // The child of a fork has its parent's blocks.
+    // Copies the parent's blocks and mappings after a fork.
     void inherit(const AddressSpace& parent);
 
     void allocate(std::uint64_t address, std::uint64_t bytes, std::uint32_t ring,
@@ -55,14 +56,14 @@ public:
     void map(std::uint64_t address, std::uint64_t bytes, std::uint32_t ring, std::uint32_t stack);
     void unmap(std::uint64_t address, std::uint64_t bytes);
     void add_stack(std::uint64_t address, std::uint64_t bytes);
-    void add_own(std::uint64_t address, std::uint64_t bytes);
+    void add_profiler_memory(std::uint64_t address, std::uint64_t bytes);
     void set_policy(std::uint64_t address, std::uint64_t bytes, Policy policy);
 
-    bool is_own(std::uint64_t address) const;
-    Place find(std::uint64_t address);
+    bool is_profiler_memory(std::uint64_t address) const;
+    Location find(std::uint64_t address);
     const Policy* policy_of(std::uint64_t address) const;
     const std::vector<Object>& objects() const { return objects_; }
-    const std::vector<Region>& refresh();  // the regions as they are now; kept once it has ended
+    const std::vector<Region>& refresh();  // reads /proc/PID/maps; after exit: the last state
 
 private:
     struct Block {
@@ -72,15 +73,15 @@ private:
     };
     using Blocks = std::map<std::uint64_t, Block>;
     static const Blocks::value_type* find_in(const Blocks& blocks, std::uint64_t address);
-    static void cut(Blocks& blocks, std::uint64_t begin, std::uint64_t end);
+    static void remove_range(Blocks& blocks, std::uint64_t begin, std::uint64_t end);
     std::uint32_t object(ObjectKind kind, const std::string& name, std::uint32_t ring = 0,
                          std::uint32_t stack = 0);
-    Place find_region(std::uint64_t address);
+    Location find_region(std::uint64_t address);
 
     std::uint32_t pid_;
     std::vector<Object> objects_;
-    std::map<std::string, std::uint32_t> by_key_;
-    Blocks blocks_, mappings_, stacks_, own_;
+    std::map<std::string, std::uint32_t> object_ids_;
+    Blocks blocks_, mappings_, stacks_, profiler_memory_;
     std::map<std::uint64_t, std::pair<std::uint64_t, Policy>> policies_;  // begin: end and policy
     std::vector<Region> regions_;
     std::int64_t last_refresh_ = 0;

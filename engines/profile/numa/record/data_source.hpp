@@ -1,4 +1,5 @@
-// What a memory sample says of its access: the value of PERF_SAMPLE_DATA_SRC (perf_event_open(2)).
+// The operation and the memory level of a sampled access, decoded from PERF_SAMPLE_DATA_SRC
+// (perf_event_open(2)).
 #pragma once
 
 #include <cstddef>
@@ -8,16 +9,22 @@ namespace assay::numa {
 
 enum class Operation : std::uint8_t { none, load, store };
 
-// What answered an access. Near: of the thread's own node.
-enum class Server : std::uint8_t { near_cache, near_memory, far_cache, far_memory, unknown };
-inline constexpr std::size_t servers = 5;
+// The cache or memory that served an access. Local: on the NUMA node of the accessing thread.
+enum class MemoryLevel : std::uint8_t {
+    local_cache,
+    local_memory,
+    remote_cache,
+    remote_memory,
+    unknown
+};
+inline constexpr std::size_t memory_levels = 5;  // number of the enumerators
 
 struct DataSource {
     Operation operation;
-    Server server;
+    MemoryLevel level;
 };
 
-// Reads the numbered levels that newer kernels write, and the bits of older ones.
+// Decodes `mem_lvl_num` of newer kernels, and the bits `mem_lvl` of older ones.
 DataSource read_data_source(std::uint64_t value);
 
 }  // namespace assay::numa

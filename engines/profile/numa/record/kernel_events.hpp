@@ -1,9 +1,9 @@
-// The kernel's events of a program and of all that it starts: page faults with the registers and
-// the innermost part of the stack, and mappings, names, starts and ends of processes; and samples
-// of its memory accesses where wanted (perf_event_open(2)).
+// The perf events of a program and of all processes that it starts (perf_event_open(2)): page
+// faults with the registers and the innermost part of the stack; mappings, exec, start and exit of
+// processes; and, on request, samples of memory accesses.
 //
-// Page faults need no PMU and are seen in virtual machines. A user may watch his own processes if
-// kernel.perf_event_paranoid is 2 or less; faults inside system calls are seen with 1 or less.
+// Page faults need no PMU and are seen in virtual machines. Users may watch their own processes if
+// kernel.perf_event_paranoid is 2 or less. Faults inside system calls are seen with 1 or less.
 #pragma once
 
 #include <sys/types.h>
@@ -18,8 +18,8 @@
 
 namespace assay::numa {
 
-// Opens each event once and closes it. Throws Error where the system does not allow it.
-void try_memory_events(const std::vector<MemoryEvent>& events);
+// Opens each event and closes it again. Throws Error if the system does not allow it.
+void check_memory_events(const std::vector<MemoryEvent>& events);
 
 class KernelEvents {
 public:
@@ -28,19 +28,19 @@ public:
     KernelEvents(const KernelEvents&) = delete;
     KernelEvents& operator=(const KernelEvents&) = delete;
 
-    // Watches a process that waits before its exec, and all that it starts. False if the system
-    // does not allow it; `why` then says so.
+    // Watches a process that has not called exec yet, and all that it starts. Returns false if the
+    // system does not allow it; failure() then holds the message.
     bool watch(pid_t process);
-    // Samples its accesses too; `watch` has succeeded. Throws Error where that is not possible.
-    // The samples may be of all processes of the machine.
-    void sample(pid_t process, const std::vector<MemoryEvent>& events);
-    const std::string& why() const { return why_; }
-    bool sees_system_calls() const { return with_kernel_; }
+    // Also samples memory accesses. Requires a successful watch(). Throws Error if that is not
+    // possible. On some PMUs the samples come from all processes of the machine.
+    void sample_accesses(pid_t process, const std::vector<MemoryEvent>& events);
+    const std::string& failure() const { return failure_; }
+    bool includes_kernel_faults() const { return includes_kernel_; }
 
-    // Calls `take` for each new event; those of one processor are in the order of time.
-    void drain(const std::function<void(KernelEvent&&)>& take);
-    // Waits until a ring fills, one of `others` is readable or the time is over.
-    void wait(int milliseconds, std::initializer_list<int> others) const;
+    // Calls `handle` for each new event. The events of one processor are in time order.
+    void drain(const std::function<void(KernelEvent&&)>& handle);
+    // Waits until a ring fills, a descriptor of `other_fds` is readable or the timeout expires.
+    void wait(int milliseconds, std::initializer_list<int> other_fds) const;
     const Losses& losses() const { return losses_; }
 
 private:
@@ -49,13 +49,13 @@ private:
         void* base;
         std::size_t bytes;
     };
-    bool open_ring(pid_t process, int processor, bool with_kernel);
+    bool open_ring(pid_t process, int processor, bool include_kernel);
 
     std::vector<Ring> rings_;
-    std::vector<int> samplers_;  // descriptors, whose events go into the rings
+    std::vector<int> samplers_;  // descriptors of the sampling events, which write into the rings
     AccessEvents accesses_;
-    std::string why_;
-    bool with_kernel_ = true;
+    std::string failure_;
+    bool includes_kernel_ = true;
     Losses losses_;
 };
 

@@ -1,5 +1,5 @@
-// Reads the records that the kernel writes into the ring of a perf event (perf_event_open(2)). It
-// makes no calls: tests give it rings of their own.
+// Parses the records that the kernel writes into the ring buffer of a perf event
+// (perf_event_open(2)). It makes no system calls, so that tests can pass planted rings.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace assay::numa {
 
-inline constexpr std::size_t stack_words = 64;  // of the stack that a sample keeps
+inline constexpr std::size_t stack_words = 64;  // that a sample keeps of the stack
 
 struct KernelEvent {
     enum class Kind : std::uint8_t { fault, access, map, start, exec, exit } kind = Kind::fault;
@@ -25,15 +25,15 @@ struct KernelEvent {
     std::uint64_t bytes = 0;               // map
     std::uint64_t offset = 0;              // map: in the file
     bool executable = false;               // map
-    std::uint64_t ip = 0, sp = 0, bp = 0;  // of the program, also if the kernel touched
-    std::uint32_t used = 0;                // words of `stack` that are valid, from sp
+    std::uint64_t ip = 0, sp = 0, bp = 0;  // of the user code, also for faults in the kernel
+    std::uint32_t used_words = 0;          // valid words of `stack`, which starts at sp
     std::array<std::uint64_t, stack_words> stack{};
-    DataSource source{Operation::none, Server::unknown};  // access
-    std::string name;                                     // map: path
+    DataSource source{Operation::none, MemoryLevel::unknown};  // access
+    std::string name;                                          // map: path
 };
 
-// The events that sample accesses, by their number in each sample (PERF_SAMPLE_IDENTIFIER), and
-// what they count: a load, a store, or none where each sample's data source tells.
+// The operation of each sampling event, by the event's id (PERF_SAMPLE_IDENTIFIER): a load, a
+// store, or none if the data source of each sample holds the operation.
 using AccessEvents = std::map<std::uint64_t, Operation>;
 
 struct RingBytes {
@@ -42,19 +42,19 @@ struct RingBytes {
 };
 
 struct Losses {
-    std::uint64_t lost = 0;       // events: no room in the ring, or not readable
-    std::uint64_t throttled = 0;  // times that the kernel held samples back
+    std::uint64_t lost = 0;       // events that found no room in the ring or were malformed
+    std::uint64_t throttled = 0;  // times that the kernel throttled sampling
 };
 
-// Samples hold PERF_SAMPLE_IDENTIFIER, IP, TID, TIME, ADDR, CPU, REGS_USER with three registers (of
-// the frame, the stack and the instruction) and STACK_USER; those of `accesses` DATA_SRC too. All
-// other records end with the TID, TIME, CPU and IDENTIFIER.
+// Samples hold PERF_SAMPLE_IDENTIFIER, IP, TID, TIME, ADDR, CPU, REGS_USER with three registers
+// (frame pointer, stack pointer, instruction pointer) and STACK_USER; samples of `accesses` also
+// hold DATA_SRC. All other records end with TID, TIME, CPU and IDENTIFIER.
 //
-// Calls `take` for each record from `tail` to `head`, in their order. Accesses by the kernel, and
-// samples of instructions that access nothing, are left out. What follows an impossible record is
-// lost up to `head`.
+// Calls `handle` for each record from `tail` to `head`, in order. Accesses by the kernel, and
+// samples of instructions without a memory access, are skipped. A record with an impossible size
+// ends the parsing: the rest up to `head` is lost.
 void read_records(RingBytes ring, std::uint64_t tail, std::uint64_t head,
-                  const AccessEvents& accesses, const std::function<void(KernelEvent&&)>& take,
+                  const AccessEvents& accesses, const std::function<void(KernelEvent&&)>& handle,
                   Losses& losses);
 
 }  // namespace assay::numa

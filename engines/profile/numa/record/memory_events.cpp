@@ -1,3 +1,5 @@
+// Finds the PMU events of this machine that sample memory accesses, and reads their encoding from
+// sysfs.
 #include "profile/numa/record/memory_events.hpp"
 
 #include <fmt/format.h>
@@ -15,8 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Some 10 000 samples a second on a processor that makes 10^9 accesses; a prime, so that loops do
-// not fall into step. That of AMD must be a multiple of 16, and the processor varies it by itself.
+// About 10 000 samples per second on a processor that makes 10^9 accesses per second. The period is
+// prime, so that it does not resonate with loops. AMD's period must be a multiple of 16, and the
+// processor randomises it.
 constexpr std::uint64_t access_period = 100'003, instruction_period = 400'000, ibs_step = 16;
 
 std::string first_line(const fs::path& path) {
@@ -27,7 +30,7 @@ std::string first_line(const fs::path& path) {
 }
 
 template <class T>
-T number(const std::string& text, const std::string& where) {
+T parse_number(const std::string& text, const std::string& where) {
     const bool is_hexadecimal = text.starts_with("0x");
     const char *begin = text.data() + (is_hexadecimal ? 2 : 0), *end = text.data() + text.size();
     T value{};
@@ -37,9 +40,9 @@ T number(const std::string& text, const std::string& where) {
     return value;
 }
 
-// Puts a value into the bits that a file of the folder "format" names: "config1:0-15" or
-// "config:0-7,21".
-void put(std::uint64_t (&config)[3], const fs::path& format, std::uint64_t value) {
+// Writes a value into the configuration bits that a file of sysfs's folder "format" names:
+// "config1:0-15" or "config:0-7,21".
+void set_config_bits(std::uint64_t (&config)[3], const fs::path& format, std::uint64_t value) {
     const std::string line = first_line(format), where = format.string();
     const auto colon = line.find(':');
     const std::string field = line.substr(0, colon);
@@ -50,9 +53,10 @@ void put(std::uint64_t (&config)[3], const fs::path& format, std::uint64_t value
     std::istringstream ranges(line.substr(colon + 1));
     for (std::string range; std::getline(ranges, range, ',');) {
         const auto dash = range.find('-');
-        const auto first = number<unsigned>(range.substr(0, dash), where);
-        const unsigned last =
-            dash == std::string::npos ? first : number<unsigned>(range.substr(dash + 1), where);
+        const auto first = parse_number<unsigned>(range.substr(0, dash), where);
+        const unsigned last = dash == std::string::npos
+                                  ? first
+                                  : parse_number<unsigned>(range.substr(dash + 1), where);
         if (last > 63 || first > last)
             throw Error(fmt::format("{}: '{}' names no bits", where, line));
         for (unsigned bit = first; bit <= last; ++bit, value >>= 1)
@@ -61,7 +65,7 @@ void put(std::uint64_t (&config)[3], const fs::path& format, std::uint64_t value
     if (value != 0) throw Error(fmt::format("{}: a value does not fit in '{}'", where, line));
 }
 
-// An event as a file of the folder "events" describes it: "event=0xcd,umask=0x1,ldlat=3".
+// Reads an event from a file of sysfs's folder "events": "event=0xcd,umask=0x1,ldlat=3".
 void read_event(const fs::path& device, const std::string& name, std::uint64_t (&config)[3]) {
     std::istringstream terms(first_line(device / "events" / name));
     for (std::string term; std::getline(terms, term, ',');) {
@@ -69,16 +73,17 @@ void read_event(const fs::path& device, const std::string& name, std::uint64_t (
         const std::string key = term.substr(0, equals);
         if (key.empty() || key.find('/') != std::string::npos)
             throw Error(fmt::format("{}/events/{} is not understood", device.string(), name));
-        put(config, device / "format" / key,
+        set_config_bits(
+            config, device / "format" / key,
             equals == std::string::npos
                 ? 1
-                : number<std::uint64_t>(term.substr(equals + 1), device / "events" / name));
+                : parse_number<std::uint64_t>(term.substr(equals + 1), device / "events" / name));
     }
 }
 
 MemoryEvent device_event(const fs::path& device, std::uint64_t period) {
     MemoryEvent event;
-    event.type = number<std::uint32_t>(first_line(device / "type"), device / "type");
+    event.type = parse_number<std::uint32_t>(first_line(device / "type"), device / "type");
     event.processors = parse_list(first_line(device / "cpus"));
     event.period = period;
     return event;
@@ -108,9 +113,9 @@ void add_amd(const fs::path& device, std::uint64_t period, std::vector<MemoryEve
     event.period = (event.period + ibs_step - 1) / ibs_step * ibs_step;
     event.name = device.filename().string() + "//";
     if (fs::exists(device / "format" / "cnt_ctl"))  // count instructions, not cycles
-        put(event.config, device / "format" / "cnt_ctl", 1);
-    event.leaves_out_kernel = fs::exists(device / "format" / "swfilt");
-    if (event.leaves_out_kernel) put(event.config, device / "format" / "swfilt", 1);
+        set_config_bits(event.config, device / "format" / "cnt_ctl", 1);
+    event.excludes_kernel = fs::exists(device / "format" / "swfilt");
+    if (event.excludes_kernel) set_config_bits(event.config, device / "format" / "swfilt", 1);
     events.push_back(std::move(event));
 }
 

@@ -15,16 +15,16 @@ struct MemoryEvent {
     std::string name;  // "cpu/mem-loads/"
     std::uint32_t type = 0;
     std::uint64_t config[3] = {};
-    // Of an event that only counts in a group behind this one.
+    // Configuration of the group leader that the event needs, if any.
     std::optional<std::uint64_t> leader;
-    Operation operation = Operation::none;  // none: each sample tells
+    Operation operation = Operation::none;  // none: each sample holds its own
     std::vector<int> processors;            // empty: all
-    bool leaves_out_kernel = true;          // else the samples say who ran
-    std::uint64_t period = 0;               // accesses, or instructions of AMD, a sample
+    bool excludes_kernel = true;            // false: samples tell user from kernel code
+    std::uint64_t period = 0;               // accesses per sample; AMD: instructions
 };
 
-// `devices`: /sys/bus/event_source/devices. `period`: 0 for one that costs a few percent. Throws
-// Error where no PMU samples accesses, or an event is described in a way that is not understood.
+// `devices`: /sys/bus/event_source/devices. `period` 0: a default that slows the program by a
+// few percent. Throws Error if no PMU samples accesses or a description cannot be parsed.
 std::vector<MemoryEvent> find_memory_events(const std::string& devices, std::uint64_t period);
 
 }  // namespace assay::numa

@@ -1,5 +1,5 @@
-// Where a process's pages lie: asked of the kernel for pages that were just touched, and from time
-// to time for all.
+// Determines the NUMA nodes of a process's pages: of newly touched pages after each batch of
+// faults, and of all resident pages at intervals. The kernel reports them through move_pages(2).
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/mempolicy.h>
@@ -17,17 +17,18 @@
 namespace assay::numa {
 namespace {
 
-constexpr std::size_t batch = 4096;  // larger ones are not faster
-constexpr std::uint64_t huge_pages = 512, max_region_pages = std::uint64_t{1} << 24;
-constexpr std::uint64_t present = std::uint64_t{1} << 63;
+constexpr std::size_t batch_pages = 4096;  // per move_pages(); larger batches are not faster
+constexpr std::uint64_t pages_per_huge_page = 512, max_region_pages = std::uint64_t{1} << 24;
+constexpr std::uint64_t present_bit = std::uint64_t{1} << 63;
 
-// The node of each page; negative (an errno) for one that is not in memory. False if the process
-// has ended or may not be asked.
-bool nodes_of(std::uint32_t pid, const std::vector<std::uint64_t>& pages, std::vector<int>& nodes) {
+// Queries the node of each page; negative (an errno) for a page that is not resident. Returns false
+// if the process has ended or the system denies access.
+bool query_nodes(std::uint32_t pid, const std::vector<std::uint64_t>& pages,
+                 std::vector<int>& nodes) {
     nodes.assign(pages.size(), -ENOENT);
-    std::vector<void*> addresses(std::min(batch, pages.size()));
-    for (std::size_t begin = 0; begin < pages.size(); begin += batch) {
-        const std::size_t count = std::min(batch, pages.size() - begin);
+    std::vector<void*> addresses(std::min(batch_pages, pages.size()));
+    for (std::size_t begin = 0; begin < pages.size(); begin += batch_pages) {
+        const std::size_t count = std::min(batch_pages, pages.size() - begin);
         for (std::size_t k = 0; k < count; ++k)
             addresses[k] = reinterpret_cast<void*>(pages[begin + k] << 12);
         if (syscall(SYS_move_pages, static_cast<long>(pid), count, addresses.data(), nullptr,
@@ -37,46 +38,46 @@ bool nodes_of(std::uint32_t pid, const std::vector<std::uint64_t>& pages, std::v
     return true;
 }
 
-// Whether the kernel takes pages away to see who uses them (automatic NUMA balancing).
+// Whether automatic NUMA balancing is on: the kernel unmaps pages temporarily to see who uses them.
 bool is_balancing() {
     std::ifstream file("/proc/sys/kernel/numa_balancing");
     int mode = 0;
     return static_cast<bool>(file >> mode) && mode != 0;
 }
 
-// A mapping with pages on one node only; -1 with pages on several.
+// The node of all pages of a mapping; -1 if its pages are on several nodes.
 struct MappingNode {
     std::uint64_t begin;
     int node;
 };
 
-std::vector<MappingNode> nodes_of_mappings(std::uint32_t pid) {
+std::vector<MappingNode> read_mapping_nodes(std::uint32_t pid) {
     std::ifstream file(fmt::format("/proc/{}/numa_maps", pid));
-    std::vector<MappingNode> found;
+    std::vector<MappingNode> mappings;
     for (std::string line; std::getline(file, line);) {
-        std::istringstream words(line);
+        std::istringstream fields(line);
         MappingNode mapping{0, -1};
         int nodes = 0, pages = 0;
         char equals = 0;
-        words >> std::hex >> mapping.begin >> std::dec;
-        for (std::string word; words >> word;) {
-            std::istringstream rest(word);
+        fields >> std::hex >> mapping.begin >> std::dec;
+        for (std::string field; fields >> field;) {
+            std::istringstream rest(field);
             char n = 0;
             if (int node = 0; rest >> n >> node >> equals >> pages && n == 'N' && equals == '=')
                 mapping.node = ++nodes == 1 ? node : -1;
         }
-        found.push_back(mapping);
+        mappings.push_back(mapping);
     }
-    return found;
+    return mappings;
 }
 
-// Kernels before 6.12 do not tell move_pages() where a page is that balancing has taken away for a
-// moment. Where the whole mapping lies on one node, so does the page.
-void find_hidden(std::uint32_t pid, const std::vector<std::uint64_t>& pages,
-                 std::vector<int>& nodes) {
-    static const bool balancing = is_balancing();
-    if (!balancing || std::ranges::find(nodes, -ENOENT) == nodes.end()) return;
-    const std::vector<MappingNode> mappings = nodes_of_mappings(pid);
+// Locates pages that automatic NUMA balancing has unmapped: move_pages() reports ENOENT for them on
+// kernels before 6.12. If all other pages of the mapping are on one node, the page is there too.
+void locate_balanced(std::uint32_t pid, const std::vector<std::uint64_t>& pages,
+                     std::vector<int>& nodes) {
+    static const bool is_balancing_on = is_balancing();
+    if (!is_balancing_on || std::ranges::find(nodes, -ENOENT) == nodes.end()) return;
+    const std::vector<MappingNode> mappings = read_mapping_nodes(pid);
     for (std::size_t k = 0; k < pages.size(); ++k) {
         if (nodes[k] != -ENOENT) continue;
         const auto next =
@@ -86,7 +87,7 @@ void find_hidden(std::uint32_t pid, const std::vector<std::uint64_t>& pages,
     }
 }
 
-bool may_be_huge() {
+bool is_thp_enabled() {
     std::ifstream file("/sys/kernel/mm/transparent_hugepage/enabled");
     std::string line;
     std::getline(file, line);
@@ -108,94 +109,96 @@ int Process::emulated_node(std::uint64_t page, int thread_node, const Policy& po
     return std::countr_zero(nodes);
 }
 
-void Process::count(const Touch& touch, int node, bool huge) {
+void Process::count_touch(const Touch& touch, int node, bool is_huge) {
     Key key = touch.key;
     std::get<4>(key) = node;
     Count& counted = touches_[key];
-    counted.pages += huge ? huge_pages : 1;
-    counted.huge += huge ? 1 : 0;
-    const std::uint64_t first = huge ? touch.page & ~(huge_pages - 1) : touch.page;
-    for (std::uint64_t k = 0; k < (huge ? huge_pages : 1); ++k)
-        pages_[first + k] = {key, touch.instance, huge ? touch.page : 0};
+    counted.pages += is_huge ? pages_per_huge_page : 1;
+    counted.huge_pages += is_huge ? 1 : 0;
+    const std::uint64_t first = is_huge ? touch.page & ~(pages_per_huge_page - 1) : touch.page;
+    for (std::uint64_t k = 0; k < (is_huge ? pages_per_huge_page : 1); ++k)
+        pages_[first + k] = {key, touch.instance, is_huge ? touch.page : 0};
 }
 
-// Of the pages that were touched: those in memory, since others were given back meanwhile.
-void Process::find_hidden_touched(const std::vector<std::uint64_t>& pages, std::vector<int>& nodes,
-                                  std::size_t stride) const {
-    std::vector<std::uint64_t> hidden;
-    std::vector<std::size_t> which;
+// Locates touched pages that NUMA balancing has unmapped. /proc/PID/pagemap tells them from pages
+// that the program has released meanwhile. Every `stride`-th page is a touched one.
+void Process::locate_balanced_touched(const std::vector<std::uint64_t>& pages,
+                                      std::vector<int>& nodes, std::size_t stride) const {
+    std::vector<std::uint64_t> balanced;
+    std::vector<std::size_t> indices;
     const int file = open(fmt::format("/proc/{}/pagemap", pid_).c_str(), O_RDONLY | O_CLOEXEC);
     for (std::size_t k = 0; file >= 0 && k < pages.size(); k += stride) {
         std::uint64_t entry = 0;
         if (nodes[k] != -ENOENT ||
             pread(file, &entry, sizeof entry, static_cast<off_t>(pages[k] * 8)) != sizeof entry ||
-            (entry & present) == 0)
+            (entry & present_bit) == 0)
             continue;
-        hidden.push_back(pages[k]);
-        which.push_back(k);
+        balanced.push_back(pages[k]);
+        indices.push_back(k);
     }
     if (file >= 0) close(file);
-    std::vector<int> found(hidden.size(), -ENOENT);
-    find_hidden(pid_, hidden, found);
-    for (std::size_t k = 0; k < which.size(); ++k) nodes[which[k]] = found[k];
+    std::vector<int> balanced_nodes(balanced.size(), -ENOENT);
+    locate_balanced(pid_, balanced, balanced_nodes);
+    for (std::size_t k = 0; k < indices.size(); ++k) nodes[indices[k]] = balanced_nodes[k];
 }
 
-void Process::locate_touched() {
-    if (waiting_.empty()) return;
-    static const bool with_huge = may_be_huge();
+void Process::locate_touched_pages() {
+    if (pending_.empty()) return;
+    static const bool thp_enabled = is_thp_enabled();
     std::vector<std::uint64_t> pages;
-    for (const Touch& touch : waiting_) {
-        const std::uint64_t first = touch.page & ~(huge_pages - 1);
+    for (const Touch& touch : pending_) {
+        const std::uint64_t first = touch.page & ~(pages_per_huge_page - 1);
         pages.push_back(touch.page);
-        if (with_huge) pages.insert(pages.end(), {first, first + huge_pages - 1});
+        if (thp_enabled) pages.insert(pages.end(), {first, first + pages_per_huge_page - 1});
     }
     std::vector<int> nodes;
-    nodes_of(pid_, pages, nodes);
-    const std::size_t stride = with_huge ? 3 : 1;
-    if (!topology_.emulated) find_hidden_touched(pages, nodes, stride);
-    tsl::robin_map<std::uint64_t, unsigned> touched;  // pages that wait, by huge page
-    for (const Touch& touch : waiting_) ++touched[touch.page / huge_pages];
-    for (std::size_t k = 0; k < waiting_.size(); ++k) {
-        const Touch& touch = waiting_[k];
-        const std::uint64_t first = touch.page & ~(huge_pages - 1), last = first + huge_pages - 1;
+    query_nodes(pid_, pages, nodes);
+    const std::size_t stride = thp_enabled ? 3 : 1;
+    if (!topology_.emulated) locate_balanced_touched(pages, nodes, stride);
+    tsl::robin_map<std::uint64_t, unsigned> touched;  // number of pending pages, by huge page
+    for (const Touch& touch : pending_) ++touched[touch.page / pages_per_huge_page];
+    for (std::size_t k = 0; k < pending_.size(); ++k) {
+        const Touch& touch = pending_[k];
+        const std::uint64_t first = touch.page & ~(pages_per_huge_page - 1),
+                            last = first + pages_per_huge_page - 1;
         const auto is_new = [&](std::uint64_t page) {
             return page == touch.page || !pages_.contains(page);
         };
         const auto is_same_object = [&](std::uint64_t page) {
             return space_.find(page << 12).object == std::get<0>(touch.key);
         };
-        // One fault that has brought both ends of a huge page has brought all of it.
-        const bool huge = with_huge && touched[touch.page / huge_pages] == 1 &&
-                          nodes[k * stride] >= 0 && nodes[k * stride + 1] >= 0 &&
-                          nodes[k * stride + 2] >= 0 && is_new(first) && is_new(last) &&
-                          space_.objects()[std::get<0>(touch.key)].kind != ObjectKind::global &&
-                          is_same_object(first) && is_same_object(last);
+        // If a single fault makes both ends of a huge page resident, it has mapped a huge page.
+        const bool is_huge = thp_enabled && touched[touch.page / pages_per_huge_page] == 1 &&
+                             nodes[k * stride] >= 0 && nodes[k * stride + 1] >= 0 &&
+                             nodes[k * stride + 2] >= 0 && is_new(first) && is_new(last) &&
+                             space_.objects()[std::get<0>(touch.key)].kind != ObjectKind::global &&
+                             is_same_object(first) && is_same_object(last);
         int node = nodes[k * stride];
         if (topology_.emulated)
             node = emulated_node(touch.page, std::get<3>(touch.key),
                                  policy_at(touch.page << 12, std::get<2>(touch.key)));
-        count(touch, node >= 0 ? node : -1, huge);
+        count_touch(touch, node >= 0 ? node : -1, is_huge);
         touched_slices_.add(touch.ns, std::get<3>(touch.key), node >= 0 ? node : -1);
     }
-    waiting_.clear();
+    pending_.clear();
 }
 
-// Where a page lies is known from its first touch and the last sweep, or asked of the kernel; of
-// emulated nodes it is known from the first touch alone.
-void Process::locate_accessed() {
-    const auto known_node = [&](std::uint64_t page) {
-        const auto known = pages_.find(page);
-        return known != pages_.end() ? std::get<4>(known->second.key) : -1;
+// The node of an accessed page comes from its first touch or the last scan, else from the kernel.
+// On emulated nodes it comes from the first touch only.
+void Process::locate_accessed_pages() {
+    const auto recorded_node = [&](std::uint64_t page) {
+        const auto known_page = pages_.find(page);
+        return known_page != pages_.end() ? std::get<4>(known_page->second.key) : -1;
     };
-    std::vector<std::uint64_t> pages = accesses_.waiting_pages();
-    std::erase_if(pages, [&](std::uint64_t page) { return known_node(page) >= 0; });
+    std::vector<std::uint64_t> pages = accesses_.pending_pages();
+    std::erase_if(pages, [&](std::uint64_t page) { return recorded_node(page) >= 0; });
     std::vector<int> nodes;
-    if (topology_.emulated || !nodes_of(pid_, pages, nodes)) nodes.assign(pages.size(), -1);
-    accesses_.count(
+    if (topology_.emulated || !query_nodes(pid_, pages, nodes)) nodes.assign(pages.size(), -1);
+    accesses_.count_pending(
         [&](std::uint64_t page) {
-            const auto asked = std::ranges::lower_bound(pages, page);
-            if (asked == pages.end() || *asked != page) return known_node(page);
-            return std::max(nodes[static_cast<std::size_t>(asked - pages.begin())], -1);
+            const auto queried = std::ranges::lower_bound(pages, page);
+            if (queried == pages.end() || *queried != page) return recorded_node(page);
+            return std::max(nodes[static_cast<std::size_t>(queried - pages.begin())], -1);
         },
         accessed_slices_);
 }
@@ -210,54 +213,55 @@ void Process::add_resident(const Region& region, std::vector<std::uint64_t>& pag
         const ssize_t n = pread(file, entries.data(), count * 8, static_cast<off_t>(page * 8));
         if (n < 8) break;
         for (std::uint64_t k = 0; k < static_cast<std::uint64_t>(n) / 8; ++k)
-            if ((entries[k] & present) != 0) pages.push_back(page + k);
+            if ((entries[k] & present_bit) != 0) pages.push_back(page + k);
         page += static_cast<std::uint64_t>(n) / 8;
     }
     close(file);
 }
 
-bool Process::sweep(std::uint64_t ns) {
+bool Process::scan_resident_pages(std::uint64_t ns) {
     const std::vector<Region> regions = read_regions(pid_);
     if (regions.empty()) return false;
     space_.refresh();
     std::vector<std::uint64_t> pages;
     for (const Region& region : regions) {
-        if (!region.writable || space_.is_own(region.begin)) continue;
-        if ((region.end - region.begin) >> 12 > max_region_pages) skipped_pages_ = true;
+        if (!region.writable || space_.is_profiler_memory(region.begin)) continue;
+        if ((region.end - region.begin) >> 12 > max_region_pages) skipped_mappings_ = true;
         else add_resident(region, pages);
     }
     std::vector<int> nodes;
-    if (!nodes_of(pid_, pages, nodes)) return false;
-    if (!topology_.emulated) find_hidden(pid_, pages, nodes);
+    if (!query_nodes(pid_, pages, nodes)) return false;
+    if (!topology_.emulated) locate_balanced(pid_, pages, nodes);
     std::map<std::uint32_t, std::map<int, std::uint64_t>> placed;
     std::map<int, std::uint64_t> by_node;
     for (std::size_t k = 0; k < pages.size(); ++k) {
-        const auto known = pages_.find(pages[k]);
-        const int before = known != pages_.end() ? std::get<4>(known->second.key) : -1;
-        int node = nodes[k] >= 0 ? nodes[k] : before;
-        if (topology_.emulated) node = before;
+        const auto known_page = pages_.find(pages[k]);
+        const int old_node = known_page != pages_.end() ? std::get<4>(known_page->second.key) : -1;
+        int node = nodes[k] >= 0 ? nodes[k] : old_node;
+        if (topology_.emulated) node = old_node;
         const std::uint32_t object = space_.find(pages[k] << 12).object;
         ++placed[object][node];
         ++by_node[node];
-        if (known == pages_.end() || node < 0 || node == before || topology_.emulated) continue;
-        Page page = known->second;
+        if (known_page == pages_.end() || node < 0 || node == old_node || topology_.emulated)
+            continue;
+        Page page = known_page->second;
         std::get<4>(page.key) = node;
-        if (before >= 0) {
-            ++moved_[{object, before, node}];
-        } else if (Count& unknown = touches_[known->second.key]; unknown.pages > 0) {
+        if (old_node >= 0) {
+            ++moved_pages_[{object, old_node, node}];
+        } else if (Count& unknown = touches_[known_page->second.key]; unknown.pages > 0) {
             --unknown.pages;
             ++touches_[page.key].pages;
         }
         pages_[pages[k]] = page;
     }
-    for (const auto& [node, count] : by_node) memory_.emplace_back(ns, node, count);
+    for (const auto& [node, count] : by_node) node_pages_.emplace_back(ns, node, count);
     const auto sum = [](const std::map<int, std::uint64_t>& counts) {
         std::uint64_t total = 0;
         for (const auto& [node, count] : counts) total += count;
         return total;
     };
     for (const auto& [object, counts] : placed)
-        if (sum(counts) >= sum(placed_[object])) placed_[object] = counts;
+        if (sum(counts) >= sum(resident_pages_[object])) resident_pages_[object] = counts;
     return true;
 }
 

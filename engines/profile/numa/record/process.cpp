@@ -1,3 +1,5 @@
+// Handles the events of a profiled process: page faults, sampled accesses, allocations, and the
+// policies and affinities of its threads.
 #include "profile/numa/record/process.hpp"
 
 #include <elf.h>
@@ -18,12 +20,12 @@ namespace {
 constexpr std::size_t max_raw_stacks = 200'000;
 constexpr std::size_t max_digits = 9;  // of a rank
 
-// What the loader added to the addresses of an object's file: from the segment that was mapped
-// here.
-std::uint64_t bias_of(const KernelEvent& mapping) {
-    std::error_code none;
-    // Another file may have the name by now; to open a pipe would wait.
-    if (!std::filesystem::is_regular_file(mapping.name, none))
+// The load bias of an ELF object: the difference between addresses in memory and in its file. The
+// executable segment at the mapping's file offset gives it.
+std::uint64_t load_bias(const KernelEvent& mapping) {
+    std::error_code ignored;
+    // Another file may have the name by now. Opening a named pipe would block.
+    if (!std::filesystem::is_regular_file(mapping.name, ignored))
         return mapping.address - mapping.offset;
     std::ifstream file(mapping.name, std::ios::binary);
     Elf64_Ehdr header{};
@@ -43,29 +45,29 @@ std::uint64_t bias_of(const KernelEvent& mapping) {
     return mapping.address - mapping.offset;
 }
 
-// The preloaded part's data, and its ring before that is known as the profiler's.
-bool is_own(const Object& object) {
+// Whether an object is the profiler's own: the data of its preloaded library, or its ring.
+bool is_profiler_object(const Object& object) {
     return object.kind == ObjectKind::global &&
            (object.name.ends_with("/libassay-numa.so") ||
             object.name.find("/assay-numa-") != std::string::npos);
 }
 
-// A file of /proc/PID, whole.
-std::string read_whole(std::uint32_t pid, const char* name) {
+// Reads a file of /proc/PID.
+std::string read_proc_file(std::uint32_t pid, const char* name) {
     std::ifstream file(fmt::format("/proc/{}/{}", pid, name), std::ios::binary);
     std::ostringstream text;
     text << file.rdbuf();
     return text.str();
 }
 
-std::string program_of(std::uint32_t pid) { return read_whole(pid, "cmdline"); }
+std::string read_command_line(std::uint32_t pid) { return read_proc_file(pid, "cmdline"); }
 
-// The MPI rank that a launcher gave a process when it started; empty without one.
-std::string rank_of(std::uint32_t pid) { return rank_in(read_whole(pid, "environ")); }
+// The MPI rank in a process's initial environment; empty without one.
+std::string read_rank(std::uint32_t pid) { return parse_rank(read_proc_file(pid, "environ")); }
 
 }  // namespace
 
-std::string rank_in(std::string_view environment) {
+std::string parse_rank(std::string_view environment) {
     for (const std::string_view name : rank_variables)
         for (std::size_t begin = 0; begin < environment.size();) {
             const std::size_t end = std::min(environment.find('\0', begin), environment.size());
@@ -88,8 +90,8 @@ Process::Process(std::uint32_t pid, std::uint32_t parent, std::uint64_t ns,
       started_ns_(ns),
       topology_(topology),
       sees_faults_(sees_faults),
-      program_(program_of(pid)),
-      rank_(rank_of(pid)),
+      command_line_(read_command_line(pid)),
+      rank_(read_rank(pid)),
       space_(pid),
       touched_slices_(ns),
       accessed_slices_(ns) {}
@@ -98,15 +100,15 @@ void Process::inherit(const Process& parent) {
     space_.inherit(parent.space_);
     modules_ = parent.modules_;
     rings_ = parent.rings_;
-    if (program_.empty()) program_ = parent.program_;
+    if (command_line_.empty()) command_line_ = parent.command_line_;
 }
 
 void Process::set_ring(std::shared_ptr<RingReader> ring) {
     has_ring_ = true;
-    own_ring_ = static_cast<std::uint32_t>(rings_.size());
+    ring_number_ = static_cast<std::uint32_t>(rings_.size());
     rings_.push_back(std::move(ring));
-    program_ = program_of(pid_);
-    rank_ = rank_of(pid_);
+    command_line_ = read_command_line(pid_);
+    rank_ = read_rank(pid_);
     if (!modules_.empty()) return;
     for (const Region& region : space_.refresh()) {  // without kernel events
         if (region.path.empty() || region.path[0] != '/') continue;
@@ -116,7 +118,7 @@ void Process::set_ring(std::shared_ptr<RingReader> ring) {
     }
 }
 
-std::uint32_t Process::thread_of(std::uint32_t tid, std::uint64_t ns) {
+std::uint32_t Process::thread_number(std::uint32_t tid, std::uint64_t ns) {
     const auto [entry, is_new] =
         thread_numbers_.try_emplace(tid, static_cast<std::uint32_t>(threads_.size()));
     if (is_new) {
@@ -139,12 +141,12 @@ void Process::read_thread(std::uint32_t number, std::uint64_t ns) {
     bindings_.push_back({number, ns, affinity, thread.policy});
 }
 
-void Process::look_at_threads(std::uint64_t ns) {
+void Process::read_threads(std::uint64_t ns) {
     for (std::uint32_t number = 0; number < threads_.size(); ++number) read_thread(number, ns);
 }
 
-// Of the preloaded part, which runs within the program.
-bool Process::is_own_code(std::uint64_t address) const {
+// Whether an address is in the code of the profiler's preloaded library.
+bool Process::is_profiler_code(std::uint64_t address) const {
     return std::ranges::any_of(modules_, [&](const Module& module) {
         return address >= module.begin && address < module.end &&
                module.path.ends_with("/libassay-numa.so");
@@ -157,21 +159,22 @@ bool Process::is_code(std::uint64_t address) const {
     });
 }
 
-// Stacks that differ only in data are one: the words that lie in code tell them apart.
-std::uint32_t Process::raw_stack(const KernelEvent& event) {
+// Returns the number of a raw stack. Stacks are the same if their words that point into code are.
+std::uint32_t Process::add_raw_stack(const KernelEvent& event) {
     std::uint64_t hash = event.ip * 0x9e3779b97f4a7c15ull;
-    for (std::uint32_t k = 0; k < event.used; ++k)
+    for (std::uint32_t k = 0; k < event.used_words; ++k)
         if (event.stack[k] > 0xffff && is_code(event.stack[k]))
             hash = ((hash ^ (hash >> 29)) + event.stack[k]) * 0x9e3779b97f4a7c15ull;
-    const auto known = raw_numbers_.find(hash);
-    if (known != raw_numbers_.end()) return known->second;
+    const auto entry = raw_stack_numbers_.find(hash);
+    if (entry != raw_stack_numbers_.end()) return entry->second;
     const bool is_full = raw_stacks_.size() == max_raw_stacks;
     raw_stacks_.push_back({event.ip, event.sp, event.bp,
-                           is_full ? std::vector<std::uint64_t>()
-                                   : std::vector<std::uint64_t>(event.stack.begin(),
-                                                                event.stack.begin() + event.used)});
+                           is_full
+                               ? std::vector<std::uint64_t>()
+                               : std::vector<std::uint64_t>(
+                                     event.stack.begin(), event.stack.begin() + event.used_words)});
     const auto number = static_cast<std::uint32_t>(raw_stacks_.size() - 1);
-    raw_numbers_.emplace(hash, number);
+    raw_stack_numbers_.emplace(hash, number);
     return number;
 }
 
@@ -183,13 +186,13 @@ void Process::add_module(const KernelEvent& event) {
     std::erase_if(modules_, [&](const Module& module) {
         return module.begin < end && event.address < module.end;
     });
-    modules_.push_back({bias_of(event), event.address, end, event.name});
+    modules_.push_back({load_bias(event), event.address, end, event.name});
 }
 
-void Process::take(const KernelEvent& event) {
+void Process::handle(const KernelEvent& event) {
     if (event.kind == KernelEvent::Kind::map) add_module(event);
-    if (event.kind == KernelEvent::Kind::fault) take_fault(event);
-    if (event.kind == KernelEvent::Kind::access) take_access(event);
+    if (event.kind == KernelEvent::Kind::fault) handle_fault(event);
+    if (event.kind == KernelEvent::Kind::access) handle_access(event);
 }
 
 Policy Process::policy_at(std::uint64_t address, std::uint32_t thread) const {
@@ -197,91 +200,94 @@ Policy Process::policy_at(std::uint64_t address, std::uint32_t thread) const {
     return policy != nullptr ? *policy : threads_[thread].policy;
 }
 
-void Process::take_fault(const KernelEvent& event) {
-    if (event.address == 0 || space_.is_own(event.address)) return;
-    const std::uint32_t thread = thread_of(event.tid, event.ns);
-    const Place place = space_.find(event.address);
-    if (is_own(space_.objects()[place.object])) return;
+void Process::handle_fault(const KernelEvent& event) {
+    if (event.address == 0 || space_.is_profiler_memory(event.address)) return;
+    const std::uint32_t thread = thread_number(event.tid, event.ns);
+    const Location location = space_.find(event.address);
+    if (is_profiler_object(space_.objects()[location.object])) return;
     const std::uint64_t page = event.address >> 12;
-    auto known = pages_.find(page);
-    if (known != pages_.end() && known->second.huge != 0 && known->second.huge != page &&
-        known->second.instance == place.instance) {
-        split(page);
-        known = pages_.end();
+    auto known_page = pages_.find(page);
+    if (known_page != pages_.end() && known_page->second.faulted_page != 0 &&
+        known_page->second.faulted_page != page &&
+        known_page->second.instance == location.instance) {
+        split_huge_page(page);
+        known_page = pages_.end();
     }
-    const bool is_located = known != pages_.end() && std::get<4>(known->second.key) >= 0;
-    if (is_located && known->second.instance == place.instance) {
-        ++again_;
+    const bool is_located = known_page != pages_.end() && std::get<4>(known_page->second.key) >= 0;
+    if (is_located && known_page->second.instance == location.instance) {
+        ++repeated_faults_;
         return;
     }
-    if (known != pages_.end() && !is_located && known->second.instance == place.instance) {
-        // Its first access was a read of the kernel's page of zeros: now it gets memory.
-        Count& before = touches_[known->second.key];
+    if (known_page != pages_.end() && !is_located &&
+        known_page->second.instance == location.instance) {
+        // The first access was a read, which mapped the shared zero page. This fault allocates a
+        // page.
+        Count& before = touches_[known_page->second.key];
         if (before.pages > 0) --before.pages;
         pages_.erase(page);
     }
     const int mode = policy_at(event.address, thread).mode & 0xff;
-    waiting_.push_back(
-        {page,
-         {place.object, raw_stack(event), thread, topology_.node_of(event.processor), -1, mode},
-         place.instance,
-         event.ns});
+    pending_.push_back({page,
+                        {location.object, add_raw_stack(event), thread,
+                         topology_.node_of(event.processor), -1, mode},
+                        location.instance,
+                        event.ns});
 }
 
-void Process::take_access(const KernelEvent& event) {
-    if (space_.is_own(event.address) || is_own_code(event.ip)) return;
-    constexpr std::uint64_t parts = 16;
+void Process::handle_access(const KernelEvent& event) {
+    if (space_.is_profiler_memory(event.address) || is_profiler_code(event.ip)) return;
+    constexpr std::uint64_t part_count = 16;
     SampledAccess access{no_object,
-                         raw_stack(event),
-                         thread_of(event.tid, event.ns),
+                         add_raw_stack(event),
+                         thread_number(event.tid, event.ns),
                          topology_.node_of(event.processor),
                          event.address >> 12,
                          0,
                          event.source,
                          event.ns};
     if (event.address != 0) {
-        const Place place = space_.find(event.address);
-        if (is_own(space_.objects()[place.object])) return;
-        access.object = static_cast<int>(place.object);
-        if (place.end > place.begin) {
-            const std::uint64_t bytes = place.end - place.begin;
-            const std::uint64_t part = bytes / parts + (bytes % parts != 0 ? 1 : 0);
-            access.part = static_cast<int>((event.address - place.begin) / part);
+        const Location location = space_.find(event.address);
+        if (is_profiler_object(space_.objects()[location.object])) return;
+        access.object = static_cast<int>(location.object);
+        if (location.end > location.begin) {
+            const std::uint64_t bytes = location.end - location.begin;
+            const std::uint64_t part_bytes = bytes / part_count + (bytes % part_count != 0 ? 1 : 0);
+            access.part = static_cast<int>((event.address - location.begin) / part_bytes);
         }
     }
     accesses_.add(access);
 }
 
-// What was taken for a huge page is not one: another of its pages was touched after it.
-void Process::split(std::uint64_t page) {
-    constexpr std::uint64_t huge_pages = 512;
-    const Page first = pages_[page];
-    Count& counted = touches_[first.key];
-    counted.pages -= std::min(counted.pages, huge_pages - 1);
-    counted.huge -= std::min<std::uint64_t>(counted.huge, 1);
-    const std::uint64_t begin = page & ~(huge_pages - 1);
-    for (std::uint64_t k = begin; k < begin + huge_pages; ++k) pages_.erase(k);
-    pages_[first.huge] = {first.key, first.instance, 0};
+// Splits a supposed huge page into its touched page, since another of its pages faults later.
+void Process::split_huge_page(std::uint64_t page) {
+    constexpr std::uint64_t pages_per_huge_page = 512;
+    const Page split = pages_[page];
+    Count& counted = touches_[split.key];
+    counted.pages -= std::min(counted.pages, pages_per_huge_page - 1);
+    counted.huge_pages -= std::min<std::uint64_t>(counted.huge_pages, 1);
+    const std::uint64_t begin = page & ~(pages_per_huge_page - 1);
+    for (std::uint64_t k = begin; k < begin + pages_per_huge_page; ++k) pages_.erase(k);
+    pages_[split.faulted_page] = {split.key, split.instance, 0};
 }
 
-// Blocks of a page and more get the pages that the allocator itself has just touched in them.
-void Process::adopt(std::uint64_t address, std::uint64_t bytes) {
-    const Place place = space_.find(address);
+// Assigns pages to a new block that the allocator has touched while it created the block.
+void Process::assign_pages_to_block(std::uint64_t address, std::uint64_t bytes) {
+    const Location location = space_.find(address);
     const auto move = [&](Key& key, std::uint64_t& instance) {
-        std::get<0>(key) = place.object;
-        instance = place.instance;
+        std::get<0>(key) = location.object;
+        instance = location.instance;
     };
     const std::uint64_t first = address >> 12, last = (address + bytes - 1) >> 12;
-    for (Touch& touch : waiting_)
+    for (Touch& touch : pending_)
         if (touch.page >= first && touch.page <= last && touch.instance == 0)
             move(touch.key, touch.instance);
-    constexpr std::uint64_t most = 1 << 16;
-    for (std::uint64_t page = first; page <= std::min(last, first + most); ++page) {
-        const auto known = pages_.find(page);
-        if (known == pages_.end() || known->second.instance != 0) continue;
-        Page moved = known->second;
+    constexpr std::uint64_t max_block_pages = 1 << 16;
+    for (std::uint64_t page = first; page <= std::min(last, first + max_block_pages); ++page) {
+        const auto known_page = pages_.find(page);
+        if (known_page == pages_.end() || known_page->second.instance != 0) continue;
+        Page moved = known_page->second;
         Count& before = touches_[moved.key];
-        const std::uint64_t pages = moved.huge != 0 ? 0 : 1;
+        const std::uint64_t pages = moved.faulted_page != 0 ? 0 : 1;
         if (before.pages < pages) continue;
         before.pages -= pages;
         move(moved.key, moved.instance);
@@ -290,7 +296,7 @@ void Process::adopt(std::uint64_t address, std::uint64_t bytes) {
     }
 }
 
-void Process::forget(std::uint64_t address, std::uint64_t bytes) {
+void Process::remove_pages(std::uint64_t address, std::uint64_t bytes) {
     const std::uint64_t first = address >> 12, end = (address + bytes + 4095) >> 12;
     if (end - first > pages_.size()) {
         for (auto page = pages_.begin(); page != pages_.end();)
@@ -301,34 +307,34 @@ void Process::forget(std::uint64_t address, std::uint64_t bytes) {
     for (std::uint64_t page = first; page < end; ++page) pages_.erase(page);
 }
 
-void Process::take(const Event& event) {
+void Process::handle(const Event& event) {
     switch (event.kind) {
         case EventKind::allocate:
-            space_.allocate(event.address, event.bytes, own_ring_, event.stack);
-            adopt(event.address, event.bytes);
+            space_.allocate(event.address, event.bytes, ring_number_, event.stack);
+            assign_pages_to_block(event.address, event.bytes);
             break;
         case EventKind::release: space_.release(event.address); break;
         case EventKind::map:
-            forget(event.address, event.bytes);
-            space_.map(event.address, event.bytes, own_ring_, event.stack);
+            remove_pages(event.address, event.bytes);
+            space_.map(event.address, event.bytes, ring_number_, event.stack);
             break;
         case EventKind::unmap:
             space_.unmap(event.address, event.bytes);
-            forget(event.address, event.bytes);
+            remove_pages(event.address, event.bytes);
             break;
         case EventKind::policy:
             space_.set_policy(event.address, event.bytes,
                               {event.mode & 0xff, event.mask, event.address});
             break;
         case EventKind::thread_policy: {
-            Thread& thread = threads_[thread_of(event.tid, event.ns)];
+            Thread& thread = threads_[thread_number(event.tid, event.ns)];
             thread.policy = {event.mode & 0xff, event.mask, 0};
             bindings_.push_back(
                 {thread_numbers_[event.tid], event.ns, thread.affinity, thread.policy});
             break;
         }
         case EventKind::affinity: {
-            const std::uint32_t number = thread_of(event.tid, event.ns);
+            const std::uint32_t number = thread_number(event.tid, event.ns);
             std::string affinity;
             for (int k = 0; k < 128; ++k)
                 if (((k < 64 ? event.mask : event.more_mask) >> (k % 64) & 1) != 0)
@@ -339,17 +345,19 @@ void Process::take(const Event& event) {
             break;
         }
         case EventKind::thread:
-            thread_of(event.tid, event.ns);
+            thread_number(event.tid, event.ns);
             space_.add_stack(event.address, event.bytes);
             break;
-        case EventKind::own: space_.add_own(event.address, event.bytes); break;
-        case EventKind::finish: finishing_ = true; break;
+        case EventKind::profiler_memory:
+            space_.add_profiler_memory(event.address, event.bytes);
+            break;
+        case EventKind::finish: is_finishing_ = true; break;
     }
 }
 
-void Process::answer_last_look() {
-    finishing_ = false;
-    if (has_ring_) rings_[own_ring_]->acknowledge();
+void Process::acknowledge_finish() {
+    is_finishing_ = false;
+    if (has_ring_) rings_[ring_number_]->acknowledge();
 }
 
 }  // namespace assay::numa

@@ -1,3 +1,5 @@
+// Runs a program under observation: merges kernel events and ring events in time order, passes them
+// to the processes, and scans resident pages at intervals.
 #include "profile/numa/record/recorder.hpp"
 
 #include <fcntl.h>
@@ -27,16 +29,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Between two looks at the rings, of which a full one wakes the recorder at once: shortly after
-// something has happened, and otherwise.
-constexpr int soon_ms = 4, later_ms = 20;
-constexpr Nanoseconds hold_back_ns = 1'000'000;  // for events of other processors
-constexpr Nanoseconds look_interval_ns = 50'000'000, sweep_interval_ns = 250'000'000;
-constexpr Nanoseconds find_interval_ns = 250'000'000;     // for rings of programs that cannot wake
-constexpr Nanoseconds children_limit_ns = 1'000'000'000;  // for those that outlive the program
-// Sweeps take 0.5 % of the time at most, looks at threads as much; both become rarer in time, so
-// that a long run's are as many.
-constexpr Nanoseconds work_share = 200, age_share = 100;
+// Milliseconds between two polls of the rings: after a poll that found events, and otherwise. A
+// full ring wakes the recorder at once.
+constexpr int busy_poll_ms = 4, idle_poll_ms = 20;
+// How long events wait for earlier ones of other processors.
+constexpr Nanoseconds hold_back_ns = 1'000'000;
+constexpr Nanoseconds thread_interval_ns = 50'000'000, scan_interval_ns = 250'000'000;
+// Between searches for rings of programs that cannot wake the recorder.
+constexpr Nanoseconds ring_interval_ns = 250'000'000;
+// Limit of the wait for children that outlive the program.
+constexpr Nanoseconds children_limit_ns = 1'000'000'000;
+// A scan of pages or threads that takes t is followed by a pause of at least 200 t, so that scans
+// cost at most 0.5 % of the time. The pause is also at least 1 % of the run time so far, which
+// limits the number of scans in a long run.
+constexpr Nanoseconds min_pause_factor = 200, age_divisor = 100;
 
 volatile sig_atomic_t received_signal = 0;
 void on_signal(int number) { received_signal = number; }
@@ -47,7 +53,7 @@ void set_environment(const Settings& settings, const std::string& rings, std::si
     setenv("LD_PRELOAD",
            (has_others ? settings.library + ":" + preloaded : settings.library).c_str(), 1);
     setenv(rings_variable, rings.c_str(), 1);
-    setenv(at_least_variable, std::to_string(settings.at_least).c_str(), 1);
+    setenv(min_object_variable, std::to_string(settings.min_object_bytes).c_str(), 1);
     if (settings.emulated > 0) setenv(nodes_variable, std::to_string(settings.emulated).c_str(), 1);
     if (settings.plan.empty()) return;
     setenv(plan_variable, settings.plan.c_str(), 1);
@@ -60,23 +66,24 @@ public:
         : settings_(settings), folder_(folder), topology_(read_topology(settings.emulated)) {}
 
     pid_t launch();
-    // Until `is_over` says that the program has ended, and a moment longer for its children.
-    template <class IsOver>
-    void run(IsOver is_over);
+    // Records until `has_ended` returns true, and up to children_limit_ns longer for children.
+    template <class HasEnded>
+    void run(HasEnded has_ended);
     void write();
 
 private:
-    void take_events(bool all);
+    void handle_events(bool include_newest);
     void watch(pid_t program);
     Sampling sampling() const;
-    // When to do again what began at `begin` and is done at least each `interval`.
-    Nanoseconds next(Nanoseconds begin, Nanoseconds interval) const;
-    void take(const KernelEvent& event);
-    void find_rings();
-    void look(Nanoseconds time);
-    Process* current(std::uint32_t pid);
+    // The time of the next scan after a scan that began at `begin`; `interval` is the minimum
+    // pause.
+    Nanoseconds next_time(Nanoseconds begin, Nanoseconds interval) const;
+    void handle(const KernelEvent& event);
+    void find_new_rings();
+    void inspect_processes(Nanoseconds time);
+    Process* find_process(std::uint32_t pid);
     Process& add(std::uint32_t pid, std::uint32_t parent, std::uint64_t ns);
-    bool some_live() const;
+    bool is_any_alive() const;
 
     const Settings& settings_;
     const RingFolder& folder_;
@@ -84,7 +91,7 @@ private:
     KernelEvents kernel_;
     bool sees_faults_ = false;
     std::vector<KernelEvent> kernel_events_;
-    struct PendingEvent {  // an event of a ring, not handled yet
+    struct PendingEvent {  // an event of a ring that is not handled yet
         std::uint64_t ns, address, bytes, mask, more_mask;
         EventKind kind;
         std::uint32_t tid, stack;
@@ -97,9 +104,9 @@ private:
     std::list<Process> processes_;
     std::unordered_map<std::uint32_t, Process*> by_pid_;
     std::unordered_map<RingReader*, Process*> by_ring_;
-    Nanoseconds started_ = now(), next_look_ = 0, next_sweep_ = 0, next_find_ = 0;
-    int program_end_ = -1;   // a pidfd: readable once the program has ended
-    std::size_t taken_ = 0;  // events of the last look
+    Nanoseconds started_ = now(), next_thread_read_ = 0, next_scan_ = 0, next_ring_search_ = 0;
+    int program_pidfd_ = -1;          // readable once the program has ended; -1: none
+    std::size_t handled_events_ = 0;  // by the last handle_events()
 };
 
 pid_t Recorder::launch() {
@@ -117,8 +124,8 @@ pid_t Recorder::launch() {
             argv.push_back(const_cast<char*>(word.c_str()));
         argv.push_back(nullptr);
         close(start[1]);
-        char none;
-        [[maybe_unused]] const ssize_t n = read(start[0], &none, 1);  // until the parent closes it
+        char byte;
+        [[maybe_unused]] const ssize_t n = read(start[0], &byte, 1);  // until the parent closes it
         execvp(argv[0], argv.data());
         const int error = errno;
         [[maybe_unused]] const ssize_t written = ::write(exec_error[1], &error, sizeof error);
@@ -127,13 +134,13 @@ pid_t Recorder::launch() {
     try {
         watch(pid);
     } catch (const Error&) {
-        kill(pid, SIGKILL);  // it waits before its exec
+        kill(pid, SIGKILL);  // the child still waits before its exec
         waitpid(pid, nullptr, 0);
         throw;
     }
     add(static_cast<std::uint32_t>(pid), static_cast<std::uint32_t>(getpid()),
         static_cast<std::uint64_t>(now()));
-    program_end_ = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+    program_pidfd_ = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
     close(start[0]);
     close(start[1]);
     close(exec_error[1]);
@@ -151,8 +158,8 @@ pid_t Recorder::launch() {
 void Recorder::watch(pid_t program) {
     sees_faults_ = settings_.watches_faults && kernel_.watch(program);
     if (settings_.events.empty()) return;
-    if (!sees_faults_) throw Error("accesses cannot be sampled: " + kernel_.why());
-    kernel_.sample(program, settings_.events);
+    if (!sees_faults_) throw Error("accesses cannot be sampled: " + kernel_.failure());
+    kernel_.sample_accesses(program, settings_.events);
 }
 
 Process& Recorder::add(std::uint32_t pid, std::uint32_t parent, std::uint64_t ns) {
@@ -161,41 +168,42 @@ Process& Recorder::add(std::uint32_t pid, std::uint32_t parent, std::uint64_t ns
     return processes_.back();
 }
 
-Process* Recorder::current(std::uint32_t pid) {
-    const auto known = by_pid_.find(pid);
-    return known != by_pid_.end() ? known->second : nullptr;
+Process* Recorder::find_process(std::uint32_t pid) {
+    const auto entry = by_pid_.find(pid);
+    return entry != by_pid_.end() ? entry->second : nullptr;
 }
 
-void Recorder::take(const KernelEvent& event) {
-    Process* process = current(event.pid);
+void Recorder::handle(const KernelEvent& event) {
+    Process* process = find_process(event.pid);
     switch (event.kind) {
         case KernelEvent::Kind::start:
             if (event.parent == event.pid || process != nullptr) return;  // a thread
             process = &add(event.pid, event.parent, event.ns);
-            if (const Process* parent = current(event.parent)) process->inherit(*parent);
+            if (const Process* parent = find_process(event.parent)) process->inherit(*parent);
             return;
         case KernelEvent::Kind::exec:
             if (process != nullptr) {
                 process->note_replaced();
-                process->note_exit(event.ns);
+                process->set_end(event.ns);
             }
             add(event.pid, process != nullptr ? process->parent() : 0, event.ns);
             return;
         case KernelEvent::Kind::exit:
-            if (process != nullptr && event.tid == event.pid) process->note_exit(event.ns);
+            if (process != nullptr && event.tid == event.pid) process->set_end(event.ns);
             return;
         case KernelEvent::Kind::access:
-            if (process == nullptr) return;  // of another program: the whole machine is sampled
+            if (process == nullptr)
+                return;  // of a program that is not profiled: some PMUs sample the whole machine
             break;
         default: break;
     }
     if (process == nullptr) process = &add(event.pid, 0, event.ns);
-    process->take(event);
+    process->handle(event);
 }
 
-void Recorder::find_rings() {
-    if (!folder_.was_woken() && folder_.pipe() >= 0 && now() < next_find_) return;
-    next_find_ = now() + find_interval_ns;
+void Recorder::find_new_rings() {
+    if (!folder_.was_woken() && folder_.pipe() >= 0 && now() < next_ring_search_) return;
+    next_ring_search_ = now() + ring_interval_ns;
     std::error_code error;
     for (const auto& entry : fs::directory_iterator(folder_.path(), error)) {
         const std::string name = entry.path().filename();
@@ -204,17 +212,17 @@ void Recorder::find_rings() {
             rings_.push_back(std::make_shared<RingReader>(entry.path()));
             known_rings_.insert(name);
         } catch (const Error&) {
-            // It is being made: the next look finds it.
+            // The process is still creating the ring. The next search finds it.
         }
     }
 }
 
-// Events of all processors and rings in the order of time. The newest wait, since an older one may
-// still be on its way, unless `all` are wanted.
-void Recorder::take_events(bool all) {
-    const auto limit = static_cast<std::uint64_t>(now() - (all ? 0 : hold_back_ns));
+// Handles the events of all processors and rings in time order. Events of the last hold_back_ns
+// stay pending, since an earlier event may still arrive, unless `include_newest` is true.
+void Recorder::handle_events(bool include_newest) {
+    const auto limit = static_cast<std::uint64_t>(now() - (include_newest ? 0 : hold_back_ns));
     kernel_.drain([&](KernelEvent&& event) { kernel_events_.push_back(std::move(event)); });
-    find_rings();
+    find_new_rings();
     for (const auto& ring : rings_)
         ring->drain([&](const Event& event) {
             pending_events_.push_back({event.ns, event.address, event.bytes, event.mask,
@@ -223,114 +231,120 @@ void Recorder::take_events(bool all) {
         });
     std::ranges::stable_sort(kernel_events_, {}, &KernelEvent::ns);
     std::ranges::stable_sort(pending_events_, {}, &PendingEvent::ns);
-    std::size_t kernel = 0, told = 0;
-    const auto take_pending = [&](const PendingEvent& given) {
-        const auto known = by_ring_.find(given.ring);
-        Process* process = known != by_ring_.end() ? known->second : nullptr;
+    std::size_t kernel_count = 0, pending_count = 0;
+    const auto handle_pending = [&](const PendingEvent& pending_event) {
+        const auto entry = by_ring_.find(pending_event.ring);
+        Process* process = entry != by_ring_.end() ? entry->second : nullptr;
         if (process == nullptr) {
-            process = current(given.ring->pid());
+            process = find_process(pending_event.ring->pid());
             if (process == nullptr) {
-                process = &add(given.ring->pid(), given.ring->parent(), given.ns);
-                if (const Process* parent = current(given.ring->parent()))
+                process =
+                    &add(pending_event.ring->pid(), pending_event.ring->parent(), pending_event.ns);
+                if (const Process* parent = find_process(pending_event.ring->parent()))
                     process->inherit(*parent);
             } else if (!sees_faults_ && process->has_ring()) {
                 process->note_replaced();
-                process = &add(given.ring->pid(), given.ring->parent(), given.ns);
+                process =
+                    &add(pending_event.ring->pid(), pending_event.ring->parent(), pending_event.ns);
             }
-            by_ring_[given.ring] = process;
+            by_ring_[pending_event.ring] = process;
             for (const auto& ring : rings_)
-                if (ring.get() == given.ring) process->set_ring(ring);
+                if (ring.get() == pending_event.ring) process->set_ring(ring);
         }
         Event event{};
-        event.ns = given.ns;
-        event.kind = given.kind;
-        event.tid = given.tid;
-        event.address = given.address;
-        event.bytes = given.bytes;
-        event.mask = given.mask;
-        event.more_mask = given.more_mask;
-        event.stack = given.stack;
-        event.mode = given.mode;
-        process->take(event);
+        event.ns = pending_event.ns;
+        event.kind = pending_event.kind;
+        event.tid = pending_event.tid;
+        event.address = pending_event.address;
+        event.bytes = pending_event.bytes;
+        event.mask = pending_event.mask;
+        event.more_mask = pending_event.more_mask;
+        event.stack = pending_event.stack;
+        event.mode = pending_event.mode;
+        process->handle(event);
     };
     while (true) {
         const bool has_kernel =
-            kernel < kernel_events_.size() && kernel_events_[kernel].ns <= limit;
-        const bool has_told = told < pending_events_.size() && pending_events_[told].ns <= limit;
-        if (!has_kernel && !has_told) break;
-        if (has_kernel && (!has_told || kernel_events_[kernel].ns <= pending_events_[told].ns))
-            take(kernel_events_[kernel++]);
-        else take_pending(pending_events_[told++]);
+            kernel_count < kernel_events_.size() && kernel_events_[kernel_count].ns <= limit;
+        const bool has_pending =
+            pending_count < pending_events_.size() && pending_events_[pending_count].ns <= limit;
+        if (!has_kernel && !has_pending) break;
+        if (has_kernel &&
+            (!has_pending || kernel_events_[kernel_count].ns <= pending_events_[pending_count].ns))
+            handle(kernel_events_[kernel_count++]);
+        else handle_pending(pending_events_[pending_count++]);
     }
-    taken_ = kernel + told;
+    handled_events_ = kernel_count + pending_count;
     kernel_events_.erase(kernel_events_.begin(),
-                         kernel_events_.begin() + static_cast<std::ptrdiff_t>(kernel));
+                         kernel_events_.begin() + static_cast<std::ptrdiff_t>(kernel_count));
     pending_events_.erase(pending_events_.begin(),
-                          pending_events_.begin() + static_cast<std::ptrdiff_t>(told));
+                          pending_events_.begin() + static_cast<std::ptrdiff_t>(pending_count));
     for (const auto& [pid, process] : by_pid_) {
-        process->locate_touched();
-        process->locate_accessed();
+        process->locate_touched_pages();
+        process->locate_accessed_pages();
     }
 }
 
-void Recorder::look(Nanoseconds time) {
+void Recorder::inspect_processes(Nanoseconds time) {
     const auto ns = static_cast<std::uint64_t>(time);
-    const bool sweeps = time >= next_sweep_;
-    if (std::ranges::any_of(by_pid_, [](const auto& e) { return e.second->asks_for_last_look(); }))
-        take_events(true);
-    const bool looks = time >= next_look_;
+    const bool scans = time >= next_scan_;
+    if (std::ranges::any_of(by_pid_, [](const auto& e) { return e.second->wants_final_scan(); }))
+        handle_events(true);
+    const bool reads_threads = time >= next_thread_read_;
     for (const auto& [pid, process] : by_pid_) {
-        const bool is_last = process->asks_for_last_look();
-        if (is_last || looks) process->look_at_threads(ns);
+        const bool is_final = process->wants_final_scan();
+        if (is_final || reads_threads) process->read_threads(ns);
     }
-    if (looks) next_look_ = next(time, look_interval_ns);
+    if (reads_threads) next_thread_read_ = next_time(time, thread_interval_ns);
     const Nanoseconds begin = now();
     for (const auto& [pid, process] : by_pid_) {
-        const bool is_last = process->asks_for_last_look();
-        if (sweeps || is_last) process->sweep(ns);
-        if (is_last) process->answer_last_look();
+        const bool is_final = process->wants_final_scan();
+        if (scans || is_final) process->scan_resident_pages(ns);
+        if (is_final) process->acknowledge_finish();
     }
-    if (sweeps) next_sweep_ = next(begin, sweep_interval_ns);
+    if (scans) next_scan_ = next_time(begin, scan_interval_ns);
 }
 
-Nanoseconds Recorder::next(Nanoseconds begin, Nanoseconds interval) const {
+Nanoseconds Recorder::next_time(Nanoseconds begin, Nanoseconds interval) const {
     const Nanoseconds end = now();
-    return end + std::max({interval, (end - begin) * work_share, (end - started_) / age_share});
+    return end +
+           std::max({interval, (end - begin) * min_pause_factor, (end - started_) / age_divisor});
 }
 
-bool Recorder::some_live() const {
+bool Recorder::is_any_alive() const {
     return std::ranges::any_of(by_pid_, [](const auto& entry) {
         return fs::exists(fmt::format("/proc/{}", entry.first));
     });
 }
 
-template <class IsOver>
-void Recorder::run(IsOver is_over) {
+template <class HasEnded>
+void Recorder::run(HasEnded has_ended) {
     Nanoseconds ended = 0;
-    while (ended == 0 || (some_live() && now() - ended < children_limit_ns)) {
-        kernel_.wait(taken_ > 0 ? soon_ms : later_ms, {folder_.pipe(), program_end_});
-        take_events(false);
-        look(now());
-        if (ended == 0 && is_over()) ended = now();
+    while (ended == 0 || (is_any_alive() && now() - ended < children_limit_ns)) {
+        kernel_.wait(handled_events_ > 0 ? busy_poll_ms : idle_poll_ms,
+                     {folder_.pipe(), program_pidfd_});
+        handle_events(false);
+        inspect_processes(now());
+        if (ended == 0 && has_ended()) ended = now();
     }
-    next_find_ = 0;
-    take_events(true);
-    for (const auto& ring : rings_) ring->leave();
-    if (program_end_ >= 0) close(program_end_);
+    next_ring_search_ = 0;
+    handle_events(true);
+    for (const auto& ring : rings_) ring->mark_recorder_gone();
+    if (program_pidfd_ >= 0) close(program_pidfd_);
 }
 
 void Recorder::write() {
-    std::string why;
+    std::string note;
     if (!sees_faults_)
-        why = settings_.watches_faults ? kernel_.why() : "page faults were not watched";
-    else if (!kernel_.sees_system_calls())
-        why =
+        note = settings_.watches_faults ? kernel_.failure() : "page faults were not watched";
+    else if (!kernel_.includes_kernel_faults())
+        note =
             "first touches inside system calls are not seen; fix: sysctl "
             "kernel.perf_event_paranoid=1";
     int serial = 0;
     for (const Process& process : processes_)
-        if (!process.is_blank())
-            process.write(settings_.directory, serial++, why, kernel_.losses().lost, sampling());
+        if (!process.is_before_exec())
+            process.write(settings_.directory, serial++, note, kernel_.losses().lost, sampling());
 }
 
 Sampling Recorder::sampling() const {

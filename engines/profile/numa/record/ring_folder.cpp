@@ -1,3 +1,4 @@
+// Creates and removes the folder of the rings and its wake-up pipe.
 #include "profile/numa/record/ring_folder.hpp"
 
 #include <fcntl.h>
@@ -17,23 +18,24 @@ RingFolder::RingFolder(const std::string& fallback) {
         if (path_.empty() && mkdtemp(path.data()) != nullptr) path_ = path;
     if (path_.empty())
         throw Error("cannot create the rings: neither /dev/shm nor " + fallback + " is writable");
-    const std::string name = path_ + "/" + wake_name;
-    // Opened for both directions, so that it never ends when the last program has closed it.
+    const std::string name = path_ + "/" + wake_pipe_name;
+    // Opened for reading and writing, so that it gives no end of file when the last program closes
+    // it.
     if (mkfifo(name.c_str(), 0600) == 0)
         pipe_ = open(name.c_str(), O_RDWR | O_NONBLOCK | O_CLOEXEC);
 }
 
 RingFolder::~RingFolder() {
     if (pipe_ >= 0) close(pipe_);
-    std::error_code none;
-    std::filesystem::remove_all(path_, none);
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
 }
 
 bool RingFolder::was_woken() const {
     char bytes[4096];
-    bool woken = false;
-    while (pipe_ >= 0 && read(pipe_, bytes, sizeof bytes) > 0) woken = true;
-    return woken;
+    bool was_woken_up = false;
+    while (pipe_ >= 0 && read(pipe_, bytes, sizeof bytes) > 0) was_woken_up = true;
+    return was_woken_up;
 }
 
 }  // namespace assay::numa

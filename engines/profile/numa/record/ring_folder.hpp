@@ -8,15 +8,15 @@ namespace assay::numa {
 
 class RingFolder {
 public:
-    // Below /dev/shm, or else below `fallback`. Throws Error when neither is writable.
+    // Creates the folder in /dev/shm, or else in `fallback`. Throws Error if neither is writable.
     explicit RingFolder(const std::string& fallback);
-    ~RingFolder();  // removes it
+    ~RingFolder();  // removes the folder
     RingFolder(const RingFolder&) = delete;
     RingFolder& operator=(const RingFolder&) = delete;
 
     const std::string& path() const { return path_; }
-    int pipe() const { return pipe_; }  // readable when somebody has woken the recorder
-    // Empties the pipe; whether anything was in it.
+    int pipe() const { return pipe_; }  // readable when a program has woken the recorder
+    // Empties the pipe. Returns whether it held a wake-up.
     bool was_woken() const;
 
 private:

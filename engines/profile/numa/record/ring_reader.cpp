@@ -1,3 +1,4 @@
+// Maps a ring file and reads its events and stacks.
 #include "profile/numa/record/ring_reader.hpp"
 
 #include <fcntl.h>
@@ -20,7 +21,7 @@ RingReader::RingReader(const std::string& path) {
     if (memory_ == MAP_FAILED) throw Error(path + " is no ring");
     header_ = static_cast<RingHeader*>(memory_);
     events_ = reinterpret_cast<Event*>(static_cast<char*>(memory_) + ring_header_bytes);
-    nodes_ = reinterpret_cast<const stack::Node*>(static_cast<char*>(memory_) + ring_nodes_at);
+    nodes_ = reinterpret_cast<const stack::Node*>(static_cast<char*>(memory_) + ring_nodes_offset);
     if (std::atomic_ref(header_->magic).load(std::memory_order_acquire) != ring_magic) {
         munmap(memory_, ring_bytes);
         throw Error(path + " is not ready");
@@ -29,12 +30,12 @@ RingReader::RingReader(const std::string& path) {
 
 RingReader::~RingReader() { munmap(memory_, ring_bytes); }
 
-void RingReader::drain(const std::function<void(const Event&)>& take) {
+void RingReader::drain(const std::function<void(const Event&)>& handle) {
     std::uint64_t tail = header_->tail.load(std::memory_order_relaxed);
     while (tail < header_->head.load(std::memory_order_acquire)) {
         const Event& event = events_[tail % ring_events];
         if (event.sequence.load(std::memory_order_acquire) != tail + 1) break;
-        take(event);
+        handle(event);
         header_->tail.store(++tail, std::memory_order_release);
     }
 }
@@ -45,7 +46,7 @@ std::vector<std::uint64_t> RingReader::stack(std::uint32_t id) const {
     while (id > stack::lost_root && id < ring_stack_nodes && addresses.size() < max_depth) {
         addresses.push_back(nodes_[id].address);
         const std::uint32_t parent = nodes_[id].parent;
-        if (parent >= id) break;  // a parent is older than its child
+        if (parent >= id) break;  // valid parents have smaller numbers than their children
         id = parent;
     }
     return addresses;

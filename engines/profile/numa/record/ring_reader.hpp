@@ -11,7 +11,7 @@ namespace assay::numa {
 
 class RingReader {
 public:
-    // Throws Error when the file is no ring.
+    // Maps the ring file. Throws Error if it is no ring or not ready.
     explicit RingReader(const std::string& path);
     ~RingReader();
     RingReader(const RingReader&) = delete;
@@ -21,10 +21,10 @@ public:
     std::uint32_t parent() const { return static_cast<std::uint32_t>(header_->parent); }
     std::uint64_t lost() const { return header_->lost.load(); }
     void acknowledge() { header_->acknowledged.store(1); }
-    void leave() { header_->recorder_gone.store(1); }
+    void mark_recorder_gone() { header_->recorder_gone.store(1); }
 
-    void drain(const std::function<void(const Event&)>& take);
-    // The addresses of a stack, innermost first; empty for a number that is no node.
+    void drain(const std::function<void(const Event&)>& handle);
+    // The addresses of a stack, innermost first; empty if no stack has the number.
     std::vector<std::uint64_t> stack(std::uint32_t id) const;
 
 private:

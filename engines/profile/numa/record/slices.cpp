@@ -1,10 +1,11 @@
+// Adds accesses to the time slices, which widen as time passes.
 #include "profile/numa/record/slices.hpp"
 
 namespace assay::numa {
 
 void Slices::add(std::uint64_t ns, int thread_node, int page_node) {
-    const std::uint64_t after = ns > begin_ns_ ? ns - begin_ns_ : 0;
-    while (after / width_ns_ >= most) {
+    const std::uint64_t elapsed_ns = ns > begin_ns_ ? ns - begin_ns_ : 0;
+    while (elapsed_ns / width_ns_ >= max_slices) {
         width_ns_ *= 2;
         std::vector<Slice> wider((slices_.size() + 1) / 2);
         for (std::size_t k = 0; k < slices_.size(); ++k) {
@@ -14,7 +15,7 @@ void Slices::add(std::uint64_t ns, int thread_node, int page_node) {
         }
         slices_ = std::move(wider);
     }
-    const auto index = static_cast<std::size_t>(after / width_ns_);
+    const auto index = static_cast<std::size_t>(elapsed_ns / width_ns_);
     if (index >= slices_.size()) slices_.resize(index + 1);
     Slice& slice = slices_[index];
     if (thread_node < 0 || page_node < 0) ++slice.unknown;

@@ -1,3 +1,4 @@
+// Reads the NUMA nodes from sysfs, or emulates nodes.
 #include "profile/numa/record/topology.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +14,7 @@
 namespace assay::numa {
 namespace {
 
-constexpr int max_processor = 1 << 16;  // also bounds the length of a list
+constexpr int max_processor = 1 << 16;  // also limits the length of a list
 
 std::string first_line(const std::string& path) {
     std::ifstream file(path);
@@ -25,17 +26,18 @@ std::string first_line(const std::string& path) {
 std::uint64_t memory_of(int node) {
     std::ifstream file(fmt::format("/sys/devices/system/node/node{}/meminfo", node));
     for (std::string line; std::getline(file, line);) {
-        const auto at = line.find("MemTotal:");
-        if (at != std::string::npos) return std::strtoull(line.c_str() + at + 9, nullptr, 10) << 10;
+        const auto label = line.find("MemTotal:");
+        if (label != std::string::npos)
+            return std::strtoull(line.c_str() + label + 9, nullptr, 10) << 10;
     }
     return 0;
 }
 
 std::vector<int> all_processors() {
-    std::vector<int> all = parse_list(first_line("/sys/devices/system/cpu/online"));
-    if (all.empty())
-        for (int k = 0; k < sysconf(_SC_NPROCESSORS_ONLN); ++k) all.push_back(k);
-    return all;
+    std::vector<int> processors = parse_list(first_line("/sys/devices/system/cpu/online"));
+    if (processors.empty())
+        for (int k = 0; k < sysconf(_SC_NPROCESSORS_ONLN); ++k) processors.push_back(k);
+    return processors;
 }
 
 Topology emulate(int count) {
@@ -43,15 +45,15 @@ Topology emulate(int count) {
         throw Error(fmt::format("{} emulated nodes", count),
                     fmt::format("give at most {}", max_nodes));
     Topology topology{{}, true};
-    const std::vector<int> all = all_processors();
+    const std::vector<int> processors = all_processors();
     for (int node = 0; node < count; ++node) {
-        const auto begin = all.size() * static_cast<std::size_t>(node) /
+        const auto begin = processors.size() * static_cast<std::size_t>(node) /
                            static_cast<std::size_t>(count),
-                   end = all.size() * (static_cast<std::size_t>(node) + 1) /
+                   end = processors.size() * (static_cast<std::size_t>(node) + 1) /
                          static_cast<std::size_t>(count);
         topology.nodes.push_back({node,
-                                  {all.begin() + static_cast<std::ptrdiff_t>(begin),
-                                   all.begin() + static_cast<std::ptrdiff_t>(end)},
+                                  {processors.begin() + static_cast<std::ptrdiff_t>(begin),
+                                   processors.begin() + static_cast<std::ptrdiff_t>(end)},
                                   0,
                                   {}});
     }
@@ -91,8 +93,8 @@ Topology read_topology(int emulated) {
         if (id >= max_nodes) continue;
         const std::string folder = fmt::format("/sys/devices/system/node/node{}/", id);
         std::vector<int> distances;
-        std::istringstream words(first_line(folder + "distance"));
-        for (int distance = 0; words >> distance;) distances.push_back(distance);
+        std::istringstream fields(first_line(folder + "distance"));
+        for (int distance = 0; fields >> distance;) distances.push_back(distance);
         topology.nodes.push_back(
             {id, parse_list(first_line(folder + "cpulist")), memory_of(id), distances});
     }

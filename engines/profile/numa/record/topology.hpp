@@ -1,8 +1,8 @@
 // The NUMA nodes of this machine, or emulated ones in their place.
 //
 // Emulated nodes share the processors in equal, contiguous parts, and a page belongs to the node of
-// the processor that touched it first, or to the one that its policy names. They say how a program
-// would be placed, not how fast it would run.
+// the processor that touches it first, or to a node that its memory policy names. They show how the
+// memory of a program would be placed, not how fast the program would run.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline constexpr int max_nodes = 64;
 struct Node {
     int id;
     std::vector<int> processors;
-    std::uint64_t memory;        // bytes; 0 where it is emulated
+    std::uint64_t memory;        // bytes; 0 for an emulated node
     std::vector<int> distances;  // to each node, 10 to itself; empty if unknown
 };
 
@@ -24,15 +24,15 @@ struct Topology {
     std::vector<Node> nodes;
     bool emulated = false;
 
-    // -1 for a processor of no node.
+    // The node of a processor, -1 if it belongs to none.
     int node_of(int processor) const;
 };
 
-// Reads /sys/devices/system/node; with `emulated` > 0 makes up so many nodes. A machine without
-// that folder is one node. Throws Error when there are more emulated nodes than max_nodes.
+// Reads /sys/devices/system/node; with `emulated` > 0 emulates so many nodes instead. A
+// machine without that folder is one node. Throws Error if `emulated` exceeds max_nodes.
 Topology read_topology(int emulated);
 
-// Numbers of a list such as "0-3,8"; empty for one that is not well formed.
+// Parses a list of numbers such as "0-3,8"; returns an empty vector if it is malformed.
 std::vector<int> parse_list(const std::string& text);
 
 }  // namespace assay::numa

@@ -1,3 +1,4 @@
+// Unwinds copied stacks with the call-frame information of the objects on disk (libdw).
 #include "profile/numa/record/unwind.hpp"
 
 #include <dwarf.h>
@@ -24,28 +25,29 @@ std::string module_lines(const std::vector<Module>& modules) {
     return lines;
 }
 
-Unwinding::Unwinding(const std::vector<Module>& modules) {
+StackUnwinder::StackUnwinder(const std::vector<Module>& modules) {
     symbols_.add_modules(module_lines(modules));
     objects_ = symbols_.objects();
 }
 
-const Unwinding::Rule& Unwinding::rule_at(std::uint64_t address) {
+const StackUnwinder::Rule& StackUnwinder::rule_at(std::uint64_t address) {
     const auto [entry, is_new] = rules_.try_emplace(address);
     if (is_new) entry->second = read_rule(address);
     return entry->second;
 }
 
-Unwinding::Rule Unwinding::read_rule(std::uint64_t address) const {
+StackUnwinder::Rule StackUnwinder::read_rule(std::uint64_t address) const {
     Rule rule;
     for (const heap::Symbols::Object& object : objects_) {
         if (address < object.begin || address >= object.end) continue;
         Dwarf_Addr bias = 0;
         Dwarf_CFI* table = dwfl_module_eh_cfi(object.module, &bias);
-        Dwarf_Frame* found = nullptr;
+        Dwarf_Frame* raw_frame = nullptr;
         if (table == nullptr ||
-            dwarf_cfi_addrframe(table, address - object.bias + object.offline - bias, &found) != 0)
+            dwarf_cfi_addrframe(table, address - object.bias + object.offline - bias, &raw_frame) !=
+                0)
             return rule;
-        const std::unique_ptr<Dwarf_Frame, decltype(&std::free)> frame(found, &std::free);
+        const std::unique_ptr<Dwarf_Frame, decltype(&std::free)> frame(raw_frame, &std::free);
         Dwarf_Op *cfa = nullptr, *saved = nullptr, buffer[3];
         std::size_t count = 0;
         if (dwarf_frame_cfa(frame.get(), &cfa, &count) != 0 || count < 1) return rule;
@@ -59,9 +61,9 @@ Unwinding::Rule Unwinding::read_rule(std::uint64_t address) const {
             rule.from_bp = column == bp_column;
             rule.cfa = static_cast<std::int64_t>(cfa->number);
         } else {
-            rule.cfa = 8;  // an entry of the PLT
+            rule.cfa = 8;  // an expression: the entry of a PLT slot
         }
-        rule.known = true;
+        rule.is_known = true;
         if (dwarf_frame_register(frame.get(), bp_column, buffer, &saved, &count) == 0 &&
             count == 2 && saved[0].atom == DW_OP_call_frame_cfa &&
             saved[1].atom == DW_OP_plus_uconst) {
@@ -73,16 +75,16 @@ Unwinding::Rule Unwinding::read_rule(std::uint64_t address) const {
     return rule;
 }
 
-bool Unwinding::is_code(std::uint64_t address) const {
+bool StackUnwinder::is_code(std::uint64_t address) const {
     for (const heap::Symbols::Object& object : objects_)
         if (address >= object.begin && address < object.end) return true;
     return false;
 }
 
-std::vector<std::uint64_t> Unwinding::walk(const RawStack& stack) {
+std::vector<std::uint64_t> StackUnwinder::walk(const RawStack& stack) {
     std::vector<std::uint64_t> addresses{stack.ip};
     std::uint64_t sp = stack.sp, bp = stack.bp;
-    const auto word_at = [&](std::uint64_t address, std::uint64_t& word) {
+    const auto read_word = [&](std::uint64_t address, std::uint64_t& word) {
         const std::uint64_t index = (address - stack.sp) / 8;
         if (address < stack.sp || address % 8 != 0 || index >= stack.words.size()) return false;
         word = stack.words[index];
@@ -92,10 +94,10 @@ std::vector<std::uint64_t> Unwinding::walk(const RawStack& stack) {
         const Rule& rule = rule_at(addresses.back());
         const std::uint64_t cfa = (rule.from_bp ? bp : sp) + static_cast<std::uint64_t>(rule.cfa);
         std::uint64_t caller = 0;
-        if (!rule.known || cfa <= sp || !word_at(cfa - 8, caller) || caller < 4096) break;
-        // Behind the outermost frame lies no code of an object.
+        if (!rule.is_known || cfa <= sp || !read_word(cfa - 8, caller) || caller < 4096) break;
+        // The return address of the outermost frame is in no object.
         if (!is_code(caller - 1)) break;
-        if (rule.restores_bp && !word_at(cfa + static_cast<std::uint64_t>(rule.bp), bp)) bp = 0;
+        if (rule.restores_bp && !read_word(cfa + static_cast<std::uint64_t>(rule.bp), bp)) bp = 0;
         sp = cfa;
         addresses.push_back(caller - 1);
     }

@@ -1,5 +1,5 @@
-// Walks the stack of a page fault after the program has ended, by the call-frame tables of the
-// objects on disk (DWARF 5, 6.4).
+// Unwinds the stacks of page faults and samples after the program has ended, with the call-frame
+// information of the objects on disk (DWARF 5, section 6.4).
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 
 namespace assay::numa {
 
-class Unwinding {
+class StackUnwinder {
 public:
-    explicit Unwinding(const std::vector<Module>& modules);
+    explicit StackUnwinder(const std::vector<Module>& modules);
 
-    // Addresses within the calling instructions, innermost first; never empty. It ends where the
-    // copied part of the stack or the tables end.
+    // Addresses within the calling instructions, innermost first; never empty. The walk ends where
+    // the copied part of the stack or the unwind tables end.
     std::vector<std::uint64_t> walk(const RawStack& stack);
 
 private:
     struct Rule {
-        bool known = false, from_bp = false, restores_bp = false;
-        std::int64_t cfa = 0,
-                     bp = 0;  // offsets: of the CFA from SP or BP; of the saved BP from the CFA
+        bool is_known = false, from_bp = false, restores_bp = false;
+        // Offsets: of the CFA from SP or BP; of the saved BP from the CFA.
+        std::int64_t cfa = 0, bp = 0;
     };
     const Rule& rule_at(std::uint64_t address);
     Rule read_rule(std::uint64_t address) const;
@@ -33,7 +33,7 @@ private:
     std::map<std::uint64_t, Rule> rules_;
 };
 
-// Lines "load-bias begin end build-id path" as heap::Symbols takes them.
+// Formats modules as the lines "load-bias begin end build-id path" that heap::Symbols reads.
 std::string module_lines(const std::vector<Module>& modules);
 
 }  // namespace assay::numa

@@ -133,7 +133,7 @@ TEST_CASE("figures by line and by function, with and without callees, of random 
             }
             profile::TreeTables tables(tree, is_used);
             tables.add("figure", values, fold, 0, {});
-            const profile::Tree made = tables.take();
+            const profile::Tree made = tables.move_tree();
             for (const auto& [groups, id] :
                  {std::pair(&made.lines, &CallTree::TreeLocation::line_id),
                   std::pair(&made.functions, &CallTree::TreeLocation::function_id)}) {
@@ -159,7 +159,7 @@ TEST_CASE("the figure of a node is that of all stacks through it") {
     profile::TreeTables tables(tree, std::vector<bool>(values.size(), true));
     tables.add("figure", values, profile::Fold::sum, 0, {});
     const std::vector<double> figures =
-        unpacked(tables.take().nodes.figures.at("figure"), values.size());
+        unpacked(tables.move_tree().nodes.figures.at("figure"), values.size());
     CHECK(std::ranges::equal(figures, sums, {}, {},
                              [](std::uint64_t sum) { return static_cast<double>(sum); }));
 }
@@ -174,7 +174,7 @@ TEST_CASE("every column of the definition is written, and no other") {
         tables, heap_columns, tree.nodes().size(),
         [&](std::uint32_t) -> const HeapFigures& { return figures; }, 1e-9,
         [](profile::Table, std::uint32_t) { return std::uint64_t{3}; });
-    const profile::Tree made = tables.take();
+    const profile::Tree made = tables.move_tree();
     CHECK(made.stacks.figures.size() == std::size(heap_columns));
     CHECK(made.nodes.figures.size() == std::size(heap_columns));
     CHECK(made.lines.inclusive.size() == std::size(heap_columns));

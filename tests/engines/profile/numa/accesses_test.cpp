@@ -12,8 +12,8 @@ using namespace assay::numa;
 namespace {
 
 SampledAccess access(int object, std::uint64_t page, int thread_node, Operation operation,
-                     Server server = Server::near_cache) {
-    return {object, 4, 0, thread_node, page, 3, {operation, server}, 500};
+                     MemoryLevel level = MemoryLevel::local_cache) {
+    return {object, 4, 0, thread_node, page, 3, {operation, level}, 500};
 }
 
 std::string written(const Accesses& accesses) {
@@ -34,22 +34,22 @@ std::string written(const Accesses& accesses) {
 TEST_CASE("samples are counted once the node of their page is known") {
     Accesses accesses;
     Slices slices(0);
-    accesses.add(access(1, 10, 0, Operation::load, Server::far_memory));
+    accesses.add(access(1, 10, 0, Operation::load, MemoryLevel::remote_memory));
     accesses.add(access(1, 10, 0, Operation::store));
     accesses.add(access(1, 10, 0, Operation::load));
     accesses.add(access(1, 11, 1, Operation::load));
-    accesses.add(access(no_object, 0, 1, Operation::load, Server::unknown));
+    accesses.add(access(no_object, 0, 1, Operation::load, MemoryLevel::unknown));
     CHECK(accesses.empty());
-    CHECK(accesses.waiting_pages() == std::vector<std::uint64_t>{10, 11});
-    accesses.count([](std::uint64_t page) { return page == 10 ? 1 : -1; }, slices);
-    CHECK(accesses.waiting_pages().empty());
+    CHECK(accesses.pending_pages() == std::vector<std::uint64_t>{10, 11});
+    accesses.count_pending([](std::uint64_t page) { return page == 10 ? 1 : -1; }, slices);
+    CHECK(accesses.pending_pages().empty());
     CHECK(written(accesses) ==
           "[\"access\",-1,5,0,1,-1,1,0]\n"
           "[\"access\",1,5,0,0,1,2,1]\n"
           "[\"access\",1,5,0,1,-1,1,0]\n"
           "[\"part\",1,3,0,0,1,3]\n"
           "[\"part\",1,3,0,1,-1,1]\n");
-    CHECK(accesses.served() == std::array<std::uint64_t, servers>{3, 0, 0, 1, 1});
+    CHECK(accesses.level_counts() == std::array<std::uint64_t, memory_levels>{3, 0, 0, 1, 1});
     REQUIRE(slices.all().size() == 1);
     CHECK(slices.all()[0].remote == 3);
     CHECK(slices.all()[0].unknown == 2);
@@ -62,7 +62,7 @@ TEST_CASE("slices cover any time, and nothing is lost when they become wider") {
         slices.add(ns, 0, 0);
         slices.add(ns, 0, 1);
         slices.add(ns, 0, -1);
-        CHECK(slices.all().size() <= Slices::most);
+        CHECK(slices.all().size() <= Slices::max_slices);
     }
     std::uint64_t local = 0, remote = 0, unknown = 0;
     for (const Slices::Slice& slice : slices.all()) {

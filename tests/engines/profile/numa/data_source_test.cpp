@@ -8,38 +8,38 @@ using namespace assay::numa;
 
 namespace {
 
-Server by_bits(std::uint64_t bits) {
-    return read_data_source(planted_source(PERF_MEM_OP_LOAD, bits)).server;
+MemoryLevel by_bits(std::uint64_t bits) {
+    return read_data_source(planted_source(PERF_MEM_OP_LOAD, bits)).level;
 }
 
-Server by_level(std::uint64_t level, std::uint64_t remote = 0, std::uint64_t hops = 0) {
+MemoryLevel by_level(std::uint64_t level, std::uint64_t remote = 0, std::uint64_t hops = 0) {
     return read_data_source(planted_source(PERF_MEM_OP_LOAD, PERF_MEM_LVL_NA, level, remote, hops))
-        .server;
+        .level;
 }
 
 }  // namespace
 
 TEST_CASE("what answered, by the bits of older kernels") {
-    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_L1) == Server::near_cache);
-    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_L3) == Server::near_cache);
-    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_LOC_RAM) == Server::near_memory);
-    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_REM_RAM1) == Server::far_memory);
-    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_REM_CCE1) == Server::far_cache);
-    CHECK(by_bits(PERF_MEM_LVL_MISS | PERF_MEM_LVL_L3) == Server::unknown);
-    CHECK(by_bits(PERF_MEM_LVL_NA) == Server::unknown);
-    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_UNC) == Server::unknown);
+    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_L1) == MemoryLevel::local_cache);
+    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_L3) == MemoryLevel::local_cache);
+    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_LOC_RAM) == MemoryLevel::local_memory);
+    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_REM_RAM1) == MemoryLevel::remote_memory);
+    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_REM_CCE1) == MemoryLevel::remote_cache);
+    CHECK(by_bits(PERF_MEM_LVL_MISS | PERF_MEM_LVL_L3) == MemoryLevel::unknown);
+    CHECK(by_bits(PERF_MEM_LVL_NA) == MemoryLevel::unknown);
+    CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_UNC) == MemoryLevel::unknown);
 }
 
 TEST_CASE("what answered, by the level of newer kernels") {
-    CHECK(by_level(PERF_MEM_LVLNUM_L2) == Server::near_cache);
-    CHECK(by_level(PERF_MEM_LVLNUM_RAM) == Server::near_memory);
-    CHECK(by_level(PERF_MEM_LVLNUM_RAM, 1, PERF_MEM_HOPS_1) == Server::far_memory);
-    CHECK(by_level(PERF_MEM_LVLNUM_RAM, 1) == Server::far_memory);
-    CHECK(by_level(PERF_MEM_LVLNUM_ANY_CACHE, 1, PERF_MEM_HOPS_0) == Server::near_cache);
-    CHECK(by_level(PERF_MEM_LVLNUM_ANY_CACHE, 1, PERF_MEM_HOPS_2) == Server::far_cache);
-    CHECK(by_level(PERF_MEM_LVLNUM_PMEM) == Server::near_memory);
-    CHECK(by_level(0x0a) == Server::unknown);
-    CHECK(by_level(PERF_MEM_LVLNUM_NA) == Server::unknown);
+    CHECK(by_level(PERF_MEM_LVLNUM_L2) == MemoryLevel::local_cache);
+    CHECK(by_level(PERF_MEM_LVLNUM_RAM) == MemoryLevel::local_memory);
+    CHECK(by_level(PERF_MEM_LVLNUM_RAM, 1, PERF_MEM_HOPS_1) == MemoryLevel::remote_memory);
+    CHECK(by_level(PERF_MEM_LVLNUM_RAM, 1) == MemoryLevel::remote_memory);
+    CHECK(by_level(PERF_MEM_LVLNUM_ANY_CACHE, 1, PERF_MEM_HOPS_0) == MemoryLevel::local_cache);
+    CHECK(by_level(PERF_MEM_LVLNUM_ANY_CACHE, 1, PERF_MEM_HOPS_2) == MemoryLevel::remote_cache);
+    CHECK(by_level(PERF_MEM_LVLNUM_PMEM) == MemoryLevel::local_memory);
+    CHECK(by_level(0x0a) == MemoryLevel::unknown);
+    CHECK(by_level(PERF_MEM_LVLNUM_NA) == MemoryLevel::unknown);
 }
 
 TEST_CASE("the operation") {

@@ -43,17 +43,17 @@ TEST_CASE("every record of a ring is read, also across its end") {
     CHECK(fault.address == 0x10000);
     CHECK(fault.processor == 3);
     CHECK(fault.ip == 0x4004);  // of the program, also where the kernel faulted
-    CHECK(fault.used == 2);
+    CHECK(fault.used_words == 2);
     CHECK(fault.stack[1] == 2);
     CHECK(load.kind == Kind::access);
     CHECK(load.ip == 0x4000);
-    CHECK(load.used == 0);
+    CHECK(load.used_words == 0);
     CHECK(load.source.operation == Operation::load);
-    CHECK(load.source.server == Server::far_memory);
+    CHECK(load.source.level == MemoryLevel::remote_memory);
     CHECK(store.kind == Kind::access);
     CHECK(store.address == 0x30000);
     CHECK(store.source.operation == Operation::store);
-    CHECK(store.source.server == Server::near_cache);
+    CHECK(store.source.level == MemoryLevel::local_cache);
     CHECK(found.events[5].kind == Kind::exec);
     CHECK(found.events[6].kind == Kind::exit);
     for (std::size_t k = 1; k < found.events.size(); ++k)
@@ -70,8 +70,8 @@ TEST_CASE("a stack is kept up to its limit") {
                  .bytes);
     const Read found = read(ring);
     REQUIRE(found.events.size() == 1);
-    CHECK(found.events[0].used == stack_words);
-    CHECK(found.events[0].source.server == Server::near_memory);
+    CHECK(found.events[0].used_words == stack_words);
+    CHECK(found.events[0].source.level == MemoryLevel::local_memory);
 }
 
 TEST_CASE("a record that is too short is lost, and those behind it are read") {

@@ -58,7 +58,7 @@ TEST_CASE("the loads and stores of Intel") {
     CHECK(events[0].config[1] == 3);
     CHECK(events[0].operation == Operation::load);
     CHECK(!events[0].leader);
-    CHECK(events[0].leaves_out_kernel);
+    CHECK(events[0].excludes_kernel);
     CHECK(events[1].config[0] == 0x82d0);
     CHECK(events[1].operation == Operation::store);
     CHECK(events[1].period > 1000);
@@ -87,11 +87,11 @@ TEST_CASE("AMD's sampling of instructions") {
     CHECK(events[0].config[0] == 1 << 19);
     CHECK(events[0].operation == Operation::none);
     CHECK(events[0].period == 1008);  // the hardware leaves out four bits
-    CHECK(!events[0].leaves_out_kernel);
+    CHECK(!events[0].excludes_kernel);
     devices.file("ibs_op/format/swfilt", "config2:0");
     events = devices.find();
     CHECK(events[0].config[2] == 1);
-    CHECK(events[0].leaves_out_kernel);
+    CHECK(events[0].excludes_kernel);
     CHECK(events[0].period % 16 == 0);
 }
 

@@ -26,22 +26,22 @@ TEST_CASE("a pipe that has taken the name of a mapped object is not opened") {
     mapped.executable = true;
     mapped.name = pipe;
     alarm(20);  // to open it would wait for a writer
-    process.take(mapped);
+    process.handle(mapped);
     alarm(0);
     fs::remove(pipe);
-    CHECK_FALSE(process.is_blank());
+    CHECK_FALSE(process.is_before_exec());
 }
 
 TEST_CASE("a rank is the number that the launcher gave, by whole names") {
     using namespace std::string_literals;
-    CHECK(rank_in("A=1\0OMPI_COMM_WORLD_RANK=12\0B=2\0"s) == "12");
-    CHECK(rank_in("SLURM_PROCID=3\0PMIX_RANK=0"s) == "0");  // the order of launchers
-    CHECK(rank_in("PMI_RANK=7"s) == "7");
-    CHECK(rank_in("PMI_RANKS=7\0MY_PMI_RANK=8\0PMI_RANK\0"s).empty());
-    CHECK(rank_in("PMI_RANK=\0SLURM_PROCID=5\0"s) == "5");
-    CHECK(rank_in("PMI_RANK=1\n2\0"s).empty());
-    CHECK(rank_in("PMI_RANK=1234567890\0"s).empty());
-    CHECK(rank_in("").empty());
+    CHECK(parse_rank("A=1\0OMPI_COMM_WORLD_RANK=12\0B=2\0"s) == "12");
+    CHECK(parse_rank("SLURM_PROCID=3\0PMIX_RANK=0"s) == "0");  // the order of launchers
+    CHECK(parse_rank("PMI_RANK=7"s) == "7");
+    CHECK(parse_rank("PMI_RANKS=7\0MY_PMI_RANK=8\0PMI_RANK\0"s).empty());
+    CHECK(parse_rank("PMI_RANK=\0SLURM_PROCID=5\0"s) == "5");
+    CHECK(parse_rank("PMI_RANK=1\n2\0"s).empty());
+    CHECK(parse_rank("PMI_RANK=1234567890\0"s).empty());
+    CHECK(parse_rank("").empty());
 }
 
 TEST_CASE("lists of processors are read, and those of too many are refused") {

@@ -321,7 +321,7 @@ TEST_CASE("stacks of coroutines, in memory that is mapped and unmapped") {
     CHECK(tally.deepest > 90);
 }
 
-TEST_CASE("a hit equals a walk by rules, and a stack is learned once") {
+TEST_CASE("a hit equals a walk by rules, and a stack is stored once") {
     struct Twice {
         static __attribute__((noinline)) std::pair<StackId, StackId> stack() {
             const Frame caller = ASSAY_CALLER();

@@ -1,4 +1,5 @@
-#include "profile/heap/own_arena.hpp"
+// Creates the arena of this process: the file, its mapping and its header.
+#include "profile/heap/arena_file.hpp"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -28,9 +29,9 @@ char* buffers = nullptr;
 std::size_t mapped_bytes = 0;
 char arena_path[PATH_MAX], directory_path[PATH_MAX];
 
-// Whether memory of the arena can be touched from now on. Its file system may be full: touching it
-// then would end the program by SIGBUS.
-bool make_touchable(void* address, std::size_t bytes) {
+// Allocates pages of the arena's file, so that they can be touched. Returns false if the file
+// system is full: touching them would then end the program with SIGBUS.
+bool allocate_pages(void* address, std::size_t bytes) {
     constexpr int madv_populate_write = 23;  // Linux 5.14
     const auto begin = reinterpret_cast<std::uint64_t>(address) & ~std::uint64_t{4095},
                end = reinterpret_cast<std::uint64_t>(address) + bytes;
@@ -54,36 +55,36 @@ BufferHeader* buffer_at(std::uint32_t index) {
 }
 
 bool populate(void* address, std::size_t bytes) {
-    if (make_touchable(address, bytes)) return true;
+    if (allocate_pages(address, bytes)) return true;
     header->shortage.store(static_cast<std::uint32_t>(Shortage::memory), std::memory_order_relaxed);
     return false;
 }
 
 namespace {
 
-// By system call: mmap() is hooked.
-void* map(std::size_t bytes, int flags, int fd = -1) {
+// Maps memory with a raw system call, since mmap() is hooked.
+void* map_memory(std::size_t bytes, int flags, int fd = -1) {
     const long address =
         syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
     return address == -1 ? nullptr : reinterpret_cast<void*>(address);
 }
 
 std::uint64_t real_time_ns() {
-    timespec now{};
-    clock_gettime(CLOCK_REALTIME, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
-           static_cast<std::uint64_t>(now.tv_nsec);
+    timespec time{};
+    clock_gettime(CLOCK_REALTIME, &time);
+    return static_cast<std::uint64_t>(time.tv_sec) * 1'000'000'000u +
+           static_cast<std::uint64_t>(time.tv_nsec);
 }
 
-void read_program(char* into, std::size_t bytes) {
+void read_program(char* buffer, std::size_t bytes) {
     const int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, into, bytes - 1) : 0;
+    const ssize_t n = fd >= 0 ? read(fd, buffer, bytes - 1) : 0;
     if (fd >= 0) close(fd);
-    into[n > 0 ? n : 0] = 0;
+    buffer[n > 0 ? n : 0] = 0;
 }
 
-// Maps the arena's file with `count` buffers, or fewer where limits ask for that. Null if it cannot
-// be mapped. A file beyond its limit would end the program by SIGXFSZ.
+// Maps the arena's file with `count` buffers, or with fewer if limits require it. Returns null if
+// it cannot be mapped. A file larger than RLIMIT_FSIZE would end the program with SIGXFSZ.
 void* map_arena(int fd, std::uint32_t& count) {
     rlimit limit{};
     if (getrlimit(RLIMIT_FSIZE, &limit) != 0) limit.rlim_cur = RLIM_INFINITY;
@@ -91,7 +92,8 @@ void* map_arena(int fd, std::uint32_t& count) {
         mapped_bytes = arena_bytes(count);
         if (limit.rlim_cur != RLIM_INFINITY && mapped_bytes > limit.rlim_cur) continue;
         if (ftruncate(fd, static_cast<off_t>(mapped_bytes)) != 0) return nullptr;
-        if (void* mapping = map(mapped_bytes, MAP_SHARED, fd); mapping != nullptr) return mapping;
+        if (void* mapping = map_memory(mapped_bytes, MAP_SHARED, fd); mapping != nullptr)
+            return mapping;
     }
     return nullptr;
 }
@@ -99,28 +101,28 @@ void* map_arena(int fd, std::uint32_t& count) {
 }  // namespace
 
 bool create_arena(const char* directory) {
-    char part[PATH_MAX];
+    char temporary_path[PATH_MAX];
     const auto pid = static_cast<unsigned>(getpid());
-    const std::uint64_t stamp = stack::ticks();
-    const auto write_name = [&](char* into, const char* suffix) {
-        // For these conversions snprintf allocates nothing.
-        return __builtin_snprintf(into, PATH_MAX, "%s/%u.%llx%s", directory, pid,
-                                  static_cast<unsigned long long>(stamp), suffix) < PATH_MAX;
+    const std::uint64_t name_ticks = stack::ticks();
+    const auto write_name = [&](char* buffer, const char* suffix) {
+        // snprintf allocates nothing for these conversions.
+        return __builtin_snprintf(buffer, PATH_MAX, "%s/%u.%llx%s", directory, pid,
+                                  static_cast<unsigned long long>(name_ticks), suffix) < PATH_MAX;
     };
     if (directory != directory_path)
         __builtin_snprintf(directory_path, sizeof directory_path, "%s", directory);
-    if (!write_name(part, ".part") || !write_name(arena_path, ".arena")) return false;
-    const int fd = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (!write_name(temporary_path, ".part") || !write_name(arena_path, ".arena")) return false;
+    const int fd = open(temporary_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return false;
     std::uint32_t count = max_buffers;
     void* mapping = map_arena(fd, count);
     close(fd);
     header = static_cast<ArenaHeader*>(mapping);
-    memcpy(arena_path, part, sizeof arena_path);  // where populate() finds it
-    const bool has_memory = mapping != nullptr && make_touchable(mapping, header_bytes);
+    memcpy(arena_path, temporary_path, sizeof arena_path);  // populate() uses this path
+    const bool has_memory = mapping != nullptr && allocate_pages(mapping, header_bytes);
     if (!write_name(arena_path, ".arena")) return false;
     if (!has_memory) {
-        unlink(part);
+        unlink(temporary_path);
         return false;
     }
     buffers = static_cast<char*>(mapping) + buffers_offset;
@@ -139,13 +141,13 @@ bool create_arena(const char* directory) {
     if (!tree.reserve(node_count,
                       reinterpret_cast<stack::Node*>(static_cast<char*>(mapping) + nodes_offset),
                       populate)) {
-        unlink(part);
+        unlink(temporary_path);
         return false;
     }
-    return rename(part, arena_path) == 0;
+    return rename(temporary_path, arena_path) == 0;
 }
 
-void* map_zeroed(std::size_t bytes) { return map(bytes, MAP_PRIVATE | MAP_ANONYMOUS); }
+void* map_zeroed(std::size_t bytes) { return map_memory(bytes, MAP_PRIVATE | MAP_ANONYMOUS); }
 
 void release_arena() {
     if (header != nullptr) syscall(SYS_munmap, header, mapped_bytes);
@@ -160,7 +162,8 @@ void discard_arena_memory() {
 
 const char* arena_directory() { return directory_path; }
 
-// By its owner: a process that has just left root may keep root's rights until its exec.
+// Decides by the owner of the directory, since a process that has just dropped root privileges may
+// keep access until its exec.
 bool can_create_arena() {
     struct stat status{};
     return geteuid() == 0 || (stat(directory_path, &status) == 0 && status.st_uid == geteuid());

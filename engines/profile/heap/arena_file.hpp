@@ -13,15 +13,15 @@ extern ArenaHeader* header;
 
 BufferHeader* buffer_at(std::uint32_t index);
 
-// Creates "DIRECTORY/PID.N.arena", which gets this name when it is complete.
+// Creates "DIRECTORY/PID.N.arena". The file gets this name when it is complete.
 bool create_arena(const char* directory);
-// The directory of the last arena: a program may clear its environment.
+// The directory of the last arena. It is stored, since a program may clear its environment.
 const char* arena_directory();
-void release_arena();         // unmaps it
-void discard_arena_memory();  // deletes the file and gives its memory back: nobody reads it
+void release_arena();         // unmaps the arena
+void discard_arena_memory();  // deletes the file and frees its memory, without a recorder
 
-// Makes sure that this memory of the arena can be touched. False if there is none; the shortage is
-// noted in the header.
+// Allocates memory of the arena so that it can be touched. Returns false if there is none; the
+// header then holds the shortage.
 bool populate(void* address, std::size_t bytes);
 
 }  // namespace assay::heap
