@@ -8,7 +8,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from assay.commands.options import add, open_run, reader
+from assay.commands.options import add_option, argument_type, open_run
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.measure.alloc import (
@@ -29,7 +29,7 @@ from assay.records.run import Run
 from assay.records.schema import Scalar
 
 SIZES, QUICK_SIZES = "16B:4GiB", "16B:64MiB"
-REPLAY_EXPECTED_S = 5.0
+REPLAY_EXPECTED_S = 5.0  # for the progress display
 
 
 class Alloc:
@@ -58,24 +58,24 @@ variants:
         parser.add_argument(
             "-a",
             "--allocators",
-            type=reader(parse_allocators),
+            type=argument_type(parse_allocators),
             default=",".join(DEFAULT),
             metavar="LIST",
             help="names and paths (default: all five)",
         )
-        add(parser, "--sizes", f"default: {SIZES}, where it fits into memory")
-        add(parser, "--threads", "default: 1, 2, 4 ... to all cores")
+        add_option(parser, "--sizes", f"default: {SIZES}, where it fits into memory")
+        add_option(parser, "--threads", "default: 1, 2, 4 ... to all cores")
         parser.add_argument(
-            "--only", type=reader(_questions), metavar="LIST", help=f"of {', '.join(QUESTIONS)}"
+            "--only", type=argument_type(_questions), metavar="LIST", help=f"of {', '.join(QUESTIONS)}"
         )
-        add(parser, "--repeats", "cycles of retention, default: 10; replays, default: 3")
+        add_option(parser, "--repeats", "cycles of retention, default: 10; replays, default: 3")
         parser.add_argument("--quick", action="store_true", help=f"{QUICK_SIZES}, a fifth of the time each")
         parser.add_argument(
             "--no-touch", action="store_true", help="a replay that leaves the blocks' pages alone"
         )
-        add(parser, "-o --output")
-        add(parser, "--json")
-        add(parser, "-v --verbose")
+        add_option(parser, "-o --output")
+        add_option(parser, "--json")
+        add_option(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
         trace = _trace(args.what)

@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS
 from assay.explain.expected import expected_figures
@@ -31,7 +31,7 @@ class Expect:
         parser.add_argument(
             "run", nargs="?", metavar="RUN", help="run directory (default: this machine, now)"
         )
-        add(parser, "--json")
+        add_option(parser, "--json")
 
     def run(self, args: argparse.Namespace) -> int:
         records = Run.load(args.run).records if args.run else read_contexts()

@@ -1,4 +1,5 @@
-"""``assay gpu``: what COBALT's gpu-copy measures, for each GPU and for all at once."""
+"""``assay gpu``: bandwidth between host memory and GPUs, each GPU alone and all at once, as gpu-copy of the COBALT
+correlator measures it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``assay list``: what Assay can measure, and what of it applies here."""
+"""``assay list``: lists the measurements, and whether each can run on this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
 from assay.launch.engines import MeasurementDescription, describe, described_storage, probe
@@ -29,7 +29,7 @@ class List:
 
     def prepare_parser(self, parser: Parser) -> None:
         parser.add_argument("name", nargs="?", metavar="NAME", help="a measurement, in detail")
-        add(parser, "--json")
+        add_option(parser, "--json")
 
     def run(self, args: argparse.Namespace) -> int:
         description = describe(probe())
@@ -41,7 +41,7 @@ class List:
         if args.json:
             print(json.dumps([_as_json(m, waivers[m.name]) for m in chosen], indent=1))
         elif args.name:
-            _show_one(chosen[0], waivers[args.name])
+            _show_measurement(chosen[0], waivers[args.name])
         else:
             _show_all(chosen, waivers)
         return EXIT_PASS
@@ -81,7 +81,7 @@ def _show_all(chosen: list[MeasurementDescription], waivers: dict[str, str | Non
     console().print(table)
 
 
-def _show_one(m: MeasurementDescription, reason: str | None) -> None:
+def _show_measurement(m: MeasurementDescription, reason: str | None) -> None:
     out = console()
     out.print(Text.assemble((m.name, "bold"), f" ({m.scope}): {m.help}"))
     out.print(f"waived here: {reason}" if reason else "applies here")

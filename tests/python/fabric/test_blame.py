@@ -171,7 +171,7 @@ def test_the_planned_exchange_is_measured_without_a_conflict(tmp_path: Path) -> 
         (["-n", "3", "--schedule-file", "x", "--schedule", "xor"], "both given"),
         (
             ["--fat-tree", "radix=8,nodes=4", "--servers", "node0", "--clients", "node1"],
-            "joined with all to all",
+            "analysed with all to all only",
         ),
     ],
 )
