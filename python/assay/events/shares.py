@@ -1,6 +1,6 @@
-"""Event building as a share of what the network can carry: what pairs reach by themselves, and MPI's own all-to-all.
+"""The rates of the network with which event building is compared: those of pairs of hosts, and of MPI's all-to-all.
 
-Everything here is payload that crosses the network: what a rank sends to itself stays in its memory and is left out.
+All rates are of payload that crosses the network. Messages of a rank to itself stay in its memory and are left out.
 """
 
 from __future__ import annotations
