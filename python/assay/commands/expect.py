@@ -41,7 +41,7 @@ class Expect:
             return EXIT_PASS
         out = console()
         for figure in figures:
-            interval = f"{figure.shown(figure.low)} to {figure.shown(figure.high)}"
+            interval = f"{figure.format_rate(figure.low)} to {figure.format_rate(figure.high)}"
             out.print(f"{figure.host} {figure.device}  {figure.name}/bandwidth  {interval}", soft_wrap=True)
             for step in figure.steps:
                 out.print(f"    {step}", soft_wrap=True)

@@ -1,5 +1,5 @@
-"""Slow cables inside the network, from their pattern in the pair matrix: routing by destination puts all flows of a
-group of hosts to some destinations on one cable up, and all flows from elsewhere to one host on one cable down.
+"""Finds slow cables inside the network by their pattern in the pair matrix. Routing by destination sends all flows of a
+group of hosts to some destinations up one cable, and all flows from other groups to one host down one cable.
 
 Groups are contiguous runs of ranks, as in ``assay.explain.blocks``. With the routes of an InfiniBand fabric, ``assay
 fabric blame`` names the cable itself.
@@ -29,7 +29,8 @@ MAX_SUSPECTS = 4
 
 def slow_cables(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
     """Paths from a group to some destinations that are slow for all of its hosts. ``value`` holds the cells without
-    what is explained already, 0 at the usual rate. The division that explains most slow cells is taken."""
+    the effects of other suspects, 0 at the usual rate. Of all divisions the one that explains most slow cells is
+    used."""
     is_slow = (value < MIN_EFFECT) & (value < -MIN_Z * sigma)
     if np.count_nonzero(is_slow) < MIN_CELLS:
         return []
@@ -63,9 +64,9 @@ def _cables_of(
         if not 0 < targets.size < count / 2:  # more: the group itself is slow
             continue
         group = np.arange(part * size, (part + 1) * size)
-        suspect, cells_of_it = _suspect(matrix, value, sigma, group, targets)
+        suspect, covered_cells = _suspect(matrix, value, sigma, group, targets)
         suspects.append(suspect)
-        explained += int(np.count_nonzero(is_slow & cells_of_it))
+        explained += int(np.count_nonzero(is_slow & covered_cells))
     return suspects, explained
 
 
@@ -83,8 +84,8 @@ def _suspect(
 def replace_sides_by_paths(
     matrix: PairMatrix, value: Floats, sigma: float, sides: Sequence[Suspect]
 ) -> list[Suspect]:
-    """Replaces each slow side of a host that is as fast as others within its group by the path to or from the rest:
-    the host is not at fault, the way to it is. ``value`` includes the sides' effects."""
+    """Replaces the slow side of a host that is as fast as others within its group by the path between the host and the
+    other groups: the path is at fault, not the host. ``value`` includes the sides' effects."""
     return [_path_to_others(matrix, value, sigma, side) or side for side in sides]
 
 
@@ -111,7 +112,7 @@ def _path_to_others(matrix: PairMatrix, value: Floats, sigma: float, side: Suspe
         senders, receivers = (
             (side.hosts, other_hosts) if side.side == "transmit" else (other_hosts, side.hosts)
         )
-        suspects = replace(side, side="block", hosts=senders, peers=receivers, effect=outside)
+        path = replace(side, side="block", hosts=senders, peers=receivers, effect=outside)
         if best is None or gap / error < best[0]:
-            best = (gap / error, suspects)
+            best = (gap / error, path)
     return best[1] if best else None

@@ -60,4 +60,4 @@ def run_blame(args: argparse.Namespace) -> int:
         print(*result.lines(), sep="\n")
     if result.findings:
         return EXIT_FAIL
-    return EXIT_UNUSABLE if result.unseen or run.info.state != "complete" else EXIT_PASS
+    return EXIT_UNUSABLE if result.unjudged or run.info.state != "complete" else EXIT_PASS
