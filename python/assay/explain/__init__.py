@@ -40,7 +40,7 @@ from assay.explain.matrix import PairMatrix
 from assay.explain.numa import numa_applied, numa_placement, numa_threads
 from assay.explain.power import state_power
 from assay.explain.rdma import rdma_wire
-from assay.explain.retest import plan_again, plan_retest
+from assay.explain.retest import plan_repeats, plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
 from assay.explain.slow_network import slow_network
 from assay.explain.storage import straggler, wrong_data
@@ -122,7 +122,7 @@ __all__ = [
     "all_suspects",
     "explain",
     "explain_evidence",
-    "plan_again",
+    "plan_repeats",
     "plan_groups",
     "plan_retest",
     "state_power",

@@ -101,7 +101,7 @@ def _interleave(cells: list[int]) -> list[int]:
     return [cell for _, cell in sorted((number * golden % 1, cell) for number, cell in enumerate(cells))]
 
 
-def plan_again(suspects: Sequence[Suspect], records: Iterable[AnyRecord]) -> list[Pair]:
+def plan_repeats(suspects: Sequence[Suspect], records: Iterable[AnyRecord]) -> list[Pair]:
     """Returns the suspected pairs that were slow alone, once: these are to be measured again."""
     alone = retested_pairs(records)
     again = []
