@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 from assay.events.figures import BUILD, WRONG, Building, buildings
-from assay.events.shares import Beside, beside
+from assay.events.shares import NetworkRates, network_rates
 from assay.events.stability import find_dips
 from assay.explain.evidence import Evidence
 from assay.explain.matrix import host_of
@@ -181,7 +181,7 @@ def event_backpressure(evidence: Evidence) -> list[Finding]:
 
 def event_share(evidence: Evidence) -> list[Finding]:
     """Advice if event building stays below the rate that the network carried in the same run."""
-    carried = beside(evidence.records)
+    carried = network_rates(evidence.records)
     built = [b for b in buildings(evidence.records) if not math.isnan(b.network_throughput)]
     if not built:
         return []
@@ -194,7 +194,7 @@ def event_share(evidence: Evidence) -> list[Finding]:
     return _share_finding(best, carried)
 
 
-def _share_finding(best: Building, carried: Beside) -> list[Finding]:
+def _share_finding(best: Building, carried: NetworkRates) -> list[Finding]:
     rate = best.network_throughput
     limits = (
         (carried.pairs, MIN_SHARE_OF_PAIRS, "pairs of hosts carry"),
