@@ -24,6 +24,7 @@ from assay.explain.evidence import Evidence, Options
 from assay.explain.expected import below_expected
 from assay.explain.fabric import credit_loop, crowded_ports, lost_routes, slow_cables
 from assay.explain.gpu import gpu_copies
+from assay.explain.group_retest import plan_groups
 from assay.explain.hca import hca_binding
 from assay.explain.heap import (
     heap_copies,
@@ -44,7 +45,6 @@ from assay.explain.retest import plan_repeats, plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
 from assay.explain.slow_network import slow_network
 from assay.explain.storage import straggler, wrong_data
-from assay.explain.together import plan_groups
 from assay.explain.turns import taking_turns
 from assay.explain.udp import udp_loss
 from assay.explain.wire import host_names, shared_network, wire_bypass
@@ -122,8 +122,8 @@ __all__ = [
     "all_suspects",
     "explain",
     "explain_evidence",
-    "plan_repeats",
     "plan_groups",
+    "plan_repeats",
     "plan_retest",
     "state_power",
     "suspects",

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from assay.explain.culprit import all_suspects
+from assay.explain.group_retest import group_outcome, measured_groups
 from assay.explain.matrix import PairMatrix
 from assay.explain.retest import Outcome, outcome_of, retested_pairs
 from assay.explain.suspect import Suspect
-from assay.explain.together import group_outcome, measured_groups
 from assay.profile.heap import HeapProfile
 from assay.profile.numa import NumaProfile
 from assay.profile.profiles import Profiles

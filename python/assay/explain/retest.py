@@ -4,7 +4,7 @@ A suspect that is still slow has a fault of hardware or configuration; one that 
 which is no fault. Controls, a few pairs that are not suspected, are measured in the same way, because a pair alone is
 faster than a pair among many. A suspected pair that is still slow is measured once more later, since one disturbance
 slows one measurement.
-A group behind a shared path is slow only when its hosts send together: ``assay.explain.together``.
+A group behind a shared path is slow only when its hosts send together: ``assay.explain.group_retest``.
 """
 
 from __future__ import annotations

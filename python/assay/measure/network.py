@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from assay.explain import PairMatrix, all_suspects, plan_repeats, plan_groups, plan_retest
+from assay.explain import PairMatrix, all_suspects, plan_groups, plan_repeats, plan_retest
+from assay.explain.group_retest import SHAPE
 from assay.explain.matrix import host_of
 from assay.explain.retest import CONTROL_PAIRS, MORE_CONTROL_PAIRS, MORE_OWN_PAIRS, OWN_PAIRS
 from assay.explain.suspect import Suspect
-from assay.explain.together import SHAPE
 from assay.lab.traffic import planted_rate
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
