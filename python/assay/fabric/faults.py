@@ -68,7 +68,7 @@ class CrowdedPort:
     mean: float
 
 
-def rates(fabric: Fabric) -> CableRates:
+def cable_rates(fabric: Fabric) -> CableRates:
     """A cable has the lower rate of its two ends."""
     lanes = np.array([LANE_RATES.get(speed, 0.0) for speed in fabric.link_speed])
     one_end = fabric.link_width * lanes

@@ -222,7 +222,7 @@ def check_records(routes: Routes) -> Iterator[AnyRecord]:
 
 
 def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
-    cable_rates = faults.rates(fabric)
+    cable_rates = faults.cable_rates(fabric)
     total = record(LINKS, "slow_cables", len(cable_rates.slow), {"cables": cable_rates.cables})
     if cable_rates.unknown:
         total.status, total.summary = "waived", None

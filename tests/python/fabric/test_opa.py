@@ -66,7 +66,7 @@ def test_a_lane_that_failed_is_a_slow_cable(file: Path) -> None:
     full = "<LinkWidthActive_Int>8</LinkWidthActive_Int>"
     down = full + "<LinkWidthDowngradeTxActive_Int>4</LinkWidthDowngradeTxActive_Int>"
     file.write_text(file.read_text().replace(full, down, 3))  # leaf0: its port 0, that of a host, and another
-    found = faults.rates(read_fabric(file))
+    found = faults.cable_rates(read_fabric(file))
     assert {(slow.width, slow.rate / slow.usual) for slow in found.slow} == {(3, 0.75)}
     assert 1 <= len(found.slow) <= 2
     assert found.supported == found.cables
