@@ -106,7 +106,7 @@ def describe_fabric(routes: Routes) -> Context:
 
 def describe_picture(routes: Routes, schedule: Schedule, members: Ints) -> Iterator[Context]:
     """What the report draws the fabric from; none for one that is too large."""
-    if text := picture.packed(routes, schedule, members):
+    if text := picture.pack_picture(routes, schedule, members):
         yield Context(subject=Subject(device=routes.fabric.source), facts={"fabric.picture": text})
 
 
@@ -162,7 +162,7 @@ def _shared(
     links_left, listed = MAX_SHARED, 0
     with_conflicts = int((conflict_counts.conflicts > 0).sum())
     for step in conflicts.worst_steps(conflict_counts, schedule.steps):
-        shared = loads.shared(schedule.step(step))
+        shared = loads.shared_links(schedule.step(step))
         if len(shared) > links_left and listed:
             break
         links_left, listed = links_left - len(shared), listed + 1

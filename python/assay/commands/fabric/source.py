@@ -12,7 +12,7 @@ from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.fabric import Fabric, Routes, synthetic, tables
 from assay.fabric.read import files_of, read_fabric, read_order, read_tables
-from assay.fabric.read.order import as_written
+from assay.fabric.read.order import split_list
 from assay.fabric.topology import Ints
 from assay.launch.hosts import parse_hosts
 from assay.measure.fabric import describe_fabric, members_of
@@ -152,7 +152,7 @@ def read_members(args: argparse.Namespace, fabric: Fabric) -> Ints:
 def _hosts_in_order(text: str) -> list[str]:
     """The hosts of -w in the order in which they are written, each once. Raises UserError."""
     parse_hosts(text, "--hosts")  # checks the list as a whole
-    return list(dict.fromkeys(host for part in as_written(text) for host in parse_hosts(part, "--hosts")))
+    return list(dict.fromkeys(host for part in split_list(text) for host in parse_hosts(part, "--hosts")))
 
 
 def start_session(
