@@ -74,7 +74,7 @@ def cable_rates(fabric: Fabric) -> CableRates:
     lanes = np.array([LANE_RATES.get(speed, 0.0) for speed in fabric.link_speed])
     end_rates = fabric.link_width * lanes
     cable_rate = np.minimum(end_rates, end_rates[fabric.reverse])
-    max_rates = fabric.link_most if len(fabric.link_most) else np.zeros(fabric.links)
+    max_rates = fabric.link_max_rate if len(fabric.link_max_rate) else np.zeros(fabric.links)
     supported = np.minimum(max_rates, max_rates[fabric.reverse])
     slower_end = np.where(end_rates <= end_rates[fabric.reverse], np.arange(fabric.links), fabric.reverse)
     cables = np.flatnonzero(np.arange(fabric.links) < fabric.reverse)

@@ -278,5 +278,5 @@ def _fabric(tree: FatTree, names: list[str], ends: list[tuple[int, int, int, int
         link_width=np.full(len(links), tree.width, np.int32),
         link_speed=[tree.speed] * len(links),
         source=tree.name,
-        link_most=np.full(len(links), tree.width * LANE_RATES.get(tree.speed, 0.0)),
+        link_max_rate=np.full(len(links), tree.width * LANE_RATES.get(tree.speed, 0.0)),
     )

@@ -51,7 +51,7 @@ class Fabric:
     link_speed: list[str]  # [L] "EDR", empty where unknown
     source: str = ""  # the file, or the model
     # [L] bit/s that the port where a link begins supports, 0 where unknown; or empty
-    link_most: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
+    link_max_rate: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     link_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [L] lines of the file, or empty
     node_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [S + H], or empty
     # [S + H] LMC of each node, which has 2**lmc LIDs; or empty

@@ -43,7 +43,7 @@ def test_a_snapshot_is_read(six: tuple[Fabric, ForwardingTables], file: Path) ->
         assert (getattr(fabric, name) == getattr(truth, name)).all(), name
     assert (fabric.switch_names, fabric.host_names) == (truth.switch_names, truth.host_names)
     assert (set(fabric.link_width), set(fabric.link_speed)) == ({4}, {"OPA25"})
-    assert (fabric.link_most == 4 * 25.78125e9).all()
+    assert (fabric.link_max_rate == 4 * 25.78125e9).all()
     table = read_tables(file, fabric)
     assert (table.ports == wanted.ports).all()
     lines = file.read_text().splitlines()

@@ -342,8 +342,8 @@ def test_what_ports_support_is_read(tmp_path: Path) -> None:
     path = tmp_path / "supported.csv"
     path.write_text("\n".join(rows))
     fabric = read_fabric(path)
-    assert set(fabric.link_most.tolist()) == {4 * 25.78125e9}
-    assert set(read_fabric(SIX / "topology.txt").link_most.tolist()) == {0.0}
+    assert set(fabric.link_max_rate.tolist()) == {4 * 25.78125e9}
+    assert set(read_fabric(SIX / "topology.txt").link_max_rate.tolist()) == {0.0}
 
 
 def test_an_aggregation_node_is_no_rank(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_the_columns_of_ibdiagnet_in_its_own_order(tmp_path: Path) -> None:
     fabric = read_fabric(tmp_path / "db")
     assert (fabric.host_names, fabric.switch_names) == (["node0", "node1"], ["SW,"])
     assert (set(fabric.link_width), set(fabric.link_speed)) == ({4}, {"NDR"})
-    assert (fabric.link_most == 4 * 106.25e9).all()
+    assert (fabric.link_max_rate == 4 * 106.25e9).all()
     assert fabric.switch_lids.tolist() == [22]
 
 

@@ -170,7 +170,7 @@ class FabricBuilder:
             link_width=links[:, 4],
             link_speed=[e.speed for _, e in ends],
             source=str(self.text.path),
-            link_most=np.array([e.max_rate for _, e in ends], np.float64),
+            link_max_rate=np.array([e.max_rate for _, e in ends], np.float64),
             link_lines=links[:, 5],
             node_lines=np.array([node.line for node in nodes], np.int32),
             node_lmc=np.array([node.lmc for node in nodes], np.int32),
