@@ -172,7 +172,7 @@ def _cells_of_row(row: Row, index: dict[str, int]) -> Cells:
 
 
 def _centred(cells: Cells, machine: NDArray[np.integer]) -> Cells:
-    """Keeps the cells between different machines, relative to their median. ``machine`` [host]: the machine's number."""
+    """Keeps the cells between different machines, relative to their median. ``machine``: by host."""
     source, target, value = cells
     is_between = machine[source] != machine[target]
     value = value[is_between]
