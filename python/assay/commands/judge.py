@@ -7,7 +7,7 @@ import argparse
 from assay.commands.options import add_option, read_specification
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_OF
-from assay.judge import because, integrity, judge, overall
+from assay.judge import deciding_criteria, integrity, judge, overall
 from assay.records import run as runs
 from assay.records.schema import encode
 from assay.report.terminal import console, show_outcome, show_verdicts
@@ -35,7 +35,7 @@ class Judge:
         verdicts = judge(specification, run.records, run.info.hosts)
         verdicts += integrity(run.records, verdicts)
         outcome = overall(verdicts)
-        reason = because(verdicts)
+        reason = deciding_criteria(verdicts)
         if outcome == "PASS" and run.info.state != "complete":  # a missing measurement might have failed
             outcome, reason = "INCONCLUSIVE", f"the run is {run.info.state}: {run.info.reason}"
         if args.json:

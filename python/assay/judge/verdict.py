@@ -77,7 +77,7 @@ def overall(verdicts: Iterable[Verdict]) -> Outcome:
     return "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
 
 
-def because(verdicts: Sequence[Verdict]) -> str:
+def deciding_criteria(verdicts: Sequence[Verdict]) -> str:
     """Names the criteria that decided: those that failed, else those that could not be decided; "" if all passed."""
     for outcome, verb in (("FAIL", "failed"), ("INCONCLUSIVE", "could not be decided")):
         titles = [_title(verdict) for verdict in verdicts if verdict.outcome == outcome]
