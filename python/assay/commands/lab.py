@@ -20,7 +20,7 @@ from assay.commands.vm import prepare_vm
 from assay.errors import EXIT_PASS, UserError
 from assay.lab import Fault, Rates, take_down
 from assay.lab import Lab as VirtualCluster
-from assay.lab.namespaces import members
+from assay.lab.namespaces import find_processes
 from assay.lab.traffic import parse_loss, parse_mtu, parse_rate
 from assay.records.units import format_quantity, format_share
 from assay.report.terminal import console
@@ -167,7 +167,7 @@ def _status(args: argparse.Namespace) -> int:
 def _processes(lab: VirtualCluster) -> dict[str, list[int]]:
     """The processes in each host, without the process that keeps the host's namespace open."""
     running: dict[str, list[int]] = {host: [] for host in lab.hosts}
-    for pid, (_, node) in members(lab.name).items():
+    for pid, (_, node) in find_processes(lab.name).items():
         if node in running and pid != lab.nodes[node].pid:
             running[node].append(pid)
     return running

@@ -88,7 +88,7 @@ def _await_ready(name: str, descriptor: int, deadline: float) -> None:
         output += chunk
 
 
-def members(lab: str | None = None) -> dict[int, tuple[str, str]]:
+def find_processes(lab: str | None = None) -> dict[int, tuple[str, str]]:
     """Returns every process inside any lab, or inside ``lab``: process id to names of lab and node."""
     outside = os.readlink("/proc/self/ns/uts")
     marks: dict[str, tuple[str, str] | None] = {outside: None}
@@ -129,7 +129,7 @@ def end_processes(lab: str) -> int:
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _END_LIMIT_S
-    while remaining := members(lab):
+    while remaining := find_processes(lab):
         for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
