@@ -65,7 +65,7 @@ def prepare_kernel() -> Kernel:
         _unpack(_fetch(staging), staging)
         version = next((staging / "root/lib/modules").iterdir()).name
         image = next((staging / "root/boot").glob("vmlinuz-*")).read_bytes()
-        (staging / "vmlinux").write_bytes(payload(image))
+        (staging / "vmlinux").write_bytes(extract_payload(image))
         _run(["depmod", "-b", str(staging / "root"), version])
         _build_initramfs(staging, version)
         for archive in staging.glob("*.deb"):
@@ -115,7 +115,7 @@ def _unpack(package: Path, target: Path) -> None:
     _run(["dpkg", "-x", str(package), str(target / "root")])
 
 
-def payload(image: bytes) -> bytes:
+def extract_payload(image: bytes) -> bytes:
     """Returns the vmlinux inside a bzImage that is compressed with xz. Raises UserError otherwise."""
     sectors = image[SETUP_SECTORS] or 4  # boot.rst: 0 means 4
     offset, length = struct.unpack_from("<II", image, PAYLOAD_OFFSET)
