@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from assay.errors import UserError
 from assay.lab import Fault, Lab, state, take_down
-from assay.lab.fabric import lay_out
+from assay.lab.cluster import lay_out
 from assay.lab.namespaces import find_processes
 
 REPOSITORY = Path(__file__).parents[3]
