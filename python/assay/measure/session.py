@@ -273,7 +273,7 @@ class Session:
                     lambda progress: on_progress(overall(progress)),
                     launcher.diagnose,
                     Limits(start=_start_limit(started[0]), silence=silence_s),
-                    other=started[1] if len(started) > 1 else None,
+                    second_engine=started[1] if len(started) > 1 else None,
                     on_silence=on_progress.silent,
                     on_ranks=lambda ranks: self._learn(names, ranks),
                 ),
