@@ -161,7 +161,7 @@ class HostRenamer:
         self._renamed: dict[str, str] = {}
         self.labels: list[str] = []  # of each rank, as records have them; empty until the engine has reported
 
-    def learn(self, ranks: Ranks) -> list[Context]:
+    def read_ranks(self, ranks: Ranks) -> list[Context]:
         """Reads the engine's report of its ranks. Returns a context for each host whose own name is not the listed one.
 
         Raises UserError for a report that contradicts itself.

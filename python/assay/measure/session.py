@@ -282,7 +282,7 @@ class Session:
 
     def _learn(self, names: HostRenamer, ranks: schema.Ranks) -> None:
         """Takes the listed names of the engine's hosts, and records those that differ, once."""
-        contexts = names.learn(ranks)
+        contexts = names.read_ranks(ranks)
         self.labels = names.labels
         known = [(r.subject, r.facts) for r in self.run.records if isinstance(r, schema.Context)]
         for context in contexts:
