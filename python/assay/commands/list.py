@@ -12,7 +12,7 @@ from rich.text import Text
 from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
-from assay.launch.engines import MeasurementDescription, describe, described_storage, probe
+from assay.launch.engines import MeasurementDescription, describe, describe_storage, probe
 from assay.launch.launchers import default_launcher
 from assay.report.terminal import console
 
@@ -34,7 +34,7 @@ class List:
     def run(self, args: argparse.Namespace) -> int:
         description = describe(probe())
         description = msgspec.structs.replace(
-            description, measurements=[*description.measurements, *described_storage()]
+            description, measurements=[*description.measurements, *describe_storage()]
         )
         chosen = [description.find(args.name)] if args.name else description.measurements
         waivers = {m.name: waiver(m) for m in chosen}

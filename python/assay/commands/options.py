@@ -20,7 +20,7 @@ from assay.explain import RULES
 from assay.judge import Specification, Vocabulary, find_specification, load_specification
 from assay.lab import Lab
 from assay.launch.direct import TRANSPORTS
-from assay.launch.engines import described, described_profilers, described_storage, metrics_of
+from assay.launch.engines import describe_if_built, describe_profilers, describe_storage, metrics_of
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.measure.alloc import parse_sizes, parse_threads
@@ -238,13 +238,13 @@ def specifications(args: argparse.Namespace, *built_in: str) -> list[Specificati
 def read_specification(name: str) -> Specification:
     """Reads a specification by path or built-in name, and checks it against the engines' descriptions. Without
     engines the names are not checked."""
-    description = described()
+    description = describe_if_built()
     if description is None:
         return load_specification(find_specification(name), Vocabulary(rules=RULES))
     measurements = [
         *description.measurements,
-        *described_profilers(),
-        *described_storage(),
+        *describe_profilers(),
+        *describe_storage(),
         SPEEDUP_DESCRIBED,
         *FABRIC,
         *EVENTS,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from assay.commands.options import add_option, add_output, open_run, site_and_hosts, specifications
 from assay.commands.parser import Example, Parser, nearest
 from assay.errors import UserError
-from assay.launch.engines import Parameter, describe, described_storage, probe
+from assay.launch.engines import Parameter, describe, describe_storage, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import Local, default_launcher, find_launcher
 from assay.launch.placement import Segment
@@ -44,7 +44,7 @@ class Run:
     def run(self, args: argparse.Namespace) -> int:
         if args.measurement is None:
             raise UserError("no measurement is named", "give its name: 'assay list' shows all")
-        if any(measurement.name == args.measurement for measurement in described_storage()):
+        if any(measurement.name == args.measurement for measurement in describe_storage()):
             raise UserError(
                 f"{args.measurement} is not run by 'assay run'",
                 "use 'assay io bench', see 'assay io bench --help'",

@@ -183,12 +183,12 @@ def check_provider(transport: str) -> None:
         raise UserError(message or f"{executable} ended with status {result.returncode}", fix)
 
 
-def described() -> Description | None:
+def describe_if_built() -> Description | None:
     """Returns the description of the measurements without MPI; None if no engine is built."""
     return describe(probe()) if (engines_folder() / "assay-probe").is_file() else None
 
 
-def described_storage() -> list[MeasurementDescription]:
+def describe_storage() -> list[MeasurementDescription]:
     """Returns the benchmarks of parallel I/O, as the first MPI's executable describes them; empty if none is built."""
     executables = sorted(engines_folder().glob("assay-io-bench-*"))
     return describe(executables[0]).measurements if executables else []
@@ -200,6 +200,6 @@ def profilers() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def described_profilers() -> list[MeasurementDescription]:
+def describe_profilers() -> list[MeasurementDescription]:
     """Returns the measurements of the profilers' executables; empty if none is built."""
     return [measurement for path in profilers() for measurement in describe(path).measurements]
