@@ -66,7 +66,7 @@ class Lab:
     def load(cls, name: str | None = None) -> Lab:
         """Loads the lab ``name`` (default: $ASSAY_LAB, else "lab"). Raises UserError if it is not up."""
         lab_state = state.read(state.lab_name(name))
-        tools.require()  # to enter its nodes, or to look at them
+        tools.require_tools()  # to enter its nodes, or to look at them
         return cls(lab_state)
 
     @classmethod
@@ -83,10 +83,10 @@ class Lab:
         """Creates a lab completely or not at all. Raises UserError if it exists already or cannot be created."""
         name = state.lab_name(name)
         members = lay_out(hosts, cabinets)
-        tools.require()
+        tools.require_tools()
         namespaces.refuse_inside()
         if with_slurm:
-            slurm.require()
+            slurm.require_slurm()
         folder = state.claim(name)
         try:
             return cls._build(state.State(name, members, rates, with_slurm, mtu), folder)
@@ -222,7 +222,7 @@ def take_down(name: str | None = None) -> tuple[str, bool]:
     Raises UserError if processes do not end.
     """
     name = state.lab_name(name)
-    tools.require()
+    tools.require_tools()
     namespaces.refuse_inside()
     existed = state.folder(name).exists()
     return name, _remove(name) > 0 or existed

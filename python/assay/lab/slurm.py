@@ -49,7 +49,7 @@ PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscr
 """
 
 
-def require() -> None:
+def require_slurm() -> None:
     """Raises UserError that names the packages if Slurm is not installed."""
     missing = [program for program in _PROGRAMS if tools.locate(program) is None]
     if missing:

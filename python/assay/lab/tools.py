@@ -36,7 +36,7 @@ def find(tool: str, package: str) -> str:
     return path
 
 
-def require() -> None:
+def require_tools() -> None:
     """Raises UserError unless a lab can be created here: as root, with iproute2 and util-linux."""
     if not Path("/etc/hosts").exists():  # each host of a lab mounts another file over it
         raise UserError(
