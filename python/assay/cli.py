@@ -135,8 +135,8 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
 
 def _refuse_unknown(parser: Parser, unknown: list[str]) -> None:
     options = [option for action in parser._actions for option in action.option_strings]
-    near = nearest(unknown[0], options) if unknown[0].startswith("-") else ""
-    parser.error(f"unrecognised: {' '.join(unknown)}{near}")
+    suggestion = nearest(unknown[0], options) if unknown[0].startswith("-") else ""
+    parser.error(f"unrecognised: {' '.join(unknown)}{suggestion}")
 
 
 def _insert_default_verb(arguments: list[str]) -> list[str]:

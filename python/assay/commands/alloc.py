@@ -53,7 +53,7 @@ variants:
     def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s [options]  |  %(prog)s replay RUN|TRACE [options]"
         parser.add_argument(
-            "what", nargs="*", metavar="replay RUN|TRACE", help="replay a trace of 'assay heap'"
+            "mode", nargs="*", metavar="replay RUN|TRACE", help="replay a trace of 'assay heap'"
         )
         parser.add_argument(
             "-a",
@@ -78,7 +78,7 @@ variants:
         add_option(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
-        trace = _trace(args.what)
+        trace = _trace(args.mode)
         _refuse_options_of_other_mode(args, trace is not None)
         for allocator in args.allocators:
             if not allocator.missing:
@@ -171,7 +171,7 @@ def _replay(args: argparse.Namespace, trace: Path) -> int:
         script = Path(folder) / "script"
         prepare(trace, script)
         session = _session(args, {"trace": str(trace)})
-        name = Path(args.what[1]).resolve().name
+        name = Path(args.mode[1]).resolve().name
         params: dict[str, Scalar] = {"script": str(script), "trace": name, "repeats": args.repeats or 3}
         if args.no_touch:
             params["no_touch"] = True

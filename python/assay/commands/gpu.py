@@ -38,14 +38,14 @@ class Gpu:
         params = read_parameters(NAME, described.parameters, args.unknown)
         described.check_bounds(params)
         specs = specifications(args, "gpu")
-        here = socket.gethostname()
+        this_host = socket.gethostname()
         run = open_run("gpu", args)
-        run.info.hosts = [here]
+        run.info.hosts = [this_host]
         run.info.options = {**params}
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
-            measure_node(session, NAME, HERE, [here], None, params)
+            measure_node(session, NAME, HERE, [this_host], None, params)
         status = session.conclude(specs)
         if args.json:
             session.print_json()

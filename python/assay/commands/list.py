@@ -76,8 +76,8 @@ def _show_all(chosen: list[MeasurementDescription], waivers: dict[str, str | Non
         table.add_column(title, overflow="fold")
     for m in chosen:
         reason = waivers[m.name]
-        here = Text("yes", "green") if reason is None else Text(f"waived: {reason}", "yellow")
-        table.add_row(m.name, m.scope, here, m.help)
+        availability = Text("yes", "green") if reason is None else Text(f"waived: {reason}", "yellow")
+        table.add_row(m.name, m.scope, availability, m.help)
     console().print(table)
 
 

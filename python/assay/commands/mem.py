@@ -55,14 +55,14 @@ class Mem:
             if getattr(args, option) is not None:
                 paced[option] = getattr(args, option)
         describe(probe()).find(PACED).check_bounds(paced)
-        here = socket.gethostname()
+        this_host = socket.gethostname()
         run = open_run("mem", args)
-        run.info.hosts = [here]
+        run.info.hosts = [this_host]
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
             for name in names:
-                measure_node(session, name, HERE, [here], None, paced if name == PACED else common)
+                measure_node(session, name, HERE, [this_host], None, paced if name == PACED else common)
         status = session.conclude(specs)
         if args.json:
             session.print_json()

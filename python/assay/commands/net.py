@@ -286,10 +286,10 @@ def _sizes(args: argparse.Namespace) -> list[int]:
 def _operations(args: argparse.Namespace, client_server: bool) -> list[str]:
     if args.op is None:
         return list(OPERATIONS) if client_server else ["send"]
-    chosen: list[str] = [word.strip() for word in args.op.split(",")]
-    for word in chosen:
-        if word not in OPERATIONS:
+    chosen: list[str] = [operation.strip() for operation in args.op.split(",")]
+    for operation in chosen:
+        if operation not in OPERATIONS:
             raise UserError(
-                f"--op {args.op!r}: no operation '{word}'", "choose one of " + ", ".join(OPERATIONS)
+                f"--op {args.op!r}: no operation '{operation}'", "choose one of " + ", ".join(OPERATIONS)
             )
     return list(dict.fromkeys(chosen))

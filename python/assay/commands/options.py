@@ -88,10 +88,10 @@ confidence = argument_type(_parse_confidence, "write it like 2%")
 def check_ranks_here(ranks: int) -> None:
     """Raises UserError for more ranks than this machine's processors can run."""
     processors = len(os.sched_getaffinity(0))
-    most = MAX_RANKS_PER_PROCESSOR * processors
-    if ranks > most:
+    max_ranks = MAX_RANKS_PER_PROCESSOR * processors
+    if ranks > max_ranks:
         raise UserError(
-            f"{ranks} ranks on this machine's {processors} processors: too many", f"give at most {most}"
+            f"{ranks} ranks on this machine's {processors} processors: too many", f"give at most {max_ranks}"
         )
 
 

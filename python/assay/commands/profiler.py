@@ -85,14 +85,14 @@ class Profiler(Generic[Profile]):
 
 
 class Export(Generic[Profile]):
-    """``assay VERB export``: a profile in the formats of other tools. ``whole``: the whole profile as JSON too."""
+    """``assay VERB export``: a profile in the formats of other tools. ``with_json``: the whole profile as JSON too."""
 
     name = "export"
 
-    def __init__(self, profiler: Profiler[Profile], examples: Sequence[Example], whole: bool) -> None:
+    def __init__(self, profiler: Profiler[Profile], examples: Sequence[Example], with_json: bool) -> None:
         self.profiler: Profiler[Profile] = profiler
         self.examples = examples
-        self.formats = ("json", *STACK_FORMATS) if whole else STACK_FORMATS
+        self.formats = ("json", *STACK_FORMATS) if with_json else STACK_FORMATS
 
     def prepare(self, verbs: Verbs) -> None:
         json = "whole (json), or its call stacks " if "json" in self.formats else ""

@@ -67,14 +67,14 @@ class Rdma:
         if host and args.peer_device:
             check_hosts(REMOTE, [host])
         specs = specifications(args, "rdma")
-        here = socket.gethostname()
+        this_host = socket.gethostname()
         run = open_run("rdma", args)
-        run.info.hosts = [here]
+        run.info.hosts = [this_host]
         run.info.options = {"device": args.device, "peer_device": args.peer_device, "host": host, **params}
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
-            _measure_pairs_or_side(session, described, args, here, host, params)
+            _measure_pairs_or_side(session, described, args, this_host, host, params)
         status = session.conclude(specs)
         if args.json:
             session.print_json()
@@ -96,54 +96,56 @@ def _measure_pairs_or_side(
     session: Session,
     described: MeasurementDescription,
     args: argparse.Namespace,
-    here: str,
+    this_host: str,
     host: str,
     params: dict[str, Scalar],
 ) -> None:
     if described.waived is not None:
-        session.waive(MEASUREMENT, here, described.waived)
+        session.waive(MEASUREMENT, this_host, described.waived)
     elif args.peer_device:
-        peer = Endpoint(REMOTE, host, args.peer_device) if host else Endpoint(HERE, here, args.peer_device)
-        session.err.print(f"{here} {args.device} sends to {peer.host} {peer.device}")
-        measure_rdma(session, Endpoint(HERE, here, args.device), peer, params)
+        peer = (
+            Endpoint(REMOTE, host, args.peer_device) if host else Endpoint(HERE, this_host, args.peer_device)
+        )
+        session.err.print(f"{this_host} {args.device} sends to {peer.host} {peer.device}")
+        measure_rdma(session, Endpoint(HERE, this_host, args.device), peer, params)
     elif args.device:
-        _measure_this_side(session, args.device, here, host, params)
+        _measure_this_side(session, args.device, this_host, host, params)
     else:
-        measure_node(session, "node.settings", HERE, [here], None, {})
-        _measure_each_port(session, here, params)
+        measure_node(session, "node.settings", HERE, [this_host], None, {})
+        _measure_each_port(session, this_host, params)
 
 
 def _measure_this_side(
-    session: Session, device: str, here: str, host: str, params: dict[str, Scalar]
+    session: Session, device: str, this_host: str, host: str, params: dict[str, Scalar]
 ) -> None:
     """Measures from this side alone; the user starts the other side by hand."""
     silence = float(params.get("timeout", TIMEOUT_S)) + SILENCE_MARGIN_S
     chosen: dict[str, Scalar] = {**params, "device": device}
     if host:
         chosen["peer"] = host
-        session.err.print(f"{here} {device} sends to the side that listens on {host}")
+        session.err.print(f"{this_host} {device} sends to the side that listens on {host}")
     else:
         wait = float(params.get("wait", WAIT_S))
         silence += wait
         address_hint = params.get("listen") or f"the address of {device}'s interface"
         session.err.print(
-            f"{here} waits {wait:g} s for: assay rdma -d DEVICE --peer ADDRESS ({address_hint})"
+            f"{this_host} waits {wait:g} s for: assay rdma -d DEVICE --peer ADDRESS ({address_hint})"
         )
-    session.measure(MEASUREMENT, Local(), HERE, [Segment([here])], chosen, silence, flavour="")
+    session.measure(MEASUREMENT, Local(), HERE, [Segment([this_host])], chosen, silence, flavour="")
 
 
-def _measure_each_port(session: Session, here: str, params: dict[str, Scalar]) -> None:
-    ports = ports_of(session.run.records, here)
+def _measure_each_port(session: Session, this_host: str, params: dict[str, Scalar]) -> None:
+    ports = ports_of(session.run.records, this_host)
     pairs = plan_ports(ports)
     left_out = [p.device for p in ports if p.active and p.device not in {pair.sender for pair in pairs}]
     for device in left_out:
         session.err.print(f"{device} has no other active port of its link layer on this machine: left out")
     if not pairs:
-        session.waive(MEASUREMENT, here, why_no_pair(ports))
+        session.waive(MEASUREMENT, this_host, why_no_pair(ports))
         return
     for pair in pairs:
         session.err.print(f"{pair.sender} sends to {pair.receiver}")
         if pair.same_card:
             session.err.print("warning: both are on one card; a test between cards needs two distinct ones")
-        ends = Endpoint(HERE, here, pair.sender), Endpoint(HERE, here, pair.receiver)
+        ends = Endpoint(HERE, this_host, pair.sender), Endpoint(HERE, this_host, pair.receiver)
         measure_rdma(session, *ends, params, more=pair is not pairs[-1])

@@ -90,8 +90,8 @@ def read_parameters(
         option, _, value = remaining.pop(0).partition("=")
         key = option.removeprefix("--").replace("-", "_")
         if not option.startswith("--") or key not in by_name:
-            near = nearest(option, ["--" + parameter.replace("_", "-") for parameter in by_name])
-            raise UserError(f"{name} has no parameter '{option}'{near}", f"see 'assay list {name}'")
+            suggestion = nearest(option, ["--" + parameter.replace("_", "-") for parameter in by_name])
+            raise UserError(f"{name} has no parameter '{option}'{suggestion}", f"see 'assay list {name}'")
         if by_name[key].kind == "flag":
             params[key] = True
         elif value or remaining:

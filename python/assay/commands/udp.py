@@ -58,24 +58,24 @@ class Udp:
             parsed.set_defaults(takes_unknown=True, resume=None)
 
     def run(self, args: argparse.Namespace) -> int:
-        both = getattr(args, "peer", None) is not None
-        params = _read_params(args, both)
-        site, here = _site_and_host(args)
+        starts_both_sides = getattr(args, "peer", None) is not None
+        params = _read_params(args, starts_both_sides)
+        site, this_host = _site_and_host(args)
         specs = specifications(args, *(["udp"] if args.side == "receive" else []))
         run = open_run("udp", args)
-        run.info.hosts = [here]
+        run.info.hosts = [this_host]
         run.info.options = {"side": args.side, "host": args.hosts, **params}
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
-            if both:
+            if starts_both_sides:
                 sender = UdpEndpoint(site if site.lab else REMOTE, args.peer)
-                measure_udp(session, UdpEndpoint(site, here), sender, args.hosts, params)
+                measure_udp(session, UdpEndpoint(site, this_host), sender, args.hosts, params)
             else:
                 session.err.print(_next_step(args))
                 params_with_host = {**params, "host": args.hosts}
                 session.measure(
-                    NAMES[args.side], Local(), site, [Segment([here])], params_with_host, flavour=""
+                    NAMES[args.side], Local(), site, [Segment([this_host])], params_with_host, flavour=""
                 )
         status = session.conclude(specs)
         if args.json:
@@ -83,9 +83,9 @@ class Udp:
         return status
 
 
-def _read_params(args: argparse.Namespace, both: bool) -> dict[str, Scalar]:
-    """The engine's parameters among the options, checked; those of both sides where ``both`` are started."""
-    sides = [describe(probe()).find(NAMES[side]) for side in (NAMES if both else [args.side])]
+def _read_params(args: argparse.Namespace, starts_both_sides: bool) -> dict[str, Scalar]:
+    """The engine's parameters among the options, checked; those of both sides with ``starts_both_sides``."""
+    sides = [describe(probe()).find(NAMES[side]) for side in (NAMES if starts_both_sides else [args.side])]
     parameters = [p for side in sides for p in side.parameters if p.name != "host"]
     values = read_parameters(sides[0].name, parameters, args.unknown)
     params: dict[str, Scalar] = {}

@@ -30,12 +30,12 @@ class Level:
 def levels(space: Space, values: Mapping[Point, float], name: str) -> list[Level]:
     """One parameter's values in order, those without a measured point left out."""
     index = space.names.index(name)
-    found = []
+    levels_with_points = []
     for value in space.axes[index].values:
         figures = [figure for point, figure in values.items() if point[index] == value]
         if figures:
-            found.append(Level(value, len(figures), max(figures), statistics.median(figures)))
-    return found
+            levels_with_points.append(Level(value, len(figures), max(figures), statistics.median(figures)))
+    return levels_with_points
 
 
 def importances(space: Space, values: Mapping[Point, float]) -> dict[str, float]:

@@ -58,15 +58,15 @@ def slow_groups(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect
     """Groups that send to, or receive from, all other groups slowly. ``value``: the cells' logarithms; ``sigma``: the
     standard deviation of a cell. Of all divisions the one that explains most is used."""
     best: list[Suspect] = []
-    most = 0.0
+    max_explained = 0.0
     for size in divisions(len(matrix.hosts)):
         if size < MIN_HOSTS or len(matrix.hosts) // size < MIN_GROUPS:
             continue
         if len({host_of(host) for host in matrix.hosts[:size]}) == 1:
             continue  # ranks of one machine
         suspects_of_size, explained = _groups_of(matrix, value, sigma, size)
-        if explained > 1.05 * most:
-            best, most = suspects_of_size, explained
+        if explained > 1.05 * max_explained:
+            best, max_explained = suspects_of_size, explained
     return best
 
 

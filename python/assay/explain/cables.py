@@ -35,12 +35,12 @@ def slow_cables(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect
     if np.count_nonzero(is_slow) < MIN_CELLS:
         return []
     best: list[Suspect] = []
-    most = 0
+    max_explained = 0
     for size in divisions(len(matrix.hosts)):
         if size >= MIN_HOSTS:
             suspects, explained = _cables_of(matrix, value, is_slow, sigma, size)
-            if explained > most:
-                best, most = suspects, explained
+            if explained > max_explained:
+                best, max_explained = suspects, explained
     return sorted(best, key=lambda suspect: suspect.effect)[:MAX_SUSPECTS]
 
 
@@ -98,15 +98,17 @@ def _path_to_others(matrix: PairMatrix, value: Floats, sigma: float, side: Suspe
     partners, rates = others[of_host], value[of_host]
     best: tuple[float, Suspect] | None = None
     for size in divisions(len(matrix.hosts)):
-        near = partners // size == host // size
-        if np.count_nonzero(near) < 2 or np.count_nonzero(~near) < 3:
+        is_near = partners // size == host // size
+        if np.count_nonzero(is_near) < 2 or np.count_nonzero(~is_near) < 3:
             continue
-        inside, outside = float(np.median(rates[near])), float(np.median(rates[~near]))
+        inside, outside = float(np.median(rates[is_near])), float(np.median(rates[~is_near]))
         gap = outside - inside
-        error = 1.2533 * sigma * float(np.sqrt(1 / np.count_nonzero(near) + 1 / np.count_nonzero(~near)))
-        if inside < 0.3 * outside or np.mean(rates[near] > outside / 2) < FULL or gap > -5 * error:
+        error = (
+            1.2533 * sigma * float(np.sqrt(1 / np.count_nonzero(is_near) + 1 / np.count_nonzero(~is_near)))
+        )
+        if inside < 0.3 * outside or np.mean(rates[is_near] > outside / 2) < FULL or gap > -5 * error:
             continue
-        if gap > MIN_EFFECT or np.mean(rates[~near] < outside / 2) < FULL:
+        if gap > MIN_EFFECT or np.mean(rates[~is_near] < outside / 2) < FULL:
             continue
         other_hosts = tuple(name for i, name in enumerate(matrix.hosts) if i // size != host // size)
         senders, receivers = (

@@ -30,9 +30,9 @@ class Blame:
 
     def lines(self) -> list[str]:
         """Lines for the terminal: the number of pairs and links, and the links that were not judged."""
-        taken = "taken into account" if self.is_shift else "not taken into account"
+        accounting = "taken into account" if self.is_shift else "not taken into account"
         which = "conflicts of the shift" if self.is_shift else "conflicts"
-        lines = [f"{self.pairs} pairs of {self.hosts} hosts across {self.used} links; {which} {taken}"]
+        lines = [f"{self.pairs} pairs of {self.hosts} hosts across {self.used} links; {which} {accounting}"]
         if self.unjudged:
             more = f" and {len(self.unjudged) - MAX_SHOWN} more" if len(self.unjudged) > MAX_SHOWN else ""
             lines.append(

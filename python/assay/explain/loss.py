@@ -118,7 +118,7 @@ def _lossy_sides(
             and losses.out_of_order.get(hosts[i], 0.0) >= MIN_GAPS * lost
         ):
             lossy.append((hosts[i], "receive", share))
-    return sorted(lossy, key=lambda found: -found[2])
+    return sorted(lossy, key=lambda lossy_entry: -lossy_entry[2])
 
 
 def _lossy_pairs(
@@ -132,7 +132,7 @@ def _lossy_pairs(
         and share * fit.flow[i, j] >= MIN_COUNT
         and losses.out_of_order.get(hosts[j], 0.0) >= MIN_GAPS * share * fit.flow[i, j]
     ]
-    return sorted(lossy, key=lambda found: -found[2])
+    return sorted(lossy, key=lambda lossy_entry: -lossy_entry[2])
 
 
 def _fit_of_pairs(losses: Losses, hosts: list[str]) -> LossShares | None:

@@ -52,9 +52,9 @@ def _misplaced(profile: NumaProfile, advice: NumaAdvice, host: str) -> Finding:
     else:
         cause = f"{before} of the accesses to {profiled.name} are remote"
         details = [*([f"touched first{by}"] if by else []), f"predicted: {after} remote"]
-        whole = known(profile.matrix)
-        if whole:
-            details.append(f"{format_share(advice.gain / whole)} of all accesses become local")
+        all_accesses = known(profile.matrix)
+        if all_accesses:
+            details.append(f"{format_share(advice.gain / all_accesses)} of all accesses become local")
     if profiled.bytes:
         details.append(f"{format_quantity(profiled.bytes, 'B')} allocated there")
     return _finding("numa_placement", host, cause + _emulated_note(profile), "advice", details, advice.fix)
@@ -64,11 +64,11 @@ def _threads(profile: NumaProfile, host: str) -> list[Finding]:
     """Threads that are bound to no node and access memory from several."""
     if not profile.is_exact:
         return []  # first touches alone say little about where a thread ran
-    whole, moving = total(profile.matrix), []
+    all_accesses, moving = total(profile.matrix), []
     for thread in profile.threads:
         counts = by_node(profile.counts(thread), of_pages=False)
         thread_accesses = sum(counts.values())
-        if thread.pinned is not False or thread_accesses < MIN_THREAD * whole:
+        if thread.pinned is not False or thread_accesses < MIN_THREAD * all_accesses:
             continue
         away = thread_accesses - max(counts.values())
         if away >= MIN_AWAY * thread_accesses:

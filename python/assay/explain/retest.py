@@ -104,13 +104,13 @@ def _interleave(cells: list[int]) -> list[int]:
 def plan_repeats(suspects: Sequence[Suspect], records: Iterable[AnyRecord]) -> list[Pair]:
     """Returns the suspected pairs that were slow alone, once: these are to be measured again."""
     alone = retested_pairs(records)
-    again = []
+    pairs_to_repeat = []
     for suspect in suspects:
         outcome = outcome_of(suspect, suspects, alone) if suspect.side == "pair" else None
         pair = (suspect.hosts[0], suspect.peers[0]) if suspect.peers else None
         if outcome and pair in alone and len(alone[pair]) == 1 and outcome.effect < MIN_TWICE_EFFECT:
-            again.append(pair)
-    return again
+            pairs_to_repeat.append(pair)
+    return pairs_to_repeat
 
 
 def _evenly_spaced(cells: NDArray[np.intp], limit: int) -> NDArray[np.intp]:

@@ -127,12 +127,12 @@ class _Model:
 
     def _alternatives(self, best: int, effect: Floats, gain: Floats, pairs: Ints) -> list[int]:
         """Links with about the gain of the best link, most of whose pairs also cross the best link."""
-        near = np.flatnonzero((gain > gain[best] - MAX_GAIN_GAP) & (effect < math.log1p(-MIN_LOSS)))
-        near = near[(near != best) & (self.size[near] > 0)]
+        similar = np.flatnonzero((gain > gain[best] - MAX_GAIN_GAP) & (effect < math.log1p(-MIN_LOSS)))
+        similar = similar[(similar != best) & (self.size[similar] > 0)]
         is_explained = np.zeros(len(self.residual), np.bool_)
         is_explained[pairs] = True
         return [
-            int(link) for link in near
+            int(link) for link in similar
             if is_explained[self.pair[self.link == link]].mean() > 0.5 and int(link) not in self.reported
         ]  # fmt: skip
 

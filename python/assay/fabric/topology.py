@@ -173,8 +173,8 @@ def unique_names(descriptions: Sequence[str], guids: Sequence[int]) -> list[str]
     first = [text.split()[0] if text.split() and AGGREGATION not in text else "" for text in descriptions]
     word_counts, description_counts = Counter(first), Counter(descriptions)
     return [
-        word if word and word_counts[word] == 1
+        first_word if first_word and word_counts[first_word] == 1
         else text if text and description_counts[text] == 1 and text not in word_counts and AGGREGATION not in text
         else f"{text or 'port'} {guid:#018x}"
-        for word, text, guid in zip(first, descriptions, guids, strict=True)
+        for first_word, text, guid in zip(first, descriptions, guids, strict=True)
     ]  # fmt: skip

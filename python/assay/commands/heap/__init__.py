@@ -71,8 +71,8 @@ class Heap:
             raise UserError("heap: this is spelled otherwise now", f"assay heap {command}")
         if "--" in arguments or arguments[0].startswith("-"):
             return ["record", *arguments]
-        if near := nearest(arguments[0], [verb.name for verb in SUB_VERBS]):
-            raise UserError(f"heap: unknown command '{arguments[0]}'{near}")
+        if suggestion := nearest(arguments[0], [verb.name for verb in SUB_VERBS]):
+            raise UserError(f"heap: unknown command '{arguments[0]}'{suggestion}")
         raise UserError(
             f"heap: unknown command '{arguments[0]}'",
             f"a program comes after --: assay heap -- {arguments[0]}",

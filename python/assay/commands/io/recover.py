@@ -107,18 +107,18 @@ def _show(recovered: RecoveredStore, as_json: bool) -> None:
     print(
         f"{recovered.store}: wrote {format_quantity(recovered.written, 'B')} in {recovered.records} records"
     )
-    kept = [file.path for file in recovered.kept]
+    unwritten = [file.path for file in recovered.kept]
     if recovered.discarded:
         print(f"  {format_quantity(recovered.discarded, 'B'):>12}  dropped")
-    show_files(recovered.files, kept)
+    show_files(recovered.files, unwritten)
     if recovered.torn:
         print(f"  {recovered.torn} torn records cannot be read")
 
 
-def show_files(files: list[UndrainedFile], kept: list[str]) -> None:
-    """Prints a line for each file. ``kept``: the paths of files that were not written."""
+def show_files(files: list[UndrainedFile], unwritten: list[str]) -> None:
+    """Prints a line for each file. ``unwritten``: the paths of files that were not written."""
     for file in files:
-        reason = f"  (not written: {file.error or REASONS[file.condition]})" if file.path in kept else ""
+        reason = f"  (not written: {file.error or REASONS[file.condition]})" if file.path in unwritten else ""
         print(f"  {format_quantity(file.bytes, 'B'):>12}  {file.path}{reason}")
 
 

@@ -291,15 +291,15 @@ def _resolve_conflicts(demand: Demand, table: Ints, missing: list[tuple[int, int
     for step in table:
         src = np.flatnonzero(step >= 0)
         links = resources.links_of(src, step[src])
-        seen = np.zeros(demand.links, np.bool_)
+        is_used = np.zeros(demand.links, np.bool_)
         load = np.bincount(links[links >= 0], minlength=demand.links)
         for row in np.flatnonzero((np.where(links >= 0, load[links], 0) > 1).any(axis=1)):
             crossed = links[row][links[row] >= 0]
-            if seen[crossed].any():
+            if is_used[crossed].any():
                 flows.append((int(src[row]), int(step[src[row]])))
                 step[src[row]] = IDLE
             else:
-                seen[crossed] = True
+                is_used[crossed] = True
     return resources.place_flows(table, flows) if flows else table
 
 

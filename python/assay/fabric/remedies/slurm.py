@@ -229,13 +229,13 @@ def _place(path: Path, switch: Switch) -> str:
     return f"{path}:{switch.line}" if switch.line else f"{path}: switch {switch.name}"
 
 
-def differences(path: Path, given: list[Switch], fabric: Fabric) -> list[str]:
+def differences(path: Path, file_switches: list[Switch], fabric: Fabric) -> list[str]:
     """A line for each difference between a file and the fabric; none where they agree."""
     expected = tree_of(fabric)
     leaf_of = {node: switch.name for switch in expected for node in switch.nodes}
     lines: list[str] = []
     seen: dict[str, Switch] = {}
-    for switch in given:
+    for switch in file_switches:
         leaves_used = [leaf_of[node] for node in switch.nodes if node in leaf_of]
         main_leaf = max(sorted(set(leaves_used)), key=leaves_used.count) if leaves_used else ""
         for node in switch.nodes:
@@ -250,16 +250,16 @@ def differences(path: Path, given: list[Switch], fabric: Fabric) -> list[str]:
                 )
             seen.setdefault(node, switch)
     lines += [f"{path}: {node} of {leaf} is missing" for node, leaf in leaf_of.items() if node not in seen]
-    return lines + _split_leaves(path, given, expected) + _wrong_groups(path, given, expected)
+    return lines + _split_leaves(path, file_switches, expected) + _wrong_groups(path, file_switches, expected)
 
 
-def _split_leaves(path: Path, given: list[Switch], expected: list[Switch]) -> list[str]:
+def _split_leaves(path: Path, file_switches: list[Switch], expected: list[Switch]) -> list[str]:
     """A line for each leaf switch whose hosts the file puts on several switches."""
     lines = []
     for leaf in (switch for switch in expected if switch.nodes):
         leaves_used = [
             switch.name
-            for switch in given
+            for switch in file_switches
             if len(set(switch.nodes) & set(leaf.nodes)) * 2 > len(switch.nodes)
         ]
         if len(leaves_used) > 1:
@@ -267,21 +267,21 @@ def _split_leaves(path: Path, given: list[Switch], expected: list[Switch]) -> li
     return lines
 
 
-def _wrong_groups(path: Path, given: list[Switch], expected: list[Switch]) -> list[str]:
+def _wrong_groups(path: Path, file_switches: list[Switch], expected: list[Switch]) -> list[str]:
     """A line for each difference in the sets of hosts below the switches above the leaves."""
     lines = []
-    names = {switch.name for switch in given}
-    for switch in given:
+    names = {switch.name for switch in file_switches}
+    for switch in file_switches:
         for child in switch.children:
             if child not in names:
                 lines.append(f"{_place(path, switch)}: switch {child} of {switch.name} is not defined")
-    fabric_groups, file_groups = _groups(expected), _groups(given)
+    fabric_groups, file_groups = _groups(expected), _groups(file_switches)
     present = set().union(*file_groups.values()) if file_groups else set()
     expected_sets = {
         frozenset(hosts & present): name for name, hosts in fabric_groups.items() if len(hosts & present)
     }
     for name, hosts in file_groups.items():
-        switch = next(s for s in given if s.name == name)
+        switch = next(s for s in file_switches if s.name == name)
         if switch.children and frozenset(hosts) not in expected_sets:
             lines.append(
                 f"{_place(path, switch)}: no part of the fabric has just the {len(hosts)} hosts of {name}"
