@@ -28,7 +28,7 @@ from assay.records.schema import Scalar
 NODE_MEASUREMENTS = ["node.memory", "node.noise"]
 SIZES = [
     2**k for k in range(0, 23, 2)
-]  # message sizes in B: half of those of 'assay net', to take a minute at most
+]  # message sizes in B: every second one of 'assay net', so that a check takes a minute
 
 
 class Check:

@@ -1,4 +1,4 @@
-"""``assay doctor``: what this machine has, what it lacks, and the command that would fix each."""
+"""``assay doctor``: checks this machine's tools, launchers and settings, and prints a fix for each problem."""
 
 from __future__ import annotations
 

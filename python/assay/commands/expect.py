@@ -1,4 +1,4 @@
-"""``assay expect``: what the devices of this machine should reach, and why."""
+"""``assay expect``: the figures that this machine's devices should reach, with their derivation."""
 
 from __future__ import annotations
 

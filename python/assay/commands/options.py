@@ -259,7 +259,7 @@ def read_specification(name: str) -> Specification:
 
 
 def open_run(verb: str, args: argparse.Namespace) -> Run:
-    """The run that this command fills: a new one, or the one that it continues."""
+    """Creates the run of this command, or reopens the run that it continues (--resume)."""
     if args.resumed is not None:
         return Run.reopen(args.resumed)
     return Run.create(verb, args.command_line, path=Path(args.output) if args.output else None)

@@ -23,7 +23,7 @@ ALIGNED = 55  # the notes of examples whose commands are at most this long begin
 
 @dataclass(frozen=True)
 class Example:
-    """A command line as a user types it. ``needs`` names what a single machine lacks, or how long the command takes.
+    """A command line as a user types it. ``needs``: what it needs beyond a single machine, or how long it takes.
     Tests run examples without ``needs`` and parse the others."""
 
     command: str

@@ -149,8 +149,8 @@ class Comparison(Generic[Profile]):
 
 
 class Diff(Generic[Profile]):
-    """``assay VERB diff``: what has changed between two profiles. ``help`` and ``description`` are the verb's;
-    ``show`` prints the comparison, as JSON if its second argument is true."""
+    """``assay VERB diff``: compares two profiles. ``help`` and ``description`` are those of the sub-verb; ``show``
+    prints the comparison, as JSON if its second argument is true."""
 
     name = "diff"
 

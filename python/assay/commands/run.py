@@ -1,4 +1,4 @@
-"""``assay run``: any one measurement, by its name; and how the verbs read a measurement's own parameters."""
+"""``assay run``: runs a measurement by its name. ``read_parameters`` reads a measurement's parameters for all verbs."""
 
 from __future__ import annotations
 

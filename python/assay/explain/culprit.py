@@ -1,9 +1,9 @@
 """Finds suspects: hosts, sides, pairs or blocks that look slow in a pair matrix.
 
 A suspect's effect is both large (a host: below -5 %) and rare: chance alone is expected to produce 0.5 suspects in
-the whole matrix. For 8 hosts that is three median absolute deviations, for 256 five, for 10,000 six. The deviation is
-the larger of that of the effects and that which the residuals imply, and has a lower bound, so that small
-differences among very equal hosts do not count.
+the whole matrix. For 8 hosts the threshold is three median absolute deviations, for 256 five, for 10,000 six. The
+deviation is the larger of two: the spread of the effects, and the error that the residuals imply. It has a lower bound,
+so that small differences among nearly equal hosts do not count.
 
 A suspect is not a fault yet: ``assay.explain.retest`` measures it again, alone. So this test may be too sensitive.
 """
@@ -27,7 +27,7 @@ from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect, covered
 MIN_EFFECT = float(np.log(0.95))  # a host within 5 % of its peers is not suspected
 MIN_PAIR_EFFECT = float(np.log(0.92))  # a single pair within 8 % is not suspected
 MIN_EFFECT_OF_FEW = float(np.log(0.80))  # the same, with two or three hosts
-FEW = 32  # hosts: with more, a slow one shows in many pairs
+FEW = 32  # hosts: with more, a slow host shows in many pairs
 PAIRS_WITH_ENDS = 2  # pairs whose ends are suspected too; each costs time to measure again
 CHANCE_OF_PAIRS = 0.01  # smaller than CHANCE: there are many pairs, and each costs time to measure again
 MAX_PAIRS = 32  # suspected at most; most slow pairs are single disturbances

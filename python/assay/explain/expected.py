@@ -31,9 +31,9 @@ PCIE_PAYLOAD = 256  # bytes of a transaction, the usual setting
 PCIE_HEADER = 24
 # Data bits per signalled bit, and signalled bits per nominal bit where /sys rounds: "56 Gb/sec (4X FDR)" is 56.25.
 LINE_CODES = {"SDR": 0.8, "DDR": 0.8, "QDR": 0.8, "FDR": 56.25 / 56 * 64 / 66}
-# The share of the upper bound that a healthy machine reaches: the examples of the COBALT2 document reach 0.94 of FDR,
-# and 0.82 of two PCIe 3 links after packet headers; one port of UDP with jumbo frames reaches all that is offered.
-# An MPI reaches less than a benchmark of the port: it copies, and registers memory.
+# The share of the upper bound that a healthy machine reaches, by measurement. The examples of the COBALT2 document
+# reach 0.94 of FDR, and 0.82 of two PCIe 3 links after packet headers; a port with jumbo frames receives all UDP
+# messages that are offered. MPI reaches less than a benchmark of the port, since it copies and registers memory.
 HEALTHY_SHARE = {
     "node.udp_receive": 0.98,
     "node.rdma": 0.9,
@@ -46,7 +46,7 @@ HEALTHY_SHARE_IN_LAB = 0.6  # all hosts of a lab share the processors of one mac
 MAX_TCP_STREAM = 10e9 / 8
 # Memory bandwidth that one core reaches on any server, B/s. With few cores the cores are the limit, not the channels.
 MAX_CORE = 6e9
-FAULT_SHARE = 0.5  # of the lower bound; no load and no setting costs this much, so a figure below is a fault
+FAULT_SHARE = 0.5  # of the lower bound; a figure below is a fault, since no load or setting costs this much
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,8 @@ def _tcp(
 
 
 def _memory(host: str, facts: Mapping[str, Scalar]) -> Expected | None:
-    """All cores to the memory of their own nodes. Where nothing names the channels, two modules may share one."""
+    """The bandwidth of all cores to the memory of their own NUMA nodes. If the number of channels is unknown, two
+    modules may share a channel."""
     modules, rate, width = (
         _number(facts, f"memory.{name}") for name in ("modules", "transfer_rate", "transfer_width")
     )
@@ -279,7 +280,7 @@ def _is_comparable(record: Measurement, expected: Expected) -> bool:
 
 
 def _uses_all_memory(record: Measurement) -> bool:
-    """All cores with the memory of their nodes; on one node that is the node's cores with its memory."""
+    """Whether all cores used the memory of their own NUMA nodes. With a single node, its cores used its memory."""
     return (
         record.params.get("memory_node") in ("local", record.subject.numa)
         and record.params.get("threads") != 1

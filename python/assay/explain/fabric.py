@@ -7,11 +7,12 @@ from assay.records.schema import Finding, Measurement, Subject
 
 LINKS, ROUTES = "fabric.links", "fabric.routes"
 MAX_DETAILS = 20  # lines in the details of one finding
-MAX_LOST = 1000  # entries of tables that lead nowhere, recorded in one run
+MAX_LOST = 1000  # lost routes that a run records at most
 
 
 def slow_cables(evidence: Evidence) -> list[Finding]:
-    """One finding a cable that is narrower or slower than most of its kind; one for all that are slow alike."""
+    """One finding for each cable that is narrower or slower than most of its kind, and one for each kind whose cables
+    are all slow."""
     findings = []
     for record in evidence.measurements(LINKS, "slow_rate"):
         usual = float(record.params["usual"])

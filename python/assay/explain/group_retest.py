@@ -1,8 +1,8 @@
 """The retest of groups: all hosts of a suspected group send at once, and then other groups do the same.
 
-The hosts of a group share a path to the rest (a cabinet's uplink). A pair that is alone does not fill it, so a path
-that lost some of its cables shows only when many use it. The groups are measured one after another, so that a
-busy neighbour can be distinguished from a bad path: its traffic has ended, or slows the other groups too.
+The hosts of a group share a path to all other hosts (a cabinet's uplink). A single pair does not fill this path, so a
+path that has lost some of its cables is slow only when many pairs use it. The groups are measured one after another, so
+that traffic of others is not taken for a slow path: it has ended by then, or slows the other groups too.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def judge(
 ) -> list[Verdict]:
     """Returns one verdict for each line of the inventory and for each criterion, in the order of the specification.
 
-    ``hosts`` are those of the run: each needs a value of every metric of a node.
+    ``hosts``: the run's hosts. Each must have a value of every node metric that a criterion judges.
     """
     records = list(records)
     verdicts = judge_inventory(specification.inventory, records, hosts)

@@ -56,7 +56,8 @@ def require_tools() -> None:
 def run(argv: Sequence[str], stdin: str = "", activity: str = "") -> None:
     """Runs a tool for at most TIME_LIMIT_S. Raises UserError if it fails.
 
-    ``activity``: what the tool does, for the message, which adds the last two lines of the tool's output.
+    ``activity``: a text for the error message, such as "starting slurmd". The message ends with the last two lines of
+    the tool's output.
     """
     activity = activity or " ".join(argv)
     try:

@@ -155,7 +155,7 @@ def apply_fault(host: Host, fault: Fault, rates: Rates, switch: int) -> None:
 
 
 def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
-    """Replaces the planted packet loss of all hosts by that of their faults."""
+    """Plants the packet loss of each host's fault, in place of any earlier loss."""
     rules: dict[str, list[str]] = {"prerouting": [], "postrouting": []}
     for host in hosts:
         for hook, port, share in (

@@ -165,7 +165,7 @@ def describe(executable: Path) -> Description:
 
 
 def check_provider(transport: str) -> None:
-    """Asks the engine whether this host can use a transport ("ofi:shm"). Raises UserError with what it says."""
+    """Checks with the engine whether this host can use a transport ("ofi:shm"). Raises UserError with its message."""
     executable = probe()
     try:
         result = subprocess.run(

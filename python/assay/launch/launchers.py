@@ -32,7 +32,8 @@ SSH_LIMIT_S = 15  # for the connection
 
 
 class Launcher(Protocol):
-    """``name`` is what --launcher takes; ``flavour`` the engine that it starts ("" needs no MPI)."""
+    """``name``: its name for --launcher. ``flavour``: the MPI of the engine that it starts, such as "openmpi"; "" is
+    without MPI."""
 
     @property
     def name(self) -> str: ...
@@ -41,7 +42,7 @@ class Launcher(Protocol):
     def flavour(self) -> str: ...
 
     def unavailable(self) -> str | None:
-        """Why it cannot be used on this machine, and what would fix that; None when it can."""
+        """Returns why the launcher cannot be used on this machine, with the fix; None if it can be used."""
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         """Returns the command that starts ``argv`` as the ranks of ``segments``."""

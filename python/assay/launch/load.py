@@ -47,7 +47,7 @@ class Load:
 @dataclass(frozen=True)
 class _Process:
     parent: int
-    started: int  # ticks since the machine's start; tells two processes of one id apart
+    started: int  # ticks since the machine's start; distinguishes processes with the same, reused id
     ticks: int  # of processor time, user and system
 
 

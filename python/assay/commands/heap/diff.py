@@ -1,4 +1,4 @@
-"""``assay heap diff``: what has changed between two profiles."""
+"""``assay heap diff``: compares two heap profiles by function."""
 
 from __future__ import annotations
 

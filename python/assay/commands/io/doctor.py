@@ -1,4 +1,4 @@
-"""``assay io doctor``: what the accelerator can use on this node, and what prevents it."""
+"""``assay io doctor``: the storage and MPIs that the accelerator can use on this node, and obstacles."""
 
 from __future__ import annotations
 

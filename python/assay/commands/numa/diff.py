@@ -1,4 +1,4 @@
-"""``assay numa diff``: what has changed between two profiles."""
+"""``assay numa diff``: compares two NUMA profiles by object and function."""
 
 from __future__ import annotations
 

@@ -135,8 +135,8 @@ class _Router:
         return [np.flatnonzero(total == hops).astype(np.int32) for hops in range(1, int(reached.max()) + 1)]
 
     def start(self, given_tables: ForwardingTables | None) -> NDArray[np.uint16]:
-        """[paths, S, H]. Keeps the given entries that are still on a way, and loads their links before the others are
-        chosen."""
+        """[paths, S, H] ports. Keeps the given entries that still lead to their destination, and counts their loads
+        before the other entries are chosen."""
         entries = self.hops.empty()
         rows = np.arange(self.fabric.switches)[:, None]
         for _, hosts, candidates, _ in self.leaves if given_tables is not None else []:
@@ -160,8 +160,8 @@ class _Router:
         return np.stack([self.hops.with_last_hops(table, "").ports for table in ports])
 
     def relieve(self, ports: NDArray[np.uint16], target: int) -> bool:
-        """Takes destinations off links with more than ``target`` flows, where another way is less full. Returns
-        whether any has moved."""
+        """Moves destinations off links with more than ``target`` flows, if another path is less full. Returns whether
+        any was moved."""
         moved = False
         for leaf, hosts, candidates, levels in self.leaves:
             farthest_first = np.concatenate(levels[::-1]) if levels else np.zeros(0, np.int32)
@@ -177,7 +177,7 @@ class _Router:
         return moved
 
     def _crowded(self, column: NDArray[np.uint16], levels: list[Ints], target: int) -> NDArray[np.bool_]:
-        """[S] switches whose way crosses a link with more than ``target`` flows."""
+        """[S] whether a switch's path crosses a link with more than ``target`` flows."""
         crowded = np.zeros(self.fabric.switches, np.bool_)
         for level in levels:
             port = column[level]
@@ -190,7 +190,8 @@ class _Router:
 
 
 class _Tree:
-    """The ways to one destination. ``column`` [S] ports, a view of the tables; ``flows`` [S] that pass a switch."""
+    """The paths to a destination. ``column`` [S]: the switches' ports, a view of the tables; ``flows`` [S]: flows that
+    pass a switch."""
 
     def __init__(
         self,
@@ -218,14 +219,15 @@ class _Tree:
             yield link, switch
 
     def move(self, switch: int, sign: int) -> None:
-        """Adds the flows that pass ``switch`` to its way, or takes them off."""
+        """Adds the flows that pass ``switch`` to the links of its path (``sign`` 1), or subtracts them (-1)."""
         flows = sign * int(self.flows[switch])
         for link, following in self.path(switch):
             self.router.load[link] += flows
             self.flows[following] += flows
 
     def best(self, switch: int, candidates: NDArray[np.bool_]) -> tuple[int, tuple[int, int]]:
-        """The port whose way has the least full fullest link, of equal ones the least sum; and these two loads."""
+        """Returns the port whose path has the least load on its fullest link, among equals the least sum of loads; and
+        both loads."""
         paths = []
         for port in np.flatnonzero(candidates[switch]):
             loads = [int(self.router.load[self.next_link[switch, port]])]
