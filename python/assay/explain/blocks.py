@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.explain.matrix import PairMatrix, host_of
-from assay.explain.polish import SCALE_FLOOR, Floats, Groups, sample, spread
+from assay.explain.polish import MEDIAN_ERROR, SCALE_FLOOR, Floats, Groups, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
 
 MIN_EFFECT = float(np.log(0.94))  # of a group on all its paths, which are many cells
@@ -116,7 +116,7 @@ def _candidate(
     median_rate = float(np.median(reference))
     effect = float(np.median(group_values)) - median_rate
     cells = float(np.mean(division.cells[part] if side == 0 else division.cells[:, part]))
-    scale = max(spread(reference), 1.2533 * sigma / np.sqrt(max(cells, 1.0)), SCALE_FLOOR)
+    scale = max(spread(reference), MEDIAN_ERROR * sigma / np.sqrt(max(cells, 1.0)), SCALE_FLOOR)
     z = effect / scale
     tests = 2 * division.parts
     if effect >= MIN_EFFECT or z >= NORMAL.inv_cdf(CHANCE / tests):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from assay.explain.blocks import divisions
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import Floats
+from assay.explain.polish import MEDIAN_ERROR, Floats
 from assay.explain.suspect import NORMAL, Suspect
 
 # A cell is slow if it is at least this far below the usual rate, and by this many standard deviations.
@@ -75,7 +75,7 @@ def _suspect(
 ) -> tuple[Suspect, NDArray[np.bool_]]:
     cells: NDArray[np.bool_] = np.isin(matrix.source, sources) & np.isin(matrix.target, targets)
     effect = float(np.median(value[cells]))
-    z = effect / (1.2533 * sigma / float(np.sqrt(np.count_nonzero(cells))))
+    z = effect / (MEDIAN_ERROR * sigma / float(np.sqrt(np.count_nonzero(cells))))
     senders, receivers = (tuple(matrix.hosts[i] for i in ends) for ends in (sources, targets))
     chance = value.size * NORMAL.cdf(max(z, -37.0))
     return Suspect("block", senders, receivers, effect, z, chance), cells
@@ -104,7 +104,9 @@ def _path_to_others(matrix: PairMatrix, value: Floats, sigma: float, side: Suspe
         inside, outside = float(np.median(rates[is_near])), float(np.median(rates[~is_near]))
         gap = outside - inside
         error = (
-            1.2533 * sigma * float(np.sqrt(1 / np.count_nonzero(is_near) + 1 / np.count_nonzero(~is_near)))
+            MEDIAN_ERROR
+            * sigma
+            * float(np.sqrt(1 / np.count_nonzero(is_near) + 1 / np.count_nonzero(~is_near)))
         )
         if inside < 0.3 * outside or np.mean(rates[is_near] > outside / 2) < FULL or gap > -5 * error:
             continue

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from assay.explain.blocks import slow_groups, uneven_blocks
 from assay.explain.cables import replace_sides_by_paths, slow_cables
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import MIN_MEMBERS, SCALE_FLOOR, Fit, Floats, fit, sample, spread
+from assay.explain.polish import MEDIAN_ERROR, MIN_MEMBERS, SCALE_FLOOR, Fit, Floats, fit, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect, covered
 
 MIN_EFFECT = float(np.log(0.95))  # a host within 5 % of its peers is not suspected
@@ -149,8 +149,7 @@ def scaled_effects(
         members = np.flatnonzero((component == label) & (cells > 0))
         has_majority = len(members) >= MIN_MEMBERS
         effect = effects[members] - (np.median if has_majority else np.max)(effects[members])
-        # A median of n has 1.25 times the error of a mean of n.
-        error = np.maximum(1.2533 * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
+        error = np.maximum(MEDIAN_ERROR * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
         yield members, effect, np.maximum(error, spread(effect) if has_majority else 0.0)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from assay.explain.matrix import PairMatrix
+from assay.explain.polish import MEDIAN_ERROR
 from assay.explain.retest import Outcome, Pair
 from assay.explain.suspect import Suspect
 from assay.records.schema import AnyRecord, Flows
@@ -110,7 +111,7 @@ def group_outcome(suspect: Suspect, suspects: Sequence[Suspect], measured: Seque
     )
     error = (
         max(math.sqrt(squares / freedom), SCALE_FLOOR)
-        * 1.2533
+        * MEDIAN_ERROR
         * math.sqrt(1 / len(rates) + 1 / len(control_rates))
     )
     persists = effect < min(MIN_EFFECT, -MIN_Z * error, MIN_SHARE * suspect.effect)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from assay.explain.matrix import PairMatrix
 from assay.records.statistics import robust_sigma
 
+MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean, of normal values
 SCALE_FLOOR = 0.005  # relative; no bandwidth is known more precisely
 MAX_SAMPLE = 1 << 20  # values that give a spread with an error of 0.1 %
 MIN_MEMBERS = 4  # members; fewer have no majority to compare with

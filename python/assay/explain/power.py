@@ -16,7 +16,7 @@ import numpy as np
 from assay.explain.culprit import MIN_EFFECT, MIN_EFFECT_OF_FEW, SIDES, scaled_effects, threshold
 from assay.explain.evidence import Evidence
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import MIN_MEMBERS, Fit, fit
+from assay.explain.polish import MEDIAN_ERROR, MIN_MEMBERS, Fit, fit
 from assay.explain.retest import (
     CONTROL_PAIRS,
     MIN_ONE_WAY_EFFECT,
@@ -66,7 +66,7 @@ def _scatter(matrix: PairMatrix, model: Fit) -> float:
 
 def _confirmed(scatter: float, one_way: bool) -> float:
     """Returns the logarithm of the rate that a retest confirms as slow. ``scatter``: of a pair, relative."""
-    error = max(scatter, SCALE_FLOOR) * 1.2533 * math.sqrt(1 / OWN_PAIRS + 1 / CONTROL_PAIRS)
+    error = max(scatter, SCALE_FLOOR) * MEDIAN_ERROR * math.sqrt(1 / OWN_PAIRS + 1 / CONTROL_PAIRS)
     least, z = (MIN_ONE_WAY_EFFECT, MIN_ONE_WAY_Z) if one_way else (MIN_RETEST_EFFECT, MIN_Z)
     margin = 1 + MAD_ERROR / math.sqrt(CONTROL_PAIRS)
     return min(min(least, -z * margin * error) - SIGMAS_95 * error, -RANK_MARGIN * scatter)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.explain.matrix import PairMatrix
+from assay.explain.polish import MEDIAN_ERROR
 from assay.explain.suspect import Suspect, covered
 from assay.records.schema import AnyRecord, Measurement
 from assay.records.statistics import robust_sigma
@@ -174,7 +175,9 @@ def _is_slow_by_effect(suspect: Suspect, suspected_records: Logs, controls: Logs
         - np.median(controls)
     )
     scatter = max(_scatter(suspected_records, controls), robust_sigma(controls))
-    error = max(scatter, SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(suspected_records) + 1 / len(controls))
+    error = (
+        max(scatter, SCALE_FLOOR) * MEDIAN_ERROR * math.sqrt(1 / len(suspected_records) + 1 / len(controls))
+    )
     min_effect, min_z = _required_effect(suspect, len(suspected_records), len(controls))
     return bool(
         effect < min_effect

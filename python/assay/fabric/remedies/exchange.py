@@ -166,7 +166,7 @@ class _Network:
         self.crosses = self.first != PAD
         # Groups: leaf, (leaf, first link), rank, last link. The members of a group are cells [leaf, rank].
         owner = np.where(self.crosses, np.arange(leaves)[:, None], -1)
-        occupied_nodes, where = np.unique(first_node[self.crosses], return_index=True)
+        used_first_nodes, where = np.unique(first_node[self.crosses], return_index=True)
         self.group_from = np.concatenate([
             np.full(leaves, SOURCE),
             leaf_node[owner[self.crosses][where]],
@@ -174,13 +174,15 @@ class _Network:
             last_node,
         ])  # fmt: skip
         after_rank = np.where(self.last_of >= 0, last_node[self.last_of] if len(last_node) else SINK, SINK)
-        self.group_to = np.concatenate([leaf_node, occupied_nodes, after_rank, np.full(len(last_node), SINK)])
+        self.group_to = np.concatenate(
+            [leaf_node, used_first_nodes, after_rank, np.full(len(last_node), SINK)]
+        )
         self.capacity = np.concatenate(
-            [self.senders, np.ones(len(occupied_nodes) + ranks + len(self.last_links), np.int64)]
+            [self.senders, np.ones(len(used_first_nodes) + ranks + len(self.last_links), np.int64)]
         )
         self.first_group = np.zeros_like(first_node)
-        self.first_group[self.crosses] = np.searchsorted(occupied_nodes, first_node[self.crosses])
-        self.first_link_count = len(occupied_nodes)
+        self.first_group[self.crosses] = np.searchsorted(used_first_nodes, first_node[self.crosses])
+        self.first_link_count = len(used_first_nodes)
         self.cell_from = np.where(self.crosses, first_node, leaf_node[:, None]).ravel()
         self.cell_to = np.broadcast_to(rank_node, (leaves, ranks)).ravel()
 
