@@ -167,29 +167,30 @@ def outcome_of(
     return Outcome(effect, persists, medians[0], medians[1], len(suspected), len(controls), evidence)
 
 
-def _is_slow_by_effect(suspect: Suspect, suspected_records: Logs, controls: Logs) -> bool:
-    """Whether all of the suspect's pairs are slow, beyond the scatter of both groups. Both: logarithms of rates."""
+def _is_slow_by_effect(suspect: Suspect, suspected_logs: Logs, control_logs: Logs) -> bool:
+    """Whether all of the suspect's pairs are slow, beyond the scatter of both groups. Both are given as
+    logarithms of rates."""
     # For a pair the better of its measurements counts: one disturbance is no fault.
     effect = float(
-        (suspected_records.max() if suspect.side == "pair" else np.median(suspected_records))
-        - np.median(controls)
+        (suspected_logs.max() if suspect.side == "pair" else np.median(suspected_logs))
+        - np.median(control_logs)
     )
-    scatter = max(_scatter(suspected_records, controls), robust_sigma(controls))
+    scatter = max(_scatter(suspected_logs, control_logs), robust_sigma(control_logs))
     error = (
-        max(scatter, SCALE_FLOOR) * MEDIAN_ERROR * math.sqrt(1 / len(suspected_records) + 1 / len(controls))
+        max(scatter, SCALE_FLOOR) * MEDIAN_ERROR * math.sqrt(1 / len(suspected_logs) + 1 / len(control_logs))
     )
-    min_effect, min_z = _required_effect(suspect, len(suspected_records), len(controls))
+    min_effect, min_z = _required_effect(suspect, len(suspected_logs), len(control_logs))
     return bool(
         effect < min_effect
         and effect < MIN_SHARE * suspect.effect
         and effect < -min_z * error
-        and suspected_records.max() < np.quantile(controls, 0.25)
+        and suspected_logs.max() < np.quantile(control_logs, 0.25)
     )
 
 
-def _required_effect(suspect: Suspect, suspected_records: int, controls: int) -> tuple[float, float]:
-    """The effect and the standard deviations that a retest has to show."""
-    if min(suspected_records, controls) == 1:
+def _required_effect(suspect: Suspect, suspect_count: int, control_count: int) -> tuple[float, float]:
+    """The effect, and its size in standard deviations, that a retest must show to confirm a suspect."""
+    if min(suspect_count, control_count) == 1:
         return MIN_PAIR_EFFECT, MIN_WEAK_Z
     if suspect.side == "pair":
         return MIN_TWICE_EFFECT, MIN_TWICE_Z
@@ -198,26 +199,28 @@ def _required_effect(suspect: Suspect, suspected_records: int, controls: int) ->
     return (MIN_WEAK_EFFECT, MIN_WEAK_Z) if suspect.effect > FAST else (MIN_EFFECT, MIN_Z)
 
 
-def _is_slow_by_rank(suspect: Suspect, suspected_records: Logs, controls: Logs) -> bool:
-    """Whether most of many pairs are slower than the controls (Mann and Whitney, 1947), also where the suspect's
-    rates vary by themselves."""
-    if min(len(suspected_records), len(controls)) < MIN_RANKED or suspect.effect > FAST:
+def _is_slow_by_rank(suspect: Suspect, suspected_logs: Logs, control_logs: Logs) -> bool:
+    """Whether the suspect's pairs are slower than the controls by a rank test (Mann and Whitney, 1947), which also works
+    if the suspect's rates vary widely."""
+    if min(len(suspected_logs), len(control_logs)) < MIN_RANKED or suspect.effect > FAST:
         return False
-    effect = float(np.median(suspected_records) - np.median(controls))
+    effect = float(np.median(suspected_logs) - np.median(control_logs))
     if effect >= MIN_EFFECT or effect >= MIN_SHARE * suspect.effect:
         return False
     from scipy.stats import mannwhitneyu  # slow to import, rarely needed
 
     return bool(
-        mannwhitneyu(suspected_records, controls, alternative="less", method="exact").pvalue < CHANCE_OF_RANKS
+        mannwhitneyu(suspected_logs, control_logs, alternative="less", method="exact").pvalue
+        < CHANCE_OF_RANKS
     )
 
 
-def _scatter(suspected_records: Logs, controls: Logs) -> float:
-    """Returns the standard deviation of both groups around their medians; without the largest deviation, which may be
-    a disturbance, if there are many. Of so few values a median absolute deviation is often far too small."""
+def _scatter(suspected_logs: Logs, control_logs: Logs) -> float:
+    """Returns the standard deviation of both groups around their medians. If there are enough values, the largest
+    deviation, which may be a disturbance, is left out. A median absolute deviation would often be far too small with so
+    few values."""
     squares = np.sort(
-        np.concatenate([suspected_records - np.median(suspected_records), controls - np.median(controls)])
+        np.concatenate([suspected_logs - np.median(suspected_logs), control_logs - np.median(control_logs)])
         ** 2
     )
     full = float(np.sqrt(squares.sum() / max(1, len(squares) - 2)))
