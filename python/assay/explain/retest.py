@@ -200,8 +200,8 @@ def _required_effect(suspect: Suspect, suspect_count: int, control_count: int) -
 
 
 def _is_slow_by_rank(suspect: Suspect, suspected_logs: Logs, control_logs: Logs) -> bool:
-    """Whether the suspect's pairs are slower than the controls by a rank test (Mann and Whitney, 1947), which also works
-    if the suspect's rates vary widely."""
+    """Whether the suspect's pairs are slower than the controls by a rank test (Mann and Whitney, 1947), which also
+    works if the suspect's rates vary widely."""
     if min(len(suspected_logs), len(control_logs)) < MIN_RANKED or suspect.effect > FAST:
         return False
     effect = float(np.median(suspected_logs) - np.median(control_logs))
