@@ -94,7 +94,7 @@ def repair(fabric: Fabric, given_tables: ForwardingTables | None, paths: int = 1
     """Tables for ``fabric``, which has no avoided cables. ``paths``: LIDs of a host. Raises UserError if hosts are cut
     off."""
     router = _Router(fabric, paths)
-    ports = router.start(given_tables)
+    ports = router.initial_ports(given_tables)
     target = entry_bound(fabric) if paths == 1 else split_bound(fabric)
     best, best_ports = router.heaviest(), ports.copy()
     for _ in range(SWEEPS):
@@ -134,7 +134,7 @@ class _Router:
         reached = total[total < FAR]
         return [np.flatnonzero(total == hops).astype(np.int32) for hops in range(1, int(reached.max()) + 1)]
 
-    def start(self, given_tables: ForwardingTables | None) -> NDArray[np.uint16]:
+    def initial_ports(self, given_tables: ForwardingTables | None) -> NDArray[np.uint16]:
         """[paths, S, H] ports. Keeps the given entries that still lead to their destination, and counts their loads
         before the other entries are chosen."""
         entries = self.hops.empty()
@@ -155,8 +155,8 @@ class _Router:
         for candidates, levels, tree in trees:
             for switch in np.concatenate(levels) if levels else []:
                 if tree.column[switch] == NO_ENTRY:
-                    tree.column[switch] = tree.best(int(switch), candidates)[0]
-                    tree.move(int(switch), 1)
+                    tree.column[switch] = tree.best_port(int(switch), candidates)[0]
+                    tree.add_load(int(switch), 1)
         return np.stack([self.hops.with_last_hops(table, "").ports for table in ports])
 
     def relieve(self, ports: NDArray[np.uint16], target: int) -> bool:
@@ -171,7 +171,7 @@ class _Router:
                 crowded[self.fabric.leaves[leaf]] = False
                 if not crowded.any():
                     continue
-                tree = _Tree(self, column, levels, self.senders[number], counted=True)
+                tree = _Tree(self, column, levels, self.senders[number], is_counted=True)
                 for switch in farthest_first[crowded[farthest_first]]:
                     moved |= tree.relieve(int(switch), candidates, target)
         return moved
@@ -186,12 +186,13 @@ class _Router:
         return crowded
 
     def heaviest(self) -> int:
+        """The flows on the fullest link."""
         return int(self.load.max(initial=0))
 
 
 class _Tree:
     """The paths to a destination. ``column`` [S]: the switches' ports, a view of the tables; ``flows`` [S]: flows that
-    pass a switch."""
+    pass a switch. ``is_counted``: whether the router's loads include these paths already."""
 
     def __init__(
         self,
@@ -199,7 +200,7 @@ class _Tree:
         column: NDArray[np.uint16],
         levels: list[Ints],
         senders: NDArray[np.int64],
-        counted: bool = False,
+        is_counted: bool = False,
     ) -> None:
         self.router = router
         self.column = column
@@ -208,7 +209,7 @@ class _Tree:
         for level in levels[::-1]:
             routed = level[column[level] != NO_ENTRY]
             port = column[routed]
-            if not counted:
+            if not is_counted:
                 np.add.at(router.load, self.next_link[routed, port], self.flows[routed])
             np.add.at(self.flows, self.neighbour[routed, port], self.flows[routed])
 
@@ -218,14 +219,14 @@ class _Tree:
             link, switch = int(self.next_link[switch, port]), int(self.neighbour[switch, port])
             yield link, switch
 
-    def move(self, switch: int, sign: int) -> None:
+    def add_load(self, switch: int, sign: int) -> None:
         """Adds the flows that pass ``switch`` to the links of its path (``sign`` 1), or subtracts them (-1)."""
         flows = sign * int(self.flows[switch])
         for link, following in self.path(switch):
             self.router.load[link] += flows
             self.flows[following] += flows
 
-    def best(self, switch: int, candidates: NDArray[np.bool_]) -> tuple[int, tuple[int, int]]:
+    def best_port(self, switch: int, candidates: NDArray[np.bool_]) -> tuple[int, tuple[int, int]]:
         """Returns the port whose path has the least load on its fullest link, among equals the least sum of loads; and
         both loads."""
         paths = []
@@ -237,16 +238,18 @@ class _Tree:
         return chosen, least
 
     def relieve(self, switch: int, candidates: NDArray[np.bool_], target: int) -> bool:
+        """Moves the flows that pass ``switch`` to its best port if its path has a link with more than ``target`` flows
+        and the best path's fullest link is less full. Returns whether they were moved."""
         before = [int(self.router.load[link]) for link, _ in self.path(switch)]
         if max(before, default=0) <= target:
             return False
         flows = int(self.flows[switch])
-        self.move(switch, -1)
-        port, (fullest, _) = self.best(switch, candidates)
+        self.add_load(switch, -1)
+        port, (fullest, _) = self.best_port(switch, candidates)
         has_improved = fullest + flows < max(before)
         if has_improved:
             self.column[switch] = port
-        self.move(switch, 1)
+        self.add_load(switch, 1)
         return has_improved
 
 
