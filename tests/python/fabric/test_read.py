@@ -41,7 +41,7 @@ def test_tables_of_opensm(nodes: int, total: int, rounds: int, padded: int, tmp_
 def test_pairs_of_the_published_example_share_an_up_port(tmp_path: Path) -> None:
     fabric = read_fabric(unpacked("of45", "topology.txt", tmp_path))
     routes = Routes(fabric, read_tables(unpacked("of45", "opensm.fdbs", tmp_path), fabric))
-    shared = conflicts.Loads(routes, np.arange(45)).shared(schedules.shift(45).step(28))
+    shared = conflicts.Loads(routes, np.arange(45)).shared_links(schedules.shift(45).step(28))
     pairs = [set(zip(s.src.tolist(), s.dst.tolist(), strict=True)) for s in shared]
     assert {(20, 37), (29, 1)} in pairs
 
