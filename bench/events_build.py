@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 from figures import figure  # noqa: E402
 
 from assay.events.figures import Building, buildings  # noqa: E402
-from assay.events.shares import beside  # noqa: E402
+from assay.events.shares import network_rates  # noqa: E402
 from assay.lab import Lab, Rates, take_down  # noqa: E402
 from assay.lab.traffic import parse_rate  # noqa: E402
 from assay.records.run import Run  # noqa: E402
@@ -69,7 +69,7 @@ def sustained(folder: Path) -> None:
 
 def in_memory(folder: Path) -> None:
     building, run = build(folder, "memory", "-n", "2", "--budget", "5s")
-    carried = beside(run.records)
+    carried = network_rates(run.records)
     figure("events.build.of_alltoall", [building.network_throughput / carried.alltoall], 1.0, "higher")
     building, _ = build(
         folder, "million", "--transport", "null", "-n", "2", "--size", "1KiB", "--events", "1000000"

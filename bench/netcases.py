@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from netfabric import Fabric, Floats, Flows
 
-from assay.explain import PairMatrix, all_suspects, plan_again, plan_groups, plan_retest
-from assay.explain.together import MEASUREMENT as GROUPS
-from assay.explain.together import SHAPE
+from assay.explain import PairMatrix, all_suspects, plan_groups, plan_repeats, plan_retest
+from assay.explain.group_retest import MEASUREMENT as GROUPS
+from assay.explain.group_retest import SHAPE
 from assay.records.schema import AnyRecord, Measurement, Pairs, Subject, Summary
 from assay.records.schema import Flows as Round
 
@@ -158,7 +158,7 @@ class Case:
         alone = PairMatrix.of_one_way(records, self.hosts)
         suspects = all_suspects(matrix, alone)
         records += self.alone(plan_retest(suspects, matrix))
-        records += self.alone(plan_again(suspects, records))
+        records += self.alone(plan_repeats(suspects, records))
         return records + self.concurrent_groups(plan_groups(suspects, matrix))
 
 

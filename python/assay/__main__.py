@@ -1,9 +1,9 @@
-"""The start of every command. Ctrl-C or SIGTERM ends Assay quietly from the first moment on.
+"""The entry point of every command. Ctrl-C or SIGTERM ends Assay without a traceback at any moment.
 
-Imports take a good part of a second, and a KeyboardInterrupt in the middle of one may come out as any error. Nothing
-has been started yet, so the process ends at once and says nothing. The script ``assay`` blocks both signals while
-Python itself starts; they are let through as soon as they are handled. After the end they kill, which says nothing
-either.
+Imports take a good part of a second, and a KeyboardInterrupt during an import can surface as another exception. During
+imports no other process has been started, so a signal ends this process at once, without a message. The script
+``assay`` blocks both signals while Python itself starts; ``main`` unblocks them once its handlers are set. After the
+command has ended, the signals have their default action: they end the process, also without a message.
 """
 
 import os
@@ -11,16 +11,18 @@ import signal
 import sys
 
 
-def _end(*_: object) -> None:
-    os._exit(130)
+def _exit_interrupted(*_: object) -> None:
+    os._exit(130)  # EXIT_INTERRUPTED, without an import of Assay
 
 
 def main() -> int:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    heeded = [number for number, handler in before.items() if handler != signal.SIG_IGN]  # "nohup", "&"
-    for number in heeded:
-        signal.signal(number, _end)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handled = [
+        number for number, handler in handlers.items() if handler != signal.SIG_IGN
+    ]  # ignored: nohup, &
+    for number in handled:
+        signal.signal(number, _exit_interrupted)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handlers)
     try:
         from assay import cli
 
@@ -31,17 +33,17 @@ def main() -> int:
         return 2
 
     def begin() -> None:
-        for number in heeded:
-            signal.signal(number, before[number])
+        for number in handled:
+            signal.signal(number, handlers[number])
 
     status = cli.main(begin=begin)
-    for number in heeded:
+    for number in handled:
         signal.signal(number, signal.SIG_DFL)
     return status
 
 
 def netsan() -> int:
-    """``run_netsan.sh``: the Network Sanitizer under its old name."""
+    """The command ``run_netsan.sh``, the original name of the Network Sanitizer: runs ``assay net``."""
     sys.argv.insert(1, "net")
     return main()
 

@@ -1,4 +1,4 @@
-"""The command line: one visible list of verbs, one place where errors become exit codes.
+"""The command line ``assay``: lists the verbs, parses the arguments, and turns errors into exit codes.
 
 Each verb is a class in ``assay.commands`` (one file per verb) whose docstring is its help; see ``Command``.
 """
@@ -24,11 +24,17 @@ from assay.records.run import Run, as_text
 from assay.records.text import one_line
 from assay.report.streams import discard_output, prepare_output
 
-TRACEBACK = "ASSAY_TRACEBACK"  # set: the traceback of a defect is printed before its line
+TRACEBACK = (
+    "ASSAY_TRACEBACK"  # environment variable; where it is set, a defect is reported with its traceback
+)
 
 
 class Command(Protocol):
-    """A verb. The class docstring is its help, of which the first sentence is the summary; ``examples`` come last."""
+    """A verb. Its class docstring is its help: the first sentence is the summary, ``examples`` are shown last.
+
+    Optional attributes: ``notes``, a text before the examples; ``takes_program``, true where a program's command line
+    may follow "--"; ``complete(arguments)``, which returns the arguments with the default sub-verb inserted.
+    """
 
     name: str
 
@@ -69,11 +75,12 @@ VERBS = [
 
 
 def verbs_of(arguments: Sequence[str]) -> list[str]:
-    """The verb that a command line begins with, or all where it begins with none."""
+    """The verb that a command line begins with, or all verbs if it begins with none."""
     return [arguments[0]] if arguments and arguments[0] in VERBS else VERBS
 
 
 def load(verb: str) -> Command:
+    """Imports the verb's module and returns an instance of its class."""
     command: Command = getattr(import_module(f"assay.commands.{verb}"), verb.capitalize())()
     return command
 
@@ -104,9 +111,9 @@ def build_parser(arguments: Sequence[str] = ()) -> Parser:
 
 
 def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
-    """A command line; of ``run --resume RUN`` that of the run, with ``resumed`` set to it."""
+    """Parses a command line. ``run --resume RUN`` gives the command line of that run, with ``resumed`` set to RUN."""
     typed = arguments
-    arguments, program = _split(_complete(arguments))
+    arguments, program = _split_program(_insert_default_verb(arguments))
     args, unknown = parser.parse_known_args(arguments)
     resumed = getattr(args, "resume", None)
     if resumed is not None:
@@ -115,10 +122,10 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
         run = Run.load(resumed)
         run.check_owner()
         typed = run.info.command[1:]
-        arguments, program = _split(_complete(typed))
+        arguments, program = _split_program(_insert_default_verb(typed))
         args, unknown = build_parser(arguments).parse_known_args(arguments)
     if unknown and not getattr(args, "takes_unknown", False):
-        _refuse(args.parser, unknown)
+        _refuse_unknown(args.parser, unknown)
     args.unknown, args.resumed = unknown, resumed
     if program is not None:
         args.program = program
@@ -126,14 +133,14 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     return args
 
 
-def _refuse(parser: Parser, unknown: list[str]) -> None:
+def _refuse_unknown(parser: Parser, unknown: list[str]) -> None:
     options = [option for action in parser._actions for option in action.option_strings]
-    near = nearest(unknown[0], options) if unknown[0].startswith("-") else ""
-    parser.error(f"unrecognised: {' '.join(unknown)}{near}")
+    suggestion = nearest(unknown[0], options) if unknown[0].startswith("-") else ""
+    parser.error(f"unrecognised: {' '.join(unknown)}{suggestion}")
 
 
-def _complete(arguments: list[str]) -> list[str]:
-    """With the sub-verb that is understood where none is typed, of a verb that has such a one."""
+def _insert_default_verb(arguments: list[str]) -> list[str]:
+    """The arguments with the verb's default sub-verb inserted, where it has one and none is typed."""
     for verb in verbs_of(arguments):
         command = load(verb)
         if arguments[:1] == [verb] and hasattr(command, "complete"):
@@ -141,17 +148,19 @@ def _complete(arguments: list[str]) -> list[str]:
     return arguments
 
 
-def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:
-    """Splits at "--" for a verb with ``takes_program``: its arguments, and the program's. None for other verbs."""
-    takes = {verb for verb in verbs_of(arguments) if getattr(load(verb), "takes_program", False)}
-    if not arguments or arguments[0] not in takes:
+def _split_program(arguments: list[str]) -> tuple[list[str], list[str] | None]:
+    """Splits at "--" into the verb's arguments and the program's, for verbs with ``takes_program``. For other verbs the
+    program is None."""
+    verbs_with_program = {verb for verb in verbs_of(arguments) if getattr(load(verb), "takes_program", False)}
+    if not arguments or arguments[0] not in verbs_with_program:
         return arguments, None
     dashes = arguments.index("--") if "--" in arguments else len(arguments)
     return arguments[:dashes], arguments[dashes + 1 :]
 
 
 def main(argv: list[str] | None = None, begin: Callable[[], object] = lambda: None) -> int:
-    """Runs a command line; returns its exit code. ``begin`` is called where interruptions are handled from then on."""
+    """Runs a command line; returns its exit code. ``begin`` is called inside the block that handles Ctrl-C and
+    SIGTERM."""
     arguments = sys.argv[1:] if argv is None else argv
     try:
         begin()
@@ -160,13 +169,13 @@ def main(argv: list[str] | None = None, begin: Callable[[], object] = lambda: No
         status = _execute(arguments)
         sys.stdout.flush()
     except UserError as error:
-        _complain(str(error))
+        _print_error(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        _complain("interrupted")
+        _print_error("interrupted")
         return EXIT_INTERRUPTED
     except Exception as error:
-        return _failed(error)
+        return _report_exception(error)
     return status
 
 
@@ -183,25 +192,25 @@ def _execute(arguments: list[str]) -> int:
     return status
 
 
-def _complain(text: str) -> None:
-    """One line on standard error, whatever the text holds."""
+def _print_error(text: str) -> None:
+    """Prints one line on standard error; line breaks in the text are replaced."""
     print(f"assay: {one_line(text)}", file=sys.stderr)
 
 
-def _failed(error: Exception) -> int:
+def _report_exception(error: Exception) -> int:
     """Reports an unexpected exception in one line. Its exit code is never that of a verdict."""
     if os.environ.get(TRACEBACK):
         traceback.print_exception(error)
     if isinstance(error, OSError):
         discard_output()
     if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-        _complain("no space left to write to; fix: make room on that disk and try again")
+        _print_error("no space left to write to; fix: make room on that disk and try again")
     elif isinstance(error, OSError) and error.filename is not None:
-        _complain(f"{as_text(str(error.filename))}: {error.strerror}; fix: check the path and its rights")
+        _print_error(f"{as_text(str(error.filename))}: {error.strerror}; fix: check the path and its rights")
     else:
         place = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        _complain(
+        _print_error(
             f"defect of Assay: {problem} ({Path(place.filename).name}:{place.lineno}); "
             f"fix: report it with the output of the same command under {TRACEBACK}=1"
         )

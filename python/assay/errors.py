@@ -1,7 +1,7 @@
-"""The one error of the Python side that a user is meant to see.
+"""``UserError``, the exception for errors that the user can correct, and the exit codes of all verbs.
 
-Raised anywhere, caught once in ``assay.cli.main``: the user reads one line (what is wrong, where, and
-its fix), never a traceback. Anything else that escapes is a defect of Assay.
+``UserError`` is raised anywhere and caught once, in ``assay.cli.main``, which prints one line: the problem and its fix,
+no traceback. Any other exception that arrives there is reported as a defect of Assay.
 """
 
 # Exit codes, the same for every verb.
@@ -10,11 +10,12 @@ EXIT_FAIL = 1
 EXIT_UNUSABLE = 2  # bad input, not runnable, or inconclusive
 EXIT_INTERRUPTED = 130  # Ctrl-C or SIGTERM; the records so far are kept
 
-EXIT_OF = {"PASS": EXIT_PASS, "FAIL": EXIT_FAIL, "INCONCLUSIVE": EXIT_UNUSABLE}  # of a run's outcome
+# The exit code of each outcome of a run.
+EXIT_OF = {"PASS": EXIT_PASS, "FAIL": EXIT_FAIL, "INCONCLUSIVE": EXIT_UNUSABLE}
 
 
 class UserError(Exception):
-    """A user's mistake or a fact of the machine: ``what`` is wrong, and how to ``fix`` it."""
+    """A user's mistake, or something that this machine lacks. ``what`` is the problem, ``fix`` how to correct it."""
 
     def __init__(self, what: str, fix: str = "", exit_code: int = EXIT_UNUSABLE) -> None:
         super().__init__(what)

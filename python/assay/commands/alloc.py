@@ -8,7 +8,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from assay.commands.options import add, open_run, reader
+from assay.commands.options import add_option, argument_type, open_run
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.measure.alloc import (
@@ -29,7 +29,7 @@ from assay.records.run import Run
 from assay.records.schema import Scalar
 
 SIZES, QUICK_SIZES = "16B:4GiB", "16B:64MiB"
-REPLAY_EXPECTED_S = 5.0
+REPLAY_EXPECTED_S = 5.0  # for the progress display
 
 
 class Alloc:
@@ -53,32 +53,32 @@ variants:
     def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s [options]  |  %(prog)s replay RUN|TRACE [options]"
         parser.add_argument(
-            "what", nargs="*", metavar="replay RUN|TRACE", help="replay a trace of 'assay heap'"
+            "mode", nargs="*", metavar="replay RUN|TRACE", help="replay a trace of 'assay heap'"
         )
         parser.add_argument(
             "-a",
             "--allocators",
-            type=reader(parse_allocators),
+            type=argument_type(parse_allocators),
             default=",".join(DEFAULT),
             metavar="LIST",
             help="names and paths (default: all five)",
         )
-        add(parser, "--sizes", f"default: {SIZES}, where it fits into memory")
-        add(parser, "--threads", "default: 1, 2, 4 ... to all cores")
+        add_option(parser, "--sizes", f"default: {SIZES}, where it fits into memory")
+        add_option(parser, "--threads", "default: 1, 2, 4 ... to all cores")
         parser.add_argument(
-            "--only", type=reader(_questions), metavar="LIST", help=f"of {', '.join(QUESTIONS)}"
+            "--only", type=argument_type(_questions), metavar="LIST", help=f"of {', '.join(QUESTIONS)}"
         )
-        add(parser, "--repeats", "cycles of retention, default: 10; replays, default: 3")
+        add_option(parser, "--repeats", "cycles of retention, default: 10; replays, default: 3")
         parser.add_argument("--quick", action="store_true", help=f"{QUICK_SIZES}, a fifth of the time each")
         parser.add_argument(
             "--no-touch", action="store_true", help="a replay that leaves the blocks' pages alone"
         )
-        add(parser, "-o --output")
-        add(parser, "--json")
-        add(parser, "-v --verbose")
+        add_option(parser, "-o --output")
+        add_option(parser, "--json")
+        add_option(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
-        trace = _trace(args.what)
+        trace = _trace(args.mode)
         _refuse_options_of_other_mode(args, trace is not None)
         for allocator in args.allocators:
             if not allocator.missing:
@@ -171,7 +171,7 @@ def _replay(args: argparse.Namespace, trace: Path) -> int:
         script = Path(folder) / "script"
         prepare(trace, script)
         session = _session(args, {"trace": str(trace)})
-        name = Path(args.what[1]).resolve().name
+        name = Path(args.mode[1]).resolve().name
         params: dict[str, Scalar] = {"script": str(script), "trace": name, "repeats": args.repeats or 3}
         if args.no_touch:
             params["no_touch"] = True

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add, add_output, chosen_launcher, locate, open_run, specifications
+from assay.commands.options import (
+    add_option,
+    add_output,
+    chosen_launcher,
+    open_run,
+    site_and_hosts,
+    specifications,
+)
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch.engines import probe
@@ -18,8 +25,10 @@ from assay.measure.node import measure_node
 from assay.measure.session import Session
 from assay.records.schema import Scalar
 
-NODE = ["node.memory", "node.noise"]
-SIZES = [2**k for k in range(0, 23, 2)]  # every second one of the sweep: a check takes a minute
+NODE_MEASUREMENTS = ["node.memory", "node.noise"]
+SIZES = [
+    2**k for k in range(0, 23, 2)
+]  # message sizes in B: every second one of 'assay net', so that a check takes a minute
 
 
 class Check:
@@ -34,14 +43,14 @@ class Check:
     ]
 
     def prepare_parser(self, parser: Parser) -> None:
-        add(parser, "-w --hosts", "default: this machine")
-        add(parser, "--lab")
-        add(parser, "--launcher")
-        add(parser, "--budget", "the network; default: 20s", default=20.0)
+        add_option(parser, "-w --hosts", "default: this machine")
+        add_option(parser, "--lab")
+        add_option(parser, "--launcher")
+        add_option(parser, "--budget", "the network; default: 20s", default=20.0)
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        site, hosts = locate(args, host_list(args.hosts, None, "--hosts"))
+        site, hosts = site_and_hosts(args, host_list(args.hosts, None, "--hosts"))
         specs = specifications(args, "net" if site.lab else "self")
         launcher, no_mpi = chosen_launcher(args)
         if launcher is None and site.name == "ssh":
@@ -53,7 +62,7 @@ class Check:
         session = Session(run, verbose=args.verbose, quiet=args.json)
         try:
             probe()
-        except UserError as error:  # a machine without a compiler: all is waived, with the reason
+        except UserError as error:  # the engines are not built: every measurement is waived, with the reason
             session.give_up(error)
         else:
             with session.interruptible():
@@ -72,12 +81,12 @@ def _measure(
     launcher: Launcher | None,
     no_mpi: str,
 ) -> None:
-    if site.lab:  # its hosts are this machine: their memory is measured by a check without --lab
+    if site.lab:  # lab hosts share this machine's memory, which a check without --lab measures
         session.err.print(f"checking {len(hosts)} lab hosts: network")
     else:
         where = "this machine" if site.name == "here" else f"{len(hosts)} hosts"
         session.err.print(f"checking {where}: memory, noise, network")
-        for name in NODE:
+        for name in NODE_MEASUREMENTS:
             measure_node(session, name, site, hosts, launcher, {})
             session.carry_on()
     if session.interrupted:

@@ -1,16 +1,16 @@
-"""``assay comply``: an offered machine against a specification, with no human reading output."""
+"""``assay comply``: measures what a specification requires of an offered machine, and judges it."""
 
 from __future__ import annotations
 
 import argparse
 
 from assay.commands.options import (
-    add,
+    add_option,
     add_output,
     chosen_launcher,
-    locate,
     open_run,
     read_specification,
+    site_and_hosts,
     specifications,
 )
 from assay.commands.parser import Example, Parser
@@ -35,16 +35,16 @@ class Comply:
 
     def prepare_parser(self, parser: Parser) -> None:
         parser.add_argument("specification", metavar="SPEC", help="TOML file, or a built-in name: cobalt2")
-        add(parser, "-w --hosts", "the offered ones; default: this machine")
-        add(parser, "--peer", "which sends UDP to them")
+        add_option(parser, "-w --hosts", "the offered ones; default: this machine")
+        add_option(parser, "--peer", "which sends UDP to them")
         parser.add_argument(
             "--interfaces",
             metavar="NAMES",
             help="interfaces to receive on, comma-separated (default: adapters of 10 Gbit/s that are up)",
         )
-        add(parser, "--realtime")
-        add(parser, "--launcher")
-        add(parser, "--lab")
+        add_option(parser, "--realtime")
+        add_option(parser, "--launcher")
+        add_option(parser, "--lab")
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -52,7 +52,9 @@ class Comply:
         peers = host_list(args.peer, None, "--peer")
         if len(peers) > 1:
             raise UserError(f"--peer names {len(peers)} hosts", "name the one that sends")
-        site, hosts = locate(args, host_list(args.hosts, None, "--hosts"), peers if args.lab else [], 1)
+        site, hosts = site_and_hosts(
+            args, host_list(args.hosts, None, "--hosts"), peers if args.lab else [], 1
+        )
         if set(peers) & set(hosts):
             raise UserError(f"--peer {peers[0]} is among the offered hosts", "name another system")
         interfaces = args.interfaces.split(",") if args.interfaces else []

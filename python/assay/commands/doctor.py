@@ -1,4 +1,4 @@
-"""``assay doctor``: what this machine has, what it lacks, and the command that would fix each."""
+"""``assay doctor``: checks this machine's tools, launchers and settings, and prints a fix for each problem."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from assay.commands.options import add, read_specification
+from assay.commands.options import add_option, read_specification
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
 from assay.judge import Specification, judge
@@ -27,7 +27,7 @@ from assay.records.schema import Context
 from assay.records.units import format_as
 from assay.report.terminal import console
 
-# Programs beside Assay: what each is for, and what brings it on Debian.
+# Programs that Assay calls: the purpose of each, and the command that installs it on Debian.
 TOOLS = {
     "ip": ("the lab", "apt-get install iproute2"),
     "tc": ("the lab", "apt-get install iproute2"),
@@ -41,7 +41,7 @@ TOOLS = {
 }
 
 
-# What is shown of a device, and in which unit; None as it is.
+# The facts that are shown of a device, with their unit; None: no unit.
 SHOWN_FACTS: dict[str, str | None] = {
     "interface.state": None,
     "interface.speed": "Gbit/s",
@@ -61,7 +61,8 @@ SHOWN_FORMATS = {"pcie.width": "x{}", "pcie.device_share": "{} of what the devic
 
 @dataclass
 class Check:
-    """``state``: "ok", "missing" (something needed is), or "note" (worth knowing; nothing fails by it)."""
+    """A line of the output. ``state``: "ok", "missing" (nothing can be measured without it) or "note" (for
+    information)."""
 
     section: str
     name: str
@@ -82,14 +83,14 @@ class Doctor:
     ]
 
     def prepare_parser(self, parser: Parser) -> None:
-        add(parser, "--spec", "beside settings")
+        add_option(parser, "--spec", "beside settings")
         parser.add_argument(
             "--write-inventory",
             metavar="FILE",
             type=Path,
             help="write this machine's devices as a specification; 'assay comply' then compares others with it",
         )
-        add(parser, "--json")
+        add_option(parser, "--json")
 
     def run(self, args: argparse.Namespace) -> int:
         if args.write_inventory is not None:
@@ -149,8 +150,8 @@ def _launchers() -> list[Check]:
 def _launcher(name: str, reason: str | None, engine: str) -> Check:
     if reason is None:
         return Check("launchers", name, "ok", engine)
-    what, _, fix = reason.partition(" (Debian: ")
-    return Check("launchers", name, "note", what, fix.rstrip(")"))
+    problem, _, fix = reason.partition(" (Debian: ")
+    return Check("launchers", name, "note", problem, fix.rstrip(")"))
 
 
 def _tools() -> list[Check]:
@@ -164,7 +165,7 @@ def _tools() -> list[Check]:
 
 
 def _settings(specifications: list[Specification]) -> list[Check]:
-    """The facts of this machine as the specifications judge them; then its devices."""
+    """The verdicts of the specifications on the facts of this machine, then its devices."""
     try:
         contexts = read_contexts()
     except UserError as error:

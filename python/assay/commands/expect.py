@@ -1,4 +1,4 @@
-"""``assay expect``: what the devices of this machine should reach, and why."""
+"""``assay expect``: the figures that this machine's devices should reach, with their derivation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 from dataclasses import asdict
 
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS
 from assay.explain.expected import expected_figures
@@ -31,7 +31,7 @@ class Expect:
         parser.add_argument(
             "run", nargs="?", metavar="RUN", help="run directory (default: this machine, now)"
         )
-        add(parser, "--json")
+        add_option(parser, "--json")
 
     def run(self, args: argparse.Namespace) -> int:
         records = Run.load(args.run).records if args.run else read_contexts()
@@ -41,7 +41,7 @@ class Expect:
             return EXIT_PASS
         out = console()
         for figure in figures:
-            interval = f"{figure.shown(figure.low)} to {figure.shown(figure.high)}"
+            interval = f"{figure.format_rate(figure.low)} to {figure.format_rate(figure.high)}"
             out.print(f"{figure.host} {figure.device}  {figure.name}/bandwidth  {interval}", soft_wrap=True)
             for step in figure.steps:
                 out.print(f"    {step}", soft_wrap=True)

@@ -1,4 +1,5 @@
-"""``assay gpu``: what COBALT's gpu-copy measures, for each GPU and for all at once."""
+"""``assay gpu``: bandwidth between host memory and GPUs, each GPU alone and all at once, as gpu-copy of the COBALT
+correlator measures it."""
 
 from __future__ import annotations
 
@@ -37,14 +38,14 @@ class Gpu:
         params = read_parameters(NAME, described.parameters, args.unknown)
         described.check_bounds(params)
         specs = specifications(args, "gpu")
-        here = socket.gethostname()
+        this_host = socket.gethostname()
         run = open_run("gpu", args)
-        run.info.hosts = [here]
+        run.info.hosts = [this_host]
         run.info.options = {**params}
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
-            measure_node(session, NAME, HERE, [here], None, params)
+            measure_node(session, NAME, HERE, [this_host], None, params)
         status = session.conclude(specs)
         if args.json:
             session.print_json()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from assay.commands.options import add, read_specification
+from assay.commands.options import add_option, read_specification
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_OF
-from assay.judge import because, integrity, judge, overall
+from assay.judge import deciding_criteria, integrity, judge, overall
 from assay.records import run as runs
 from assay.records.schema import encode
 from assay.report.terminal import console, show_outcome, show_verdicts
@@ -27,7 +27,7 @@ class Judge:
     def prepare_parser(self, parser: Parser) -> None:
         parser.add_argument("run", metavar="RUN", help="run directory")
         parser.add_argument("specification", metavar="SPEC", help="TOML file, or a built-in name: self, net")
-        add(parser, "--json", "the verdicts, one record per line")
+        add_option(parser, "--json", "the verdicts, one record per line")
 
     def run(self, args: argparse.Namespace) -> int:
         specification = read_specification(args.specification)
@@ -35,8 +35,8 @@ class Judge:
         verdicts = judge(specification, run.records, run.info.hosts)
         verdicts += integrity(run.records, verdicts)
         outcome = overall(verdicts)
-        reason = because(verdicts)
-        if outcome == "PASS" and run.info.state != "complete":  # what is missing might have failed
+        reason = deciding_criteria(verdicts)
+        if outcome == "PASS" and run.info.state != "complete":  # a missing measurement might have failed
             outcome, reason = "INCONCLUSIVE", f"the run is {run.info.state}: {run.info.reason}"
         if args.json:
             for verdict in verdicts:

@@ -1,4 +1,4 @@
-"""``assay lab``: the virtual cluster, from the command line."""
+"""``assay lab``: makes, shows, changes and ends virtual clusters."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ClusterShell.NodeSet import NodeSet
 from rich.table import Table
 from rich.text import Text
 
-from assay.commands.options import add, count
+from assay.commands.options import add_option, count
 from assay.commands.parser import Example, Parser
 from assay.commands.vm import prepare_vm
 from assay.errors import EXIT_PASS, UserError
 from assay.lab import Fault, Rates, take_down
-from assay.lab import Lab as Fabric
-from assay.lab.namespaces import members
+from assay.lab import Lab as VirtualCluster
+from assay.lab.namespaces import find_processes
 from assay.lab.traffic import parse_loss, parse_mtu, parse_rate
 from assay.records.units import format_quantity, format_share
 from assay.report.terminal import console
@@ -52,7 +52,7 @@ class Lab:
         return status
 
 
-# argparse has no public name for it.
+# The type of add_subparsers(): argparse has no public name for it.
 _Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
@@ -63,7 +63,7 @@ def _add_verb(verbs: _Verbs, name: str, summary: str, examples: list[Example]) -
         description=summary,
         examples=examples,
     )
-    add(parser, "--lab", "default: $ASSAY_LAB, else 'lab'")
+    add_option(parser, "--lab", "default: $ASSAY_LAB, else 'lab'")
     return parser
 
 
@@ -82,7 +82,7 @@ def _prepare_up(verbs: _Verbs) -> None:
             ),
         ],
     )
-    add(parser, "--nodes", "default: 8", default=8)
+    add_option(parser, "--nodes", "default: 8", default=8)
     parser.add_argument(
         "--cabinets", type=count, default=1, metavar="N", help="number of cabinets (default: 1)"
     )
@@ -108,7 +108,9 @@ def _up(args: argparse.Namespace) -> int:
         cabinet=_rate(args.cabinet_rate),
     )
     mtu = parse_mtu(args.mtu)
-    lab = Fabric.up(args.nodes, args.cabinets, rates, with_slurm=args.slurm, name=args.lab or None, mtu=mtu)
+    lab = VirtualCluster.up(
+        args.nodes, args.cabinets, rates, with_slurm=args.slurm, name=args.lab or None, mtu=mtu
+    )
     option = f" --lab {args.lab}" if args.lab else ""
     print(f"lab '{lab.name}' is up: {_summary(lab)}")
     for purpose, verb in (("look", "status"), ("enter", "exec"), ("end", "down")):
@@ -132,15 +134,15 @@ def _prepare_status(verbs: _Verbs) -> None:
             Example("assay lab status --json", needs="a lab"),
         ],
     )
-    add(parser, "--json", "rates in B/s, null is unlimited")
+    add_option(parser, "--json", "rates in B/s, null is unlimited")
     parser.set_defaults(lab_verb=_status)
 
 
 def _status(args: argparse.Namespace) -> int:
-    lab = Fabric.load(args.lab or None)
+    lab = VirtualCluster.load(args.lab or None)
     running = _processes(lab)
     if args.json:
-        print(json.dumps(_described(lab, running), indent=2))
+        print(json.dumps(_status_json(lab, running), indent=2))
         return EXIT_PASS
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("host", "cabinet", "address", "sends", "receives", "fault"):
@@ -152,8 +154,8 @@ def _status(args: argparse.Namespace) -> int:
             host.name,
             host.cabinet,
             host.address,
-            _shown(fault.tx or lab.rates.up),
-            _shown(fault.rx or lab.rates.down),
+            _rate_text(fault.tx or lab.rates.up),
+            _rate_text(fault.rx or lab.rates.down),
             _describe_fault(fault) if lab.alive(host.name) else Text("dead", style="bold red"),
             str(len(running[host.name])),
         )
@@ -162,16 +164,16 @@ def _status(args: argparse.Namespace) -> int:
     return EXIT_PASS
 
 
-def _processes(lab: Fabric) -> dict[str, list[int]]:
-    """The processes in each host, without the one that keeps its namespace open."""
+def _processes(lab: VirtualCluster) -> dict[str, list[int]]:
+    """The processes in each host, without the process that keeps the host's namespace open."""
     running: dict[str, list[int]] = {host: [] for host in lab.hosts}
-    for pid, (_, node) in members(lab.name).items():
+    for pid, (_, node) in find_processes(lab.name).items():
         if node in running and pid != lab.nodes[node].pid:
             running[node].append(pid)
     return running
 
 
-def _described(lab: Fabric, running: dict[str, list[int]]) -> dict[str, object]:
+def _status_json(lab: VirtualCluster, running: dict[str, list[int]]) -> dict[str, object]:
     hosts = [
         {
             "name": host.name,
@@ -199,13 +201,13 @@ def _described(lab: Fabric, running: dict[str, list[int]]) -> dict[str, object]:
     }
 
 
-def _summary(lab: Fabric) -> str:
+def _summary(lab: VirtualCluster) -> str:
     text = f"{_count(len(lab.hosts), 'host')} ({NodeSet.fromlist(lab.hosts)})"
     text += f" in {_count(len(lab.cabinets), 'cabinet')}"
     if lab.rates.duplex is not None:
-        text += f", {_shown(lab.rates.duplex)} a host both ways together"
+        text += f", {_rate_text(lab.rates.duplex)} a host both ways together"
     if lab.rates.cabinet is not None:
-        text += f", {_shown(lab.rates.cabinet)} a cabinet"
+        text += f", {_rate_text(lab.rates.cabinet)} a cabinet"
     if lab.mtu != 1500:
         text += f", MTU {lab.mtu}"
     return text + (", with Slurm" if lab.slurm else "")
@@ -215,8 +217,8 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-def _shown(rate: float | None) -> str:
-    """A network's rate as networks are sold: in bits."""
+def _rate_text(rate: float | None) -> str:
+    """A rate in bit/s, as networks are specified."""
     return "unlimited" if rate is None else format_quantity(rate * 8, "B/s").replace("B/s", "bit/s")
 
 
@@ -249,19 +251,19 @@ def _prepare_exec(verbs: _Verbs) -> None:
 
 
 def _exec(args: argparse.Namespace) -> int:
-    lab = Fabric.load(args.lab or None)
+    lab = VirtualCluster.load(args.lab or None)
     hosts = lab.select_nodes(args.hosts)
     argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
     if not argv:
         raise UserError("no command given", "say which, as in: assay lab exec h0 -- hostname")
-    if len(hosts) == 1:  # becomes the command: terminal, signals and exit code are its own
+    if len(hosts) == 1:  # this process becomes the command, which has its terminal, signals and exit code
         command = lab.enter(hosts[0], argv)
         sys.stdout.flush()
         os.execv(command[0], command)
     return _exec_many(lab, hosts, argv)
 
 
-def _exec_many(lab: Fabric, hosts: Sequence[str], argv: Sequence[str]) -> int:
+def _exec_many(lab: VirtualCluster, hosts: Sequence[str], argv: Sequence[str]) -> int:
     """Runs the command in all hosts at once. Prints host by host, with the host's name before each line."""
     children = [
         subprocess.Popen(
@@ -305,11 +307,11 @@ def _prepare_fault(verbs: _Verbs) -> None:
 
 
 def _fault(args: argparse.Namespace) -> int:
-    lab = Fabric.load(args.lab or None)
+    lab = VirtualCluster.load(args.lab or None)
     hosts = lab.select(args.hosts)
-    ills = [option for option in ("tx", "rx", "tx_loss", "rx_loss", "down") if getattr(args, option)]
-    if bool(ills) == args.clear:
-        raise UserError("a fault and --clear exclude each other" if ills else "no fault given",
+    faults = [option for option in ("tx", "rx", "tx_loss", "rx_loss", "down") if getattr(args, option)]
+    if bool(faults) == args.clear:
+        raise UserError("a fault and --clear exclude each other" if faults else "no fault given",
                         "give --tx, --rx, --tx-loss, --rx-loss or --down, or --clear alone")  # fmt: skip
     fault = Fault(
         tx=lab.fault_rate(args.tx, "tx") if args.tx else None,

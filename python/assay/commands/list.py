@@ -1,4 +1,4 @@
-"""``assay list``: what Assay can measure, and what of it applies here."""
+"""``assay list``: lists the measurements, and whether each can run on this machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
-from assay.launch.engines import MeasurementDescription, describe, described_storage, probe
+from assay.launch.engines import MeasurementDescription, describe, describe_storage, probe
 from assay.launch.launchers import default_launcher
 from assay.report.terminal import console
 
@@ -29,19 +29,19 @@ class List:
 
     def prepare_parser(self, parser: Parser) -> None:
         parser.add_argument("name", nargs="?", metavar="NAME", help="a measurement, in detail")
-        add(parser, "--json")
+        add_option(parser, "--json")
 
     def run(self, args: argparse.Namespace) -> int:
         description = describe(probe())
         description = msgspec.structs.replace(
-            description, measurements=[*description.measurements, *described_storage()]
+            description, measurements=[*description.measurements, *describe_storage()]
         )
         chosen = [description.find(args.name)] if args.name else description.measurements
         waivers = {m.name: waiver(m) for m in chosen}
         if args.json:
             print(json.dumps([_as_json(m, waivers[m.name]) for m in chosen], indent=1))
         elif args.name:
-            _show_one(chosen[0], waivers[args.name])
+            _show_measurement(chosen[0], waivers[args.name])
         else:
             _show_all(chosen, waivers)
         return EXIT_PASS
@@ -76,12 +76,12 @@ def _show_all(chosen: list[MeasurementDescription], waivers: dict[str, str | Non
         table.add_column(title, overflow="fold")
     for m in chosen:
         reason = waivers[m.name]
-        here = Text("yes", "green") if reason is None else Text(f"waived: {reason}", "yellow")
-        table.add_row(m.name, m.scope, here, m.help)
+        availability = Text("yes", "green") if reason is None else Text(f"waived: {reason}", "yellow")
+        table.add_row(m.name, m.scope, availability, m.help)
     console().print(table)
 
 
-def _show_one(m: MeasurementDescription, reason: str | None) -> None:
+def _show_measurement(m: MeasurementDescription, reason: str | None) -> None:
     out = console()
     out.print(Text.assemble((m.name, "bold"), f" ({m.scope}): {m.help}"))
     out.print(f"waived here: {reason}" if reason else "applies here")

@@ -1,11 +1,11 @@
-"""``assay mem``: memory bandwidth, at its peak and at an application's own pace."""
+"""``assay mem``: peak memory bandwidth, and whether the memory sustains an application's rates (paced workload)."""
 
 from __future__ import annotations
 
 import argparse
 import socket
 
-from assay.commands.options import add, add_output, open_run, share, specifications
+from assay.commands.options import add_option, add_output, open_run, share, specifications
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch.engines import describe, probe
@@ -31,17 +31,17 @@ class Mem:
     ]
 
     def prepare_parser(self, parser: Parser) -> None:
-        which = parser.add_mutually_exclusive_group()
-        which.add_argument("--peak", action="store_true", help="peak bandwidth alone")
-        which.add_argument("--paced", action="store_true", help="the paced workload alone")
+        mode = parser.add_mutually_exclusive_group()
+        mode.add_argument("--peak", action="store_true", help="peak bandwidth alone")
+        mode.add_argument("--paced", action="store_true", help="the paced workload alone")
         parser.add_argument(
             "--workload", default="cobalt2", metavar="NAME", help="a built-in workload, or a TOML file"
         )
         parser.add_argument(
             "--scale", type=share, metavar="SHARE", help="share of the workload's rates (default: 100%%)"
         )
-        add(parser, "--budget", "the workload; default: 25s")
-        add(parser, "--realtime")
+        add_option(parser, "--budget", "the workload; default: 25s")
+        add_option(parser, "--realtime")
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -55,14 +55,14 @@ class Mem:
             if getattr(args, option) is not None:
                 paced[option] = getattr(args, option)
         describe(probe()).find(PACED).check_bounds(paced)
-        here = socket.gethostname()
+        this_host = socket.gethostname()
         run = open_run("mem", args)
-        run.info.hosts = [here]
+        run.info.hosts = [this_host]
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
             for name in names:
-                measure_node(session, name, HERE, [here], None, paced if name == PACED else common)
+                measure_node(session, name, HERE, [this_host], None, paced if name == PACED else common)
         status = session.conclude(specs)
         if args.json:
             session.print_json()

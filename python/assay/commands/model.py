@@ -1,4 +1,4 @@
-"""``assay model``: a SimGrid platform from a saturation run, validated by simulation."""
+"""``assay model``: writes a SimGrid platform fitted to a saturation run, and validates it by simulation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import math
 from pathlib import Path
 
-from assay.commands.options import add, share
+from assay.commands.options import add_option, share
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch import simulator
@@ -46,8 +46,8 @@ class Model:
         parser.add_argument(
             "--no-simulation", action="store_true", help="write the file without validating it"
         )
-        add(parser, "--json")
-        add(parser, "-v --verbose")
+        add_option(parser, "--json")
+        add_option(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
         if not 0 < args.limit < math.inf:
@@ -62,7 +62,7 @@ class Model:
         if no_simulation:
             session.err.print(f"not simulated: {no_simulation}; this platform is not validated")
             self._show(session, args, target)
-            return _end(session, args, state, reason, 0 if args.no_simulation else 2)
+            return _finish(session, args, state, reason, 0 if args.no_simulation else 2)
         result = validate(session, model, target, args.limit)
         self._show(session, args, target)
         if not args.json:
@@ -73,7 +73,7 @@ class Model:
             state, reason = "partial", session.ended_early
             session.err.print(f"the simulation ended early: {session.ended_early}", soft_wrap=True)
         code = {"PASS": 0, "FAIL": 1}.get(result.outcome, 2)
-        return _end(session, args, state, reason, 130 if session.interrupted else code)
+        return _finish(session, args, state, reason, 130 if session.interrupted else code)
 
     def _show(self, session: Session, args: argparse.Namespace, target: Path) -> None:
         if not args.json:
@@ -81,7 +81,7 @@ class Model:
             session.out.print(f"platform: {target}", soft_wrap=True)
 
 
-def _end(session: Session, args: argparse.Namespace, state: str, reason: str, code: int) -> int:
+def _finish(session: Session, args: argparse.Namespace, state: str, reason: str, code: int) -> int:
     report = session.publish(state, reason)
     if args.json:
         session.print_json()

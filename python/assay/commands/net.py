@@ -1,4 +1,5 @@
-"""``assay net``: the Network Sanitizer."""
+"""``assay net``: the Network Sanitizer: bandwidth and latency of all pairs of hosts, and which host, side, pair or
+adapter is slow."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ import os
 
 from assay.commands.fabric.source import add_routes, is_named, options_of_source, read_source
 from assay.commands.options import (
-    add,
     add_alias,
+    add_option,
     add_output,
     check_timeout,
     count,
-    locate,
     open_run,
+    site_and_hosts,
     specifications,
 )
 from assay.commands.parser import Example, Parser
@@ -51,24 +52,24 @@ class Net:
 
     def prepare_parser(self, parser: Parser) -> None:
         hosts = parser.add_argument_group("hosts (lists as ClusterShell reads them: client[1-3,10])")
-        add(hosts, "-w --hosts", "all to all")
+        add_option(hosts, "-w --hosts", "all to all")
         hosts.add_argument("--servers", metavar="LIST", help="servers, for clients against servers")
         hosts.add_argument("--clients", metavar="LIST", help="clients; without --servers as --hosts")
-        add(hosts, "-n --ranks", "on this machine, without hosts")
-        add(hosts, "--lab")
-        add(hosts, "--launcher")
-        add(hosts, "--transport")
+        add_option(hosts, "-n --ranks", "on this machine, without hosts")
+        add_option(hosts, "--lab")
+        add_option(hosts, "--launcher")
+        add_option(hosts, "--transport")
         measurement = parser.add_argument_group("measurement")
-        add(measurement, "--sizes", "messages; default: 1 B to 4 MiB, powers of two")
-        add(measurement, "--op", "send, put, get; default: all with --servers, else send")
-        add(measurement, "--budget", "with the retest; default: 60s")
-        add(measurement, "--repeats", "messages per peer and size, instead of --budget")
+        add_option(measurement, "--sizes", "messages; default: 1 B to 4 MiB, powers of two")
+        add_option(measurement, "--op", "send, put, get; default: all with --servers, else send")
+        add_option(measurement, "--budget", "with the retest; default: 60s")
+        add_option(measurement, "--repeats", "messages per peer and size, instead of --budget")
         add_output(parser)
         self._add_advanced(parser)
 
     def _add_advanced(self, parser: Parser) -> None:
         advanced = parser.advanced
-        add(advanced, "--hosts-file")
+        add_option(advanced, "--hosts-file")
         advanced.add_argument("--servers-file", metavar="FILE", help="file of servers, likewise")
         advanced.add_argument("--clients-file", metavar="FILE", help="file of clients, likewise")
         advanced.add_argument(
@@ -76,12 +77,12 @@ class Net:
             metavar="HCA1[:HCA2]",
             help="adapters of the servers; each is measured by a rank of its own",
         )
-        add(advanced, "--size", "this message size alone")
+        add_option(advanced, "--size", "this message size alone")
         advanced.add_argument(
             "--nflight", type=count, default=1, metavar="N", help="messages in flight (default: 1)"
         )
-        add(advanced, "--schedule", "default: shift")
-        add(advanced, "--schedule-file", "such as schedule.txt of 'assay fabric schedule'")
+        add_option(advanced, "--schedule", "default: shift")
+        add_option(advanced, "--schedule-file", "such as schedule.txt of 'assay fabric schedule'")
         advanced.add_argument(
             "--rounds",
             type=count,
@@ -89,8 +90,8 @@ class Net:
             help="a sample of N rounds of the schedule (default: all that fit the budget)",
         )
         add_routes(advanced)
-        add(advanced, "--confidence", "default: 5%", default=0.05)
-        add(advanced, "--timeout", "a message; default: 30s", default=30.0)
+        add_option(advanced, "--confidence", "default: 5%", default=0.05)
+        add_option(advanced, "--timeout", "a message; default: 30s", default=30.0)
         advanced.add_argument("--no-retest", action="store_true", help="do not measure suspects again")
         advanced.add_argument(
             "--compat-netsan", action="store_true", help="print the Network Sanitizer's table"
@@ -100,14 +101,16 @@ class Net:
         add_alias(parser, "--niters", "--repeats")
 
     def run(self, args: argparse.Namespace) -> int:
-        return conduct(args, build_request(args))
+        return run_request(args, build_request(args))
 
 
-def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[str, ...] = ("net",)) -> int:
-    """Measures and judges a checked request. Returns the exit code. A simulated cluster leaves out ``built_in``, as
-    it has no wire to judge."""
+def run_request(
+    args: argparse.Namespace, request: NetworkRequest, built_in: tuple[str, ...] = ("net",)
+) -> int:
+    """Measures and judges a checked request. Returns the exit code. ``built_in``: names of built-in specifications to
+    judge by; none for a simulated cluster, whose rates are given."""
     specs = specifications(args, *built_in)
-    routes = _routes(args, request)
+    routes = _read_routes(args, request)
     check_hosts(request.site, [*request.servers, *request.clients], request.launcher.name)
     run = open_run("net", args)
     run.info.hosts = [host for segment in request.segments() for host in segment.hosts]
@@ -120,11 +123,11 @@ def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[s
     }
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json or args.compat_netsan)
-    session.err.print(_introduce(request))
+    session.err.print(_describe_request(request))
     with session.interruptible():
         measure_network(session, request)
     if routes is not None:
-        _blame(session, routes)
+        _add_slow_links(session, routes)
     status = session.conclude(specs)
     if args.json:
         session.print_json()
@@ -135,20 +138,20 @@ def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[s
     return status
 
 
-def _routes(args: argparse.Namespace, request: NetworkRequest) -> Routes | None:
-    """Those of the fabric that is named. Raises UserError, also for a host that the fabric does not have."""
+def _read_routes(args: argparse.Namespace, request: NetworkRequest) -> Routes | None:
+    """The routes of the fabric that the options name. Raises UserError, also for a host that the fabric lacks."""
     if not is_named(args):
         return None
     if request.servers:
         raise UserError(
-            "a fabric is joined with all to all", "leave out --servers, or use 'assay fabric blame'"
+            "a fabric is analysed with all to all only", "leave out --servers, or use 'assay fabric blame'"
         )
     routes = read_source(args)
     routes.fabric.find_hosts(request.clients)
     return routes
 
 
-def _blame(session: Session, routes: Routes) -> None:
+def _add_slow_links(session: Session, routes: Routes) -> None:
     """Adds a finding for each slow link."""
     run = session.run
     result = blame(run.records, run.info.hosts, str(run.info.options["schedule"]), routes)
@@ -158,7 +161,7 @@ def _blame(session: Session, routes: Routes) -> None:
     session.err.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
-def _introduce(request: NetworkRequest) -> str:
+def _describe_request(request: NetworkRequest) -> str:
     launcher = request.launcher.name
     if request.servers:
         clients = f"{len(request.clients)} clients ({fold(request.clients)})"
@@ -172,11 +175,11 @@ def _introduce(request: NetworkRequest) -> str:
 def build_request(args: argparse.Namespace, simulated: Launcher | None = None) -> NetworkRequest:
     """Checks the options against each other; every refusal happens here, before anything is started.
 
-    ``simulated``: the launcher that knows the hosts by itself, in place of the site's.
+    ``simulated``: the launcher of a simulation; its platform holds the hosts.
     """
     servers = host_list(args.servers, args.servers_file, "--servers")
     clients = _clients(args, bool(servers))
-    site, clients = (HERE, clients) if simulated else locate(args, clients, servers)
+    site, clients = (HERE, clients) if simulated else site_and_hosts(args, clients, servers)
     refuse_shared(servers, clients)
     if servers and not clients:
         raise UserError("servers but no clients", "name them: --clients 'client[1-8]'")
@@ -191,7 +194,7 @@ def build_request(args: argparse.Namespace, simulated: Launcher | None = None) -
         servers=servers,
         clients=clients,
         adapters=adapters,
-        params=_params(args, servers, clients),
+        params=_engine_params(args, servers, clients),
         timeout=args.timeout,
         retest=not args.no_retest,
     )
@@ -226,7 +229,7 @@ def _clients(args: argparse.Namespace, have_servers: bool) -> list[str]:
     return clients or hosts
 
 
-def _params(args: argparse.Namespace, servers: list[str], clients: list[str]) -> dict[str, Scalar]:
+def _engine_params(args: argparse.Namespace, servers: list[str], clients: list[str]) -> dict[str, Scalar]:
     if args.size is not None and args.sizes is not None:
         raise UserError("--size and --sizes are both given", "give one of them")
     if args.json and args.compat_netsan:
@@ -256,16 +259,16 @@ def _params(args: argparse.Namespace, servers: list[str], clients: list[str]) ->
     else:
         params["budget"] = 60.0 if args.budget is None else args.budget
     if not servers:
-        params |= _schedule(args, len(clients))
+        params |= _schedule_params(args, len(clients))
         params["rounds"] = args.rounds or 0
     return params
 
 
-def _schedule(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
+def _schedule_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     """The schedule of all to all. Raises UserError with file and line."""
     if args.schedule_file is None:
         return {"schedule": args.schedule or "shift"}
-    schedules.read(args.schedule_file, ranks)  # its mistakes, before anything is started
+    schedules.read(args.schedule_file, ranks)  # reports mistakes of the file before anything is started
     return {"schedule": "file", "schedule_file": str(args.schedule_file.resolve())}
 
 
@@ -283,10 +286,10 @@ def _sizes(args: argparse.Namespace) -> list[int]:
 def _operations(args: argparse.Namespace, client_server: bool) -> list[str]:
     if args.op is None:
         return list(OPERATIONS) if client_server else ["send"]
-    chosen: list[str] = [word.strip() for word in args.op.split(",")]
-    for word in chosen:
-        if word not in OPERATIONS:
+    chosen: list[str] = [operation.strip() for operation in args.op.split(",")]
+    for operation in chosen:
+        if operation not in OPERATIONS:
             raise UserError(
-                f"--op {args.op!r}: no operation '{word}'", "choose one of " + ", ".join(OPERATIONS)
+                f"--op {args.op!r}: no operation '{operation}'", "choose one of " + ", ".join(OPERATIONS)
             )
     return list(dict.fromkeys(chosen))

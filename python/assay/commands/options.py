@@ -1,4 +1,4 @@
-"""The options that several verbs share, and the readers of their values.
+"""The options that several verbs share, and the functions that parse their values.
 
 ``SHARED`` defines each of them once: one spelling, one type and one text, whatever the verb. A verb may add a note
 in brackets, a default, and whether the option is required.
@@ -20,7 +20,7 @@ from assay.explain import RULES
 from assay.judge import Specification, Vocabulary, find_specification, load_specification
 from assay.lab import Lab
 from assay.launch.direct import TRANSPORTS
-from assay.launch.engines import described, described_profilers, described_storage, metrics_of
+from assay.launch.engines import describe_if_built, describe_profilers, describe_storage, metrics_of
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.measure.alloc import parse_sizes, parse_threads
@@ -34,9 +34,9 @@ Group = argparse._ArgumentGroup | argparse.ArgumentParser
 T = TypeVar("T")
 
 
-def reader(parse: Callable[[str], T], fix: str = "") -> Callable[[str], T]:
-    """Makes ``parse`` a type for argparse, which puts the option's name before the error. ``fix`` is used where the
-    text is no quantity at all; other errors have a fix of their own."""
+def argument_type(parse: Callable[[str], T], fix: str = "") -> Callable[[str], T]:
+    """Makes ``parse`` a type for argparse, which puts the option's name before the error. ``fix`` is added to errors
+    that have none, and to those of texts that are no quantity."""
 
     def read(text: str) -> T:
         try:
@@ -50,7 +50,7 @@ def reader(parse: Callable[[str], T], fix: str = "") -> Callable[[str], T]:
 
 
 def _parse_quantity(text: str, unit: str) -> float:
-    """A bare number is in ``unit``."""
+    """Parses a quantity in base units. A number without a unit is in ``unit``."""
     try:
         return float(text)
     except ValueError:
@@ -65,13 +65,14 @@ def _parse_duration(text: str) -> float:
 
 
 # Seconds above zero; a bare number is in seconds.
-duration = reader(_parse_duration, "give a time, such as 20s or 3min")
+duration = argument_type(_parse_duration, "give a time, such as 20s or 3min")
 # Bytes; a bare number is in bytes, and k, m and g are binary, as in IOR and fio.
-size = reader(parse_size, "give a size, such as 4096, 64KiB or 1m")
+size = argument_type(parse_size, "give a size, such as 4096, 64KiB or 1m")
 # "4KiB,1MiB", or "16B:4GiB", a factor of four each.
-sizes = reader(parse_sizes, "give sizes, such as 4KiB,1MiB or 16B:4GiB")
-MAX_RANKS_PER_PROCESSOR = 64  # more measure the scheduler, and thousands use up memory and descriptors
-share = reader(lambda text: _parse_quantity(text, "1"), "give a share, such as 5% or 0.05")
+sizes = argument_type(parse_sizes, "give sizes, such as 4KiB,1MiB or 16B:4GiB")
+share = argument_type(lambda text: _parse_quantity(text, "1"), "give a share, such as 5% or 0.05")
+# With more ranks the time of the scheduler is measured; thousands exhaust memory and file descriptors.
+MAX_RANKS_PER_PROCESSOR = 64
 
 
 def _parse_confidence(text: str) -> float:
@@ -81,20 +82,20 @@ def _parse_confidence(text: str) -> float:
     return value
 
 
-confidence = reader(_parse_confidence, "write it like 2%")
+confidence = argument_type(_parse_confidence, "write it like 2%")
 
 
 def check_ranks_here(ranks: int) -> None:
     """Raises UserError for more ranks than this machine's processors can run."""
     processors = len(os.sched_getaffinity(0))
-    most = MAX_RANKS_PER_PROCESSOR * processors
-    if ranks > most:
+    max_ranks = MAX_RANKS_PER_PROCESSOR * processors
+    if ranks > max_ranks:
         raise UserError(
-            f"{ranks} ranks on this machine's {processors} processors: too many", f"give at most {most}"
+            f"{ranks} ranks on this machine's {processors} processors: too many", f"give at most {max_ranks}"
         )
 
 
-@reader
+@argument_type
 def count(text: str) -> int:
     """A whole number, at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
@@ -136,7 +137,7 @@ SHARED: dict[str, dict[str, Any]] = {
     "--size": {"type": size, "metavar": "SIZE", "help": "one size, such as 64KiB"},
     "--sizes": {"type": sizes, "metavar": "SIZES", "help": "sizes, such as 4KiB,1MiB or 16B:4GiB"},
     "--threads": {
-        "type": reader(parse_threads),
+        "type": argument_type(parse_threads),
         "metavar": "LIST",
         "help": "numbers of threads, such as 1,2,4",
     },
@@ -168,7 +169,7 @@ SHARED: dict[str, dict[str, Any]] = {
 }
 
 
-def add(parser: Group, option: str, note: str = "", **more: Any) -> None:
+def add_option(parser: Group, option: str, note: str = "", **more: Any) -> None:
     """Adds the shared option ``option`` ("-w --hosts"). ``note`` is put in brackets after its help. ``more`` may hold
     a default, or ``required``."""
     if not more.keys() <= {"default", "required", "dest"}:
@@ -181,7 +182,7 @@ def add(parser: Group, option: str, note: str = "", **more: Any) -> None:
 
 
 def add_alias(parser: Group, alias: str, option: str) -> None:
-    """Adds a hidden spelling that scripts of another tool use."""
+    """Adds ``alias`` as another name of the shared option, without help: scripts of another tool use it."""
     settings = {key: value for key, value in SHARED[option].items() if key in ("type", "metavar", "nargs")}
     name = option.split()[-1].removeprefix("--").replace("-", "_")
     parser.add_argument(alias, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **settings)
@@ -190,7 +191,7 @@ def add_alias(parser: Group, alias: str, option: str) -> None:
 def add_output(parser: Parser) -> None:
     """Adds the options of every verb that creates and judges a run."""
     for option in ("-o --output", "--spec", "--json", "-v --verbose"):
-        add(parser, option)
+        add_option(parser, option)
 
 
 def chosen_launcher(args: argparse.Namespace) -> tuple[Launcher | None, str]:
@@ -204,15 +205,16 @@ def chosen_launcher(args: argparse.Namespace) -> tuple[Launcher | None, str]:
 
 
 def check_timeout(seconds: float) -> None:
+    """Raises UserError for a timeout that is too short."""
     if seconds < 1:
         raise UserError("--timeout under 1 s", "a busy host can take that long to answer; give at least 1s")
 
 
-def locate(
+def site_and_hosts(
     args: argparse.Namespace, hosts: list[str], others: list[str] | None = None, ranks_here: int = 0
 ) -> tuple[Site, list[str]]:
-    """Returns where ranks run, and on which hosts: the named ones, the lab's, or ``ranks_here`` ranks on this machine
-    (0: one per core, at least 2). ``others`` are hosts that already have a role."""
+    """Returns the site, and the host of each rank: the named hosts, the lab's, or ``ranks_here`` ranks on this machine
+    (0: one per core, at least 2). ``others``: hosts with another role, such as servers, which are left out."""
     others = others or []
     rank_count = getattr(args, "ranks", None)
     if rank_count and (hosts or others or args.lab is not None):
@@ -236,13 +238,13 @@ def specifications(args: argparse.Namespace, *built_in: str) -> list[Specificati
 def read_specification(name: str) -> Specification:
     """Reads a specification by path or built-in name, and checks it against the engines' descriptions. Without
     engines the names are not checked."""
-    description = described()
+    description = describe_if_built()
     if description is None:
         return load_specification(find_specification(name), Vocabulary(rules=RULES))
     measurements = [
         *description.measurements,
-        *described_profilers(),
-        *described_storage(),
+        *describe_profilers(),
+        *describe_storage(),
         SPEEDUP_DESCRIBED,
         *FABRIC,
         *EVENTS,
@@ -257,7 +259,7 @@ def read_specification(name: str) -> Specification:
 
 
 def open_run(verb: str, args: argparse.Namespace) -> Run:
-    """The run that this command fills: a new one, or the one that it continues."""
+    """Creates the run of this command, or reopens the run that it continues (--resume)."""
     if args.resumed is not None:
         return Run.reopen(args.resumed)
     return Run.create(verb, args.command_line, path=Path(args.output) if args.output else None)

@@ -18,12 +18,12 @@ from assay.errors import UserError
 
 WIDTH = 100  # columns at most; narrower terminals get narrower help
 INDENT = 32  # where the texts of the options begin at most
-ALIGNED = 55  # notes of examples up to this length begin in the same column
+ALIGNED = 55  # the notes of examples whose commands are at most this long begin in the same column
 
 
 @dataclass(frozen=True)
 class Example:
-    """A command line as a user types it. ``needs`` names what a single machine lacks, or how long the command takes.
+    """A command line as a user types it. ``needs``: what it needs beyond a single machine, or how long it takes.
     Tests run examples without ``needs`` and parse the others."""
 
     command: str
@@ -43,7 +43,7 @@ class Parser(argparse.ArgumentParser):
             description=textwrap.fill(" ".join(description.split()), _width()),
             **options,
         )
-        self.set_defaults(parser=self)  # the innermost parser's own comes last
+        self.set_defaults(parser=self)  # args.parser is then the parser of the innermost sub-verb
         self.examples = list(examples)
         self.notes = notes
         self._advanced: argparse._ArgumentGroup | None = None
@@ -80,10 +80,12 @@ class Parser(argparse.ArgumentParser):
             self.usage = usage
 
     def _synopsis(self) -> str:
-        """One line: the options are listed below it."""
+        """The usage in one line. The options are listed below it in the help."""
         if self.usage:
             return self.usage % {"prog": self.prog}
-        positionals = [_shown(a) for a in self._get_positional_actions() if a.help is not argparse.SUPPRESS]
+        positionals = [
+            _argument_name(a) for a in self._get_positional_actions() if a.help is not argparse.SUPPRESS
+        ]
         return " ".join([self.prog, "[options]", *positionals])
 
     def _shown_examples(self) -> str:
@@ -97,18 +99,19 @@ class Parser(argparse.ArgumentParser):
         return "\n".join(["examples:", *lines])
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """An unknown verb or choice: with the nearest known one; of choices all, where none is near."""
+        """Reports an unknown verb or choice with the nearest known one. If none is near, it lists all choices."""
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
         is_verb = isinstance(action, argparse._SubParsersAction)
-        name = "/".join(action.option_strings) or _shown(action)
+        name = "/".join(action.option_strings) or _argument_name(action)
         problem = f"unknown command '{value}'" if is_verb else f"{name}: no '{value}'"
         others = "" if is_verb else f"; fix: choose one of {', '.join(choices)}"
         self.error(problem + (nearest(str(value), choices) or others))
 
     def error(self, message: str) -> NoReturn:
-        """``message`` may contain a fix ("...; fix: ..."). A message that suggests another word gets none."""
+        """``message`` may end with a fix ("...; fix: ..."). Without one, a reference to --help is added, unless the
+        message ends with a suggestion ("did you mean 'check'?")."""
         problem, _, fix = message.partition("; fix: ")
         if not fix and not problem.endswith("?"):
             fix = f"see '{self.prog} --help'"
@@ -121,7 +124,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=INDENT, width=_width())
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """``-o, --output DIR``: the value once, not after each spelling."""
+        """Formats ``-o, --output DIR``: the value once, where argparse repeats it after each spelling."""
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
@@ -139,12 +142,12 @@ class _HelpAll(argparse.Action):
 
 
 def nearest(word: str, candidates: Sequence[str]) -> str:
-    """ ": did you mean 'check'?" for "chekc"; empty where nothing is like it."""
+    """The suggestion for a mistyped word: ": did you mean 'check'?" for "chekc"; "" where no candidate is similar."""
     close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     return f": did you mean '{close[0]}'?" if close else ""
 
 
-def _shown(action: argparse.Action) -> str:
+def _argument_name(action: argparse.Action) -> str:
     name = str(action.metavar or action.dest)
     if action.nargs == argparse.REMAINDER:
         return f"[{name}]"

@@ -1,4 +1,5 @@
-"""What the verbs of the profilers share: opening runs, choosing a figure, ``export`` and ``diff``."""
+"""Shared by ``assay heap`` and ``assay numa``: opening runs, choosing a metric, and the sub-verbs ``export`` and
+``diff``."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
-from assay.commands.options import add, open_run
+from assay.commands.options import add_option, open_run
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
 from assay.measure.session import Session
@@ -35,16 +36,15 @@ STACK_FORMATS = ("collapsed", "speedscope", "pprof", "callgrind")
 
 @dataclass(frozen=True)
 class Profiler(Generic[Profile]):
-    """``recorded``: what a run of it holds. ``metric``: the figure that is shown where none is chosen, and
-    ``default``, the same in words."""
+    """A profiler of the command line, heap or numa."""
 
-    verb: str
-    recorded: str
-    metrics: dict[str, str]
-    metric: Callable[[Profile], str]
-    default: str
-    analyse: Callable[[Run], object]
-    main: Callable[[Profiles], Profile | None]
+    verb: str  # of the command line
+    recorded: str  # name of its recordings in messages, such as "heap trace"
+    metrics: dict[str, str]  # their descriptions by name
+    metric: Callable[[Profile], str]  # the metric of a profile that is shown by default
+    default: str  # the same, as a text for the help
+    analyse: Callable[[Run], object]  # analyses the recordings of a run that have not been analysed
+    main: Callable[[Profiles], Profile | None]  # the profile to show first
 
     def new_session(self, args: argparse.Namespace, options: dict[str, Scalar | list[str] | None]) -> Session:
         run = open_run(self.verb, args)
@@ -54,7 +54,7 @@ class Profiler(Generic[Profile]):
         return Session(run)
 
     def profiles_of(self, path: Path) -> tuple[Run, Profiles]:
-        """Loads a run and its profiles; what lacks an analysis is analysed first. Raises UserError."""
+        """Loads a run and its profiles, after analysing recordings that have not been analysed. Raises UserError."""
         fix = f"record one: assay {self.verb} -o RUN -- PROGRAM"
         if not (path / "run.json").is_file():
             raise UserError(f"{path} is not a run", fix)
@@ -66,7 +66,7 @@ class Profiler(Generic[Profile]):
         return run, profiles
 
     def main_profile(self, path: Path) -> Profile:
-        """The profile to show first: of an MPI program the merged ranks, otherwise the largest process."""
+        """The profile to show first: the merged ranks of an MPI program, otherwise the largest process."""
         profile = self.main(self.profiles_of(path)[1])
         assert profile is not None
         return profile
@@ -85,14 +85,14 @@ class Profiler(Generic[Profile]):
 
 
 class Export(Generic[Profile]):
-    """``assay VERB export``: a profile in the formats of other tools. ``whole``: also as JSON."""
+    """``assay VERB export``: a profile in the formats of other tools. ``with_json``: the whole profile as JSON too."""
 
     name = "export"
 
-    def __init__(self, profiler: Profiler[Profile], examples: Sequence[Example], whole: bool) -> None:
+    def __init__(self, profiler: Profiler[Profile], examples: Sequence[Example], with_json: bool) -> None:
         self.profiler: Profiler[Profile] = profiler
         self.examples = examples
-        self.formats = ("json", *STACK_FORMATS) if whole else STACK_FORMATS
+        self.formats = ("json", *STACK_FORMATS) if with_json else STACK_FORMATS
 
     def prepare(self, verbs: Verbs) -> None:
         json = "whole (json), or its call stacks " if "json" in self.formats else ""
@@ -149,8 +149,8 @@ class Comparison(Generic[Profile]):
 
 
 class Diff(Generic[Profile]):
-    """``assay VERB diff``: what has changed between two profiles. ``help`` and ``description`` are the verb's;
-    ``show`` prints the comparison, as JSON if its second argument is true."""
+    """``assay VERB diff``: compares two profiles. ``help`` and ``description`` are those of the sub-verb; ``show``
+    prints the comparison, as JSON if its second argument is true."""
 
     name = "diff"
 
@@ -173,12 +173,12 @@ class Diff(Generic[Profile]):
         parser.add_argument("before", type=Path, metavar="BEFORE", help="run directory")
         parser.add_argument("after", type=Path, metavar="AFTER", help="run directory")
         self.profiler.add_metric(parser)
-        add(parser, "--json")
+        add_option(parser, "--json")
         parser.set_defaults(**{f"{self.profiler.verb}_verb": self.run})
 
     def run(self, args: argparse.Namespace) -> int:
         before, after = self.profiler.main_profile(args.before), self.profiler.main_profile(args.after)
         metric = self.profiler.metric_of(args, before)
-        found = changes(before.calls, after.calls, metric)
-        self.show(Comparison(before, after, metric, found), args.json)
+        functions = changes(before.calls, after.calls, metric)
+        self.show(Comparison(before, after, metric, functions), args.json)
         return EXIT_PASS

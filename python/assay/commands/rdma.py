@@ -1,11 +1,11 @@
-"""``assay rdma``: what ib_write_bw measures, with the verdict and the report of every other verb."""
+"""``assay rdma``: RDMA bandwidth, measured as perftest's ib_write_bw does, with a verdict and a report."""
 
 from __future__ import annotations
 
 import argparse
 import socket
 
-from assay.commands.options import add, add_output, open_run, specifications
+from assay.commands.options import add_option, add_output, open_run, specifications
 from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
 from assay.errors import UserError
@@ -28,7 +28,7 @@ from assay.measure.rdma import (
 from assay.measure.session import Session
 from assay.records.schema import Scalar
 
-WAIT_S = 60.0  # of the listening side, the engine's default
+WAIT_S = 60.0  # how long the listening side waits for the sender: the engine's default
 SET_HERE = ("device", "peer", "mute")  # parameters of the engine that this verb sets
 
 
@@ -49,7 +49,7 @@ class Rdma:
         parser.add_argument(
             "-d", "--device", metavar="DEVICE", help="RDMA device, such as mlx5_0 or mlx5_0:1"
         )
-        add(parser, "--peer", "without it and --peer-device this side listens")
+        add_option(parser, "--peer", "without it and --peer-device this side listens")
         parser.add_argument(
             "--peer-device", metavar="DEVICE", help="device of the other side, which is then started too"
         )
@@ -67,14 +67,14 @@ class Rdma:
         if host and args.peer_device:
             check_hosts(REMOTE, [host])
         specs = specifications(args, "rdma")
-        here = socket.gethostname()
+        this_host = socket.gethostname()
         run = open_run("rdma", args)
-        run.info.hosts = [here]
+        run.info.hosts = [this_host]
         run.info.options = {"device": args.device, "peer_device": args.peer_device, "host": host, **params}
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
-            _measure(session, described, args, here, host, params)
+            _measure_pairs_or_side(session, described, args, this_host, host, params)
         status = session.conclude(specs)
         if args.json:
             session.print_json()
@@ -92,54 +92,60 @@ def read_options(
     return read_parameters(described.name, parameters, args.unknown), hosts[0] if hosts else ""
 
 
-def _measure(
+def _measure_pairs_or_side(
     session: Session,
     described: MeasurementDescription,
     args: argparse.Namespace,
-    here: str,
+    this_host: str,
     host: str,
     params: dict[str, Scalar],
 ) -> None:
     if described.waived is not None:
-        session.waive(MEASUREMENT, here, described.waived)
+        session.waive(MEASUREMENT, this_host, described.waived)
     elif args.peer_device:
-        other = Endpoint(REMOTE, host, args.peer_device) if host else Endpoint(HERE, here, args.peer_device)
-        session.err.print(f"{here} {args.device} sends to {other.host} {other.device}")
-        measure_rdma(session, Endpoint(HERE, here, args.device), other, params)
+        peer = (
+            Endpoint(REMOTE, host, args.peer_device) if host else Endpoint(HERE, this_host, args.peer_device)
+        )
+        session.err.print(f"{this_host} {args.device} sends to {peer.host} {peer.device}")
+        measure_rdma(session, Endpoint(HERE, this_host, args.device), peer, params)
     elif args.device:
-        _one_side(session, args.device, here, host, params)
+        _measure_this_side(session, args.device, this_host, host, params)
     else:
-        measure_node(session, "node.settings", HERE, [here], None, {})
-        _each_port(session, here, params)
+        measure_node(session, "node.settings", HERE, [this_host], None, {})
+        _measure_each_port(session, this_host, params)
 
 
-def _one_side(session: Session, device: str, here: str, host: str, params: dict[str, Scalar]) -> None:
-    """This side alone; the other one is started by hand."""
+def _measure_this_side(
+    session: Session, device: str, this_host: str, host: str, params: dict[str, Scalar]
+) -> None:
+    """Measures from this side alone; the user starts the other side by hand."""
     silence = float(params.get("timeout", TIMEOUT_S)) + SILENCE_MARGIN_S
     chosen: dict[str, Scalar] = {**params, "device": device}
     if host:
         chosen["peer"] = host
-        session.err.print(f"{here} {device} sends to the side that listens on {host}")
+        session.err.print(f"{this_host} {device} sends to the side that listens on {host}")
     else:
         wait = float(params.get("wait", WAIT_S))
         silence += wait
-        there = params.get("listen") or f"the address of {device}'s interface"
-        session.err.print(f"{here} waits {wait:g} s for: assay rdma -d DEVICE --peer ADDRESS ({there})")
-    session.measure(MEASUREMENT, Local(), HERE, [Segment([here])], chosen, silence, flavour="")
+        address_hint = params.get("listen") or f"the address of {device}'s interface"
+        session.err.print(
+            f"{this_host} waits {wait:g} s for: assay rdma -d DEVICE --peer ADDRESS ({address_hint})"
+        )
+    session.measure(MEASUREMENT, Local(), HERE, [Segment([this_host])], chosen, silence, flavour="")
 
 
-def _each_port(session: Session, here: str, params: dict[str, Scalar]) -> None:
-    ports = ports_of(session.run.records, here)
+def _measure_each_port(session: Session, this_host: str, params: dict[str, Scalar]) -> None:
+    ports = ports_of(session.run.records, this_host)
     pairs = plan_ports(ports)
     left_out = [p.device for p in ports if p.active and p.device not in {pair.sender for pair in pairs}]
     for device in left_out:
         session.err.print(f"{device} has no other active port of its link layer on this machine: left out")
     if not pairs:
-        session.waive(MEASUREMENT, here, why_no_pair(ports))
+        session.waive(MEASUREMENT, this_host, why_no_pair(ports))
         return
     for pair in pairs:
         session.err.print(f"{pair.sender} sends to {pair.receiver}")
         if pair.same_card:
             session.err.print("warning: both are on one card; a test between cards needs two distinct ones")
-        ends = Endpoint(HERE, here, pair.sender), Endpoint(HERE, here, pair.receiver)
+        ends = Endpoint(HERE, this_host, pair.sender), Endpoint(HERE, this_host, pair.receiver)
         measure_rdma(session, *ends, params, more=pair is not pairs[-1])

@@ -1,14 +1,14 @@
-"""``assay run``: any one measurement, by its name; and how the verbs read a measurement's own parameters."""
+"""``assay run``: runs a measurement by its name. ``read_parameters`` reads a measurement's parameters for all verbs."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 
-from assay.commands.options import add, add_output, locate, open_run, specifications
+from assay.commands.options import add_option, add_output, open_run, site_and_hosts, specifications
 from assay.commands.parser import Example, Parser, nearest
 from assay.errors import UserError
-from assay.launch.engines import Parameter, describe, described_storage, probe
+from assay.launch.engines import Parameter, describe, describe_storage, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import Local, default_launcher, find_launcher
 from assay.launch.placement import Segment
@@ -32,11 +32,11 @@ class Run:
     def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s NAME [options]  |  %(prog)s --resume RUN"
         parser.add_argument("measurement", nargs="?", metavar="NAME", help="a measurement (see 'assay list')")
-        add(parser, "--resume", "with its command; what it has measured is left out")
-        add(parser, "-w --hosts", "one rank on each")
-        add(parser, "-n --ranks", "on this machine, without hosts")
-        add(parser, "--lab")
-        add(parser, "--launcher")
+        add_option(parser, "--resume", "with its command; what it has measured is left out")
+        add_option(parser, "-w --hosts", "one rank on each")
+        add_option(parser, "-n --ranks", "on this machine, without hosts")
+        add_option(parser, "--lab")
+        add_option(parser, "--launcher")
         add_output(parser)
         # An option that argparse does not know may be a parameter of the measurement: it goes to args.unknown.
         parser.set_defaults(takes_unknown=True)
@@ -44,7 +44,7 @@ class Run:
     def run(self, args: argparse.Namespace) -> int:
         if args.measurement is None:
             raise UserError("no measurement is named", "give its name: 'assay list' shows all")
-        if any(measurement.name == args.measurement for measurement in described_storage()):
+        if any(measurement.name == args.measurement for measurement in describe_storage()):
             raise UserError(
                 f"{args.measurement} is not run by 'assay run'",
                 "use 'assay io bench', see 'assay io bench --help'",
@@ -53,7 +53,9 @@ class Run:
         params = read_parameters(described.name, described.parameters, args.unknown)
         described.check_bounds(params)
         single_host = described.scope == "node"  # no communication: one rank, no MPI
-        site, hosts = locate(args, host_list(args.hosts, None, "--hosts"), ranks_here=1 if single_host else 0)
+        site, hosts = site_and_hosts(
+            args, host_list(args.hosts, None, "--hosts"), ranks_here=1 if single_host else 0
+        )
         if args.launcher:
             launcher = find_launcher(args.launcher)
         else:
@@ -83,17 +85,17 @@ def read_parameters(
     """
     by_name = {parameter.name: parameter for parameter in parameters}
     params: dict[str, Scalar] = {}
-    rest = list(arguments)
-    while rest:
-        option, _, value = rest.pop(0).partition("=")
+    remaining = list(arguments)
+    while remaining:
+        option, _, value = remaining.pop(0).partition("=")
         key = option.removeprefix("--").replace("-", "_")
         if not option.startswith("--") or key not in by_name:
-            near = nearest(option, ["--" + parameter.replace("_", "-") for parameter in by_name])
-            raise UserError(f"{name} has no parameter '{option}'{near}", f"see 'assay list {name}'")
+            suggestion = nearest(option, ["--" + parameter.replace("_", "-") for parameter in by_name])
+            raise UserError(f"{name} has no parameter '{option}'{suggestion}", f"see 'assay list {name}'")
         if by_name[key].kind == "flag":
             params[key] = True
-        elif value or rest:
-            params[key] = _in_base_unit(option, by_name[key], value or rest.pop(0))
+        elif value or remaining:
+            params[key] = _in_base_unit(option, by_name[key], value or remaining.pop(0))
         else:
             raise UserError(f"{option} without a value", f"see 'assay list {name}'")
     return params

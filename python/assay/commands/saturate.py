@@ -1,11 +1,18 @@
-"""``assay saturate``: where a network's capacity ends, at each host and between cabinets."""
+"""``assay saturate``: the capacities of a network: of each host, of each cabinet, and between cabinets."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from assay.commands.options import add, add_output, check_timeout, locate, open_run, specifications
+from assay.commands.options import (
+    add_option,
+    add_output,
+    check_timeout,
+    open_run,
+    site_and_hosts,
+    specifications,
+)
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.judge import Specification
@@ -35,34 +42,34 @@ class Saturate:
 
     def prepare_parser(self, parser: Parser) -> None:
         hosts = parser.add_argument_group("hosts")
-        add(hosts, "-w --hosts")
-        add(hosts, "--hosts-file")
+        add_option(hosts, "-w --hosts")
+        add_option(hosts, "--hosts-file")
         hosts.add_argument(
             "--topology",
             nargs="+",
             metavar="CABINET=HOSTS",
             help="the hosts of each cabinet, or a file of such lines (default: measured)",
         )
-        add(hosts, "--lab")
-        add(hosts, "--launcher")
+        add_option(hosts, "--lab")
+        add_option(hosts, "--launcher")
         measurement = parser.add_argument_group("measurement")
-        add(measurement, "--budget", "each round, at least; default: 0.5s", default=0.5)
-        add(measurement, "--confidence", "default: 2%", default=0.02)
-        add(measurement, "--timeout", "a message; default: 30s", default=30.0)
-        add(parser, "--resume")
+        add_option(measurement, "--budget", "each round, at least; default: 0.5s", default=0.5)
+        add_option(measurement, "--confidence", "default: 2%", default=0.02)
+        add_option(measurement, "--timeout", "a message; default: 30s", default=30.0)
+        add_option(parser, "--resume")
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         request = build_request(args)
         specs = specifications(args)
         check_hosts(request.site, request.hosts, request.launcher.name)
-        return conduct(args, request, specs, "saturate")
+        return run_request(args, request, specs, "saturate")
 
 
-def conduct(
+def run_request(
     args: argparse.Namespace, request: SaturationRequest, specs: list[Specification], verb: str
 ) -> int:
-    """The study from its first round to its table; the same for a cluster and for a simulated one."""
+    """Runs the study and shows its results, on a cluster or on a simulated one. Returns the exit code."""
     run = open_run(verb, args)
     run.info.hosts = request.hosts
     run.info.options.setdefault("hosts", request.hosts)
@@ -72,7 +79,7 @@ def conduct(
     with session.interruptible():
         study = measure_saturation(session, request)
         if not request.cabinets and study.cabinets:
-            session.err.print(_find_cabinets(study), soft_wrap=True)
+            session.err.print(_describe_cabinets(study), soft_wrap=True)
         fit_capacities(run, study.cabinets)
     status = session.conclude(specs)
     if args.json:
@@ -82,7 +89,7 @@ def conduct(
     return status
 
 
-def _find_cabinets(study: Study) -> str:
+def _describe_cabinets(study: Study) -> str:
     if study.grouped_by:
         return f"{len(study.cabinets)} cabinets, found by {study.grouped_by}"
     return (
@@ -99,20 +106,20 @@ def build_request(args: argparse.Namespace) -> SaturationRequest:
         hosts = named
     if not hosts and args.lab is None:
         raise UserError("no hosts to saturate", "name them: -w 'node[1-8]', or try --lab")
-    site, hosts = locate(args, hosts)
+    site, hosts = site_and_hosts(args, hosts)
     if len(hosts) < 2:
         raise UserError("one host alone has no network to saturate", "name at least two hosts")
     _check_cabinets(cabinets, hosts)
     if args.budget > 600:
         raise UserError(f"--budget {args.budget:g}: out of bounds", "give from 1ms to 600s")
     check_timeout(args.timeout)
-    pace = Effort(confidence=args.confidence, seconds=args.budget)
+    effort = Effort(confidence=args.confidence, seconds=args.budget)
     launcher = launcher_on(args.launcher, site)
-    return SaturationRequest(launcher, site, hosts, pace, cabinets, {"timeout": args.timeout})
+    return SaturationRequest(launcher, site, hosts, effort, cabinets, {"timeout": args.timeout})
 
 
 def read_topology(items: list[str]) -> Topology:
-    """``a=n[1-4]`` for each cabinet, or the name of a file with a line of that kind for each."""
+    """The hosts of each cabinet. ``items``: ``a=n[1-4]`` for each cabinet, or the name of a file of such lines."""
     lines = [(item, "--topology") for item in items]
     if len(items) == 1 and "=" not in items[0]:
         path = Path(items[0])
@@ -141,9 +148,10 @@ def _check_cabinets(cabinets: Topology, hosts: list[str]) -> None:
     named = [host for members in cabinets.values() for host in members]
     twice = sorted({host for host in named if named.count(host) > 1})
     if twice:
-        raise UserError(f"{fold(twice)}: in two cabinets", "a host stands in one")
+        raise UserError(f"{fold(twice)}: in two cabinets", "give each host one cabinet")
     if set(named) != set(hosts):
-        odd = sorted(set(named) ^ set(hosts))
+        unmatched = sorted(set(named) ^ set(hosts))
         raise UserError(
-            f"{fold(odd)}: in the hosts or in the cabinets, but not in both", "give every host its cabinet"
+            f"{fold(unmatched)}: in the hosts or in the cabinets, but not in both",
+            "give every host its cabinet",
         )

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from assay.commands import eb, net, saturate
-from assay.commands.options import add, specifications
+from assay.commands.options import add_option, specifications
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch import simulator
@@ -42,7 +42,7 @@ class Simulate:
     def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s PLATFORM.xml [options] -- net|saturate|eb|PROGRAM [ARGUMENT ...]"
         parser.add_argument("platform", type=Path, metavar="PLATFORM.xml", help="a platform file of SimGrid")
-        add(parser, "--nodes", "the first of the platform, or clusters grown to so many; default: all")
+        add_option(parser, "--nodes", "the first of the platform, or clusters grown to so many; default: all")
         parser.add_argument(
             "--set",
             action="append",
@@ -52,7 +52,7 @@ class Simulate:
         )
         parser.add_argument(
             "--compute",
-            type=computing_speed,
+            type=parse_computing_speed,
             default=1.0,
             metavar="FACTOR",
             help="speed of the platform's processors over this machine's, for a program's own computing; "
@@ -65,7 +65,7 @@ class Simulate:
             metavar="KEY:VALUE",
             help="an option of SimGrid, for a program; repeatable",
         )
-        add(parser, "-v --verbose")
+        add_option(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
         arguments = args.program
@@ -81,19 +81,19 @@ class Simulate:
                 raise UserError("one host alone has no network", "simulate two hosts at least")
             launcher = Simulator(platform, Path(folder))
             if arguments[0] == "net":
-                return _net(args, arguments[1:], launcher, hosts)
+                return _simulate_net(args, arguments[1:], launcher, hosts)
             if arguments[0] == "saturate":
-                return _saturate(args, arguments[1:], launcher, hosts)
+                return _simulate_saturate(args, arguments[1:], launcher, hosts)
             if arguments[0] == "eb":
-                return _eb(args, arguments[1:], launcher, hosts)
+                return _simulate_eb(args, arguments[1:], launcher, hosts)
             options = [*computing(platform, args.compute), *_configuration(args.cfg)]
-            return _program(arguments, launcher, hosts, options, args, Path(folder))
+            return _simulate_program(arguments, launcher, hosts, options, args, Path(folder))
 
 
-def _parsed(
+def _parse_options(
     verb: net.Net | saturate.Saturate | eb.Eb, arguments: list[str], args: argparse.Namespace
 ) -> argparse.Namespace:
-    """The measurement's own options, without those that choose hosts and launcher."""
+    """Parses the measurement's own options. Raises UserError for --lab and --launcher."""
     parser = Parser(prog=f"assay simulate -- {verb.name}")
     verb.prepare_parser(parser)
     parsed = parser.parse_args(arguments)
@@ -105,28 +105,34 @@ def _parsed(
     return parsed
 
 
-def _net(args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]) -> int:
-    parsed = _parsed(net.Net(), arguments, args)
+def _simulate_net(
+    args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]
+) -> int:
+    parsed = _parse_options(net.Net(), arguments, args)
     if not (parsed.hosts or parsed.clients or parsed.servers):
         parsed.hosts = ",".join(hosts)
-    return net.conduct(parsed, net.build_request(parsed, launcher), built_in=())
+    return net.run_request(parsed, net.build_request(parsed, launcher), built_in=())
 
 
-def _saturate(args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]) -> int:
-    parsed = _parsed(saturate.Saturate(), arguments, args)
+def _simulate_saturate(
+    args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]
+) -> int:
+    parsed = _parse_options(saturate.Saturate(), arguments, args)
     if parsed.hosts or parsed.hosts_file:
         raise UserError(
             "-w with a simulation", "the platform file says which hosts there are; --nodes N for the first N"
         )
     cabinets = saturate.read_topology(parsed.topology) if parsed.topology else {}
-    # Simulated time costs nothing by lasting, and no two repetitions differ.
-    pace = Effort(repeats=1, seconds=1e-4, round_trips=4, messages=4)
-    request = SaturationRequest(launcher, HERE, hosts, pace, cabinets)
-    return saturate.conduct(parsed, request, specifications(parsed), "saturate")
+    # The simulation is deterministic: a short measurement and one repetition are enough.
+    effort = Effort(repeats=1, seconds=1e-4, round_trips=4, messages=4)
+    request = SaturationRequest(launcher, HERE, hosts, effort, cabinets)
+    return saturate.run_request(parsed, request, specifications(parsed), "saturate")
 
 
-def _eb(args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]) -> int:
-    parsed = _parsed(eb.Eb(), arguments, args)
+def _simulate_eb(
+    args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]
+) -> int:
+    parsed = _parse_options(eb.Eb(), arguments, args)
     if parsed.eb_command is not None:
         raise UserError(f"eb {parsed.eb_command} with a simulation", "give eb alone")
     if parsed.hosts or parsed.hosts_file or parsed.ranks or parsed.transport:
@@ -137,8 +143,8 @@ def _eb(args: argparse.Namespace, arguments: list[str], launcher: Simulator, hos
     return eb.run_eb(parsed, launcher, hosts)
 
 
-def computing_speed(text: str) -> float:
-    """Parses --compute: a factor, or "no"."""
+def parse_computing_speed(text: str) -> float:
+    """Parses --compute: a factor, or "no" for 0."""
     try:
         factor = 0.0 if text == "no" else float(text)
     except ValueError:
@@ -155,14 +161,14 @@ def _configuration(settings: list[str]) -> list[str]:
     return [f"--cfg={setting}" for setting in settings]
 
 
-def _print_computing_speed(faster: float) -> None:
-    text = "takes no time" if faster == 0 else "takes as long as here"
-    if faster not in (0, 1):
-        text = f"is {faster:g} times as fast as here"
+def _print_computing_speed(factor: float) -> None:
+    text = "takes no time" if factor == 0 else "takes as long as here"
+    if factor not in (0, 1):
+        text = f"is {factor:g} times as fast as here"
     print(f"the program's own computing {text} (--compute)", file=sys.stderr)
 
 
-def _program(
+def _simulate_program(
     arguments: list[str],
     launcher: Simulator,
     hosts: list[str],
@@ -177,7 +183,7 @@ def _program(
             "give the path of an MPI program compiled with smpicc, or of its source",
         )
     if program.suffix in (".c", ".cc", ".cpp", ".cxx"):
-        program = _compiled(program, folder)
+        program = _compile(program, folder)
     elif not _is_simulable(program):
         raise UserError(
             f"{program}: not compiled for SimGrid",
@@ -202,15 +208,15 @@ def _is_simulable(program: Path) -> bool:
         return b"libsimgrid.so" in file.read()
 
 
-def _compiled(source: Path, folder: Path) -> Path:
+def _compile(source: Path, folder: Path) -> Path:
     compiler = "smpicc" if source.suffix == ".c" else "smpicxx"
     target = folder / source.stem
-    made = subprocess.run(
+    result = subprocess.run(
         [compiler, "-O2", str(source), "-o", str(target)], capture_output=True, text=True, timeout=300
     )
-    if made.returncode != 0:
+    if result.returncode != 0:
         first = next(
-            (line for line in made.stderr.splitlines() if "error" in line), made.stderr.strip()[:200]
+            (line for line in result.stderr.splitlines() if "error" in line), result.stderr.strip()[:200]
         )
         raise UserError(f"{compiler} cannot compile {source}: {first}")
     return target

@@ -1,11 +1,11 @@
-"""``assay udp``: COBALT's eth-test, receive and send."""
+"""``assay udp``: UDP reception, loss and sending, measured as the eth-test of the COBALT correlator does."""
 
 from __future__ import annotations
 
 import argparse
 import socket
 
-from assay.commands.options import add, add_output, open_run, specifications
+from assay.commands.options import add_option, add_output, open_run, specifications
 from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
 from assay.errors import UserError
@@ -50,40 +50,42 @@ class Udp:
                 usage="%(prog)s -w HOST [options]",
                 examples=self.examples,
             )
-            add(parsed, "-w --hosts", "one: name or address of the tested interface", required=True)
+            add_option(parsed, "-w --hosts", "one: name or address of the tested interface", required=True)
             if side == "receive":
-                add(parsed, "--peer", "the sender, which is started too")
-                add(parsed, "--lab")
+                add_option(parsed, "--peer", "the sender, which is started too")
+                add_option(parsed, "--lab")
             add_output(parsed)
             parsed.set_defaults(takes_unknown=True, resume=None)
 
     def run(self, args: argparse.Namespace) -> int:
-        both = getattr(args, "peer", None) is not None
-        params = _read(args, both)
-        site, here = _place(args)
+        starts_both_sides = getattr(args, "peer", None) is not None
+        params = _read_params(args, starts_both_sides)
+        site, this_host = _site_and_host(args)
         specs = specifications(args, *(["udp"] if args.side == "receive" else []))
         run = open_run("udp", args)
-        run.info.hosts = [here]
+        run.info.hosts = [this_host]
         run.info.options = {"side": args.side, "host": args.hosts, **params}
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
-            if both:
+            if starts_both_sides:
                 sender = UdpEndpoint(site if site.lab else REMOTE, args.peer)
-                measure_udp(session, UdpEndpoint(site, here), sender, args.hosts, params)
+                measure_udp(session, UdpEndpoint(site, this_host), sender, args.hosts, params)
             else:
                 session.err.print(_next_step(args))
-                chosen = {**params, "host": args.hosts}
-                session.measure(NAMES[args.side], Local(), site, [Segment([here])], chosen, flavour="")
+                params_with_host = {**params, "host": args.hosts}
+                session.measure(
+                    NAMES[args.side], Local(), site, [Segment([this_host])], params_with_host, flavour=""
+                )
         status = session.conclude(specs)
         if args.json:
             session.print_json()
         return status
 
 
-def _read(args: argparse.Namespace, both: bool) -> dict[str, Scalar]:
-    """The engine's parameters among the options, checked; those of either side where both are started."""
-    sides = [describe(probe()).find(NAMES[side]) for side in (NAMES if both else [args.side])]
+def _read_params(args: argparse.Namespace, starts_both_sides: bool) -> dict[str, Scalar]:
+    """The engine's parameters among the options, checked; those of both sides with ``starts_both_sides``."""
+    sides = [describe(probe()).find(NAMES[side]) for side in (NAMES if starts_both_sides else [args.side])]
     parameters = [p for side in sides for p in side.parameters if p.name != "host"]
     values = read_parameters(sides[0].name, parameters, args.unknown)
     params: dict[str, Scalar] = {}
@@ -93,8 +95,8 @@ def _read(args: argparse.Namespace, both: bool) -> dict[str, Scalar]:
     return params
 
 
-def _place(args: argparse.Namespace) -> tuple[Site, str]:
-    """Where this side runs, and the name of that host."""
+def _site_and_host(args: argparse.Namespace) -> tuple[Site, str]:
+    """The site of this side, and the name of its host."""
     lab_name = getattr(args, "lab", None)
     sender = getattr(args, "peer", None)
     if lab_name is None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TypeAlias
 
-from assay.commands.options import add, count, size
+from assay.commands.options import add_option, count, size
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
 from assay.lab.guest import Guest, Hardware, prepare_kernel, run_guest
@@ -70,13 +70,13 @@ def prepare_vm(verbs: Verbs) -> None:
     parser.add_argument(
         "--share", metavar="DIR", help="a folder shared with the guest: the files that it writes there remain"
     )
-    add(parser, "--timeout", "the whole guest; default: 300s", default=300.0)
+    add_option(parser, "--timeout", "the whole guest; default: 300s", default=300.0)
     parser.add_argument("--prepare", action="store_true", help="only fetch and unpack the kernel")
     parser.add_argument("argv", metavar="-- CMD ...", nargs=argparse.REMAINDER, help="the command")
-    parser.set_defaults(lab_verb=_vm)
+    parser.set_defaults(lab_verb=_run_vm)
 
 
-def _vm(args: argparse.Namespace) -> int:
+def _run_vm(args: argparse.Namespace) -> int:
     if args.prepare:
         print(f"kernel {prepare_kernel().version} is ready")
         return EXIT_PASS

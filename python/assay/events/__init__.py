@@ -1,1 +1,1 @@
-"""Event building: reads the records of its runs, and searches the parameters with which a network carries it best."""
+"""Event building: reads the records of its runs, and searches for the parameters that give the best throughput."""

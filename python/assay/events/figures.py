@@ -1,7 +1,8 @@
-"""What the records of a run say of event building: one ``Building`` for each set of parameters that was run.
+"""Collects the records of event building in a run: one ``Building`` for each set of parameters.
 
-The ledger counts what became of every fragment of every event. The engine's BUs report what they built, its RUs what
-they produced, and its event manager compares the two.
+Readout units (RUs) produce fragments, builder units (BUs) assemble them to events. The ledger counts the outcome of
+every fragment: BUs report the fragments that they built, RUs those that they produced, and the event manager compares
+the two.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from assay.records.schema import AnyRecord, Measurement, Scalar
 from assay.records.units import format_size
 
 BUILD, SLICES, ALLTOALL, TUNE = "events.build", "events.slices", "events.alltoall", "events.tune"
-# Parameters that tell records of one building apart; all others tell buildings apart.
-OF_A_RECORD = {"direction", "lost", "returned", "stayed", "waiting_for"}
-OF_RANKS = ("rank_throughput", "backpressure")
-WRONG = ("fragments_corrupt", "fragments_duplicate", "fragments_unaccounted")  # never, whatever is asked
+# Parameters that differ between records of one building; all others are parameters of the building.
+RECORD_PARAMS = {"direction", "lost", "returned", "stayed", "waiting_for"}
+RANK_METRICS = ("rank_throughput", "backpressure")
+WRONG = ("fragments_corrupt", "fragments_duplicate", "fragments_unaccounted")  # faults with any parameters
 LEDGER = (
     "events_built",
     "events_incomplete",
@@ -31,16 +32,16 @@ LEDGER = (
 
 @dataclass(frozen=True)
 class Slice:
-    """One part of the time. ``slowest`` moved ``slowest_rate``; empty and NaN where the engine named none."""
+    """An interval of the run's time."""
 
-    t: float  # s since the start, of its begin
-    end: float
-    rate: float  # B/s of all
-    p50: float  # of an event's latency, s
+    t: float  # its start, s since the start of the run
+    end: float  # s since the start of the run
+    rate: float  # B/s of all ranks together
+    p50: float  # latency of an event, s
     p99: float
-    slowest: str = ""
-    slowest_rate: float = math.nan
-    ids: tuple[int, ...] = ()
+    slowest: str = ""  # host of the slowest rank; "" where the engine named none
+    slowest_rate: float = math.nan  # B/s
+    ids: tuple[int, ...] = ()  # of the records
 
 
 @dataclass
@@ -67,7 +68,7 @@ class Building:
 
     @property
     def network_throughput(self) -> float:
-        """The part of it that came from other ranks."""
+        """B/s of the fragments that came from other ranks; NaN without one."""
         return self._rate("network_throughput")
 
     def _rate(self, metric: str) -> float:
@@ -76,47 +77,47 @@ class Building:
 
     @property
     def label(self) -> str:
-        """ "push, shift, 512 KiB": what the parameters are in words."""
+        """The main parameters as text, such as "push, shift, 512 KiB"."""
         return describe(self.params)
 
 
 def buildings(records: Iterable[AnyRecord]) -> list[Building]:
     """Groups the records of ``events.build`` by their parameters, in the order in which they came.
 
-    Slices carry no parameters: they belong to the building whose other records come after them. Those of a run that
-    was cut short have a building of their own, without any parameters.
+    Slices carry no parameters: they belong to the building whose other records follow. Slices at the end of a run that
+    was cut short get a separate building without parameters.
     """
-    found: dict[tuple[tuple[str, str], ...], Building] = {}
+    by_params: dict[tuple[tuple[str, str], ...], Building] = {}
     pending: dict[tuple[float, float], list[Measurement]] = {}
     for record in records:
         if not isinstance(record, Measurement):
             continue
         if record.name == SLICES:
-            begin = float(record.params.get("t", math.nan))
+            start = float(record.params.get("t", math.nan))
             span = float(record.params.get("span", math.nan))
-            pending.setdefault((begin, begin + span), []).append(record)
+            pending.setdefault((start, start + span), []).append(record)
         elif record.name == BUILD:
-            building = _building_of(record, found)
+            building = _building_of(record, by_params)
             _add(building, record)
-            # Deaths are written while slices still come.
+            # A record of a death ("resume") comes between slices; any other record ends them.
             if record.metric != "resume" and pending:
                 building.slices += _slices(pending)
                 pending = {}
     if pending:
-        found[()] = Building({}, slices=_slices(pending))
-    return list(found.values())
+        by_params[()] = Building({}, slices=_slices(pending))
+    return list(by_params.values())
 
 
-def _building_of(record: Measurement, found: dict[tuple[tuple[str, str], ...], Building]) -> Building:
-    params = {key: value for key, value in record.params.items() if key not in OF_A_RECORD}
+def _building_of(record: Measurement, by_params: dict[tuple[tuple[str, str], ...], Building]) -> Building:
+    params = {key: value for key, value in record.params.items() if key not in RECORD_PARAMS}
     key = tuple(sorted((name, str(value)) for name, value in params.items()))
-    return found.setdefault(key, Building(params))
+    return by_params.setdefault(key, Building(params))
 
 
 def _add(building: Building, record: Measurement) -> None:
     if record.metric == "resume":
         building.resumes.append(record)
-    elif record.metric in OF_RANKS:
+    elif record.metric in RANK_METRICS:
         building.ranks.append(record)
     else:
         building.totals[record.metric] = record
@@ -126,13 +127,13 @@ def _slices(pending: dict[tuple[float, float], list[Measurement]]) -> list[Slice
     return [_slice(*times, pending[times]) for times in sorted(pending)]
 
 
-def _slice(begin: float, end: float, records: Sequence[Measurement]) -> Slice:
+def _slice(start: float, end: float, records: Sequence[Measurement]) -> Slice:
     by_metric = {record.metric: record for record in records}
     rate, latency = by_metric.get("throughput"), by_metric.get("latency")
     slowest = by_metric.get("rank_throughput")
     times = latency.summary if latency else None
     return Slice(
-        begin,
+        start,
         end,
         rate.median if rate else math.nan,
         times.median if times else math.nan,
@@ -144,11 +145,11 @@ def _slice(begin: float, end: float, records: Sequence[Measurement]) -> Slice:
 
 
 def describe(params: dict[str, Scalar]) -> str:
-    """The parameters that were asked for most, in words."""
+    """The main parameters as text, such as "push, shift, 512 KiB"."""
     parts = [str(params[name]) for name in ("protocol", "schedule") if name in params]
     if "fragment" in params:
         parts.append(format_size(int(params["fragment"])))
-    for name, words in (("credits", "credits"), ("parallel", "parallel"), ("in_flight", "in flight")):
+    for name, unit_text in (("credits", "credits"), ("parallel", "parallel"), ("in_flight", "in flight")):
         if name in params:
-            parts.append(f"{params[name]} {words}")
+            parts.append(f"{params[name]} {unit_text}")
     return ", ".join(parts)

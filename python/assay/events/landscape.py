@@ -1,4 +1,5 @@
-"""Which parameter of a search matters: its importance, and the best and the median figure at each of its values.
+"""How much each parameter of a search matters: its importance, and the best and the median figure at each of its
+values.
 
 Importance is that of PED-ANOVA (Watanabe, Bansal and Hutter, IJCAI 2023): how much the distribution of a parameter
 among the best points differs from that among all. It suits a search, whose points are not spread evenly.
@@ -18,7 +19,7 @@ MIN_POINTS = 10  # points from which an importance is computed
 
 @dataclass(frozen=True)
 class Level:
-    """The points with one value of a parameter: how many, their best figure and their median."""
+    """The measured points with one value of a parameter: their number, their best figure and their median."""
 
     value: Scalar
     points: int
@@ -29,12 +30,12 @@ class Level:
 def levels(space: Space, values: Mapping[Point, float], name: str) -> list[Level]:
     """One parameter's values in order, those without a measured point left out."""
     index = space.names.index(name)
-    found = []
+    levels_with_points = []
     for value in space.axes[index].values:
         figures = [figure for point, figure in values.items() if point[index] == value]
         if figures:
-            found.append(Level(value, len(figures), max(figures), statistics.median(figures)))
-    return found
+            levels_with_points.append(Level(value, len(figures), max(figures), statistics.median(figures)))
+    return levels_with_points
 
 
 def importances(space: Space, values: Mapping[Point, float]) -> dict[str, float]:

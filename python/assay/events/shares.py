@@ -1,6 +1,6 @@
-"""Event building as a share of what the network can carry: what pairs reach by themselves, and MPI's own all-to-all.
+"""The rates of the network with which event building is compared: those of pairs of hosts, and of MPI's all-to-all.
 
-Everything here is payload that crosses the network: what a rank sends to itself stays in its memory and is left out.
+All rates are of payload that crosses the network. Messages of a rank to itself stay in its memory and are left out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PAIRS = "network.all_to_all"
 
 
 @dataclass(frozen=True)
-class Beside:
+class NetworkRates:
     """What the network carried in the same run, in B/s of all ranks; NaN where it was not measured."""
 
     pairs: float = math.nan  # every rank sends to one and receives from another
@@ -27,7 +27,7 @@ class Beside:
     ids: tuple[int, ...] = ()
 
 
-def beside(records: Iterable[AnyRecord]) -> Beside:
+def network_rates(records: Iterable[AnyRecord]) -> NetworkRates:
     rows: dict[str, list[float]] = {}
     rates: dict[str, float] = {}
     ids: list[int] = []
@@ -43,7 +43,7 @@ def beside(records: Iterable[AnyRecord]) -> Beside:
             ids.append(record.id)
     # A rank that sends evenly to all needs the time of each pair in turn: the harmonic mean of their rates.
     pairs = [statistics.harmonic_mean(values) for values in rows.values() if values and min(values) > 0]
-    return Beside(
+    return NetworkRates(
         sum(pairs) if pairs else math.nan,
         rates.get("MPI_Alltoall", math.nan),
         rates.get("MPI_Alltoallv", math.nan),

@@ -1,4 +1,4 @@
-"""The parameters that a search may vary, each with its values in order. A point has one value of each."""
+"""The grid of a search: parameters (axes), each with its values in order. A point has one value of each axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Point = tuple[Scalar, ...]
 
 @dataclass(frozen=True)
 class Axis:
-    """One parameter. ``ordered``: neighbouring values behave alike (sizes, counts); names of schedules do not."""
+    """A parameter. ``ordered``: neighbouring values behave alike (sizes, counts); false for names, as of schedules."""
 
     name: str
     values: tuple[Scalar, ...]
@@ -53,11 +53,11 @@ class Space:
         return tuple(params[name] for name in self.names)
 
     def neighbours(self, point: Point) -> list[Point]:
-        """The points that differ in one axis: the values next to it of an ordered one, all others of another."""
-        found = []
+        """The points that differ in one axis: by a neighbouring value if it is ordered, else by any other value."""
+        neighbours = []
         for index, axis in enumerate(self.axes):
             place = axis.values.index(point[index])
             for other, value in enumerate(axis.values):
                 if other != place and (not axis.ordered or abs(other - place) == 1):
-                    found.append((*point[:index], value, *point[index + 1 :]))
-        return found
+                    neighbours.append((*point[:index], value, *point[index + 1 :]))
+        return neighbours

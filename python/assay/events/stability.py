@@ -1,8 +1,8 @@
 """Throughput over time: dips, and the node that caused each.
 
 A dip is a stretch of slices that lie below the median by more than a tenth, or by more than five robust standard
-deviations where the slices vary more. The engine names the slowest rank of each slice. It caused the dip if it is the
-same for most of it and was slower than its share of the whole; otherwise all were slow alike.
+deviations where the slices vary more. The engine names the slowest rank of each slice. A host caused the dip if it had
+the slowest rank in most slices of the dip, far below the average rank; otherwise all were slow alike.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from assay.events.figures import Slice
 MIN_SLICES = 5  # slices; fewer have no usual rate
 MIN_DEPTH = 0.1
 DEVIATIONS = 5 * 1.4826  # of the median absolute deviation: five standard deviations of a normal distribution
-OWN_SHARE = 0.8  # of the average rank in that slice: below it, a rank is slower than the others
+MAX_SLOW_SHARE = 0.8  # a rank is slow below this share of the slice's average rank
 
 
 @dataclass(frozen=True)
@@ -38,44 +38,44 @@ class Dip:
 
 
 def usual_rate(slices: Sequence[Slice]) -> float:
-    rates = [part.rate for part in slices if not math.isnan(part.rate)]
+    rates = [interval.rate for interval in slices if not math.isnan(interval.rate)]
     return statistics.median(rates) if rates else math.nan
 
 
 def find_dips(slices: Sequence[Slice], ranks: int) -> list[Dip]:
-    """``ranks``: how many share the rate of a slice."""
-    known = [part for part in slices if not math.isnan(part.rate)]
-    if len(known) < MIN_SLICES:
+    """The dips in order of time. ``ranks``: the number of ranks of the event builder."""
+    measured = [interval for interval in slices if not math.isnan(interval.rate)]
+    if len(measured) < MIN_SLICES:
         return []
-    usual = usual_rate(known)
+    usual = usual_rate(measured)
     if usual <= 0:
         return []
-    spread = statistics.median(abs(part.rate - usual) for part in known)
+    spread = statistics.median(abs(interval.rate - usual) for interval in measured)
     limit = usual - max(MIN_DEPTH * usual, DEVIATIONS * spread)
-    found: list[list[Slice]] = []
+    dips: list[list[Slice]] = []
     previous_low = False
-    for part in known:
-        low = part.rate < limit
+    for interval in measured:
+        low = interval.rate < limit
         if low and previous_low:
-            found[-1].append(part)
+            dips[-1].append(interval)
         elif low:
-            found.append([part])
+            dips.append([interval])
         previous_low = low
-    return [_dip(parts, usual, ranks) for parts in found]
+    return [_dip(intervals, usual, ranks) for intervals in dips]
 
 
-def _dip(parts: Sequence[Slice], usual: float, ranks: int) -> Dip:
+def _dip(intervals: Sequence[Slice], usual: float, ranks: int) -> Dip:
     slow = Counter(
-        part.slowest
-        for part in parts
-        if part.slowest and part.slowest_rate < OWN_SHARE * part.rate / max(1, ranks)
+        interval.slowest
+        for interval in intervals
+        if interval.slowest and interval.slowest_rate < MAX_SLOW_SHARE * interval.rate / max(1, ranks)
     )
     host, count = slow.most_common(1)[0] if slow else ("", 0)
     return Dip(
-        parts[0].t,
-        parts[-1].end,
+        intervals[0].t,
+        intervals[-1].end,
         usual,
-        min(part.rate for part in parts),
-        host if 2 * count > len(parts) else "",
-        tuple(number for part in parts for number in part.ids),
+        min(interval.rate for interval in intervals),
+        host if 2 * count > len(intervals) else "",
+        tuple(number for interval in intervals for number in interval.ids),
     )

@@ -18,12 +18,12 @@ from dataclasses import dataclass, field
 from assay.events.space import Point, Space
 
 SHARE_OF_GRID = 0.1
-ESTIMATOR_SHARE = (
-    0.6  # share of the budget that the estimator gets; the rest is for neighbours and repetitions
-)
+ESTIMATOR_SHARE = 0.6  # of the budget; the rest is for neighbours and repetitions
 FINALISTS, REPEATS = 3, 2  # points that are measured again, and how often
 MIN_POINTS = 8  # points; a smaller grid is measured whole
-PROPOSALS = 50  # of the estimator in a row that were measured already: it has converged
+MAX_REPEATED_PROPOSALS = (
+    50  # after so many proposals in a row that were measured already, the estimator has converged
+)
 
 # A point's figure, higher is better; None where it could not be measured.
 Measure = Callable[[Point], float | None]
@@ -31,12 +31,12 @@ Measure = Callable[[Point], float | None]
 
 @dataclass
 class Tuning:
-    """What was measured, in order, and the best of it."""
+    """The measured points of a search, in order."""
 
     space: Space
     values: dict[Point, list[float]] = field(default_factory=dict)
     failed: set[Point] = field(default_factory=set)
-    measured: int = 0  # points and repetitions: the cost
+    measured: int = 0  # number of measurements, repetitions included: the cost of the search
 
     def value(self, point: Point) -> float:
         return statistics.median(self.values[point])
@@ -62,9 +62,10 @@ def budget_of(space: Space, share: float = SHARE_OF_GRID) -> int:
 
 
 class Tuner:
-    """``measure`` is called for one point at a time; a KeyboardInterrupt from it ends the search with what there is.
+    """A search. ``measure`` is called for one point at a time; if it raises KeyboardInterrupt, ``result`` holds the
+    points measured so far.
 
-    ``earlier``: figures of points that need not be measured again (of a run that is resumed).
+    ``earlier``: figures of points that a resumed run has measured already.
     """
 
     def __init__(
@@ -85,21 +86,21 @@ class Tuner:
             self.result.measured += 1
 
     @property
-    def _left(self) -> int:
+    def _remaining(self) -> int:
         return self.budget - self.result.measured
 
     def run(self) -> Tuning:
         if self.budget >= self.space.size:
             for point in self.space.points():
-                self._once(point)
+                self._measure_new(point)
             return self.result
         reserved = FINALISTS * REPEATS if self.budget >= 4 * FINALISTS * REPEATS else 0
-        self._estimate(int(ESTIMATOR_SHARE * self.budget))
-        self._climb(reserved)
-        self._repeat()
+        self._run_estimator(int(ESTIMATOR_SHARE * self.budget))
+        self._measure_neighbours(reserved)
+        self._repeat_best()
         return self.result
 
-    def _once(self, point: Point) -> float | None:
+    def _measure_new(self, point: Point) -> float | None:
         """Measures a point that is new; returns its figure."""
         result = self.result
         if point in result.values:
@@ -114,30 +115,31 @@ class Tuner:
             result.values[point] = [value]
         return value
 
-    def _estimate(self, budget: int) -> None:
+    def _run_estimator(self, budget: int) -> None:
         from assay.events.distributions import TrialState, distributions, new_study, point_of
 
         study = new_study(self._seed, max(MIN_POINTS, budget // 3))
-        spread = distributions(self.space)
+        distribution_by_axis = distributions(self.space)
         repeated_proposals = 0
-        while self.result.measured < budget and repeated_proposals < PROPOSALS:
-            trial = study.ask(spread)
+        while self.result.measured < budget and repeated_proposals < MAX_REPEATED_PROPOSALS:
+            trial = study.ask(distribution_by_axis)
             before = self.result.measured
-            value = self._once(point_of(self.space, trial.params))
+            value = self._measure_new(point_of(self.space, trial.params))
             repeated_proposals = repeated_proposals + 1 if self.result.measured == before else 0
             if value is None:
                 study.tell(trial, state=TrialState.FAIL)
             else:
                 study.tell(trial, value)
 
-    def _climb(self, reserved: int) -> None:
-        """Measures the neighbours of the best point whose neighbours are not all known, then of the next one; where
-        no point could be measured yet, any."""
+    def _measure_neighbours(self, reserved: int) -> None:
+        """Measures neighbours of the best points, best first, and any point if all neighbours are measured. The last
+        ``reserved`` measurements are left for repetitions."""
         others = list(self.space.points())
         random.Random(self._seed).shuffle(others)
-        while self._left > reserved:
-            unknown = next((found for point in self.result.ranked() if (found := self._unknown(point))), None)
-            self._once(unknown[0] if unknown else self._first_new(others))
+        while self._remaining > reserved:
+            neighbours = map(self._new_neighbours, self.result.ranked())
+            new_points = next((points for points in neighbours if points), None)
+            self._measure_new(new_points[0] if new_points else self._first_new(others))
 
     def _first_new(self, points: list[Point]) -> Point:
         """Removes and returns the first point that has not been tried; the grid is larger than the budget."""
@@ -146,14 +148,14 @@ class Tuner:
     def _is_new(self, point: Point) -> bool:
         return point not in self.result.values and point not in self.result.failed
 
-    def _unknown(self, point: Point) -> list[Point]:
+    def _new_neighbours(self, point: Point) -> list[Point]:
         return [p for p in self.space.neighbours(point) if self._is_new(p)]
 
-    def _repeat(self) -> None:
+    def _repeat_best(self) -> None:
         """Measures the best few again, as long as the budget lasts."""
         for _ in range(REPEATS):
             for point in self.result.ranked()[:FINALISTS]:
-                if self._left <= 0:
+                if self._remaining <= 0:
                     return
                 self.result.measured += 1
                 value = self._measure(point)

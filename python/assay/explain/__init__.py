@@ -24,6 +24,7 @@ from assay.explain.evidence import Evidence, Options
 from assay.explain.expected import below_expected
 from assay.explain.fabric import credit_loop, crowded_ports, lost_routes, slow_cables
 from assay.explain.gpu import gpu_copies
+from assay.explain.group_retest import plan_groups
 from assay.explain.hca import hca_binding
 from assay.explain.heap import (
     heap_copies,
@@ -40,11 +41,10 @@ from assay.explain.matrix import PairMatrix
 from assay.explain.numa import numa_applied, numa_placement, numa_threads
 from assay.explain.power import state_power
 from assay.explain.rdma import rdma_wire
-from assay.explain.retest import plan_again, plan_retest
+from assay.explain.retest import plan_repeats, plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
 from assay.explain.slow_network import slow_network
 from assay.explain.storage import straggler, wrong_data
-from assay.explain.together import plan_groups
 from assay.explain.turns import taking_turns
 from assay.explain.udp import udp_loss
 from assay.explain.wire import host_names, shared_network, wire_bypass
@@ -63,20 +63,20 @@ RULES: dict[str, Rule] = {
     "slow_host": slow_host,  # a host that sends or receives more slowly than its peers
     "slow_pair": slow_pair,  # a slow path between two hosts that are fast with others
     "slow_block": slow_block,  # a group of hosts that is slow with the rest or with another group
-    "slow_network": slow_network,  # a network on which most hosts stay below what their links let expect
-    "congestion": congestion,  # a loss under load that vanishes when the pair is alone
+    "slow_network": slow_network,  # a network on which most hosts stay below the expected rate of their links
+    "congestion": congestion,  # a loss of bandwidth under load that vanishes when the pair is alone
     "hca_binding": hca_binding,  # a requested RDMA adapter that carried too little
     "port_errors": port_errors,  # link errors that an adapter's port counted
     "gpu_copies": gpu_copies,  # a narrow PCIe link, or a path that GPUs share
     "rdma_wire": rdma_wire,  # RDMA payload that did not pass an adapter
     "udp_loss": udp_loss,  # the point where UDP messages were dropped
-    "below_expected": below_expected,  # a figure below what links and headers let expect
+    "below_expected": below_expected,  # a figure below the interval derived from link rates and packet headers
     "wrong_data": wrong_data,  # files that hold wrong bytes
     "straggler": straggler,  # a rank or node that is the slowest in nearly every round of I/O
     "taking_turns": taking_turns,  # the two directions of a pair that wait for each other
     "slow_cable": slow_cables,  # a cable of a fabric that is narrower or slower than most of its kind or its ports
-    "lost_route": lost_routes,  # forwarding tables that lead nowhere, or in a circle
-    "credit_loop": credit_loop,  # routes whose buffers can wait for each other for good
+    "lost_route": lost_routes,  # forwarding tables with missing entries or loops
+    "credit_loop": credit_loop,  # routes whose buffers can wait for each other forever
     "crowded_port": crowded_ports,  # up ports with far more destinations than others
     "event_ledger": event_ledger,  # fragments that are wrong, missing or unaccounted for
     "event_death": event_death,  # nodes that died while events were built
@@ -88,13 +88,13 @@ RULES: dict[str, Rule] = {
     "heap_temporary": heap_temporary,  # blocks that are freed before the next allocation
     "heap_tiny": heap_tiny,  # blocks of a byte
     "heap_reallocation": heap_reallocation,  # blocks that grow in many small steps
-    "heap_copies": heap_copies,  # containers that are copied and thrown away
-    "heap_fragmentation": heap_fragmentation,  # a few blocks that keep many pages
-    "heap_first_touch": heap_first_touch,  # page faults that huge pages, or blocks that are kept, would save
+    "heap_copies": heap_copies,  # short-lived copies of containers
+    "heap_fragmentation": heap_fragmentation,  # a few blocks that keep many nearly empty pages
+    "heap_first_touch": heap_first_touch,  # page faults that huge pages, or reused blocks, would save
     "heap_variable": heap_variable,  # a large variable
     "numa_placement": numa_placement,  # an object of a profiled program whose memory lies far from its users
     "numa_threads": numa_threads,  # threads that move between nodes
-    "numa_applied": numa_applied,  # an applied placement that did not give what was predicted
+    "numa_applied": numa_applied,  # an applied placement whose remote share differs from the prediction
 }
 
 
@@ -122,8 +122,8 @@ __all__ = [
     "all_suspects",
     "explain",
     "explain_evidence",
-    "plan_again",
     "plan_groups",
+    "plan_repeats",
     "plan_retest",
     "state_power",
     "suspects",

@@ -1,8 +1,8 @@
-"""Which adapter of each host carried the bytes, and whether a much faster one was idle.
+"""Finds hosts whose bytes went over a slow network adapter while a much faster one was idle.
 
 An MPI that cannot open an InfiniBand or 100 Gbit/s adapter falls back to TCP over whatever interface it finds, and
-every figure is then right for the wrong network. Bytes are the ports' counters of the run, speeds what the links
-negotiated.
+every figure is then right for the wrong network. Bytes come from the ports' counters during the run, speeds are those
+that the links negotiated.
 """
 
 from __future__ import annotations
@@ -18,23 +18,26 @@ from assay.records.schema import AnyRecord, Context, Finding, Measurement, Subje
 from assay.records.units import format_quantity, format_share
 
 SENT = ("port_xmit_data", "tx_bytes")
-MUCH_FASTER = (
-    4.0  # than the adapter that was used: no two adapters that are meant for one network differ so much
-)
+# Ratio of the speeds of the idle adapter and the used one. Adapters of one network differ by less.
+MUCH_FASTER = 4.0
 IDLE = 0.05  # of the host's bytes; management traffic is less
 
 
 @dataclass
 class Adapters:
-    """The adapters of a host: bytes sent by each that sent any, negotiated speed (B/s) of each physical one that is
-    up."""
+    """The adapters of a host."""
 
-    sent: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    speed: dict[str, float] = field(default_factory=dict)
-    ids: list[int] = field(default_factory=list)
+    sent: dict[str, float] = field(
+        default_factory=lambda: defaultdict(float)
+    )  # B by device, of those that sent any
+    speed: dict[str, float] = field(
+        default_factory=dict
+    )  # negotiated B/s by device, of physical links that are up
+    ids: list[int] = field(default_factory=list)  # of the records of the byte counters
 
     @property
     def main(self) -> str:
+        """The device that sent most."""
         return max(self.sent, key=lambda device: self.sent[device], default="")
 
     def share(self, device: str) -> float:

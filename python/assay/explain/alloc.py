@@ -60,7 +60,7 @@ def alloc(evidence: Evidence) -> list[Finding]:
         entry.split(" ", 1) for entry in _strings(evidence.options.get("started")) if " " in entry
     )
     advice = [_advice(question, host, prefixes) for question in _questions(study) if len(question.scores) > 1]
-    return [*_growing(study, host), *advice]
+    return [*_growth_findings(study, host), *advice]
 
 
 def _strings(value: object) -> list[str]:
@@ -122,17 +122,19 @@ def _range(sizes: Sequence[int]) -> str:
 
 
 def _score(allocator: str, records: Sequence[list[Measurement]]) -> Score | None:
-    """Adds the records of each size up, then takes the geometric mean over sizes. ``records``: one list per size."""
-    if not records or any(not of_size for of_size in records):
+    """The geometric mean over sizes of the sum of each size's records. ``records``: one list per size. None without
+    records or without positive sums."""
+    if not records or any(not size_records for size_records in records):
         return None
-    sums = [sum(record.median for record in of_size) for of_size in records]
+    sums = [sum(record.median for record in size_records) for size_records in records]
     if min(sums) <= 0:
         return None
     spreads = [
-        sum(record.mad for record in of_size) / total for of_size, total in zip(records, sums, strict=True)
+        sum(record.mad for record in size_records) / total
+        for size_records, total in zip(records, sums, strict=True)
     ]
     mean = math.exp(sum(map(math.log, sums)) / len(sums))
-    ids = tuple(record.id for of_size in records for record in of_size)
+    ids = tuple(record.id for size_records in records for record in size_records)
     return Score(allocator, mean, sum(spreads) / len(spreads), ids)
 
 
@@ -230,8 +232,8 @@ def _format_score(score: Score, unit: str) -> str:
     )
 
 
-def _growing(study: AllocStudy, host: str | None) -> list[Finding]:
-    """Allocators whose retained memory grows in each cycle, although each cycle frees all its blocks."""
+def _growth_findings(study: AllocStudy, host: str | None) -> list[Finding]:
+    """Warnings about allocators whose retained memory grows in each cycle, although each cycle frees all its blocks."""
     cycles = study.values(RETENTION, "cycles")
     if len(cycles) < 2 or cycles[-1] < MIN_CYCLES:
         return []

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.explain.matrix import PairMatrix, host_of
-from assay.explain.polish import SCALE_FLOOR, Floats, Groups, sample, spread
+from assay.explain.polish import MEDIAN_ERROR, SCALE_FLOOR, Floats, Groups, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
 
 MIN_EFFECT = float(np.log(0.94))  # of a group on all its paths, which are many cells
@@ -33,15 +33,14 @@ def divisions(count: int) -> list[int]:
 
 @dataclass
 class Division:
-    """All hosts in equal parts. ``mean`` [part, part]: the median of the cells from one to another; NaN for fewer
-    than three."""
+    """All hosts divided into equal parts of contiguous ranks."""
 
-    size: int
+    size: int  # hosts of a part
     parts: int
-    source: NDArray[np.integer]  # part of each cell's ends
-    target: NDArray[np.integer]
-    mean: Floats
-    cells: NDArray[np.int64]
+    source: NDArray[np.integer]  # [cell] part of the sender
+    target: NDArray[np.integer]  # [cell] part of the receiver
+    mean: Floats  # [part, part] median of the cells from one part to another; NaN for fewer than three cells
+    cells: NDArray[np.int64]  # [part, part] number of cells
 
     @classmethod
     def of(cls, matrix: PairMatrix, value: Floats, size: int) -> Division:
@@ -56,18 +55,18 @@ class Division:
 
 
 def slow_groups(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
-    """Groups that send to, or receive from, all other groups slowly. ``value``: the cells' logarithms; ``sigma``: of a
-    cell. The division that explains most is taken."""
+    """Groups that send to, or receive from, all other groups slowly. ``value``: the cells' logarithms; ``sigma``: the
+    standard deviation of a cell. Of all divisions the one that explains most is used."""
     best: list[Suspect] = []
-    most = 0.0
+    max_explained = 0.0
     for size in divisions(len(matrix.hosts)):
         if size < MIN_HOSTS or len(matrix.hosts) // size < MIN_GROUPS:
             continue
         if len({host_of(host) for host in matrix.hosts[:size]}) == 1:
             continue  # ranks of one machine
         suspects_of_size, explained = _groups_of(matrix, value, sigma, size)
-        if explained > 1.05 * most:
-            best, most = suspects_of_size, explained
+        if explained > 1.05 * max_explained:
+            best, max_explained = suspects_of_size, explained
     return best
 
 
@@ -94,12 +93,12 @@ def _groups_of(matrix: PairMatrix, value: Floats, sigma: float, size: int) -> tu
         )
         crossing = value[(ends == part) & (other_ends != part)]
         explained += float(np.sum(2 * effect * crossing - effect**2))
-        _line(unexplained, side, part)[:] = np.nan
+        _row_or_column(unexplained, side, part)[:] = np.nan
     return suspects_of_size, explained
 
 
-def _line(table: Floats, side: int, part: int) -> Floats:
-    """The row of a group that sends (side 0), the column of one that receives."""
+def _row_or_column(table: Floats, side: int, part: int) -> Floats:
+    """The row of a part as sender (``side`` 0), its column as receiver (``side`` 1)."""
     return table[part] if side == 0 else table[:, part]
 
 
@@ -107,22 +106,26 @@ def _candidate(
     division: Division, unexplained: Floats, sigma: float, side: int, part: int
 ) -> tuple[float, int, int, float] | None:
     """Returns (effect, side, part, z) of a group that is slow on most of its paths to other groups."""
-    own = _line(unexplained, side, part)
-    own = own[np.isfinite(own)]
+    group_values = _row_or_column(unexplained, side, part)
+    group_values = group_values[np.isfinite(group_values)]
     others = unexplained.copy()
-    _line(others, side, part)[:] = np.nan
+    _row_or_column(others, side, part)[:] = np.nan
     reference = others[np.isfinite(others)]
-    if own.size < MIN_GROUPS - 1 or reference.size < 2:
+    if group_values.size < MIN_GROUPS - 1 or reference.size < 2:
         return None
     median_rate = float(np.median(reference))
-    effect = float(np.median(own)) - median_rate
+    effect = float(np.median(group_values)) - median_rate
     cells = float(np.mean(division.cells[part] if side == 0 else division.cells[:, part]))
-    scale = max(spread(reference), 1.2533 * sigma / np.sqrt(max(cells, 1.0)), SCALE_FLOOR)
+    scale = max(spread(reference), MEDIAN_ERROR * sigma / np.sqrt(max(cells, 1.0)), SCALE_FLOOR)
     z = effect / scale
     tests = 2 * division.parts
     if effect >= MIN_EFFECT or z >= NORMAL.inv_cdf(CHANCE / tests):
         return None
-    return (effect, side, part, z) if np.mean(own - median_rate < effect / 2) >= MIN_SHARE_OF_GROUP else None
+    return (
+        (effect, side, part, z)
+        if np.mean(group_values - median_rate < effect / 2) >= MIN_SHARE_OF_GROUP
+        else None
+    )
 
 
 def _is_group(
@@ -134,9 +137,9 @@ def _is_group(
         return False
     ends, other_ends = (division.source, division.target) if side == 0 else (division.target, division.source)
     crossing = (ends == part) & (other_ends != part)
-    own = (matrix.source if side == 0 else matrix.target)[crossing] - part * division.size
+    member = (matrix.source if side == 0 else matrix.target)[crossing] - part * division.size
     median_rate = np.median(value[(division.source != division.target) & ~crossing])
-    medians = Groups(own, division.size).median(value[crossing]) - median_rate
+    medians = Groups(member, division.size).median(value[crossing]) - median_rate
     measured = medians[np.isfinite(medians)]
     return measured.size >= 2 and bool(np.mean(measured < effect / 2) >= MIN_SHARE_OF_GROUP)
 
@@ -154,18 +157,19 @@ def _group_suspect(
 def uneven_blocks(matrix: PairMatrix, value: Floats) -> list[Suspect]:
     """Paths from one group to another that are slower than the other paths across groups.
 
-    ``value`` holds the cells without the effects of suspected hosts. The division with the most significant
-    effect is taken.
+    ``value`` holds the cells without the effects of suspected hosts. Of all divisions the one with the most
+    significant effect is used.
     """
     sigma = max(spread(value), SCALE_FLOOR)
     best: list[Suspect] = []
     for size in divisions(len(matrix.hosts)):
-        blocks = _in_division(matrix, value, size, sigma)
+        blocks = _slow_paths_of(matrix, value, size, sigma)
         best = min(best, blocks, key=lambda blocks: min((block.z for block in blocks), default=0.0))
     return sorted(best, key=lambda block: block.effect)[:MAX_BLOCKS]
 
 
-def _in_division(matrix: PairMatrix, value: Floats, size: int, sigma: float) -> list[Suspect]:
+def _slow_paths_of(matrix: PairMatrix, value: Floats, size: int, sigma: float) -> list[Suspect]:
+    """Slow paths between the parts of a division. ``size``: hosts of a part; ``sigma``: deviation of a cell."""
     hosts = matrix.hosts
     sampled = sample(value.size)
     source, target, value = matrix.source[sampled], matrix.target[sampled], value[sampled]

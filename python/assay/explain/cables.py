@@ -1,5 +1,5 @@
-"""Slow cables inside the network, from their pattern in the pair matrix: routing by destination puts all flows of a
-group of hosts to some destinations on one cable up, and all flows from elsewhere to one host on one cable down.
+"""Finds slow cables inside the network by their pattern in the pair matrix. Routing by destination sends all flows of a
+group of hosts to some destinations up one cable, and all flows from other groups to one host down one cable.
 
 Groups are contiguous runs of ranks, as in ``assay.explain.blocks``. With the routes of an InfiniBand fabric, ``assay
 fabric blame`` names the cable itself.
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from assay.explain.blocks import divisions
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import Floats
+from assay.explain.polish import MEDIAN_ERROR, Floats
 from assay.explain.suspect import NORMAL, Suspect
 
 # A cell is slow if it is at least this far below the usual rate, and by this many standard deviations.
@@ -29,17 +29,18 @@ MAX_SUSPECTS = 4
 
 def slow_cables(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
     """Paths from a group to some destinations that are slow for all of its hosts. ``value`` holds the cells without
-    what is explained already, 0 at the usual rate. The division that explains most slow cells is taken."""
+    the effects of other suspects, 0 at the usual rate. Of all divisions the one that explains most slow cells is
+    used."""
     is_slow = (value < MIN_EFFECT) & (value < -MIN_Z * sigma)
     if np.count_nonzero(is_slow) < MIN_CELLS:
         return []
     best: list[Suspect] = []
-    most = 0
+    max_explained = 0
     for size in divisions(len(matrix.hosts)):
         if size >= MIN_HOSTS:
             suspects, explained = _cables_of(matrix, value, is_slow, sigma, size)
-            if explained > most:
-                best, most = suspects, explained
+            if explained > max_explained:
+                best, max_explained = suspects, explained
     return sorted(best, key=lambda suspect: suspect.effect)[:MAX_SUSPECTS]
 
 
@@ -63,9 +64,9 @@ def _cables_of(
         if not 0 < targets.size < count / 2:  # more: the group itself is slow
             continue
         group = np.arange(part * size, (part + 1) * size)
-        suspect, cells_of_it = _suspect(matrix, value, sigma, group, targets)
+        suspect, covered_cells = _suspect(matrix, value, sigma, group, targets)
         suspects.append(suspect)
-        explained += int(np.count_nonzero(is_slow & cells_of_it))
+        explained += int(np.count_nonzero(is_slow & covered_cells))
     return suspects, explained
 
 
@@ -74,7 +75,7 @@ def _suspect(
 ) -> tuple[Suspect, NDArray[np.bool_]]:
     cells: NDArray[np.bool_] = np.isin(matrix.source, sources) & np.isin(matrix.target, targets)
     effect = float(np.median(value[cells]))
-    z = effect / (1.2533 * sigma / float(np.sqrt(np.count_nonzero(cells))))
+    z = effect / (MEDIAN_ERROR * sigma / float(np.sqrt(np.count_nonzero(cells))))
     senders, receivers = (tuple(matrix.hosts[i] for i in ends) for ends in (sources, targets))
     chance = value.size * NORMAL.cdf(max(z, -37.0))
     return Suspect("block", senders, receivers, effect, z, chance), cells
@@ -83,8 +84,8 @@ def _suspect(
 def replace_sides_by_paths(
     matrix: PairMatrix, value: Floats, sigma: float, sides: Sequence[Suspect]
 ) -> list[Suspect]:
-    """Replaces each slow side of a host that is as fast as others within its group by the path to or from the rest:
-    the host is not at fault, the way to it is. ``value`` includes the sides' effects."""
+    """Replaces the slow side of a host that is as fast as others within its group by the path between the host and the
+    other groups: the path is at fault, not the host. ``value`` includes the sides' effects."""
     return [_path_to_others(matrix, value, sigma, side) or side for side in sides]
 
 
@@ -97,21 +98,25 @@ def _path_to_others(matrix: PairMatrix, value: Floats, sigma: float, side: Suspe
     partners, rates = others[of_host], value[of_host]
     best: tuple[float, Suspect] | None = None
     for size in divisions(len(matrix.hosts)):
-        near = partners // size == host // size
-        if np.count_nonzero(near) < 2 or np.count_nonzero(~near) < 3:
+        is_near = partners // size == host // size
+        if np.count_nonzero(is_near) < 2 or np.count_nonzero(~is_near) < 3:
             continue
-        inside, outside = float(np.median(rates[near])), float(np.median(rates[~near]))
+        inside, outside = float(np.median(rates[is_near])), float(np.median(rates[~is_near]))
         gap = outside - inside
-        error = 1.2533 * sigma * float(np.sqrt(1 / np.count_nonzero(near) + 1 / np.count_nonzero(~near)))
-        if inside < 0.3 * outside or np.mean(rates[near] > outside / 2) < FULL or gap > -5 * error:
+        error = (
+            MEDIAN_ERROR
+            * sigma
+            * float(np.sqrt(1 / np.count_nonzero(is_near) + 1 / np.count_nonzero(~is_near)))
+        )
+        if inside < 0.3 * outside or np.mean(rates[is_near] > outside / 2) < FULL or gap > -5 * error:
             continue
-        if gap > MIN_EFFECT or np.mean(rates[~near] < outside / 2) < FULL:
+        if gap > MIN_EFFECT or np.mean(rates[~is_near] < outside / 2) < FULL:
             continue
         other_hosts = tuple(name for i, name in enumerate(matrix.hosts) if i // size != host // size)
         senders, receivers = (
             (side.hosts, other_hosts) if side.side == "transmit" else (other_hosts, side.hosts)
         )
-        suspects = replace(side, side="block", hosts=senders, peers=receivers, effect=outside)
+        path = replace(side, side="block", hosts=senders, peers=receivers, effect=outside)
         if best is None or gap / error < best[0]:
-            best = (gap / error, suspects)
+            best = (gap / error, path)
     return best[1] if best else None

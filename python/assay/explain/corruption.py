@@ -1,4 +1,4 @@
-"""Finds corrupted payloads and what they have in common.
+"""Finds corrupted payloads, and the host, device or offset that they have in common.
 
 A single bad pair may be a path; several that share a host point at that host's memory, adapter or cable. A constant
 offset points at a buffer or a DMA engine, scattered offsets at a link without a working checksum.
@@ -91,7 +91,7 @@ def _finding(
 
 def _details(records: Sequence[Corruption]) -> list[str]:
     offsets = {record.offset for record in records}
-    details = [_located(record) for record in records[:MAX_DETAILS]]
+    details = [_describe_corruption(record) for record in records[:MAX_DETAILS]]
     if len(records) > MAX_DETAILS:
         details.append(f"and {len(records) - MAX_DETAILS} more")
     if len(records) > 1 and len(offsets) == 1:
@@ -99,7 +99,7 @@ def _details(records: Sequence[Corruption]) -> list[str]:
     return details
 
 
-def _located(record: Corruption) -> str:
+def _describe_corruption(record: Corruption) -> str:
     size = record.params.get("size")
     message = f"message {record.message}" + (
         f" of {format_size(int(size))}" if isinstance(size, int | float) else ""

@@ -14,7 +14,7 @@ from assay.explain.evidence import Evidence
 from assay.records.schema import Finding, Subject
 
 MEASUREMENT = "network.counters"
-# InfiniBand's names, then those of Linux network devices.
+# Counters of link errors: InfiniBand's names, then those of Linux network devices.
 ERRORS = {
     "symbol_error",
     "link_error_recovery",
@@ -30,7 +30,7 @@ ERRORS = {
     "tx_carrier_errors",
     "carrier_changes",
 }
-PRESSURE = {"port_xmit_wait", "port_xmit_discards", "rx_dropped", "tx_dropped", "rx_missed_errors"}
+CONGESTION = {"port_xmit_wait", "port_xmit_discards", "rx_dropped", "tx_dropped", "rx_missed_errors"}
 
 
 class Growth(NamedTuple):

@@ -1,9 +1,9 @@
 """Finds suspects: hosts, sides, pairs or blocks that look slow in a pair matrix.
 
 A suspect's effect is both large (a host: below -5 %) and rare: chance alone is expected to produce 0.5 suspects in
-the whole matrix. For 8 hosts that is three median absolute deviations, for 256 five, for 10,000 six. The deviation is
-the larger of that of the effects and that which the residuals imply, and has a lower bound, so that small
-differences among very equal hosts do not count.
+the whole matrix. For 8 hosts the threshold is three median absolute deviations, for 256 five, for 10,000 six. The
+deviation is the larger of two: the spread of the effects, and the error that the residuals imply. It has a lower bound,
+so that small differences among nearly equal hosts do not count.
 
 A suspect is not a fault yet: ``assay.explain.retest`` measures it again, alone. So this test may be too sensitive.
 """
@@ -21,20 +21,19 @@ from numpy.typing import NDArray
 from assay.explain.blocks import slow_groups, uneven_blocks
 from assay.explain.cables import replace_sides_by_paths, slow_cables
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import MIN_MEMBERS, SCALE_FLOOR, Fit, Floats, fit, sample, spread
+from assay.explain.polish import MEDIAN_ERROR, MIN_MEMBERS, SCALE_FLOOR, Fit, Floats, fit, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect, covered
 
 MIN_EFFECT = float(np.log(0.95))  # a host within 5 % of its peers is not suspected
 MIN_PAIR_EFFECT = float(np.log(0.92))  # a single pair within 8 % is not suspected
 MIN_EFFECT_OF_FEW = float(np.log(0.80))  # the same, with two or three hosts
-FEW = 32  # hosts: with more, a slow one shows in many pairs
+FEW = 32  # hosts: with more, a slow host shows in many pairs
 PAIRS_WITH_ENDS = 2  # pairs whose ends are suspected too; each costs time to measure again
 CHANCE_OF_PAIRS = 0.01  # smaller than CHANCE: there are many pairs, and each costs time to measure again
 MAX_PAIRS = 32  # suspected at most; most slow pairs are single disturbances
 SIDES: tuple[Literal["transmit"], Literal["receive"]] = ("transmit", "receive")
-OWN_FAULT = float(
-    np.log(0.85)
-)  # a host that is slower by this than its slow group is suspected by itself too
+# A host that is slower than its slow group by this is suspected itself too.
+MIN_EFFECT_BEYOND_GROUP = float(np.log(0.85))
 
 
 def suspects(matrix: PairMatrix) -> list[Suspect]:
@@ -46,30 +45,31 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
         return _suspects_of_few_hosts(matrix)
     model = fit(matrix)
     groups = slow_groups(matrix, model.value, model.sigma)
-    sides = _side(matrix, model, "transmit") + _side(matrix, model, "receive")
+    sides = _slow_sides(matrix, model, "transmit") + _slow_sides(matrix, model, "receive")
     sides = [side for side in sides if not _is_of_group(side, groups)]
     if not groups:
-        sides = replace_sides_by_paths(matrix, _without(matrix, model, []), model.sigma, sides)
+        sides = replace_sides_by_paths(matrix, _without_effects(matrix, model, []), model.sigma, sides)
     paths = [*groups, *(side for side in sides if side.side == "block")]
     sides = [side for side in sides if side.side != "block"]
-    rest = _without(matrix, model, [*sides, *paths])
+    remaining = _without_effects(matrix, model, [*sides, *paths])
     paths = paths or max(
-        slow_cables(matrix, rest, model.sigma),
-        uneven_blocks(matrix, rest),
-        key=lambda found: _explained(matrix, rest, found),
+        slow_cables(matrix, remaining, model.sigma),
+        uneven_blocks(matrix, remaining),
+        key=lambda candidates: _explained(matrix, remaining, candidates),
     )
-    rest = _without(matrix, model, [*sides, *paths])
-    pairs = _pairs(matrix, rest, max(spread(rest), model.sigma))
-    sides += _ends(matrix, model, pairs, {(side.side, side.hosts) for side in sides})
+    remaining = _without_effects(matrix, model, [*sides, *paths])
+    pairs = _slow_pairs(matrix, remaining, max(spread(remaining), model.sigma))
+    sides += _sides_of_pairs(matrix, model, pairs, {(side.side, side.hosts) for side in sides})
     return sorted(sides, key=lambda suspect: suspect.effect) + paths + pairs
 
 
-def _ends(
+def _sides_of_pairs(
     matrix: PairMatrix, model: Fit, pairs: Sequence[Suspect], known: Collection[tuple[str, tuple[str, ...]]]
 ) -> list[Suspect]:
-    """Returns sides of hosts to measure with other partners too: those that several bad pairs share, and with few
-    hosts the ends of the worst pairs, as one may be the only sign of a slow host under load."""
-    found: list[Suspect] = []
+    """Returns sides of hosts to measure with other partners too: those that several slow pairs share, and with few
+    hosts the ends of the worst pairs, as a slow pair may be the only sign of a slow host under load. ``known``: sides
+    that are suspected already."""
+    sides: list[Suspect] = []
     for side in SIDES:
         of_end: dict[int, list[float]] = defaultdict(list)
         for pair in pairs:
@@ -77,18 +77,18 @@ def _ends(
             of_end[matrix.hosts.index(end)].append(pair.effect)
         shared = {host: effects for host, effects in of_end.items() if len(effects) > 1}
         few = list(of_end)[:PAIRS_WITH_ENDS] if len(matrix.hosts) <= FEW else []
-        for suspect in _side(matrix, model, side, [*dict.fromkeys([*shared, *few])] or [-1]):
+        for suspect in _slow_sides(matrix, model, side, [*dict.fromkeys([*shared, *few])] or [-1]):
             effects = shared.get(matrix.hosts.index(suspect.hosts[0]))
             if (side, suspect.hosts) not in known:
-                found.append(replace(suspect, effect=float(np.median(effects))) if effects else suspect)
-    return found
+                sides.append(replace(suspect, effect=float(np.median(effects))) if effects else suspect)
+    return sides
 
 
-def _explained(matrix: PairMatrix, value: Floats, found: Sequence[Suspect]) -> float:
+def _explained(matrix: PairMatrix, value: Floats, candidates: Sequence[Suspect]) -> float:
     """By how much the suspects reduce the sum of squares of the cells."""
     return sum(
         float(np.sum(2 * suspect.effect * value[covered(suspect, matrix)] - suspect.effect**2))
-        for suspect in found
+        for suspect in candidates
     )
 
 
@@ -98,15 +98,16 @@ def _is_of_group(side: Suspect, groups: Sequence[Suspect]) -> bool:
         side.hosts[0] in (group.hosts if side.side == "transmit" else group.peers)
         and len(group.hosts if side.side == "transmit" else group.peers)
         < len(group.peers if side.side == "transmit" else group.hosts)
-        and side.effect > group.effect + OWN_FAULT
+        and side.effect > group.effect + MIN_EFFECT_BEYOND_GROUP
         for group in groups
     )
 
 
-def _side(
+def _slow_sides(
     matrix: PairMatrix, model: Fit, side: Literal["transmit", "receive"], named: Sequence[int] = ()
 ) -> list[Suspect]:
-    """Returns the hosts whose ``side`` is slow; with ``named``, those of the named hosts that are not."""
+    """Returns the hosts whose ``side`` is slow; or, with ``named`` (indices of hosts), those of the named hosts whose
+    side is not slow."""
     tests, limit = threshold(model)
     ends = matrix.source if side == "transmit" else matrix.target
     slow = []
@@ -148,8 +149,7 @@ def scaled_effects(
         members = np.flatnonzero((component == label) & (cells > 0))
         has_majority = len(members) >= MIN_MEMBERS
         effect = effects[members] - (np.median if has_majority else np.max)(effects[members])
-        # A median of n has 1.25 times the error of a mean of n.
-        error = np.maximum(1.2533 * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
+        error = np.maximum(MEDIAN_ERROR * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
         yield members, effect, np.maximum(error, spread(effect) if has_majority else 0.0)
 
 
@@ -158,14 +158,14 @@ def one_way_suspects(matrix: PairMatrix) -> list[Suspect]:
     if len(matrix.hosts) < MIN_MEMBERS:
         return []
     model = fit(matrix)
-    sides = _side(matrix, model, "transmit") + _side(matrix, model, "receive")
+    sides = _slow_sides(matrix, model, "transmit") + _slow_sides(matrix, model, "receive")
     return [replace(side, one_way=True) for side in sorted(sides, key=lambda suspect: suspect.effect)]
 
 
 def all_suspects(both_ways: PairMatrix, one_way: PairMatrix) -> list[Suspect]:
-    """Returns the suspects of both matrices. Of a side that is in both, the one without traffic in the other
-    direction is kept, and comes first where there is time for few retests: a limit on both directions together can
-    make a slow side look fast."""
+    """Returns the suspects of both matrices, first those of ``one_way``, measured without traffic in the other
+    direction: a limit on both directions together can make a slow side look fast. A side that is suspected in both is
+    returned once, from ``one_way``."""
     loaded = suspects(both_ways)
     one_way_only = one_way_suspects(one_way)
     known = {(suspect.side, suspect.hosts) for suspect in one_way_only}
@@ -175,7 +175,7 @@ def all_suspects(both_ways: PairMatrix, one_way: PairMatrix) -> list[Suspect]:
 
 
 def _is_of_host(path: Suspect, sides: Sequence[Suspect]) -> bool:
-    """Whether a path to or from a single host is slow because that host is, also to its near partners."""
+    """Whether a path to or from a single host is slow because the host itself is slow."""
     return path.side == "block" and any(
         (side.side == "transmit" and path.hosts == side.hosts)
         or (side.side == "receive" and path.peers == side.hosts)
@@ -183,7 +183,7 @@ def _is_of_host(path: Suspect, sides: Sequence[Suspect]) -> bool:
     )
 
 
-def _without(matrix: PairMatrix, model: Fit, explained: Sequence[Suspect]) -> Floats:
+def _without_effects(matrix: PairMatrix, model: Fit, explained: Sequence[Suspect]) -> Floats:
     """Returns the cells relative to their component's median, without the effects of suspected hosts and paths.
 
     These are not the residuals: in a row of two cells a single bad cell disturbs both residuals.
@@ -199,7 +199,7 @@ def _without(matrix: PairMatrix, model: Fit, explained: Sequence[Suspect]) -> Fl
     return value
 
 
-def _pairs(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
+def _slow_pairs(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
     """Returns the worst single cells: a path, or a cable inside the network, that only few pairs use."""
     z = value / sigma
     limit = NORMAL.inv_cdf(CHANCE_OF_PAIRS / value.size)

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 
 from assay.events.figures import BUILD, WRONG, Building, buildings
-from assay.events.shares import Beside, beside
+from assay.events.shares import NetworkRates, network_rates
 from assay.events.stability import find_dips
 from assay.explain.evidence import Evidence
 from assay.explain.matrix import host_of
@@ -16,14 +16,14 @@ from assay.records.units import format_quantity, format_share
 
 MIN_WAIT_SHARE = 0.25  # least share of the time that a rank waited for a filter unit or for credits
 MIN_WAIT_RATIO = 2.0  # least ratio of its wait to that of the other ranks
-LOW_SHARE = 0.8  # of what pairs reach: what event builders are designed for
-BELOW_ALLTOALL = 0.9
+MIN_SHARE_OF_PAIRS = 0.8  # of the rate of pairs of hosts; event builders are designed for this share
+MIN_SHARE_OF_ALLTOALL = 0.9  # of the rate of MPI_Alltoall
 
 WAITS = {
     "filter": "its filter unit must take events as fast as they are built: raise --filter-rate, or add --filters",
     "credits": "give builders more --credits, or look why they are slow: assay net over the same hosts",
 }
-UNBALANCED = "the ledger does not balance"  # of engines/events/results.cpp
+UNBALANCED = "the ledger does not balance"  # message of engines/events/results.cpp
 
 NAMES = {
     "fragments_corrupt": "fragments arrived with wrong bytes",
@@ -50,12 +50,12 @@ def event_ledger(evidence: Evidence) -> list[Finding]:
                         fix="find the pair: assay net --op send over the same hosts verifies every payload",
                     )
                 )
-        findings += _lost(building)
+        findings += _lost_fragments(building)
     return findings + _unbalanced(evidence)
 
 
 def _unbalanced(evidence: Evidence) -> list[Finding]:
-    """The engine ends with this failure where fragments were assigned and neither built nor reported lost."""
+    """The engine's failure that fragments were assigned but neither built nor reported lost."""
     return [
         Finding(
             rule="event_ledger",
@@ -70,19 +70,19 @@ def _unbalanced(evidence: Evidence) -> list[Finding]:
     ]
 
 
-def _lost(building: Building) -> list[Finding]:
+def _lost_fragments(building: Building) -> list[Finding]:
     lost = building.count("fragments_lost")
     if not lost:
         return []
     record = building.totals["fragments_lost"]
     incomplete = building.count("events_incomplete")
     died = bool(building.resumes)
-    because = "nodes that died" if died else "no node died"
+    reason = "nodes that died" if died else "no node died"
     return [
         Finding(
             rule="event_ledger",
             cause=f"{lost:.0f} fragments were lost in "
-            f"{'an unknown number of' if incomplete is None else f'{incomplete:.0f}'} incomplete events: {because} "
+            f"{'an unknown number of' if incomplete is None else f'{incomplete:.0f}'} incomplete events: {reason} "
             f"({building.label})",
             severity="warning" if died else "fault",
             evidence=[record.id],
@@ -180,25 +180,25 @@ def event_backpressure(evidence: Evidence) -> list[Finding]:
 
 
 def event_share(evidence: Evidence) -> list[Finding]:
-    """Building that stays below what the network carried in the same run."""
-    carried = beside(evidence.records)
+    """Advice if event building stays below the rate that the network carried in the same run."""
+    carried = network_rates(evidence.records)
     built = [b for b in buildings(evidence.records) if not math.isnan(b.network_throughput)]
     if not built:
         return []
     best = max(built, key=lambda building: building.network_throughput)
-    if best.params.get("rate") not in (None, 0, 0.0, "0"):  # the sources were paced: no limit was looked for
+    if best.params.get("rate") not in (None, 0, 0.0, "0"):  # --input-rate limited the sources
         return []
     if len(set(evidence.hosts)) == 1 and evidence.options.get("transport", "mpi") != "mpi":
         # On one host MPI moves bytes through shared memory, which another transport does not: no fair comparison.
         carried = replace(carried, alltoall=math.nan)
-    return _shares(best, carried)
+    return _share_finding(best, carried)
 
 
-def _shares(best: Building, carried: Beside) -> list[Finding]:
+def _share_finding(best: Building, carried: NetworkRates) -> list[Finding]:
     rate = best.network_throughput
     limits = (
-        (carried.pairs, LOW_SHARE, "pairs of hosts carry"),
-        (carried.alltoall, BELOW_ALLTOALL, "MPI_Alltoall carries"),
+        (carried.pairs, MIN_SHARE_OF_PAIRS, "pairs of hosts carry"),
+        (carried.alltoall, MIN_SHARE_OF_ALLTOALL, "MPI_Alltoall carries"),
     )
     details = [
         f"{description} {format_quantity(limit, 'B/s')} in the same run: {format_share(rate / limit)} of it is used"
@@ -222,7 +222,7 @@ def _shares(best: Building, carried: Beside) -> list[Finding]:
 
 
 def _ranks(building: Building, evidence: Evidence) -> int:
-    """How many ranks there were: those of the building, else one for each host of the run."""
+    """The number of ranks that built events; one for each host of the run if the records do not say it."""
     return int(building.params.get("ranks", 0)) or len(evidence.hosts)
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from assay.explain.culprit import all_suspects
+from assay.explain.group_retest import group_outcome, measured_groups
 from assay.explain.matrix import PairMatrix
 from assay.explain.retest import Outcome, outcome_of, retested_pairs
 from assay.explain.suspect import Suspect
-from assay.explain.together import group_outcome, measured_groups
 from assay.profile.heap import HeapProfile
 from assay.profile.numa import NumaProfile
 from assay.profile.profiles import Profiles
@@ -57,21 +57,23 @@ class Evidence:
 
     @cached_property
     def matrix(self) -> PairMatrix:
+        """Bandwidth of each pair of hosts under load in both directions."""
         return PairMatrix.of_bandwidth(self.records, self.hosts)
 
     @cached_property
     def one_way(self) -> PairMatrix:
+        """Bandwidth of each pair of hosts without traffic in the other direction."""
         return PairMatrix.of_one_way(self.records, self.hosts)
 
     @cached_property
     def suspects(self) -> list[tuple[Suspect, Outcome | None]]:
-        """Every suspect with the outcome of its retest, or None if it was not retested."""
-        found_suspects = all_suspects(self.matrix, self.one_way)
+        """Every suspect with the outcome of its retest; the outcome is None if it was not retested."""
+        suspects = all_suspects(self.matrix, self.one_way)
         retested, groups = retested_pairs(self.records), measured_groups(self.records)
         outcomes = []
-        for suspect in found_suspects:
-            alone = outcome_of(suspect, found_suspects, retested)
+        for suspect in suspects:
+            alone = outcome_of(suspect, suspects, retested)
             if alone is None or not alone.persists:
-                alone = group_outcome(suspect, found_suspects, groups) or alone
+                alone = group_outcome(suspect, suspects, groups) or alone
             outcomes.append((suspect, alone))
         return outcomes

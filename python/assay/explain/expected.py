@@ -1,9 +1,9 @@
 """Expected figures: intervals that are derived from the facts of a machine, each with its derivation.
 
 The upper bound is the negotiated rate, less line codes and packet headers as the standards give them. The lower bound
-is the share of it that a healthy machine reaches; a figure below has a cause worth finding. The bound is that of the
-port, or of the PCIe link of its adapter where that is slower. The firmware tells the modules of memory and their rate,
-the kernel or the modules' names tell the channels. Virtual machines describe modules that they do not have.
+is the share of it that a healthy machine reaches. The rate is that of the port, or of the PCIe link of its adapter
+where that is slower. For memory, the firmware reports the modules and their rate, and the kernel or the modules' names
+give the channels. Virtual machines are left out: they describe modules that they do not have.
 
 Sources: IEEE 802.3 (20 bytes of preamble and gap, 14 + 4 of header and checksum), RFC 768 and 791 (8 and 20),
 RFC 9293 and 7323 (20 of TCP, 12 of time stamps), InfiniBand Architecture Specification 1 (8 + 12 + 4 + 2 a packet;
@@ -31,9 +31,9 @@ PCIE_PAYLOAD = 256  # bytes of a transaction, the usual setting
 PCIE_HEADER = 24
 # Data bits per signalled bit, and signalled bits per nominal bit where /sys rounds: "56 Gb/sec (4X FDR)" is 56.25.
 LINE_CODES = {"SDR": 0.8, "DDR": 0.8, "QDR": 0.8, "FDR": 56.25 / 56 * 64 / 66}
-# The share of the upper bound that a healthy machine reaches: the examples of the COBALT2 document reach 0.94 of FDR,
-# and 0.82 of two PCIe 3 links after packet headers; one port of UDP with jumbo frames reaches all that is offered.
-# An MPI reaches less than a benchmark of the port: it copies, and registers memory.
+# The share of the upper bound that a healthy machine reaches, by measurement. The examples of the COBALT2 document
+# reach 0.94 of FDR, and 0.82 of two PCIe 3 links after packet headers; a port with jumbo frames receives all UDP
+# messages that are offered. MPI reaches less than a benchmark of the port, since it copies and registers memory.
 HEALTHY_SHARE = {
     "node.udp_receive": 0.98,
     "node.rdma": 0.9,
@@ -46,7 +46,7 @@ HEALTHY_SHARE_IN_LAB = 0.6  # all hosts of a lab share the processors of one mac
 MAX_TCP_STREAM = 10e9 / 8
 # Memory bandwidth that one core reaches on any server, B/s. With few cores the cores are the limit, not the channels.
 MAX_CORE = 6e9
-FAULT_SHARE = 0.5  # of the lower bound; no load and no setting costs this much, so a figure below is a fault
+FAULT_SHARE = 0.5  # of the lower bound; a figure below is a fault, since no load or setting costs this much
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Expected:
     high: float
     steps: tuple[str, ...]  # the derivation, one step each
 
-    def shown(self, rate: float) -> str:
+    def format_rate(self, rate: float) -> str:
         """``rate`` in the unit that is usual for the device."""
         return format_quantity(rate, "B/s") if self.name == "node.memory" else format_bit_rate(rate)
 
@@ -97,17 +97,17 @@ def _interval(
     healthy_share: float | None = None,
     cap: float = math.inf,
     cap_reason: str = "",
-    shown: Callable[[float], str] = format_bit_rate,
+    format_rate: Callable[[float], str] = format_bit_rate,
 ) -> Expected:
-    """The least of several bounds, with the derivation of each. ``cap``: the lower end is that of this rate (B/s)
-    where the bounds are above it; ``cap_reason`` says why."""
+    """The interval below the least of several ``bounds`` (B/s, with their derivation). ``cap``: B/s; where the bounds
+    are higher, the lower end is a share of this rate instead, for the reason ``cap_reason``."""
     high = min(bound for bound, _ in bounds)
     healthy_share = healthy_share or HEALTHY_SHARE[name]
     steps = [text for _, text in bounds]
-    of = "that" if len(bounds) == 1 else f"the least of these, {shown(high)}"
+    reference = "that" if len(bounds) == 1 else f"the least of these, {format_rate(high)}"
     if cap < high:
-        of = f"{shown(cap)}, {cap_reason}"
-    steps.append(f"expected: at least {format_share(healthy_share)} of {of}")
+        reference = f"{format_rate(cap)}, {cap_reason}"
+    steps.append(f"expected: at least {format_share(healthy_share)} of {reference}")
     return Expected(name, host, device, healthy_share * min(high, cap), high, tuple(steps))
 
 
@@ -143,12 +143,13 @@ def _tcp(
         f"= {format_bit_rate(rate * share)} of payload by MPI over TCP"
     )
     bounds = [(rate * share, text), *_pcie(pci)]
-    reached = "which one stream reaches on any core"
-    return _interval("network.one_way", host, device, bounds, healthy_share, MAX_TCP_STREAM, reached)
+    cap_reason = "which one stream reaches on any core"
+    return _interval("network.one_way", host, device, bounds, healthy_share, MAX_TCP_STREAM, cap_reason)
 
 
 def _memory(host: str, facts: Mapping[str, Scalar]) -> Expected | None:
-    """All cores to the memory of their own nodes. Where nothing names the channels, two modules may share one."""
+    """The bandwidth of all cores to the memory of their own NUMA nodes. If the number of channels is unknown, two
+    modules may share a channel."""
     modules, rate, width = (
         _number(facts, f"memory.{name}") for name in ("modules", "transfer_rate", "transfer_width")
     )
@@ -160,12 +161,12 @@ def _memory(host: str, facts: Mapping[str, Scalar]) -> Expected | None:
 
     channels = _number(facts, "memory.channels")
     high = (channels or modules) * rate * width
-    of = (
+    reference = (
         f"{channels:.0f} channels"
         if channels
         else f"{modules:.0f} modules, if each has a channel of its own,"
     )
-    text = f"{of} x {rate / 1e6:.0f} MT/s x {width:.0f} bytes = {bytes_a_second(high)}"
+    text = f"{reference} x {rate / 1e6:.0f} MT/s x {width:.0f} bytes = {bytes_a_second(high)}"
     cores, cores_text = _number(facts, "cpu.cores") * MAX_CORE, "which the cores reach on any machine"
     shared, shared_text = (high, "") if channels else (high / 2, "since two modules may share a channel")
     cap, cap_reason = (cores, cores_text) if 0 < cores < shared else (shared, shared_text)
@@ -228,8 +229,8 @@ def below_expected(evidence: Evidence) -> list[Finding]:
         findings.append(
             Finding(
                 rule="below_expected",
-                cause=f"{expected.host} {expected.device}: {expected.shown(best.median)} is less than expected, "
-                f"from {expected.shown(expected.low)} to {expected.shown(expected.high)}",
+                cause=f"{expected.host} {expected.device}: {expected.format_rate(best.median)} is less than expected, "
+                f"from {expected.format_rate(expected.low)} to {expected.format_rate(expected.high)}",
                 subject=best.subject,
                 side="node",
                 severity="fault" if best.median < FAULT_SHARE * _required(best, expected) else "warning",
@@ -249,7 +250,7 @@ def below_expected(evidence: Evidence) -> list[Finding]:
 
 
 def _best(evidence: Evidence, expected: Expected) -> Measurement | None:
-    """The best figure of the device under the conditions that its interval is about."""
+    """The best figure of the device among those measured under the conditions of its interval."""
     candidates = [
         record
         for record in evidence.measurements(expected.name, "bandwidth")
@@ -259,7 +260,7 @@ def _best(evidence: Evidence, expected: Expected) -> Measurement | None:
 
 
 def _required(record: Measurement, expected: Expected) -> float:
-    """A receiver gets no more than it is offered, whatever its link carries."""
+    """The least healthy figure, B/s: a UDP receiver cannot get more than its sender offers."""
     offered = _number(record.params, "offered")
     return min(expected.low, HEALTHY_SHARE[expected.name] * offered) if offered else expected.low
 
@@ -279,7 +280,7 @@ def _is_comparable(record: Measurement, expected: Expected) -> bool:
 
 
 def _uses_all_memory(record: Measurement) -> bool:
-    """All cores with the memory of their nodes; on one node that is the node's cores with its memory."""
+    """Whether all cores used the memory of their own NUMA nodes. With a single node, its cores used its memory."""
     return (
         record.params.get("memory_node") in ("local", record.subject.numa)
         and record.params.get("threads") != 1

@@ -6,12 +6,13 @@ from assay.explain.evidence import Evidence
 from assay.records.schema import Finding, Measurement, Subject
 
 LINKS, ROUTES = "fabric.links", "fabric.routes"
-SHOWN = 20  # routes in the details of one finding
-MAX_LOST = 1000  # entries of tables that lead nowhere, recorded in one run
+MAX_DETAILS = 20  # lines in the details of one finding
+MAX_LOST = 1000  # lost routes that a run records at most
 
 
 def slow_cables(evidence: Evidence) -> list[Finding]:
-    """One finding a cable that is narrower or slower than most of its kind; one for all that are slow alike."""
+    """One finding for each cable that is narrower or slower than most of its kind, and one for each kind whose cables
+    are all slow."""
     findings = []
     for record in evidence.measurements(LINKS, "slow_rate"):
         usual = float(record.params["usual"])
@@ -30,11 +31,12 @@ def slow_cables(evidence: Evidence) -> list[Finding]:
                 fix="reseat the cable at both ends, then replace it; then look at the port's settings",
             )
         )
-    return findings + _slow_alike(evidence)
+    return findings + _slow_kinds(evidence)
 
 
-def _slow_alike(evidence: Evidence) -> list[Finding]:
-    """One finding for each kind of cable and rate that both ports could exceed, though most are no faster."""
+def _slow_kinds(evidence: Evidence) -> list[Finding]:
+    """One finding for each kind of cable and rate, for cables that are as fast as most of their kind although both
+    ports support more."""
     records = [
         record
         for record in evidence.measurements(LINKS, "slow_rate")
@@ -56,17 +58,17 @@ def _slow_alike(evidence: Evidence) -> list[Finding]:
             effect=chosen[0].median / supported - 1,
             confidence=1.0,
             evidence=[record.id for record in chosen],
-            details=_listed([str(record.subject.device) for record in chosen]),
+            details=_truncate([str(record.subject.device) for record in chosen]),
             fix="look for a limit in the ports' enabled speeds and widths (ibportstate), then for cables of that grade",
         )
         for (kind, rate, supported), chosen in groups.items()
     ]
 
 
-def _listed(places: list[str]) -> list[str]:
-    """The first SHOWN, and how many there are more."""
-    more = [f"and {len(places) - SHOWN} more"] if len(places) > SHOWN else []
-    return places[:SHOWN] + more
+def _truncate(places: list[str]) -> list[str]:
+    """The first MAX_DETAILS lines, and the number of the others."""
+    more = [f"and {len(places) - MAX_DETAILS} more"] if len(places) > MAX_DETAILS else []
+    return places[:MAX_DETAILS] + more
 
 
 def lost_routes(evidence: Evidence) -> list[Finding]:
@@ -77,7 +79,7 @@ def lost_routes(evidence: Evidence) -> list[Finding]:
     for fault in dict.fromkeys(str(record.params["fault"]) for record in records):
         chosen = [record for record in records if record.params["fault"] == fault]
         pairs = sum(record.median for record in chosen)
-        details = _listed(list(dict.fromkeys(str(record.params["place"]) for record in chosen)))
+        details = _truncate(list(dict.fromkeys(str(record.params["place"]) for record in chosen)))
         findings.append(
             Finding(
                 rule="lost_route",
@@ -136,7 +138,7 @@ def crowded_ports(evidence: Evidence) -> list[Finding]:
             evidence=[record.id for record in records],
             details=[
                 f"{record.subject.device}: {record.median:.0f} destinations, mean {float(record.params['mean']):.1f}"
-                for record in records[:SHOWN]
+                for record in records[:MAX_DETAILS]
             ],
             fix="let the subnet manager balance again; with missing cables, try opensm -R updn or ftree",
         )

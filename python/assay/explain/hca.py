@@ -20,8 +20,8 @@ from assay.records.schema import Finding, Measurement, Subject
 from assay.records.units import format_quantity, format_share
 
 KINDS = ({"port_xmit_data", "port_rcv_data"}, {"tx_bytes", "rx_bytes"})
-MIN_SHARE_OF_FAIR = 0.5  # of its fair share; below it an adapter was not used as requested
-MAX_SHARE_OF_OTHERS = 0.05  # of all bytes; management traffic on another adapter is less
+MIN_SHARE_OF_FAIR = 0.5  # of an equal share of the bytes; below it an adapter was not used as requested
+MAX_SHARE_OF_OTHERS = 0.05  # of all bytes, on an adapter that was not requested; management traffic is less
 
 
 def hca_binding(evidence: Evidence) -> list[Finding]:
@@ -29,11 +29,13 @@ def hca_binding(evidence: Evidence) -> list[Finding]:
     requested = [name.partition(":")[0] for name in _names(evidence.options.get("servers_hcas"), ":")]
     servers = [host for name in _names(evidence.options.get("servers"), None) for host in NodeSet(name)]
     return (
-        [finding for host in servers for finding in _of_host(evidence, host, requested)] if requested else []
+        [finding for host in servers for finding in _check_host(evidence, host, requested)]
+        if requested
+        else []
     )
 
 
-def _of_host(evidence: Evidence, host: str, requested: list[str]) -> list[Finding]:
+def _check_host(evidence: Evidence, host: str, requested: list[str]) -> list[Finding]:
     carried, records = _carried(evidence, host, requested)
     total = sum(carried.values())
     if not total:
@@ -45,10 +47,10 @@ def _of_host(evidence: Evidence, host: str, requested: list[str]) -> list[Findin
     ]
     findings = []
     for device in dict.fromkeys([*requested, *carried]):
-        share, fair = carried.get(device, 0.0) / total, 1 / len(requested)
+        share, fair_share = carried.get(device, 0.0) / total, 1 / len(requested)
         subject, adapter = Subject(host=host, device=device), f"{device} on {host}"
-        if device in requested and share < MIN_SHARE_OF_FAIR * fair:
-            cause, effect = f"{adapter} was requested and hardly used", share / fair - 1
+        if device in requested and share < MIN_SHARE_OF_FAIR * fair_share:
+            cause, effect = f"{adapter} was requested and hardly used", share / fair_share - 1
             findings.append(_finding(cause, subject, "fault", effect, records, details))
         elif device not in requested and share > MAX_SHARE_OF_OTHERS:
             cause = f"{adapter} carried data and was not requested"

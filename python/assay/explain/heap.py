@@ -25,25 +25,23 @@ MIN_EMPTY_OF_RESIDENT = 0.20  # empty bytes of pages with live blocks, as a shar
 MIN_EMPTY = 4 << 20  # bytes
 MIN_PIN_OF_EMPTY = 0.20  # one stack's share of the empty bytes
 MIN_PAGES = 20_000  # touched for the first time; they cost some 10 ms
-MAX_LEFT_WITH_HUGE = (
-    0.10  # share of the page faults that remain with huge pages; with fewer, they are worth a try
-)
+MAX_LEFT_WITH_HUGE = 0.10  # huge pages are advised if at most this share of the page faults remains with them
 MIN_RETOUCHES = 4  # touched bytes over peak bytes of a line
 MIN_VARIABLE = 1 << 20  # bytes
 MIN_VARIABLES_OF_PEAK = 0.10  # of the process's largest memory
 PAGE = 4096  # bytes
 MAX_FINDINGS = 5
 COPY_CONSTRUCTOR = re.compile(r"::(\w+)\(std::(?:\w+::)*\1<.*> const&\)$")  # of the standard library
-# An interpreter or its library; what it does at its start and end is not the program's.
+# A Python interpreter or its library. Its allocations at start and end are not the program's.
 PYTHON = re.compile(r"(lib)?python\d[\d.]*[a-z]*(\.so[\d.]*)?$")
-RUNTIME = ("libc.so", "libstdc++.so", "ld-linux", "libgcc_s.so")  # these keep buffers to the end
+RUNTIME = ("libc.so", "libstdc++.so", "ld-linux", "libgcc_s.so")  # libraries that never free some buffers
 
 
 Advice = Callable[[HeapProfile, str], list[Finding]]
 
 
 def _rule(advice: Advice) -> Callable[[Evidence], list[Finding]]:
-    """The rule of some advice: nothing in a run without a heap profile."""
+    """Makes a rule of a function of a heap profile and its host. Without a profile it finds nothing."""
 
     def rule(evidence: Evidence) -> list[Finding]:
         profile = evidence.heap
@@ -161,7 +159,7 @@ def _reallocations(profile: HeapProfile, host: str) -> list[Finding]:
 
 
 def _copies(profile: HeapProfile, host: str) -> list[Finding]:
-    """Implicit allocations: a container is copied, used once and destroyed."""
+    """Lines that copy a container of the standard library for a short use."""
     tree = profile.calls
     matches = [COPY_CONSTRUCTOR.search(location.function) for location in tree.locations]
     types = [match[1] if match else "" for match in matches]
@@ -186,10 +184,10 @@ def _copies(profile: HeapProfile, host: str) -> list[Finding]:
 
 
 def _callees_of_sites(tree: CallTree) -> np.ndarray:
-    """For each stack: the location that its allocation site called, or the site where it called none."""
+    """[stack] the location that the stack's allocation site called, or the site itself if it allocates directly."""
     is_frame = np.array([location.is_allocator_frame for location in tree.locations], bool)
     node = tree.stack_node.astype(np.int64)
-    while True:  # once for each allocator frame of the deepest chain of them
+    while True:  # walks up the frames of the allocator, one per turn
         caller = tree.parent[node]
         goes_on = (caller >= 0) & is_frame[tree.location[node]] & is_frame[tree.location[caller]]
         if not goes_on.any():
@@ -225,7 +223,7 @@ def _fragmentation(profile: HeapProfile, host: str) -> list[Finding]:
 
 
 def _first_touch(profile: HeapProfile, host: str) -> list[Finding]:
-    """Page faults of first touches: the time that malloc saved."""
+    """Lines whose blocks cause many page faults when they are first touched."""
     touches = profile.touches
     if touches is None:
         return []

@@ -1,9 +1,9 @@
 """Packet loss: the host and the side that lose TCP segments, from the kernels' counters.
 
-A sender counts the segments that it sent again, a receiver those that arrived behind a gap; where the kernel tells, a
-sender counts them for each receiver. ``loss_fit`` finds the few sides that explain the counts. Under the load of a
-sweep every switch drops segments: that is TCP's congestion control and not a fault. There a host must exceed its peers
-by more, and only hosts of the same role are compared.
+A sender counts the segments that it retransmits, a receiver those that arrive out of order (behind a gap). Newer
+kernels count retransmissions for each receiver. ``loss_fit`` finds the few sides of hosts that explain the counts.
+Under the load of a sweep every switch drops segments: that is TCP's congestion control and not a fault. There a host
+must exceed its peers by more, and only hosts of the same role are compared.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 MEASUREMENT = "network.counters"
-# Of the segments. TCP alone on a path that it fills loses less than the first (0.05 % in a lab); under load a single
-# full queue costs one host up to a third of the second.
+# Least lost share of the segments. One TCP flow that fills its path loses less than the first value (0.05 % in a lab);
+# under load a single full queue costs one host up to a third of the second value.
 MIN_LOSS = {ONE_WAY: 0.002, "network.all_to_all": 0.01}
 MIN_COUNT = 20.0  # segments; fewer may be a few full queues
 MIN_RATIO = {ONE_WAY: 3.0, "network.all_to_all": 5.0}  # over the usual share
-MIN_GAPS = (
-    0.5  # segments behind a gap at the receivers for each that was sent again; else they were only late
-)
+# Least number of segments that arrive out of order for each retransmitted one. With fewer, the segments were not lost,
+# only late.
+MIN_GAPS = 0.5
 MAX_FINDINGS = 8
 
 Counts = dict[str, float]
@@ -41,15 +41,15 @@ Side = Literal["transmit", "receive"]
 
 @dataclass
 class Losses:
-    """Segments by host: sent, sent again, and arrived behind a gap; ``ids`` of the records.
+    """Segments by host: sent, retransmitted, and arrived out of order; ``ids`` of the records.
 
-    ``receivers``: the partners to which each host sends. ``pairs``: segments sent and sent again, by host and
-    receiver; empty if the kernel does not tell.
+    ``receivers``: the partners to which each host sends. ``pairs``: the counts by host and receiver; empty if the
+    kernel does not count them.
     """
 
     sent: Counts = field(default_factory=dict)
-    again: Counts = field(default_factory=dict)
-    behind: Counts = field(default_factory=dict)
+    retransmitted: Counts = field(default_factory=dict)
+    out_of_order: Counts = field(default_factory=dict)
     ids: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     receivers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     pairs: dict[tuple[str, str], Counts] = field(default_factory=lambda: defaultdict(dict))
@@ -59,7 +59,7 @@ def packet_loss(evidence: Evidence) -> list[Finding]:
     """Reports each lossy side of a host, and each lossy pair, once; the one-way measurement counts before the sweep."""
     findings: dict[tuple[str, str], Finding] = {}
     for measurement, matrix in ((ONE_WAY, evidence.one_way), ("network.all_to_all", evidence.matrix)):
-        losses = _read(evidence, measurement, matrix)
+        losses = _read_losses(evidence, measurement, matrix)
         hosts = [host for host in losses.sent if losses.sent[host] > 0]
         if not hosts:
             continue
@@ -72,26 +72,27 @@ def packet_loss(evidence: Evidence) -> list[Finding]:
     return list(findings.values())
 
 
-def _read(evidence: Evidence, measurement: str, matrix: PairMatrix) -> Losses:
-    """Reads the counters of one measurement; those of a sweep do not say which, its matrix does."""
+def _read_losses(evidence: Evidence, measurement: str, matrix: PairMatrix) -> Losses:
+    """Reads the counters of one measurement. The counters of a sweep have no name of a measurement: they belong to the
+    measurement of ``matrix``."""
     losses = Losses()
     if measurement not in {name for name, _, _ in matrix.layers}:
         return losses
-    into = {
+    counts_by_metric = {
         "tcp_sent": losses.sent,
-        "tcp_retransmitted": losses.again,
-        "tcp_out_of_order": losses.behind,
+        "tcp_retransmitted": losses.retransmitted,
+        "tcp_out_of_order": losses.out_of_order,
     }
     during = measurement if measurement == ONE_WAY else None
     for record in evidence.measurements(MEASUREMENT):
         host, peer = record.subject.host, record.subject.peer
-        if record.metric not in into or record.params.get("during") != during or not host:
+        if record.metric not in counts_by_metric or record.params.get("during") != during or not host:
             continue
         losses.ids[host].append(record.id)
         if peer:
             losses.pairs[host, peer][record.metric] = record.median
         else:
-            into[record.metric][host] = record.median
+            counts_by_metric[record.metric][host] = record.median
     hosts = [host_of(label) for label in matrix.hosts]
     for source, target in zip(matrix.source, matrix.target, strict=True):
         losses.receivers[hosts[source]].add(hosts[target])
@@ -106,14 +107,18 @@ def _lossy_sides(
     lossy: list[tuple[str, Side, float]] = []
     for i, share in fit.transmit.items():
         lost = share * sent[i]
-        gaps = sum(losses.behind.get(receiver, 0.0) for receiver in losses.receivers[hosts[i]])
+        gaps = sum(losses.out_of_order.get(receiver, 0.0) for receiver in losses.receivers[hosts[i]])
         if share >= threshold and lost >= MIN_COUNT and gaps >= MIN_GAPS * lost:
             lossy.append((hosts[i], "transmit", share))
     for i, share in fit.receive.items():
         lost = share * received[i]
-        if share >= threshold and lost >= MIN_COUNT and losses.behind.get(hosts[i], 0.0) >= MIN_GAPS * lost:
+        if (
+            share >= threshold
+            and lost >= MIN_COUNT
+            and losses.out_of_order.get(hosts[i], 0.0) >= MIN_GAPS * lost
+        ):
             lossy.append((hosts[i], "receive", share))
-    return sorted(lossy, key=lambda found: -found[2])
+    return sorted(lossy, key=lambda lossy_entry: -lossy_entry[2])
 
 
 def _lossy_pairs(
@@ -125,9 +130,9 @@ def _lossy_pairs(
         for (i, j), share in fit.pairs.items()
         if share >= threshold
         and share * fit.flow[i, j] >= MIN_COUNT
-        and losses.behind.get(hosts[j], 0.0) >= MIN_GAPS * share * fit.flow[i, j]
+        and losses.out_of_order.get(hosts[j], 0.0) >= MIN_GAPS * share * fit.flow[i, j]
     ]
-    return sorted(lossy, key=lambda found: -found[2])
+    return sorted(lossy, key=lambda lossy_entry: -lossy_entry[2])
 
 
 def _fit_of_pairs(losses: Losses, hosts: list[str]) -> LossShares | None:
@@ -140,44 +145,47 @@ def _fit_of_pairs(losses: Losses, hosts: list[str]) -> LossShares | None:
         return None
     index = {host: i for i, host in enumerate(hosts)}
     cells = np.array([(index[host], index[peer]) for host, peer in counted]).T
-    flow, again = (
+    flow, retransmitted = (
         csr_array(
             ([losses.pairs[pair].get(metric, 0.0) for pair in counted], (cells[0], cells[1])),
             shape=(len(hosts), len(hosts)),
         )
         for metric in ("tcp_sent", "tcp_retransmitted")
     )
-    return fit_pairs(flow, again, MAX_FINDINGS)
+    return fit_pairs(flow, retransmitted, MAX_FINDINGS)
 
 
 def _fit_of_hosts(losses: Losses, hosts: list[str]) -> LossShares:
-    flow = _flow(losses, hosts)
-    again = np.array([losses.again.get(host, 0.0) for host in hosts], dtype=float)
-    behind = np.array([losses.behind.get(host, 0.0) for host in hosts], dtype=float)
+    flow = _estimated_flow(losses, hosts)
+    retransmitted = np.array([losses.retransmitted.get(host, 0.0) for host in hosts], dtype=float)
+    out_of_order = np.array([losses.out_of_order.get(host, 0.0) for host in hosts], dtype=float)
     # One lost segment puts all that follow in its window behind a gap, so the sums are made equal.
-    behind *= min(1.0, float(again.sum()) / max(1.0, float(behind.sum())))
-    return fit_hosts(flow, again, behind, MAX_FINDINGS)
+    out_of_order *= min(1.0, float(retransmitted.sum()) / max(1.0, float(out_of_order.sum())))
+    return fit_hosts(flow, retransmitted, out_of_order, MAX_FINDINGS)
 
 
-def _flow(losses: Losses, hosts: list[str]) -> csr_array:
+def _estimated_flow(losses: Losses, hosts: list[str]) -> csr_array:
     """Returns the segments from each host to each; a host sends evenly to all its receivers."""
     from scipy.sparse import csr_array  # slow to import, rarely needed
 
     index = {host: i for i, host in enumerate(hosts)}
     receivers = [[index[r] for r in losses.receivers[host] if r in index] for host in hosts]
     cells = np.array([(i, j) for i in range(len(hosts)) for j in receivers[i]], dtype=int).reshape(-1, 2)
-    each = [losses.sent[host] / max(1, len(row)) for host, row in zip(hosts, receivers, strict=True)]
+    segments_per_receiver = [
+        losses.sent[host] / max(1, len(row)) for host, row in zip(hosts, receivers, strict=True)
+    ]
     return csr_array(
-        (np.array(each)[cells[:, 0]], (cells[:, 0], cells[:, 1])), shape=(len(hosts), len(hosts))
+        (np.array(segments_per_receiver)[cells[:, 0]], (cells[:, 0], cells[:, 1])),
+        shape=(len(hosts), len(hosts)),
     )
 
 
 def _side_finding(losses: Losses, host: str, side: Side, share: float) -> Finding:
     verb = "sends" if side == "transmit" else "receives"
-    again, behind = losses.again.get(host, 0.0), losses.behind.get(host, 0.0)
+    retransmitted, out_of_order = losses.retransmitted.get(host, 0.0), losses.out_of_order.get(host, 0.0)
     others = [other for other in losses.sent if other != host]
-    usual_again = median([losses.again.get(other, 0.0) for other in others] or [0.0])
-    usual_behind = median([losses.behind.get(other, 0.0) for other in others] or [0.0])
+    usual_retransmitted = median([losses.retransmitted.get(other, 0.0) for other in others] or [0.0])
+    usual_out_of_order = median([losses.out_of_order.get(other, 0.0) for other in others] or [0.0])
     wire = "from its adapter to the switch" if side == "transmit" else "from the switch to its adapter"
     return Finding(
         rule="packet_loss",
@@ -188,8 +196,10 @@ def _side_finding(losses: Losses, host: str, side: Side, share: float) -> Findin
         confidence=0.9,
         evidence=sorted(losses.ids[host]),
         details=[
-            f"TCP on {host} sent {again:.0f} segments again, the median of the others {usual_again:.0f}",
-            f"{behind:.0f} segments arrived there behind a gap, at the median of the others {usual_behind:.0f}",
+            f"TCP on {host} sent {retransmitted:.0f} segments again, "
+            f"the median of the others {usual_retransmitted:.0f}",
+            f"{out_of_order:.0f} segments arrived there behind a gap, "
+            f"at the median of the others {usual_out_of_order:.0f}",
         ],
         fix=f"on {host} check the way {wire}: cable and transceiver, the port's error counters at both ends "
         "(ethtool -S), ring buffers, pause frames",

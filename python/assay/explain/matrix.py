@@ -25,7 +25,7 @@ from assay.records.schema import AnyRecord, Matrix, Pairs, Scalar
 # Bytes. Bandwidth limits messages of this size on all known networks; latency limits shorter ones.
 BANDWIDTH_SIZE = 64 * 1024
 ONE_WAY = "network.one_way"  # measured without traffic in the other direction; never mixed with the sweep
-LARGEST = 8  # sizes within this factor of the largest one are combined
+MAX_SIZE_RATIO = 8  # message sizes within this factor of the largest are combined
 
 Row = Pairs | Matrix  # a row, or a whole matrix
 Layer = tuple[str, Scalar, Scalar]  # measurement, operation, size
@@ -68,7 +68,7 @@ class PairMatrix:
         """
         layers = _layers(row for row in _bandwidth_rows(records) if row.name != ONE_WAY)
         largest = max((_bytes(layer) for layer in layers), default=0.0)
-        smallest = min(largest, max(BANDWIDTH_SIZE, largest / LARGEST))
+        smallest = min(largest, max(BANDWIDTH_SIZE, largest / MAX_SIZE_RATIO))
         return _combine({layer: rows for layer, rows in layers.items() if _bytes(layer) >= smallest}, hosts)
 
     @classmethod
@@ -151,7 +151,7 @@ def _senders(row: Row) -> list[str]:
 
 
 def _cells(rows: Iterable[Row], index: dict[str, int]) -> Cells:
-    """Returns the cells of a layer, hosts numbered by ``index``."""
+    """Returns the cells of a layer, with hosts as their numbers in ``index``."""
     parts = [_cells_of_row(row, index) for row in rows]
     source, target, value = (np.concatenate(column) for column in zip(*parts, strict=True))
     is_usable = np.isfinite(value) & (value > 0)
@@ -172,7 +172,7 @@ def _cells_of_row(row: Row, index: dict[str, int]) -> Cells:
 
 
 def _centred(cells: Cells, machine: NDArray[np.integer]) -> Cells:
-    """Keeps the cells between different machines, relative to their median; ``machine`` [host] numbers them."""
+    """Keeps the cells between different machines, relative to their median. ``machine``: by host."""
     source, target, value = cells
     is_between = machine[source] != machine[target]
     value = value[is_between]

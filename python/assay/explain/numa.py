@@ -14,14 +14,14 @@ from assay.records.units import format_quantity, format_share
 
 MAX_FINDINGS = 8
 MIN_AWAY = 0.05  # of a thread's accesses, made on another node than most of them
-MIN_THREAD = 0.01  # of all accesses: other threads do nothing worth binding
-MISPREDICTED = 0.05  # of an object's accesses: a wrong prediction
+MIN_THREAD = 0.01  # of all accesses; threads with fewer are left out
+MISPREDICTED = 0.05  # least difference of predicted and measured remote share of a wrong prediction
 
 Advice = Callable[[NumaProfile, str], list[Finding]]
 
 
 def _rule(advice: Advice) -> Callable[[Evidence], list[Finding]]:
-    """The rule of some advice: nothing in a run without a NUMA profile."""
+    """Makes a rule of a function of a NUMA profile and its host. Without a profile it finds nothing."""
 
     def rule(evidence: Evidence) -> list[Finding]:
         profile = evidence.numa
@@ -34,7 +34,7 @@ def _where(location: Location) -> str:
     return f"{location.function} ({location.source})"
 
 
-def _marked(profile: NumaProfile) -> str:
+def _emulated_note(profile: NumaProfile) -> str:
     return " (emulated nodes)" if profile.process.emulated else ""
 
 
@@ -52,23 +52,23 @@ def _misplaced(profile: NumaProfile, advice: NumaAdvice, host: str) -> Finding:
     else:
         cause = f"{before} of the accesses to {profiled.name} are remote"
         details = [*([f"touched first{by}"] if by else []), f"predicted: {after} remote"]
-        whole = known(profile.matrix)
-        if whole:
-            details.append(f"{format_share(advice.gain / whole)} of all accesses become local")
+        all_accesses = known(profile.matrix)
+        if all_accesses:
+            details.append(f"{format_share(advice.gain / all_accesses)} of all accesses become local")
     if profiled.bytes:
         details.append(f"{format_quantity(profiled.bytes, 'B')} allocated there")
-    return _finding("numa_placement", host, cause + _marked(profile), "advice", details, advice.fix)
+    return _finding("numa_placement", host, cause + _emulated_note(profile), "advice", details, advice.fix)
 
 
 def _threads(profile: NumaProfile, host: str) -> list[Finding]:
     """Threads that are bound to no node and access memory from several."""
     if not profile.is_exact:
         return []  # first touches alone say little about where a thread ran
-    whole, moving = total(profile.matrix), []
+    all_accesses, moving = total(profile.matrix), []
     for thread in profile.threads:
         counts = by_node(profile.counts(thread), of_pages=False)
         thread_accesses = sum(counts.values())
-        if thread.pinned is not False or thread_accesses < MIN_THREAD * whole:
+        if thread.pinned is not False or thread_accesses < MIN_THREAD * all_accesses:
             continue
         away = thread_accesses - max(counts.values())
         if away >= MIN_AWAY * thread_accesses:
@@ -78,7 +78,7 @@ def _threads(profile: NumaProfile, host: str) -> list[Finding]:
     if not moving:
         return []
     noun = "1 thread moves" if len(moving) == 1 else f"{len(moving)} threads move"
-    cause = f"{noun} between nodes{_marked(profile)}"
+    cause = f"{noun} between nodes{_emulated_note(profile)}"
     fix = "bind threads to nodes: OMP_PROC_BIND=spread OMP_PLACES=numa_domains, or numactl --cpunodebind"
     return [_finding("numa_threads", host, cause, "advice", moving[:MAX_FINDINGS], fix)]
 

@@ -18,8 +18,9 @@ from numpy.typing import NDArray
 from assay.explain.matrix import PairMatrix
 from assay.records.statistics import robust_sigma
 
+MEDIAN_ERROR = 1.2533  # standard error of a median over that of a mean, of normal values
 SCALE_FLOOR = 0.005  # relative; no bandwidth is known more precisely
-ENOUGH = 1 << 20  # values that give a spread with an error of 0.1 %
+MAX_SAMPLE = 1 << 20  # values that give a spread with an error of 0.1 %
 MIN_MEMBERS = 4  # members; fewer have no majority to compare with
 
 Floats = NDArray[np.float32]
@@ -27,7 +28,7 @@ Floats = NDArray[np.float32]
 
 def sample(cells: int) -> slice:
     """Returns the slice of all cells, or of every k-th if there are millions: enough for medians and means."""
-    return slice(None, None, cells // ENOUGH + 1)
+    return slice(None, None, cells // MAX_SAMPLE + 1)
 
 
 def spread(value: Floats) -> float:
@@ -47,7 +48,9 @@ class Groups:
                 group.astype(np.uint16) if count <= 1 << 16 else group
             )  # numpy sorts 16 bits by radix
             self.order = np.argsort(group_16bit, kind="stable").astype(np.int32)
-        self.place: NDArray[np.int64] | None = None
+        self.place: NDArray[np.int64] | None = (
+            None  # of each sorted cell in the table of median(); None: all in order
+        )
         if (self.size != self.width).any():
             start = np.cumsum(self.size) - self.size
             slot = np.arange(group.size) - np.repeat(start, self.size)

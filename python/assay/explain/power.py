@@ -16,7 +16,7 @@ import numpy as np
 from assay.explain.culprit import MIN_EFFECT, MIN_EFFECT_OF_FEW, SIDES, scaled_effects, threshold
 from assay.explain.evidence import Evidence
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import MIN_MEMBERS, Fit, fit
+from assay.explain.polish import MEDIAN_ERROR, MIN_MEMBERS, Fit, fit
 from assay.explain.retest import (
     CONTROL_PAIRS,
     MIN_ONE_WAY_EFFECT,
@@ -30,17 +30,18 @@ from assay.explain.slow_network import describe_level
 from assay.records.schema import Verdict
 from assay.records.units import format_share
 
-SURE = 1.645  # standard deviations: 95 % of a normal distribution are above
+SIGMAS_95 = 1.645  # standard deviations: 95 % of a normal distribution are above
 MAD_ERROR = 1.17  # relative standard error of a scaled MAD of n normal values, times the root of n
-# A retest also asks that the fastest of four pairs of the suspect is below the lower quartile of the controls:
-# the 95 % quantile of the largest of four, the quartile's distance from the median, and its error from eight values.
-APART = 2.23 + 0.67 + 0.3
+# A retest also requires that the fastest of four pairs of the suspect is below the lower quartile of the controls.
+# The terms, in standard deviations: the 95 % quantile of the largest of four, the quartile's distance from the median,
+# and the quartile's error from eight values.
+RANK_MARGIN = 2.23 + 0.67 + 0.3
 
 
 def detectable(matrix: PairMatrix, one_way: bool) -> float:
     """Returns the share of its peers' rate at which a slow side of any host is found with 95 % probability.
 
-    It is that of the host that is known worst. NaN where there are too few hosts to compare.
+    It is the share for the host with the largest error. NaN where there are too few hosts to compare.
     """
     if len(matrix.hosts) < MIN_MEMBERS:
         return math.nan
@@ -50,7 +51,7 @@ def detectable(matrix: PairMatrix, one_way: bool) -> float:
         return math.nan
     scale = float(np.max(np.concatenate(scales)))
     margin = 1 + MAD_ERROR / math.sqrt(len(matrix.hosts))
-    suspected = min(MIN_EFFECT, threshold(model)[1] * scale * margin) - SURE * scale
+    suspected = min(MIN_EFFECT, threshold(model)[1] * scale * margin) - SIGMAS_95 * scale
     return math.exp(min(suspected, _confirmed(_scatter(matrix, model), one_way)))
 
 
@@ -65,10 +66,10 @@ def _scatter(matrix: PairMatrix, model: Fit) -> float:
 
 def _confirmed(scatter: float, one_way: bool) -> float:
     """Returns the logarithm of the rate that a retest confirms as slow. ``scatter``: of a pair, relative."""
-    error = max(scatter, SCALE_FLOOR) * 1.2533 * math.sqrt(1 / OWN_PAIRS + 1 / CONTROL_PAIRS)
+    error = max(scatter, SCALE_FLOOR) * MEDIAN_ERROR * math.sqrt(1 / OWN_PAIRS + 1 / CONTROL_PAIRS)
     least, z = (MIN_ONE_WAY_EFFECT, MIN_ONE_WAY_Z) if one_way else (MIN_RETEST_EFFECT, MIN_Z)
     margin = 1 + MAD_ERROR / math.sqrt(CONTROL_PAIRS)
-    return min(min(least, -z * margin * error) - SURE * error, -APART * scatter)
+    return min(min(least, -z * margin * error) - SIGMAS_95 * error, -RANK_MARGIN * scatter)
 
 
 def describe_power(evidence: Evidence) -> str:
@@ -91,12 +92,12 @@ def describe_power(evidence: Evidence) -> str:
 
 
 def state_power(verdicts: Sequence[Verdict], evidence: Evidence) -> None:
-    """Adds to each verdict of "no fault" on a network what the run could have found."""
-    for verdict in _of_no_fault(verdicts):
+    """Adds to the reason of each verdict "no fault" which faults the run could have found."""
+    for verdict in _no_fault_verdicts(verdicts):
         texts = (verdict.reason, describe_power(evidence), describe_level(evidence))
         verdict.reason = "; ".join(text for text in texts if text)
 
 
-def _of_no_fault(verdicts: Sequence[Verdict]) -> Iterable[Verdict]:
-    """Verdicts on findings have no metric, and pass without any fault."""
+def _no_fault_verdicts(verdicts: Sequence[Verdict]) -> Iterable[Verdict]:
+    """The passed verdicts on the number of faults. They have no metric."""
     return (v for v in verdicts if v.outcome == "PASS" and not v.metric and v.observed == 0 and v.unit == "1")

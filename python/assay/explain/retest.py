@@ -1,10 +1,10 @@
 """The retest: suspects are measured again, pair by pair, each alone on the network.
 
-What is still slow is a fault of hardware or configuration; what has recovered was congestion, which is no fault.
-Controls, a few pairs that are not suspected, are measured in the same way, because a pair alone is faster than a
-pair among many. A suspected pair that is still slow is measured once more later, since one disturbance slows one
-measurement.
-A group behind a shared path is slow only when its hosts send together: ``assay.explain.together``.
+A suspect that is still slow has a fault of hardware or configuration; one that has recovered was slowed by congestion,
+which is no fault. Controls, a few pairs that are not suspected, are measured in the same way, because a pair alone is
+faster than a pair among many. A suspected pair that is still slow is measured once more later, since one disturbance
+slows one measurement.
+A group behind a shared path is slow only when its hosts send together: ``assay.explain.group_retest``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.explain.matrix import PairMatrix
+from assay.explain.polish import MEDIAN_ERROR
 from assay.explain.suspect import Suspect, covered
 from assay.records.schema import AnyRecord, Measurement
 from assay.records.statistics import robust_sigma
@@ -36,12 +37,12 @@ MIN_WEAK_EFFECT, MIN_PAIR_EFFECT = math.log(0.82), math.log(0.70)
 MIN_WEAK_Z = 5.0
 # A side that was slow without traffic in the other direction needs less: congestion does not explain it.
 MIN_ONE_WAY_EFFECT, MIN_ONE_WAY_Z = math.log(0.94), 4.0
-MIN_TWICE_EFFECT, MIN_TWICE_Z = math.log(0.93), 3.5  # for a pair that was measured twice
+MIN_TWICE_EFFECT, MIN_TWICE_Z = math.log(0.93), 3.5  # for a pair that was measured twice alone
 SCALE_FLOOR = 0.02  # least relative deviation that is assumed; no short transfer repeats better
 # With at least MIN_RANKED pairs a rank test decides too: the chance that a healthy host has as many slow pairs. It
 # also works where single figures vary widely.
 MIN_RANKED, CHANCE_OF_RANKS = 6, 0.0005
-TRIMMED = 1.2  # standard deviation of normal values over that without the largest
+TRIMMED_RATIO = 1.2  # standard deviation of normal values over that without the largest
 
 Pair = tuple[str, str]
 Logs = NDArray[np.float64]
@@ -51,7 +52,7 @@ Logs = NDArray[np.float64]
 class Outcome:
     """The result of a retest. ``effect``: logarithm of the suspect's median rate over that of the controls.
 
-    ``together``: of all flows of a group at once, not of single pairs.
+    ``is_group``: the flows of a group were measured all at once, not single pairs.
     """
 
     effect: float
@@ -61,7 +62,7 @@ class Outcome:
     pairs: int
     controls: int
     evidence: list[int]
-    together: bool = False
+    is_group: bool = False
 
 
 def plan_retest(
@@ -80,8 +81,8 @@ def plan_retest(
         return []
     worst = list(suspects)[:max_suspects]
     masks = np.stack([covered(suspect, matrix) for suspect in suspects])
-    times = masks.sum(axis=0)
-    controls = _spaced(np.flatnonzero(times == 0), control_pairs)
+    suspect_counts = masks.sum(axis=0)
+    controls = _evenly_spaced(np.flatnonzero(suspect_counts == 0), control_pairs)
     if not controls.size:
         return []
     chosen: list[int] = []
@@ -89,31 +90,31 @@ def plan_retest(
         if not mask.any():  # the sweep did not measure it
             continue
         # A suspected partner says little about this suspect, but is better than none.
-        cells_of_suspect = np.flatnonzero(mask & (times == times[mask].min()))
-        chosen += _spaced(cells_of_suspect, own_pairs).tolist()
-    cells = _mixed([*dict.fromkeys([*chosen, *controls.tolist()])])
+        cells_of_suspect = np.flatnonzero(mask & (suspect_counts == suspect_counts[mask].min()))
+        chosen += _evenly_spaced(cells_of_suspect, own_pairs).tolist()
+    cells = _interleave([*dict.fromkeys([*chosen, *controls.tolist()])])
     return [(matrix.hosts[matrix.source[cell]], matrix.hosts[matrix.target[cell]]) for cell in cells]
 
 
-def _mixed(cells: list[int]) -> list[int]:
+def _interleave(cells: list[int]) -> list[int]:
     """Returns the cells in an even mixture, so that a load that comes and goes slows suspects and controls alike."""
     golden = (math.sqrt(5) - 1) / 2
     return [cell for _, cell in sorted((number * golden % 1, cell) for number, cell in enumerate(cells))]
 
 
-def plan_again(suspects: Sequence[Suspect], records: Iterable[AnyRecord]) -> list[Pair]:
+def plan_repeats(suspects: Sequence[Suspect], records: Iterable[AnyRecord]) -> list[Pair]:
     """Returns the suspected pairs that were slow alone, once: these are to be measured again."""
     alone = retested_pairs(records)
-    again = []
+    pairs_to_repeat = []
     for suspect in suspects:
         outcome = outcome_of(suspect, suspects, alone) if suspect.side == "pair" else None
         pair = (suspect.hosts[0], suspect.peers[0]) if suspect.peers else None
         if outcome and pair in alone and len(alone[pair]) == 1 and outcome.effect < MIN_TWICE_EFFECT:
-            again.append(pair)
-    return again
+            pairs_to_repeat.append(pair)
+    return pairs_to_repeat
 
 
-def _spaced(cells: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
+def _evenly_spaced(cells: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
     """Returns at most ``limit`` of the cells, evenly spaced, so that near and far partners are among them."""
     if len(cells) > limit:
         cells = cells[np.linspace(0, len(cells) - 1, limit).round().astype(int)]
@@ -140,47 +141,56 @@ def outcome_of(
     suspect: Suspect, suspects: Sequence[Suspect], alone: Mapping[Pair, list[Measurement]]
 ) -> Outcome | None:
     """Returns the result of a suspect's retest; None if it was not retested or there are no controls."""
-    times = {pair: sum(other.covers(*pair) for other in suspects) for pair in alone}
+    suspect_counts = {pair: sum(other.covers(*pair) for other in suspects) for pair in alone}
     suspected = [pair for pair in alone if suspect.covers(*pair)]
-    suspected = [pair for pair in suspected if times[pair] == min(times[other] for other in suspected)]
-    controls = [pair for pair in alone if times[pair] == 0]
+    suspected = [
+        pair
+        for pair in suspected
+        if suspect_counts[pair] == min(suspect_counts[other] for other in suspected)
+    ]
+    controls = [pair for pair in alone if suspect_counts[pair] == 0]
     if not suspected or not controls:
         return None
     suspected_records, control_records = (
         [record for pair in pairs for record in alone[pair]] for pairs in (suspected, controls)
     )
-    own_logs, control_logs = (
+    suspected_logs, control_logs = (
         np.array([math.log(record.median) for record in group])
         for group in (suspected_records, control_records)
     )
-    effect = float(np.median(own_logs) - np.median(control_logs))
-    persists = _is_clear(suspect, own_logs, control_logs) or _is_ranked(suspect, own_logs, control_logs)
+    effect = float(np.median(suspected_logs) - np.median(control_logs))
+    persists = _is_slow_by_effect(suspect, suspected_logs, control_logs) or _is_slow_by_rank(
+        suspect, suspected_logs, control_logs
+    )
     evidence = [record.id for record in suspected_records + control_records]
-    medians = [float(np.exp(np.median(logs))) for logs in (own_logs, control_logs)]
+    medians = [float(np.exp(np.median(logs))) for logs in (suspected_logs, control_logs)]
     return Outcome(effect, persists, medians[0], medians[1], len(suspected), len(controls), evidence)
 
 
-def _is_clear(suspect: Suspect, suspected_records: Logs, controls: Logs) -> bool:
-    """Whether all of the suspect's pairs are slow, beyond the scatter of both groups."""
-    # Of a pair the better of its measurements: one disturbance is no fault.
+def _is_slow_by_effect(suspect: Suspect, suspected_logs: Logs, control_logs: Logs) -> bool:
+    """Whether all of the suspect's pairs are slow, beyond the scatter of both groups. Both are given as
+    logarithms of rates."""
+    # For a pair the better of its measurements counts: one disturbance is no fault.
     effect = float(
-        (suspected_records.max() if suspect.side == "pair" else np.median(suspected_records))
-        - np.median(controls)
+        (suspected_logs.max() if suspect.side == "pair" else np.median(suspected_logs))
+        - np.median(control_logs)
     )
-    scatter = max(_scatter(suspected_records, controls), robust_sigma(controls))
-    error = max(scatter, SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(suspected_records) + 1 / len(controls))
-    min_effect, min_z = _least(suspect, len(suspected_records), len(controls))
+    scatter = max(_scatter(suspected_logs, control_logs), robust_sigma(control_logs))
+    error = (
+        max(scatter, SCALE_FLOOR) * MEDIAN_ERROR * math.sqrt(1 / len(suspected_logs) + 1 / len(control_logs))
+    )
+    min_effect, min_z = _required_effect(suspect, len(suspected_logs), len(control_logs))
     return bool(
         effect < min_effect
         and effect < MIN_SHARE * suspect.effect
         and effect < -min_z * error
-        and suspected_records.max() < np.quantile(controls, 0.25)
+        and suspected_logs.max() < np.quantile(control_logs, 0.25)
     )
 
 
-def _least(suspect: Suspect, suspected_records: int, controls: int) -> tuple[float, float]:
-    """The effect and the standard deviations that a retest has to show."""
-    if min(suspected_records, controls) == 1:
+def _required_effect(suspect: Suspect, suspect_count: int, control_count: int) -> tuple[float, float]:
+    """The effect, and its size in standard deviations, that a retest must show to confirm a suspect."""
+    if min(suspect_count, control_count) == 1:
         return MIN_PAIR_EFFECT, MIN_WEAK_Z
     if suspect.side == "pair":
         return MIN_TWICE_EFFECT, MIN_TWICE_Z
@@ -189,29 +199,31 @@ def _least(suspect: Suspect, suspected_records: int, controls: int) -> tuple[flo
     return (MIN_WEAK_EFFECT, MIN_WEAK_Z) if suspect.effect > FAST else (MIN_EFFECT, MIN_Z)
 
 
-def _is_ranked(suspect: Suspect, suspected_records: Logs, controls: Logs) -> bool:
-    """Whether most of many pairs are slower than the controls (Mann and Whitney, 1947), also where the suspect's
-    rates vary by themselves."""
-    if min(len(suspected_records), len(controls)) < MIN_RANKED or suspect.effect > FAST:
+def _is_slow_by_rank(suspect: Suspect, suspected_logs: Logs, control_logs: Logs) -> bool:
+    """Whether the suspect's pairs are slower than the controls by a rank test (Mann and Whitney, 1947), which also
+    works if the suspect's rates vary widely."""
+    if min(len(suspected_logs), len(control_logs)) < MIN_RANKED or suspect.effect > FAST:
         return False
-    effect = float(np.median(suspected_records) - np.median(controls))
+    effect = float(np.median(suspected_logs) - np.median(control_logs))
     if effect >= MIN_EFFECT or effect >= MIN_SHARE * suspect.effect:
         return False
     from scipy.stats import mannwhitneyu  # slow to import, rarely needed
 
     return bool(
-        mannwhitneyu(suspected_records, controls, alternative="less", method="exact").pvalue < CHANCE_OF_RANKS
+        mannwhitneyu(suspected_logs, control_logs, alternative="less", method="exact").pvalue
+        < CHANCE_OF_RANKS
     )
 
 
-def _scatter(suspected_records: Logs, controls: Logs) -> float:
-    """Returns the standard deviation of both groups around their medians; without the largest deviation, which may be
-    a disturbance, if there are many. Of so few values a median absolute deviation is often far too small."""
+def _scatter(suspected_logs: Logs, control_logs: Logs) -> float:
+    """Returns the standard deviation of both groups around their medians. If there are enough values, the largest
+    deviation, which may be a disturbance, is left out. A median absolute deviation would often be far too small with so
+    few values."""
     squares = np.sort(
-        np.concatenate([suspected_records - np.median(suspected_records), controls - np.median(controls)])
+        np.concatenate([suspected_logs - np.median(suspected_logs), control_logs - np.median(control_logs)])
         ** 2
     )
-    whole = float(np.sqrt(squares.sum() / max(1, len(squares) - 2)))
+    full = float(np.sqrt(squares.sum() / max(1, len(squares) - 2)))
     if len(squares) < CONTROL_PAIRS + 2:
-        return whole
-    return min(whole, TRIMMED * float(np.sqrt(squares[:-1].sum() / (len(squares) - 3))))
+        return full
+    return min(full, TRIMMED_RATIO * float(np.sqrt(squares[:-1].sum() / (len(squares) - 3))))

@@ -12,7 +12,7 @@ from typing import Literal
 
 from ClusterShell.NodeSet import NodeSet
 
-from assay.explain.counters import ERRORS, PRESSURE, growth
+from assay.explain.counters import CONGESTION, ERRORS, growth
 from assay.explain.evidence import Evidence
 from assay.explain.matrix import host_of
 from assay.explain.retest import Outcome
@@ -20,7 +20,7 @@ from assay.explain.suspect import Side, Suspect
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_quantity, format_share
 
-CHANCE = 0.001  # without a retest: healthy subjects of a run that may look as bad
+CHANCE = 0.001  # without a retest: expected number of healthy suspects of a run that look as bad
 MIN_UNTESTED = {"transmit": 0.15, "receive": 0.15, "pair": 0.5, "block": 0.3}  # least loss without a retest
 MIN_UNTESTED_OF_FEW = 0.3  # the same with few hosts, whose spread is hardly known
 FEW = 32
@@ -59,7 +59,7 @@ def _host_finding(evidence: Evidence, host: str, observed: list[Observation]) ->
     for suspect, outcome in observed:
         worst[suspect.side] = min(_effect(suspect, outcome), worst.get(suspect.side, 0.0))
     rates = " and ".join(
-        f"{verbs[side]} at {format_share(math.exp(effect_left))}" for side, effect_left in worst.items()
+        f"{verbs[side]} at {format_share(math.exp(effect))}" for side, effect in worst.items()
     )
     cause = f"{host} {rates} of its peers' rate"
     return _finding(
@@ -140,8 +140,8 @@ def _finding(
     """Builds a finding about speed: figures, counters, confidence and fix."""
     is_congestion, is_untested = rule == "congestion", any(outcome is None for _, outcome in observed)
     hosts = observed[0][0].hosts
-    details = [line for suspect, outcome in observed for line in _figures(suspect, outcome)]
-    grown = growth(evidence, ERRORS | PRESSURE)
+    details = [line for suspect, outcome in observed for line in _describe_observation(suspect, outcome)]
+    grown = growth(evidence, ERRORS | CONGESTION)
     counted = (
         [growth_record for host in (*hosts, *observed[0][0].peers) for growth_record in grown.get(host, [])]
         if side != "block"
@@ -157,8 +157,7 @@ def _finding(
     records = [number for host in hosts[:4] for number in rows.get(host, [])]
     records += [number for _, outcome in observed if outcome for number in outcome.evidence]
     effects = [
-        growth_record.effect if is_congestion else _effect(growth_record, outcome)
-        for growth_record, outcome in observed
+        suspect.effect if is_congestion else _effect(suspect, outcome) for suspect, outcome in observed
     ]
     return Finding(
         rule=rule,
@@ -174,7 +173,7 @@ def _finding(
     )
 
 
-def _figures(suspect: Suspect, outcome: Outcome | None) -> list[str]:
+def _describe_observation(suspect: Suspect, outcome: Outcome | None) -> list[str]:
     compared = "the fastest" if suspect.with_best else "the median"
     subject = f"{suspect.hosts[0]} {suspect.side}" if len(suspect.hosts) == 1 else suspect.side
     how = "with nothing in the other direction" if suspect.one_way else "under load"
@@ -186,7 +185,7 @@ def _figures(suspect: Suspect, outcome: Outcome | None) -> list[str]:
     if outcome is None:
         return [*lines, "not retested: congestion is not excluded"]
     suspected, control = format_quantity(outcome.suspected, "B/s"), format_quantity(outcome.control, "B/s")
-    if outcome.together:
+    if outcome.is_group:
         line = (
             f"{outcome.pairs} flows at once: {suspected} each, {control} of other groups ({outcome.controls})"
         )
@@ -205,7 +204,7 @@ def _is_fault(evidence: Evidence, suspect: Suspect, outcome: Outcome | None) -> 
         and not suspect.one_way
         and suspect.hosts[0] in evidence.one_way.hosts
     ):
-        return False  # that side by itself was as fast as others'
+        return False  # without traffic in the other direction the side was as fast as others
     min_loss = MIN_UNTESTED[suspect.side]
     if len(evidence.matrix.hosts) < FEW:
         min_loss = max(min_loss, MIN_UNTESTED_OF_FEW)

@@ -24,7 +24,7 @@ from assay.records.schema import AnyRecord, Finding, Matrix, Measurement, Pairs,
 from assay.records.units import format_bit_rate
 
 PAIRS_ALONE = "network.pairs"
-MIN_SLOW_SHARE = 0.9  # of the hosts are below: from here on the network is slow, not some hosts
+MIN_SLOW_SHARE = 0.9  # if this share of the hosts is slow, the network is at fault, not the hosts
 MAX_EVIDENCE = 4
 
 
@@ -42,15 +42,15 @@ class BestPair:
 
 @dataclass(frozen=True)
 class HostComparison:
-    """A host, what its best pair reached, and what its adapter lets expect."""
+    """A host, the rate of its best pair, and the interval expected of its adapter."""
 
     host: str
     reached: BestPair
     expected: Expected
 
 
-def reached_by(records: Iterable[AnyRecord]) -> dict[str, BestPair]:
-    """Returns by host its best pair in one direction, sending or receiving, of messages that bandwidth limits."""
+def best_pairs_by_host(records: Iterable[AnyRecord]) -> dict[str, BestPair]:
+    """Returns the best pair of each host, as sender or receiver, in one direction, with large messages."""
     hosts: dict[str, BestPair] = defaultdict(BestPair)
     for record in records:
         if not isinstance(record, Pairs | Matrix | Measurement) or record.metric != "bandwidth":
@@ -82,7 +82,7 @@ def _best_pairs(record: Pairs | Matrix | Measurement) -> Iterable[tuple[str, str
                 yield record.hosts[source[k]], record.hosts[target[k]], float(value[k])
 
 
-def compared(evidence: Evidence) -> list[HostComparison]:
+def compare_hosts(evidence: Evidence) -> list[HostComparison]:
     """Returns the hosts whose pairs were measured and whose adapter has an interval."""
     intervals = {
         (figure.host, figure.device): figure
@@ -91,7 +91,7 @@ def compared(evidence: Evidence) -> list[HostComparison]:
     }
     adapters = adapters_of(evidence.records)
     result = []
-    for host, reached in reached_by(evidence.records).items() if intervals else ():
+    for host, reached in best_pairs_by_host(evidence.records).items() if intervals else ():
         host_adapters = adapters.get(host)
         carried = (
             {device: n for device, n in host_adapters.sent.items() if (host, device) in intervals}
@@ -106,8 +106,8 @@ def compared(evidence: Evidence) -> list[HostComparison]:
 
 
 def slow_network(evidence: Evidence) -> list[Finding]:
-    """Finds a network on which most hosts stay below what their links let expect."""
-    hosts = compared(evidence)
+    """Finds a network on which most hosts stay below the rate expected of their links."""
+    hosts = compare_hosts(evidence)
     slow = [entry for entry in hosts if entry.reached.rate < entry.expected.low]
     if not slow or len(slow) < MIN_SLOW_SHARE * len(hosts):
         return []
@@ -139,9 +139,9 @@ def slow_network(evidence: Evidence) -> list[Finding]:
 
 def describe_level(evidence: Evidence) -> str:
     """Says whether a network that is slow as a whole would have shown; empty for a run without such pairs."""
-    if not reached_by(evidence.records):
+    if not best_pairs_by_host(evidence.records):
         return ""
-    hosts = compared(evidence)
+    hosts = compare_hosts(evidence)
     if not hosts:
         return "no link tells its rate, so a network that is slow as a whole would not show"
     least = min(hosts, key=lambda entry: entry.reached.rate / entry.expected.low)

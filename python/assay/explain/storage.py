@@ -53,8 +53,10 @@ def _corruption_finding(file: str, records: Sequence[Corruption]) -> Finding:
 
 def _detail(record: Corruption) -> str:
     writer, reader = record.params["writer"], record.params["reader"]
-    who = f"written by rank {writer} ({record.subject.host}), read by rank {reader} ({record.subject.peer})"
-    return f"offset {record.params['file_offset']}, {who}: expected {record.expected}, got {record.observed}"
+    ranks = f"written by rank {writer} ({record.subject.host}), read by rank {reader} ({record.subject.peer})"
+    return (
+        f"offset {record.params['file_offset']}, {ranks}: expected {record.expected}, got {record.observed}"
+    )
 
 
 def straggler(evidence: Evidence) -> list[Finding]:
@@ -97,19 +99,19 @@ def _same_rank(slow: Sequence[Measurement]) -> Finding | None:
 
 
 def _same_host(slow: Sequence[Measurement]) -> Finding | None:
-    """Only if there are other nodes to compare with."""
+    """The node of most of the slowest ranks, if there are other nodes to compare with."""
     host, times = Counter(record.subject.host for record in slow).most_common(1)[0]
     if times < 0.8 * len(slow) or all(record.params.get("nodes") == 1 for record in slow):
         return None
     return _straggler_finding(f"node {host}", Subject(host=host), slow, times / len(slow))
 
 
-def _straggler_finding(who: str, subject: Subject, slow: Sequence[Measurement], share: float) -> Finding:
+def _straggler_finding(name: str, subject: Subject, slow: Sequence[Measurement], share: float) -> Finding:
     ratio = statistics.median(record.summary.median for record in slow if record.summary)
     params = slow[0].params
     return Finding(
         rule="straggler",
-        cause=f"{who} slows down the others: its operations take {ratio:.2g} times as long",
+        cause=f"{name} slows down the others: its operations take {ratio:.2g} times as long",
         subject=subject,
         side="node",
         severity="warning",

@@ -20,13 +20,13 @@ Side = Literal["transmit", "receive", "pair", "block"]
 
 @dataclass(frozen=True)
 class Suspect:
-    """What looks slow: traffic from ``hosts`` to ``peers``. Of a side of a host, ``hosts`` is that one
-    and ``peers`` is empty; a host that is slow on both sides is two suspects.
+    """Traffic from ``hosts`` to ``peers`` that looks slow. For one side of a host, ``hosts`` is that host and ``peers``
+    is empty; a host that is slow on both sides is two suspects.
 
-    ``effect`` is a logarithm (-0.69: half the speed), ``z`` the same in standard deviations, and
-    ``chance`` the number of healthy subjects of this matrix expected to look as bad. Where there are too
-    few of a kind for a majority (two servers, three hosts), the comparison is ``with_best``. ``one_way``: it was
-    seen without traffic in the other direction.
+    ``effect`` is the logarithm of the relative rate (-0.69: half the speed), ``z`` the same in standard deviations, and
+    ``chance`` the expected number of healthy subjects of this matrix that look as bad. ``with_best``: the comparison is
+    with the best, not with the median, as there are too few of a kind for a majority (two servers, three hosts).
+    ``one_way``: it was measured without traffic in the other direction.
     """
 
     side: Side
@@ -39,7 +39,7 @@ class Suspect:
     one_way: bool = False
 
     def covers(self, source: str, target: str) -> bool:
-        """Whether a transfer from ``source`` to ``target`` uses what is suspected."""
+        """Whether a transfer from ``source`` to ``target`` uses the suspected side or path."""
         if self.side == "receive":
             return target in self.hosts
         return source in self.hosts and (not self.peers or target in self.peers)

@@ -14,7 +14,8 @@ from assay.explain.evidence import Evidence
 from assay.records.schema import Finding, Flows, Subject
 from assay.records.units import format_quantity
 
-TURNS = 0.85  # of what the hosts carry with other partners: less is not the spread of TCP's shares
+# Of the rate that the hosts reach with other partners. The uneven sharing of TCP alone does not lower it this far.
+MAX_SHARE = 0.85
 
 
 def taking_turns(evidence: Evidence) -> list[Finding]:
@@ -40,7 +41,7 @@ def taking_turns(evidence: Evidence) -> list[Finding]:
                 )
             )
     worst = min(losses, default=None)
-    if worst is None or worst[0] >= TURNS:
+    if worst is None or worst[0] >= MAX_SHARE:
         return []
     share, joint_rate, a, b, ids = worst
     separate_rate = format_quantity(min(capacities[a], capacities[b]), "B/s")
@@ -56,7 +57,7 @@ def taking_turns(evidence: Evidence) -> list[Finding]:
             confidence=0.9,
             evidence=ids,
             details=[
-                f"{len([loss for loss in losses if loss[0] < TURNS])} of {len(losses)} pairs lose as much"
+                f"{len([loss for loss in losses if loss[0] < MAX_SHARE])} of {len(losses)} pairs lose as much"
             ],
             fix="over TCP with Open MPI: --mca btl_tcp_flags 1 (send, not put); a simulator does not show it",
         )

@@ -56,7 +56,7 @@ def udp_loss(evidence: Evidence) -> list[Finding]:
             if count <= 0:
                 continue
             device = record.subject.device or "the interface"
-            loss = _loss_beside(evidence, record)
+            loss = _loss_record(evidence, record)
             share = count / float(loss.params["messages"]) if loss and loss.params.get("messages") else None
             share_text = f" ({format_share(share)})" if share is not None else ""
             finding = Finding(
@@ -81,7 +81,7 @@ def _same_reception(record: Measurement, other: Measurement) -> bool:
     )
 
 
-def _loss_beside(evidence: Evidence, record: Measurement) -> Measurement | None:
+def _loss_record(evidence: Evidence, record: Measurement) -> Measurement | None:
     return next(
         (
             other

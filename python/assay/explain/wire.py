@@ -15,7 +15,7 @@ from assay.records.units import format_share
 
 
 def wire_bypass(evidence: Evidence) -> list[Finding]:
-    """Finds hosts whose wire carried less than the payload: "network.wire/share" below 1."""
+    """Finds hosts whose adapters carried fewer bytes than the payload: "network.wire/share" below 1."""
     findings = []
     for record in evidence.measurements("network.wire", "share"):
         share = record.summary.median if record.summary else 1.0

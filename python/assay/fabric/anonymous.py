@@ -1,8 +1,9 @@
 """Replaces the names and GUIDs in a fabric's files; results that are computed from the files stay the same.
 
 Every GUID is replaced by a number, every description by a name: switches become switch1, switch2 ..., hosts become
-host1, host2 ..., in the natural order of their names, so ranks keep their order. LIDs, ports and rates stay. An
-aggregation node, which is not a rank, stays marked as one. Comments, vendor, device and serial numbers are left out.
+host1, host2 ..., in the natural order of their names, so ranks keep their order. LIDs, ports and rates stay. The
+descriptions of aggregation nodes, which are not ranks, keep the words that mark them. Comments, vendor, device and
+serial numbers are left out.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ TOPOLOGY, TABLES, ORDER = "topology.txt", "fts.txt", "order.txt"
 
 
 def write(fabric: Fabric, tables: ForwardingTables | None, order: Ints | None, folder: Path) -> list[Path]:
-    """Writes the fabric as ibnetdiscover, its tables as dump_fts and an order of ranks print them.
+    """Writes the fabric in the format of ibnetdiscover, its tables in that of dump_fts, and an order of ranks.
 
-    Raises UserError where a file exists already, or LIDs are unknown.
+    Raises UserError if a file exists already, or LIDs are unknown.
     """
     if not fabric.switch_lids.all() or not fabric.host_lids.all():
         raise UserError(
@@ -56,16 +57,16 @@ def _host(number: int) -> str:
     return f"host{number + 1}"
 
 
-def _described(fabric: Fabric, host: int) -> str:
+def _host_description(fabric: Fabric, host: int) -> str:
     return f"{_host(host)} {AGGREGATION}" if AGGREGATION in fabric.host_names[host] else _host(host)
 
 
 def _topology(fabric: Fabric) -> str:
     lines = ["# anonymised by assay fabric anonymise"]
-    leaving = np.argsort(fabric.link_from, kind="stable")
-    first = np.searchsorted(fabric.link_from[leaving], np.arange(fabric.switches + fabric.hosts + 1))
+    links_by_node = np.argsort(fabric.link_from, kind="stable")
+    first = np.searchsorted(fabric.link_from[links_by_node], np.arange(fabric.switches + fabric.hosts + 1))
     for node in range(fabric.switches + fabric.hosts):
-        links = [int(link) for link in leaving[first[node] : first[node + 1]]]
+        links = [int(link) for link in links_by_node[first[node] : first[node + 1]]]
         is_switch = node < fabric.switches
         if is_switch:
             lines.append(
@@ -75,33 +76,34 @@ def _topology(fabric: Fabric) -> str:
         elif links:
             host = node - fabric.switches
             lines.append(
-                f'Ca\t{fabric.link_from_port[links[0]]} "H-{NODE_GUIDS + host:016x}"\t\t# "{_described(fabric, host)}"'
+                f'Ca\t{fabric.link_from_port[links[0]]} "H-{NODE_GUIDS + host:016x}"\t\t# '
+                f'"{_host_description(fabric, host)}"'
             )
-        lines += [_end(fabric, link, is_switch) for link in links]
+        lines += [_end_line(fabric, link, is_switch) for link in links]
         lines.append("")
     return "\n".join(lines) + "\n"
 
 
-def _end(fabric: Fabric, link: int, is_switch: bool) -> str:
+def _end_line(fabric: Fabric, link: int, is_switch: bool) -> str:
     port, peer, peer_port = (
         int(array[link]) for array in (fabric.link_from_port, fabric.link_to, fabric.link_to_port)
     )
     rate = f" {fabric.link_width[link]}x{fabric.link_speed[link]}" if fabric.link_speed[link] else ""
     if peer < fabric.switches:
-        other, name, lid = (
+        peer_end, name, lid = (
             f'"S-{SWITCH_GUIDS + peer:016x}"[{peer_port}]',
             _switch(peer),
             fabric.switch_lids[peer],
         )
     else:
         host = peer - fabric.switches
-        other = f'"H-{NODE_GUIDS + host:016x}"[{peer_port}]({PORT_GUIDS + host:x})'
-        name, lid = _described(fabric, host), fabric.host_lids[host]
+        peer_end = f'"H-{NODE_GUIDS + host:016x}"[{peer_port}]({PORT_GUIDS + host:x})'
+        name, lid = _host_description(fabric, host), fabric.host_lids[host]
     if is_switch:
-        return f'[{port}]\t{other}\t\t# "{name}" lid {lid}{rate}'
+        return f'[{port}]\t{peer_end}\t\t# "{name}" lid {lid}{rate}'
     host_number = int(fabric.link_from[link]) - fabric.switches
     return (
-        f"[{port}]({PORT_GUIDS + host_number:x}) \t{other}\t\t# lid {fabric.host_lids[host_number]} lmc 0 "
+        f"[{port}]({PORT_GUIDS + host_number:x}) \t{peer_end}\t\t# lid {fabric.host_lids[host_number]} lmc 0 "
         f'"{name}" lid {lid}{rate}'
     )
 

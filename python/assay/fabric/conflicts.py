@@ -1,8 +1,9 @@
 """Conflicts of a schedule: flows of one step that share a directed link between switches.
 
 A link that carries n flows of a step has n - 1 conflicts; a step has the sum over its links, a schedule the sum over
-its steps. Flows to oneself and within a leaf switch cross no such link. Where steps are in lockstep, a step lasts as
-many rounds as the load of its fullest link, at least one; one round for each step is the bound.
+its steps. Flows of a rank to itself and within a leaf switch cross no such link. If all ranks start each step together,
+a step lasts as many rounds as the load (number of flows) of its fullest link, at least one; one round for each step is
+the lower bound.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class SharedLink:
 
 @dataclass(frozen=True)
 class Conflicts:
-    """[steps] each: conflicts, the load of the fullest link, flows.
+    """The conflicts of each step of a schedule.
 
     The fullest link is a link between switches, or the link to a host that several ranks send to in one step (a
     schedule in a file can do that). Its load is 0 in a step that uses no such link.
@@ -38,9 +39,9 @@ class Conflicts:
 
     schedule: str
     ranks: int
-    conflicts: NDArray[np.int64]
-    max_load: NDArray[np.int64]
-    flows: NDArray[np.int64]
+    conflicts: NDArray[np.int64]  # [steps]
+    max_load: NDArray[np.int64]  # [steps] flows on the fullest link
+    flows: NDArray[np.int64]  # [steps]
 
     @property
     def total(self) -> int:
@@ -68,26 +69,26 @@ class Loads:
     def __init__(self, routes: Routes, members: NDArray[np.integer]) -> None:
         self.routes = routes
         self.members = np.asarray(members, np.int32)
-        real = self.members[self.members >= 0]
-        if len(real) == 0:
+        hosts = self.members[self.members >= 0]
+        if len(hosts) == 0:
             raise UserError(f"{routes.fabric.source}: no host takes part")
-        duplicate = np.flatnonzero(np.bincount(real) > 1)
+        duplicate = np.flatnonzero(np.bincount(hosts) > 1)
         if len(duplicate):
             raise UserError(f"host {routes.fabric.host_names[duplicate[0]]} takes part twice")
 
     def flows(self, destinations: Ints) -> tuple[Ints, Ints]:
-        """Hosts (src, dst) of a step, without idle ranks, empty slots and flows to oneself."""
+        """Hosts (src, dst) of a step, without idle ranks, empty slots and flows of a rank to itself."""
         active = np.flatnonzero(destinations >= 0)
         src, dst = self.members[active], self.members[destinations[active]]
         keep = (src >= 0) & (dst >= 0) & (src != dst)
         return src[keep], dst[keep]
 
-    def of(self, destinations: Ints) -> NDArray[np.int64]:
+    def link_loads(self, destinations: Ints) -> NDArray[np.int64]:
         """[L] flows on each link between switches."""
         crossed = self.routes.between_switches(*self.flows(destinations)).ravel()
         return np.bincount(crossed[crossed >= 0], minlength=self.routes.fabric.links)
 
-    def shared(self, destinations: Ints) -> list[SharedLink]:
+    def shared_links(self, destinations: Ints) -> list[SharedLink]:
         """The links with more than one flow, and the flows."""
         src, dst = self.flows(destinations)
         crossed = self.routes.between_switches(src, dst)
@@ -106,11 +107,11 @@ def analyse(routes: Routes, schedule: Schedule, members: NDArray[np.integer]) ->
     if schedule.ranks != len(loads.members):
         raise UserError(f"the schedule is for {schedule.ranks} ranks, and {len(loads.members)} take part")
     require_all(routes, loads.members)
-    figures = np.array([_figures(loads, step) for step in schedule], np.int64).reshape(-1, 3)
+    figures = np.array([_step_figures(loads, step) for step in schedule], np.int64).reshape(-1, 3)
     return Conflicts(schedule.name, schedule.ranks, figures[:, 0], figures[:, 1], figures[:, 2])
 
 
-def _figures(loads: Loads, destinations: Ints) -> tuple[int, int, int]:
+def _step_figures(loads: Loads, destinations: Ints) -> tuple[int, int, int]:
     src, dst = loads.flows(destinations)
     crossed = loads.routes.between_switches(src, dst).ravel()
     load = np.bincount(crossed[crossed >= 0])
@@ -121,30 +122,29 @@ def _figures(loads: Loads, destinations: Ints) -> tuple[int, int, int]:
 
 def require_all(routes: Routes, members: NDArray[np.integer]) -> None:
     """Raises UserError unless all members reach each other."""
-    real = members[members >= 0]
-    leaf = routes.fabric.leaf_of[real]
-    first = real[np.unique(leaf, return_index=True)[1]]
-    last = real[::-1][np.unique(leaf[::-1], return_index=True)[1]]
-    for source in np.unique(
-        [first, last]
-    ):  # hosts of a leaf switch share routes; two, so that each is a target too
-        routes.require(np.full(len(real), source, np.int32), real)
+    hosts = members[members >= 0]
+    leaf = routes.fabric.leaf_of[hosts]
+    first = hosts[np.unique(leaf, return_index=True)[1]]
+    last = hosts[::-1][np.unique(leaf[::-1], return_index=True)[1]]
+    # Hosts of a leaf switch share their routes. Two sources for each leaf switch, so that each is a target too.
+    for source in np.unique([first, last]):
+        routes.require(np.full(len(hosts), source, np.int32), hosts)
 
 
 def bisection(
     routes: Routes, members: NDArray[np.integer], samples: int, seed: int = 1
 ) -> NDArray[np.float64]:
     """[samples] effective bisection bandwidth, as a share of the hosts' own rate (Hoefler, Schneider and Lumsdaine,
-    Cluster 2008): a random half sends to the other half, a rank to a rank; a flow has 1 / the load of the fullest
-    link on its way."""
+    Cluster 2008): a random half sends to the other half, each rank to one rank; the rate of a flow is 1 / the load of
+    the fullest link on its route."""
     loads = Loads(routes, members)
-    real = loads.members[loads.members >= 0]
-    require_all(routes, real)
-    return np.array([_bisected(routes, real, seed, k) for k in range(samples)], np.float64)
+    hosts = loads.members[loads.members >= 0]
+    require_all(routes, hosts)
+    return np.array([_sample_bisection(routes, hosts, seed, k) for k in range(samples)], np.float64)
 
 
-def _bisected(routes: Routes, real: Ints, seed: int, sample: int) -> float:
-    shuffled = np.random.default_rng([seed, sample]).permutation(real)
+def _sample_bisection(routes: Routes, hosts: Ints, seed: int, sample: int) -> float:
+    shuffled = np.random.default_rng([seed, sample]).permutation(hosts)
     half = len(shuffled) // 2
     if half == 0:
         return 1.0
@@ -154,7 +154,7 @@ def _bisected(routes: Routes, real: Ints, seed: int, sample: int) -> float:
     return float((1 / fullest).mean())
 
 
-def worst_steps(conflicts: Conflicts, most: int) -> Iterator[int]:
-    """The steps with conflicts, the most first."""
-    order = np.argsort(-conflicts.conflicts, kind="stable")[:most]
+def worst_steps(conflicts: Conflicts, limit: int) -> Iterator[int]:
+    """The ``limit`` steps with the most conflicts, the worst first."""
+    order = np.argsort(-conflicts.conflicts, kind="stable")[:limit]
     return (int(step) for step in order if conflicts.conflicts[step] > 0)

@@ -1,8 +1,8 @@
 """Faults of a fabric that do not depend on traffic: slow cables, routes that do not arrive, credit loops, and up ports
 with far more destinations than others.
 
-Deadlock: a packet holds buffers of a link while it waits for those of the next. Where such waits can close to a circle
-(a cycle of the channel dependency graph; Dally and Seitz, 1987), traffic can stop for good.
+A credit loop is a deadlock: a packet holds buffers of a link while it waits for those of the next link. If such waits
+form a cycle of the channel dependency graph (Dally and Seitz, 1987), traffic can stop forever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from assay.fabric.topology import LANE_RATES, Fabric, Ints
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-# An up port is crowded from this multiple of the mean of its switch's up ports. One destination more is not a fault.
+# An up port is crowded if it has at least this multiple of the mean destinations of its switch's up ports, and two
+# destinations more than the mean.
 CROWDED = 2.0
 
 
@@ -50,13 +51,13 @@ class TypicalRate:
 
 @dataclass(frozen=True)
 class CableRates:
-    """``unknown`` cables have no rate; of ``supported`` cables it is known what both ports support."""
+    """The rates of a fabric's cables."""
 
-    usual: dict[str, TypicalRate]
+    usual: dict[str, TypicalRate]  # by kind: "host", "switch"
     slow: list[SlowCable]
-    cables: int
-    unknown: int
-    supported: int
+    cables: int  # number of cables
+    unknown: int  # number of cables without a rate
+    supported: int  # number of cables for which the supported rate of both ports is known
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,14 @@ class CrowdedPort:
     mean: float
 
 
-def rates(fabric: Fabric) -> CableRates:
-    """A cable has the lower rate of its two ends."""
+def cable_rates(fabric: Fabric) -> CableRates:
+    """The rates of all cables; a cable has the lower rate of its two ends."""
     lanes = np.array([LANE_RATES.get(speed, 0.0) for speed in fabric.link_speed])
-    one_end = fabric.link_width * lanes
-    both = np.minimum(one_end, one_end[fabric.reverse])
-    most = fabric.link_most if len(fabric.link_most) else np.zeros(fabric.links)
-    supported = np.minimum(most, most[fabric.reverse])
-    slower_end = np.where(one_end <= one_end[fabric.reverse], np.arange(fabric.links), fabric.reverse)
+    end_rates = fabric.link_width * lanes
+    cable_rate = np.minimum(end_rates, end_rates[fabric.reverse])
+    max_rates = fabric.link_max_rate if len(fabric.link_max_rate) else np.zeros(fabric.links)
+    supported = np.minimum(max_rates, max_rates[fabric.reverse])
+    slower_end = np.where(end_rates <= end_rates[fabric.reverse], np.arange(fabric.links), fabric.reverse)
     cables = np.flatnonzero(np.arange(fabric.links) < fabric.reverse)
     usual: dict[str, TypicalRate] = {}
     slow: list[SlowCable] = []
@@ -83,73 +84,78 @@ def rates(fabric: Fabric) -> CableRates:
         ("host", cables[~fabric.between_switches[cables]]),
         ("switch", cables[fabric.between_switches[cables]]),
     ):
-        known = chosen[both[chosen] > 0]
+        known = chosen[cable_rate[chosen] > 0]
         if not len(known):
             continue
-        values, counts = np.unique(both[known], return_counts=True)
-        rate = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally many the faster
-        end = int(slower_end[known[both[known] == rate][0]])
+        values, counts = np.unique(cable_rate[known], return_counts=True)
+        rate = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally frequent rates the faster
+        end = int(slower_end[known[cable_rate[known] == rate][0]])
         usual[kind] = TypicalRate(rate, int(fabric.link_width[end]), fabric.link_speed[end])
-        for link in known[both[known] < np.maximum(rate, supported[known])]:
+        for link in known[cable_rate[known] < np.maximum(rate, supported[known])]:
             end = int(slower_end[link])
             width, speed = int(fabric.link_width[end]), fabric.link_speed[end]
             slow.append(
-                SlowCable(int(link), kind, float(both[link]), rate, float(supported[link]), width, speed)
+                SlowCable(
+                    int(link), kind, float(cable_rate[link]), rate, float(supported[link]), width, speed
+                )
             )
-    counted = int((supported[cables] > 0).sum())
-    return CableRates(usual, slow, len(cables), int((both[cables] == 0).sum()), counted)
+    supported_known = int((supported[cables] > 0).sum())
+    return CableRates(usual, slow, len(cables), int((cable_rate[cables] == 0).sum()), supported_known)
 
 
-def broken_routes(routes: Routes, most: int = 1000) -> list[tuple[BrokenRoute, int]]:
-    """Routes that do not arrive, one for each kind, switch and destination where they end, with the ordered pairs of
-    hosts that it cuts off. The ``most`` harmful ones, the worst first."""
+def broken_routes(routes: Routes, limit: int = 1000) -> list[tuple[BrokenRoute, int]]:
+    """Routes that do not arrive: one for each fault, switch where it occurs and destination, with the number of ordered
+    pairs of hosts that it cuts off. At most ``limit``, the worst first."""
     fabric = routes.fabric
     codes, stopped = routes.ends()
     leaf, host = np.nonzero(codes)
-    pairs = _cut_off(fabric, leaf, host)
+    pairs = _pairs_cut_off(fabric, leaf, host)
     leaf, host, pairs = leaf[pairs > 0], host[pairs > 0], pairs[pairs > 0]
     keys = np.stack([codes[leaf, host], stopped[leaf, host], host], axis=1).astype(np.int64)
     _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     lost = np.bincount(group.ravel(), weights=pairs, minlength=len(first))
-    worst = np.argsort(-lost, kind="stable")[:most]
+    worst = np.argsort(-lost, kind="stable")[:limit]
     return [(routes.broken(int(leaf[first[k]]), int(host[first[k]])), int(lost[k])) for k in worst]
 
 
-def _cut_off(fabric: Fabric, leaf: NDArray[np.int64], host: NDArray[np.int64]) -> NDArray[np.int64]:
+def _pairs_cut_off(fabric: Fabric, leaf: NDArray[np.int64], host: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many hosts of each leaf switch send to each host: all but the host itself."""
-    on = np.bincount(fabric.leaf_of[fabric.host_switch >= 0], minlength=len(fabric.leaves))
-    return np.asarray(on[leaf] - (fabric.host_switch[host] == fabric.leaves[leaf]), np.int64)
+    hosts_on_leaf = np.bincount(fabric.leaf_of[fabric.host_switch >= 0], minlength=len(fabric.leaves))
+    return np.asarray(hosts_on_leaf[leaf] - (fabric.host_switch[host] == fabric.leaves[leaf]), np.int64)
 
 
 def unreachable_pairs(routes: Routes) -> int:
-    """Ordered pairs of different hosts."""
+    """The number of ordered pairs of different hosts between which no route arrives."""
     leaf, host = np.nonzero(routes.ends()[0])
-    return int(_cut_off(routes.fabric, leaf, host).sum())
+    return int(_pairs_cut_off(routes.fabric, leaf, host).sum())
 
 
 def credit_loops(routes: Routes, *others: Routes) -> list[Ints]:
     """One cycle of links for each group of links that can wait for each other in a circle; ``others`` are further
     routes on the same fabric."""
-    waits = np.concatenate([_waits(route_set) for route_set in (routes, *others)])
-    if not len(waits):
+    dependencies = np.concatenate([_dependencies(route_set) for route_set in (routes, *others)])
+    if not len(dependencies):
         return []
     from scipy.sparse import csr_array  # slow to import, rarely needed
     from scipy.sparse.csgraph import connected_components
 
     links = routes.fabric.links
-    graph = csr_array((np.ones(len(waits), np.int8), (waits[:, 0], waits[:, 1])), shape=(links, links))
+    graph = csr_array(
+        (np.ones(len(dependencies), np.int8), (dependencies[:, 0], dependencies[:, 1])), shape=(links, links)
+    )
     count, group = connected_components(graph, directed=True, connection="strong")
     sizes = np.bincount(group, minlength=count)
     return [_cycle(graph, np.flatnonzero(group == g).astype(np.int32)) for g in np.flatnonzero(sizes > 1)]
 
 
-def _waits(routes: Routes) -> NDArray[np.int64]:
-    """[n, 2] links that follow each other on a route, each once."""
+def _dependencies(routes: Routes) -> NDArray[np.int64]:
+    """[n, 2] pairs of links that follow each other on a route, each pair once: a packet on the first waits for the
+    second."""
     inner, links = routes.all_between_switches(), routes.fabric.links
     codes = [np.zeros(0, np.int64)]
     for hop in range(inner.shape[2] - 1):
-        first, then = inner[:, :, hop].ravel(), inner[:, :, hop + 1].ravel()
-        codes.append(np.unique(first[then >= 0].astype(np.int64) * links + then[then >= 0]))
+        first, second = inner[:, :, hop].ravel(), inner[:, :, hop + 1].ravel()
+        codes.append(np.unique(first[second >= 0].astype(np.int64) * links + second[second >= 0]))
     code = np.unique(np.concatenate(codes))
     return np.stack([code // links, code % links], axis=1)
 
@@ -162,24 +168,24 @@ def _cycle(graph: csr_array, group: Ints) -> Ints:
     order, before = breadth_first_order(inside, 0, directed=True)
     into = set(np.flatnonzero(inside[:, [0]].toarray().ravel()).tolist())
     last = next(int(node) for node in order if int(node) in into)
-    way = [last]
-    while way[-1] != 0:
-        way.append(int(before[way[-1]]))
-    return np.asarray(group[way[::-1]], np.int32)
+    path = [last]
+    while path[-1] != 0:
+        path.append(int(before[path[-1]]))
+    return np.asarray(group[path[::-1]], np.int32)
 
 
 def crowded_ports(routes: Routes) -> list[CrowdedPort]:
-    """The most crowded first."""
+    """The crowded up ports, the most crowded first."""
     fabric, ports = routes.fabric, routes.tables.ports
     link = fabric.next_link
     is_up = (link >= 0) & fabric.between_switches[link]
     next_node = np.where(is_up, fabric.link_to[link], 0)
     is_up &= fabric.levels[next_node] > fabric.levels[:, None]
-    crowded_ports_found = []
+    crowded = []
     for switch in np.flatnonzero(is_up.any(1)):
         destinations = np.bincount(ports[switch], minlength=link.shape[1])[: link.shape[1]]
         up = np.flatnonzero(is_up[switch])
         mean = float(destinations[up].mean())
         for port in up[(destinations[up] >= CROWDED * mean) & (destinations[up] >= mean + 2)]:
-            crowded_ports_found.append(CrowdedPort(int(link[switch, port]), int(destinations[port]), mean))
-    return sorted(crowded_ports_found, key=lambda crowded: crowded.mean / crowded.destinations)
+            crowded.append(CrowdedPort(int(link[switch, port]), int(destinations[port]), mean))
+    return sorted(crowded, key=lambda port: port.mean / port.destinations)

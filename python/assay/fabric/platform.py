@@ -57,9 +57,9 @@ def _lines(routes: Routes, rate: float, latency: str) -> Iterator[str]:
     for src in hosts:
         crossed = routes.links(np.full(len(hosts), src), hosts)
         for dst in hosts[hosts != src]:
-            way = "".join(f"<link_ctn id={names[link]}/>" for link in crossed[dst] if link >= 0)
+            links = "".join(f"<link_ctn id={names[link]}/>" for link in crossed[dst] if link >= 0)
             ends = f"src={quoteattr(fabric.host_names[src])} dst={quoteattr(fabric.host_names[dst])}"
-            yield f'<route {ends} symmetrical="NO">{way}</route>'
+            yield f'<route {ends} symmetrical="NO">{links}</route>'
     yield "</zone>"
     yield "</platform>"
 

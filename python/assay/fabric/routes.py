@@ -1,7 +1,7 @@
 """Routes: the directed links that a packet crosses from one host to another, for many pairs at once.
 
-Forwarding depends on the destination alone, so all hosts of a switch share their route to a destination but for the
-first link. ``Routes`` walks each (switch with hosts, destination) once and keeps the result.
+Forwarding depends on the destination alone, so all hosts of a switch share their route to a destination except for the
+first link. ``Routes`` walks each route from a switch with hosts to a destination once, and keeps the result.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from assay.fabric.topology import UNREACHED, Fabric, Ints
 Fault = Literal["loop", "black hole", "no cable", "wrong host"]
 FAULTS: list[Fault] = ["black hole", "no cable", "wrong host", "loop"]  # codes 1, 2, ...
 PAD = -1
-BYTES_OF_HOP, BYTES_OF_ROUTE = (
-    12,
-    40,
-)  # of a route while it is walked: its columns, stacked and without the last
-MAX_SWITCHES = 64  # on a path; InfiniBand's own management packets cross no more
+# Memory while a route is walked: bytes for each hop (the column, its stacked copy, the copy without the last hop) and
+# for each route.
+BYTES_OF_HOP, BYTES_OF_ROUTE = 12, 40
+MAX_SWITCHES = 64  # on a path; InfiniBand's management packets cross no more
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def _refuse_beyond_memory(fabric: Fabric) -> None:
 
 
 def free_memory() -> float:
-    """Bytes that can be had without swapping; infinite where the system does not say."""
+    """Bytes that are available without swapping; infinite where the system does not say."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -77,8 +76,8 @@ class Routes:
     def links(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
         """[pairs, hops] directed links from hosts ``src`` to hosts ``dst``, padded with -1 at the end.
 
-        The first is the source's own, the last the destination's; a pair of a host with itself has none. Raises
-        UserError for a route that does not arrive, naming switch, LID and line.
+        The first is the link of the source to its switch, the last that to the destination; a pair of a host with
+        itself has none. Raises UserError for a route that does not arrive, naming switch, LID and line.
         """
         src, dst = np.asarray(src, np.int32), np.asarray(dst, np.int32)
         self.require(src, dst)
@@ -88,7 +87,8 @@ class Routes:
         return rows
 
     def between_switches(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
-        """[pairs, hops] the links from switch to switch alone, padded with -1. Nothing is checked: ``require``."""
+        """[pairs, hops] the links from switch to switch alone, padded with -1. Routes that do not arrive are not
+        reported; ``require`` does that."""
         return np.asarray(self._inner[self.fabric.leaf_of[src], dst])
 
     def all_between_switches(self) -> Ints:
@@ -138,7 +138,7 @@ class Routes:
 
     @cached_property
     def _inner(self) -> Ints:
-        """The walk without the link to the host, which is the last of a route."""
+        """[leaves, H, hops] the links of ``_walked`` without the last one, which leads to the host."""
         links = self._walked[0]
         inner = np.where(self.fabric.between_switches[links] & (links >= 0), links, PAD)
         hops = int((inner >= 0).any(axis=(0, 1)).sum())

@@ -22,7 +22,7 @@ Ints = NDArray[np.int32]
 IDLE = -1
 MAX_STEPS = 1 << 20  # of a file
 MAX_ENTRIES = 1 << 28  # steps times ranks: 1 GiB
-LONGEST_LINE = 1 << 20
+MAX_LINE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def circle(ranks: int) -> Schedule:
 
 
 def random(ranks: int, seed: int = 1) -> Schedule:
-    """The same seed gives the same schedule, whatever step is asked for first."""
+    """The same seed gives the same schedule; steps may be computed in any order."""
     return Schedule(
         "random",
         ranks,
@@ -105,7 +105,7 @@ def read(path: Path, ranks: int) -> Schedule:
     Raises UserError with file and line for a line of another length, or a rank that does not exist.
     """
     rows = []
-    for number, line in LineReader(path, LONGEST_LINE, "write a step a line, the destination of each rank"):
+    for number, line in LineReader(path, MAX_LINE_BYTES, "write a step a line, the destination of each rank"):
         fields = line.partition("#")[0].split()
         if not fields:
             continue

@@ -1,16 +1,17 @@
-"""Fat trees from a short description: parallel ports generalized fat trees, PGFT(h; m; w; p) of Zahavi (2010).
+"""Builds fat trees from a short description: parallel ports generalized fat trees, PGFT(h; m; w; p) of Zahavi (2010).
 
-A tree of h levels of switches: a switch of level l has m[l] children, a node below it w[l] parents, and p[l] parallel
-cables to each. The description is "key=value" pairs, on the command line separated by commas, in a file one a line:
+The tree has h levels of switches. A switch of level l has m[l] children; each child has w[l] parents of level l, and
+p[l] parallel cables to each parent. The description is "key=value" pairs, on the command line separated by commas, in a
+file one a line:
 
     radix=36          ports of a switch: half of them go down, half up; the tree has as many levels as are needed
     nodes=45          hosts, which fill the leaf switches in order; default: as many as there is room for
     levels=2          of switches; default: the fewest with room for the nodes
     per-leaf=18       hosts on a leaf switch; default: half of the radix
     spines=2          switches of the top level of a tree with two levels; each leaf has its up ports spread over them
-    missing=3;7       places of the leaf switches that stay empty, counted from 0
+    missing=3;7       places of hosts that stay empty, counted from 0 over all leaf switches
     rate=4xHDR        lanes and speed of every cable; default: unknown
-    dead=leaf0:19     cables that are not there, by one of their ends: switch and port
+    dead=leaf0:19     cables that are missing, each by one of its ends: switch and port
 
 ``missing`` and ``dead`` may be given several times in a file. Text after # is a comment.
 """
@@ -33,9 +34,10 @@ GUID_OF_SWITCHES, GUID_OF_HOSTS = 0x0002000000000000, 0x0001000000000000
 
 @dataclass(frozen=True)
 class FatTree:
-    """``down[l]`` children of a switch of level l, ``up[l]`` parents and ``cables[l]`` to each of a node below it.
+    """A described fat tree: a switch of level l has ``down[l]`` children; each child has ``up[l]`` parents of level l
+    and ``cables[l]`` cables to each.
 
-    Level 0 is that of the leaf switches; their children are hosts. ``places`` are those of the hosts that are there.
+    Level 0 is that of the leaf switches; their children are hosts. ``places``: the occupied places of hosts.
     """
 
     down: tuple[int, ...]
@@ -61,23 +63,23 @@ def parse(text: str, source: str = "--fat-tree") -> FatTree:
             if not equals or key not in KEYS:
                 raise UserError(f"{where}: '{printable(pair)}' is not understood", "write radix=36,nodes=45")
             if key == "dead":
-                dead += [_end(end, where) for end in value.split(";")]
+                dead += [_parse_end(end, where) for end in value.split(";")]
             elif key == "missing":
-                missing += [_number(place, where, key, 0) for place in value.split(";")]
+                missing += [_parse_number(place, where, key, 0) for place in value.split(";")]
             elif key in values or (key == "rate" and speed):
                 raise UserError(f"{where}: {key} is given twice")
             elif key == "rate":
-                width, speed = _rate(value, where)
+                width, speed = _parse_rate(value, where)
             else:
-                _number(value, where, key, 1)
+                _parse_number(value, where, key, 1)
                 values[key] = value
     if "radix" not in values:
         raise UserError(f"{source}: the radix of the switches is missing", "write radix=36,nodes=45")
-    tree = _shaped({key: int(value) for key, value in values.items()}, missing, dead, source)
+    tree = _fat_tree({key: int(value) for key, value in values.items()}, missing, dead, source)
     return replace(tree, width=width, speed=speed)
 
 
-MAX_VALUES = {"radix": 254, "levels": MAX_LEVELS}  # of other keys as many as a subnet has addresses
+MAX_VALUES = {"radix": 254, "levels": MAX_LEVELS}  # of other keys: LAST_UNICAST_LID
 KEYS = ("radix", "nodes", "levels", "per-leaf", "spines", "rate", "missing", "dead")
 
 
@@ -87,7 +89,7 @@ def read(path: Path) -> FatTree:
     return parse("\n".join(lines), str(path))
 
 
-def _number(text: str, where: str, key: str, least: int) -> int:
+def _parse_number(text: str, where: str, key: str, least: int) -> int:
     maximum = MAX_VALUES.get(key, LAST_UNICAST_LID)
     shown = f"{key}={printable(text[:20])}{'...' if len(text) > 20 else ''}"
     if not (text.isascii() and text.isdigit()) or (len(text) < 8 and int(text) < least):
@@ -97,7 +99,7 @@ def _number(text: str, where: str, key: str, least: int) -> int:
     return int(text)
 
 
-def _rate(text: str, where: str) -> tuple[int, str]:
+def _parse_rate(text: str, where: str) -> tuple[int, str]:
     width, _, speed = text.partition("x")
     if width not in map(str, WIDTHS) or speed not in LANE_RATES:
         raise UserError(
@@ -106,14 +108,16 @@ def _rate(text: str, where: str) -> tuple[int, str]:
     return int(width), speed
 
 
-def _end(text: str, where: str) -> tuple[str, int]:
+def _parse_end(text: str, where: str) -> tuple[str, int]:
     switch, colon, port = text.strip().rpartition(":")
     if not colon or not switch:
         raise UserError(f"{where}: '{text}' is not a switch and a port", "write dead=leaf0:19")
-    return switch, _number(port, where, "dead", 1)
+    return switch, _parse_number(port, where, "dead", 1)
 
 
-def _shaped(values: dict[str, int], missing: list[int], dead: list[tuple[str, int]], source: str) -> FatTree:
+def _fat_tree(
+    values: dict[str, int], missing: list[int], dead: list[tuple[str, int]], source: str
+) -> FatTree:
     radix = values["radix"]
     half, per_leaf = radix // 2, values.get("per-leaf", radix // 2)
     if values.get("levels") == 1:
@@ -124,19 +128,19 @@ def _shaped(values: dict[str, int], missing: list[int], dead: list[tuple[str, in
         raise UserError(f"{source}: per-leaf={per_leaf} leaves no port of {radix} to go up")
     if radix % 2 or not 4 <= radix <= 254:
         raise UserError(f"{source}: radix={radix} is not an even number from 4 to 254")
-    ups = radix - per_leaf if "per-leaf" in values else half
+    up_ports = radix - per_leaf if "per-leaf" in values else half
     absent = set(missing)
     levels = values.get("levels") or _levels(values.get("nodes", 1) + len(absent), per_leaf, radix)
     places = _places(values.get("nodes"), absent, levels, radix, _room(levels, per_leaf, radix), source)
-    spines = values.get("spines", ups)
+    spines = values.get("spines", up_ports)
     if "spines" in values and levels != 2:
         raise UserError(f"{source}: spines is for two levels, and there are {levels}")
-    if ups % spines:
-        raise UserError(f"{source}: {ups} up ports of a leaf do not spread over {spines} spines evenly")
+    if up_ports % spines:
+        raise UserError(f"{source}: {up_ports} up ports of a leaf do not spread over {spines} spines evenly")
     down = [per_leaf, *[half] * (levels - 1)]
     down[-1] = -(-(places[-1] + 1) // int(np.prod(down[:-1]))) if levels > 1 else per_leaf
     up = [1, *([spines] if levels > 1 else []), *[half] * (levels - 2)]
-    cables = [1, *([ups // spines] if levels > 1 else []), *[1] * (levels - 2)]
+    cables = [1, *([up_ports // spines] if levels > 1 else []), *[1] * (levels - 2)]
     name = f"fat tree of {len(places)} nodes, radix {radix}"
     if levels > 1 and down[-1] * cables[-1] > radix:
         raise UserError(
@@ -148,7 +152,7 @@ def _shaped(values: dict[str, int], missing: list[int], dead: list[tuple[str, in
 def _places(
     host_count: int | None, absent: set[int], levels: int, radix: int, room: int, source: str
 ) -> tuple[int, ...]:
-    """The places of the hosts: the first that are not absent, without ``wanted`` all."""
+    """The first ``host_count`` places that are not absent; all of them if it is None. ``room``: number of places."""
     outside = [place for place in absent if place >= room]
     if outside:
         raise UserError(f"{source}: missing={min(outside)}: the last of {room} places is {room - 1}")
@@ -166,7 +170,7 @@ def _places(
 
 
 def _room(levels: int, per_leaf: int, radix: int) -> int:
-    """The top level has all its ports down."""
+    """The number of places for hosts. Switches of the top level have no up ports."""
     return radix if levels == 1 else per_leaf * (radix // 2) ** (levels - 2) * radix
 
 
@@ -178,10 +182,10 @@ def _levels(nodes: int, per_leaf: int, radix: int) -> int:
 
 
 def build(tree: FatTree) -> Fabric:
-    """The fabric of a description. Raises UserError where a dead cable is not in it.
+    """The fabric of a description. Raises UserError if it has no cable that is described as dead.
 
-    A node of level l, of which level 0 is the leaf switches, is a pair: the number of its subtree, and its number
-    among the switches that share that subtree.
+    A switch of level l is numbered by its subtree, and by its copy: its number among the switches of the level that
+    have the same subtree below them.
     """
     height = len(tree.down)
     subtrees = [_subtrees(tree, level) for level in range(height)]
@@ -208,7 +212,7 @@ def build(tree: FatTree) -> Fabric:
 
 
 def _subtrees(tree: FatTree, level: int) -> int:
-    """Subtrees of a level that hold a host, or lie before one that does."""
+    """The number of subtrees of a level, up to the last one that holds a host."""
     size = int(np.prod(tree.down[: level + 1]))
     return 1 if level == len(tree.down) - 1 else tree.places[-1] // size + 1
 
@@ -255,10 +259,10 @@ def _without_dead(
 def _fabric(tree: FatTree, names: list[str], ends: list[tuple[int, int, int, int]], radix: int) -> Fabric:
     hosts = len(tree.places)
     cables = np.array(ends, np.int32).reshape(-1, 4)
-    both = np.concatenate([cables, cables[:, [2, 3, 0, 1]]])
+    links = np.concatenate([cables, cables[:, [2, 3, 0, 1]]])
     switches = len(names)
     width = len(str(max(hosts - 1, 0)))
-    both_ints: list[Ints] = [np.ascontiguousarray(both[:, column]) for column in range(4)]
+    link_columns: list[Ints] = [np.ascontiguousarray(links[:, column]) for column in range(4)]
     return Fabric(
         switch_names=names,
         switch_guids=np.arange(switches, dtype=np.uint64) + np.uint64(GUID_OF_SWITCHES),
@@ -267,12 +271,12 @@ def _fabric(tree: FatTree, names: list[str], ends: list[tuple[int, int, int, int
         host_names=[f"node{number:0{width}d}" for number in range(hosts)],
         host_guids=np.arange(hosts, dtype=np.uint64) + np.uint64(GUID_OF_HOSTS),
         host_lids=np.arange(1, 1 + hosts, dtype=np.int32),
-        link_from=both_ints[0],
-        link_from_port=both_ints[1],
-        link_to=both_ints[2],
-        link_to_port=both_ints[3],
-        link_width=np.full(len(both), tree.width, np.int32),
-        link_speed=[tree.speed] * len(both),
+        link_from=link_columns[0],
+        link_from_port=link_columns[1],
+        link_to=link_columns[2],
+        link_to_port=link_columns[3],
+        link_width=np.full(len(links), tree.width, np.int32),
+        link_speed=[tree.speed] * len(links),
         source=tree.name,
-        link_most=np.full(len(both), tree.width * LANE_RATES.get(tree.speed, 0.0)),
+        link_max_rate=np.full(len(links), tree.width * LANE_RATES.get(tree.speed, 0.0)),
     )

@@ -2,10 +2,11 @@
 
 They come from files (``assay.fabric.read``) or are computed:
 
-    d-mod-k    up by the position of the destination, digit by digit; a destination's packets come down by the cable
-               that they would take up (Zahavi, JPDC 2012). Contention-free for shifts on complete fat trees
+    d-mod-k    the up port of each level is a digit of the destination's number; packets to a destination come down by
+               the cable that packets from it take up (Zahavi, JPDC 2012). Shifts on complete fat trees have no
+               contention
     min-hop    a shortest path; among several the port with the fewest destinations so far
-    up/down    the same among paths that go up first and then only down; free of credit loops
+    up/down    min-hop among paths that go up first and then only down; free of credit loops
 """
 
 from __future__ import annotations
@@ -31,12 +32,11 @@ class ForwardingTables:
 
     ports: NDArray[np.uint16]
     source: str = ""  # the file, or the engine
-    lines: Ints = field(
-        default_factory=lambda: np.zeros((0, 0), np.int32)
-    )  # [S, H] lines of the file, or empty
+    # [S, H] lines of the file, or empty
+    lines: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int32))
 
     def place(self, switch: int, host: int) -> str:
-        """Where an entry stands: "lfts.txt:123", or the engine's name."""
+        """The source of an entry: its line in the file, as "lfts.txt:123", or the engine's name."""
         if not self.lines.size or not self.lines[switch, host]:
             return self.source
         return f"{self.source}:{self.lines[switch, host]}"
@@ -50,7 +50,7 @@ def compute(fabric: Fabric, engine: str) -> ForwardingTables:
 
 
 def d_mod_k(fabric: Fabric) -> ForwardingTables:
-    """The position of a destination is its number in the fabric."""
+    """The tables of d-mod-k, by the numbers of the hosts in the fabric."""
     topology = NextHops(fabric)
     ups = topology.up_ports()
     fanout = _parents_by_level(topology.levels, ups)
@@ -69,21 +69,22 @@ def d_mod_k(fabric: Fabric) -> ForwardingTables:
             shortest = topology.reversed_ports(preferred) & candidates & topology.goes_down(distance, leaf)
             chosen = np.where(shortest.any(1), shortest.argmax(1), choice)
             ports[:, host] = np.where(count > 0, chosen, NO_ENTRY)
-    return topology.finished(ports, "d-mod-k")
+    return topology.with_last_hops(ports, "d-mod-k")
 
 
 def min_hop(fabric: Fabric) -> ForwardingTables:
     topology = NextHops(fabric)
-    return topology.finished(_least_loaded(topology, topology.distances()), "min-hop")
+    return topology.with_last_hops(_least_loaded(topology, topology.distances()), "min-hop")
 
 
 def up_down(fabric: Fabric) -> ForwardingTables:
     topology, distances = up_down_hops(fabric)
-    return topology.finished(_least_loaded(topology, distances), "up/down")
+    return topology.with_last_hops(_least_loaded(topology, distances), "up/down")
 
 
 def up_down_hops(fabric: Fabric) -> tuple[NextHops, Distances]:
-    """Up is away from the hosts, or, where that leaves hosts apart, towards one switch in the middle."""
+    """The next hops and distances of up/down routing. "Up" is away from the hosts; if that does not connect all hosts,
+    "up" is towards one switch in the middle."""
     topology = NextHops(fabric)
     distances = topology.up_down_distances()
     if (distances.total[fabric.leaves] >= FAR).any():
@@ -93,8 +94,8 @@ def up_down_hops(fabric: Fabric) -> tuple[NextHops, Distances]:
 
 
 def _towards_the_middle(topology: NextHops) -> Ints:
-    """[S] ranks, no two alike: higher nearer to the switch whose farthest leaf switch is nearest. Every switch has a
-    way up to it."""
+    """[S] levels, all different, which rise towards the root: the switch with the least distance to its farthest leaf
+    switch. Every switch then has a path up to the root."""
     total = topology.distances().total
     root = int(total.max(axis=1, initial=0).argmin())
     away = topology.distances_to(root)
@@ -147,36 +148,37 @@ class NextHops:
 
     def distances(self) -> Distances:
         source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
-        return Distances(self._relaxed(self._start(), source, target))
+        return Distances(self._shortest_distances(self._initial_distances(), source, target))
 
     def distances_to(self, switch: int) -> Ints:
         """[S] hops to one switch; FAR where there is no path."""
         distance = np.full((self.fabric.switches, 1), FAR, np.int32)
         distance[switch] = 0
         source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
-        return self._relaxed(distance, source, target)[:, 0]
+        return self._shortest_distances(distance, source, target)[:, 0]
 
     def up_down_distances(self) -> Distances:
-        """A switch with a way down uses the shortest of them; another goes up to the nearest that has one."""
+        """A switch with paths down to a leaf switch uses the shortest of them; any other switch goes up to the nearest
+        switch that has one."""
         source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
         descends = self.levels[source] > self.levels[target]
         climbs = self.levels[source] < self.levels[target]
-        down = self._relaxed(self._start(), source[descends], target[descends])
+        down = self._shortest_distances(self._initial_distances(), source[descends], target[descends])
         fixed = down < FAR
         total = down
         while True:
-            further = self._nearest(total, source[climbs], target[climbs])
-            following = np.where(fixed, down, np.minimum(total, further + 1))
+            above = self._nearest(total, source[climbs], target[climbs])
+            following = np.where(fixed, down, np.minimum(total, above + 1))
             if np.array_equal(following, total):
                 return Distances(total, down)
             total = following
 
-    def _start(self) -> Ints:
+    def _initial_distances(self) -> Ints:
         distance = np.full((self.fabric.switches, len(self.fabric.leaves)), FAR, np.int32)
         distance[self.fabric.leaves, np.arange(len(self.fabric.leaves))] = 0
         return distance
 
-    def _relaxed(self, distance: Ints, source: Ints, target: Ints) -> Ints:
+    def _shortest_distances(self, distance: Ints, source: Ints, target: Ints) -> Ints:
         """Shortest distances over the links from source to target (Bellman and Ford, all leaves at once)."""
         while True:
             following = np.minimum(distance, self._nearest(distance, source, target) + 1)
@@ -214,12 +216,14 @@ class NextHops:
     def reversed_ports(self, preferred: Ints) -> Bools:
         """[S, ports + 1] the far ends of the cables at port ``preferred[s]`` of each switch; 0 is no port."""
         mask = np.zeros_like(self.neighbour, np.bool_)
-        here = np.flatnonzero(preferred > 0)
-        mask[self.neighbour[here, preferred[here]], self.neighbour_port[here, preferred[here]]] = True
+        switches = np.flatnonzero(preferred > 0)
+        mask[
+            self.neighbour[switches, preferred[switches]], self.neighbour_port[switches, preferred[switches]]
+        ] = True
         return mask
 
-    def finished(self, ports: NDArray[np.uint16], source: str) -> ForwardingTables:
-        """With the last hop, from the leaf switch to the host."""
+    def with_last_hops(self, ports: NDArray[np.uint16], source: str) -> ForwardingTables:
+        """The tables, completed by the last hops, from the leaf switches to their hosts."""
         attached = np.flatnonzero(self.fabric.host_switch >= 0)
         ports[self.fabric.host_switch[attached], attached] = self.fabric.host_port[attached]
         return ForwardingTables(ports, source)
@@ -234,7 +238,7 @@ def _parents_by_level(levels: Ints, ups: Ints) -> list[int]:
 
 
 def _sorted_ports(mask: Bools) -> tuple[Ints, Ints]:
-    """The True columns of each row, ascending, before the others; and how many they are."""
+    """The columns of each row, first those that are True, each ascending; and the number of True columns."""
     return np.argsort(~mask, axis=1, kind="stable").astype(np.int32), mask.sum(1).astype(np.int32)
 
 

@@ -1,13 +1,14 @@
 """Finds slow directed links from the bandwidths of pairs of hosts and their routes (network tomography).
 
-A pair is as fast as the slowest link on its way, so a slow link slows all pairs that cross it and no other. For each
-link, ``gain`` is how much more likely its pairs' values are if the link has lost their median than if it is healthy.
-The link with the most gain is suspected, its effect is taken off its pairs, and the search begins again. A suspect must
-be slow by more than 10 %, and neither the normal distribution of the noise nor the share of equally slow pairs
-elsewhere (binomial, which allows for heavy tails) may explain it: less than 0.001 such links are expected.
+A pair is as fast as the slowest link on its route, so a slow link slows all pairs that cross it and no others. For each
+link, ``gain`` is the logarithm of a likelihood ratio: how much more likely the values of its pairs are if the link is
+slow by their median than if it is healthy. The link with the highest gain is suspected, its effect is subtracted from
+its pairs, and the search is repeated. A suspect must be slow by more than 10 %, and neither the normal distribution of
+the noise nor the share of equally slow pairs elsewhere (binomial, which allows for heavy tails) may explain it: less
+than 0.001 such healthy links are expected.
 
-Links that explain the values about as well cannot be told apart by the data. ``separating`` finds the pairs of hosts
-that would, by crossing one of them alone.
+Links that explain the values about equally well cannot be distinguished by the data. ``separating`` finds pairs of
+hosts that distinguish them, as they cross only one of them.
 """
 
 from __future__ import annotations
@@ -26,30 +27,27 @@ from assay.records.units import format_share
 
 Floats = NDArray[np.float64]
 
-CHANCE = 0.001  # healthy links of a fabric that may look as bad
+CHANCE = 0.001  # expected number of healthy links of a fabric that look as bad
 MIN_LOSS = 0.10  # of a link; adapters of equal hosts differ by some percent
 SIGMA_FLOOR = 0.005  # relative; no bandwidth is known more precisely
-MIN_PAIRS = 3  # that cross a suspect; a single slow pair has many causes
-ALIKE = math.log(1000)  # gain: a link that is 1000 times less likely than another is not an alternative
-CAP = 8.0  # gain of one pair at most, so that one outlier decides nothing
-MEDIAN_ERROR = math.sqrt(math.pi / 2)  # standard error of a median, in those of a mean
+MIN_PAIRS = 3  # pairs that cross a suspect; a single slow pair has many possible causes
+# A link that is 1000 times less likely to be slow than another is no alternative to it.
+MAX_GAIN_GAP = math.log(1000)
+MAX_GAIN_OF_PAIR = 8.0  # gain of one pair at most, so that one outlier decides nothing
+MEDIAN_ERROR = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean
 MAX_SUSPECTS = 32
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A slow link, or several of which one is slow. ``effect``: logarithm of its rate over that of its peers.
-
-    ``pairs`` cross the first of ``links``, ``slow`` of them lost at least half of the effect; ``chance``: healthy links
-    of the fabric expected to look as bad.
-    """
+    """A slow link, or several links of which one is slow."""
 
     links: tuple[int, ...]
-    effect: float
-    z: float
-    chance: float
-    pairs: int
-    slow: int
+    effect: float  # logarithm of the link's rate over that of the others
+    z: float  # the effect in standard deviations
+    chance: float  # expected number of healthy links of the fabric that look as bad
+    pairs: int  # pairs that cross the first of the links
+    slow: int  # of these, pairs that lost at least half of the effect
 
 
 def find_slow_links(crossed: NDArray[np.integer], value: Floats, links: int) -> list[Suspect]:
@@ -59,7 +57,7 @@ def find_slow_links(crossed: NDArray[np.integer], value: Floats, links: int) -> 
     """
     model = _Model(crossed, value, links)
     suspects: list[Suspect] = []
-    while len(suspects) < MAX_SUSPECTS and (suspect := model.next()) is not None:
+    while len(suspects) < MAX_SUSPECTS and (suspect := model.next_suspect()) is not None:
         suspects.append(suspect)
     return suspects
 
@@ -72,33 +70,33 @@ class _Model:
         self.start = np.cumsum(self.size) - self.size
         self.residual = np.asarray(value, np.float64) - (np.median(value) if len(value) else 0.0)
         self.sigma = max(robust_sigma(self.residual), SIGMA_FLOOR) if len(value) else 1.0
-        self.used = int((self.size > 0).sum())
-        self.named: set[int] = set()
+        self.crossed_links = int((self.size > 0).sum())
+        self.reported: set[int] = set()
 
-    def next(self) -> Suspect | None:
-        """Takes the effect of the suspect off its pairs."""
+    def next_suspect(self) -> Suspect | None:
+        """The next suspect; None if there is no more. Subtracts the suspect's effect from its pairs."""
         effect = np.minimum(self._medians(), 0.0)
         gain = self._gain(effect)
-        gain[list(self.named)] = -np.inf
+        gain[list(self.reported)] = -np.inf
         eligible = (self.size >= MIN_PAIRS) & (effect < math.log1p(-MIN_LOSS))
         if not eligible.any():
             return None
         # Gains of links whose pairs are all slow may be equal, since each pair's is capped.
         surest = np.flatnonzero(eligible & (gain == gain[eligible].max()))
         best = int(surest[effect[surest].argmin()])
-        suspect = self._judged(best, float(effect[best]))
+        suspect = self._assess(best, float(effect[best]))
         if gain[best] <= 0 or suspect.chance > CHANCE:
             return None
         pairs = self.pair[self.link == best]
         self.residual[pairs] -= effect[best]
         alternatives = self._alternatives(best, effect, gain, pairs)
-        self.named.update((best, *alternatives))
+        self.reported.update((best, *alternatives))
         return Suspect(
             (best, *alternatives), suspect.effect, suspect.z, suspect.chance, suspect.pairs, suspect.slow
         )
 
     def _medians(self) -> Floats:
-        """[links] of the residuals of the pairs that cross it, 0 where none does."""
+        """[links] median residual of the pairs that cross a link, 0 if no pair does."""
         order = np.lexsort((self.residual[self.pair], self.link))
         value = self.residual[self.pair[order]]
         if not len(value):
@@ -112,28 +110,30 @@ class _Model:
         """[links] the logarithm of the likelihood ratio of a slow link and a healthy one."""
         value, shift = self.residual[self.pair], effect[self.link]
         ratio = shift * (2 * value - shift) / (2 * self.sigma**2)
-        return np.bincount(self.link, np.clip(ratio, -CAP, CAP), len(self.size)).astype(np.float64)
+        return np.bincount(
+            self.link, np.clip(ratio, -MAX_GAIN_OF_PAIR, MAX_GAIN_OF_PAIR), len(self.size)
+        ).astype(np.float64)
 
-    def _judged(self, link: int, effect: float) -> Suspect:
+    def _assess(self, link: int, effect: float) -> Suspect:
         from scipy.special import bdtrc, ndtr  # slow to import, rarely needed
 
         count = int(self.size[link])
         slow = int((self.residual[self.pair[self.link == link]] < effect / 2).sum())
         others = len(self.residual) - count
-        elsewhere = (float((self.residual < effect / 2).sum() - slow) + 0.5) / (others + 1)
+        slow_share_elsewhere = (float((self.residual < effect / 2).sum() - slow) + 0.5) / (others + 1)
         z = effect * math.sqrt(count) / (self.sigma * MEDIAN_ERROR)
-        likely = max(float(ndtr(z)), float(bdtrc(slow - 1, count, min(elsewhere, 1.0))))
-        return Suspect((link,), effect, z, self.used * likely, count, slow)
+        probability = max(float(ndtr(z)), float(bdtrc(slow - 1, count, min(slow_share_elsewhere, 1.0))))
+        return Suspect((link,), effect, z, self.crossed_links * probability, count, slow)
 
     def _alternatives(self, best: int, effect: Floats, gain: Floats, pairs: Ints) -> list[int]:
-        """Links with about the gain of the best, by the same pairs: the same effect without them is not significant."""
-        near = np.flatnonzero((gain > gain[best] - ALIKE) & (effect < math.log1p(-MIN_LOSS)))
-        near = near[(near != best) & (self.size[near] > 0)]
+        """Links with about the gain of the best link, most of whose pairs also cross the best link."""
+        similar = np.flatnonzero((gain > gain[best] - MAX_GAIN_GAP) & (effect < math.log1p(-MIN_LOSS)))
+        similar = similar[(similar != best) & (self.size[similar] > 0)]
         is_explained = np.zeros(len(self.residual), np.bool_)
         is_explained[pairs] = True
         return [
-            int(link) for link in near
-            if is_explained[self.pair[self.link == link]].mean() > 0.5 and int(link) not in self.named
+            int(link) for link in similar
+            if is_explained[self.pair[self.link == link]].mean() > 0.5 and int(link) not in self.reported
         ]  # fmt: skip
 
 
@@ -156,14 +156,14 @@ def separating(routes: Routes, links: tuple[int, ...], hosts: NDArray[np.integer
 
 
 def contention(crossed: NDArray[np.integer], step: NDArray[np.integer]) -> Floats:
-    """[pairs] the logarithm of the load of the fullest link of each pair, by the pairs of the same ``step``: what a
-    healthy fabric loses to conflicts."""
+    """[pairs] the loss of each pair by conflicts on a healthy fabric: the logarithm of the number of pairs of the same
+    ``step`` on its fullest link."""
     if not len(crossed):
         return np.zeros(0)
     links = int(crossed.max(initial=0)) + 1
     key = np.where(crossed != PAD, step[:, None].astype(np.int64) * links + crossed, -1)
-    _, which = np.unique(key, return_inverse=True)
-    load = np.bincount(which.ravel())[which].reshape(key.shape)
+    _, inverse = np.unique(key, return_inverse=True)
+    load = np.bincount(inverse.ravel())[inverse].reshape(key.shape)
     fullest = np.where(crossed != PAD, load, 1).max(axis=1)
     return np.asarray(np.log(fullest), np.float64)
 
@@ -184,7 +184,7 @@ def finding(
         details += _direction(routes, suspect.links[0])
     else:
         cause = f"one of {len(names)} links carries {share} of the rate of the others: {'; '.join(names)}"
-        details += _how_to_tell(routes, suspect.links, hosts, measured)
+        details += _separating_measurements(routes, suspect.links, hosts, measured)
     node = int(fabric.link_from[suspect.links[0]])
     return Finding(
         rule="slow_link",
@@ -212,16 +212,16 @@ def _direction(routes: Routes, link: int) -> list[str]:
     return lines
 
 
-def _how_to_tell(
+def _separating_measurements(
     routes: Routes, links: tuple[int, ...], hosts: NDArray[np.integer], measured: set[tuple[int, int]]
 ) -> list[str]:
-    """Which measurement would tell the links apart."""
+    """For each link the measurement that would tell whether it is the slow one."""
     names, lines = routes.fabric.host_names, []
     for link, (src, dst) in zip(links, separating(routes, links, hosts), strict=True):
         name = routes.fabric.link_name(link)
         if src < 0:
             lines.append(f"no pair of these hosts crosses {name} without the others")
         else:
-            again = "measure again, for longer: " if (src, dst) in measured else "measure "
-            lines.append(f"{again}{names[src]} -> {names[dst]}: of these links it crosses {name} alone")
+            action = "measure again, for longer: " if (src, dst) in measured else "measure "
+            lines.append(f"{action}{names[src]} -> {names[dst]}: of these links it crosses {name} alone")
     return lines

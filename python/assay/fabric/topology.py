@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from assay.errors import UserError
 
 Ints = NDArray[np.int32]
-LAST_UNICAST_LID = 0xBFFF  # so many ports a subnet can address
+LAST_UNICAST_LID = 0xBFFF  # the number of ports that a subnet can address
 UNREACHED = np.iinfo(np.int32).max
 
-# The description of the adapter within a switch that adds up collective operations: no host, and no rank.
+# In the description of the adapter within a switch that computes collective operations (SHARP). It is not a host.
 AGGREGATION = "Aggregation Node"
 
 # Signalling rate of one lane in bit/s, by the name that ibnetdiscover and ibdiagnet print (IBTA, volume 1; FDR10 is
@@ -50,14 +50,12 @@ class Fabric:
     link_width: Ints  # [L] lanes, 0 where unknown
     link_speed: list[str]  # [L] "EDR", empty where unknown
     source: str = ""  # the file, or the model
-    link_most: NDArray[np.float64] = field(
-        default_factory=lambda: np.zeros(0)
-    )  # [L] bit/s that the port where a link begins supports, 0 where unknown; or empty
+    # [L] bit/s that the port where a link begins supports, 0 where unknown; or empty
+    link_max_rate: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     link_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [L] lines of the file, or empty
     node_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [S + H], or empty
-    node_lmc: Ints = field(
-        default_factory=lambda: np.zeros(0, np.int32)
-    )  # [S + H] 2**lmc LIDs each, or empty
+    # [S + H] LMC of each node, which has 2**lmc LIDs; or empty
+    node_lmc: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
 
     @property
     def switches(self) -> int:
@@ -170,13 +168,13 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
 
 
 def unique_names(descriptions: Sequence[str], guids: Sequence[int]) -> list[str]:
-    """Short names of hosts: the first word of "node1 HCA-1" where it is unique, else the whole description, else that
-    and the GUID."""
+    """Short names of hosts: the first word of "node1 HCA-1" if it is unique, else the whole description if that is
+    unique, else the description and the GUID."""
     first = [text.split()[0] if text.split() and AGGREGATION not in text else "" for text in descriptions]
-    few, whole = Counter(first), Counter(descriptions)
+    word_counts, description_counts = Counter(first), Counter(descriptions)
     return [
-        word if word and few[word] == 1
-        else text if text and whole[text] == 1 and text not in few and AGGREGATION not in text
+        first_word if first_word and word_counts[first_word] == 1
+        else text if text and description_counts[text] == 1 and text not in word_counts and AGGREGATION not in text
         else f"{text or 'port'} {guid:#018x}"
-        for word, text, guid in zip(first, descriptions, guids, strict=True)
+        for first_word, text, guid in zip(first, descriptions, guids, strict=True)
     ]  # fmt: skip

@@ -3,12 +3,12 @@
 from assay.judge.criteria import Specification, Vocabulary
 from assay.judge.integrity import integrity
 from assay.judge.specification import find_specification, load_specification
-from assay.judge.verdict import because, judge, overall
+from assay.judge.verdict import deciding_criteria, judge, overall
 
 __all__ = [
     "Specification",
     "Vocabulary",
-    "because",
+    "deciding_criteria",
     "find_specification",
     "integrity",
     "judge",

@@ -17,7 +17,8 @@ Condition = Scalar | Quantity  # the required value of a parameter or of a field
 
 @dataclass(frozen=True)
 class Share:
-    """A limit relative to another metric: ``share`` times the median of the metric ``of``."""
+    """A limit relative to another metric: ``share`` times the median of metric ``of``, over records that meet
+    ``where``."""
 
     share: float
     of: str
@@ -32,10 +33,11 @@ Limit = Quantity | Share
 
 @dataclass(frozen=True)
 class Criterion:
-    """One line of a specification: a metric within bounds, or (``metric`` empty) no finding of a rule."""
+    """A criterion of a specification: a metric within bounds, a fact within bounds, or (``metric`` and ``fact`` empty)
+    no finding of a rule."""
 
     metric: str = ""  # "network.all_to_all/bandwidth"; "*" stands for any text
-    where: dict[str, Condition] = field(default_factory=dict)
+    where: dict[str, Condition] = field(default_factory=dict)  # conditions on parameters and subject
     statistic: str = "median"
     min: Limit | None = None
     max: Limit | None = None
@@ -63,7 +65,8 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """The names that a specification may use. None: not checked here; an unknown name then never passes."""
+    """The names that a specification may use. None: the names are not checked; a criterion on an unknown name never
+    passes."""
 
     metrics: Mapping[str, str] | None = None  # "measurement/metric" -> its unit
     rules: Collection[str] | None = None  # names of the rules that find causes
@@ -78,7 +81,7 @@ class Specification:
     name: str
     criteria: list[Criterion]
     title: str = ""
-    parameters: dict[str, dict[str, Scalar]] = field(default_factory=dict)  # of measurements, as they are run
+    parameters: dict[str, dict[str, Scalar]] = field(default_factory=dict)  # of each measurement to run
     inventory: Inventory = Inventory()  # noqa: RUF009 - frozen
 
 

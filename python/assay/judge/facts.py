@@ -1,7 +1,7 @@
 """Judges criteria on facts of hosts and devices.
 
-Every host of the run must have the fact, on every device that the criterion selects; the worst decides. A machine
-without it (no frequency control, no such device) passes only with ``absent = "pass"``.
+Every host of the run must have the fact, on every device that the criterion selects; the worst value decides. A machine
+without the fact (no frequency control, no such device) passes only with ``absent = "pass"``.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collec
     # A peer that only sends to the hosts has contexts too, and is not judged.
     offered = set(names_in_records(records, hosts).values()) - {""}
     contexts = [
-        item
-        for item in records
-        if isinstance(item, Context)
-        and (not offered or item.subject.host in offered)
-        and _holds(criterion, item)
+        context
+        for context in records
+        if isinstance(context, Context)
+        and (not offered or context.subject.host in offered)
+        and _meets_conditions(criterion, context)
     ]
-    with_fact = [item for item in contexts if criterion.fact in item.facts]
+    with_fact = [context for context in contexts if criterion.fact in context.facts]
     verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.fact)
-    hosts_with_fact = {item.subject.host for item in with_fact}
+    hosts_with_fact = {context.subject.host for context in with_fact}
     problems = [
         f"{host} has no {criterion.fact}{format_conditions(criterion.where)}"
         for host in sorted(set(hosts) - hosts_with_fact)
@@ -49,16 +49,16 @@ def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collec
         problems = []
     if not with_fact and not problems:
         problems = [f"no host has {criterion.fact}{format_conditions(criterion.where)}"]
-    if problems and criterion.absent == "pass" and any(isinstance(item, Context) for item in records):
+    if problems and criterion.absent == "pass" and any(isinstance(context, Context) for context in records):
         problems = []
         verdict.reason = "not on this machine, which the specification allows"
-    checks = [_check(criterion, item) for item in with_fact]
-    failed = [item for item in checks if not item.is_within]
+    checks = [_check(criterion, context) for context in with_fact]
+    failed = [check for check in checks if not check.is_within]
     if checks:
-        _fill_in(verdict, criterion, min(checks, key=lambda item: item.slack), len(checks))
+        _fill_in(verdict, criterion, min(checks, key=lambda check: check.slack), len(checks))
     verdict.outcome = "FAIL" if failed else "INCONCLUSIVE" if problems else "PASS"
     if failed:
-        devices = [item.context.subject.device for item in failed if item.context.subject.device]
+        devices = [check.context.subject.device for check in failed if check.context.subject.device]
         verdict.fix = _fix(criterion.fix, devices)
     elif problems:
         suffix = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -72,11 +72,11 @@ def _fix(fix: str, devices: Sequence[str]) -> str:
     return "; ".join(fix.replace("{device}", device) for device in devices)
 
 
-def _holds(criterion: Criterion, context: Context) -> bool:
-    return all(_is(context, key, condition) for key, condition in criterion.where.items())
+def _meets_conditions(criterion: Criterion, context: Context) -> bool:
+    return all(_meets(context, key, condition) for key, condition in criterion.where.items())
 
 
-def _is(context: Context, key: str, condition: Condition) -> bool:
+def _meets(context: Context, key: str, condition: Condition) -> bool:
     value: Scalar | None = context.facts.get(key, getattr(context.subject, key, None))
     if isinstance(condition, Quantity):
         return isinstance(value, int | float) and math.isclose(float(value), condition.value, rel_tol=1e-9)
@@ -107,7 +107,7 @@ def _check(criterion: Criterion, context: Context) -> _Check:
     return worst
 
 
-def _fill_in(verdict: Verdict, criterion: Criterion, worst: _Check, among: int) -> None:
+def _fill_in(verdict: Verdict, criterion: Criterion, worst: _Check, device_count: int) -> None:
     value = worst.context.facts[criterion.fact]
     verdict.subject, verdict.evidence = worst.context.subject, [worst.context.id]
     verdict.required_text = " or ".join(map(str, criterion.equals))
@@ -118,8 +118,8 @@ def _fill_in(verdict: Verdict, criterion: Criterion, worst: _Check, among: int) 
         verdict.margin = worst.slack if worst.required.value else None
         verdict.observed_text = _format(float(value), worst.limit_unit, verdict.unit)
         verdict.required_text = _format(worst.required.value, worst.limit_unit, verdict.unit)
-    if among > 1 and worst.context.subject.device:
-        verdict.reason = f"the worst of {among}: {worst.context.subject.device}"
+    if device_count > 1 and worst.context.subject.device:
+        verdict.reason = f"the worst of {device_count}: {worst.context.subject.device}"
 
 
 def _format(value: float, limit_unit: str, unit: str) -> str:

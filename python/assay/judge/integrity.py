@@ -1,7 +1,6 @@
-"""Fails every acceptance in which a wrong byte was seen or a fault was found, whatever its criteria are.
+"""Adds failed verdicts for wrong bytes and faults that the criteria of a specification do not fail.
 
-Without this, a specification without such a criterion would pass a machine that is known to be broken. Wrong bytes and
-faults that no other verdict has failed get failed verdicts here.
+Without them, a specification without such criteria would pass a machine that is known to be broken.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 
 from assay.records.schema import AnyRecord, Corruption, Finding, Measurement, Verdict
 
-# Metrics that count payloads with wrong bytes, and fragments of events that are wrong, twice or nowhere.
+# Metrics that count payloads with wrong bytes, and event fragments that are corrupt, duplicate or missing.
 WRONG = ("corrupted", "wrong", "fragments_corrupt", "fragments_duplicate", "fragments_unaccounted")
 NO_WRONG_BYTE = "no wrong byte was seen"
 NO_FAULT = "no fault was found"

@@ -1,8 +1,8 @@
-"""The inventory of a specification: what each offered host has to have, and the verdicts on it.
+"""The inventory of a specification: the hardware that each offered host must have, and the verdicts on it.
 
-A device that is missing or not in order fails. Every verdict names the devices that are there instead, with their
-state and the expected one. A GPU counts when copies to and from it were measured: a GPU on the bus that the driver
-cannot use, or that CUDA_VISIBLE_DEVICES hides, is of no use to an application.
+A device that is missing or not in order fails. Every verdict names the devices that are present instead, with their
+state and the expected state. A GPU counts only if copies to and from it were measured: applications cannot use a GPU
+that the driver cannot use, or that CUDA_VISIBLE_DEVICES hides.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIX: dict[Kind, str] = {
     "rdma_ports": "look at {device} with ibstat: cable, switch port, subnet manager, width and speed of the link",
     "ethernet_ports": "look at {device} with ethtool and ip link: cable, transceiver, switch port, MTU",
 }
-ROUNDING = 1e-3  # a link of 126.03 Gbit/s is written as 126 Gbit/s, and 125.9 passes for it
+ROUNDING = 1e-3  # tolerance for rounded rates: a link of 126.03 Gbit/s is specified as 126 Gbit/s
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class DeviceLine:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What a specification expects of each host. None: nothing is said about it."""
+    """The hardware that a specification expects of each host. None: not specified."""
 
     sockets: int | None = None
     numa_nodes: int | None = None
@@ -79,7 +79,7 @@ class _HostObservation(NamedTuple):
     is_enough: bool
     reason: str = ""
     device: str | None = None
-    is_open: bool = False  # it could not be decided
+    is_undecided: bool = False  # records are missing
 
 
 def judge_inventory(
@@ -96,14 +96,14 @@ def judge_inventory(
     ):
         if expected is not None:
             title = f"inventory: {expected} {name_of_part}{'' if expected == 1 else 's'}"
-            seen = [_exactly(records, name, fact, expected) for name in present]
+            observations = [_observe_count(records, name, fact, expected) for name in present]
             fix = "look at the firmware's settings, and at a cpuset that confines this process"
-            verdicts.append(_verdict(title, fact, expected, "1", seen, missing, fix))
+            verdicts.append(_verdict(title, fact, expected, "1", observations, missing, fix))
     if inventory.memory is not None:
         title = f"inventory: memory of {format_as(inventory.memory, inventory.memory_unit)}"
-        seen = [_memory(records, name, inventory.memory) for name in present]
+        observations = [_memory(records, name, inventory.memory) for name in present]
         fix = "look for modules that are missing, disabled or mirrored: dmidecode -t memory"
-        verdict = _verdict(title, "memory.bytes", inventory.memory, "B", seen, missing, fix)
+        verdict = _verdict(title, "memory.bytes", inventory.memory, "B", observations, missing, fix)
         verdict.required_text = format_as(inventory.memory, inventory.memory_unit)
         if verdict.observed is not None:
             verdict.observed_text = format_as(verdict.observed, inventory.memory_unit)
@@ -122,16 +122,24 @@ def _verdict(
     metric: str,
     required: float,
     unit: str,
-    seen: Sequence[_HostObservation],
+    observations: Sequence[_HostObservation],
     missing: Sequence[str],
     fix: str,
 ) -> Verdict:
-    failed = [held for held in seen if not held.is_enough and not held.is_open]
-    unclear = [held for held in seen if held.is_open]
+    failed = [
+        observation
+        for observation in observations
+        if not observation.is_enough and not observation.is_undecided
+    ]
+    unclear = [observation for observation in observations if observation.is_undecided]
     verdict = Verdict(criterion=title, outcome="PASS", metric=metric, unit=unit, required=float(required))
-    decisive = [*failed, *unclear, *seen]
+    decisive = [*failed, *unclear, *observations]
     if decisive:
-        worst = decisive[0] if failed or unclear else min(seen, key=lambda held: held.observed)
+        worst = (
+            decisive[0]
+            if failed or unclear
+            else min(observations, key=lambda observation: observation.observed)
+        )
         verdict.observed = worst.observed
         verdict.subject = Subject(host=worst.host, device=worst.device)
         verdict.reason = worst.reason
@@ -142,7 +150,7 @@ def _verdict(
     if failed:
         verdict.outcome = "FAIL"
         verdict.fix = fix.format(device=failed[0].device or "the device")
-    elif unclear or missing or not seen:
+    elif unclear or missing or not observations:
         verdict.outcome = "INCONCLUSIVE"
         if not unclear:
             verdict.reason = f"the settings of {', '.join(missing) or 'the hosts'} were not read"
@@ -158,10 +166,10 @@ def _fact(records: Sequence[AnyRecord], host: str, fact: str) -> float | None:
     return None
 
 
-def _exactly(records: Sequence[AnyRecord], host: str, fact: str, expected: int) -> _HostObservation:
+def _observe_count(records: Sequence[AnyRecord], host: str, fact: str, expected: int) -> _HostObservation:
     value = _fact(records, host, fact)
     if value is None:
-        return _HostObservation(host, 0, False, f"{host} has no {fact}", is_open=True)
+        return _HostObservation(host, 0, False, f"{host} has no {fact}", is_undecided=True)
     return _HostObservation(
         host, value, value == expected, "" if value == expected else f"{host} has {value:.0f}, not {expected}"
     )
@@ -170,7 +178,7 @@ def _exactly(records: Sequence[AnyRecord], host: str, fact: str, expected: int) 
 def _memory(records: Sequence[AnyRecord], host: str, expected: float) -> _HostObservation:
     value = _fact(records, host, "memory.bytes")
     if value is None:
-        return _HostObservation(host, 0, False, f"{host} has no memory.bytes", is_open=True)
+        return _HostObservation(host, 0, False, f"{host} has no memory.bytes", is_undecided=True)
     return _HostObservation(host, value, value >= expected, "" if value >= expected else f"{host} has less")
 
 
@@ -183,18 +191,26 @@ def _devices(
 ) -> list[Verdict]:
     """Judges the lines of one kind. A device counts for one line only, the most demanding first."""
     lines = inventory.lines(kind)
-    seen: dict[int, list[_HostObservation]] = {index: [] for index in range(len(lines))}
+    observations: dict[int, list[_HostObservation]] = {index: [] for index in range(len(lines))}
     for host in hosts:
-        unassigned = _of_kind(inventory, kind, records, host)
+        unassigned = _devices_of_kind(inventory, kind, records, host)
         for index in sorted(range(len(lines)), key=lambda k: (-lines[k].rate, -lines[k].mtu)):
             line = lines[index]
-            fitting = [device for device in unassigned if not _problem_of(line, device, records, host)][
+            matching = [device for device in unassigned if not _problem_of(line, device, records, host)][
                 : line.count
             ]
-            unassigned = [device for device in unassigned if device not in fitting]
-            seen[index].append(_observe_devices(line, host, len(fitting), unassigned, records))
+            unassigned = [device for device in unassigned if device not in matching]
+            observations[index].append(_observe_devices(line, host, len(matching), unassigned, records))
     return [
-        _verdict(f"inventory: {line}", f"inventory.{kind}", line.count, "1", seen[index], missing, FIX[kind])
+        _verdict(
+            f"inventory: {line}",
+            f"inventory.{kind}",
+            line.count,
+            "1",
+            observations[index],
+            missing,
+            FIX[kind],
+        )
         for index, line in enumerate(lines)
     ]
 
@@ -202,7 +218,9 @@ def _devices(
 Device = EthernetPort | RdmaPort | GpuDevice
 
 
-def _of_kind(inventory: Inventory, kind: Kind, records: Sequence[AnyRecord], host: str) -> list[Device]:
+def _devices_of_kind(
+    inventory: Inventory, kind: Kind, records: Sequence[AnyRecord], host: str
+) -> list[Device]:
     devices: list[Device]
     if kind == "gpus":
         devices = [gpu for gpu in gpus(records, host) if gpu.pci not in inventory.ignore]
@@ -214,7 +232,7 @@ def _of_kind(inventory: Inventory, kind: Kind, records: Sequence[AnyRecord], hos
 
 
 def _problem_of(line: DeviceLine, device: Device, records: Sequence[AnyRecord], host: str) -> str:
-    """What a device is instead of what the line expects; "" if it is in order."""
+    """The state of a device that does not meet the line; "" if it meets the line."""
     if isinstance(device, GpuDevice):
         if not device.measured:
             return device.found() if copies_were_measured(records, host) else ""
@@ -227,28 +245,28 @@ def _problem_of(line: DeviceLine, device: Device, records: Sequence[AnyRecord], 
             return f"{device.pci} {link}"
         return ""
     if isinstance(device, RdmaPort):
-        is_fit = device.is_active and device.rate >= line.rate
-        is_fit = is_fit and line.link_layer in ("", device.link_layer)
+        is_match = device.is_active and device.rate >= line.rate
+        is_match = is_match and line.link_layer in ("", device.link_layer)
     else:
-        is_fit = device.is_up and device.speed >= line.rate and device.mtu >= line.mtu
-        is_fit = is_fit and device.duplex != "half"
-    return "" if is_fit else device.found()
+        is_match = device.is_up and device.speed >= line.rate and device.mtu >= line.mtu
+        is_match = is_match and device.duplex != "half"
+    return "" if is_match else device.found()
 
 
 def _observe_devices(
-    line: DeviceLine, host: str, fitting: int, unassigned: Sequence[Device], records: Sequence[AnyRecord]
+    line: DeviceLine, host: str, matching: int, unassigned: Sequence[Device], records: Sequence[AnyRecord]
 ) -> _HostObservation:
-    if fitting >= line.count:
-        is_open = line.kind == "gpus" and not copies_were_measured(records, host)
-        reason = f"{host}: copies to and from its GPUs were not measured" if is_open else ""
-        return _HostObservation(host, fitting, not is_open, reason, is_open=is_open)
-    complaints = [
+    if matching >= line.count:
+        is_undecided = line.kind == "gpus" and not copies_were_measured(records, host)
+        reason = f"{host}: copies to and from its GPUs were not measured" if is_undecided else ""
+        return _HostObservation(host, matching, not is_undecided, reason, is_undecided=is_undecided)
+    mismatches = [
         (device, text) for device in unassigned if (text := _problem_of(line, device, records, host))
     ]
-    others = "; ".join(text for _, text in complaints) or "no other is there"
+    others = "; ".join(text for _, text in mismatches) or "no other is there"
     hidden = visible_devices(records, host) if line.kind == "gpus" else ""
     if hidden:
         others += f"; CUDA_VISIBLE_DEVICES={hidden} hides GPUs"
-    first = complaints[0][0] if complaints else None
+    first = mismatches[0][0] if mismatches else None
     device = first.pci if isinstance(first, GpuDevice) else first.device if first else None
-    return _HostObservation(host, fitting, False, f"{host} has {fitting} of {line.count}: {others}", device)
+    return _HostObservation(host, matching, False, f"{host} has {matching} of {line.count}: {others}", device)

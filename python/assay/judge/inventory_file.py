@@ -1,4 +1,4 @@
-"""Reads the ``[inventory]`` table of a specification, and writes one from what a machine has.
+"""Reads the ``[inventory]`` table of a specification, and writes such a table from a machine's devices.
 
 [inventory]
 sockets = 2
@@ -44,7 +44,7 @@ def read_inventory(file: TomlFile, table: Any) -> Inventory:
     devices = tuple(line for kind in KEYS for line in _lines(file, kind, table.get(kind, [])))
     inventory = Inventory(
         _count(file, table, "sockets"), _count(file, table, "numa_nodes"),
-        memory.value if memory else None, memory_unit, devices, _ignored(file, table.get("ignore", [])),
+        memory.value if memory else None, memory_unit, devices, _read_ignored(file, table.get("ignore", [])),
     )  # fmt: skip
     if inventory == Inventory(ignore=inventory.ignore):
         file.refuse("inventory", "[inventory] expects nothing", "name sockets, memory, gpus, ports, ...")
@@ -104,14 +104,14 @@ def _quantity(
     return quantity
 
 
-def _ignored(file: TomlFile, value: Any) -> tuple[str, ...]:
+def _read_ignored(file: TomlFile, value: Any) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
         file.refuse("ignore", "'ignore' is not a list of devices", "write ignore = ['eth5', 'mlx5_1:1']")
     return tuple(value)
 
 
 def inventory_of(records: Sequence[AnyRecord], host: str) -> Inventory:
-    """What a host has and what is in order there: ports that are up or active, GPUs on the bus, memory rounded down."""
+    """The inventory of a host: its ports that are up or active, GPUs on the bus, memory rounded down."""
     facts = next(
         r.facts
         for r in records
@@ -121,8 +121,8 @@ def inventory_of(records: Sequence[AnyRecord], host: str) -> Inventory:
     ethernet = Counter((p.speed, p.mtu) for p in ethernet_ports(records, host) if _is_counted(p))
     count = len(gpus(records, host))
     return Inventory(
-        sockets=_whole(facts.get("cpu.packages")),
-        numa_nodes=_whole(facts.get("numa.nodes")),
+        sockets=_count_of(facts.get("cpu.packages")),
+        numa_nodes=_count_of(facts.get("numa.nodes")),
         memory=_rounded_down(float(facts.get("memory.bytes", 0))) or None,
         devices=(
             *([DeviceLine("gpus", count)] if count else []),
@@ -142,12 +142,12 @@ def _is_counted(port: EthernetPort) -> bool:
     return port.is_up and port.speed > 0 and not port.master
 
 
-def _whole(value: object) -> int | None:
+def _count_of(value: object) -> int | None:
     return int(value) if isinstance(value, int | float) and value >= 1 else None
 
 
 def _rounded_down(size: float) -> float:
-    """Whole GiB from 16 GiB on, tenths below: kernels of the same machine keep different amounts for themselves."""
+    """``size`` in whole GiB from 16 GiB on, in tenths below: kernels of equal machines reserve different amounts."""
     step = 2**30 if size >= 16 * 2**30 else 2**30 / 10
     return math.floor(size / step) * step
 
@@ -171,7 +171,7 @@ def to_toml(inventory: Inventory, comments: Sequence[str] = ()) -> str:
 def _table(line: DeviceLine) -> str:
     parts = [f"count = {line.count}"]
     if line.rate:
-        parts.append(f'{RATE_KEY[line.kind]} = "{_exact(line.rate)}"')
+        parts.append(f'{RATE_KEY[line.kind]} = "{_rate_text(line.rate)}"')
     if line.link_layer in LINK_LAYERS and line.link_layer:
         parts.append(f'link_layer = "{line.link_layer}"')
     if line.mtu:
@@ -179,6 +179,6 @@ def _table(line: DeviceLine) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-def _exact(rate: float) -> str:
+def _rate_text(rate: float) -> str:
     text = format_as(rate, "Gbit/s")
     return text if parse_quantity(text).value == rate else f"{rate:.17g} B/s"

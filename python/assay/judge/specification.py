@@ -1,7 +1,7 @@
 """Reads a specification: criteria in TOML, checked completely before anything is measured.
 
 A mistake in a specification would give a wrong verdict, so nothing is ignored: every key, unit, metric and rule must
-be known, min must not exceed max, and no two criteria may be about the same figure. Each error names file and line.
+be known, min must not exceed max, and no two criteria may judge the same figure. Each error names file and line.
 There is no expression language: a limit is a quantity, or a share of another metric of the run.
 """
 
@@ -245,19 +245,21 @@ class _Reader:
 
     def _share(self, table: dict[str, Any], key: str, unit: str | None) -> Share:
         self._only(table, ("share", "of", "where"), f"{key} = {{...}}", key)
-        share, of = self._text(table, "share", key), self._text(table, "of", key)
-        if not share or not of:
+        share, reference = self._text(table, "share", key), self._text(table, "of", key)
+        if not share or not reference:
             self.refuse(
                 key,
                 f"{key} needs 'share' and 'of'",
                 'example: {share = "10 %", of = "node.memory/bandwidth"}',
             )
-        of_unit = self._unit(of, key)
-        if unit is not None and of_unit is not None and unit != of_unit:
-            problem = f"a share of {of} is in {describe_unit(of_unit)} and does not fit this metric"
+        reference_unit = self._unit(reference, key)
+        if unit is not None and reference_unit is not None and unit != reference_unit:
+            problem = (
+                f"a share of {reference} is in {describe_unit(reference_unit)} and does not fit this metric"
+            )
             self.refuse(key, problem, f"name a metric in {describe_unit(unit)}")
         try:
-            return Share(parse_in(share, "1"), of, self._where(table, key))
+            return Share(parse_in(share, "1"), reference, self._where(table, key))
         except UserError as error:
             self.refuse(key, error.what, error.fix)
 
@@ -324,7 +326,7 @@ def _written_units(table: dict[str, Any]) -> tuple[str, str]:
 
 
 def _identity(criterion: Criterion) -> tuple[str, ...]:
-    """Identifies the figure that a criterion is about. Two criteria with equal identities are refused."""
+    """Identifies the figure that a criterion judges. Two criteria with equal identities are refused."""
     where = repr(sorted(criterion.where.items()))
     return criterion.metric, criterion.fact, criterion.rule, criterion.statistic, where
 

@@ -1,8 +1,8 @@
 """Judges criteria against the records of a run.
 
-What was not measured does not pass. The worst matching record decides. A record that is missing, waived, in error or
-in another unit makes the criterion inconclusive, unless another record fails it. A device that is there and not in
-order ("unfit") fails it.
+A criterion whose metric was not measured does not pass. The worst matching record decides. A record that is missing,
+waived, in error or in another unit makes the criterion inconclusive, unless another record fails it. A device that is
+present but not in order (status "unfit") fails it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from assay.records.schema import (
 from assay.records.units import Quantity, describe_unit, format_as
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
-MAX_NAMES_SHOWN = 4  # criteria that the last line names
+MAX_NAMES_SHOWN = 4  # criteria that the reason of the outcome names
 
 
 def judge(
@@ -47,7 +47,7 @@ def judge(
 ) -> list[Verdict]:
     """Returns one verdict for each line of the inventory and for each criterion, in the order of the specification.
 
-    ``hosts`` are those of the run: each needs a value of every metric of a node.
+    ``hosts``: the run's hosts. Each must have a value of every node metric that a criterion judges.
     """
     records = list(records)
     verdicts = judge_inventory(specification.inventory, records, hosts)
@@ -77,10 +77,10 @@ def overall(verdicts: Iterable[Verdict]) -> Outcome:
     return "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
 
 
-def because(verdicts: Sequence[Verdict]) -> str:
+def deciding_criteria(verdicts: Sequence[Verdict]) -> str:
     """Names the criteria that decided: those that failed, else those that could not be decided; "" if all passed."""
     for outcome, verb in (("FAIL", "failed"), ("INCONCLUSIVE", "could not be decided")):
-        titles = [_named(verdict) for verdict in verdicts if verdict.outcome == outcome]
+        titles = [_title(verdict) for verdict in verdicts if verdict.outcome == outcome]
         if titles:
             more = f"; and {len(titles) - MAX_NAMES_SHOWN} more" if len(titles) > MAX_NAMES_SHOWN else ""
             count = f"{len(titles)} of {len(verdicts)} criteria" if len(verdicts) > 1 else "the one criterion"
@@ -88,17 +88,19 @@ def because(verdicts: Sequence[Verdict]) -> str:
     return ""
 
 
-def _named(verdict: Verdict) -> str:
-    """A criterion by its title; one on findings by what was found."""
+def _title(verdict: Verdict) -> str:
+    """The title of a verdict's criterion; for a criterion on findings, the finding."""
     return verdict.criterion if verdict.metric or not verdict.reason else verdict.reason
 
 
 def _hosts(records: Iterable[AnyRecord], hosts: Collection[str]) -> set[str]:
     """Returns the given hosts, else those of the records."""
     subjects = [
-        item.subject for item in records if not isinstance(item, Verdict | Capacity | Comparison | Matrix)
+        record.subject
+        for record in records
+        if not isinstance(record, Verdict | Capacity | Comparison | Matrix)
     ]
-    return set(hosts) or {name for item in subjects for name in (item.host, item.peer) if name}
+    return set(hosts) or {name for subject in subjects for name in (subject.host, subject.peer) if name}
 
 
 class _CheckedRecord(NamedTuple):
@@ -116,7 +118,7 @@ class _CheckedRecord(NamedTuple):
 def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
     matching = _matching(criterion.metric, criterion.where, records)
     problems = _missing(criterion, matching, hosts, records)
-    judged: list[_CheckedRecord] = []
+    checks: list[_CheckedRecord] = []
     unfit = [record for record in matching if record.status == "unfit"]
     for record in matching:
         observed = _value(record, criterion.statistic)
@@ -131,15 +133,16 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
             elif limit:
                 slack = observed - required if bound == "min" else required - observed
                 relative = slack / abs(required) if required else slack
-                judged.append(
+                checks.append(
                     _CheckedRecord(relative, record, observed, required, slack >= 0, source, limit_unit)
                 )
     where = {
-        key: check.value if isinstance(check, Quantity) else check for key, check in criterion.where.items()
+        key: condition.value if isinstance(condition, Quantity) else condition
+        for key, condition in criterion.where.items()
     }
     verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.metric, where=where)
-    if judged:
-        worst = min(judged, key=lambda check: check.slack)
+    if checks:
+        worst = min(checks, key=lambda check: check.slack)
         verdict.outcome = "FAIL" if not worst.is_within else "INCONCLUSIVE" if problems else "PASS"
         verdict.observed, verdict.required = worst.observed, worst.required
         verdict.margin = worst.slack if worst.required else None
@@ -197,7 +200,7 @@ def _missing(
             f"nothing measured {criterion.metric}{format_conditions(criterion.where)}"
             + _unknown_keys(criterion, records)
         ]
-    # In a network the pattern decides who has a value: a server that is only written to sends nothing.
+    # In network measurements not every host has a value: a server that only receives sends nothing.
     if not criterion.metric.startswith("node.") or "host" in criterion.where:
         return []
     measured = {record.subject.host for record in matching if record.subject.host}
@@ -220,7 +223,7 @@ def _matching(metric: str, where: dict[str, Condition], records: Iterable[AnyRec
 def _holds(key: str, condition: Condition, record: Measurement) -> bool:
     has_value = record.status == "ok" or record.summary is not None
     if not has_value and key not in record.params and key not in SUBJECT_FIELDS:
-        return True  # it represents everything that would have been measured
+        return True  # a waived or failed record stands for all records of its measurement
     value = record.params.get(key, getattr(record.subject, key, None))
     if isinstance(condition, Quantity):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -272,8 +275,8 @@ def _required(
     return limit.share * median, [source_record.id for source_record, _ in used]
 
 
-def _describe(record: Measurement, among: Sequence[Measurement] = ()) -> str:
-    """Describes a record by subject and parameters; with ``among``, only by the parameters that differ."""
+def _describe(record: Measurement, others: Sequence[Measurement] = ()) -> str:
+    """Describes a record by subject and parameters; with ``others``, only by the parameters that differ."""
     subject = record.subject
     subject_parts = [
         part for part in (subject.host, subject.peer and f"to {subject.peer}", subject.device) if part
@@ -281,7 +284,7 @@ def _describe(record: Measurement, among: Sequence[Measurement] = ()) -> str:
     params: dict[str, Condition] = {
         key: value
         for key, value in record.params.items()
-        if not among or any(other.params.get(key) != value for other in among)
+        if not others or any(other.params.get(key) != value for other in others)
     }
     if isinstance(size := params.get("size"), int | float):
         params["size"] = Quantity(size, "B")

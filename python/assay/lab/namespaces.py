@@ -22,32 +22,33 @@ from assay.lab import tools
 
 _START_LIMIT_S = 30.0
 _END_LIMIT_S = 10.0
-_MARK = "assay-lab."
+MARK_PREFIX = "assay-lab."
 
 
 @contextlib.contextmanager
-def nodes(lab: str, names: Sequence[str], state: Path) -> Iterator[dict[str, int]]:
-    """Starts the nodes and yields the process that holds each open.
+def start_nodes(lab: str, names: Sequence[str], state: Path) -> Iterator[dict[str, int]]:
+    """Starts the nodes and yields, by name, the process that holds each node's namespaces open. ``state``: the lab's
+    folder.
 
-    They outlive the block if ``state`` has a ``lab.json`` at its end. Else they end by themselves, also if this
-    process is killed: they wait for the end of a pipe.
-    Raises UserError if a node cannot be created within 30 s.
+    The nodes wait for the end of a pipe that this process holds open during the block. Then they go on if ``state`` has
+    a ``lab.json``; otherwise they end, also if this process is killed. Raises UserError if a node cannot be created
+    within 30 s.
     """
-    gate, release = os.pipe()
+    lifetime_read, lifetime_write = os.pipe()
     outputs: dict[str, int] = {}
     try:
         for name in names:
-            outputs[name] = _start(lab, name, state, gate)
+            outputs[name] = _start(lab, name, state, lifetime_read)
         deadline = time.monotonic() + _START_LIMIT_S
         for name, output in outputs.items():
             _await_ready(name, output, deadline)
         yield {name: int((state / "nodes" / name / "pid").read_text()) for name in names}
     finally:
-        for descriptor in (gate, release, *outputs.values()):
+        for descriptor in (lifetime_read, lifetime_write, *outputs.values()):
             os.close(descriptor)
 
 
-def _start(lab: str, name: str, state: Path, gate: int) -> int:
+def _start(lab: str, name: str, state: Path, lifetime_read: int) -> int:
     """Starts one node; returns the descriptor to read its output from."""
     (state / "nodes" / name).mkdir()
     unshare = [tools.find("unshare", "util-linux"), "-n", "-u", "-m", "-i", "--propagation", "private"]
@@ -57,7 +58,13 @@ def _start(lab: str, name: str, state: Path, gate: int) -> int:
     output, node_end = os.pipe()
     try:
         subprocess.run(
-            argv, stdin=gate, stdout=node_end, stderr=node_end, cwd="/", timeout=_START_LIMIT_S, check=True
+            argv,
+            stdin=lifetime_read,
+            stdout=node_end,
+            stderr=node_end,
+            cwd="/",
+            timeout=_START_LIMIT_S,
+            check=True,
         )
     except BaseException:
         os.close(output)
@@ -81,7 +88,7 @@ def _await_ready(name: str, descriptor: int, deadline: float) -> None:
         output += chunk
 
 
-def members(lab: str | None = None) -> dict[int, tuple[str, str]]:
+def find_processes(lab: str | None = None) -> dict[int, tuple[str, str]]:
     """Returns every process inside any lab, or inside ``lab``: process id to names of lab and node."""
     outside = os.readlink("/proc/self/ns/uts")
     marks: dict[str, tuple[str, str] | None] = {outside: None}
@@ -89,40 +96,40 @@ def members(lab: str | None = None) -> dict[int, tuple[str, str]]:
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
-        with contextlib.suppress(OSError):  # it has just ended, or must not be inspected
+        with contextlib.suppress(OSError):  # the process has just ended, or must not be inspected
             namespace = os.readlink(f"/proc/{entry.name}/ns/uts")
             if namespace not in marks:
-                marks[namespace] = _mark(entry.name)
+                marks[namespace] = _read_mark(entry.name)
             mark = marks[namespace]
             if mark is not None and lab in (None, mark[0]):
                 processes[int(entry.name)] = mark
     return processes
 
 
-def _mark(pid: str) -> tuple[str, str] | None:
+def _read_mark(pid: str) -> tuple[str, str] | None:
     """Returns the lab and the node of a process's host name namespace, if any."""
     command = [tools.find("nsenter", "util-linux"), "-t", pid, "-u", "cat"]
     command += ["/proc/sys/kernel/domainname", "/proc/sys/kernel/hostname"]
     names = subprocess.run(command, capture_output=True, text=True, timeout=tools.TIME_LIMIT_S).stdout.split()
-    if len(names) != 2 or not names[0].startswith(_MARK):
+    if len(names) != 2 or not names[0].startswith(MARK_PREFIX):
         return None
-    return names[0].removeprefix(_MARK), names[1]
+    return names[0].removeprefix(MARK_PREFIX), names[1]
 
 
 def refuse_inside() -> None:
-    """Raises UserError inside a lab, where this process would end itself half-way."""
-    if Path("/proc/sys/kernel/domainname").read_text().startswith(_MARK):
+    """Raises UserError inside a lab, where ending the lab would end this process too."""
+    if Path("/proc/sys/kernel/domainname").read_text().startswith(MARK_PREFIX):
         raise UserError("this is inside a lab", "create and end labs on the machine itself")
 
 
-def end(lab: str) -> int:
+def end_processes(lab: str) -> int:
     """Kills every process in the lab; returns how many.
 
     Repeats until none is left, since a process may start another. Raises UserError after 10 s.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _END_LIMIT_S
-    while remaining := members(lab):
+    while remaining := find_processes(lab):
         for pid in remaining:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -1,8 +1,8 @@
 """Slurm in a lab: a controller on the head node and a daemon on each host, from the machine's packages.
 
 Key, sockets and configuration are in the lab's folder; /etc/slurm and /etc/munge of the machine are neither read
-nor written. What needs control groups or a database is switched off. The daemons run inside the nodes and end with
-the lab.
+nor written. Features of Slurm that need control groups or a database are switched off. The daemons run inside the
+nodes and end with the lab.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscr
 """
 
 
-def require() -> None:
+def require_slurm() -> None:
     """Raises UserError that names the packages if Slurm is not installed."""
     missing = [program for program in _PROGRAMS if tools.locate(program) is None]
     if missing:
@@ -70,9 +70,8 @@ def start(
     folder.mkdir(mode=0o755)
     (folder / "controller").mkdir()
     (folder / "slurm.conf").write_text(_configuration(name, folder, hosts, head))
-    (folder / "cgroup.conf").write_text(
-        "CgroupPlugin=cgroup/v1\n"
-    )  # the default one looks for a v2 hierarchy
+    # The default plugin needs a hierarchy of control groups v2.
+    (folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
     key = folder / "munge.key"
     tools.run([tools.find("mungekey", "munge"), "--create", f"--keyfile={key}"])
     munged = [tools.find("munged", "munge"), f"--key-file={key}", f"--socket={folder}/munge.socket"]
@@ -101,9 +100,9 @@ def _daemon(argv: list[str]) -> None:
 def _await_idle(sinfo: list[str], hosts: int, folder: Path) -> None:
     deadline = time.monotonic() + _START_LIMIT_S
     while True:
-        left = max(0.1, deadline - time.monotonic())
+        remaining_s = max(0.1, deadline - time.monotonic())
         try:
-            output = subprocess.run(sinfo, capture_output=True, text=True, timeout=left)
+            output = subprocess.run(sinfo, capture_output=True, text=True, timeout=remaining_s)
             states = output.stdout.split("\n")[:-1]
             problem = output.stderr.strip() or ", ".join(
                 line for line in states if not line.endswith(" idle")

@@ -1,8 +1,8 @@
-"""The state of a lab on disk: a folder for each lab with one JSON file of what was planted.
+"""The state of a lab on disk: a folder for each lab, with its hosts, planted rates and faults in one JSON file.
 
-``/run/assay/lab/NAME`` holds ``lab.json`` and what must be files: the scripts, the nodes' folders, the
-hosts file, Slurm's configuration. Creating the folder claims the name; ``lab.json`` is written last, so a lab
-that has it is complete. ``namespaces.end`` finds a lab's processes without this folder.
+``/run/assay/lab/NAME`` holds ``lab.json``, the scripts, the nodes' folders, the hosts file and Slurm's configuration.
+Creating the folder claims the name; ``lab.json`` is written last, so a lab that has it is complete.
+``namespaces.end_processes`` finds a lab's processes without this folder.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from assay.errors import UserError
 
 ROOT = Path("/run/assay/lab")
 DEFAULT_NAME = "lab"
-_LOCK_LIMIT_S = 10.0
+LOCK_LIMIT_S = 10.0
 
 
 class Rates(msgspec.Struct, omit_defaults=True, frozen=True):
-    """Planted limits in B/s; None is no limit. ``duplex`` limits the sum of both directions of a host,
-    ``cabinet`` each direction of a cabinet's uplink."""
+    """Planted limits in B/s; None is no limit. ``up`` limits what a host sends, ``down`` what it receives, ``duplex``
+    the sum of both, ``cabinet`` each direction of a cabinet's uplink."""
 
     up: float | None = None
     down: float | None = None
@@ -47,6 +47,8 @@ class Fault(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Host(msgspec.Struct, omit_defaults=True):
+    """A host of a lab."""
+
     name: str
     cabinet: str
     address: str
@@ -55,6 +57,8 @@ class Host(msgspec.Struct, omit_defaults=True):
 
 
 class State(msgspec.Struct):
+    """The content of ``lab.json``."""
+
     name: str
     hosts: list[Host]
     rates: Rates
@@ -65,7 +69,8 @@ class State(msgspec.Struct):
 def lab_name(name: str | None) -> str:
     """Returns ``name``, else $ASSAY_LAB, else "lab". Raises UserError if it is not a valid name."""
     chosen = name or os.environ.get("ASSAY_LAB") or DEFAULT_NAME
-    # The mark (a domain name) has at most 64 bytes, the path of a socket in the lab's folder 108.
+    # The mark of a lab's processes is a domain name of at most 64 bytes (``namespaces``); the path of a socket in the
+    # lab's folder has at most 108.
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", chosen):
         raise UserError(
             f"'{chosen}' cannot be the name of a lab", "use up to 40 letters, digits, '-', '_', '.'"
@@ -91,8 +96,8 @@ def claim(name: str) -> Path:
     return path
 
 
-def forget(name: str) -> None:
-    """Removes the lab's folder and its parents that are empty then."""
+def remove_folder(name: str) -> None:
+    """Removes the lab's folder, and its parents if they are empty then."""
     shutil.rmtree(folder(name), ignore_errors=True)
     for parent in (ROOT, ROOT.parent):
         with contextlib.suppress(OSError):
@@ -126,10 +131,10 @@ def write(state: State) -> None:
 
 
 @contextlib.contextmanager
-def updated(name: str) -> Iterator[State]:
-    """Yields the state to change and writes it if the block succeeds; locked, waiting at most 10 s."""
-    read(name)  # the clear error, when there is none
-    deadline = time.monotonic() + _LOCK_LIMIT_S
+def locked_update(name: str) -> Iterator[State]:
+    """Locks the state, waiting at most 10 s, yields it to be changed, and writes it if the block succeeds."""
+    read(name)  # raises UserError if no such lab is up
+    deadline = time.monotonic() + LOCK_LIMIT_S
     with (folder(name) / "lock").open("w") as lock:
         while True:
             try:

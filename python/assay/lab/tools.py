@@ -36,9 +36,9 @@ def find(tool: str, package: str) -> str:
     return path
 
 
-def require() -> None:
+def require_tools() -> None:
     """Raises UserError unless a lab can be created here: as root, with iproute2 and util-linux."""
-    if not Path("/etc/hosts").exists():  # each host of a lab mounts its own over it
+    if not Path("/etc/hosts").exists():  # each host of a lab mounts another file over it
         raise UserError(
             "this machine has no /etc/hosts", "create it: echo '127.0.0.1 localhost' > /etc/hosts"
         )
@@ -56,15 +56,16 @@ def require() -> None:
 def run(argv: Sequence[str], stdin: str = "", activity: str = "") -> None:
     """Runs a tool for at most TIME_LIMIT_S. Raises UserError if it fails.
 
-    ``activity``: what the tool does, for the message, which adds the last two lines of the tool's output.
+    ``activity``: a text for the error message, such as "starting slurmd". The message ends with the last two lines of
+    the tool's output.
     """
     activity = activity or " ".join(argv)
     try:
-        done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=TIME_LIMIT_S)
+        result = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=TIME_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise UserError(
             f"{activity} did not end within {TIME_LIMIT_S:.0f} s", "check whether the machine is overloaded"
         ) from None
-    if done.returncode != 0:
-        message = " / ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
-        raise UserError(f"{activity} failed: {message or f'exit code {done.returncode}'}", KERNEL_FIX)
+    if result.returncode != 0:
+        message = " / ".join((result.stderr or result.stdout).strip().splitlines()[-2:])
+        raise UserError(f"{activity} failed: {message or f'exit code {result.returncode}'}", KERNEL_FIX)

@@ -31,19 +31,20 @@ from assay.records.units import parse_in
 INTERFACE = "eth0"
 SWITCH = "switch"
 HEAD = "head"
-_PREFIX = 16
+ADDRESS_PREFIX = 16
 # A bucket lets a burst pass at once, so a single message exceeds the rate by the burst: at a low rate the burst is
 # small. It must hold the segments that hosts send, or the kernel splits them, which on a fast link costs more than the
 # link itself: segments are 64 kB on a fast link and small on a slow one.
-_FAST = 125e6  # B/s
-_BURST, _BURST_S = 16 * 1024, 0.5e-3  # at least, and what the timer lets pass at once
-_FAST_BURST, _FAST_BURST_S = 128 * 1024, 1e-3
-_BLOCK = 8 * 1024
+FAST_RATE = 125e6  # B/s, from which a link counts as fast
+# A slow link's burst: bytes at least, and its length at the link's rate.
+MIN_BURST, BURST_S = 16 * 1024, 0.5e-3
+MIN_FAST_BURST, FAST_BURST_S = 128 * 1024, 1e-3  # the same for a fast link
+SLOW_SEGMENT = 8 * 1024  # bytes of the largest segment that a host sends if any link is slow
 # The queue's length in bursts: some milliseconds. In a longer one the acknowledgements of one direction wait behind the
 # data of the other, and TCP leaves a fifth of a slow link unused.
-_QUEUE = 4
-_LOSS_PARTS = 1_000_000_000  # resolution of the planted loss
-_MAX_SEGMENTS = 65535  # the kernel's default of gso_max_segs
+QUEUE_BURSTS = 4
+LOSS_PARTS = 1_000_000_000  # resolution of the planted loss
+MAX_SEGMENTS = 65535  # the kernel's default of gso_max_segs
 
 
 def parse_rate(text: str) -> float:
@@ -66,7 +67,7 @@ def parse_rate(text: str) -> float:
 def parse_loss(text: str) -> float:
     """Parses the share of packets to lose: "1%", "0.001". Raises UserError."""
     share = parse_in(text, "1")
-    if not 1 / _LOSS_PARTS <= share < 1:
+    if not 1 / LOSS_PARTS <= share < 1:
         raise UserError(
             f"a loss of '{text}' cannot be planted",
             "give a share above 0% and under 100%, e.g. 1%, or --down to take the link down",
@@ -87,19 +88,19 @@ def planted_rate(rates: Rates, side: str) -> float | None:
     return min(limits, default=None)
 
 
-def _shape(device: str, rate: float | None) -> str:
+def _limit_command(device: str, rate: float | None) -> str:
     """Returns the tc command that limits what ``device`` sends to ``rate`` (B/s)."""
     if rate is None:
         return f"qdisc replace dev {device} root noqueue"
-    min_burst, seconds = (_BURST, _BURST_S) if rate < _FAST else (_FAST_BURST, _FAST_BURST_S)
+    min_burst, seconds = (MIN_BURST, BURST_S) if rate < FAST_RATE else (MIN_FAST_BURST, FAST_BURST_S)
     burst = max(min_burst, int(rate * seconds))
-    bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {_QUEUE * burst}"
+    bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {QUEUE_BURSTS * burst}"
     return f"qdisc replace dev {device} root tbf {bucket}"
 
 
-def _share_one_bucket(port: str, rate: float) -> Iterator[str]:
-    """Yields the tc commands that send both directions of ``port`` through the bucket of its ifb device."""
-    yield _shape(f"{port}-duplex", rate)
+def _duplex_commands(port: str, rate: float) -> Iterator[str]:
+    """Yields the tc commands that send both directions of ``port`` through the token bucket of its ifb device."""
+    yield _limit_command(f"{port}-duplex", rate)
     yield f"qdisc add dev {port} clsact"
     for direction in ("ingress", "egress"):
         yield (
@@ -117,44 +118,44 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int
         links += [f"link add name {up} mtu {mtu} type veth peer name {down} mtu {mtu}"]
         links += [f"link set {up} master {cabinet} up", f"link set {down} master core up"]
         if rates.cabinet is not None:
-            limits += [_shape(up, rates.cabinet), _shape(down, rates.cabinet)]
+            limits += [_limit_command(up, rates.cabinet), _limit_command(down, rates.cabinet)]
     for host in (*hosts, head):
         cable = f"type veth peer name {INTERFACE} mtu {mtu} netns {host.pid}"
         links += [f"link add name {host.name} mtu {mtu} {cable}"]
         links += [f"link set {host.name} master {host.cabinet} up"]
     for host in hosts:
         if rates.down is not None:
-            limits.append(_shape(host.name, rates.down))
+            limits.append(_limit_command(host.name, rates.down))
         if rates.duplex is not None:
             links += [
                 f"link add name {host.name}-duplex mtu {mtu} type ifb",
                 f"link set {host.name}-duplex up",
             ]
-            limits += _share_one_bucket(host.name, rates.duplex)
+            limits += _duplex_commands(host.name, rates.duplex)
     _batch(switch, "ip", links)
     _batch(switch, "tc", limits)
     slow = any(
-        rate is not None and rate < _FAST for rate in (rates.up, rates.down, rates.duplex, rates.cabinet)
+        rate is not None and rate < FAST_RATE for rate in (rates.up, rates.down, rates.duplex, rates.cabinet)
     )
-    block = f" gso_max_size {_BLOCK}" if slow else ""
+    segment_option = f" gso_max_size {SLOW_SEGMENT}" if slow else ""
     for host in (*hosts, head):
-        address = f"addr add {host.address}/{_PREFIX} dev {INTERFACE}"
-        _batch(host.pid, "ip", [address, f"link set {INTERFACE}{block} up"])
+        address = f"addr add {host.address}/{ADDRESS_PREFIX} dev {INTERFACE}"
+        _batch(host.pid, "ip", [address, f"link set {INTERFACE}{segment_option} up"])
     if rates.up is not None:
         for host in hosts:
-            _batch(host.pid, "tc", [_shape(INTERFACE, rates.up)])
+            _batch(host.pid, "tc", [_limit_command(INTERFACE, rates.up)])
 
 
 def apply_fault(host: Host, fault: Fault, rates: Rates, switch: int) -> None:
     """Replaces the fault of ``host``; ``Fault()`` makes it healthy."""
-    _batch(host.pid, "tc", [_shape(INTERFACE, fault.tx or rates.up)])
-    _batch(switch, "tc", [_shape(host.name, fault.rx or rates.down)])
+    _batch(host.pid, "tc", [_limit_command(INTERFACE, fault.tx or rates.up)])
+    _batch(switch, "tc", [_limit_command(host.name, fault.rx or rates.down)])
     # The port goes down, not eth0: the host then loses its carrier and keeps its routes.
     _batch(switch, "ip", [f"link set {host.name} {'down' if fault.down else 'up'}"])
 
 
 def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
-    """Replaces the planted packet loss of all hosts by that of their faults."""
+    """Plants the packet loss of each host's fault, in place of any earlier loss."""
     rules: dict[str, list[str]] = {"prerouting": [], "postrouting": []}
     for host in hosts:
         for hook, port, share in (
@@ -162,7 +163,7 @@ def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
             ("postrouting", "oifname", host.fault.rx_loss),
         ):
             if share is not None:
-                chance = f"numgen random mod {_LOSS_PARTS} < {round(share * _LOSS_PARTS)}"
+                chance = f"numgen random mod {LOSS_PARTS} < {round(share * LOSS_PARTS)}"
                 rules[hook].append(f'{port} "{host.name}" {chance} drop')
     # Declaring the table first lets the deletion succeed if there was none.
     table = ["table bridge loss", "delete table bridge loss"]
@@ -176,7 +177,7 @@ def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
     nft = [tools.find("nft", "nftables"), "-f", "-"]
     _run_in_namespace(switch, nft, table, "planting loss")
     for host in (*hosts, head):
-        _batch(host.pid, "ip", [f"link set {INTERFACE} gso_max_segs {1 if lossy else _MAX_SEGMENTS}"])
+        _batch(host.pid, "ip", [f"link set {INTERFACE} gso_max_segs {1 if lossy else MAX_SEGMENTS}"])
 
 
 def _batch(pid: int, tool: str, commands: Sequence[str]) -> None:

@@ -1,1 +1,2 @@
-"""Starting engines: which executables there are, where their ranks go, and who ends them."""
+"""Starts engines: finds the executables, builds the launchers' command lines, supervises the processes and ends
+them."""

@@ -35,8 +35,9 @@ def environment(
 ) -> dict[str, str]:
     """The environment variables of a rank. ``files``: globs of the files to accelerate (none: all files);
     ``store``: the node-local memory (a folder, a file, /dev/dax*); ``size``: its bytes on each node; ``required``:
-    if it cannot accelerate, it aborts the program instead of using the MPI's own I/O; ``until``: when close and sync
-    return, "file" (the file system has all) or "memory" (the nodes' stores have it; background drains go on)."""
+    the program is aborted if it cannot be accelerated, instead of using the MPI's own I/O; ``until``: when close and
+    sync return, "file" (the data are in the file system) or "memory" (they are in the nodes' stores, and background
+    drains go on)."""
     variables = {
         "LD_PRELOAD": str(library(mpi)),
         "ASSAY_IO_FILES": ":".join(files) or None,

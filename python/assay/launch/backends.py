@@ -11,9 +11,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-# Local file systems. Others (Lustre, NFS, GPFS) are what is accelerated.
+# Local file systems. Parallel and remote ones (Lustre, NFS, GPFS) cannot hold a store.
 LOCAL = {"ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "zfs"}
-# Mounts that are not for data.
+# Mount points that are not used for data.
 NOT_FOR_DATA = ("/boot", "/etc", "/run", "/proc", "/sys", "/dev/pts", "/snap", "/usr")
 
 

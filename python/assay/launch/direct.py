@@ -1,13 +1,13 @@
-"""Starts ranks without MPI: one ``assay-probe`` on each host, which connect to each other by themselves.
+"""Starts ranks without MPI: an ``assay-probe`` for each rank, which connect to each other directly.
 
-``Direct`` is a launcher as those of MPI are: its command is this module as a program, which starts the ranks, brings
-them together, merges their lines on its standard output, and ends them. See ``ranks`` for how.
+``Direct`` is a launcher like those of MPI. Its command is this module as a program, which starts the ranks, sends each
+the addresses of all, merges their output lines on its standard output, and ends them (``assay.launch.ranks``).
 
     Direct("tcp")                                    every rank must finish
     Direct("tcp", survive=True)                      the job goes on without a rank that dies (never without rank 0)
-    Direct("tcp", survive=True, restart_s=2.0)       ... and starts it again 2 s later, with a higher incarnation
+    Direct("tcp", survive=True, restart_s=2.0)       ... and restarts it 2 s later, with a higher incarnation number
 
-On its standard input the program takes one JSON object a line: {"restart": 3} starts a rank that has ended again.
+On its standard input the program reads one JSON object a line: {"restart": 3} restarts rank 3 once it has ended.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ TRANSPORTS = ("tcp", "udp", OFI)
 MODULE = "assay.launch.direct"
 
 
-class Place(Struct):
-    """Where a rank runs, and the variables that it gets."""
+class RankPlacement(Struct):
+    """The host of a rank, and its environment variables."""
 
     host: str
     env: dict[str, str] = {}
 
 
 class Job(Struct):
-    """The program's input. ``site`` is "here", "ssh" or "lab"; times in seconds."""
+    """The program's input. ``site``: "here", "ssh" or "lab". ``survive``: whether the job goes on when a rank dies.
+    ``restart_s``: seconds after which a dead rank is restarted; None: never."""
 
     transport: str
     site: str
-    places: list[Place]  # of the ranks, in their order
+    places: list[RankPlacement]  # of the ranks, in their order
     argv: list[str]
     lab: str = ""
     interface: str = ""
@@ -51,7 +52,7 @@ class Job(Struct):
     restart_s: float | None = None
     heartbeat_ms: int = 0  # a peer that is silent for three of these is lost; 0: the engine's default, 50
 
-    def place(self) -> Site:
+    def site_of_job(self) -> Site:
         if self.site == "lab":
             return lab_site(Lab.load(self.lab))
         return HERE if self.site == HERE.name else REMOTE
@@ -88,7 +89,7 @@ class Direct:
         job = Job(
             transport=self.name,
             site=site.name,
-            places=[Place(host, dict(segment.env)) for segment in segments for host in segment.hosts],
+            places=[RankPlacement(host, dict(segment.env)) for segment in segments for host in segment.hosts],
             argv=list(argv),
             lab=site.lab.name if site.lab else "",
             interface=self.interface or site.interface or ("lo" if site.name == HERE.name else ""),
@@ -108,7 +109,7 @@ class Direct:
 
 
 def check_transport(name: str) -> None:
-    """Raises UserError for a transport that there is not. Which providers libfabric has is known to the engine."""
+    """Raises UserError for an unknown transport. The engine checks the providers of libfabric."""
     if name == OFI or name.startswith(f"{OFI}:"):
         check_provider(name)
     elif name not in TRANSPORTS:

@@ -1,7 +1,7 @@
 """The engines' executables: their paths, and the measurements that they describe (``--describe``).
 
-Options, documentation, the list of measurements and the check of specifications come from these descriptions;
-Python declares nothing about a measurement again.
+Options, documentation, the list of measurements and the check of specifications come from these descriptions, so Python
+does not repeat them.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ DESCRIBE_LIMIT_S = 20
 
 
 class Parameter(Struct):
+    """A parameter of a measurement."""
+
     name: str
     kind: Literal["integer", "real", "text", "flag", "integers"]
     unit: str
@@ -34,6 +36,8 @@ class Parameter(Struct):
 
 
 class Metric(Struct):
+    """A figure that a measurement reports."""
+
     name: str
     unit: str
     better: Literal["higher", "lower", "none"]
@@ -78,6 +82,8 @@ class Fact(Struct):
 
 
 class Description(Struct):
+    """The output of ``--describe``."""
+
     schema: int
     version: str
     measurements: list[MeasurementDescription]
@@ -159,10 +165,10 @@ def describe(executable: Path) -> Description:
 
 
 def check_provider(transport: str) -> None:
-    """Asks the engine whether this host can use a transport ("ofi:shm"). Raises UserError with what it says."""
+    """Checks with the engine whether this host can use a transport ("ofi:shm"). Raises UserError with its message."""
     executable = probe()
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             [executable, "--check-transport", transport],
             capture_output=True,
             text=True,
@@ -171,18 +177,18 @@ def check_provider(transport: str) -> None:
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise UserError(f"{executable} does not answer: {error}", "build it again: make setup") from error
-    if done.returncode:
-        last = done.stderr.strip().rpartition("\n")[2].removeprefix("assay-probe: ")
+    if result.returncode:
+        last = result.stderr.strip().rpartition("\n")[2].removeprefix("assay-probe: ")
         message, _, fix = last.partition("; fix: ")
-        raise UserError(message or f"{executable} ended with status {done.returncode}", fix)
+        raise UserError(message or f"{executable} ended with status {result.returncode}", fix)
 
 
-def described() -> Description | None:
-    """Returns what the engines can measure; None if no engine is built."""
+def describe_if_built() -> Description | None:
+    """Returns the description of the measurements without MPI; None if no engine is built."""
     return describe(probe()) if (engines_folder() / "assay-probe").is_file() else None
 
 
-def described_storage() -> list[MeasurementDescription]:
+def describe_storage() -> list[MeasurementDescription]:
     """Returns the benchmarks of parallel I/O, as the first MPI's executable describes them; empty if none is built."""
     executables = sorted(engines_folder().glob("assay-io-bench-*"))
     return describe(executables[0]).measurements if executables else []
@@ -194,6 +200,6 @@ def profilers() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
-def described_profilers() -> list[MeasurementDescription]:
-    """Returns what the profilers' executables can measure; empty if none is built."""
+def describe_profilers() -> list[MeasurementDescription]:
+    """Returns the measurements of the profilers' executables; empty if none is built."""
     return [measurement for path in profilers() for measurement in describe(path).measurements]

@@ -17,7 +17,8 @@ from assay.errors import UserError
 
 EXAMPLE = "write it like 'client[1-3,10]' or 'a,b'"
 MAX_HOSTS = 100_000  # the largest machines have some ten thousand
-# A launcher takes "-x" for an option, and other characters for its own syntax. User@host and an IPv6 scope are names.
+# A name that begins with "-" would be an option of the launcher, and other characters belong to its syntax. user@host
+# and an IPv6 address with a scope are allowed.
 _NAME = re.compile(r"[^\W_][\w.:@%-]*")
 _RANGE = re.compile(r"(\d+)-(\d+)")
 
@@ -41,7 +42,7 @@ def parse_hosts(text: str, option: str) -> list[str]:
         LookupError,
         TypeError,
         ValueError,
-    ):  # of its parser, for some texts
+    ):  # defects of ClusterShell's parser
         raise UserError(f"{where}: not a host list", EXAMPLE) from None
     if not hosts:
         raise UserError(f"{where}: no host in it", EXAMPLE)

@@ -1,10 +1,10 @@
-"""Gives each host one name in all records: the name in the host list, not the one that the host has for itself.
+"""Gives each host one name in all records: its name in the user's host list, not its own host name.
 
 A list may hold aliases, fully qualified names, addresses, or names of another adapter ("n1-ib"); the engine knows
 host names and addresses. The engine reports them before any record (``Ranks``), and every record is renamed to the
-list's name as it arrives, so that all later steps know one name only. A host is recognised by its name, by the name
-without its domain where only one host has it, by an address that only this host has, and last by the ranks that the
-launcher was told to start there.
+listed name as it arrives, so that all later steps know one name only. A machine is recognised by its name, by the name
+without its domain if only one machine has it, by an address that only this machine has, and last by the ranks that the
+launcher started there.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from assay.records.schema import (
 )
 
 Resolve = Callable[[str], set[str]]
-RESOLVING = 32  # names that are resolved at the same time
+MAX_LOOKUPS = 32  # names that are resolved at the same time
 
 
 @dataclass
 class Match:
-    """The listed names of a machine; the first is used. ``by`` says how the machine was recognised."""
+    """The listed names of a machine, of which the first is used."""
 
     names: list[str] = field(default_factory=list)
-    by: str = ""
+    recognised_by: str = ""  # "name", "short name", "address" or "rank"
 
 
 def addresses_of(name: str) -> set[str]:
@@ -55,33 +55,35 @@ def addresses_of(name: str) -> set[str]:
 
 
 def match_names(
-    asked: Sequence[str],
+    listed: Sequence[str],
     machines: Sequence[Machine],
     machine_of_rank: Sequence[int] = (),
     resolve: Resolve = addresses_of,
 ) -> list[Match]:
-    """Finds the listed names of each machine. ``asked``: by rank, as the launcher was told; ``of``: by rank, the
-    index of its machine; empty before anything was started."""
+    """Finds the listed names of each machine. ``listed``: the listed host of each rank. ``machine_of_rank``: the index
+    of each rank's machine; empty if no rank was started."""
     matches = [Match() for _ in machines]
-    unmatched = list(dict.fromkeys(asked))
+    unmatched = list(dict.fromkeys(listed))
 
-    def take(machine_of_name: dict[str, int], by: str) -> None:
+    def assign_names(machine_of_name: dict[str, int], recognised_by: str) -> None:
         for name, machine in machine_of_name.items():
             matches[machine].names.append(name)
-            matches[machine].by = matches[machine].by or by
+            matches[machine].recognised_by = matches[machine].recognised_by or recognised_by
             unmatched.remove(name)
 
-    by_own_name = {
+    machine_of_own_name = {
         name: k for k, machine in reversed(list(enumerate(machines))) for name in _own_names(machine)
     }
-    take({name: by_own_name[name] for name in unmatched if name in by_own_name}, "name")
-    take(_by_short_name(unmatched, asked, machines, matches), "short name")
+    assign_names(
+        {name: machine_of_own_name[name] for name in unmatched if name in machine_of_own_name}, "name"
+    )
+    assign_names(_by_short_name(unmatched, listed, machines, matches), "short name")
     if unmatched and any(machine.addresses for machine in machines):
-        take(_by_address(unmatched, machines, resolve), "address")
+        assign_names(_by_address(unmatched, machines, resolve), "address")
     if machine_of_rank:
-        take(_by_ranks(unmatched, asked, machine_of_rank, matches), "rank")
+        assign_names(_by_ranks(unmatched, listed, machine_of_rank, matches), "rank")
     for match in matches:
-        match.names.sort(key=list(asked).index)
+        match.names.sort(key=list(listed).index)
     return matches
 
 
@@ -98,25 +100,30 @@ def _short(name: str) -> str:
 
 
 def _by_short_name(
-    unmatched: Iterable[str], asked: Sequence[str], machines: Sequence[Machine], matches: Sequence[Match]
+    unmatched: Iterable[str], listed: Sequence[str], machines: Sequence[Machine], matches: Sequence[Match]
 ) -> dict[str, int]:
-    listed = Counter(_short(name) for name in dict.fromkeys(asked))
+    short_names = Counter(_short(name) for name in dict.fromkeys(listed))
     owners: dict[str, set[int]] = defaultdict(set)
     for k, machine in enumerate(machines):
         for name in _own_names(machine):
             owners[_short(name)].add(k)
     machine_of_name = {}
     for name in unmatched:
-        of_name = owners.get(_short(name), set())
-        if len(of_name) == 1 and listed[_short(name)] == 1 and not matches[(k := min(of_name))].names:
+        owners_of_name = owners.get(_short(name), set())
+        if (
+            len(owners_of_name) == 1
+            and short_names[_short(name)] == 1
+            and not matches[(k := min(owners_of_name))].names
+        ):
             machine_of_name[name] = k
     return machine_of_name
 
 
 def _by_address(unmatched: Sequence[str], machines: Sequence[Machine], resolve: Resolve) -> dict[str, int]:
-    """An address that several machines have (a bridge of containers) says nothing."""
+    """Names that resolve to an address of one machine. Addresses of several machines (a bridge of containers) are left
+    out."""
     shared = Counter(address for machine in machines for address in set(machine.addresses))
-    with ThreadPoolExecutor(RESOLVING) as pool:
+    with ThreadPoolExecutor(MAX_LOOKUPS) as pool:
         resolved = dict(zip(unmatched, pool.map(resolve, unmatched), strict=True))
     machine_of_name = {}
     for name, addresses in resolved.items():
@@ -131,31 +138,31 @@ def _by_address(unmatched: Sequence[str], machines: Sequence[Machine], resolve: 
 
 
 def _by_ranks(
-    unmatched: Iterable[str], asked: Sequence[str], machine_of_rank: Sequence[int], matches: Sequence[Match]
+    unmatched: Iterable[str], listed: Sequence[str], machine_of_rank: Sequence[int], matches: Sequence[Match]
 ) -> dict[str, int]:
-    """A name whose ranks are exactly those of a machine that has no name yet."""
+    """Names whose ranks are exactly those of a machine that has no listed name yet."""
     machine_of_name = {}
     for name in unmatched:
-        ranks = [rank for rank, other in enumerate(asked) if other == name]
-        there = {machine_of_rank[rank] for rank in ranks}
-        machine = min(there)
+        ranks = [rank for rank, other in enumerate(listed) if other == name]
+        machine_numbers = {machine_of_rank[rank] for rank in ranks}
+        machine = min(machine_numbers)
         is_whole = [rank for rank, k in enumerate(machine_of_rank) if k == machine] == ranks
-        if len(there) == 1 and is_whole and not matches[machine].names:
+        if len(machine_numbers) == 1 and is_whole and not matches[machine].names:
             machine_of_name[name] = machine
     return machine_of_name
 
 
 class HostRenamer:
-    """Renames the records of one engine. ``asked``: the listed host of each rank; empty on this machine alone."""
+    """Renames the records of one engine. ``listed``: the listed host of each rank; empty for ranks on this machine."""
 
-    def __init__(self, asked: Sequence[str], resolve: Resolve = addresses_of) -> None:
-        self._asked = list(asked)
+    def __init__(self, listed: Sequence[str], resolve: Resolve = addresses_of) -> None:
+        self._listed = list(listed)
         self._resolve = resolve
         self._renamed: dict[str, str] = {}
         self.labels: list[str] = []  # of each rank, as records have them; empty until the engine has reported
 
-    def learn(self, ranks: Ranks) -> list[Context]:
-        """Reads the engine's report. Returns a context for each host whose own name is another than the list's.
+    def read_ranks(self, ranks: Ranks) -> list[Context]:
+        """Reads the engine's report of its ranks. Returns a context for each host whose own name is not the listed one.
 
         Raises UserError for a report that contradicts itself.
         """
@@ -163,15 +170,15 @@ class HostRenamer:
         if len(ranks.of) != count or not all(0 <= k < len(ranks.hosts) for k in ranks.of):
             raise UserError("the engine's list of ranks contradicts itself", "build it again: make setup")
         self.labels = list(ranks.labels)
-        if len(self._asked) != count:
+        if len(self._listed) != count:
             return []
-        matches = match_names(self._asked, ranks.hosts, ranks.of, self._resolve)
+        matches = match_names(self._listed, ranks.hosts, ranks.of, self._resolve)
         for rank, label in enumerate(ranks.labels):
-            by_own_name = ranks.hosts[ranks.of[rank]].host
-            name = next(iter(matches[ranks.of[rank]].names), by_own_name)
-            if name != by_own_name:
-                self._renamed[by_own_name] = name
-                self._renamed[label] = name + label.removeprefix(by_own_name)
+            own_name = ranks.hosts[ranks.of[rank]].host
+            name = next(iter(matches[ranks.of[rank]].names), own_name)
+            if name != own_name:
+                self._renamed[own_name] = name
+                self._renamed[label] = name + label.removeprefix(own_name)
         self.labels = [self._renamed.get(label, label) for label in ranks.labels]
         return [
             Context(subject=Subject(host=self._renamed.get(machine.host, machine.host)), facts=facts)
@@ -218,7 +225,7 @@ def _facts(machine: Machine, match: Match) -> dict[str, Scalar]:
         return {"host.unlisted": True}
     facts: dict[str, Scalar] = {}
     if match.names[0] != machine.host:
-        facts |= {"host.own_name": machine.host, "host.recognised_by": match.by}
+        facts |= {"host.own_name": machine.host, "host.recognised_by": match.recognised_by}
     if len(match.names) > 1:
         facts["host.aliases"] = ",".join(match.names[1:])
     return facts

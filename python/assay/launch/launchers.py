@@ -1,7 +1,8 @@
-"""Launchers: each turns segments into one command line and reads the errors of its tool.
+"""Launchers (mpirun, mpiexec, srun ...): each turns segments of ranks into one command line, and reads the errors of
+its tool.
 
-``LAUNCHERS`` lists one small class for each. They differ in options only; ``supervise`` starts them, keeps time limits
-and reads records.
+``LAUNCHERS`` lists them, a class each; vendors' launchers are in ``vendors``. ``supervise`` starts the command, keeps
+time limits and reads records.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from assay.launch.placement import Segment, Site, with_env
 from assay.launch.slurm_nodes import node_names
 from assay.launch.vendors import Aprun, IntelMpi, Pals
 
-SSH_LIMIT_S = 15  # until a host has answered
+SSH_LIMIT_S = 15  # for the connection
 
 
 class Launcher(Protocol):
-    """``name`` is what --launcher takes; ``flavour`` the engine that it starts ("" needs no MPI)."""
+    """``name``: its name for --launcher. ``flavour``: the MPI of the engine that it starts, such as "openmpi"; "" is
+    without MPI."""
 
     @property
     def name(self) -> str: ...
@@ -40,7 +42,7 @@ class Launcher(Protocol):
     def flavour(self) -> str: ...
 
     def unavailable(self) -> str | None:
-        """Why it cannot be used on this machine, and what would fix that; None when it can."""
+        """Returns why the launcher cannot be used on this machine, with the fix; None if it can be used."""
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         """Returns the command that starts ``argv`` as the ranks of ``segments``."""
@@ -123,8 +125,8 @@ class OpenMpi:
             # direction on the same socket, and the two directions between two hosts then take turns.
             command += ["--mca", "btl_tcp_flags", "1"]
         ranks = sum(len(s.hosts) for s in segments)
-        crowded = site.lab is not None or (site.name == "here" and ranks > (os.cpu_count() or 1))
-        if crowded:
+        is_crowded = site.lab is not None or (site.name == "here" and ranks > (os.cpu_count() or 1))
+        if is_crowded:
             command += ["--bind-to", "none"]
         for index, segment in enumerate(segments):
             command += [":"] if index else []
@@ -195,8 +197,8 @@ class Hydra:
 
 
 class Srun:
-    """Slurm's srun, in an allocation or a new one; ranks start through PMIx with Open MPI, or where this Slurm has no
-    PMIx or no engine is built for Open MPI, through PMI-2 with MPICH and what shares its ABI."""
+    """Slurm's srun, in an allocation or a new one. Ranks start through PMIx with Open MPI. If this Slurm has no PMIx,
+    or no engine is built for Open MPI, they start through PMI-2 with MPICH or an MPI of its ABI."""
 
     name = "srun"
 
@@ -220,13 +222,14 @@ class Srun:
         if flavour not in flavours():
             return "no engine is built for Open MPI (Debian: apt-get install libopenmpi-dev, then make setup)"
         if types and kind not in types:
-            have = ", ".join(sorted(types))
-            return f"this Slurm starts ranks by {have}; Open MPI needs pmix, MPICH pmi2, and an engine built for it"
+            types_text = ", ".join(sorted(types))
+            needs = "Open MPI needs pmix, MPICH pmi2, and an engine built for it"
+            return f"this Slurm starts ranks by {types_text}; {needs}"
         return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         hosts = [host for segment in segments for host in segment.hosts]
-        if not site.lab:  # whose names are those of its nodes
+        if not site.lab:  # in a lab, Slurm's nodes have the names of the hosts
             nodes = node_names(tuple(dict.fromkeys(hosts)))
             hosts = [nodes[host] for host in hosts]
         command = ["srun", f"--mpi={self._start()[0]}", "--kill-on-bad-exit=1", "--distribution=arbitrary"]
@@ -239,9 +242,9 @@ class Srun:
     def environment(self, site: Site) -> dict[str, str]:
         extra = {"OMPI_MCA_plm_rsh_agent": site.agent} if site.agent else {}
         if "SLURM_PMIX_FENCE" not in os.environ:
-            # Slurm 22.05 takes the barrier at the end of MPI_Init over the tree, which there waits for the ranks of the
-            # same host only. A rank then sends to one that is still in MPI_Init, and Open MPI 4.1 crashes on that.
-            # The ring waits for all.
+            # At the end of MPI_Init, Slurm 22.05 runs a barrier over a tree, which waits for the ranks of the same host
+            # only. A rank then sends to a rank that is still in MPI_Init, and Open MPI 4.1 crashes. The ring waits for
+            # all ranks.
             extra["SLURM_PMIX_FENCE"] = "ring"
         if self._start()[0] == "pmi2":
             library = os.environ.get("I_MPI_PMI_LIBRARY") or _pmi2_library()
@@ -264,17 +267,17 @@ class Srun:
 
 @functools.cache
 def _pmi_types() -> frozenset[str]:
-    """Returns what `srun --mpi=list` names; empty if it does not answer."""
+    """Returns the PMI types that `srun --mpi=list` names; empty if it does not answer."""
     try:
-        done = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, timeout=10)
+        result = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return frozenset()
-    arguments = re.findall(r"^(?:srun: |\s+)?([a-z0-9_]+)$", done.stdout + done.stderr, re.M)
-    return frozenset(arguments) - {"none"} if done.returncode == 0 else frozenset()
+    arguments = re.findall(r"^(?:srun: |\s+)?([a-z0-9_]+)$", result.stdout + result.stderr, re.M)
+    return frozenset(arguments) - {"none"} if result.returncode == 0 else frozenset()
 
 
 def _pmi2_library() -> str | None:
-    """Slurm's libpmi2.so, which Intel MPI has to be told."""
+    """The path of Slurm's libpmi2.so, which Intel MPI needs in I_MPI_PMI_LIBRARY."""
     folders = ("/usr/lib64", "/usr/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu")
     return next((path for f in folders if Path(path := f"{f}/libpmi2.so").is_file()), None)
 
@@ -288,7 +291,7 @@ def _multi_prog(site: Site, segments: Sequence[Segment], argv: Sequence[str]) ->
     for segment in segments:
         last = first + len(segment.hosts) - 1
         arguments = with_env(segment, argv)
-        unfit = [word for word in arguments if re.search(r"['\"\\\\\s%]", word)]
+        unfit = [argument for argument in arguments if re.search(r"['\"\\\\\s%]", argument)]
         if unfit:  # srun replaces %t and %o, and its quoting differs between versions
             raise UserError(
                 f"srun cannot start {unfit[0]!r} for some ranks only",

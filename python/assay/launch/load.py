@@ -1,10 +1,10 @@
-"""Load of this machine by others while an engine runs: processors taken by other programs, and stolen time.
+"""Measures the load of this machine by other programs while an engine runs, and stolen time.
 
-A rate that was measured beside other work is not a property of the machine. So while an engine runs, a thread reads the
-processor time of all processes (/proc/PID/stat). It leaves out those that belong to the measurement: this process, its
+A rate that was measured while other programs ran is not a property of the machine. So while an engine runs, a thread
+reads the processor time of all processes (/proc/PID/stat), except those of the measurement: this process, its
 descendants, and processes with its token in their environment. Kernel threads are left out too, since they also carry
-the measurement's packets. Stolen time is what the hypervisor gave to other guests (/proc/stat). Both are known for this
-machine only, not for other hosts on which ranks run.
+the measurement's packets. Stolen time is processor time that the hypervisor gave to other guests (/proc/stat). Both are
+known for this machine only, not for other hosts on which ranks run.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PERIOD_S = 2.0  # between two readings of /proc; one takes about 20 us a process
-BUSY_SHARE = 0.15  # of all processors: from here on, timings are no longer the machine's own
-STOLEN_SHARE = 0.05
+BUSY_SHARE = 0.15  # of all processors: from this load on, timings are doubtful
+STOLEN_SHARE = 0.05  # of all processors' time: the same
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD (linux/sched.h)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -47,7 +47,7 @@ class Load:
 @dataclass(frozen=True)
 class _Process:
     parent: int
-    started: int  # ticks since the machine's start; tells two processes of one id apart
+    started: int  # ticks since the machine's start; distinguishes processes with the same, reused id
     ticks: int  # of processor time, user and system
 
 
@@ -58,9 +58,9 @@ class LoadMeter:
     def __init__(self, token: str) -> None:
         self._token = token.encode()
         self._measurement_processes: dict[tuple[int, int], bool] = {}
-        self._first: dict[tuple[int, int], int] = {}
-        self._last: dict[tuple[int, int], int] = {}
-        self._begun = time.monotonic()
+        self._first_ticks: dict[tuple[int, int], int] = {}
+        self._last_ticks: dict[tuple[int, int], int] = {}
+        self._started_at = time.monotonic()
         self._stolen = _stolen_s()
         self._ended = threading.Event()
         self._sample(first=True)
@@ -71,11 +71,11 @@ class LoadMeter:
         self._ended.set()
         self._thread.join()
         self._sample()
-        elapsed = max(time.monotonic() - self._begun, 1e-3)
+        elapsed = max(time.monotonic() - self._started_at, 1e-3)
         processors = os.cpu_count() or 1
         ticks = sum(
-            last - self._first.get(key, 0)
-            for key, last in self._last.items()
+            last - self._first_ticks.get(key, 0)
+            for key, last in self._last_ticks.items()
             if not self._measurement_processes[key]
         )
         return Load(
@@ -95,20 +95,23 @@ class LoadMeter:
             key = (pid, process.started)
             self._belongs_to_measurement(pid, processes)
             if first:
-                self._first[key] = process.ticks
-            self._last[key] = process.ticks
+                self._first_ticks[key] = process.ticks
+            self._last_ticks[key] = process.ticks
 
     def _belongs_to_measurement(self, pid: int, processes: dict[int, _Process]) -> bool:
         """Whether a process belongs to the measurement. Decided once per process, as a parent may end before its
         child."""
         process = processes.get(pid)
         if process is None:
-            return any(mine for (seen_pid, _), mine in self._measurement_processes.items() if seen_pid == pid)
+            return any(
+                is_measurement
+                for (seen_pid, _), is_measurement in self._measurement_processes.items()
+                if seen_pid == pid
+            )
         key = (pid, process.started)
         if key not in self._measurement_processes:
-            self._measurement_processes[key] = (
-                False  # ends a circle of parents, which a reused process id can make
-            )
+            # Ends the recursion if parents form a cycle, which a reused process id can cause.
+            self._measurement_processes[key] = False
             self._measurement_processes[key] = (
                 pid == os.getpid()
                 or self._belongs_to_measurement(process.parent, processes)
@@ -141,7 +144,7 @@ def _environment(pid: int) -> bytes:
 
 
 def _stolen_s() -> float:
-    """Summed over all processors."""
+    """Stolen time since the machine's start, in seconds, summed over all processors."""
     try:
         fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
     except OSError:

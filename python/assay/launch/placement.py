@@ -1,8 +1,8 @@
 """Where ranks run: this machine, hosts reached by ssh, a Slurm allocation, or the lab.
 
-A *segment* is one rank on each of its hosts with a common environment (e.g. servers bound to one adapter); ranks
-are numbered by segment, then by host. A *site* describes how its hosts are entered. A launcher turns both into one
-command.
+A *segment* is a list of hosts, with one rank on each and a common environment (e.g. servers bound to one adapter);
+ranks are numbered by segment, then by host. A *site* says how commands are started on hosts. A launcher turns both into
+one command.
 """
 
 from __future__ import annotations

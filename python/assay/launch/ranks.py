@@ -1,9 +1,9 @@
-"""The ranks of a job without MPI, from their start to their end.
+"""Starts, connects and ends the ranks of a job without MPI.
 
-Each rank listens on a port that the kernel chose and reports it (``listening``). When all have, each gets one line on
-its standard input: the table of all ranks and a token of the job, by which they recognise each other. The token
-travels neither on a command line nor between ranks. The standard input then stays open: its end tells a rank that
-nobody reads its output any more.
+Each rank listens on a port that the kernel chose, and reports it (``listening``). When all ranks have reported, each
+gets one line on its standard input: the addresses of all ranks and a token of the job, by which the ranks recognise
+each other. The token is neither on a command line nor sent between ranks. The standard input then stays open; its end
+tells a rank that its output is not read any more.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from assay.launch.placement import Segment
 from assay.records.schema import Failure, Subject, encode
 
 START_LIMIT_S = 60.0  # until a rank listens
-GRACE_S = 5.0  # between an end that is asked for and SIGKILL
+GRACE_S = 5.0  # between SIGTERM and SIGKILL
 LAST_MESSAGES_S = 0.5  # after a rank has failed, to receive the other ranks' messages
-BEAT_S = 0.2
+POLL_S = 0.2
 ATTEMPTS = 3  # to start a rank again
 
 
 class Listening(msgspec.Struct, tag_field="kind", tag="listening"):
-    """A rank can be reached. ``version``: of the engine and its messages, the same on all ranks."""
+    """A rank's report of its address. ``version``: of the engine and its messages, which must agree on all ranks."""
 
     rank: int
     host: str
@@ -45,7 +45,7 @@ class Listening(msgspec.Struct, tag_field="kind", tag="listening"):
 
 
 class Restart(msgspec.Struct):
-    """A request on standard input."""
+    """A request on standard input: the number of the rank to restart."""
 
     restart: int
 
@@ -60,7 +60,7 @@ class Rank:
     listening: Listening | None = None
     has_table: bool = False
     status: int | None = None  # None while it runs
-    deadline: float = 0.0  # until it listens
+    deadline: float = 0.0  # by which it must listen
     restart_at: float | None = None
     attempts: int = 0
 
@@ -78,12 +78,12 @@ class Ranks:
     err: IO[str] = field(default_factory=lambda: sys.stderr)
 
     def __post_init__(self) -> None:
-        self._site = self.job.place()
+        self._site = self.job.site_of_job()
         self._ranks = [Rank(number) for number in range(len(self.job.places))]
         self._token = secrets.token_hex(32)
         # Lines with their rank and incarnation; None when the process has closed its output.
         self._lines: queue.SimpleQueue[tuple[int, int, bytes | None]] = queue.SimpleQueue()
-        self._ending: float | None = None  # when what is left is killed
+        self._kill_at: float | None = None  # when the remaining ranks are killed; None: the job is not ending
         self._code = 0
 
     def run(self) -> int:
@@ -96,7 +96,7 @@ class Ranks:
             threading.Thread(target=self._read_requests, daemon=True).start()
             while any(rank.runs or rank.restart_at for rank in self._ranks):
                 with contextlib.suppress(queue.Empty):
-                    self._take(*self._lines.get(timeout=BEAT_S))
+                    self._handle_line(*self._lines.get(timeout=POLL_S))
                 self._check_deadlines()
         finally:
             self._kill()
@@ -137,12 +137,12 @@ class Ranks:
                 self.restart(msgspec.json.decode(line, type=Restart).restart)
 
     def restart(self, number: int) -> None:
-        """Starts a rank again as soon as it has ended. Rank 0 leads the job and never comes back."""
+        """Restarts a rank as soon as it has ended. Rank 0 leads the job and is never restarted."""
         if 0 < number < len(self._ranks):
             self._ranks[number].restart_at = time.monotonic()
 
-    def _take(self, number: int, incarnation: int, line: bytes | None) -> None:
-        """A line of a rank, its end, or (number -1) a signal to this process."""
+    def _handle_line(self, number: int, incarnation: int, line: bytes | None) -> None:
+        """Handles a line of a rank, its end (``line`` None), or a signal to this process (``number`` -1)."""
         if number < 0:
             self._end(130)
             return
@@ -152,7 +152,7 @@ class Ranks:
         if line is None:
             assert rank.process is not None
             rank.status = rank.process.wait()
-            self._ended(rank)
+            self._handle_end(rank)
         elif line.startswith(b'{"kind":"listening"'):
             self._handle_listening(rank, line)
         elif self.job.survive and number > 0 and rank.has_table and line.startswith(b'{"kind":"failure"'):
@@ -177,9 +177,9 @@ class Ranks:
             return
         versions = {peer.listening.version: self._host(peer) for peer in self._ranks if peer.listening}
         if len(versions) > 1:
-            described = ", ".join(f"{version} on {host}" for version, host in versions.items())
+            versions_text = ", ".join(f"{version} on {host}" for version, host in versions.items())
             self._fail(
-                rank, f"the ranks are of different versions: {described}", "install the same everywhere"
+                rank, f"the ranks are of different versions: {versions_text}", "install the same everywhere"
             )
         elif rank.incarnation:
             self._send_table(rank)
@@ -188,50 +188,50 @@ class Ranks:
                 self._send_table(peer)
 
     def _send_table(self, rank: Rank) -> None:
-        """Sends the table to a rank. For a restarted rank the table has no port of ranks that have ended, and none of
-        ranks without the table: those connect to it."""
-        first = rank.incarnation == 0
+        """Sends the table of addresses to a rank. For a restarted rank it has no ports of ranks that have ended, or
+        that have no table yet: the latter will connect to the restarted rank."""
+        is_first = rank.incarnation == 0
         peers = [
             {"rank": peer.number, "address": peer.listening.address, "port": peer.listening.port}
-            if peer.listening and peer.runs and (first or peer.has_table or peer is rank)
+            if peer.listening and peer.runs and (is_first or peer.has_table or peer is rank)
             else {"rank": peer.number, "address": "", "port": 0}
             for peer in self._ranks
         ]
         line = {"kind": "peers", "token": self._token, "incarnation": rank.incarnation, "peers": peers}
         assert rank.process is not None and rank.process.stdin is not None
-        with contextlib.suppress(OSError):  # it has ended; its output tells
+        with contextlib.suppress(OSError):  # the rank has ended, which is handled when its output ends
             rank.process.stdin.write(msgspec.json.encode(line) + b"\n")
             rank.process.stdin.flush()
         rank.has_table = True
 
-    def _ended(self, rank: Rank) -> None:
-        """A rank has ended: the job is done, goes on, or ends too."""
+    def _handle_end(self, rank: Rank) -> None:
+        """Handles the end of a rank: the job goes on, or ends too."""
         status = rank.status or 0
-        if status == 0 or self._ending is not None:
+        if status == 0 or self._kill_at is not None:
             self._code = self._code or max(0, status)
             if rank.number == 0:
                 self._end(self._code)
             return
-        described = f"rank {rank.number} on {self._host(rank)} {_describe(status)}"
+        problem = f"rank {rank.number} on {self._host(rank)} {_describe(status)}"
         survived = self.job.survive and rank.number > 0 and rank.has_table
         if survived or rank.attempts:
-            print(f"assay: {described}; the others go on", file=self.err, flush=True)
+            print(f"assay: {problem}; the others go on", file=self.err, flush=True)
             if self.job.restart_s is not None and rank.attempts < ATTEMPTS:
                 rank.restart_at = time.monotonic() + self.job.restart_s
         elif _signal_of(status):
-            self._fail(rank, described, "see the last messages of the engine, and dmesg on that host")
+            self._fail(rank, problem, "see the last messages of the engine, and dmesg on that host")
         else:
             self._end(status if status > 0 else EXIT_UNUSABLE)  # the engine has said why
 
     def _check_deadlines(self) -> None:
         """Acts on deadlines: a rank that does not listen in time, a restart that is due, the end of the grace."""
-        moment = time.monotonic()
-        if self._ending is not None:
-            if moment > self._ending:
+        now = time.monotonic()
+        if self._kill_at is not None:
+            if now > self._kill_at:
                 self._kill()
             return
         for rank in self._ranks:
-            if rank.runs and rank.listening is None and moment > rank.deadline:
+            if rank.runs and rank.listening is None and now > rank.deadline:
                 if rank.incarnation:
                     assert rank.process is not None
                     rank.process.kill()
@@ -241,26 +241,26 @@ class Ranks:
                         f"no answer from {self._host(rank)} within {START_LIMIT_S:.0f} s of starting",
                         "is the host up, and reachable from the launching host?",
                     )
-            if rank.restart_at is not None and not rank.runs and moment >= rank.restart_at:
+            if rank.restart_at is not None and not rank.runs and now >= rank.restart_at:
                 rank.incarnation += 1
                 rank.attempts += 1
                 self._start(rank)
             if rank.incarnation and rank.has_table and rank.runs:
                 rank.attempts = 0
 
-    def _fail(self, rank: Rank, described: str, fix: str) -> None:
+    def _fail(self, rank: Rank, problem: str, fix: str) -> None:
         failure = Failure(
-            what=described, fix=fix, subject=Subject(host=self._host(rank), rank=rank.number), primary=True
+            what=problem, fix=fix, subject=Subject(host=self._host(rank), rank=rank.number), primary=True
         )
         self._write(encode(failure) + b"\n")
         self._end(EXIT_UNUSABLE)
 
     def _end(self, code: int) -> None:
-        """Asks all ranks to end, once; they are killed a little later."""
-        if self._ending is not None:
+        """Ends the job with exit code ``code``: sends SIGTERM to all ranks, and kills them after a grace period."""
+        if self._kill_at is not None:
             return
         self._code = self._code or code
-        self._ending = time.monotonic() + (GRACE_S if code in (0, 130) else LAST_MESSAGES_S + GRACE_S)
+        self._kill_at = time.monotonic() + (GRACE_S if code in (0, 130) else LAST_MESSAGES_S + GRACE_S)
         for rank in self._ranks:
             rank.restart_at = None
         if code:

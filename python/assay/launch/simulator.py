@@ -1,8 +1,8 @@
 """SimGrid as a launcher: the ranks of a job are actors in one process, on the hosts of a platform file.
 
-Assay's network measurements and users' MPI programs run in the simulator by the same command as on a cluster. Ranks of
-Assay's engine share global variables, since it has none that matter; ranks of a user's program get copies of them, as
-SimGrid does by default.
+Assay's network measurements and users' MPI programs run in the simulator with the same arguments as on a cluster. Ranks
+of Assay's engine share its global variables, which is harmless; each rank of a user's program gets copies of them,
+SimGrid's default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLAVOUR = "smpi"
 # SimGrid keeps each detached send (from a copy of the data) in a list, and searches it at every completion.
 # The event builder sends far more small messages than any other measurement.
 EVENT_BUILDER, NO_DETACHED_SENDS = "events.build", "--cfg=smpi/send-is-detached-thresh:0"
-MAX_HOSTS = 1_000_000  # of a platform: ranges are written in a few bytes
+MAX_HOSTS = 1_000_000  # of a platform: a few bytes can name a range of any size
 
 
 def unavailable() -> str | None:
@@ -35,7 +35,7 @@ def unavailable() -> str | None:
 
 
 class Simulator:
-    """A launcher of simulated ranks on one platform file; ``folder`` takes its host files."""
+    """A launcher of simulated ranks on a platform file. Host files for smpirun are written into ``folder``."""
 
     name = "simgrid"
     flavour = FLAVOUR
@@ -49,10 +49,10 @@ class Simulator:
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         hosts = [host for segment in segments for host in segment.hosts]
-        fixed = ["--cfg=smpi/simulate-computation:no", "--cfg=smpi/coll-selector:default"]
+        config = ["--cfg=smpi/simulate-computation:no", "--cfg=smpi/coll-selector:default"]
         if EVENT_BUILDER in argv:
-            fixed.append(NO_DETACHED_SENDS)
-        return self.smpirun(hosts, argv, ["-no-privatize", *fixed])
+            config.append(NO_DETACHED_SENDS)
+        return self.smpirun(hosts, argv, ["-no-privatize", *config])
 
     def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".hosts", delete=False) as file:
@@ -77,11 +77,7 @@ def platform_hosts(path: Path) -> list[str]:
         root = ET.parse(path).getroot()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}", "check the path") from None
-    except (
-        ET.ParseError,
-        LookupError,
-        ValueError,
-    ) as error:  # the latter two: the file names an unknown encoding
+    except (ET.ParseError, LookupError, ValueError) as error:  # the last two: an unknown encoding
         raise UserError(
             f"{path}: not XML: {error}", "give a platform file of SimGrid, as 'assay model' writes it"
         ) from None
@@ -103,10 +99,10 @@ def platform_hosts(path: Path) -> list[str]:
     return hosts
 
 
-def computing(path: Path, faster: float) -> list[str]:
-    """smpirun's options for a program's own computing. ``faster``: the speed of the platform's first host over that of
-    this machine; 0: computing takes no time. Raises UserError for a speed that cannot be read."""
-    if faster == 0:
+def computing(path: Path, speed_ratio: float) -> list[str]:
+    """smpirun's options for the simulated time of a program's computing. ``speed_ratio``: speed of the platform's first
+    host over this machine's; 0: computing takes no time. Raises UserError for a speed that cannot be read."""
+    if speed_ratio == 0:
         return ["--cfg=smpi/simulate-computation:no"]
     speed = next((node.get("speed") for node in ET.parse(path).getroot().iter() if node.get("speed")), "1Gf")
     # "1.5Gf", "1e9", "2Gf,1Gf" (one for each of its states)
@@ -114,11 +110,11 @@ def computing(path: Path, faster: float) -> list[str]:
     if number is None or float(number[1]) <= 0:
         raise UserError(f"{path}: the speed '{speed}' of a host", "write it like 1Gf")
     flops = float(number[1]) * 10 ** (3 * " kMGTPE".index(number[2] or " "))
-    return ["--cfg=smpi/simulate-computation:yes", f"--cfg=smpi/host-speed:{flops / faster:.9g}f"]
+    return ["--cfg=smpi/simulate-computation:yes", f"--cfg=smpi/host-speed:{flops / speed_ratio:.9g}f"]
 
 
 def expand_radical(text: str, path: Path) -> list[int]:
-    """ "0-3,7" is 0, 1, 2, 3, 7."""
+    """The numbers of a cluster's hosts: "0-3,7" is 0, 1, 2, 3, 7. Raises UserError."""
     numbers: list[int] = []
     for part in text.split(","):
         bounds = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", part.strip())
@@ -126,10 +122,10 @@ def expand_radical(text: str, path: Path) -> list[int]:
             raise UserError(
                 f"{path}: radical '{text[:100]}': expected numbers and ranges", "write it like 0-15,20"
             )
-        added = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
-        if len(numbers) + len(added) > MAX_HOSTS:
+        new_numbers = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
+        if len(numbers) + len(new_numbers) > MAX_HOSTS:
             raise _too_many(path)
-        numbers += added
+        numbers += new_numbers
     return numbers
 
 

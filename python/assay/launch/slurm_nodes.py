@@ -1,9 +1,8 @@
-"""Finds Slurm's name of each listed host; srun accepts no other name.
+"""Finds Slurm's node name of each listed host, since srun accepts no other name.
 
 A host list may hold an alias, a domain name, an address or a name of another adapter. Slurm knows a node's name, its
-host name and one address. Hosts that these do not identify are looked up on the nodes of the allocation, where the
-engine reports all names and addresses (``assay-probe --identity``). A host that is still unknown is an error, before
-anything is measured.
+host name and one address. For hosts that these do not identify, the engine reports all names and addresses of each node
+of the allocation (``assay-probe --identity``). A host that is still unknown is an error, before anything is measured.
 """
 
 from __future__ import annotations
@@ -20,36 +19,37 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from assay.errors import UserError
 from assay.launch.engines import probe
-from assay.launch.identity import RESOLVING, addresses_of, match_names
+from assay.launch.identity import MAX_LOOKUPS, addresses_of, match_names
 from assay.records.schema import Machine
 
-ANSWER_S = 10.0  # of scontrol
-START_S = 60.0  # of one process on each node of the allocation
+SCONTROL_LIMIT_S = 10.0  # of scontrol
+SRUN_LIMIT_S = 60.0  # of one process on each node of the allocation
 
 
 @functools.cache
 def node_names(hosts: tuple[str, ...]) -> dict[str, str]:
-    """Returns the node of each listed host, as Slurm calls it; the same name where Slurm does not answer, and srun then
-    says what it cannot use. Raises UserError for a host that is no node, and for two names of one node."""
+    """Returns Slurm's node name of each listed host. If Slurm does not answer, the names are returned unchanged, and
+    srun reports those that it cannot use. Raises UserError for a host that is no node, and for two names of one
+    node."""
     nodes = _nodes()
     if not nodes:
         return {host: host for host in hosts}
     node_of_host = {host: host for host in hosts if host in nodes}
     if len(node_of_host) < len(hosts):
-        node_of_host |= _match(_without(hosts, node_of_host), _machines(nodes))
+        node_of_host |= _match(_unmatched(hosts, node_of_host), _machines(nodes))
     if len(node_of_host) < len(hosts) and _allocated():
-        node_of_host |= _match(_without(hosts, node_of_host), _ask(_allocated()))
+        node_of_host |= _match(_unmatched(hosts, node_of_host), _query_nodes(_allocated()))
     _refuse(hosts, node_of_host, list(nodes))
     return {host: node_of_host[host] for host in hosts}
 
 
 def _refuse(hosts: Sequence[str], node_of_host: dict[str, str], nodes: list[str]) -> None:
-    missing = _without(hosts, node_of_host)
+    missing = _unmatched(hosts, node_of_host)
     if missing:
-        have = NodeSet.fromlist(_allocated() or nodes)
+        nodes_text = NodeSet.fromlist(_allocated() or nodes)
         where = "of this allocation" if _allocated() else "of Slurm"
         raise UserError(
-            f"{', '.join(missing[:8])}: no node {where} ({have}) has this name or address",
+            f"{', '.join(missing[:8])}: no node {where} ({nodes_text}) has this name or address",
             "list the nodes as Slurm calls them (scontrol show nodes), or use --launcher openmpi",
         )
     for host in hosts:
@@ -58,12 +58,12 @@ def _refuse(hosts: Sequence[str], node_of_host: dict[str, str], nodes: list[str]
             raise UserError(f"{' and '.join(same)} are one node, {node_of_host[host]}", "name each node once")
 
 
-def _without(hosts: Sequence[str], node_of_host: dict[str, str]) -> list[str]:
+def _unmatched(hosts: Sequence[str], node_of_host: dict[str, str]) -> list[str]:
     return [host for host in hosts if host not in node_of_host]
 
 
 def _match(hosts: Sequence[str], machines: Sequence[Machine]) -> dict[str, str]:
-    """Returns the node of each host that is recognised. The first name of a machine is its node's."""
+    """Returns the node name, which is the first name of a machine, of each host that is recognised."""
     matches = match_names(hosts, machines, resolve=addresses_of)
     return {
         name: machine.names[0]
@@ -73,17 +73,18 @@ def _match(hosts: Sequence[str], machines: Sequence[Machine]) -> dict[str, str]:
 
 
 def _nodes() -> dict[str, dict[str, str]]:
-    """Returns what Slurm knows of its nodes, of the allocation alone inside one; empty if it does not answer."""
+    """Returns the fields NodeName, NodeAddr and NodeHostName of Slurm's nodes by name, inside an allocation those of
+    its nodes only; empty if Slurm does not answer."""
     command = ["scontrol", "show", "node", "--oneliner"]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=ANSWER_S, stdin=subprocess.DEVNULL
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=SCONTROL_LIMIT_S, stdin=subprocess.DEVNULL
         )
     except (OSError, ValueError, subprocess.SubprocessError):
         return {}
     allocated = set(_allocated())
     nodes = {}
-    for line in done.stdout.splitlines() if done.returncode == 0 else ():
+    for line in result.stdout.splitlines() if result.returncode == 0 else ():
         fields: dict[str, str] = dict(re.findall(r"\b(NodeName|NodeAddr|NodeHostName)=(\S+)", line))
         name = fields.get("NodeName", "")
         if name and (not allocated or name in allocated):
@@ -92,11 +93,11 @@ def _nodes() -> dict[str, dict[str, str]]:
 
 
 def _machines(nodes: dict[str, dict[str, str]]) -> list[Machine]:
-    with ThreadPoolExecutor(RESOLVING) as pool:
+    with ThreadPoolExecutor(MAX_LOOKUPS) as pool:
         addresses = pool.map(addresses_of, (fields.get("NodeAddr", name) for name, fields in nodes.items()))
     return [
-        Machine(host=name, names=[name, fields.get("NodeHostName", name)], addresses=sorted(node_of_host))
-        for (name, fields), node_of_host in zip(nodes.items(), addresses, strict=True)
+        Machine(host=name, names=[name, fields.get("NodeHostName", name)], addresses=sorted(node_addresses))
+        for (name, fields), node_addresses in zip(nodes.items(), addresses, strict=True)
     ]
 
 
@@ -108,17 +109,17 @@ def _allocated() -> list[str]:
         return []
 
 
-def _ask(nodes: Sequence[str]) -> list[Machine]:
+def _query_nodes(nodes: Sequence[str]) -> list[Machine]:
     """Returns the names and addresses that each node of the allocation reports; none if that cannot be started."""
     count = len(nodes)
     command = ["srun", "--mpi=none", f"--nodes={count}", f"--ntasks={count}", "--ntasks-per-node=1"]
     command += ["--overcommit", f"--nodelist={','.join(nodes)}", str(probe()), "--identity"]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=START_S, stdin=subprocess.DEVNULL)
+        result = subprocess.run(command, capture_output=True, timeout=SRUN_LIMIT_S, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.SubprocessError):
         return []
     machines = []
-    for line in done.stdout.splitlines():
+    for line in result.stdout.splitlines():
         try:
             machine = msgspec.json.decode(line, type=Machine)
         except msgspec.MsgspecError:

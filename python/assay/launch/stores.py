@@ -1,4 +1,7 @@
-"""Stores of node-local memory on this machine: lists, reads and recovers them (``assay-store``)."""
+"""Lists, reads, recovers and removes the stores of this machine, by calling ``assay-store``.
+
+A store is node-local memory that holds a program's parallel I/O until it is in the file system.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ DEFAULT_STORE = "/dev/shm"
 
 
 class UndrainedFile(Struct):
-    """A file, and how much of it is only in the store."""
+    """A file of which some data are only in the store. ``records`` and ``bytes`` count these data."""
 
     path: str
     records: int
@@ -32,11 +35,12 @@ class UndrainedFile(Struct):
 
 
 class StoreContents(Struct):
-    """A store, and what of it is not in the file system yet.
+    """A store, and its data that are not in the file system yet.
 
     ``state``: running (a job has it open), draining (its job has ended, and its background drain goes on), kept (for
-    later jobs, under its ``name``) or left (nobody has it open). ``held_bytes`` of ``held_files`` are in it. While it
-    is in use, ``files`` are only those that cannot be written, and ``records`` is 0.
+    later jobs, under its ``name``) or left (no process has it open). It holds ``held_bytes`` of ``held_files``.
+    ``records``, ``bytes`` and ``files`` are not in the file system yet; ``torn`` records are incomplete. While the
+    store is in use, ``files`` are only those that cannot be written, and ``records`` is 0.
     """
 
     store: str
@@ -62,7 +66,7 @@ class StoreContents(Struct):
 
 
 class UnreadableStore(Struct):
-    """A store that this user, or this version of Assay, cannot read. ``reason`` is half a sentence."""
+    """A store that this user, or this version of Assay, cannot read, and the reason."""
 
     store: str
     state: str  # unreadable
@@ -71,9 +75,9 @@ class UnreadableStore(Struct):
 
 
 class RecoveredStore(Struct):
-    """What a store held, and what of it could not be written into the file system.
+    """The result of recovering a store: its data, and those that could not be written into the file system.
 
-    Of ``kept`` and ``kept_torn`` (records that are incomplete) nothing is lost: the store still holds them.
+    The store still holds the data of the files ``kept``, and ``kept_torn`` incomplete records.
     """
 
     store: str
@@ -92,12 +96,13 @@ class RecoveredStore(Struct):
 
     @property
     def written(self) -> int:
-        """Bytes."""
+        """Bytes that were written into the file system."""
         return self.bytes - sum(file.bytes for file in self.kept) - self.discarded
 
 
 def find_stores(paths: Iterable[str] = ()) -> list[str]:
-    """Paths of stores: those given; else all in /dev/shm and $ASSAY_IO_STORE, and devices with a store."""
+    """Paths of stores: those of ``paths`` (stores, or folders of stores); without ``paths`` all in /dev/shm and
+    $ASSAY_IO_STORE, and devices with a store."""
     chosen = list(paths)
     if chosen:
         return [
@@ -111,7 +116,7 @@ def find_stores(paths: Iterable[str] = ()) -> list[str]:
 
 
 def read_store(store: str) -> StoreContents:
-    """Raises UserError if it is not a store, or one that cannot be read."""
+    """The contents of a store. Raises UserError if it is not a store, or cannot be read."""
     listed = list_store(store)
     if isinstance(listed, UnreadableStore):
         raise UserError(
@@ -122,7 +127,7 @@ def read_store(store: str) -> StoreContents:
 
 
 def list_store(store: str) -> StoreContents | UnreadableStore:
-    """Raises UserError if it is not a store, or is damaged."""
+    """The contents of a store, or why it cannot be read. Raises UserError if it is not a store, or is damaged."""
     listed = _run_tool(["list", store], LIST_LIMIT_S)
     unreadable = msgspec.json.decode(listed, type=dict[str, object])["state"] == "unreadable"
     if unreadable:
@@ -131,22 +136,24 @@ def list_store(store: str) -> StoreContents | UnreadableStore:
 
 
 def recover_store(store: str, *, force: bool = False, discard: bool = False) -> RecoveredStore:
-    """Writes its data into the file system, and removes it if nothing is left in it.
+    """Writes a store's data into the file system, and removes the store if it is empty then.
 
-    ``force``: also into files that were changed since. ``discard``: what cannot be written is dropped. Raises UserError
-    if it is no store, or a running job's; then it is unchanged.
+    ``force``: also into files that were changed since the job. ``discard``: data that cannot be written are dropped.
+    Raises UserError if it is not a store, or the store of a running job; the store is then unchanged.
     """
     options = [option for option, given in (("--force", force), ("--discard", discard)) if given]
     return msgspec.json.decode(_run_tool(["recover", *options, store], RECOVER_LIMIT_S), type=RecoveredStore)
 
 
 def drop_store(store: str, *, discard: bool = False) -> None:
-    """Removes it. Raises UserError if it is in use or, without ``discard``, if the file system lacks some of it."""
+    """Removes a store. Raises UserError if it is in use or, without ``discard``, if it has data that the file system
+    lacks."""
     _run_tool(["drop", *(["--discard"] if discard else []), store], LIST_LIMIT_S)
 
 
 def wait_for_drain(store: str, limit_s: float) -> StoreContents | None:
-    """Waits while its background drain goes on. None: the file system has all, and the store was removed."""
+    """Waits while a store's background drain goes on, at most ``limit_s``. None: the file system has all data, and the
+    store was removed."""
     deadline = time.monotonic() + limit_s
     while True:
         try:
@@ -161,7 +168,7 @@ def wait_for_drain(store: str, limit_s: float) -> StoreContents | None:
 
 
 def _in_folder(folder: str) -> list[str]:
-    """Links of other users are left out: they may lead to anything."""
+    """The stores in a folder. Symbolic links of other users are left out: they may point anywhere."""
     candidates = sorted(glob.glob(f"{glob.escape(folder)}/assay-io-*"))
     return [
         path for path in candidates if not (os.path.islink(path) and os.lstat(path).st_uid != os.geteuid())

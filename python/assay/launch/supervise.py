@@ -39,24 +39,25 @@ from assay.records.schema import (
 
 TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
-BEAT_S = 5.0  # between two reports that nothing was heard
+SILENCE_REPORT_S = 5.0  # between two calls of on_silence
 
 
 @dataclass
 class EngineProcess:
-    """A process to start: arguments, additional environment, and the hosts that must answer. ``stdin``: a descriptor
-    from which the engine reads its rounds."""
+    """A process to start: arguments, additional environment, and the hosts that must answer. ``stdin``: a file
+    descriptor from which the engine reads its rounds (a measurement whose next step depends on its results)."""
 
     argv: list[str]
     env: Mapping[str, str]
     hosts: list[str] = field(default_factory=list)  # one per rank, in rank order
     stdin: int | None = None
-    timed_here: bool = True  # its figures depend on this machine's load; False for other hosts and simulators
+    # Whether its figures depend on the load of this machine. False for other hosts and simulated ranks.
+    timed_here: bool = True
 
 
 @dataclass
 class Limits:
-    """Limits in seconds. ``start``: until every rank has sent hello. ``silence``: without any line afterwards."""
+    """Time limits in seconds. ``start``: until every rank has sent "hello". ``silence``: then, without any line."""
 
     start: float = 60.0
     silence: float = 90.0
@@ -68,58 +69,58 @@ class EngineResult:
 
     failure: Failure | None = None
     interrupted: bool = False
-    stderr: str = ""  # the end of it
-    load: Load = field(default_factory=Load)  # of this machine by others meanwhile
+    stderr: str = ""  # the last TAIL_BYTES
+    load: Load = field(default_factory=Load)  # of this machine by other programs during the run
 
 
 def run_engine(
-    started: EngineProcess,
+    engine: EngineProcess,
     on_record: Callable[[AnyRecord], object],
     on_progress: Callable[[Progress], object],
     diagnose: Callable[[str], str | None],
     limits: Limits | None = None,
-    other: EngineProcess | None = None,
+    second_engine: EngineProcess | None = None,
     on_ready: Callable[[], object] = lambda: None,
     on_silence: Callable[[float], object] = lambda seconds: None,
     on_ranks: Callable[[Ranks], object] = lambda _: None,
 ) -> EngineResult:
     """Starts an engine, reads its output to the end, and leaves nothing running. Ctrl-C ends it and returns normally.
 
-    ``other`` is the second side of a measurement between two processes: it is started when the first reports that it
-    is ready, and both are read to their ends. ``on_ready`` is called for each such report, after ``on_record`` for all
-    records before it, ``on_ranks`` for the hosts of the ranks, ``on_silence`` every few seconds without a line, with
-    the seconds since the last one. Raises UserError if the engine cannot be started.
+    ``second_engine`` is the second side of a measurement between two processes: it is started when the first engine
+    reports "ready", and the output of both is read to the end. ``on_ready`` is called for each such report, after
+    ``on_record`` for all records before it; ``on_ranks`` for the report of the ranks' hosts; ``on_silence`` every few
+    seconds without a line, with the seconds since the last line. Raises UserError if the engine cannot be started.
     """
     limits = limits or Limits()
     token = secrets.token_hex(8)
-    watched = _Processes(token)
+    processes = _Processes(token)
     meter = LoadMeter(token)
-    ending = EngineResult()
+    result = EngineResult()
     try:
-        watched.start(started)
-        ending.failure = _read(
-            watched, started, other, limits, on_record, on_progress, on_ready, on_silence, on_ranks
+        processes.start(engine)
+        result.failure = _read(
+            processes, engine, second_engine, limits, on_record, on_progress, on_ready, on_silence, on_ranks
         )
     except KeyboardInterrupt:
-        ending.interrupted = True
-        watched.stop(signal.SIGTERM)
+        result.interrupted = True
+        processes.stop(signal.SIGTERM)
         with contextlib.suppress(KeyboardInterrupt):
-            _drain(watched, on_record)
+            _drain(processes, on_record)
     finally:
-        status = watched.end()
-        ending.load = meter.end()
-    ending.stderr = watched.stderr()
-    if not ending.interrupted and (ending.failure or status != 0):
-        ending.failure = _explained(ending.failure, status, ending.stderr, diagnose)
-    return ending
+        status = processes.end()
+        result.load = meter.end()
+    result.stderr = processes.stderr()
+    if not result.interrupted and (result.failure or status != 0):
+        result.failure = _complete_failure(result.failure, status, result.stderr, diagnose)
+    return result
 
 
 class _Processes:
     """The processes of a measurement, each in a separate process group: their lines in one queue (None when a process
     has ended) and the end of their standard error.
 
-    The queue is a SimpleQueue: a signal that interrupts Queue.get may leave its lock taken, and the next get then
-    waits for ever.
+    The queue is a SimpleQueue: a signal that interrupts Queue.get may leave its lock held, and the next get then
+    blocks forever.
     """
 
     def __init__(self, token: str) -> None:
@@ -129,12 +130,12 @@ class _Processes:
         self._tails: list[bytearray] = []
         self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
-    def start(self, started: EngineProcess) -> None:
-        environment = {**os.environ, **started.env, "ASSAY_RUN": self._token}
+    def start(self, engine: EngineProcess) -> None:
+        environment = {**os.environ, **engine.env, "ASSAY_RUN": self._token}
         try:
             process = subprocess.Popen(
-                started.argv,
-                stdin=subprocess.DEVNULL if started.stdin is None else started.stdin,
+                engine.argv,
+                stdin=subprocess.DEVNULL if engine.stdin is None else engine.stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment,
@@ -142,11 +143,11 @@ class _Processes:
             )
         except OSError as error:
             raise UserError(
-                f"cannot start {started.argv[0]}: {error.strerror}", "see 'assay doctor'"
+                f"cannot start {engine.argv[0]}: {error.strerror}", "see 'assay doctor'"
             ) from error
         self._processes.append(process)
         self._tails.append(bytearray())
-        for target, output in ((self._read_lines, process.stdout), (self._read_words, process.stderr)):
+        for target, output in ((self._read_lines, process.stdout), (self._read_stderr, process.stderr)):
             reader = threading.Thread(target=target, args=(output, self._tails[-1]), daemon=True)
             self._readers.append(reader)
             reader.start()
@@ -156,7 +157,7 @@ class _Processes:
             self.lines.put(line)
         self.lines.put(None)
 
-    def _read_words(self, output: IO[bytes], tail: bytearray) -> None:
+    def _read_stderr(self, output: IO[bytes], tail: bytearray) -> None:
         while chunk := output.read1(4096):  # type: ignore[attr-defined]
             tail += chunk
             del tail[:-TAIL_BYTES]
@@ -164,10 +165,10 @@ class _Processes:
     def stderr(self) -> str:
         return "\n".join(tail.decode(errors="replace") for tail in self._tails)
 
-    def stop(self, how: signal.Signals) -> None:
+    def stop(self, number: signal.Signals) -> None:
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, how)
+                os.killpg(process.pid, number)
 
     def has_failed(self) -> bool:
         """Whether a process that has closed its output ended with an error."""
@@ -178,8 +179,8 @@ class _Processes:
         return False
 
     def end(self) -> int:
-        """Waits a little, then kills; also whatever else carries the token. The exit status, of several the
-        first that is not 0."""
+        """Waits GRACE_S for the processes, then kills them, and all others with the token in their environment. Returns
+        the exit status; of several processes the first that is not 0."""
         try:
             self._wait()
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
@@ -213,9 +214,9 @@ def _processes_of(token: str) -> Iterator[int]:
 
 
 def _read(
-    watched: _Processes,
-    started: EngineProcess,
-    other: EngineProcess | None,
+    processes: _Processes,
+    engine: EngineProcess,
+    second_engine: EngineProcess | None,
     limits: Limits,
     on_record: Callable[[AnyRecord], object],
     on_progress: Callable[[Progress], object],
@@ -223,35 +224,35 @@ def _read(
     on_silence: Callable[[float], object],
     on_ranks: Callable[[Ranks], object],
 ) -> Failure | None:
-    """Reads lines until the end. Returns a failure that an engine reported or that silence shows; else None."""
+    """Reads lines until the end. Returns a failure that an engine reported, or a failure for silence; else None."""
     running, is_ending = 1, False
-    silent = dict(enumerate(started.hosts))  # ranks that have not said hello, with their hosts
+    silent = dict(enumerate(engine.hosts))  # ranks that have not said hello, with their hosts
     last_line_at = time.monotonic()
     deadline = last_line_at + limits.start
     reported: Failure | None = None
     while True:
         try:
-            line = watched.lines.get(timeout=min(BEAT_S, max(0.05, deadline - time.monotonic())))
+            line = processes.lines.get(timeout=min(SILENCE_REPORT_S, max(0.05, deadline - time.monotonic())))
         except queue.Empty:
             if time.monotonic() < deadline:
                 on_silence(time.monotonic() - last_line_at)
                 continue
-            return reported or (None if is_ending else _silence(list(silent.values()), limits))
+            return reported or (None if is_ending else _silence_failure(list(silent.values()), limits))
         last_line_at = time.monotonic()
         if line is None:
             running -= 1
             if running == 0:
                 return reported
-            if watched.has_failed():  # the other side may still report a failure
+            if processes.has_failed():  # the other side may still report a failure
                 is_ending, deadline = True, time.monotonic() + GRACE_S
             continue
         message = _decode(line)
         if isinstance(message, Hello):
             silent.pop(message.rank, None)
         elif isinstance(message, Ready):
-            if other is not None:
-                watched.start(other)
-                running, other = running + 1, None
+            if second_engine is not None:
+                processes.start(second_engine)
+                running, second_engine = running + 1, None
             on_ready()
         elif isinstance(message, Ranks):
             on_ranks(message)
@@ -270,12 +271,12 @@ def _read(
             deadline = time.monotonic() + limits.silence
 
 
-def _drain(watched: _Processes, on_record: Callable[[AnyRecord], object]) -> None:
+def _drain(processes: _Processes, on_record: Callable[[AnyRecord], object]) -> None:
     """After an interruption: passes on the records that are still in the pipe."""
     deadline = time.monotonic() + GRACE_S
-    while (left := deadline - time.monotonic()) > 0:
+    while (remaining_s := deadline - time.monotonic()) > 0:
         try:
-            line = watched.lines.get(timeout=left)
+            line = processes.lines.get(timeout=remaining_s)
         except queue.Empty:
             return
         if line is None:
@@ -294,7 +295,7 @@ def _decode(line: bytes) -> AnyLine | None:
         return None
 
 
-def _silence(silent: Sequence[str], limits: Limits) -> Failure:
+def _silence_failure(silent: Sequence[str], limits: Limits) -> Failure:
     if silent:
         names = ", ".join(dict.fromkeys(silent))
         return Failure(
@@ -308,19 +309,19 @@ def _silence(silent: Sequence[str], limits: Limits) -> Failure:
     )
 
 
-def _explained(
+def _complete_failure(
     failure: Failure | None, status: int, stderr: str, diagnose: Callable[[str], str | None]
 ) -> Failure:
     """Builds the failure from the engine's message, else the launcher's, else the end of standard error."""
     diagnosis = diagnose(stderr)
     if failure is None:
-        return Failure(what=diagnosis or _most_telling_line(stderr) or _ending(status))
+        return Failure(what=diagnosis or _most_telling_line(stderr) or _describe_status(status))
     if diagnosis and diagnosis not in failure.what:
         failure.what = f"{failure.what}; {diagnosis}"
     return failure
 
 
-def _ending(status: int) -> str:
+def _describe_status(status: int) -> str:
     if status >= 0:
         return f"the engine ended with status {status}"
     return f"the launcher was ended by signal {-status} ({signal.strsignal(-status)})"

@@ -1,4 +1,5 @@
-"""Ranks as threads of one process on this machine, over the null transport: no network, only the engine's own cost."""
+"""A launcher of ranks as threads of one process on this machine, over the null transport. Without a network it measures
+the engine's own limit."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from assay.launch.placement import HERE, Segment, Site
 
 
 class Threads:
-    """A launcher. ``ranks``: how many threads."""
+    """The launcher. ``ranks``: the number of threads."""
 
     name = "null"
     flavour = ""

@@ -1,7 +1,7 @@
 """Launchers of vendors' MPIs: Intel MPI's mpiexec.hydra, and Cray's PALS mpiexec and aprun.
 
-Their compiler wrappers build the engine "mpich", whose ABI they share. Written from the vendors' manuals, and tested
-with stand-ins, since none of them can be had here.
+Their compiler wrappers build the engine "mpich", whose ABI they share. The classes are written from the vendors'
+manuals, and tested with programs that imitate the launchers.
 """
 
 from __future__ import annotations
@@ -82,11 +82,11 @@ class Pals:
         command = [self._mpiexec() or self.tool]
         if site.name == "here":
             return site.wrap(command + _programs(segments, argv, lambda hosts: ["-n", str(len(hosts))]))
-        return site.wrap(command + _programs(segments, argv, self._placed))
+        return site.wrap(command + _programs(segments, argv, self._rank_options))
 
-    def _placed(self, hosts: Sequence[str]) -> list[str]:
+    def _rank_options(self, hosts: Sequence[str]) -> list[str]:
         names = list(dict.fromkeys(hosts))
-        return ["-n", str(len(hosts)), "--ppn", str(_on_each(hosts)), "--hosts", ",".join(names)]
+        return ["-n", str(len(hosts)), "--ppn", str(_ranks_per_host(hosts)), "--hosts", ",".join(names)]
 
     def environment(self, site: Site) -> dict[str, str]:
         return {}
@@ -105,21 +105,21 @@ class Aprun(Pals):
     def _mpiexec(self) -> str | None:
         return shutil.which(self.tool)
 
-    def _placed(self, hosts: Sequence[str]) -> list[str]:
+    def _rank_options(self, hosts: Sequence[str]) -> list[str]:
         names = [re.sub(r"^nid0*(?=\d)", "", host) for host in dict.fromkeys(hosts)]
-        return ["-n", str(len(hosts)), "-N", str(_on_each(hosts)), "-L", ",".join(names)]
+        return ["-n", str(len(hosts)), "-N", str(_ranks_per_host(hosts)), "-L", ",".join(names)]
 
 
-def _programs(segments: Sequence[Segment], argv: Sequence[str], placed: object) -> list[str]:
-    assert callable(placed)
+def _programs(segments: Sequence[Segment], argv: Sequence[str], rank_options: object) -> list[str]:
+    assert callable(rank_options)
     command: list[str] = []
     for segment in segments:
         command += [":"] if command else []
-        command += [*placed(segment.hosts), *with_env(segment, argv)]
+        command += [*rank_options(segment.hosts), *with_env(segment, argv)]
     return command
 
 
-def _on_each(hosts: Sequence[str]) -> int:
+def _ranks_per_host(hosts: Sequence[str]) -> int:
     counts = set(Counter(hosts).values())
     if len(counts) > 1:
         raise UserError(
@@ -129,7 +129,8 @@ def _on_each(hosts: Sequence[str]) -> int:
 
 
 def _machine_file(segments: Sequence[Segment]) -> str:
-    """A file with a line for each run of ranks on a host; it is removed when this program ends."""
+    """Writes a machine file, a line "HOST:RANKS" for each host, and returns its path. It is removed when this program
+    ends."""
     hosts = Counter(host for segment in segments for host in segment.hosts)
     with tempfile.NamedTemporaryFile("w", prefix="assay-machines-", delete=False) as file:
         file.writelines(f"{host}:{ranks}\n" for host, ranks in hosts.items())

@@ -106,7 +106,7 @@ def describe_fabric(routes: Routes) -> Context:
 
 def describe_picture(routes: Routes, schedule: Schedule, members: Ints) -> Iterator[Context]:
     """What the report draws the fabric from; none for one that is too large."""
-    if text := picture.packed(routes, schedule, members):
+    if text := picture.pack_picture(routes, schedule, members):
         yield Context(subject=Subject(device=routes.fabric.source), facts={"fabric.picture": text})
 
 
@@ -162,7 +162,7 @@ def _shared(
     links_left, listed = MAX_SHARED, 0
     with_conflicts = int((conflict_counts.conflicts > 0).sum())
     for step in conflicts.worst_steps(conflict_counts, schedule.steps):
-        shared = loads.shared(schedule.step(step))
+        shared = loads.shared_links(schedule.step(step))
         if len(shared) > links_left and listed:
             break
         links_left, listed = links_left - len(shared), listed + 1
@@ -222,7 +222,7 @@ def check_records(routes: Routes) -> Iterator[AnyRecord]:
 
 
 def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
-    cable_rates = faults.rates(fabric)
+    cable_rates = faults.cable_rates(fabric)
     total = record(LINKS, "slow_cables", len(cable_rates.slow), {"cables": cable_rates.cables})
     if cable_rates.unknown:
         total.status, total.summary = "waived", None

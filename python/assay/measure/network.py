@@ -14,11 +14,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from assay.explain import PairMatrix, all_suspects, plan_again, plan_groups, plan_retest
+from assay.explain import PairMatrix, all_suspects, plan_groups, plan_repeats, plan_retest
+from assay.explain.group_retest import SHAPE
 from assay.explain.matrix import host_of
 from assay.explain.retest import CONTROL_PAIRS, MORE_CONTROL_PAIRS, MORE_OWN_PAIRS, OWN_PAIRS
 from assay.explain.suspect import Suspect
-from assay.explain.together import SHAPE
 from assay.lab.traffic import planted_rate
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
@@ -167,7 +167,7 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     pairs = _affordable(suspects, matrix, time_budget, reserve)
     if not pairs or not retest(pairs):
         return
-    again = plan_again(suspects, session.run.records)
+    again = plan_repeats(suspects, session.run.records)
     has_time = not time_budget.budget or time_budget.left() > time_budget.launch + reserve
     if again and has_time and not retest(again):
         return

@@ -22,7 +22,7 @@ import msgspec
 
 from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS, UserError
 from assay.explain import Evidence, explain_evidence, state_power
-from assay.judge import Specification, because, integrity, judge, overall
+from assay.judge import Specification, deciding_criteria, integrity, judge, overall
 from assay.launch.engines import describe, probe
 from assay.launch.identity import HostRenamer
 from assay.launch.launchers import Launcher, Local
@@ -273,7 +273,7 @@ class Session:
                     lambda progress: on_progress(overall(progress)),
                     launcher.diagnose,
                     Limits(start=_start_limit(started[0]), silence=silence_s),
-                    other=started[1] if len(started) > 1 else None,
+                    second_engine=started[1] if len(started) > 1 else None,
                     on_silence=on_progress.silent,
                     on_ranks=lambda ranks: self._learn(names, ranks),
                 ),
@@ -282,7 +282,7 @@ class Session:
 
     def _learn(self, names: HostRenamer, ranks: schema.Ranks) -> None:
         """Takes the listed names of the engine's hosts, and records those that differ, once."""
-        contexts = names.learn(ranks)
+        contexts = names.read_ranks(ranks)
         self.labels = names.labels
         known = [(r.subject, r.facts) for r in self.run.records if isinstance(r, schema.Context)]
         for context in contexts:
@@ -396,7 +396,7 @@ class Session:
     def _because(self, outcome: Outcome, verdicts: Sequence[schema.Verdict]) -> str:
         """The criteria that failed, and nothing else; of a run that did not fail, why it did not pass."""
         partial = f"the run is partial: {self.ended_early}" if self.ended_early else ""
-        return because(verdicts) if outcome == "FAIL" else partial or because(verdicts)
+        return deciding_criteria(verdicts) if outcome == "FAIL" else partial or deciding_criteria(verdicts)
 
     def publish(self, state: str, reason: str) -> Path:
         """Saves a concluded run with new conclusions, and writes its report again. Its state stays as it was."""

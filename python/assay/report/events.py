@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.events.figures import LEDGER, TUNE, Building, buildings
-from assay.events.shares import Beside, beside
+from assay.events.shares import NetworkRates, network_rates
 from assay.events.stability import usual_rate
 from assay.records.schema import AnyRecord, Measurement
 from assay.records.units import format_quantity, format_share, format_size
@@ -38,7 +38,7 @@ def show_events(console: Console, records: Sequence[AnyRecord]) -> None:
     """Prints a table of rates, the ledger and the line over time of each building, and a search's best points."""
     built = [b for b in buildings(records) if b.totals or b.slices]
     if built:
-        _show_rates(console, built, beside(records))
+        _show_rates(console, built, network_rates(records))
         _show_ledger(console, built)
         for building in built:
             _show_time(console, building, several=len(built) > 1)
@@ -56,7 +56,7 @@ def _cell(value: float | None, unit: str) -> str:
     return "-" if value is None or math.isnan(value) else format_quantity(value, unit)
 
 
-def _show_rates(console: Console, built: Sequence[Building], carried: Beside) -> None:
+def _show_rates(console: Console, built: Sequence[Building], carried: NetworkRates) -> None:
     table = _table(
         ["event building", "built", "between ranks", "of pairs", "of MPI_Alltoall", "latency p50", "p99"]
     )

@@ -32,7 +32,7 @@ sys.path.insert(0, str(ROOT / "python"))
 
 from assay.events.figures import WRONG, buildings  # noqa: E402
 from assay.lab import Fault, Lab, Rates, take_down  # noqa: E402
-from assay.lab.namespaces import members  # noqa: E402
+from assay.lab.namespaces import find_processes  # noqa: E402
 from assay.lab.traffic import parse_rate  # noqa: E402
 from assay.records.run import Run  # noqa: E402
 from assay.records.schema import Failure, Measurement  # noqa: E402
@@ -176,7 +176,7 @@ def _await_ranks(lab: Lab, process: subprocess.Popen[bytes], host: str, path: Pa
 def engines_of(lab: Lab, host: str) -> list[int]:
     """The processes of a lab host that run the event builder."""
     found = []
-    for pid, (_, node) in members(lab.name).items():
+    for pid, (_, node) in find_processes(lab.name).items():
         with contextlib.suppress(OSError):
             if node == host and b"events.build" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(pid)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from assay.events.shares import beside
+from assay.events.shares import network_rates
 from assay.records.matrices import MATRIX_FILE_HOSTS
 from assay.records.run import Run
 from assay.records.schema import Matrix, Pairs, Subject
@@ -28,5 +28,7 @@ def test_pairs_of_many_hosts_count_as_those_of_few(tmp_path: Path) -> None:
     records = Run.load(run.path).records
     assert any(isinstance(record, Matrix) for record in records)
     assert (
-        beside(records).pairs == pytest.approx(beside(rows).pairs) == pytest.approx(MATRIX_FILE_HOSTS * 1e9)
+        network_rates(records).pairs
+        == pytest.approx(network_rates(rows).pairs)
+        == pytest.approx(MATRIX_FILE_HOSTS * 1e9)
     )

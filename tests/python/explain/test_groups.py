@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from assay.explain import Evidence, plan_groups, plan_retest, suspects
+from assay.explain.group_retest import MEASUREMENT, SHAPE, group_outcome
 from assay.explain.matrix import PairMatrix
 from assay.explain.slow import slow_block
 from assay.explain.suspect import Suspect
-from assay.explain.together import MEASUREMENT, SHAPE, group_outcome
 from assay.records.schema import AnyRecord, Flows, Measurement, Pairs, Subject, Summary
 
 HOSTS = [f"h{i}" for i in range(32)]

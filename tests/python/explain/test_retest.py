@@ -6,7 +6,7 @@ from planted import TwoCabinets
 
 from assay.explain.culprit import suspects
 from assay.explain.matrix import PairMatrix
-from assay.explain.retest import outcome_of, plan_again, plan_retest, retested_pairs
+from assay.explain.retest import outcome_of, plan_repeats, plan_retest, retested_pairs
 from assay.records.schema import AnyRecord, Measurement, Subject, Summary
 
 
@@ -139,8 +139,8 @@ def test_a_pair_that_was_disturbed_once_is_no_fault() -> None:
     first: list[AnyRecord] = [
         alone(*chosen, 0.6 if chosen == ("h3", "h9") else 1.0) for chosen in plan_retest(suspected, matrix)
     ]
-    assert plan_again(suspected, first) == [("h3", "h9")]
+    assert plan_repeats(suspected, first) == [("h3", "h9")]
     for second, persists in ((1.0, False), (0.6, True)):
         outcome = outcome_of(pair, suspected, retested_pairs([*first, alone("h3", "h9", second)]))
         assert outcome is not None and outcome.persists == persists
-    assert plan_again(suspected, [*first, alone("h3", "h9", 0.6)]) == []
+    assert plan_repeats(suspected, [*first, alone("h3", "h9", 0.6)]) == []

@@ -16,7 +16,7 @@ from recorded import SIX, db_csv, snapshot
 
 from assay.cli import main
 from assay.errors import UserError
-from assay.explain.links import _clear
+from assay.explain.links import _pairs_to_judge
 from assay.fabric import Routes, synthetic, tables
 from assay.fabric.platform import platform_text
 from assay.fabric.read import files_of
@@ -171,7 +171,7 @@ def test_the_planned_exchange_is_measured_without_a_conflict(tmp_path: Path) -> 
         (["-n", "3", "--schedule-file", "x", "--schedule", "xor"], "both given"),
         (
             ["--fat-tree", "radix=8,nodes=4", "--servers", "node0", "--clients", "node1"],
-            "joined with all to all",
+            "analysed with all to all only",
         ),
     ],
 )
@@ -205,6 +205,6 @@ def test_pairs_with_a_conflict_are_judged_only_where_a_link_has_no_others() -> N
     """Link 0 has three pairs without a conflict and one with; link 1 has one with alone."""
     crossed = np.array([[0, 2], [0, 3], [0, 4], [0, 5], [1, 6]])
     lost = np.array([0.0, 0.0, 0.0, np.log(2), np.log(2)])
-    clear = _clear(crossed, lost, 7)
+    clear = _pairs_to_judge(crossed, lost, 7)
     assert clear[:3].all() and clear[4]
-    assert not _clear(crossed[:, :1], lost, 7)[3] and _clear(crossed[:, :1], lost, 7)[4]
+    assert not _pairs_to_judge(crossed[:, :1], lost, 7)[3] and _pairs_to_judge(crossed[:, :1], lost, 7)[4]

@@ -115,7 +115,7 @@ def test_cables_that_are_slow_alike_are_held_against_their_ports(supported: floa
     """All run at 4x SDR, 10 Gbit/s; the ports of hosts support that or more."""
     routes = six()
     most = np.where(routes.fabric.between_switches, 0.0, supported)
-    found, findings = concluded(Routes(replace(routes.fabric, link_most=most), routes.tables))
+    found, findings = concluded(Routes(replace(routes.fabric, link_max_rate=most), routes.tables))
     assert found == outcome
     assert [finding.cause for finding in findings] == (
         ["6 host cables run at 4x SDR, 25% of what both ends support"] if outcome == "FAIL" else []
@@ -126,12 +126,12 @@ def test_a_port_that_supports_more_than_its_peer_is_no_fault() -> None:
     routes = six()
     most = np.where(routes.fabric.link_from < routes.fabric.switches, 40e9, 10e9)
     most[routes.fabric.between_switches] = 10e9
-    assert concluded(Routes(replace(routes.fabric, link_most=most), routes.tables)) == ("PASS", [])
+    assert concluded(Routes(replace(routes.fabric, link_max_rate=most), routes.tables)) == ("PASS", [])
 
 
 def test_a_slow_cable_among_slow_ones_is_named_by_itself() -> None:
     routes = six()
-    fabric = replace(routes.fabric, link_most=np.full(routes.fabric.links, 40e9))
+    fabric = replace(routes.fabric, link_max_rate=np.full(routes.fabric.links, 40e9))
     outcome, findings = concluded(Routes(with_rate(fabric, "leaf0[1] -> node0[1]", 1, "SDR"), routes.tables))
     assert outcome == "FAIL"
     assert [finding.cause for finding in findings] == [

@@ -40,7 +40,7 @@ def test_conflicts_by_step_of_45_nodes() -> None:
 
 def test_two_pairs_share_an_up_port_at_shift_28() -> None:
     routes = routed("radix=36,nodes=45")
-    shared = conflicts.Loads(routes, np.arange(45)).shared(schedules.shift(45).step(28))
+    shared = conflicts.Loads(routes, np.arange(45)).shared_links(schedules.shift(45).step(28))
     assert len(shared) == 8
     pairs = [set(zip(s.src.tolist(), s.dst.tolist(), strict=True)) for s in shared]
     assert {(20, 37), (29, 1)} in pairs

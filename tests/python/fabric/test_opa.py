@@ -43,7 +43,7 @@ def test_a_snapshot_is_read(six: tuple[Fabric, ForwardingTables], file: Path) ->
         assert (getattr(fabric, name) == getattr(truth, name)).all(), name
     assert (fabric.switch_names, fabric.host_names) == (truth.switch_names, truth.host_names)
     assert (set(fabric.link_width), set(fabric.link_speed)) == ({4}, {"OPA25"})
-    assert (fabric.link_most == 4 * 25.78125e9).all()
+    assert (fabric.link_max_rate == 4 * 25.78125e9).all()
     table = read_tables(file, fabric)
     assert (table.ports == wanted.ports).all()
     lines = file.read_text().splitlines()
@@ -66,7 +66,7 @@ def test_a_lane_that_failed_is_a_slow_cable(file: Path) -> None:
     full = "<LinkWidthActive_Int>8</LinkWidthActive_Int>"
     down = full + "<LinkWidthDowngradeTxActive_Int>4</LinkWidthDowngradeTxActive_Int>"
     file.write_text(file.read_text().replace(full, down, 3))  # leaf0: its port 0, that of a host, and another
-    found = faults.rates(read_fabric(file))
+    found = faults.cable_rates(read_fabric(file))
     assert {(slow.width, slow.rate / slow.usual) for slow in found.slow} == {(3, 0.75)}
     assert 1 <= len(found.slow) <= 2
     assert found.supported == found.cables

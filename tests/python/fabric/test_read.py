@@ -41,7 +41,7 @@ def test_tables_of_opensm(nodes: int, total: int, rounds: int, padded: int, tmp_
 def test_pairs_of_the_published_example_share_an_up_port(tmp_path: Path) -> None:
     fabric = read_fabric(unpacked("of45", "topology.txt", tmp_path))
     routes = Routes(fabric, read_tables(unpacked("of45", "opensm.fdbs", tmp_path), fabric))
-    shared = conflicts.Loads(routes, np.arange(45)).shared(schedules.shift(45).step(28))
+    shared = conflicts.Loads(routes, np.arange(45)).shared_links(schedules.shift(45).step(28))
     pairs = [set(zip(s.src.tolist(), s.dst.tolist(), strict=True)) for s in shared]
     assert {(20, 37), (29, 1)} in pairs
 
@@ -342,8 +342,8 @@ def test_what_ports_support_is_read(tmp_path: Path) -> None:
     path = tmp_path / "supported.csv"
     path.write_text("\n".join(rows))
     fabric = read_fabric(path)
-    assert set(fabric.link_most.tolist()) == {4 * 25.78125e9}
-    assert set(read_fabric(SIX / "topology.txt").link_most.tolist()) == {0.0}
+    assert set(fabric.link_max_rate.tolist()) == {4 * 25.78125e9}
+    assert set(read_fabric(SIX / "topology.txt").link_max_rate.tolist()) == {0.0}
 
 
 def test_an_aggregation_node_is_no_rank(tmp_path: Path) -> None:
@@ -436,7 +436,7 @@ def test_the_columns_of_ibdiagnet_in_its_own_order(tmp_path: Path) -> None:
     fabric = read_fabric(tmp_path / "db")
     assert (fabric.host_names, fabric.switch_names) == (["node0", "node1"], ["SW,"])
     assert (set(fabric.link_width), set(fabric.link_speed)) == ({4}, {"NDR"})
-    assert (fabric.link_most == 4 * 106.25e9).all()
+    assert (fabric.link_max_rate == 4 * 106.25e9).all()
     assert fabric.switch_lids.tolist() == [22]
 
 

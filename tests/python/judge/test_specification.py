@@ -8,7 +8,7 @@ import pytest
 from assay.errors import UserError
 from assay.judge.criteria import Share, Vocabulary
 from assay.judge.specification import find_specification, load_specification
-from assay.launch.engines import described
+from assay.launch.engines import describe_if_built
 from assay.records.units import Quantity
 
 METRICS = {
@@ -184,7 +184,7 @@ SHIPPED = sorted(path.stem for path in Path(find_specification("self")).parent.g
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_ships_asks_for_every_byte_and_for_faults(name: str) -> None:
     """Whatever measurement a criterion names: if its engine counts wrong bytes, a criterion has to ask for none."""
-    description = described()
+    description = describe_if_built()
     if description is None:
         pytest.skip("the engines are not built")
     criteria = load_specification(find_specification(name)).criteria

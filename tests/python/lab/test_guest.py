@@ -17,7 +17,7 @@ import pytest
 from assay.cli import main
 from assay.lab.guest import Guest, Hardware
 from assay.lab.guest.guest import qemu_command
-from assay.lab.guest.kernel import Kernel, payload
+from assay.lab.guest.kernel import Kernel, extract_payload
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -133,7 +133,7 @@ def test_the_payload_of_a_kernel_is_found() -> None:
     image[0x1F1] = 2
     struct.pack_into("<II", image, 0x248, 64, len(packed) + 4)
     image += bytes(64) + packed + struct.pack("<I", len(inside))
-    assert payload(bytes(image)) == inside
+    assert extract_payload(bytes(image)) == inside
 
 
 def test_memory_and_processors_are_shared_out() -> None:

@@ -69,7 +69,7 @@ def test_silence_after_the_start_ends_the_run_and_keeps_the_records(short_grace:
 
 def test_a_silent_phase_is_reported_until_a_line_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine goes on when it has been reported twice, so that the test waits for nothing else."""
-    monkeypatch.setattr("assay.launch.supervise.BEAT_S", 0.1)
+    monkeypatch.setattr("assay.launch.supervise.SILENCE_REPORT_S", 0.1)
     reading, writing = os.pipe()
     heard: list[float] = []
 

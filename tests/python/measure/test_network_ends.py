@@ -16,7 +16,7 @@ import pytest
 from test_network_lab import ACROSS_HOSTS, LIMIT_S, SWEEP, afflicted, command
 
 from assay.lab import Fault, Lab
-from assay.lab.namespaces import members
+from assay.lab.namespaces import find_processes
 from assay.records.run import Run
 from assay.records.schema import Failure, Finding, Pairs
 
@@ -72,7 +72,7 @@ def engines_in(lab: Lab, host: str = "") -> list[int]:
     """Process ids of engines in a host of the lab, or in all."""
     return [
         pid
-        for pid, (_, node) in members(lab.name).items()
+        for pid, (_, node) in find_processes(lab.name).items()
         if host in ("", node) and b"assay-probe" in _cmdline(pid).split(b"\0")[0]
     ]
 

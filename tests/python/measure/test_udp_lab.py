@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from assay.lab import Fault, Lab
-from assay.lab.namespaces import members
+from assay.lab.namespaces import find_processes
 from assay.records.run import Run
 from assay.records.schema import Finding, Measurement, Verdict
 
@@ -95,7 +95,7 @@ def await_word(process: subprocess.Popen[str], word: str) -> None:
 def engines_in(lab: Lab, host: str, measurement: str) -> list[int]:
     """Process ids of engines in a host of the lab."""
     pids = []
-    for pid, (_, node) in members(lab.name).items():
+    for pid, (_, node) in find_processes(lab.name).items():
         with suppress(OSError):  # it has ended
             if node == host and measurement.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
                 pids.append(pid)

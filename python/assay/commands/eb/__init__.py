@@ -1,13 +1,14 @@
-"""``assay eb``: the event builder, beside what the network can carry."""
+"""``assay eb``: measures the event builder (each node assembles events from fragments of all nodes), and for comparison
+the bandwidth of the network alone."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
 
-from assay.commands.eb.options import add_building, add_place, build_request
+from assay.commands.eb.options import add_builder_options, add_host_options, build_request
 from assay.commands.eb.tune import Tune
-from assay.commands.options import add, add_alias, add_output, open_run, specifications
+from assay.commands.options import add_alias, add_option, add_output, open_run, specifications
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch.hosts import fold
@@ -17,7 +18,7 @@ from assay.measure.events import EventRequest, measure_events
 from assay.measure.session import Session
 
 DURATION_S = 10.0
-LONGEST_S = 1e7
+MAX_DURATION_S = 1e7
 
 
 class Eb:
@@ -35,9 +36,9 @@ class Eb:
         verbs = parser.add_subparsers(
             title="commands", dest="eb_command", metavar="[COMMAND]", required=False, prog="assay eb"
         )
-        add_place(parser)
-        add_building(parser)
-        add(parser, "--budget", "default: 10s")
+        add_host_options(parser)
+        add_builder_options(parser)
+        add_option(parser, "--budget", "default: 10s")
         add_alias(parser, "--duration", "--budget")
         parser.advanced.add_argument(
             "--alone", action="store_true", help="only the event builder, nothing beside it to compare with"
@@ -52,20 +53,21 @@ class Eb:
 
 
 def run_eb(args: argparse.Namespace, simulated: Launcher | None = None, platform: Sequence[str] = ()) -> int:
-    """``simulated`` and ``platform``: the launcher of a simulation, and its hosts."""
+    """Runs ``assay eb``. ``simulated``, ``platform``: the launcher of a simulation, and its hosts. Returns the exit
+    code."""
     request = build_request(args, simulated, platform)
     if args.alone:
         request.mpi = None
-    if args.budget is not None and args.budget > LONGEST_S:
-        raise UserError(f"--budget {args.budget:g} s: too long", f"give at most {LONGEST_S:g} s")
+    if args.budget is not None and args.budget > MAX_DURATION_S:
+        raise UserError(f"--budget {args.budget:g} s: too long", f"give at most {MAX_DURATION_S:g} s")
     if args.events is not None and args.budget is None:
         request.params["duration"] = 0
     else:
         request.params["duration"] = args.budget or DURATION_S
-    return conduct(args, request)
+    return run_request(args, request)
 
 
-def conduct(args: argparse.Namespace, request: EventRequest) -> int:
+def run_request(args: argparse.Namespace, request: EventRequest) -> int:
     """Measures and judges a checked request. Returns the exit code."""
     specs = specifications(args, "events")
     check_hosts(request.site, request.hosts, request.launcher.name)
@@ -79,7 +81,7 @@ def conduct(args: argparse.Namespace, request: EventRequest) -> int:
     }
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json)
-    session.err.print(introduce(request), soft_wrap=True)
+    session.err.print(describe_request(request), soft_wrap=True)
     with session.interruptible():
         measure_events(session, request)
     status = session.conclude(specs)
@@ -88,7 +90,7 @@ def conduct(args: argparse.Namespace, request: EventRequest) -> int:
     return status
 
 
-def introduce(request: EventRequest) -> str:
+def describe_request(request: EventRequest) -> str:
     ranks, hosts = len(request.hosts), len(set(request.hosts))
     if request.site.name == "here" and not request.is_simulated:
         return f"{ranks} ranks on this machine build events over {request.launcher.name}"

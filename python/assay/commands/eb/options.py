@@ -1,4 +1,5 @@
-"""The options of ``assay eb`` and its sub-verbs: who builds events, and with which of the engine's parameters."""
+"""The options of ``assay eb`` and ``assay eb tune``: where the ranks of the event builder run, how their bytes move,
+and the engine's parameters."""
 
 from __future__ import annotations
 
@@ -7,13 +8,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from assay.commands.options import (
-    add,
     add_alias,
+    add_option,
+    argument_type,
     check_timeout,
     count,
     duration,
-    locate,
-    reader,
+    site_and_hosts,
 )
 from assay.commands.parser import Parser
 from assay.errors import UserError
@@ -31,7 +32,7 @@ from assay.records.schema import Scalar
 from assay.records.units import parse_in
 
 MPI, NULL = "mpi", "null"
-# Options that are parameters of the engine under the same name; None was not given.
+# Options that are parameters of the engine under the same name.
 PARAMETERS = (
     "protocol",
     "in_flight",
@@ -59,21 +60,21 @@ def _parse_rate(text: str) -> float:
     return rate
 
 
-rate = reader(_parse_rate, "give a rate, such as 1.25GB/s or 10Gbit/s")
+rate = argument_type(_parse_rate, "give a rate, such as 1.25GB/s or 10Gbit/s")
 
 
-def add_place(parser: Parser) -> None:
-    """Adds the options that say where ranks run, and over what."""
+def add_host_options(parser: Parser) -> None:
+    """Adds the options that say where ranks run, and which transport they use."""
     hosts = parser.add_argument_group("hosts")
-    add(hosts, "-w --hosts")
-    add(hosts, "-n --ranks", "on this machine, without hosts")
-    add(hosts, "--lab")
-    add(hosts, "--transport", "or null: threads")
-    add(hosts, "--launcher")
-    add(parser.advanced, "--hosts-file")
+    add_option(hosts, "-w --hosts")
+    add_option(hosts, "-n --ranks", "on this machine, without hosts")
+    add_option(hosts, "--lab")
+    add_option(hosts, "--transport", "or null: threads")
+    add_option(hosts, "--launcher")
+    add_option(parser.advanced, "--hosts-file")
 
 
-def add_building(parser: Parser) -> None:
+def add_builder_options(parser: Parser) -> None:
     """Adds the parameters of the event builder."""
     building = parser.add_argument_group("event building")
     building.add_argument(
@@ -82,8 +83,8 @@ def add_building(parser: Parser) -> None:
         metavar="NAME",
         help="push: sources send; pull: builders ask (default: push)",
     )
-    add(building, "--schedule", "default: shift")
-    add(building, "--size", "of a message; default: 512KiB")
+    add_option(building, "--schedule", "default: shift")
+    add_option(building, "--size", "of a message; default: 512KiB")
     building.add_argument(
         "--credits",
         type=count,
@@ -100,7 +101,7 @@ def add_building(parser: Parser) -> None:
 
 def _add_advanced(parser: Parser) -> None:
     advanced = parser.advanced
-    add(advanced, "--schedule-file")
+    add_option(advanced, "--schedule-file")
     advanced.add_argument(
         "--at-once", action="store_true", help="no schedule: a source sends to all builders at once"
     )
@@ -137,21 +138,21 @@ def _add_advanced(parser: Parser) -> None:
         "--heartbeat-ms", type=count, metavar="N", help="a host silent for three of these is lost"
     )
     advanced.add_argument("--no-verify", action="store_true", help="do not compare payloads")
-    add(advanced, "--timeout", "a message; default: 30s", default=30.0)
+    add_option(advanced, "--timeout", "a message; default: 30s", default=30.0)
 
 
-def place(args: argparse.Namespace) -> tuple[Site, list[str]]:
-    """Where the ranks run, and the host of each. Raises UserError."""
+def site_and_rank_hosts(args: argparse.Namespace) -> tuple[Site, list[str]]:
+    """Returns the site, and the host of each rank. Raises UserError."""
     hosts = host_list(args.hosts, args.hosts_file, "--hosts")
-    site, hosts = locate(args, hosts)
+    site, hosts = site_and_hosts(args, hosts)
     return site, per_rank(hosts, getattr(args, "processes", None) or 1)
 
 
-def launchers(
-    args: argparse.Namespace, site: Site, ranks: int, survive: bool = True
+def choose_launchers(
+    args: argparse.Namespace, site: Site, ranks: int, survives_losses: bool = True
 ) -> tuple[Launcher, Launcher | None]:
-    """What starts the event builder, and the MPI that measures what the network carries (None where there is none).
-    Raises UserError."""
+    """Returns the launcher of the event builder, and the MPI launcher that measures the network alone for comparison
+    (None without an MPI). ``survives_losses``: the event builder goes on when a rank dies. Raises UserError."""
     transport = args.transport or MPI
     if transport not in (MPI, NULL):
         check_transport(transport)
@@ -165,11 +166,11 @@ def launchers(
             raise UserError("--transport null has no network", "leave the hosts out")
         return Threads(ranks), None
     try:
-        beside: Launcher | None = launcher_on(None, site) if site.lab else default_launcher()
+        network_launcher: Launcher | None = launcher_on(None, site) if site.lab else default_launcher()
     except UserError:
-        beside = None
+        network_launcher = None
     heartbeat = getattr(args, "heartbeat_ms", None) or 0
-    return Direct(transport, survive=survive, heartbeat_ms=heartbeat), beside
+    return Direct(transport, survive=survives_losses, heartbeat_ms=heartbeat), network_launcher
 
 
 def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
@@ -184,8 +185,8 @@ def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     if args.input_rate is not None:
         params["rate"] = args.input_rate
     if args.sizes_file is not None:
-        params["sizes_file"] = _readable(args.sizes_file, "--sizes-file")
-    params |= _schedule(args, ranks)
+        params["sizes_file"] = _checked_path(args.sizes_file, "--sizes-file")
+    params |= _schedule_params(args, ranks)
     if args.synchronised and (args.at_once or args.protocol == "pull"):
         other = "--at-once" if args.at_once else "--protocol pull"
         raise UserError(f"--synchronised with {other}: there are no steps", "leave one of them out")
@@ -194,7 +195,7 @@ def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     return params
 
 
-def _schedule(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
+def _schedule_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     given = [name for name in ("schedule", "schedule_file", "at_once") if getattr(args, name, None)]
     if len(given) > 1:
         names = " and ".join("--" + name.replace("_", "-") for name in given)
@@ -202,7 +203,7 @@ def _schedule(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     if args.at_once:
         return {"schedule": "all"}
     if args.schedule_file is not None:
-        schedules.read(args.schedule_file, ranks)  # its mistakes, with their line
+        schedules.read(args.schedule_file, ranks)  # reports mistakes of the file with their line
         return {"schedule": "file", "schedule_file": str(Path(args.schedule_file).resolve())}
     if args.schedule in ("circle", "xor"):
         raise UserError(
@@ -212,7 +213,8 @@ def _schedule(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     return {"schedule": args.schedule} if args.schedule else {}
 
 
-def _readable(name: str, option: str) -> str:
+def _checked_path(name: str, option: str) -> str:
+    """The absolute path of a file that can be read. Raises UserError."""
     path = Path(name)
     try:
         with open_regular(path):
@@ -226,15 +228,15 @@ def build_request(
 ) -> EventRequest:
     """Checks the options against each other; every refusal happens here, before anything is started.
 
-    ``simulated``: the launcher of a simulation, whose hosts are ``platform``. Nothing is measured beside it: what the
-    links carry is in the platform.
+    ``simulated``: the launcher of a simulation, whose hosts are ``platform``. The network alone is not measured then:
+    the platform says how fast its links are.
     """
     if simulated is not None:
         site, hosts = HERE, per_rank(list(platform), args.processes or 1)
     else:
-        site, hosts = place(args)
+        site, hosts = site_and_rank_hosts(args)
     check_ranks(hosts, args.filters or 0, args.units or "folded")
-    launcher, mpi = (simulated, None) if simulated else launchers(args, site, len(hosts))
+    launcher, mpi = (simulated, None) if simulated else choose_launchers(args, site, len(hosts))
     params = engine_params(args, len(hosts))
     if args.credits is None and simulated is None and len(set(hosts)) > 1:
         params["credits"] = network_credits(len(hosts))

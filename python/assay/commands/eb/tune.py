@@ -6,9 +6,9 @@ import argparse
 import math
 from typing import TYPE_CHECKING
 
-from assay.commands.eb.options import add_place, launchers, place
-from assay.commands.options import add, add_output, count, open_run, specifications
-from assay.commands.parser import Example, Parser
+from assay.commands.eb.options import add_host_options, choose_launchers, site_and_rank_hosts
+from assay.commands.options import add_option, add_output, count, open_run, specifications
+from assay.commands.parser import Example
 from assay.errors import UserError
 from assay.events.figures import BUILD
 from assay.events.space import Axis, Space
@@ -24,8 +24,8 @@ from assay.records.units import format_size, parse_size
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
-# The grid without --try, around what the builders of 16 and 512 nodes found best: 512 KiB messages, 2 credits, 8
-# communications of a gather, 2 processes on a node.
+# The grid without --try. It lies around the best parameters of event builders on 16 and 512 nodes: messages of 512 KiB,
+# 2 credits, 8 messages in flight for each event, 2 processes on a node.
 GRID: dict[str, tuple[Scalar, ...]] = {
     "fragment": tuple(1 << k for k in range(15, 23)),  # 32 KiB to 4 MiB
     "credits": (1, 2, 4, 8),
@@ -34,8 +34,8 @@ GRID: dict[str, tuple[Scalar, ...]] = {
     "protocol": ("push", "pull"),
     "processes": (1, 2),
 }
-NAMES_ONLY = ("schedule", "protocol", "policy", "units")  # their values have no order
-POINT_S = 1.0
+UNORDERED = ("schedule", "protocol", "policy", "units")  # parameters whose values are names
+POINT_S = 1.0  # time to measure a point of the grid
 MAX_POINTS = 100_000
 EXAMPLES = [
     Example(
@@ -58,7 +58,7 @@ class Tune:
             notes=_grid_text(),
             examples=EXAMPLES,
         )
-        add_place(parser)
+        add_host_options(parser)
         search = parser.add_argument_group("search")
         search.add_argument(
             "--try",
@@ -72,8 +72,8 @@ class Tune:
             "--points", type=count, metavar="N", help="points to measure (default: a tenth of the grid)"
         )
         search.add_argument("--full", action="store_true", help="the full grid")
-        add(search, "--budget", f"each point; default: {POINT_S:g}s", default=POINT_S)
-        add(parser.advanced, "--timeout", "a message; default: 30s", default=30.0)
+        add_option(search, "--budget", f"each point; default: {POINT_S:g}s", default=POINT_S)
+        add_option(parser.advanced, "--timeout", "a message; default: 30s", default=30.0)
         add_output(parser)
         parser.set_defaults(eb_verb=run_tune)
 
@@ -82,11 +82,11 @@ def run_tune(args: argparse.Namespace) -> int:
     space = read_space(args.axes)
     if args.full and args.points:
         raise UserError("--full and --points are both given", "give one of them")
-    site, hosts = place(args)
+    site, hosts = site_and_rank_hosts(args)
     check_ranks(hosts, 0, "folded")
     if site.name == "here" and "processes" in space.names:
-        space = _without(space, "processes")  # here --ranks says how many there are
-    launcher, _ = launchers(args, site, len(hosts), survive=False)
+        space = _without_axis(space, "processes")  # on this machine --ranks gives their number
+    launcher, _ = choose_launchers(args, site, len(hosts), survives_losses=False)
     specs = specifications(args)
     check_hosts(site, hosts, launcher.name)
     points = space.size if args.full else args.points or budget_of(space)
@@ -122,42 +122,42 @@ def _grid_text() -> str:
 
 
 def read_space(texts: list[str]) -> Space:
-    """``["credits=1,2,4"]``: the grid, with the axes that are given in place of its own. Raises UserError."""
+    """The grid of parameters. ``texts``, such as ``["credits=1,2,4"]``, replace axes of ``GRID``. Raises UserError."""
     grid = dict(GRID)
     for text in texts:
         name, separated, values = text.partition("=")
         name = name.strip().replace("-", "_")
         if not separated or not values.strip():
             raise UserError(f"--try '{text}' is not PARAMETER=VALUES", "write it like credits=1,2,4")
-        grid[name] = _values(name, values)
-    space = Space(tuple(Axis(name, values, name not in NAMES_ONLY) for name, values in grid.items()))
+        grid[name] = _axis_values(name, values)
+    space = Space(tuple(Axis(name, values, name not in UNORDERED) for name, values in grid.items()))
     if space.size > MAX_POINTS:
         raise UserError(f"the grid has {space.size} points", f"give at most {MAX_POINTS}")
     return space
 
 
-def _values(name: str, text: str) -> tuple[Scalar, ...]:
-    """Checked against the engine's description of the parameter."""
+def _axis_values(name: str, text: str) -> tuple[Scalar, ...]:
+    """The values of an axis, checked against the engine's description of the parameter. Raises UserError."""
     described = describe(probe()).find(BUILD)
     kinds = {p.name: p for p in described.parameters if p.kind in ("integer", "text")}
     if name != "processes" and name not in kinds:
         raise UserError(f"--try {name}: no such parameter", f"one of processes, {', '.join(sorted(kinds))}")
     values: list[Scalar] = []
-    for item in (item.strip() for item in text.split(",")):
+    for value_text in (value_text.strip() for value_text in text.split(",")):
         if name != "processes" and kinds[name].kind == "text":
-            _check_name(name, item, kinds[name].help)
-            values.append(item)
+            _check_choice(name, value_text, kinds[name].help)
+            values.append(value_text)
             continue
         try:
-            value = parse_size(item)
+            value = parse_size(value_text)
         except UserError as error:
             raise UserError(f"--try {name}: {error.what}", error.fix) from None
         if value < 1:
-            raise UserError(f"--try {name}={item}: out of bounds", "give at least 1")
+            raise UserError(f"--try {name}={value_text}: out of bounds", "give at least 1")
         if name != "processes":
             described.check_bounds({name: value})
         values.append(value)
-    return tuple(values if name in NAMES_ONLY else sorted(values))
+    return tuple(values if name in UNORDERED else sorted(values))
 
 
 CHOICES = {
@@ -168,14 +168,14 @@ CHOICES = {
 }
 
 
-def _check_name(name: str, item: str, help: str) -> None:
-    if item not in CHOICES.get(name, ()):
+def _check_choice(name: str, value_text: str, help: str) -> None:
+    if value_text not in CHOICES.get(name, ()):
         known = ", ".join(CHOICES[name]) if name in CHOICES else help
-        raise UserError(f"--try {name}={item}: no such value", f"one of {known}")
+        raise UserError(f"--try {name}={value_text}: no such value", f"one of {known}")
 
 
-def _without(space: Space, name: str) -> Space:
+def _without_axis(space: Space, name: str) -> Space:
     return Space(tuple(axis for axis in space.axes if axis.name != name))
 
 
-__all__ = ["Parser", "Tune", "read_space"]
+__all__ = ["Tune", "read_space"]

@@ -1,4 +1,4 @@
-"""``assay fabric blame``: the link that slows the pairs of a network run."""
+"""``assay fabric blame``: names the slow links of a fabric from the pair bandwidths of a network run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from assay.commands.fabric.source import add_source, read_source, source_of_run
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_FAIL, EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.explain.links import blame
@@ -40,7 +40,7 @@ class Blame:
         )
         parser.add_argument("run", metavar="RUN", help="run of 'assay net'")
         add_source(parser)
-        add(parser, "--json", "the findings, one record a line")
+        add_option(parser, "--json", "the findings, one record a line")
         parser.set_defaults(fabric_verb=run_blame)
 
 
@@ -60,4 +60,4 @@ def run_blame(args: argparse.Namespace) -> int:
         print(*result.lines(), sep="\n")
     if result.findings:
         return EXIT_FAIL
-    return EXIT_UNUSABLE if result.unseen or run.info.state != "complete" else EXIT_PASS
+    return EXIT_UNUSABLE if result.unjudged or run.info.state != "complete" else EXIT_PASS

@@ -1,11 +1,11 @@
-"""``assay fabric check``: the faults that a fabric has by itself."""
+"""``assay fabric check``: the faults of a fabric's cables and forwarding tables, without any schedule or run."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from assay.commands.fabric.source import add_output, add_source, begin, read_source
+from assay.commands.fabric.source import add_output, add_source, read_source, start_session
 from assay.commands.options import specifications
 from assay.commands.parser import Example
 from assay.measure.fabric import check_records
@@ -40,7 +40,7 @@ class Check:
 def run_check(args: argparse.Namespace) -> int:
     specs = specifications(args, "fabric")
     routes = read_source(args)
-    session = begin(args, "fabric-check", routes)
+    session = start_session(args, "fabric-check", routes)
     with session.interruptible():
         for record in check_records(routes):
             session.run.append(record)

@@ -5,8 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from assay.commands.fabric.source import add_members, add_output, add_source, begin, read_members, read_source
-from assay.commands.options import add, count, specifications
+from assay.commands.fabric.source import (
+    add_members,
+    add_output,
+    add_source,
+    read_members,
+    read_source,
+    start_session,
+)
+from assay.commands.options import add_option, count, specifications
 from assay.commands.parser import Example
 from assay.errors import UserError
 from assay.fabric import schedules
@@ -15,7 +22,7 @@ from assay.measure.fabric import conflict_records, describe_picture
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
-MATCHINGS = 100
+MATCHINGS = 100  # random matchings of hosts, over which the effective bisection bandwidth is averaged
 MAX_MATCHINGS = 100_000
 EXAMPLES = [
     Example("assay fabric conflicts --fat-tree radix=36,nodes=45", "before it is bought"),
@@ -41,8 +48,8 @@ class Conflicts:
         )
         add_source(parser)
         add_members(parser)
-        add(parser, "--schedule", "default: shift")
-        add(parser, "--schedule-file")
+        add_option(parser, "--schedule", "default: shift")
+        add_option(parser, "--schedule-file")
         parser.add_argument(
             "--matchings",
             type=count,
@@ -68,8 +75,10 @@ def run_conflicts(args: argparse.Namespace) -> int:
         args.schedule = args.schedule or "shift"
         schedule = schedules.find(args.schedule, len(members))
     conflict_stream = conflict_records(routes, schedule, members, args.matchings)
-    first = next(conflict_stream)  # a route that does not arrive is refused before a run is begun
-    session = begin(args, "fabric-conflicts", routes, members)
+    first = next(
+        conflict_stream
+    )  # raises UserError for a route that does not arrive, before a run is created
+    session = start_session(args, "fabric-conflicts", routes, members)
     for context in describe_picture(routes, schedule, members):
         session.run.append(context)
     session.run.append(first)

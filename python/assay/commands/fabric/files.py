@@ -1,4 +1,4 @@
-"""Files that the remedies of ``assay fabric`` write: never over another file, and all of them or none."""
+"""Writes the output files of ``assay fabric`` commands: never over an existing file, and all of them or none."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from assay.errors import UserError
 
 
 def refuse_existing(paths: list[Path]) -> None:
-    """Raises UserError before anything is computed."""
+    """Raises UserError if one of the files exists. Called before a long computation."""
     for path in paths:
         if path.exists():
             raise UserError(f"{path} exists already", "name another one, or remove it")
 
 
 def write_files(texts: dict[Path, str]) -> None:
-    """Raises UserError where a file exists already or cannot be written; what was written is then removed."""
+    """Writes each text to its path. Raises UserError if a file exists or cannot be written, and removes the files that
+    it has written."""
     refuse_existing(list(texts))
     written: list[Path] = []
     try:

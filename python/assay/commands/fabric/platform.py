@@ -1,4 +1,4 @@
-"""``assay fabric platform``: the fabric with its routes, for SimGrid."""
+"""``assay fabric platform``: writes the fabric and its routes as a platform file of SimGrid."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from assay.commands.fabric.files import refuse_existing, write_files
 from assay.commands.fabric.source import add_source, read_source
-from assay.commands.options import reader
+from assay.commands.options import argument_type
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
 from assay.fabric.platform import platform_text
@@ -46,7 +46,7 @@ class Platform:
         add_source(parser)
         parser.add_argument(
             "--rate",
-            type=reader(_rate, "give a rate, such as 12.5GB/s"),
+            type=argument_type(_rate, "give a rate, such as 12.5GB/s"),
             default=RATE,
             metavar="RATE",
             help="of every cable (default: 12.5GB/s)",

@@ -11,7 +11,7 @@ import numpy as np
 
 from assay.commands.fabric.files import refuse_existing, write_files
 from assay.commands.fabric.source import add_source, read_source
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
 from assay.fabric import Fabric, Routes
@@ -29,7 +29,7 @@ from assay.fabric.remedies.tables import (
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
-MAX_LMC = 3  # more do not spread the load better, and take addresses of the subnet
+MAX_LMC = 3  # InfiniBand allows 7; more than 3 do not spread the load better, and use up LIDs of the subnet
 EXAMPLES = [
     Example("assay fabric repair --fat-tree radix=36,nodes=45 --avoid leaf0:19", "a model"),
     Example("assay fabric repair --fabric net.txt --tables fts.txt --lfts new.lfts", needs="a fabric"),
@@ -72,7 +72,7 @@ class Repair:
             help=f"2**BITS LIDs a host, 0 to {MAX_LMC}, each with a way of its own (default: 0)",
         )
         parser.add_argument("--lfts", type=Path, metavar="FILE", help="write the tables into this file")
-        add(parser, "--json")
+        add_option(parser, "--json")
         parser.set_defaults(fabric_verb=run_repair)
 
 
@@ -90,7 +90,7 @@ def run_repair(args: argparse.Namespace) -> int:
     if credit_loops(*repaired):
         raise UserError("the tables would have a credit loop", "avoid fewer cables")
     figures = {
-        "fullest_before": _fullest(routes),
+        "fullest_before": _max_flows(routes),
         "fullest": result.heaviest,
         "lids_per_host": paths,
         "least_with_tables": entry_bound(fabric),
@@ -116,14 +116,14 @@ def run_repair(args: argparse.Namespace) -> int:
     return EXIT_PASS
 
 
-def _fullest(routes: Routes) -> int | None:
-    """Flows of the fullest link of the given tables; None where some pairs have no route."""
+def _max_flows(routes: Routes) -> int | None:
+    """Flows on the most loaded link under the given tables, all hosts to all; None if some pairs have no route."""
     if unreachable_pairs(routes):
         return None
-    crossed = routes.all_between_switches()
+    links = routes.all_between_switches()  # [leaf switch, host, hop], padded with -1
     senders = np.bincount(routes.fabric.leaf_of)[:, None, None]
-    weights = np.broadcast_to(senders, crossed.shape)[crossed >= 0]
-    return int(np.bincount(crossed[crossed >= 0], weights).max(initial=0))
+    weights = np.broadcast_to(senders, links.shape)[links >= 0]
+    return int(np.bincount(links[links >= 0], weights).max(initial=0))
 
 
 def _show(fabric: Fabric, routes: Routes, figures: dict[str, int | float | None]) -> None:

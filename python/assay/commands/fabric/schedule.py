@@ -12,7 +12,7 @@ import numpy as np
 
 from assay.commands.fabric.files import refuse_existing, write_files
 from assay.commands.fabric.source import add_members, add_source, read_members, read_source
-from assay.commands.options import add, duration
+from assay.commands.options import add_option, duration
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
 from assay.fabric import Routes, schedules
@@ -24,7 +24,7 @@ from assay.fabric.topology import Ints
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
-SEARCH = 60.0  # s
+SEARCH_S = 60.0
 FILES = ("schedule.txt", "padded.txt", "slots", *placement.LAUNCHERS)
 EXAMPLES = [
     Example("assay fabric schedule --fat-tree radix=36,nodes=45", "what each remedy gains"),
@@ -58,37 +58,37 @@ class Schedule:
         parser.add_argument(
             "--search",
             type=duration,
-            default=SEARCH,
+            default=SEARCH_S,
             metavar="DURATION",
             help="how long to look for fewer steps where the first plan needs more than the least possible "
-            f"(default: {SEARCH:.0f}s)",
+            f"(default: {SEARCH_S:.0f}s)",
         )
-        add(parser, "--json")
+        add_option(parser, "--json")
         parser.set_defaults(fabric_verb=run_schedule)
 
 
 def run_schedule(args: argparse.Namespace) -> int:
     routes = read_source(args)
-    given = read_members(args, routes.fabric)
-    given = given[given >= 0]
-    if len(given) < 2:
+    members = read_members(args, routes.fabric)
+    members = members[members >= 0]
+    if len(members) < 2:
         raise UserError("one host alone has no conflict", "give two hosts at least")
-    if len(given) ** 2 > schedules.MAX_ENTRIES:
+    if len(members) ** 2 > schedules.MAX_ENTRIES:
         raise UserError(
-            f"a schedule of {len(given)} ranks is too long: {math.isqrt(schedules.MAX_ENTRIES)} at most",
+            f"a schedule of {len(members)} ranks is too long: {math.isqrt(schedules.MAX_ENTRIES)} at most",
             "name fewer hosts with -w",
         )
     if args.into is not None:
         refuse_existing([args.into / name for name in FILES])
-    demand = demand_of(routes, given)  # also refuses routes that do not arrive
-    slots = placement.by_slots(routes, given)
+    demand_of(routes, members)  # raises UserError for routes that do not arrive
+    slots = placement.by_slots(routes, members)
     ordered = slots[slots >= 0]
     demand = demand_of(routes, ordered)
     plan = conflict_free(demand, args.search) if fits(demand) else None
     padded = placement.padded_shift(slots)
     exchanges = {
-        "shift": (schedules.shift(len(given)), given),
-        "shift, ranks by slots": (schedules.shift(len(given)), ordered),
+        "shift": (schedules.shift(len(members)), members),
+        "shift, ranks by slots": (schedules.shift(len(members)), ordered),
         "shift with empty slots": (padded, ordered),
     }
     if plan is not None:
@@ -97,7 +97,7 @@ def run_schedule(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps({"bound": demand.bound(), "exchanges": figures}))
     else:
-        _show(routes, len(given), figures, demand.bound())
+        _show(routes, len(members), figures, demand.bound())
     if args.into is not None:
         written = _write(args.into, routes, slots, plan, padded)
         if not args.json:

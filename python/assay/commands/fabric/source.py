@@ -1,4 +1,5 @@
-"""Where the sub-verbs of ``assay fabric`` take a fabric from: files of its tools, or a description."""
+"""The options by which the sub-verbs of ``assay fabric`` read a fabric: files of InfiniBand tools, or the description
+of a fat tree."""
 
 from __future__ import annotations
 
@@ -6,12 +7,12 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from assay.commands.options import Group, add, add_output, open_run
+from assay.commands.options import Group, add_option, add_output, open_run
 from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.fabric import Fabric, Routes, synthetic, tables
 from assay.fabric.read import files_of, read_fabric, read_order, read_tables
-from assay.fabric.read.order import as_written
+from assay.fabric.read.order import split_list
 from assay.fabric.topology import Ints
 from assay.launch.hosts import parse_hosts
 from assay.measure.fabric import describe_fabric, members_of
@@ -25,7 +26,7 @@ FABRIC = (
 TABLES = (
     "its forwarding tables: dump_fts, opensm-lfts.dump, .fdbs of opensm or ibdiagnet, or opareport's snapshot"
 )
-OPTIONS = (
+OPTIONS = (  # recorded in run.json
     "fabric",
     "tables",
     "fat_tree",
@@ -55,7 +56,7 @@ def add_source(parser: Parser) -> None:
 
 
 def add_routes(source: Group) -> None:
-    """The same options in a given group."""
+    """Adds the same options to a given group."""
     add_cables(source)
     source.add_argument("--tables", type=Path, metavar="FILE", help=TABLES)
     source.add_argument(
@@ -69,7 +70,7 @@ def add_routes(source: Group) -> None:
 def add_members(parser: Parser) -> None:
     """Adds the options that say which hosts take part, and in which order."""
     ranks = parser.add_argument_group("ranks")
-    add(ranks, "-w --hosts", "in this order; default: all, in the order of their names")
+    add_option(ranks, "-w --hosts", "in this order; default: all, in the order of their names")
     ranks.add_argument(
         "--order",
         type=Path,
@@ -107,55 +108,57 @@ def read_cables(args: argparse.Namespace) -> Fabric:
         raise UserError("which fabric?", "give --fabric FILE, or --fat-tree radix=36,nodes=45")
     if args.fabric is not None and args.fabric.is_dir():
         return read_fabric(files_of(args.fabric)[0])
-    return read_fabric(args.fabric) if args.fabric else synthetic.build(_described(args.fat_tree))
+    return read_fabric(args.fabric) if args.fabric else synthetic.build(_read_fat_tree(args.fat_tree))
 
 
 def is_named(args: argparse.Namespace) -> bool:
-    """Whether a fabric is given. Raises UserError for tables or a routing without one."""
+    """Whether a fabric is given. Raises UserError for tables or a routing without a fabric."""
     if args.fabric is None and args.fat_tree is None and (args.tables or args.routing):
         raise UserError("--tables or --routing without a fabric", "give --fabric or --fat-tree as well")
     return args.fabric is not None or args.fat_tree is not None
 
 
 def options_of_source(args: argparse.Namespace) -> dict[str, Scalar]:
-    """The options that name the fabric, as a run keeps them: files by their whole path."""
+    """The options that name the fabric, for run.json: files by their absolute path."""
     paths = {name: getattr(args, name) for name in ("fabric", "tables")}
-    kept: dict[str, Scalar] = {name: str(path.resolve()) for name, path in paths.items() if path is not None}
-    return kept | {name: value for name in ("fat_tree", "routing") if (value := getattr(args, name))}
+    files: dict[str, Scalar] = {name: str(path.resolve()) for name, path in paths.items() if path is not None}
+    return files | {name: value for name in ("fat_tree", "routing") if (value := getattr(args, name))}
 
 
 def source_of_run(args: argparse.Namespace, options: dict[str, Any]) -> argparse.Namespace:
-    """``args``, or where they name no fabric, that of the run."""
+    """``args`` with the fabric of a run, whose ``options`` are given, where ``args`` name no fabric."""
     if is_named(args) or not (options.get("fabric") or options.get("fat_tree")):
         return args
-    kept = {name: options.get(name) for name in ("fat_tree", "routing")}
+    texts = {name: options.get(name) for name in ("fat_tree", "routing")}
     paths = {name: Path(options[name]) if options.get(name) else None for name in ("fabric", "tables")}
-    return argparse.Namespace(**(vars(args) | kept | paths))
+    return argparse.Namespace(**(vars(args) | texts | paths))
 
 
-def _described(text: str) -> synthetic.FatTree:
+def _read_fat_tree(text: str) -> synthetic.FatTree:
     if not text.strip():
         raise UserError("--fat-tree is empty", "write radix=36,nodes=45, or name a file")
     return synthetic.read(Path(text)) if "=" not in text else synthetic.parse(text)
 
 
 def read_members(args: argparse.Namespace, fabric: Fabric) -> Ints:
-    """[ranks] hosts, -1 for an empty slot. Raises UserError."""
+    """[ranks] index of the host of each rank, -1 for an empty slot. Raises UserError."""
     if args.hosts is not None and args.order is not None:
         raise UserError("--hosts and --order are both given", "give one of them")
-    hosts = _in_order(args.hosts) if args.hosts is not None else None
+    hosts = _hosts_in_order(args.hosts) if args.hosts is not None else None
     order = read_order(args.order, fabric) if args.order is not None else None
     return members_of(fabric, hosts, order)
 
 
-def _in_order(text: str) -> list[str]:
-    """The hosts of -w as they are written, each once. Raises UserError."""
-    parse_hosts(text, "--hosts")  # the whole: its limits and its mistakes
-    return list(dict.fromkeys(host for part in as_written(text) for host in parse_hosts(part, "--hosts")))
+def _hosts_in_order(text: str) -> list[str]:
+    """The hosts of -w in the order in which they are written, each once. Raises UserError."""
+    parse_hosts(text, "--hosts")  # checks the list as a whole
+    return list(dict.fromkeys(host for part in split_list(text) for host in parse_hosts(part, "--hosts")))
 
 
-def begin(args: argparse.Namespace, verb: str, routes: Routes, members: Ints | None = None) -> Session:
-    """A run that knows its fabric, and the hosts that take part by rank; without ``members`` all."""
+def start_session(
+    args: argparse.Namespace, verb: str, routes: Routes, members: Ints | None = None
+) -> Session:
+    """Creates a run with the fabric and its hosts. ``members``: the hosts that take part, by rank; default: all."""
     if args.resumed is not None:
         raise UserError(f"{args.resumed}: a fabric is analysed in one go", "start the command again")
     run = open_run(verb, args)
@@ -175,11 +178,11 @@ __all__ = [
     "add_output",
     "add_routes",
     "add_source",
-    "begin",
     "is_named",
     "options_of_source",
     "read_cables",
     "read_members",
     "read_source",
     "source_of_run",
+    "start_session",
 ]

@@ -60,27 +60,27 @@ class Heap:
         return status
 
     def complete(self, arguments: list[str]) -> list[str]:
-        """The arguments with 'record' in front where they are a program's. Raises UserError for a spelling of
-        earlier versions, with the one to type."""
+        """The arguments, with 'record' inserted if they name no sub-verb. Raises UserError for a spelling of earlier
+        versions, with the spelling to use."""
         if not arguments:
             raise UserError("heap: no program given", "one is required after --: assay heap -- ./program")
         if arguments[0] in ("-h", "--help", *(verb.name for verb in SUB_VERBS)):
             return arguments
         options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-        if command := _new_spelling(options):
+        if command := _command_for_old_spelling(options):
             raise UserError("heap: this is spelled otherwise now", f"assay heap {command}")
         if "--" in arguments or arguments[0].startswith("-"):
             return ["record", *arguments]
-        if near := nearest(arguments[0], [verb.name for verb in SUB_VERBS]):
-            raise UserError(f"heap: unknown command '{arguments[0]}'{near}")
+        if suggestion := nearest(arguments[0], [verb.name for verb in SUB_VERBS]):
+            raise UserError(f"heap: unknown command '{arguments[0]}'{suggestion}")
         raise UserError(
             f"heap: unknown command '{arguments[0]}'",
             f"a program comes after --: assay heap -- {arguments[0]}",
         )
 
 
-def _new_spelling(options: Sequence[str]) -> str:
-    """What to type for an option or a positional that is a command now; empty for none."""
+def _command_for_old_spelling(options: Sequence[str]) -> str:
+    """The command that replaces an option or positional of earlier versions; "" if ``options`` has none."""
     if any(option == "--attach" or option.startswith("--attach=") for option in options):
         return "attach PID"
     if options[:1] == ["compare"]:

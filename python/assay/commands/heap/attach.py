@@ -1,13 +1,13 @@
-"""``assay heap attach``: records a process that runs already."""
+"""``assay heap attach``: records the heap of a running process."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING
 
-from assay.commands.heap.recording import add_recording, recording
+from assay.commands.heap.recording import add_recording, read_recording
 from assay.commands.heap.runs import HEAP, fail_if_nothing_recorded
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
 from assay.measure.heap import FOLDER, conclude
@@ -36,8 +36,8 @@ class Attach:
             ],
         )
         parser.add_argument("pid", type=int, metavar="PID", help="the process")
-        add(parser, "-o --output")
-        add(parser, "--budget", "default: to its end")
+        add_option(parser, "-o --output")
+        add_option(parser, "--budget", "default: to its end")
         add_recording(parser)
         parser.set_defaults(heap_verb=attach)
 
@@ -51,7 +51,7 @@ def attach(args: argparse.Namespace) -> int:
             session.run.path / FOLDER,
             pid,
             args.budget or 0.0,
-            recording(args),
+            read_recording(args),
             lambda: session.err.print(f"attached to {pid} {until}"),
         )
     except UserError:

@@ -1,4 +1,4 @@
-"""``assay heap diff``: what has changed between two profiles."""
+"""``assay heap diff``: compares two heap profiles by function."""
 
 from __future__ import annotations
 
@@ -14,11 +14,17 @@ from assay.report.heap import show_comparison
 from assay.report.terminal import console
 
 
-def show(found: Comparison[HeapProfile], as_json: bool) -> None:
+def show(comparison: Comparison[HeapProfile], as_json: bool) -> None:
     if not as_json:
-        return show_comparison(console(), found.before, found.after, found.metric, found.changes)
-    totals = [to_builtins(found.before.totals), to_builtins(found.after.totals)]
-    print(json.dumps({"metric": found.metric, "totals": totals, "functions": found.functions()}, indent=1))
+        return show_comparison(
+            console(), comparison.before, comparison.after, comparison.metric, comparison.changes
+        )
+    totals = [to_builtins(comparison.before.totals), to_builtins(comparison.after.totals)]
+    print(
+        json.dumps(
+            {"metric": comparison.metric, "totals": totals, "functions": comparison.functions()}, indent=1
+        )
+    )
 
 
 DIFF = Diff(

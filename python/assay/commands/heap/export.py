@@ -13,5 +13,5 @@ EXPORT = Export(
         Example("assay heap export first pprof", needs="a run"),
         Example("assay heap export first collapsed --metric leaked", "for flamegraph.pl", "a run"),
     ],
-    whole=False,
+    with_json=False,
 )

@@ -1,4 +1,4 @@
-"""``assay heap import``: a profile from a file of another tool."""
+"""``assay heap import``: makes a heap profile from a file of heaptrack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.commands.heap.runs import HEAP
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
 from assay.measure.heap import FOLDER, conclude, import_file
@@ -34,7 +34,7 @@ class Import:
             ],
         )
         parser.add_argument("file", type=Path, metavar="FILE", help="heaptrack.PROGRAM.PID.zst")
-        add(parser, "-o --output")
+        add_option(parser, "-o --output")
         parser.add_argument(
             "--sources", action="store_true", help="put this machine's source files into the report"
         )

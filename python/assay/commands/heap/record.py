@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.commands.heap.recording import add_ranks, add_recording, recording
+from assay.commands.heap.recording import add_ranks, add_recording, read_recording
 from assay.commands.heap.runs import HEAP
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import UserError
 from assay.measure.heap import FOLDER, conclude, traces
@@ -47,7 +47,7 @@ class Record:
                 Example("assay heap record --only-ranks 0,3 -- mpirun -n 4 ./solver", needs="a program"),
             ],
         )
-        add(parser, "-o --output")
+        add_option(parser, "-o --output")
         add_recording(parser)
         add_ranks(parser)
         parser.set_defaults(heap_verb=record, program=[])
@@ -59,7 +59,7 @@ def record(args: argparse.Namespace) -> int:
     check_program(args.program[0])
     session = HEAP.new_session(args, {"program": [as_text(argument) for argument in args.program]})
     session.out = session.err  # standard output is the program's
-    status = record_program(session.run.path / FOLDER, args.program, recording(args))
+    status = record_program(session.run.path / FOLDER, args.program, read_recording(args))
     if not traces(session.run.path / FOLDER):
         # The exit code stays the program's: a job script that wraps it must not see another.
         session.run.finish("partial", "nothing was recorded")

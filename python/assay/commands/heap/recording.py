@@ -1,16 +1,17 @@
-"""The options that say what is recorded, of 'record' and 'attach'."""
+"""The options of ``assay heap record`` and ``assay heap attach`` that say what is recorded."""
 
 from __future__ import annotations
 
 import argparse
 
-from assay.commands.options import reader, size
+from assay.commands.options import argument_type, size
 from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.measure.heap_recorder import Recording
 
 
 def add_recording(parser: Parser) -> None:
+    """Adds the options that both sub-verbs have."""
     group = parser.advanced
     group.add_argument(
         "--at-least", type=size, default=0, metavar="SIZE", help="record blocks of this size and more"
@@ -42,9 +43,10 @@ def add_recording(parser: Parser) -> None:
 
 
 def add_ranks(parser: Parser) -> None:
+    """Adds the option that selects ranks, which ``attach`` lacks."""
     parser.advanced.add_argument(
         "--only-ranks",
-        type=reader(_ranks),
+        type=argument_type(_ranks),
         default=[],
         metavar="LIST",
         help="only these ranks of an MPI program, such as 0,3",
@@ -60,7 +62,8 @@ def _ranks(text: str) -> list[int]:
         ) from None
 
 
-def recording(args: argparse.Namespace) -> Recording:
+def read_recording(args: argparse.Namespace) -> Recording:
+    """The options as the settings of the recorder."""
     return Recording(
         at_least=args.at_least,
         sample=args.sample,

@@ -1,4 +1,4 @@
-"""The heap profiler, for the sub-commands of ``assay heap``."""
+"""The heap profiler as the sub-verbs of ``assay heap`` use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``assay heap show``: a recorded profile again."""
+"""``assay heap show``: shows a recorded heap profile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 
 from assay.commands.heap.runs import HEAP
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
 from assay.measure.kept_sources import keep_sources
@@ -45,7 +45,7 @@ class Show:
         parser.add_argument(
             "--sources", action="store_true", help="put this machine's source files into the report"
         )
-        add(parser, "--json")
+        add_option(parser, "--json")
         parser.set_defaults(heap_verb=show)
 
 

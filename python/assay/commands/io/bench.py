@@ -8,8 +8,16 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.commands.io.originals import READERS, h5bench_file
-from assay.commands.options import add, add_output, check_ranks_here, count, open_run, reader, specifications
+from assay.commands.io.originals import ORIGINALS, h5bench_file
+from assay.commands.options import (
+    add_option,
+    add_output,
+    argument_type,
+    check_ranks_here,
+    count,
+    open_run,
+    specifications,
+)
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.lab import Lab
@@ -47,7 +55,8 @@ SUMMARIES = {
     "hdf5": "Write and read of time steps through HDF5, in h5bench's patterns",
     "metadata": "Rates of creating, looking up, opening, listing, renaming, removing files, as in mdtest",
 }
-RESULTS = {"ior": "ior_json", "reaction-diffusion": "rdbench_json", "hdf5": "h5bench_csv"}  # their options
+# Of each benchmark: the option that names the file for results in the original's format.
+RESULTS = {"ior": "ior_json", "reaction-diffusion": "rdbench_json", "hdf5": "h5bench_csv"}
 EXAMPLES = {
     "ior": [
         Example("assay io bench ior", "4 KiB to 1 MiB; write, local and remote read", "minutes"),
@@ -76,7 +85,7 @@ EXAMPLES = {
 }
 
 
-@reader
+@argument_type
 def _counts(text: str) -> list[int]:
     return sorted({count(part) for part in text.split(",")})
 
@@ -99,7 +108,7 @@ class Bench:
                 name,
                 help=summary[0].lower() + summary[1:],
                 description=f"{summary}.",
-                notes=READERS[name][1],
+                notes=ORIGINALS[name][1],
                 examples=EXAMPLES[name],
             )
             _add_options(benchmark, name)
@@ -107,11 +116,11 @@ class Bench:
 
 
 def _add_options(parser: Parser, name: str) -> None:
-    add(parser, "--mpi", "default: the first that works")
-    add(parser, "-n --ranks", "distributed over the hosts")
-    add(parser, "-w --hosts")
-    add(parser, "--lab")
-    add(parser, "--repeats", "rounds of each variant; default: 3")
+    add_option(parser, "--mpi", "default: the first that works")
+    add_option(parser, "-n --ranks", "distributed over the hosts")
+    add_option(parser, "-w --hosts")
+    add_option(parser, "--lab")
+    add_option(parser, "--repeats", "rounds of each variant; default: 3")
     parser.add_argument(
         "--folder",
         type=Path,
@@ -132,9 +141,9 @@ def _add_options(parser: Parser, name: str) -> None:
     )
     variant.add_argument("--stock", action="store_true", help="only the MPI's own I/O")
     variant.add_argument("--accelerated", action="store_true", help="only the accelerator")
-    add(advanced, "--timeout", "an I/O call; default: 120s", default=120.0)
+    add_option(advanced, "--timeout", "an I/O call; default: 120s", default=120.0)
     if name == "ior":
-        add(advanced, "--sizes", "transfers, one after the other")
+        add_option(advanced, "--sizes", "transfers, one after the other")
         advanced.add_argument(
             "--ior-json", type=Path, metavar="FILE", help="also write the results in IOR's JSON"
         )
@@ -152,10 +161,10 @@ def _add_options(parser: Parser, name: str) -> None:
         advanced.add_argument(
             "--config", type=Path, metavar="FILE", help="file of h5bench settings, a KEY=VALUE per line"
         )
-    add(advanced, "--store")
-    add(advanced, "--store-size")
-    add(advanced, "--consistency")
-    add(advanced, "--until")
+    add_option(advanced, "--store")
+    add_option(advanced, "--store-size")
+    add_option(advanced, "--consistency")
+    add_option(advanced, "--until")
 
 
 def run_bench(args: argparse.Namespace) -> int:
@@ -183,7 +192,7 @@ def run_bench(args: argparse.Namespace) -> int:
 
 
 def _reads_back(request: StorageRequest) -> bool:
-    """Whether the data are compared with what was written."""
+    """Whether the benchmark reads data back and compares them with the data that it wrote."""
     params = request.params
     if request.measurement == METADATA:
         return True
@@ -233,10 +242,10 @@ def build_request(args: argparse.Namespace) -> StorageRequest:
         )
     params = _params(args)
     describe(storage_bench(launcher.flavour)).find(measurement).check_bounds(params)
-    distinct = len(dict.fromkeys(hosts))
-    if args.node_counts and args.node_counts[-1] > distinct:
+    host_count = len(dict.fromkeys(hosts))
+    if args.node_counts and args.node_counts[-1] > host_count:
         raise UserError(
-            f"--node-counts {args.node_counts[-1]}: there are only {distinct} hosts",
+            f"--node-counts {args.node_counts[-1]}: there are only {host_count} hosts",
             "give more hosts or fewer nodes",
         )
     return StorageRequest(
@@ -257,7 +266,7 @@ def _params(args: argparse.Namespace) -> dict[str, Scalar]:
     arguments = [argument for argument in args.unknown if argument != "--"]
     if getattr(args, "config", None):
         arguments = [*h5bench_file(args.config), *arguments]
-    original = READERS[args.benchmark][0](arguments)
+    original = ORIGINALS[args.benchmark][0](arguments)
     params = original.params
     args.pretty = original.pretty
     if original.results:
@@ -270,7 +279,7 @@ def _params(args: argparse.Namespace) -> dict[str, Scalar]:
 
 
 def _set_results(args: argparse.Namespace, path: Path) -> None:
-    """Takes the file for the results from the original's own options."""
+    """Sets the option for the results to the file that the original's own options name."""
     name = RESULTS[args.benchmark]
     if getattr(args, name):
         option = "--" + name.replace("_", "-")

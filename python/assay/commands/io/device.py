@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.commands.options import add, add_output, open_run, size, specifications
+from assay.commands.options import add_option, add_output, open_run, size, specifications
 from assay.commands.parser import Example
 from assay.errors import UserError
 from assay.lab import Lab
@@ -42,11 +42,11 @@ class Device:
             examples=EXAMPLES,
         )
         parser.add_argument("path", metavar="PATH", help="a folder, a file, or /dev/dax*")
-        add(parser, "-w --hosts", "one after the other; default: this machine")
-        add(parser, "--lab")
-        add(parser, "--threads", "default: 1, 2, 4 ... to all cores")
-        add(parser, "--sizes", "transfers; default: 4k,32k,256k,1m,4m")
-        add(parser, "--op", "write, read; default: both")
+        add_option(parser, "-w --hosts", "one after the other; default: this machine")
+        add_option(parser, "--lab")
+        add_option(parser, "--threads", "default: 1, 2, 4 ... to all cores")
+        add_option(parser, "--sizes", "transfers; default: 4k,32k,256k,1m,4m")
+        add_option(parser, "--op", "write, read; default: both")
         parser.add_argument("--pattern", metavar="LIST", help="sequential, random (default: both)")
         parser.add_argument(
             "--method",
@@ -56,8 +56,8 @@ class Device:
         parser.add_argument(
             "--bytes", type=size, metavar="SIZE", help="size of the file to work on (default: 256MiB)"
         )
-        add(parser, "--budget", "each point; default: 0.2s")
-        add(parser, "--repeats", "of each point; default: 3")
+        add_option(parser, "--budget", "each point; default: 0.2s")
+        add_option(parser, "--repeats", "of each point; default: 3")
         parser.add_argument(
             "--overwrite", action="store_true", help="allow overwriting an existing file or a device"
         )

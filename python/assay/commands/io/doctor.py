@@ -1,4 +1,4 @@
-"""``assay io doctor``: what the accelerator can use on this node, and what prevents it."""
+"""``assay io doctor``: the storage and MPIs that the accelerator can use on this node, and obstacles."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich import box
 from rich.table import Table
 
 from assay.commands.io.stores import summary
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.launch.accelerator import library
@@ -48,14 +48,14 @@ class Doctor:
             "the MPIs that the accelerator is built for, and stores that jobs have left.",
             examples=EXAMPLES,
         )
-        add(parser, "--json")
+        add_option(parser, "--json")
         parser.set_defaults(io_verb=run_doctor)
 
 
 def run_doctor(args: argparse.Namespace) -> int:
-    """Exit status 2 if no store is possible here, or no library is built."""
+    """Returns exit status 2 if no store is possible on this node, or no library of the accelerator is built."""
     backends_here = backends()
-    mpis = [name for name in sorted(flavours()) if name and _built(name)]
+    mpis = [name for name in sorted(flavours()) if name and _has_library(name)]
     stores = [store for store in (_list_store(path) for path in find_stores()) if store is not None]
     if args.json:
         print(msgspec.json.encode({"backends": backends_here, "mpis": mpis, "stores": stores}).decode())
@@ -65,7 +65,7 @@ def run_doctor(args: argparse.Namespace) -> int:
     return EXIT_PASS if usable and mpis else EXIT_UNUSABLE
 
 
-def _built(mpi: str) -> bool:
+def _has_library(mpi: str) -> bool:
     try:
         library(mpi)
     except UserError:

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING
 
 from assay.commands.io.recover import for_each_store, recover_and_show
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE
 from assay.launch.stores import wait_for_drain
@@ -39,8 +39,8 @@ class Drain:
         parser.add_argument(
             "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
         )
-        add(parser, "--timeout", "of all stores together; default: 1h", default=LIMIT_S)
-        add(parser, "--json", "one object per recovered store")
+        add_option(parser, "--timeout", "of all stores together; default: 1h", default=LIMIT_S)
+        add_option(parser, "--json", "one object per recovered store")
         parser.set_defaults(io_verb=run_drain)
 
 

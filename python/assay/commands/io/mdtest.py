@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from assay.commands.io.original import Original, OriginalParser, given, number, size, without_program
+from assay.commands.io.original import (
+    OriginalOptions,
+    OriginalParser,
+    number,
+    size,
+    without_program,
+    without_unset,
+)
 from assay.errors import UserError
 
 MDTEST_HELP = """Options, with mdtest's names (-n and -w after '--', since Assay has them too):
@@ -22,7 +29,7 @@ def _api(text: str) -> str:
     return text.lower()
 
 
-def mdtest(arguments: Sequence[str]) -> Original:
+def mdtest(arguments: Sequence[str]) -> OriginalOptions:
     parser = OriginalParser(prog="metadata", add_help=False, allow_abbrev=False)
     parser.add_argument("-n", "--items", type=number)
     parser.add_argument("-i", "--iterations", type=number)
@@ -44,4 +51,4 @@ def mdtest(arguments: Sequence[str]) -> Original:
         )
     if directory is not None:
         parsed["file"] = f"{directory.rstrip('/') or '/'}/assay-metadata"
-    return Original(given(parsed))
+    return OriginalOptions(without_unset(parsed))

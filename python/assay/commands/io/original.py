@@ -1,4 +1,5 @@
-"""What the readers of the original benchmarks' command lines share: their result, their parser, their numbers."""
+"""Shared by the parsers of the original benchmarks' command lines (IOR, RDBench, h5bench, mdtest): the result, the
+argparse parser, and types for numbers and sizes."""
 
 from __future__ import annotations
 
@@ -14,16 +15,16 @@ from assay.records.units import parse_size
 
 
 @dataclass(frozen=True)
-class Original:
-    """What the command line of an original benchmark asks for."""
+class OriginalOptions:
+    """The command line of an original benchmark as parameters of Assay's engine."""
 
     params: dict[str, Scalar]
-    results: Path | None = None  # where to write them in the benchmark's own format
-    pretty: bool = False  # that format is indented
+    results: Path | None = None  # file to write the results to, in the benchmark's own format
+    pretty: bool = False  # write that file indented
 
 
 class OriginalParser(argparse.ArgumentParser):
-    """Its errors are ``UserError``."""
+    """An argparse parser that raises UserError instead of ending the process."""
 
     def error(self, message: str) -> None:  # type: ignore[override]
         raise UserError(f"{self.prog}: {message}", f"see 'assay io bench {self.prog} --help'")
@@ -53,10 +54,10 @@ def integer(text: str) -> int:
 
 
 def without_program(arguments: Sequence[str], *names: str) -> list[str]:
-    """The arguments of a command line, which may begin with the original's name."""
+    """The arguments without the program's name, if they begin with one of ``names``."""
     return list(arguments[1:] if arguments[:1] and arguments[0] in names else arguments)
 
 
-def given(parsed: dict[str, Any]) -> dict[str, Scalar]:
-    """Without options that are not given. 0 is a value."""
+def without_unset(parsed: dict[str, Any]) -> dict[str, Scalar]:
+    """The options that the command line has. 0 is a value."""
     return {name: value for name, value in parsed.items() if value is not None and value is not False}

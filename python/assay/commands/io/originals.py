@@ -1,4 +1,4 @@
-"""Parses the options of the original benchmarks (IOR, RDBench, h5bench) into parameters of the engine.
+"""Parses the options of the original benchmarks (IOR, RDBench, h5bench, mdtest) into parameters of the engine.
 
 ``assay io bench ior -t 32k -b 192m -C -e`` means the same as for IOR, so scripts keep their options. An option that
 Assay does not support is an error; it is never ignored.
@@ -13,13 +13,13 @@ from typing import Any
 
 from assay.commands.io.mdtest import MDTEST_HELP, mdtest
 from assay.commands.io.original import (
-    Original,
+    OriginalOptions,
     OriginalParser,
-    given,
     integer,
     number,
     size,
     without_program,
+    without_unset,
 )
 from assay.errors import UserError
 from assay.records.schema import Scalar
@@ -64,7 +64,7 @@ IOR_VALUES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
     "-i": ("repetitions", number), "-Q": ("task_offset", number), "-G": ("signature", integer), "-o": ("file", str),
     "-l": ("packet", _packet), "-D": ("stonewall", number), "-X": ("random_seed", integer), "-d": ("delay", number),
 }  # fmt: skip
-# IOR's directives (-O NAME=VALUE), which take the place of an option or have none; in lower case.
+# IOR's directives (-O NAME=VALUE) in lower case. Most stand for an option; some have no option.
 IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
     "api": IOR_VALUES["-a"], "transfersize": IOR_VALUES["-t"], "blocksize": IOR_VALUES["-b"],
     "segmentcount": IOR_VALUES["-s"], "repetitions": IOR_VALUES["-i"], "taskpernodeoffset": IOR_VALUES["-Q"],
@@ -94,7 +94,7 @@ IOR_HELP = """IOR's own options (after '--' for those that Assay has too: -w, -o
 
 
 class _Directives(argparse.Action):
-    """-O: sets what each directive names, in the order of the command line."""
+    """-O: sets the parameter of each directive, in the order of the command line."""
 
     def __call__(
         self,
@@ -114,11 +114,12 @@ class _Directives(argparse.Action):
                 parser.error(f"-O {directive}: {error}")
 
 
-def ior(arguments: Sequence[str]) -> Original:
+def ior(arguments: Sequence[str]) -> OriginalOptions:
     """An IOR command line. Without arguments: a default sweep of transfer sizes."""
     if not arguments:
-        return Original({"transfer": "4096,32768,262144,1048576", "block": 32 << 20, "reorder": True, "read_own": True,
-                         "fsync": True, "check_write": True, "write": True, "read": True})  # fmt: skip
+        switches = ("reorder", "read_own", "fsync", "check_write", "write", "read")
+        sweep: dict[str, Scalar] = {"transfer": "4096,32768,262144,1048576", "block": 32 << 20}
+        return OriginalOptions({**sweep, **dict.fromkeys(switches, True)})
     parsed = vars(_ior_parser().parse_args(without_program(arguments, "ior")))
     for name in ("api", "verbose", "reference"):
         parsed.pop(name, None)
@@ -127,7 +128,7 @@ def ior(arguments: Sequence[str]) -> Original:
             f"ior: a block (-b) of {parsed['block']} B is not a multiple of a transfer (-t) of {parsed['transfer']} B",
             "e.g. -t 32k -b 192m",
         )
-    return Original(results=_summary_file(parsed), params=given(parsed))
+    return OriginalOptions(results=_summary_file(parsed), params=without_unset(parsed))
 
 
 def _ior_parser() -> argparse.ArgumentParser:
@@ -137,7 +138,7 @@ def _ior_parser() -> argparse.ArgumentParser:
     for option, name in IOR_FLAGS.items():
         parser.add_argument(option, dest=name, action="store_true")
     parser.add_argument("-O", dest="directives", action=_Directives)
-    # Of IOR's text output. The records have everything at any verbosity.
+    # -v and -A concern IOR's text output. Assay's records are complete at any verbosity.
     parser.add_argument("-v", dest="verbose", action="count")
     parser.add_argument("-A", dest="reference", type=number)
     parser.add_argument("--mpiio.preallocate", dest="preallocate", action="store_true")
@@ -147,7 +148,7 @@ def _ior_parser() -> argparse.ArgumentParser:
 
 
 def _summary_file(parsed: dict[str, Any]) -> Path | None:
-    """The file for the results, which IOR also writes in other formats and on its standard output."""
+    """The file of -O summaryFile. IOR has other formats too; only JSON is supported."""
     file, style = parsed.pop("summary_file"), parsed.pop("summary_format")
     if (file is None) != (style is None):
         raise UserError(
@@ -167,7 +168,7 @@ RDBENCH_HELP = """RDBench's own options:
 RDBENCH_FLAGS = ("nosync", "nomkdir", "novalidate", "disable_initial_output")
 
 
-def rdbench(arguments: Sequence[str]) -> Original:
+def rdbench(arguments: Sequence[str]) -> OriginalOptions:
     parser = OriginalParser(prog="reaction-diffusion", add_help=False, allow_abbrev=False)
     for options, name in (
         (("-L", "--length"), "length"),
@@ -185,7 +186,7 @@ def rdbench(arguments: Sequence[str]) -> Original:
     parsed = vars(parser.parse_args(without_program(arguments, "rdbench")))
     parsed["keep"] = parsed["file"] is not None  # as RDBench does
     pretty = parsed.pop("prettify")
-    return Original(given(parsed), pretty=pretty)
+    return OriginalOptions(without_unset(parsed), pretty=pretty)
 
 
 H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--config FILE): MEM_PATTERN and
@@ -222,7 +223,7 @@ H5BENCH_ACCEPTED = {
 H5BENCH_PROGRAMS = {"h5bench_write": "write", "h5bench_read": "read"}
 
 
-def h5bench(arguments: Sequence[str]) -> Original:
+def h5bench(arguments: Sequence[str]) -> OriginalOptions:
     """KEY=VALUE settings, with values as in h5bench: "1 K", "8 M", "YES", "1 s"; or a command line of h5bench."""
     params: dict[str, Scalar] = {}
     results = None
@@ -236,20 +237,20 @@ def h5bench(arguments: Sequence[str]) -> Original:
             params |= _h5bench_setting(key.upper(), value)
     if params.get("read") and "file" not in params:
         raise UserError("hdf5: the file to read is not given", "h5bench_read CONFIG FILE")
-    return Original(params, results)
+    return OriginalOptions(params, results)
 
 
 def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
-    """The settings that a command line of h5bench stands for."""
-    program = next((word for word in arguments if word in H5BENCH_PROGRAMS), None)
+    """The settings of a command line of h5bench (``h5bench_write CONFIG FILE``); other arguments unchanged."""
+    program = next((argument for argument in arguments if argument in H5BENCH_PROGRAMS), None)
     if program is None:
         return list(arguments)
-    positional = [word for word in arguments if "=" not in word]
+    positional = [argument for argument in arguments if "=" not in argument]
     if len(positional) != 3 or positional[0] != program:
         raise UserError(
             f"hdf5: {' '.join(positional)}: not a command line of h5bench", f"{program} CONFIG FILE"
         )
-    others = [word for word in arguments if "=" in word]
+    others = [argument for argument in arguments if "=" in argument]
     return [
         *h5bench_file(Path(positional[1])),
         *others,
@@ -260,7 +261,7 @@ def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
 
 def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
     if key in H5BENCH_NUMBERS:
-        return {key.lower(): _scaled(key, value)}
+        return {key.lower(): _parse_number(key, value)}
     if key in H5BENCH_SWITCHES:
         if value.upper() not in ("YES", "NO"):
             raise UserError(f"hdf5: {key}={value} must be YES or NO", f"e.g. {key}=YES")
@@ -273,18 +274,18 @@ def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
         return {key.lower(): value.upper()}
     if key == "BENCHMARK_TYPE" and value in ("write", "read"):
         return {value: True}
-    if key == "FILE":  # of a command line; h5bench keeps it
+    if key == "FILE":  # h5bench does not remove the file of a command line
         return {"file": value, "keep": True}
     if key == "EMULATED_COMPUTE_TIME_PER_TIMESTEP":
-        return {"compute_time": _seconds(key, value)}
+        return {"compute_time": _parse_seconds(key, value)}
     if value in H5BENCH_ACCEPTED.get(key, ()):
         return {}
     keys = [*H5BENCH_NUMBERS, *H5BENCH_SWITCHES, *H5BENCH_CHOICES, "EMULATED_COMPUTE_TIME_PER_TIMESTEP"]
     raise UserError(f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(keys)}")
 
 
-def _scaled(key: str, value: str) -> int:
-    """h5bench's counts: "1 K" is 1024 of them, "8 M" 8 * 1024 * 1024."""
+def _parse_number(key: str, value: str) -> int:
+    """A number as h5bench writes it: "1 K" is 1024, "8 M" is 8 * 1024 * 1024."""
     number, factor = value.replace(" ", ""), 1
     if number[-1:].upper() in ("K", "M", "G"):
         factor = 1024 ** (" KMG".index(number[-1].upper()))
@@ -294,7 +295,7 @@ def _scaled(key: str, value: str) -> int:
     return int(number) * factor
 
 
-def _seconds(key: str, value: str) -> float:
+def _parse_seconds(key: str, value: str) -> float:
     parts = value.split()
     units = {"s": 1.0, "ms": 1e-3, "min": 60.0}
     try:
@@ -314,7 +315,8 @@ def h5bench_file(path: Path) -> list[str]:
     return [text for line in lines if (text := line.split("#", 1)[0].strip())]
 
 
-READERS: dict[str, tuple[Callable[[Sequence[str]], Original], str]] = {
+# Of each benchmark of 'assay io bench': the parser of the original's options, and their help.
+ORIGINALS: dict[str, tuple[Callable[[Sequence[str]], OriginalOptions], str]] = {
     "ior": (ior, IOR_HELP),
     "reaction-diffusion": (rdbench, RDBENCH_HELP),
     "hdf5": (h5bench, H5BENCH_HELP),

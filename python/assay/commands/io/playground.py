@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from assay.commands.io.bench import measure
-from assay.commands.io.originals import READERS
-from assay.commands.options import add, add_output, open_run, specifications
+from assay.commands.io.originals import ORIGINALS
+from assay.commands.options import add_option, add_output, open_run, specifications
 from assay.commands.parser import Example
 from assay.errors import UserError
 from assay.lab import Lab, take_down
@@ -26,7 +26,7 @@ from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, STOCK
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
-MPIS = ("openmpi", "mpich-wheel")  # those that use the network between lab hosts
+MPIS = ("openmpi", "mpich-wheel")  # MPIs that use the network between lab hosts
 IOR_PARAMS: dict[str, Scalar] = {
     "transfer": "32768,1048576",
     "block": 8 << 20,
@@ -52,16 +52,19 @@ class Playground:
             description=DESCRIPTION,
             examples=EXAMPLES,
         )
-        add(parser, "--nodes", "default: 4", default=4)
-        add(parser, "--mpi", "default: openmpi and mpich-wheel")
-        add(parser, "--repeats", "turns of each variant; default: 2", default=2)
+        add_option(parser, "--nodes", "default: 4", default=4)
+        add_option(parser, "--mpi", "default: openmpi and mpich-wheel")
+        add_option(parser, "--repeats", "turns of each variant; default: 2", default=2)
         add_output(parser)
         parser.set_defaults(io_verb=run_playground)
 
 
 def run_playground(args: argparse.Namespace) -> int:
     if args.mpi not in (None, *MPIS):
-        raise UserError(f"--mpi {args.mpi}: it does not stay on the wire", f"choose one of {', '.join(MPIS)}")
+        raise UserError(
+            f"--mpi {args.mpi}: it does not use the network between lab hosts",
+            f"choose one of {', '.join(MPIS)}",
+        )
     launchers = _launchers([args.mpi] if args.mpi else MPIS)
     specs = specifications(args, "io")
     run = open_run("io-playground", args)
@@ -85,8 +88,8 @@ def _run_all(session: Session, launchers: list[Launcher], lab: Lab, rounds: int)
     for launcher in launchers:
         for measurement, params in (
             (IOR, IOR_PARAMS),
-            (SOLVER, READERS["reaction-diffusion"][0](["-L", "512", "-s", "40", "-i", "4"]).params),
-            (HDF5, READERS["hdf5"][0](["DIM_1=64K", "TIMESTEPS=3"]).params),
+            (SOLVER, ORIGINALS["reaction-diffusion"][0](["-L", "512", "-s", "40", "-i", "4"]).params),
+            (HDF5, ORIGINALS["hdf5"][0](["DIM_1=64K", "TIMESTEPS=3"]).params),
         ):
             _run_benchmark(session, launcher, lab, measurement, dict(params), rounds)
 
@@ -139,7 +142,7 @@ def _variants(launcher: Launcher) -> list[str]:
 
 @contextlib.contextmanager
 def _lab(hosts: int) -> Iterator[Lab]:
-    """A lab with a name of its own, so that no lab of the user is touched; it is always removed."""
+    """A lab whose name holds this process's id, so that it differs from the user's labs. It is always removed."""
     name = f"playground-{os.getpid()}"
     try:
         yield Lab.up(hosts, name=name)

@@ -1,4 +1,7 @@
-"""``assay io recover``: writes what jobs have left in stores into the file system."""
+"""``assay io recover``: writes data that ended jobs have left in stores into the file system.
+
+A store is node-local memory that holds a program's parallel I/O until it is in the file system.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.launch.stores import RecoveredStore, UndrainedFile, find_stores, read_store, recover_store
@@ -18,7 +21,7 @@ from assay.records.units import format_quantity
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
-REASONS = {
+REASONS = {  # why a file's data are not written, by ``UndrainedFile.condition``
     "ready": "not written yet",
     "gone": "there is no such file",
     "replaced": "another file is at that path",
@@ -53,8 +56,8 @@ class Recover:
             "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
         )
         parser.add_argument("--force", action="store_true", help="also write files that were changed since")
-        add(parser, "--discard", "what cannot be written, with its store")
-        add(parser, "--json", "one object per line")
+        add_option(parser, "--discard", "what cannot be written, with its store")
+        add_option(parser, "--json", "one object per line")
         parser.set_defaults(io_verb=run_recover)
 
 
@@ -73,7 +76,7 @@ def run_recover(args: argparse.Namespace) -> int:
 
 
 def for_each_store(paths: list[str], act: Callable[[str], int]) -> int:
-    """The worst exit code; continues with the next store after an error."""
+    """Calls ``act`` for each store; continues with the next store after an error. Returns the highest exit code."""
     status = EXIT_PASS
     stores = find_stores(paths)
     if not stores:
@@ -88,7 +91,7 @@ def for_each_store(paths: list[str], act: Callable[[str], int]) -> int:
 
 
 def recover_and_show(store: str, *, force: bool = False, discard: bool = False, as_json: bool = False) -> int:
-    """The exit code: 2 if the store is kept."""
+    """Recovers a store and prints the result. Returns the exit code: 2 if data remain in the store."""
     recovered = recover_store(store, force=force, discard=discard)
     _show(recovered, as_json)
     if recovered.is_complete:
@@ -104,23 +107,23 @@ def _show(recovered: RecoveredStore, as_json: bool) -> None:
     print(
         f"{recovered.store}: wrote {format_quantity(recovered.written, 'B')} in {recovered.records} records"
     )
-    kept = [file.path for file in recovered.kept]
+    unwritten = [file.path for file in recovered.kept]
     if recovered.discarded:
         print(f"  {format_quantity(recovered.discarded, 'B'):>12}  dropped")
-    show_files(recovered.files, kept)
+    show_files(recovered.files, unwritten)
     if recovered.torn:
         print(f"  {recovered.torn} torn records cannot be read")
 
 
-def show_files(files: list[UndrainedFile], kept: list[str]) -> None:
-    """``kept``: paths of those that are not written."""
+def show_files(files: list[UndrainedFile], unwritten: list[str]) -> None:
+    """Prints a line for each file. ``unwritten``: the paths of files that were not written."""
     for file in files:
-        reason = f"  (not written: {file.error or REASONS[file.condition]})" if file.path in kept else ""
+        reason = f"  (not written: {file.error or REASONS[file.condition]})" if file.path in unwritten else ""
         print(f"  {format_quantity(file.bytes, 'B'):>12}  {file.path}{reason}")
 
 
 def kept_line(recovered: RecoveredStore) -> str:
-    """What a store still holds, why, and what to do."""
+    """A line that says what a store still holds, why, and how to correct it."""
     if not recovered.kept:
         return f"{recovered.store} keeps {recovered.kept_torn} torn records; fix: --discard drops them"
     first = recovered.kept[0]

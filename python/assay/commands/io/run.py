@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from assay.commands.io.recover import kept_line
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_UNUSABLE, UserError
 from assay.launch.accelerator import environment
@@ -55,21 +55,21 @@ class RunProgram:
             examples=EXAMPLES,
         )
         parser.add_argument("program", nargs="*", metavar="PROGRAM", help="the command line, after --")
-        add(parser, "--store", f"default: {DEFAULT_STORE}")
-        add(parser, "--store-size", "default: a share of the memory")
+        add_option(parser, "--store", f"default: {DEFAULT_STORE}")
+        add_option(parser, "--store-size", "default: a share of the memory")
         parser.add_argument(
             "--files", action="append", default=[], metavar="GLOB",
             help="accelerate only these files; !GLOB excludes; may be repeated (default: all)",
         )  # fmt: skip
-        add(parser, "--consistency")
-        add(parser, "--until")
+        add_option(parser, "--consistency")
+        add_option(parser, "--until")
         parser.add_argument(
             "--keep",
             metavar="NAME",
             help="keep the stores under this name: the next job with --keep NAME reads from them what this one wrote",
         )
         parser.add_argument("--require", action="store_true", help="fail if acceleration is not possible")
-        add(parser, "--mpi", "the program's; default: the launcher's")
+        add_option(parser, "--mpi", "the program's; default: the launcher's")
         parser.set_defaults(io_verb=run_program)
 
 
@@ -85,39 +85,38 @@ def run_program(args: argparse.Namespace) -> int:
     env["ASSAY_IO_JOB"] = job
     if args.keep:
         env["ASSAY_IO_KEEP"] = args.keep
-    settings = {
-        "ASSAY_IO_REQUIRE": "1" if args.require else None,
-    }
-    env |= {name: value for name, value in settings.items() if value}
+    if args.require:
+        env["ASSAY_IO_REQUIRE"] = "1"
     command, extra_env = with_environment(args.program, env)
     status = _run_command(command, extra_env)
-    complete = _recover_job(job, args, died=status != 0)
+    complete = _recover_job(job, args, has_failed=status != 0)
     return status if complete or status else EXIT_UNUSABLE
 
 
 def _run_command(command: list[str], extra_env: dict[str, str]) -> int:
-    """Ctrl-C reaches the program itself, and SIGTERM is passed on; its output and exit status are its own."""
+    """Runs a command and returns its exit status. Ctrl-C reaches the command directly; SIGTERM is passed on."""
     try:
         process = subprocess.Popen(command, env={**os.environ, **extra_env})
     except OSError as error:
         raise UserError(
             f"cannot run {command[0]}: {error.strerror}", "check that it is on PATH and executable"
         ) from None
-    before = {
+    handlers = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
         signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number)),
     }
     try:
         status = process.wait()
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)
     return 128 - status if status < 0 else status
 
 
-def _recover_job(job: str, args: argparse.Namespace, died: bool) -> bool:
-    """Writes what an aborted job has left on this machine into the file system. Where a background drain goes
-    on, a program that ended well has said so itself. False: something could not be written."""
+def _recover_job(job: str, args: argparse.Namespace, has_failed: bool) -> bool:
+    """Writes data that the job has left in stores of this machine into the file system. If a background drain goes on,
+    it is reported where the program has failed; otherwise the program has reported it. Returns False if data could not
+    be written."""
     complete = True
     for store in find_stores([args.store or DEFAULT_STORE]):
         try:
@@ -127,14 +126,14 @@ def _recover_job(job: str, args: argparse.Namespace, died: bool) -> bool:
         if contents.job != job or contents.state == "kept":
             continue
         if contents.state == "left":
-            complete &= _recover(store)
-        elif died:
+            complete &= _recover_left_store(store)
+        elif has_failed:
             _report_pending_drain(contents)
     return complete
 
 
 def _report_pending_drain(contents: StoreContents) -> None:
-    """Says what a background drain has still to write."""
+    """Prints how many bytes a background drain has still to write."""
     failed = f"; {contents.files[0].path}: {contents.files[0].error}" if contents.files else ""
     print(
         f"assay io: {contents.store}: {format_quantity(contents.bytes, 'B')} go to the file system in the "
@@ -143,7 +142,7 @@ def _report_pending_drain(contents: StoreContents) -> None:
     )
 
 
-def _recover(store: str) -> bool:
+def _recover_left_store(store: str) -> bool:
     recovered = recover_store(store)
     print(
         f"assay io: the program left data in {store}: {format_quantity(recovered.written, 'B')} of "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.commands.io.recover import for_each_store, show_files
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
 from assay.launch.stores import (
@@ -52,7 +52,7 @@ class Stores:
         parser.add_argument(
             "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
         )
-        add(parser, "--json", "one object per line")
+        add_option(parser, "--json", "one object per line")
         parser.set_defaults(io_verb=run_stores)
 
 
@@ -74,7 +74,7 @@ def run_stores(args: argparse.Namespace) -> int:
 
 
 def summary(contents: StoreContents | UnreadableStore) -> str:
-    """One line."""
+    """A line about a store: state, size, owner, job, data."""
     if isinstance(contents, UnreadableStore):
         return f"{contents.store}: unreadable, of {contents.owner}: {contents.reason}"
     return (
@@ -104,7 +104,7 @@ class Drop:
         parser.add_argument(
             "stores", nargs="+", metavar="NAME", help="names of kept stores, or paths of stores"
         )
-        add(parser, "--discard")
+        add_option(parser, "--discard")
         parser.set_defaults(io_verb=run_drop)
 
 

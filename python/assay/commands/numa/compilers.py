@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COMPILERS = {"cc": ("CC", "gcc"), "c++": ("CXX", "g++"), "fortran": ("FC", "gfortran")}
 GCC_OPTIONS = ["-g", "-fsanitize=thread", "--param", "tsan-instrument-func-entry-exit=0"]
-ONLY_COMPILES = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}
+ONLY_COMPILES = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}  # options without a link step
 SOURCES = (".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".f", ".f90", ".f95", ".f03", ".f08", ".F", ".F90")
 BINARIES = (".o", ".a", ".so")
 PASS = "assay-numa-pass.so"
@@ -33,7 +33,7 @@ RUNTIME = "libassay-numa-exact.so"
 
 
 class Compiler:
-    """A sub-verb for a language."""
+    """The sub-verb of a language."""
 
     def __init__(self, language: str) -> None:
         self.language = language
@@ -69,10 +69,10 @@ def compile_program(language: str, arguments: Sequence[str]) -> int:
 
 
 def commands_of(language: str, arguments: Sequence[str], folder: Path) -> list[list[str]]:
-    """The compiler's commands. Raises UserError where a part of Assay is missing.
+    """The compiler's commands. Raises UserError if the pass or the runtime of Assay is not built.
 
-    gcc that compiles and links at once with -fsanitize=thread would link its own runtime: it is called for each source
-    into ``folder``, and then for the link.
+    One gcc command that compiles and links with -fsanitize=thread links gcc's own runtime. So gcc compiles each source
+    into ``folder`` first, and links with a command without that option.
     """
     if not arguments:
         raise UserError(
@@ -87,7 +87,7 @@ def commands_of(language: str, arguments: Sequence[str], folder: Path) -> list[l
         if not (engines / part).is_file():
             raise UserError(f"{engines / part} is missing", "build it: make setup")
     options = ["-g", f"-fpass-plugin={engines / PASS}"] if is_clang else GCC_OPTIONS
-    if not is_clang:  # the pass counts these itself
+    if not is_clang:  # with clang the pass counts these calls
         linked.append("-Wl,--wrap=memset,--wrap=memcpy,--wrap=memmove")
     if not ONLY_COMPILES.isdisjoint(arguments):
         return [[*compiler, *arguments, *options]]
@@ -96,18 +96,20 @@ def commands_of(language: str, arguments: Sequence[str], folder: Path) -> list[l
     commands, link = [], list(arguments)
     for number, source in enumerate(arguments):
         if source.endswith(SOURCES) and (number == 0 or arguments[number - 1] != "-o"):
-            made = str(folder / f"{number}.o")
-            commands.append([*compiler, *_of_compiling(arguments), *options, "-c", source, "-o", made])
-            link[number] = made
+            object_file = str(folder / f"{number}.o")
+            commands.append(
+                [*compiler, *_compile_arguments(arguments), *options, "-c", source, "-o", object_file]
+            )
+            link[number] = object_file
     return [*commands, [*compiler, *link, *linked]]
 
 
-def _of_compiling(arguments: Sequence[str]) -> list[str]:
-    """The arguments without files, the output, and what is for the linker alone."""
-    kept = []
+def _compile_arguments(arguments: Sequence[str]) -> list[str]:
+    """The arguments without files, without -o, and without the linker's options."""
+    compile_arguments = []
     for number, argument in enumerate(arguments):
         is_output = argument == "-o" or (number > 0 and arguments[number - 1] == "-o")
-        is_linkers = argument.startswith(("-l", "-L", "-Wl,")) or argument.endswith(BINARIES)
-        if not is_output and not is_linkers and not argument.endswith(SOURCES):
-            kept.append(argument)
-    return kept
+        is_for_linker = argument.startswith(("-l", "-L", "-Wl,")) or argument.endswith(BINARIES)
+        if not is_output and not is_for_linker and not argument.endswith(SOURCES):
+            compile_arguments.append(argument)
+    return compile_arguments

@@ -1,4 +1,4 @@
-"""``assay numa diff``: what has changed between two profiles."""
+"""``assay numa diff``: compares two NUMA profiles by object and function."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from assay.report.numa import compared_objects, show_numa_comparison
 from assay.report.terminal import console
 
 
-def show(found: Comparison[NumaProfile], as_json: bool) -> None:
-    before, after = found.before, found.after
+def show(comparison: Comparison[NumaProfile], as_json: bool) -> None:
+    before, after = comparison.before, comparison.after
     if not as_json:
-        return show_numa_comparison(console(), before, after, found.metric, found.changes)
+        return show_numa_comparison(console(), before, after, comparison.metric, comparison.changes)
     objects = [
         {"object": name, "before": _figures(old), "after": _figures(new)}
         for name, old, new in compared_objects(before, after)
     ]
     shown = {
-        "metric": found.metric,
+        "metric": comparison.metric,
         "before": _figures(before.matrix),
         "after": _figures(after.matrix),
         "objects": objects,
-        "functions": found.functions(),
+        "functions": comparison.functions(),
     }
     print(json.dumps(shown, indent=1))
 

@@ -13,5 +13,5 @@ EXPORT = Export(
         Example("assay numa export placed json", needs="a run"),
         Example("assay numa export placed collapsed --metric touched", "for flamegraph.pl", "a run"),
     ],
-    whole=True,
+    with_json=True,
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.commands.numa.runs import NUMA
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
 from assay.measure.numa import FOLDER, load_profiles
@@ -51,7 +51,7 @@ class Predict:
             action="store_true",
             help="spread all threads over the processors; default: bound threads keep their processor",
         )
-        add(parser, "--json")
+        add_option(parser, "--json")
         parser.set_defaults(numa_verb=predict_share)
 
 
@@ -59,19 +59,21 @@ def predict_share(args: argparse.Namespace) -> int:
     topology = synthetic(args.topology)
     run, _ = NUMA.profiles_of(args.run)
     recordings = processes(load_profiles(run.path / FOLDER))[0]
-    found = predict(recordings, topology, args.spread)
+    prediction = predict(recordings, topology, args.spread)
     if args.json:
-        print(json.dumps(_as_json(found, topology), indent=1))
+        print(json.dumps(_as_json(prediction, topology), indent=1))
     else:
         emulated = recordings[0].recording.process.emulated
-        show_prediction(console(), found, [listed(own) for own in topology.processors], emulated)
+        show_prediction(
+            console(), prediction, [listed(processors) for processors in topology.processors], emulated
+        )
     return EXIT_PASS
 
 
-def _as_json(found: Prediction, topology: Topology) -> dict[str, object]:
+def _as_json(prediction: Prediction, topology: Topology) -> dict[str, object]:
     return {
-        "nodes": [list(own) for own in topology.processors],
-        "recorded": found.recorded,
-        "predicted": found.shares,
-        "objects": found.objects,
+        "nodes": [list(processors) for processors in topology.processors],
+        "recorded": prediction.recorded,
+        "predicted": prediction.shares,
+        "objects": prediction.objects,
     }

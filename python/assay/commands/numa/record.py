@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from assay.commands.numa.runs import NUMA
-from assay.commands.options import add, count, size
+from assay.commands.options import add_option, count, size
 from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.measure.numa import (
@@ -24,12 +24,12 @@ from assay.numa.applied import save_applied
 from assay.numa.profile import Profile
 from assay.records.run import as_text
 
-PLAN = "plan"
+PLAN = "plan"  # file in the run: the placement of each object, for the recorder of --apply
 MAX_NODES = 64
 
 
 def prepare_record(parser: Parser) -> None:
-    add(parser, "-o --output")
+    add_option(parser, "-o --output")
     parser.add_argument(
         "--emulate",
         type=count,
@@ -72,19 +72,19 @@ def record(args: argparse.Namespace) -> int:
     program: list[str] = getattr(args, "program", None) or []
     if not program:
         raise UserError("no program given", "write it after --: assay numa -- ./program")
-    found = shutil.which(program[0])
-    if found is None:
+    executable = shutil.which(program[0])
+    if executable is None:
         raise UserError(f"cannot run {program[0]}", "check that it is on PATH and executable")
     if args.period and not args.samples:
         raise UserError("--period is of samples", "give --samples too")
     if args.samples:
-        _check_sampled(args)
+        _check_samples_options(args)
     if args.every_access:
-        _check_emulated(Path(found), args)
-        program = [found, *program[1:]]
+        _check_every_access_options(Path(executable), args)
+        program = [executable, *program[1:]]
     if args.emulate > MAX_NODES:
         raise UserError(f"--emulate {args.emulate}: too many nodes", f"give at most {MAX_NODES}")
-    before = _before(args)
+    before = _profile_to_apply(args)
     advice = applicable(advise(before)) if before else []
     text = plan(before, advice) if before else ""
     if before and not text:
@@ -93,16 +93,16 @@ def record(args: argparse.Namespace) -> int:
     session.out = session.err  # standard output is the program's
     folder = session.run.path / FOLDER
     folder.mkdir(mode=0o700)  # a profile holds paths and names of the user's work
-    chosen = None
+    plan_file = None
     if before:
-        chosen = folder / PLAN
-        chosen.write_text(text, errors="surrogateescape")
+        plan_file = folder / PLAN
+        plan_file.write_text(text, errors="surrogateescape")
         save_applied(folder, before, advice)
     recording = NumaRecording(
         args.emulate,
         args.at_least,
         not args.pages_only,
-        chosen,
+        plan_file,
         args.every_access,
         args.samples,
         args.period or 0,
@@ -118,8 +118,8 @@ def record(args: argparse.Namespace) -> int:
     return status
 
 
-def _before(args: argparse.Namespace) -> Profile | None:
-    """The recording whose advice is applied. Raises UserError."""
+def _profile_to_apply(args: argparse.Namespace) -> Profile | None:
+    """The profile of --apply, whose advice is applied; None without --apply. Raises UserError."""
     if not args.apply:
         return None
     recordings = load_profiles(Path(args.apply) / FOLDER)
@@ -132,16 +132,16 @@ def _before(args: argparse.Namespace) -> Profile | None:
     return recordings[0]
 
 
-def _check_sampled(args: argparse.Namespace) -> None:
-    """Raises UserError where accesses cannot be sampled."""
+def _check_samples_options(args: argparse.Namespace) -> None:
+    """Checks --samples. Raises UserError if this machine cannot sample accesses."""
     for option, is_given in (("--every-access", args.every_access), ("--pages-only", args.pages_only)):
         if is_given:
             raise UserError(f"--samples with {option}", "give one of them")
     check_samples(args.period or 0)
 
 
-def _check_emulated(program: Path, args: argparse.Namespace) -> None:
-    """Raises UserError where QEMU's user mode cannot count."""
+def _check_every_access_options(program: Path, args: argparse.Namespace) -> None:
+    """Checks --every-access. Raises UserError if QEMU's user mode cannot run the program."""
     if args.apply:
         raise UserError("--apply needs the preloaded part", "record without --every-access")
     emulator()

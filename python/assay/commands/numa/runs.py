@@ -1,4 +1,4 @@
-"""The NUMA profiler, for the sub-commands of ``assay numa``."""
+"""The NUMA profiler as the sub-verbs of ``assay numa`` use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``assay numa show``: a recorded profile again."""
+"""``assay numa show``: shows a recorded NUMA profile."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from assay.commands.numa.runs import NUMA
-from assay.commands.options import add
+from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
 from assay.measure.kept_sources import keep_sources
@@ -44,7 +44,7 @@ class Show:
         parser.add_argument(
             "--sources", action="store_true", help="put this machine's source files into the report"
         )
-        add(parser, "--json")
+        add_option(parser, "--json")
         parser.set_defaults(numa_verb=show)
 
 

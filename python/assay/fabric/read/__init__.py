@@ -1,4 +1,5 @@
-"""Readers of the files that fabric tools write, one module for each format. A file's content tells its format."""
+"""Readers of the files that fabric tools write, one module for each format. A file's format is recognised by its
+content."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ TABLES: dict[str, tuple[Callable[[str], bool], Callable[[Path, Fabric], Forwardi
     "opensm.fdbs or ibdiagnet's .fdbs": (fdbs.looks_like, fdbs.read),
     "opareport -o snapshot -r": (opa.looks_like_tables, opa.read_tables),
 }
-HEAD = 1 << 16  # bytes that tell the format
+HEAD = 1 << 16  # bytes at the start of a file by which its format is recognised
 MAX_FILES = 1000  # of a folder
 
 
@@ -55,22 +56,23 @@ def read_tables(path: Path | str, fabric: Fabric) -> ForwardingTables:
 
 
 def files_of(folder: Path) -> tuple[Path, Path | None]:
-    """The topology in a folder of dumps, and the forwarding tables, None where there are none. Of several formats the
-    first of TOPOLOGIES and of TABLES. Raises UserError without a topology, or with two files of one format."""
+    """The files with the topology and the forwarding tables (None without them) in a folder of dumps. If there are
+    files of several formats, the first format of TOPOLOGIES and of TABLES is used. Raises UserError without a topology,
+    or with two files of one format."""
     heads = {
         path: _head(path)
         for path in sorted(folder.iterdir())[:MAX_FILES]
         if path.is_file() and path.stat().st_size
     }
-    topology = _first(heads, {name: looks_like for name, (looks_like, _) in TOPOLOGIES.items()})
+    topology = _matching_file(heads, {name: looks_like for name, (looks_like, _) in TOPOLOGIES.items()})
     if topology is None:
         raise UserError(
             f"{folder}: no topology of a fabric in it", f"put the output of {', '.join(TOPOLOGIES)} there"
         )
-    return topology, _first(heads, {name: looks_like for name, (looks_like, _) in TABLES.items()})
+    return topology, _matching_file(heads, {name: looks_like for name, (looks_like, _) in TABLES.items()})
 
 
-def _first(heads: dict[Path, str], formats: dict[str, Callable[[str], bool]]) -> Path | None:
+def _matching_file(heads: dict[Path, str], formats: dict[str, Callable[[str], bool]]) -> Path | None:
     for name, looks_like in formats.items():
         matching = [path for path, head in heads.items() if looks_like(head)]
         if len(matching) > 1:

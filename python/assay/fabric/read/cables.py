@@ -1,7 +1,7 @@
-"""Collects switches, hosts and ends of cables as a file lists them, and makes a fabric of them.
+"""Collects switches, hosts and ends of cables as a file lists them, and makes a ``Fabric`` of them.
 
-Every file that Assay reads lists a cable at both of its ends. A cable that only one end knows, a port with two cables
-and a LID or GUID with two owners are refused: the file is damaged, or not of one moment.
+Every file that Assay reads lists a cable at both of its ends. A cable that is listed at one end only, a port with two
+cables and a LID or GUID with two owners are refused: the file is damaged, or the fabric changed while it was written.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ MAX_GUID = (1 << 64) - 1
 
 
 class Node(NamedTuple):
-    """A switch, or one port of a channel adapter (``port``; 0 for a switch)."""
+    """The key of a switch, or of one port of a channel adapter (``port``; 0 for a switch)."""
 
     guid: int
     port: int
 
 
 @dataclass
-class _Node:
+class _ListedNode:
+    """A switch or host as a line of the file lists it."""
+
     name: str
-    guid: int  # of the port, by which forwarding tables know it
+    guid: int  # of the port, as in forwarding tables
     lid: int
     ports: int
     line: int
@@ -44,38 +46,40 @@ class _CableEnd:
     width: int
     speed: str
     line: int
-    most: float
+    max_rate: float
 
 
 @dataclass
 class FabricBuilder:
+    """Collects what a file lists; ``build`` checks it and makes the fabric. Errors name the file and the line."""
+
     text: LineReader
-    switches: dict[int, _Node] = field(default_factory=dict)
-    hosts: dict[Node, _Node] = field(default_factory=dict)
+    switches: dict[int, _ListedNode] = field(default_factory=dict)
+    hosts: dict[Node, _ListedNode] = field(default_factory=dict)
     ends: dict[tuple[Node, int], _CableEnd] = field(default_factory=dict)
 
-    def switch(self, guid: int, name: str, ports: int, lid: int, line: int, lmc: int = 0) -> None:
+    def add_switch(self, guid: int, name: str, ports: int, lid: int, line: int, lmc: int = 0) -> None:
         if guid in self.switches:
             self.text.refuse(line, f"switch {guid:#018x} is listed twice", "give one dump, not two")
         if not 1 <= ports <= MAX_PORTS:
             self.text.refuse(line, f"a switch of {ports} ports")
         self._check(guid, lid, line)
-        self.switches[guid] = _Node(clean(name), guid, lid, ports, line, lmc)
+        self.switches[guid] = _ListedNode(clean(name), guid, lid, ports, line, lmc)
 
-    def host(self, node: Node, port_guid: int, name: str, lid: int, line: int, lmc: int = 0) -> None:
-        """A port of an adapter; again with the same figures, it is the same."""
+    def add_host(self, node: Node, port_guid: int, name: str, lid: int, line: int, lmc: int = 0) -> None:
+        """Adds a port of an adapter. It may be listed several times with the same GUID and LID."""
         self._check(port_guid, lid, line)
-        known = self.hosts.get(node)
-        if known is None:
-            self.hosts[node] = _Node(clean(name), port_guid, lid, 1, line, lmc)
-        elif (known.guid, known.lid) != (port_guid, lid):
+        earlier = self.hosts.get(node)
+        if earlier is None:
+            self.hosts[node] = _ListedNode(clean(name), port_guid, lid, 1, line, lmc)
+        elif (earlier.guid, earlier.lid) != (port_guid, lid):
             self.text.refuse(
                 line,
-                f"port {node.port} of {node.guid:#018x} differs from line {known.line}",
+                f"port {node.port} of {node.guid:#018x} differs from line {earlier.line}",
                 "take a new dump",
             )
 
-    def end(
+    def add_end(
         self,
         node: Node,
         port: int,
@@ -84,9 +88,10 @@ class FabricBuilder:
         width: int,
         speed: str,
         line: int,
-        most: float = 0.0,
+        max_rate: float = 0.0,
     ) -> None:
-        """A cable from a port of ``node``, which supports ``most`` bit/s, 0 where unknown, to a port of ``peer``."""
+        """Adds the end of a cable at a port of ``node``, which supports ``max_rate`` bit/s (0 where unknown); the other
+        end is at a port of ``peer``."""
         if (node, port) in self.ends:
             earlier = self.ends[node, port].line
             self.text.refuse(
@@ -99,7 +104,7 @@ class FabricBuilder:
         widths = OMNI_PATH_WIDTHS if speed.startswith(OMNI_PATH) else WIDTHS
         is_known = width in widths and speed in LANE_RATES
         self.ends[node, port] = _CableEnd(
-            peer, peer_port, width if is_known else 0, speed if is_known else "", line, most
+            peer, peer_port, width if is_known else 0, speed if is_known else "", line, max_rate
         )
 
     def _check(self, guid: int, lid: int, line: int) -> None:
@@ -112,8 +117,9 @@ class FabricBuilder:
         listed = self.switches.get(node.guid) if node.port == 0 else self.hosts.get(node)
         return listed.name if listed and listed.name else f"{node.guid:#018x}"
 
-    def fabric(self) -> Fabric:
-        """Raises UserError where the ends do not fit together. Hosts are in the natural order of their names."""
+    def build(self) -> Fabric:
+        """Makes the fabric, with hosts in the natural order of their names. Raises UserError if ends of cables do not
+        match."""
         self._refuse_duplicates()
         self._refuse_one_sided()
         if not self.hosts:
@@ -126,10 +132,10 @@ class FabricBuilder:
             zip(self.hosts, unique_names([h.name for h in listed], [h.guid for h in listed]), strict=True)
         )
         hosts = sorted(self.hosts, key=lambda node: (natural_key(names[node]), node))
-        number = {Node(guid, 0): index for index, guid in enumerate(switches)}
-        number |= {node: len(switches) + index for index, node in enumerate(hosts)}
+        node_numbers = {Node(guid, 0): index for index, guid in enumerate(switches)}
+        node_numbers |= {node: len(switches) + index for index, node in enumerate(hosts)}
         shown = unique_names([self.switches[guid].name for guid in switches], switches)
-        return self._arrays(switches, hosts, shown, [names[node] for node in hosts], number)
+        return self._arrays(switches, hosts, shown, [names[node] for node in hosts], node_numbers)
 
     def _arrays(
         self,
@@ -137,15 +143,18 @@ class FabricBuilder:
         hosts: list[Node],
         switch_names: list[str],
         host_names: list[str],
-        number: dict[Node, int],
+        node_numbers: dict[Node, int],
     ) -> Fabric:
-        ends = sorted(self.ends.items(), key=lambda item: (number[item[0][0]], item[0][1]))
+        ends = sorted(self.ends.items(), key=lambda item: (node_numbers[item[0][0]], item[0][1]))
         links = np.array(
-            [(number[node], port, number[e.peer], e.peer_port, e.width, e.line) for (node, port), e in ends],
+            [
+                (node_numbers[node], port, node_numbers[e.peer], e.peer_port, e.width, e.line)
+                for (node, port), e in ends
+            ],
             np.int32,
         ).reshape(-1, 6)
         listed = [self.switches[guid] for guid in switches]
-        both = [*listed, *(self.hosts[node] for node in hosts)]
+        nodes = [*listed, *(self.hosts[node] for node in hosts)]
         return Fabric(
             switch_names=switch_names,
             switch_guids=np.array(switches, np.uint64),
@@ -161,10 +170,10 @@ class FabricBuilder:
             link_width=links[:, 4],
             link_speed=[e.speed for _, e in ends],
             source=str(self.text.path),
-            link_most=np.array([e.most for _, e in ends], np.float64),
+            link_max_rate=np.array([e.max_rate for _, e in ends], np.float64),
             link_lines=links[:, 5],
-            node_lines=np.array([node.line for node in both], np.int32),
-            node_lmc=np.array([node.lmc for node in both], np.int32),
+            node_lines=np.array([node.line for node in nodes], np.int32),
+            node_lmc=np.array([node.lmc for node in nodes], np.int32),
         )
 
     def _refuse_one_sided(self) -> None:
@@ -190,7 +199,7 @@ class FabricBuilder:
                 )
 
     def _refuse_duplicates(self) -> None:
-        owners: dict[tuple[str, int], _Node] = {}
+        owners: dict[tuple[str, int], _ListedNode] = {}
         for listed in [*self.switches.values(), *self.hosts.values()]:
             for kind, value in (("LID", listed.lid), ("GUID", listed.guid)):
                 earlier = owners.setdefault((kind, value), listed)

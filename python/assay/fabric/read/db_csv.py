@@ -2,8 +2,9 @@
 
 The reader uses three sections, by the names of their columns: NODES (NodeDesc, NumPorts, NodeType, NodeGUID), PORTS
 (NodeGuid, PortGuid, PortNum, LID, LinkWidthActv, LinkSpeedActv, optionally LMC, LinkWidthSup, LinkSpeedSup) and LINKS
-(NodeGuid1, PortNum1, NodeGuid2, PortNum2). A cable is listed once. Not tested with a file of the tool itself: the
-names of sections and columns, and the codes of widths and speeds, are those that published readers of such files use.
+(NodeGuid1, PortNum1, NodeGuid2, PortNum2). A cable is listed once. This reader is not tested with a file of the tool
+itself: the names of sections and columns, and the codes of widths and speeds, come from published readers of such
+files.
 """
 
 from __future__ import annotations
@@ -41,67 +42,74 @@ def read(path: Path) -> Fabric:
     text = LineReader(path)
     sections = _sections(text)
     cables = FabricBuilder(text)
-    kinds: dict[int, tuple[int, str, int, int]] = {}  # by node: type, name, ports, line
+    nodes_by_guid: dict[int, tuple[int, str, int, int]] = {}  # by node: type, name, ports, line
     for line, row in sections["NODES"]:
-        guid = _number(text, line, row, "NodeGUID")
-        ports, kind = (_number(text, line, row, column) for column in ("NumPorts", "NodeType"))
-        if guid in kinds:
-            text.refuse(line, f"node {guid:#018x} is listed twice, first on line {kinds[guid][3]}")
+        guid = _parse_number(text, line, row, "NodeGUID")
+        ports, kind = (_parse_number(text, line, row, column) for column in ("NumPorts", "NodeType"))
+        if guid in nodes_by_guid:
+            text.refuse(line, f"node {guid:#018x} is listed twice, first on line {nodes_by_guid[guid][3]}")
         if kind not in (CA, SWITCH, ROUTER):
             text.refuse(line, f"{kind} is not a type of node", "1 is an adapter, 2 a switch, 3 a router")
-        kinds[guid] = (kind, row["NodeDesc"], ports, line)
-    rates = _read_ports(text, cables, kinds, sections["PORTS"])
+        nodes_by_guid[guid] = (kind, row["NodeDesc"], ports, line)
+    rates = _read_ports(text, cables, nodes_by_guid, sections["PORTS"])
     for line, row in sections["LINKS"]:
         ends = [
-            (_number(text, line, row, f"NodeGuid{side}"), _number(text, line, row, f"PortNum{side}"))
+            (
+                _parse_number(text, line, row, f"NodeGuid{side}"),
+                _parse_number(text, line, row, f"PortNum{side}"),
+            )
             for side in (1, 2)
         ]
         for guid, port in ends:
-            if guid not in kinds or (guid, port) not in rates:
+            if guid not in nodes_by_guid or (guid, port) not in rates:
                 text.refuse(
                     line, f"port {port} of {guid:#018x} is not among the PORTS", "is the file complete?"
                 )
-        nodes = [(Node(guid, 0 if kinds[guid][0] == SWITCH else port), port) for guid, port in ends]
+        nodes = [(Node(guid, 0 if nodes_by_guid[guid][0] == SWITCH else port), port) for guid, port in ends]
         for (node, port), (peer, peer_port), key in zip(nodes, reversed(nodes), ends, strict=True):
-            width, speed, most = rates[key]
-            cables.end(node, port, peer, peer_port, width, speed, line, most)
+            width, speed, max_rate = rates[key]
+            cables.add_end(node, port, peer, peer_port, width, speed, line, max_rate)
     linked = {node for node, _ in cables.ends}
     cables.hosts = {node: listed for node, listed in cables.hosts.items() if node in linked}
-    return cables.fabric()
+    return cables.build()
 
 
 def _read_ports(
-    text: LineReader, cables: FabricBuilder, kinds: dict[int, tuple[int, str, int, int]], rows: list[Row]
+    text: LineReader,
+    cables: FabricBuilder,
+    nodes_by_guid: dict[int, tuple[int, str, int, int]],
+    rows: list[Row],
 ) -> dict[tuple[int, int], tuple[int, str, float]]:
     """Adds switches and hosts; returns lanes, speed and the supported rate by node and port. A switch has its LID at
     port 0."""
     rates: dict[tuple[int, int], tuple[int, str, float]] = {}
     for line, row in rows:
         guid, port_guid, port, lid, width, speed = (
-            _number(text, line, row, column) for column in COLUMNS["PORTS"]
+            _parse_number(text, line, row, column) for column in COLUMNS["PORTS"]
         )
-        if guid not in kinds:
+        if guid not in nodes_by_guid:
             text.refuse(line, f"{guid:#018x} is not among the NODES", "is the file complete?")
-        kind, name, ports, _ = kinds[guid]
+        kind, name, ports, _ = nodes_by_guid[guid]
         if (guid, port) in rates:
             text.refuse(line, f"port {port} of {guid:#018x} is listed twice")
-        rates[guid, port] = (WIDTHS.get(width, 0), SPEEDS.get(speed, ""), _supported(text, line, row))
+        rates[guid, port] = (WIDTHS.get(width, 0), SPEEDS.get(speed, ""), _supported_rate(text, line, row))
         if kind != SWITCH:
-            lmc = _number(text, line, row, "LMC") if "LMC" in row else 0
+            lmc = _parse_number(text, line, row, "LMC") if "LMC" in row else 0
             if lmc > MAX_LMC:
                 text.refuse(line, f"{lmc} is no LMC")
-            cables.host(Node(guid, port), port_guid, name, lid, line, lmc)
+            cables.add_host(Node(guid, port), port_guid, name, lid, line, lmc)
         elif guid not in cables.switches:
-            cables.switch(guid, name, ports, lid, line)
+            cables.add_switch(guid, name, ports, lid, line)
         elif port == 0:
             cables.switches[guid].lid = lid
     return rates
 
 
-def _supported(text: LineReader, line: int, row: dict[str, str]) -> float:
-    """Bit/s: the widest and the fastest of the bits that the port has set; 0 where the file does not say."""
+def _supported_rate(text: LineReader, line: int, row: dict[str, str]) -> float:
+    """The rate that a port supports, bit/s: the highest width and speed whose bits are set; 0 where the file does not
+    say."""
     widths, speeds = (
-        _number(text, line, row, column) if column in row else 0
+        _parse_number(text, line, row, column) if column in row else 0
         for column in ("LinkWidthSup", "LinkSpeedSup")
     )
     lanes = max((number for bit, number in WIDTHS.items() if bit & widths), default=0)
@@ -159,7 +167,7 @@ def _split(text: LineReader, number: int, line: str) -> list[str]:
         text.refuse(number, "not comma-separated values")
 
 
-def _number(text: LineReader, line: int, row: dict[str, str], column: str) -> int:
+def _parse_number(text: LineReader, line: int, row: dict[str, str], column: str) -> int:
     value = row[column]
     if value == "N/A":
         return 0

@@ -1,7 +1,7 @@
 """Collects forwarding tables as a file lists them, and checks them against the fabric.
 
 A table of an unknown switch, a switch without a table, a LID that the fabric does not have and a LID of another port
-mean that tables and topology are of different moments, or incomplete: they are refused.
+are refused: the tables and the topology were not taken at the same time, or are incomplete.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from assay.fabric.tables import NO_ENTRY, ForwardingTables
 from assay.fabric.topology import LAST_UNICAST_LID, Fabric
 
 LIDS = LAST_UNICAST_LID + 1
-OTHER_DAY = "take both dumps at one time: they are of different days, or one is cut short"
+FIX_MISMATCH = "take both dumps at one time: they are of different days, or one is cut short"
 
 
 class TableBuilder:
-    """Builds the tables while a file is read: ``switch`` begins a table, ``entry`` adds to it."""
+    """Builds the tables while a file is read: ``begin_table`` begins a table, ``add_entry`` adds to it."""
 
     def __init__(self, text: LineReader, fabric: Fabric) -> None:
         self.text = text
@@ -32,8 +32,8 @@ class TableBuilder:
             text.refuse(1, f"{fabric.source} gives no LID, so no table can be read for it")
         self._ports = np.full((fabric.switches, fabric.hosts), NO_ENTRY, np.uint16)
         self._lines = np.zeros((fabric.switches, fabric.hosts), np.int32)
-        self._begun: dict[int, int] = {}  # lines, by switch
-        self._seen = np.zeros(LIDS, np.int32)  # lines, by LID, of the present table
+        self._table_lines: dict[int, int] = {}  # lines, by switch
+        self._entry_lines = np.zeros(LIDS, np.int32)  # lines, by LID, of the present table
 
     def _add_guids(self, fabric: Fabric) -> None:
         lids = np.concatenate([fabric.switch_lids, fabric.host_lids])
@@ -43,43 +43,47 @@ class TableBuilder:
             if first:
                 self._guid[first : first + (1 << int(bits))] = guid
 
-    def switch(self, guid: int, line: int) -> int:
+    def begin_table(self, guid: int, line: int) -> int:
         """Begins the table of a switch; returns its number."""
         number = self._switches.get(guid)
         if number is None:
-            self.text.refuse(line, f"switch {guid:#018x} is not in {self.fabric.source}", OTHER_DAY)
-        if number in self._begun:
+            self.text.refuse(line, f"switch {guid:#018x} is not in {self.fabric.source}", FIX_MISMATCH)
+        if number in self._table_lines:
             self.text.refuse(
                 line,
                 f"a second table of switch {self.fabric.switch_names[number]}, the first is on line "
-                f"{self._begun[number]}",
+                f"{self._table_lines[number]}",
                 "give one dump, not two",
             )
-        self._begun[number] = line
+        self._table_lines[number] = line
         self._lines[number] = line
-        self._seen[:] = 0
+        self._entry_lines[:] = 0
         return number
 
-    def entry(self, switch: int, lid: int, port: int, line: int, guid: int = 0) -> None:
+    def add_entry(self, switch: int, lid: int, port: int, line: int, guid: int = 0) -> None:
         """An entry; ``guid`` is that of the port which the file names for the LID, 0 where it names none."""
-        known = int(self._guid[lid]) if lid < LIDS else 0
-        if not known:
-            self.text.refuse(line, f"LID {lid} belongs to no port of {self.fabric.source}", OTHER_DAY)
-        if self._seen[lid]:
-            self.text.refuse(line, f"a second entry for LID {lid}, the first is on line {self._seen[lid]}")
-        if guid and guid != known:
+        port_guid = int(self._guid[lid]) if lid < LIDS else 0
+        if not port_guid:
+            self.text.refuse(line, f"LID {lid} belongs to no port of {self.fabric.source}", FIX_MISMATCH)
+        if self._entry_lines[lid]:
+            self.text.refuse(
+                line, f"a second entry for LID {lid}, the first is on line {self._entry_lines[lid]}"
+            )
+        if guid and guid != port_guid:
             self.text.refuse(
                 line,
-                f"LID {lid} is that of {guid:#018x} here and of {known:#018x} in {self.fabric.source}",
-                OTHER_DAY,
+                f"LID {lid} is that of {guid:#018x} here and of {port_guid:#018x} in {self.fabric.source}",
+                FIX_MISMATCH,
             )
-        self._seen[lid] = line
+        self._entry_lines[lid] = line
         host = self._host[lid]
         if host >= 0:
             self._ports[switch, host], self._lines[switch, host] = port, line
 
-    def finished(self) -> ForwardingTables:
+    def finish(self) -> ForwardingTables:
         for number, name in enumerate(self.fabric.switch_names):
-            if number not in self._begun:
-                self.text.refuse(self.text.last, f"the file ends without a table of switch {name}", OTHER_DAY)
+            if number not in self._table_lines:
+                self.text.refuse(
+                    self.text.last, f"the file ends without a table of switch {name}", FIX_MISMATCH
+                )
         return ForwardingTables(self._ports, str(self.text.path), self._lines)

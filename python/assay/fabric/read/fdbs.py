@@ -36,7 +36,7 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
     switch = -1
     for number, line in text:
         if match := _HEAD.fullmatch(line):
-            switch = entries.switch(int(match[1], 16), number)
+            switch = entries.begin_table(int(match[1], 16), number)
         elif match := _ENTRY.fullmatch(line):
             if switch < 0:
                 text.refuse(number, "an entry before the first switch", "is the file complete?")
@@ -45,7 +45,7 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
             if int(match[2]) > NO_PORT:
                 text.refuse(number, f"no port has the number {match[2]}")
             if int(match[2]) != NO_PORT:
-                entries.entry(switch, int(match[1], 16), int(match[2]), number)
+                entries.add_entry(switch, int(match[1], 16), int(match[2]), number)
         elif line.startswith("PLFT_NUM"):
             text.refuse(
                 number, "a switch with several private tables", "Assay reads fabrics with one table each"
@@ -54,4 +54,4 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
             text.refuse(number, "not a line of a forwarding database", "give the file as the tool wrote it")
     if switch < 0:
         text.refuse(text.last, "no forwarding table")
-    return entries.finished()
+    return entries.finish()

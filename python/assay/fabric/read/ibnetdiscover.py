@@ -46,7 +46,7 @@ def read(path: Path) -> Fabric:
             kind, guid = match[1], int(match[4], 16)
             name, ports = match[5] or "", int(match[2])
             if kind == "Switch":
-                cables.switch(guid, name, ports, _lid(match[6]), number, _lmc(match[6]))
+                cables.add_switch(guid, name, ports, _lid(match[6]), number, _lmc(match[6]))
             continue
         match = _END.fullmatch(line)
         if not match:
@@ -54,7 +54,7 @@ def read(path: Path) -> Fabric:
         if not kind:
             text.refuse(number, "a port before the first switch or adapter", "is the file complete?")
         _read_end(text, cables, (kind, guid, name), match, number)
-    return cables.fabric()
+    return cables.build()
 
 
 def _read_end(
@@ -67,10 +67,10 @@ def _read_end(
         if match[2] is None:
             text.refuse(line, "the port's GUID is missing", "give the output of ibnetdiscover unchanged")
         attributes = (match[6] or "").partition('"')[0]
-        cables.host(node, int(match[2], 16), name, _lid(attributes), line, _lmc(attributes))
+        cables.add_host(node, int(match[2], 16), name, _lid(attributes), line, _lmc(attributes))
     peer = Node(int(match[4], 16), 0 if match[3] == "S" else peer_port)
     rate = _RATE.search(match[6] or "")
-    cables.end(node, port, peer, peer_port, int(rate[1]) if rate else 0, rate[2] if rate else "", line)
+    cables.add_end(node, port, peer, peer_port, int(rate[1]) if rate else 0, rate[2] if rate else "", line)
 
 
 def _lid(text: str) -> int:

@@ -35,15 +35,15 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
     """Raises UserError with file and line."""
     text = LineReader(path)
     entries = TableBuilder(text, fabric)
-    switch, listed, is_open = -1, 0, False  # open: a table whose count of LIDs has not come yet
-    counts = False
+    switch, listed, is_open = -1, 0, False  # is_open: the table's count of LIDs has not been read yet
+    counts = False  # whether tables of this file end with a count
     for number, line in text:
         if match := _HEAD.fullmatch(line):
             if is_open and counts:
                 text.refuse(
                     number, "the table before this one has no end", "the file is damaged: take it again"
                 )
-            switch, listed, is_open = entries.switch(int(match[1], 16), number), 0, True
+            switch, listed, is_open = entries.begin_table(int(match[1], 16), number), 0, True
         elif match := _ENTRY.fullmatch(line):
             if switch < 0:
                 text.refuse(number, "an entry before the first switch", "is the file complete?")
@@ -53,7 +53,7 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
             if port > NO_PORT:
                 text.refuse(number, f"no port has the number {port}")
             if port != NO_PORT:
-                entries.entry(switch, int(match[1], 16), port, number, int(guid[1], 16) if guid else 0)
+                entries.add_entry(switch, int(match[1], 16), port, number, int(guid[1], 16) if guid else 0)
         elif match := _COUNT.fullmatch(line):
             if is_open and match[2] and int(match[1]) != listed:
                 text.refuse(
@@ -68,4 +68,4 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
         text.refuse(text.last, "no forwarding table", "give the output of dump_fts, or opensm-lfts.dump")
     if counts and is_open:
         text.refuse(text.last, "the file ends within a table", "it is cut short: take it again")
-    return entries.finished()
+    return entries.finish()

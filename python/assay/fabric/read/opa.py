@@ -41,14 +41,16 @@ MAX_DEPTH, LONGEST_VALUE = 32, 1 << 12
 
 @dataclass
 class Element:
+    """An element of the XML file."""
+
     tag: str
     attributes: dict[str, str]
     line: int
     text: str = ""
     values: dict[str, str] = field(
         default_factory=dict
-    )  # of children without children, the last of each name
-    children: list[Element] = field(default_factory=list)  # those that are kept
+    )  # texts of children without children, by tag; the last one
+    children: list[Element] = field(default_factory=list)  # of the tags that the caller of _elements names
 
 
 def looks_like(head: str) -> bool:
@@ -64,21 +66,21 @@ def read(path: Path) -> Fabric:
     text = LineReader(path)
     cables = FabricBuilder(text)
     ports: dict[tuple[int, int], Element] = {}
-    kinds: dict[int, tuple[int, str, int]] = {}
+    nodes_by_guid: dict[int, tuple[int, str, int]] = {}
     links = 0
     for element in _elements(text, {"Node", "Link"}, {"PortInfo", "From", "To", "Port"}):
         if element.tag == "Node" and element.children:
-            _read_node(text, cables, element, kinds, ports)
+            _read_node(text, cables, element, nodes_by_guid, ports)
         elif element.tag == "Link":
             links += 1
-            _read_link(text, cables, element, kinds, ports)
+            _read_link(text, cables, element, nodes_by_guid, ports)
     if not links:
         text.refuse(
             text.last, "no Link in it", "give the output of opareport -o snapshot -r, or -o topology -x"
         )
     linked = {node for node, _ in cables.ends}
     cables.hosts = {node: listed for node, listed in cables.hosts.items() if node in linked}
-    return cables.fabric()
+    return cables.build()
 
 
 def read_tables(path: Path, fabric: Fabric) -> ForwardingTables:
@@ -90,64 +92,68 @@ def read_tables(path: Path, fabric: Fabric) -> ForwardingTables:
         tables = [child for data in element.children for child in data.children if child.tag == "LinearFDB"]
         for table in tables:
             has_table = True
-            switch = entries.switch(_number(text, element, "NodeGUID"), table.line)
+            switch = entries.begin_table(_number_of(text, element, "NodeGUID"), table.line)
             for value in table.children:
                 lid, port = (
-                    _int(text, value, value.attributes.get("LID", ""), "LID"),
-                    _int(text, value, value.text),
+                    _parse_int(text, value, value.attributes.get("LID", ""), "LID"),
+                    _parse_int(text, value, value.text),
                 )
                 if port > NO_PORT:
                     text.refuse(value.line, f"no port has the number {port}")
                 if port != NO_PORT:
-                    entries.entry(switch, lid, port, value.line)
+                    entries.add_entry(switch, lid, port, value.line)
     if not has_table:
         text.refuse(text.last, "no LinearFDB in it", "take it with the routes: opareport -o snapshot -r")
-    return entries.finished()
+    return entries.finish()
 
 
 def _read_node(
     text: LineReader,
     cables: FabricBuilder,
     element: Element,
-    kinds: dict[int, tuple[int, str, int]],
+    nodes_by_guid: dict[int, tuple[int, str, int]],
     ports: dict[tuple[int, int], Element],
 ) -> None:
-    guid, kind = _number(text, element, "NodeGUID"), _number(text, element, "NodeType_Int")
+    guid, kind = _number_of(text, element, "NodeGUID"), _number_of(text, element, "NodeType_Int")
     name = element.values.get("NodeDesc", "")
-    if guid in kinds:
-        text.refuse(element.line, f"node {guid:#018x} is listed twice, first on line {kinds[guid][2]}")
+    if guid in nodes_by_guid:
+        text.refuse(
+            element.line, f"node {guid:#018x} is listed twice, first on line {nodes_by_guid[guid][2]}"
+        )
     if kind not in (FI, SWITCH):
         text.refuse(element.line, f"{kind} is not a type of node", "1 is an adapter, 2 a switch")
-    kinds[guid] = (kind, name, element.line)
+    nodes_by_guid[guid] = (kind, name, element.line)
     lid = 0
     for port in (child for child in element.children if child.tag == "PortInfo"):
-        number = _number(text, port, "PortNum")
+        number = _number_of(text, port, "PortNum")
         if (guid, number) in ports:
             text.refuse(port.line, f"port {number} of {guid:#018x} is listed twice")
         ports[guid, number] = port
-        port_lid = _number(text, port, "EndPortLID") if "EndPortLID" in port.values else 0
-        lmc = _number(text, port, "LMC") if "LMC" in port.values else 0
+        port_lid = _number_of(text, port, "EndPortLID") if "EndPortLID" in port.values else 0
+        lmc = _number_of(text, port, "LMC") if "LMC" in port.values else 0
         if lmc > MAX_LMC:
             text.refuse(port.line, f"{lmc} is no LMC")
         if kind == FI:
-            cables.host(Node(guid, number), _number(text, port, "GUID"), name, port_lid, port.line, lmc)
+            cables.add_host(
+                Node(guid, number), _number_of(text, port, "GUID"), name, port_lid, port.line, lmc
+            )
         elif number == 0:
             lid = port_lid
     if kind == SWITCH:
-        cables.switch(guid, name, _number(text, element, "NumPorts"), lid, element.line)
+        cables.add_switch(guid, name, _number_of(text, element, "NumPorts"), lid, element.line)
 
 
 def _read_link(
     text: LineReader,
     cables: FabricBuilder,
     element: Element,
-    kinds: dict[int, tuple[int, str, int]],
+    nodes_by_guid: dict[int, tuple[int, str, int]],
     ports: dict[tuple[int, int], Element],
 ) -> None:
     ends = [child for child in element.children if child.tag in ("From", "To", "Port")]
     if len(ends) != 2:
         text.refuse(element.line, f"a Link with {len(ends)} ends", "is the file complete?")
-    keys = [(_number(text, end, "NodeGUID"), _number(text, end, "PortNum")) for end in ends]
+    keys = [(_number_of(text, end, "NodeGUID"), _number_of(text, end, "PortNum")) for end in ends]
     is_snapshot = ends[0].tag == "From"
     for end, (guid, port) in zip(ends, keys, strict=True):
         if is_snapshot and (guid, port) not in ports:
@@ -155,19 +161,19 @@ def _read_link(
                 end.line, f"port {port} of {guid:#018x} is not among the nodes", "is the file complete?"
             )
         if not is_snapshot:
-            _add_node(text, cables, end, guid, port, kinds)
-    nodes = [Node(guid, 0 if kinds[guid][0] == SWITCH else port) for guid, port in keys]
-    for this, other in ((0, 1), (1, 0)):
+            _add_node(text, cables, end, guid, port, nodes_by_guid)
+    nodes = [Node(guid, 0 if nodes_by_guid[guid][0] == SWITCH else port) for guid, port in keys]
+    for near, far in ((0, 1), (1, 0)):
         if is_snapshot:
-            width, speed, supported_rate = _rate(text, ports[keys[this]])
+            width, speed, supported_rate = _rate(text, ports[keys[near]])
         else:
             width, speed = RATES.get(element.values.get("Rate", "").lower(), (0, ""))
             supported_rate = 0.0
-        cables.end(
-            nodes[this],
-            keys[this][1],
-            nodes[other],
-            keys[other][1],
+        cables.add_end(
+            nodes[near],
+            keys[near][1],
+            nodes[far],
+            keys[far][1],
             width,
             speed,
             element.line,
@@ -181,30 +187,30 @@ def _add_node(
     end: Element,
     guid: int,
     port: int,
-    kinds: dict[int, tuple[int, str, int]],
+    nodes_by_guid: dict[int, tuple[int, str, int]],
 ) -> None:
     """Adds the node at one end of a link. Such a file has no LIDs and no number of ports of a switch."""
     name, kind = end.values.get("NodeDesc", ""), NAMES.get(end.values.get("NodeType", ""))
     if kind is None:
         text.refuse(end.line, f"a port without a NodeType of {', '.join(NAMES)}", "is the file complete?")
-    if guid in kinds and kinds[guid][0] != kind:
-        text.refuse(end.line, f"{guid:#018x} is of another type on line {kinds[guid][2]}")
-    if guid not in kinds:
-        kinds[guid] = (kind, name, end.line)
+    if guid in nodes_by_guid and nodes_by_guid[guid][0] != kind:
+        text.refuse(end.line, f"{guid:#018x} is of another type on line {nodes_by_guid[guid][2]}")
+    if guid not in nodes_by_guid:
+        nodes_by_guid[guid] = (kind, name, end.line)
         if kind == SWITCH:
-            cables.switch(guid, name, max(port, 1), 0, end.line)
+            cables.add_switch(guid, name, max(port, 1), 0, end.line)
     if kind == FI:
-        port_guid = _number(text, end, "PortGUID") if "PortGUID" in end.values else guid
-        cables.host(Node(guid, port), port_guid, name, 0, end.line)
+        port_guid = _number_of(text, end, "PortGUID") if "PortGUID" in end.values else guid
+        cables.add_host(Node(guid, port), port_guid, name, 0, end.line)
     else:
         cables.switches[guid].ports = max(cables.switches[guid].ports, port)
 
 
 def _rate(text: LineReader, port: Element) -> tuple[int, str, float]:
-    """Lanes and speed in use, and bit/s that the port supports. Lanes that failed since are in the downgraded width."""
+    """Lanes and speed in use, and bit/s that the port supports. The downgraded width leaves out failed lanes."""
 
     def bits(name: str) -> int:
-        return _number(text, port, name) if name in port.values else 0
+        return _number_of(text, port, name) if name in port.values else 0
 
     width = bits("LinkWidthDowngradeTxActive_Int") or bits("LinkWidthActive_Int")
     lanes = max((count for bit, count in LANES.items() if bit & bits("LinkWidthSupported_Int")), default=0)
@@ -216,13 +222,13 @@ def _rate(text: LineReader, port: Element) -> tuple[int, str, float]:
     )
 
 
-def _number(text: LineReader, element: Element, name: str) -> int:
+def _number_of(text: LineReader, element: Element, name: str) -> int:
     if name not in element.values:
         text.refuse(element.line, f"{element.tag} without {name}", "is the file complete?")
-    return _int(text, element, element.values[name], name)
+    return _parse_int(text, element, element.values[name], name)
 
 
-def _int(text: LineReader, element: Element, value: str, name: str = "the value") -> int:
+def _parse_int(text: LineReader, element: Element, value: str, name: str = "the value") -> int:
     if not re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", value):
         text.refuse(element.line, f"{name} of {element.tag} is '{value[:40]}', which is not a number")
     return int(value, 0) if value.lower().startswith("0x") else int(value)
@@ -230,7 +236,7 @@ def _int(text: LineReader, element: Element, value: str, name: str = "the value"
 
 def _elements(text: LineReader, outer_tags: set[str], inner_tags: set[str]) -> Iterator[Element]:
     """The elements of ``outer_tags`` in order, with the elements of ``inner_tags`` that they contain. No other element
-    is kept in memory. A document type is refused: it could make a short file an endless one."""
+    is kept in memory. A document type is refused: its entities could expand a short file without end."""
     parser = expat.ParserCreate()
     stack: list[Element] = []
     ready: list[Element] = []
@@ -263,12 +269,10 @@ def _elements(text: LineReader, outer_tags: set[str], inner_tags: set[str]) -> I
     parser.StartElementHandler, parser.EndElementHandler = begin, end
     parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = characters, refuse_type
     with open_file(text.path) as file:
-        yield from _parsed(text, parser, iter(lambda: file.read(CHUNK), b""), ready)
+        yield from _parse(text, parser, iter(lambda: file.read(CHUNK), b""), ready)
 
 
-def _parsed(
-    text: LineReader, parser: Any, chunks: Iterator[bytes], ready: list[Element]
-) -> Iterator[Element]:
+def _parse(text: LineReader, parser: Any, chunks: Iterator[bytes], ready: list[Element]) -> Iterator[Element]:
     try:
         for chunk in chunks:
             parser.Parse(chunk, False)

@@ -18,7 +18,7 @@ from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 from assay.fabric.read.text import LineReader, clean
 from assay.fabric.topology import Fabric, Ints
 
-EMPTY = -1
+EMPTY_SLOT = -1
 _LINE = re.compile(r"(0x[0-9a-fA-F]{1,4})\s+(.*)")
 _COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
 _BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)")
@@ -28,7 +28,7 @@ MAX_RANKS = 1 << 16  # empty slots included
 
 
 def read(path: Path, fabric: Fabric) -> Ints:
-    """[ranks] hosts, -1 for an empty slot. Raises UserError with file and line."""
+    """[ranks] number of the host of each rank, -1 for an empty slot. Raises UserError with file and line."""
     text = LineReader(path, fix_empty="write a host or a list of hosts a line")
     by_lid = {int(lid): host for host, lid in enumerate(fabric.host_lids) if lid}
     by_name = {name: host for host, name in enumerate(fabric.host_names)}
@@ -39,20 +39,22 @@ def read(path: Path, fabric: Fabric) -> Ints:
         if not line:
             continue
         if match := _LINE.fullmatch(line):
-            hosts = [_of_lid(text, number, fabric, by_lid, int(match[1], 16), clean(match[2]))]
+            hosts = [_host_of_lid(text, number, fabric, by_lid, int(match[1], 16), clean(match[2]))]
         elif line == "DUMMY":
-            hosts = [EMPTY]
+            hosts = [EMPTY_SLOT]
         else:
-            hosts = [_of_name(text, number, fabric, by_name, name) for name in _names(text, number, line)]
+            hosts = [
+                _host_of_name(text, number, fabric, by_name, name) for name in _names(text, number, line)
+            ]
         for host in hosts:
-            if host != EMPTY and host in seen:
+            if host != EMPTY_SLOT and host in seen:
                 name = fabric.host_names[host]
                 text.refuse(number, f"{name} comes twice, first on line {seen[host]}")
             seen[host] = number
             order.append(host)
         if len(order) > MAX_RANKS:
             text.refuse(number, f"more than {MAX_RANKS} ranks")
-    if not seen.keys() - {EMPTY}:
+    if not seen.keys() - {EMPTY_SLOT}:
         text.refuse(text.last, "the file names no host", "write a host or a list of hosts a line")
     return np.array(order, np.int32)
 
@@ -64,7 +66,7 @@ def _names(text: LineReader, number: int, line: str) -> list[str]:
         text.refuse(number, "a group of hosts", "write the hosts themselves, such as node[0-15]")
     names: list[str] = []
     try:
-        for part in as_written(line):
+        for part in split_list(line):
             nodes = NodeSet(part, resolver=RESOLVER_NOGROUP)
             if len(names) + len(nodes) > MAX_RANKS:
                 text.refuse(number, f"more than {MAX_RANKS} hosts in one line")
@@ -74,8 +76,8 @@ def _names(text: LineReader, number: int, line: str) -> list[str]:
     return names
 
 
-def as_written(hosts: str) -> list[str]:
-    """The parts of a list of hosts, each with one range: ClusterShell sorts what it reads as a whole.
+def split_list(hosts: str) -> list[str]:
+    """The parts of a list of hosts in their order, each with one range at most. ClusterShell would sort a whole list.
 
     "node[5,0-2],node4" gives "node[5]", "node[0-2]" and "node4".
     """
@@ -83,22 +85,22 @@ def as_written(hosts: str) -> list[str]:
     for part in _COMMA.split(hosts):
         bracket = _BRACKET.fullmatch(part)
         ranges = bracket[2].split(",") if bracket else []
-        parts += [f"{bracket[1]}[{one}]{bracket[3]}" for one in ranges] if bracket else [part]
+        parts += [f"{bracket[1]}[{range_text}]{bracket[3]}" for range_text in ranges] if bracket else [part]
     return parts
 
 
-def _of_name(text: LineReader, number: int, fabric: Fabric, by_name: dict[str, int], name: str) -> int:
+def _host_of_name(text: LineReader, number: int, fabric: Fabric, by_name: dict[str, int], name: str) -> int:
     if name not in by_name:
         text.refuse(number, f"host {clean(name)} is not in {fabric.source}")
     return by_name[name]
 
 
-def _of_lid(
+def _host_of_lid(
     text: LineReader, number: int, fabric: Fabric, by_lid: dict[int, int], lid: int, name: str
 ) -> int:
-    """The name must agree: LIDs are given anew when a fabric is started."""
+    """The host of a LID. ``name`` must be that of the host: a fabric may assign LIDs differently when it restarts."""
     if lid == NO_LID:
-        return EMPTY
+        return EMPTY_SLOT
     if lid not in by_lid:
         text.refuse(number, f"LID {lid} belongs to no host of {fabric.source}", "take both at one time")
     host = by_lid[lid]

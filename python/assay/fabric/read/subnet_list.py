@@ -3,7 +3,7 @@
     { SW Ports:24 SystemGUID:.. NodeGUID:.. PortGUID:.. VenID:.. DevID:.. Rev:.. {leaf0} LID:0002 PN:13 } {
     the other end } PHY=4x LOG=ACT SPD=2.5
 
-A cable carries data in the state ACT alone. All numbers but the speed and width are hexadecimal. The speed is that of a
+A cable carries data only in the state ACT. All numbers except width and speed are hexadecimal. The speed is that of a
 lane, in Gbit/s.
 """
 
@@ -43,7 +43,7 @@ def read(path: Path) -> Fabric:
         if not match:
             text.refuse(number, "not a line of opensm-subnet.lst", "is the file complete, and unchanged?")
         sides = [match.groups()[:7], match.groups()[7:14]]
-        (node, port), (peer, peer_port) = (_side(cables, side, number) for side in sides)
+        (node, port), (peer, peer_port) = (_read_side(cables, side, number) for side in sides)
         if match[16] != "ACT":
             ends = " and ".join(f"{side[4]} port {int(side[6] or '0', 16)}" for side in sides)
             text.refuse(
@@ -52,23 +52,25 @@ def read(path: Path) -> Fabric:
                 "activate or unplug it, or take the file anew when opensm says SUBNET UP",
             )
         width, speed = int(match[15]), SPEEDS.get(match[17], "")
-        cables.end(node, port, peer, peer_port, width, speed, number)
-    return cables.fabric()
+        cables.add_end(node, port, peer, peer_port, width, speed, number)
+    return cables.build()
 
 
-def _side(cables: FabricBuilder, side: tuple[str | None, ...], line: int) -> tuple[Node, int]:
+def _read_side(cables: FabricBuilder, side: tuple[str | None, ...], line: int) -> tuple[Node, int]:
     kind, ports, guid, port_guid, name, lid, port = (part or "" for part in side)
     number = int(port, 16)
     if kind == "SW":
         node = Node(int(guid, 16), 0)
-        known = cables.switches.get(node.guid)
-        if known is None:
-            cables.switch(node.guid, name, int(ports, 16), int(lid, 16), line)
-        elif (known.ports, known.lid) != (int(ports, 16), int(lid, 16)):
+        earlier = cables.switches.get(node.guid)
+        if earlier is None:
+            cables.add_switch(node.guid, name, int(ports, 16), int(lid, 16), line)
+        elif (earlier.ports, earlier.lid) != (int(ports, 16), int(lid, 16)):
             cables.text.refuse(
-                line, f"LID or ports of switch {known.name} differ from line {known.line}", "take a new dump"
+                line,
+                f"LID or ports of switch {earlier.name} differ from line {earlier.line}",
+                "take a new dump",
             )
     else:
         node = Node(int(guid, 16), number)
-        cables.host(node, int(port_guid, 16), name, int(lid, 16), line)
+        cables.add_host(node, int(port_guid, 16), name, int(lid, 16), line)
     return node, number

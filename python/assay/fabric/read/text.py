@@ -1,4 +1,4 @@
-"""Shared by all readers of fabric files: lines of limited length, errors with file and line, names safe to print."""
+"""Shared by all readers of fabric files: lines of limited length, errors with file and line, printable names."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import BinaryIO, NoReturn
 from assay.errors import UserError
 from assay.records.files import open_regular
 
-LONGEST_LINE = 1 << 16
-LONGEST_NAME = 128
+MAX_LINE_BYTES = 1 << 16
+MAX_NAME_LENGTH = 128
 EMPTY_DUMP = "was the tool that wrote it allowed to see the fabric?"
 
 
@@ -28,12 +28,12 @@ def open_file(path: Path) -> BinaryIO:
 
 
 class LineReader:
-    """The lines of a file with their numbers, from 1, as they are read; ``refuse`` names the file and a line.
+    """Iterates over the lines of a file with their numbers, from 1. ``refuse`` raises an error with file and line.
 
-    ``longest``: bytes of a line. ``fix_empty``: what to do about an empty file.
+    ``longest``: the most bytes of a line. ``fix_empty``: the fix in the error about an empty file.
     """
 
-    def __init__(self, path: Path, longest: int = LONGEST_LINE, fix_empty: str = EMPTY_DUMP) -> None:
+    def __init__(self, path: Path, longest: int = MAX_LINE_BYTES, fix_empty: str = EMPTY_DUMP) -> None:
         self.path = path
         self.longest = longest
         self.fix_empty = fix_empty
@@ -66,10 +66,10 @@ class LineReader:
 
 
 def printable(text: str) -> str:
-    """Without control characters: a terminal must not obey a file."""
+    """The text with control characters replaced, so that no file can control the terminal."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def clean(name: str) -> str:
-    """A description as any adapter may send it: without control characters, of a limited length."""
-    return printable(name.strip())[:LONGEST_NAME]
+    """A node description without control characters, cut to MAX_NAME_LENGTH: an adapter may send any bytes."""
+    return printable(name.strip())[:MAX_NAME_LENGTH]

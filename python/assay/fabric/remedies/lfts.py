@@ -1,7 +1,8 @@
-"""Forwarding tables as OpenSM reads them back: ``opensm -R file -U FILE``, the form of its opensm-lfts.dump.
+"""Writes forwarding tables for OpenSM (``opensm -R file -U FILE``), in the format of its opensm-lfts.dump.
 
-OpenSM also needs ways to the switches themselves (management): these are shortest paths. It matches an entry to its
-port by the GUID, so that LIDs may have changed since. Tables of several LIDs for each host need the LIDs as they are.
+OpenSM also needs entries for the switches themselves (management); these follow shortest paths. OpenSM matches an entry
+to its port by the GUID, so the LIDs of the fabric may have changed meanwhile. Tables for several LIDs of each host need
+unchanged LIDs.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from assay.fabric.topology import Fabric, Ints
 
 
 def write_lfts(fabric: Fabric, tables: Sequence[ForwardingTables]) -> str:
-    """``tables`` of the first LID of each host, the second and so on. Raises UserError where LIDs or GUIDs are unknown,
-    or a host has fewer LIDs."""
+    """The text of the file. ``tables``: for the first LID of each host, the second and so on. Raises UserError if LIDs
+    or GUIDs are unknown, or a host has fewer LIDs than there are tables."""
     _require_lids(fabric, len(tables))
     if not fabric.switch_lids.all() or not fabric.host_lids.all():
         raise UserError(
@@ -28,8 +29,8 @@ def write_lfts(fabric: Fabric, tables: Sequence[ForwardingTables]) -> str:
             f"{fabric.source}: not every switch and host has a GUID", "take the output of ibnetdiscover"
         )
     to_switches = _ports_to_switches(fabric)
-    further = [fabric.host_lids + path for path in range(len(tables))]
-    lids = np.concatenate([fabric.switch_lids, *further])
+    host_lids = [fabric.host_lids + path for path in range(len(tables))]
+    lids = np.concatenate([fabric.switch_lids, *host_lids])
     order = np.argsort(lids, kind="stable")
     lines = []
     for switch in range(fabric.switches):
@@ -45,7 +46,7 @@ def write_lfts(fabric: Fabric, tables: Sequence[ForwardingTables]) -> str:
                 if number < fabric.switches
                 else (number - fabric.switches) % fabric.hosts + fabric.switches
             )
-            lines.append(f"{lids[number]:#06x} {ports[number]:03d} # {_described(fabric, int(node))}")
+            lines.append(f"{lids[number]:#06x} {ports[number]:03d} # {_node_comment(fabric, int(node))}")
         lines.append("")
     return "\n".join(lines)
 
@@ -61,7 +62,7 @@ def _require_lids(fabric: Fabric, paths: int) -> None:
         )
 
 
-def _described(fabric: Fabric, node: int) -> str:
+def _node_comment(fabric: Fabric, node: int) -> str:
     if node < fabric.switches:
         kind, guid, name = "Switch", fabric.switch_guids[node], fabric.switch_names[node]
     else:
@@ -71,27 +72,29 @@ def _described(fabric: Fabric, node: int) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name that cannot end the line or the quotes."""
+    """A name without characters that would end the line or the quotes."""
     return "".join(c if c.isprintable() and c != "'" else "?" for c in name)
 
 
 def _ports_to_switches(fabric: Fabric) -> Ints:
-    """[S, S] the port to another switch, the first on a shortest path; 0 to itself."""
+    """[S, S] the lowest port of a switch on a shortest path to another switch; 0 to itself."""
     from scipy.sparse import csr_array  # slow to import, rarely needed
     from scipy.sparse.csgraph import shortest_path
 
     neighbour = NextHops(fabric).neighbour
-    switch, port = np.nonzero(neighbour >= 0)
+    sources, port = np.nonzero(neighbour >= 0)
     size = fabric.switches
-    ones = np.ones(len(switch), np.int8)
+    ones = np.ones(len(sources), np.int8)
     distance = shortest_path(
-        csr_array((ones, (switch, neighbour[switch, port])), shape=(size, size)), unweighted=True
+        csr_array((ones, (sources, neighbour[sources, port])), shape=(size, size)), unweighted=True
     )
     ports = np.full((size, size), NO_ENTRY, np.int32)
-    for here in range(size):
-        used_ports = np.flatnonzero(neighbour[here] >= 0)
-        closer = distance[neighbour[here, used_ports]] == distance[here] - 1  # [ports, S]
-        has_way = closer.any(axis=0)
-        ports[here, has_way] = used_ports[closer.argmax(axis=0)[has_way]] if len(used_ports) else NO_ENTRY
-        ports[here, here] = 0
+    for switch in range(size):
+        used_ports = np.flatnonzero(neighbour[switch] >= 0)
+        closer = distance[neighbour[switch, used_ports]] == distance[switch] - 1  # [ports, S]
+        is_reached = closer.any(axis=0)
+        ports[switch, is_reached] = (
+            used_ports[closer.argmax(axis=0)[is_reached]] if len(used_ports) else NO_ENTRY
+        )
+        ports[switch, switch] = 0
     return ports

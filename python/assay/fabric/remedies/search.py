@@ -1,10 +1,10 @@
 """A search for an exchange in as few steps as the fullest link allows, on any routes.
 
-A cell says that a host of a leaf sends to a rank. A step is a set of cells that obeys capacities: a leaf sends as much
-as it has hosts, a rank receives once, a link between switches carries one flow. Steps are taken one after another, each
-an integer programme (HiGHS) with a constraint for each leaf, rank and link: not more than its capacity, and at least
-what would otherwise no longer fit the steps that remain. The objective prefers cells whose leaf, rank and links have
-the least slack. Where no such step exists, one step more is allowed for the rest.
+A cell is a flow from any host of a leaf to a rank. A step is a set of cells that obeys capacities: a leaf sends at most
+one flow for each of its hosts, a rank receives one flow, a link between switches carries one flow. Steps are computed
+one after another, each by an integer programme (HiGHS) with two constraints for each leaf, rank and link: at most its
+capacity, and at least the flows that would not fit the remaining steps. The objective prefers cells whose leaf, rank
+and links have the least slack. Where no such step exists, one more step is allowed.
 """
 
 from __future__ import annotations
@@ -24,24 +24,21 @@ Plan = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 
 SLACK_POWER = 4  # the smaller the slack, the larger the weight; the search ends soonest with about this
-GAPS = (
-    0.5,
-    0.1,
-    0.02,
-)  # of a step's objective to its optimum, one search each: the first is fast, and often enough
+# Relative gap between a step's objective and its optimum. A search is made for each value; the first is fast, and often
+# enough.
+GAPS = (0.5, 0.1, 0.02)
 NOISE = 1e-3  # of a weight, so that equal cells do not all move together
-SAMPLE, MIN_CELLS = 0.3, 1000  # of the cells without need that a step is chosen from, and their least number
+SAMPLE, MIN_CELLS = 0.3, 1000  # share, and least number, of the optional cells that a step is chosen from
 INFEASIBLE = 2  # SciPy's status
 
 
 @dataclass(frozen=True)
 class Cells:
-    """``uses`` [resources, cells]: 1 where a cell occupies a leaf, a rank or a link; ``capacity`` of each in a step;
-    ``demand`` [cells] flows."""
+    """The cells of an exchange. Resources are leaves, ranks and links."""
 
-    uses: csr_array
-    capacity: Floats
-    demand: Counts
+    uses: csr_array  # [resources, cells] 1 where a cell occupies the resource
+    capacity: Floats  # [resources] flows in a step
+    demand: Counts  # [cells] flows in the whole exchange
 
     def bound(self) -> int:
         """The least number of steps that the capacities allow."""
@@ -49,8 +46,8 @@ class Cells:
 
 
 def cells_of(senders: Counts, leaf_of_rank: NDArray[np.integer], paths: NDArray[np.integer]) -> Cells:
-    """``senders`` [G] hosts of each leaf, ``own`` [N] the leaf of a rank, ``paths`` [G, N, hops] links, padded with
-    -1. Nobody sends to itself."""
+    """``senders`` [G]: hosts of each leaf; ``leaf_of_rank`` [N]; ``paths`` [G, N, hops]: links, padded with -1. No rank
+    sends to itself."""
     from scipy.sparse import csr_array  # slow to import, rarely needed
 
     leaves, ranks = paths.shape[:2]
@@ -58,9 +55,9 @@ def cells_of(senders: Counts, leaf_of_rank: NDArray[np.integer], paths: NDArray[
     demand[leaf_of_rank, np.arange(ranks)] -= 1
     cell, hop = np.nonzero(paths.reshape(leaves * ranks, -1) >= 0)
     used, link = np.unique(paths.reshape(leaves * ranks, -1)[cell, hop], return_inverse=True)
-    each = np.arange(leaves * ranks)
-    rows = np.concatenate([each // ranks, leaves + each % ranks, leaves + ranks + link])
-    columns = np.concatenate([each, each, cell])
+    cells = np.arange(leaves * ranks)
+    rows = np.concatenate([cells // ranks, leaves + cells % ranks, leaves + ranks + link])
+    columns = np.concatenate([cells, cells, cell])
     shape = (leaves + ranks + len(used), leaves * ranks)
     uses = csr_array((np.ones(len(rows)), (rows, columns)), shape=shape)
     capacity = np.concatenate([senders, np.ones(ranks + len(used))]).astype(np.float64)
@@ -68,27 +65,27 @@ def cells_of(senders: Counts, leaf_of_rank: NDArray[np.integer], paths: NDArray[
 
 
 def plan(cells: Cells, seconds: float) -> Plan:
-    """[steps, cells]: each cell in as many steps as its demand, the shortest that is found in ``seconds``."""
+    """[steps, cells]: the shortest plan found in ``seconds``; each cell is in as many steps as its demand."""
     end = time.monotonic() + seconds
-    best = _one_after_another(cells, GAPS[0], end)
+    best = _plan_steps(cells, GAPS[0], end)
     for gap in GAPS[1:]:
         if len(best) <= cells.bound() or time.monotonic() >= end:
             break
-        best = min(best, _one_after_another(cells, gap, end), key=len)
+        best = min(best, _plan_steps(cells, gap, end), key=len)
     return best
 
 
-def _one_after_another(cells: Cells, gap: float, end: float) -> Plan:
-    """What is not planned at ``end`` goes into the first step with room."""
+def _plan_steps(cells: Cells, gap: float, end: float) -> Plan:
+    """A plan, step by step. Flows that are not planned at time ``end`` are placed in the first step with room."""
     open_demand = cells.demand.copy()
     random = np.random.default_rng(1)
     steps: list[Plan] = []
     remaining = cells.bound()
     while open_demand.any() and time.monotonic() < end:
         order = random.random(len(open_demand))
-        step = _step(cells, open_demand, remaining, order, SAMPLE, gap, end)
+        step = _next_step(cells, open_demand, remaining, order, SAMPLE, gap, end)
         if step is not None and not step.any():
-            step = _step(cells, open_demand, remaining, order, 1.0, gap, end)
+            step = _next_step(cells, open_demand, remaining, order, 1.0, gap, end)
         if step is None:
             break
         if step.any():
@@ -98,42 +95,42 @@ def _one_after_another(cells: Cells, gap: float, end: float) -> Plan:
         else:
             remaining += 1
     partial = np.array(steps, np.bool_).reshape(-1, len(open_demand))
-    return _filled(cells, partial, open_demand) if open_demand.any() else partial
+    return _place_remaining(cells, partial, open_demand) if open_demand.any() else partial
 
 
-def _step(
+def _next_step(
     cells: Cells, open_demand: Counts, remaining: int, order: Floats, sample: float, gap: float, end: float
 ) -> Plan | None:
-    """A step after which the rest fits ``remaining`` - 1 steps by its capacities; empty where there is none among
-    the cells that must be in it and the first share ``sample`` of the others, None where the time is over."""
+    """A step after which the open demand fits ``remaining`` - 1 steps by the capacities. It is chosen from the cells of
+    resources without slack and a share ``sample`` of the others; empty if there is none, None if the time is over."""
     from scipy.optimize import Bounds, LinearConstraint, milp  # slow to import, rarely needed
 
     load = cells.uses @ open_demand
-    least = np.maximum(load - (remaining - 1) * cells.capacity, 0)
-    if (least > cells.capacity).any():
+    lower = np.maximum(load - (remaining - 1) * cells.capacity, 0)
+    if (lower > cells.capacity).any():
         return np.zeros(len(open_demand), np.bool_)
-    is_tight = (least > 0) @ cells.uses > 0
-    tried = np.flatnonzero(
+    is_tight = (lower > 0) @ cells.uses > 0
+    chosen = np.flatnonzero(
         (open_demand > 0) & (is_tight | (order < max(sample, MIN_CELLS / len(open_demand))))
     )
     weight = ((load / cells.capacity / max(remaining, 1)) ** SLACK_POWER) @ cells.uses + NOISE * order
     result = milp(
-        -weight[tried],
-        constraints=LinearConstraint(cells.uses[:, tried], least, cells.capacity),
-        integrality=np.ones(len(tried)),
+        -weight[chosen],
+        constraints=LinearConstraint(cells.uses[:, chosen], lower, cells.capacity),
+        integrality=np.ones(len(chosen)),
         bounds=Bounds(0, 1),
         options={"time_limit": max(end - time.monotonic(), 0.01), "mip_rel_gap": gap},
     )
     step = np.zeros(len(open_demand), np.bool_)
     if result.x is not None:
-        step[tried] = result.x > 0.5
+        step[chosen] = result.x > 0.5
     elif result.status != INFEASIBLE:
         return None
     return step
 
 
-def _filled(cells: Cells, partial: Plan, open_demand: Counts) -> Plan:
-    """The rest: each flow in the first step with room, those of the fullest resources first."""
+def _place_remaining(cells: Cells, partial: Plan, open_demand: Counts) -> Plan:
+    """The plan with the open demand: each flow in the first step with room, those of the fullest resources first."""
     columns = cells.uses.tocsc()
     order = np.argsort(
         -((cells.uses @ open_demand / cells.capacity) ** SLACK_POWER @ cells.uses), kind="stable"

@@ -1,8 +1,8 @@
 """Writes a fabric as Slurm's topology/tree (topology.conf and topology.yaml), and compares a given file with a fabric.
 
-Slurm wants a tree, and a fat tree has many roots. Switches of a level above the leaves that lead to the same switches
-below become one: a leaf switch keeps its name, the others are "level1-0", "level1-1", ... A given file is compared by
-its hosts: which switches group which hosts; the names of its switches are its own.
+Slurm needs a tree, but a fat tree has many roots. So all switches of a level that connect the same switches below
+become one switch of Slurm's tree. Leaf switches keep their names, the others are "level1-0", "level1-1", ... A given
+file is compared by the sets of hosts that its switches group; the names of its switches may differ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ MAX_NAMES = 1 << 20
 
 @dataclass(frozen=True)
 class Switch:
-    """A switch of Slurm's tree: a leaf has ``nodes``, another ``children``. ``line`` of the file, 0 where unknown."""
+    """A switch of Slurm's tree: a leaf has ``nodes`` (hosts), any other switch has ``children``. ``line``: of the file,
+    0 where unknown."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -35,7 +36,7 @@ class Switch:
 
 
 def tree_of(fabric: Fabric) -> list[Switch]:
-    """Leaf switches first. Raises UserError for names that Slurm cannot read."""
+    """The switches of Slurm's tree, leaf switches first. Raises UserError for names that Slurm cannot read."""
     switches = [
         Switch(fabric.switch_names[leaf], tuple(sorted(_hosts_on(fabric, int(leaf)), key=natural_key)))
         for leaf in fabric.leaves
@@ -48,7 +49,7 @@ def tree_of(fabric: Fabric) -> list[Switch]:
     for level in range(1, int(known.max(initial=0)) + 1):
         if len(below) == 1:
             break
-        group = _joined(fabric, level)
+        group = _connected_groups(fabric, level)
         parents: dict[int, list[tuple[str, int]]] = {}
         for child in below:
             parents.setdefault(int(group[child[1]]), []).append(child)
@@ -76,13 +77,13 @@ def _check_names(fabric: Fabric, switches: list[Switch]) -> None:
                 f"{fabric.source}: Slurm cannot read the name '{name}'",
                 "rename the node description, or use a node-name map when the fabric is dumped",
             )
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise UserError(f"{fabric.source}: two switches are called '{twice}'", "rename one of them")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise UserError(f"{fabric.source}: two switches are called '{duplicate}'", "rename one of them")
 
 
-def _joined(fabric: Fabric, level: int) -> Ints:
-    """[S] the group of a switch among those up to ``level`` that are connected."""
+def _connected_groups(fabric: Fabric, level: int) -> Ints:
+    """[S] number of the connected group of each switch, over the links between switches up to ``level``."""
     from scipy.sparse import csr_array  # slow to import, rarely needed
     from scipy.sparse.csgraph import connected_components
 
@@ -130,7 +131,7 @@ def read_topology(path: Path) -> list[Switch]:
 
 
 def _text(path: Path) -> str:
-    """Without control characters but ends of lines. Raises UserError."""
+    """The text of a file; control characters except ends of lines are replaced. Raises UserError."""
     try:
         with open_file(path) as file:
             content = file.read(MAX_BYTES + 1)
@@ -192,10 +193,10 @@ def _read_yaml(path: Path, text: str) -> list[Switch]:
 def _switch(path: Path, line: int, name: str, nodes: str, children: str) -> Switch:
     name, nodes, children = map(printable, (name, nodes, children))  # YAML has escapes
     where = f"{path}:{line}" if line else f"{path}: switch {name}"
-    return Switch(name, _unfolded(where, nodes), _unfolded(where, children), line)
+    return Switch(name, _expand(where, nodes), _expand(where, children), line)
 
 
-def _unfolded(where: str, text: str) -> tuple[str, ...]:
+def _expand(where: str, text: str) -> tuple[str, ...]:
     if re.search(r"[@&!^*?]", text):  # groups and set operations of ClusterShell, not of Slurm
         raise UserError(f"{where}: '{text}' is not a list of names", "write node[0-17]")
     if _most_names(text) > MAX_NAMES:
@@ -207,7 +208,7 @@ def _unfolded(where: str, text: str) -> tuple[str, ...]:
 
 
 def _most_names(text: str) -> int:
-    """Names in a list at most, without expanding it: ClusterShell would fill the memory with n[0-999999999]."""
+    """An upper bound of the names in a list, computed without expanding it: n[0-999999999] would fill the memory."""
     total = 0
     for name in re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(",", ";"), text).split(","):
         count = 1
@@ -228,13 +229,13 @@ def _place(path: Path, switch: Switch) -> str:
     return f"{path}:{switch.line}" if switch.line else f"{path}: switch {switch.name}"
 
 
-def differences(path: Path, given: list[Switch], fabric: Fabric) -> list[str]:
+def differences(path: Path, file_switches: list[Switch], fabric: Fabric) -> list[str]:
     """A line for each difference between a file and the fabric; none where they agree."""
     expected = tree_of(fabric)
     leaf_of = {node: switch.name for switch in expected for node in switch.nodes}
     lines: list[str] = []
     seen: dict[str, Switch] = {}
-    for switch in given:
+    for switch in file_switches:
         leaves_used = [leaf_of[node] for node in switch.nodes if node in leaf_of]
         main_leaf = max(sorted(set(leaves_used)), key=leaves_used.count) if leaves_used else ""
         for node in switch.nodes:
@@ -249,16 +250,16 @@ def differences(path: Path, given: list[Switch], fabric: Fabric) -> list[str]:
                 )
             seen.setdefault(node, switch)
     lines += [f"{path}: {node} of {leaf} is missing" for node, leaf in leaf_of.items() if node not in seen]
-    return lines + _split_leaves(path, given, expected) + _wrong_groups(path, given, expected)
+    return lines + _split_leaves(path, file_switches, expected) + _wrong_groups(path, file_switches, expected)
 
 
-def _split_leaves(path: Path, given: list[Switch], expected: list[Switch]) -> list[str]:
-    """Hosts of one leaf switch that the file has on several."""
+def _split_leaves(path: Path, file_switches: list[Switch], expected: list[Switch]) -> list[str]:
+    """A line for each leaf switch whose hosts the file puts on several switches."""
     lines = []
     for leaf in (switch for switch in expected if switch.nodes):
         leaves_used = [
             switch.name
-            for switch in given
+            for switch in file_switches
             if len(set(switch.nodes) & set(leaf.nodes)) * 2 > len(switch.nodes)
         ]
         if len(leaves_used) > 1:
@@ -266,36 +267,36 @@ def _split_leaves(path: Path, given: list[Switch], expected: list[Switch]) -> li
     return lines
 
 
-def _wrong_groups(path: Path, given: list[Switch], expected: list[Switch]) -> list[str]:
-    """Sets of hosts below the switches above the leaves."""
+def _wrong_groups(path: Path, file_switches: list[Switch], expected: list[Switch]) -> list[str]:
+    """A line for each difference in the sets of hosts below the switches above the leaves."""
     lines = []
-    names = {switch.name for switch in given}
-    for switch in given:
+    names = {switch.name for switch in file_switches}
+    for switch in file_switches:
         for child in switch.children:
             if child not in names:
                 lines.append(f"{_place(path, switch)}: switch {child} of {switch.name} is not defined")
-    fabric_groups, file_groups = _groups(expected), _groups(given)
+    fabric_groups, file_groups = _groups(expected), _groups(file_switches)
     present = set().union(*file_groups.values()) if file_groups else set()
     expected_sets = {
         frozenset(hosts & present): name for name, hosts in fabric_groups.items() if len(hosts & present)
     }
     for name, hosts in file_groups.items():
-        switch = next(s for s in given if s.name == name)
+        switch = next(s for s in file_switches if s.name == name)
         if switch.children and frozenset(hosts) not in expected_sets:
             lines.append(
                 f"{_place(path, switch)}: no part of the fabric has just the {len(hosts)} hosts of {name}"
             )
-    have = {frozenset(hosts) for hosts in file_groups.values()}
+    file_sets = {frozenset(hosts) for hosts in file_groups.values()}
     lines += [
         f"{path}: no switch joins the {len(hosts)} hosts that the fabric joins at {name}"
         for hosts, name in expected_sets.items()
-        if hosts not in have and not any(s.name == name and s.nodes for s in expected)
+        if hosts not in file_sets and not any(s.name == name and s.nodes for s in expected)
     ]
     return lines
 
 
 def _groups(switches: list[Switch]) -> dict[str, set[str]]:
-    """The hosts below each switch, also where switches contain each other."""
+    """The hosts below each switch. It ends even if the file has switches that contain each other."""
     below = {switch.name: set(switch.nodes) for switch in switches}
     changed = True
     while changed:

@@ -1,14 +1,14 @@
 """Forwarding tables that avoid cables, spread the destinations evenly, and have no credit loop.
 
-Routes go up and then down, shortest first, so no circle of waiting buffers can close. Entries of the given tables stay
-where they still lead to their destination; the others take the port that makes the fullest link on the way least full.
-Then destinations leave links that carry more than the least possible, as long as that helps. Loads are flows of an
-all-to-all exchange of all hosts.
+Routes go up and then down on shortest paths, so there is no credit loop. Entries of the given tables stay if they still
+lead to their destination; the others use the port whose path has the least load on its fullest link. Then destinations
+are moved off links with more than the least possible load, as long as that helps. The load of a link is its number of
+flows in an all-to-all exchange of all hosts.
 
-``lower_bound`` is what no routing along these paths can do better, with each flow split at will (a linear programme).
-``entry_bound`` is the same where all hosts of a switch share an entry for a destination, as in an InfiniBand switch.
-With several LIDs for each host (an LMC above 0) there is a table for each LID, and hosts of a switch that send to
-different LIDs part ways: ``path_of`` says which LID a host sends to.
+``lower_bound`` is the least load of the fullest link with any routing along these paths, even if each flow is split (a
+linear programme). ``entry_bound`` is the same if all hosts of a switch share an entry for a destination, as in an
+InfiniBand switch. With several LIDs for each host (an LMC above 0) there is a table for each LID, and hosts of a switch
+that send to different LIDs use different paths: ``path_of`` says which LID a host sends to.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from assay.fabric.topology import Fabric, Ints
 
 Floats = NDArray[np.float64]
 
-SWEEPS = 40
+SWEEPS = 40  # over all destinations, at most
 MAX_VARIABLES = 40_000  # of the linear programme; more take minutes
 
 
 def without_cables(fabric: Fabric, links: Iterable[int]) -> Fabric:
     """The fabric without the cables of ``links``, both directions."""
-    gone = np.array(sorted(links), np.int32)
+    removed = np.array(sorted(links), np.int32)
     keep = np.ones(fabric.links, np.bool_)
-    keep[gone] = False
-    keep[fabric.reverse[gone]] = False
+    keep[removed] = False
+    keep[fabric.reverse[removed]] = False
     lines = fabric.link_lines[keep] if len(fabric.link_lines) else fabric.link_lines
     return replace(
         fabric,
@@ -44,7 +44,7 @@ def without_cables(fabric: Fabric, links: Iterable[int]) -> Fabric:
         link_to=fabric.link_to[keep],
         link_to_port=fabric.link_to_port[keep],
         link_width=fabric.link_width[keep],
-        link_speed=[speed for speed, kept in zip(fabric.link_speed, keep, strict=True) if kept],
+        link_speed=[speed for speed, is_kept in zip(fabric.link_speed, keep, strict=True) if is_kept],
         link_lines=lines,
     )
 
@@ -55,8 +55,8 @@ def find_cable(fabric: Fabric, text: str) -> int:
     if not colon or not (number.isascii() and number.isdigit()):
         raise UserError(f"'{text}' is not a switch and a port", "write --avoid leaf0:19")
     if fabric.switch_names.count(name) != 1:
-        many = "several switches have" if name in fabric.switch_names else "no switch has"
-        raise UserError(f"{fabric.source}: {many} the name '{name}'")
+        problem = "several switches have" if name in fabric.switch_names else "no switch has"
+        raise UserError(f"{fabric.source}: {problem} the name '{name}'")
     table, port = fabric.next_link, int(number)
     link = int(table[fabric.switch_names.index(name), port]) if port < table.shape[1] else -1
     if link < 0:
@@ -82,7 +82,7 @@ class Repair:
 
 
 def path_of(fabric: Fabric, paths: int) -> Ints:
-    """[H] the number of the LID, from the first, that a host sends to: hosts of a switch take them in turn."""
+    """[H] which LID of its destinations a host sends to, counted from 0: hosts of a switch use them in turn."""
     order = np.argsort(fabric.host_switch, kind="stable")
     first = np.searchsorted(fabric.host_switch[order], fabric.host_switch[order], side="left")
     turn = np.empty(fabric.hosts, np.int32)
@@ -90,11 +90,11 @@ def path_of(fabric: Fabric, paths: int) -> Ints:
     return turn
 
 
-def repair(fabric: Fabric, given: ForwardingTables | None, paths: int = 1) -> Repair:
-    """Tables for ``fabric``, from which avoided cables are absent; ``paths``: LIDs of a host. Raises UserError where
-    hosts are cut off."""
+def repair(fabric: Fabric, given_tables: ForwardingTables | None, paths: int = 1) -> Repair:
+    """Tables for ``fabric``, which has no avoided cables. ``paths``: LIDs of a host. Raises UserError if hosts are cut
+    off."""
     router = _Router(fabric, paths)
-    ports = router.start(given)
+    ports = router.initial_ports(given_tables)
     target = entry_bound(fabric) if paths == 1 else split_bound(fabric)
     best, best_ports = router.heaviest(), ports.copy()
     for _ in range(SWEEPS):
@@ -102,14 +102,14 @@ def repair(fabric: Fabric, given: ForwardingTables | None, paths: int = 1) -> Re
             break
         if not router.relieve(ports, target):
             break
-        if (now := router.heaviest()) < best:
-            best, best_ports = now, ports.copy()
-    changed = int((best_ports != given.ports).sum()) if given is not None else best_ports.size
+        if (load := router.heaviest()) < best:
+            best, best_ports = load, ports.copy()
+    changed = int((best_ports != given_tables.ports).sum()) if given_tables is not None else best_ports.size
     return Repair([ForwardingTables(table, "repaired") for table in best_ports], best, changed)
 
 
 class _Router:
-    """``load`` [L]: flows of all hosts to all other hosts."""
+    """Chooses ports, and keeps the load of each link. ``load`` [L]: flows of all hosts to all other hosts."""
 
     def __init__(self, fabric: Fabric, paths: int) -> None:
         self.fabric = fabric
@@ -129,23 +129,23 @@ class _Router:
         _require_connected(fabric, self.distance.total)
 
     def _levels(self, leaf: int) -> list[Ints]:
-        """Switches by their distance to a leaf switch, from 1."""
+        """The switches at distance 1, 2, ... from a leaf switch."""
         total = self.distance.total[:, leaf]
         reached = total[total < FAR]
         return [np.flatnonzero(total == hops).astype(np.int32) for hops in range(1, int(reached.max()) + 1)]
 
-    def start(self, given: ForwardingTables | None) -> NDArray[np.uint16]:
-        """[paths, S, H]. Keeps the given entries that are still on a way, and loads their links before the others are
-        chosen."""
-        kept = self.hops.empty()
+    def initial_ports(self, given_tables: ForwardingTables | None) -> NDArray[np.uint16]:
+        """[paths, S, H] ports. Keeps the given entries that still lead to their destination, and counts their loads
+        before the other entries are chosen."""
+        entries = self.hops.empty()
         rows = np.arange(self.fabric.switches)[:, None]
-        for _, hosts, candidates, _ in self.leaves if given is not None else []:
-            assert given is not None
-            entry = given.ports[:, hosts].astype(np.int64)
+        for _, hosts, candidates, _ in self.leaves if given_tables is not None else []:
+            assert given_tables is not None
+            entry = given_tables.ports[:, hosts].astype(np.int64)
             known = entry < candidates.shape[1]
             valid = known & candidates[rows, np.where(known, entry, 0)]
-            kept[:, hosts] = np.where(valid, entry, NO_ENTRY)
-        ports = np.stack([kept] * len(self.senders))
+            entries[:, hosts] = np.where(valid, entry, NO_ENTRY)
+        ports = np.stack([entries] * len(self.senders))
         trees = [
             (candidates, levels, _Tree(self, table[:, host], levels, senders))
             for _, hosts, candidates, levels in self.leaves
@@ -155,13 +155,13 @@ class _Router:
         for candidates, levels, tree in trees:
             for switch in np.concatenate(levels) if levels else []:
                 if tree.column[switch] == NO_ENTRY:
-                    tree.column[switch] = tree.best(int(switch), candidates)[0]
-                    tree.move(int(switch), 1)
-        return np.stack([self.hops.finished(table, "").ports for table in ports])
+                    tree.column[switch] = tree.best_port(int(switch), candidates)[0]
+                    tree.add_load(int(switch), 1)
+        return np.stack([self.hops.with_last_hops(table, "").ports for table in ports])
 
     def relieve(self, ports: NDArray[np.uint16], target: int) -> bool:
-        """Takes destinations off links with more than ``target`` flows, where another way is less full. Returns
-        whether any has moved."""
+        """Moves destinations off links with more than ``target`` flows, if another path is less full. Returns whether
+        any was moved."""
         moved = False
         for leaf, hosts, candidates, levels in self.leaves:
             farthest_first = np.concatenate(levels[::-1]) if levels else np.zeros(0, np.int32)
@@ -171,13 +171,13 @@ class _Router:
                 crowded[self.fabric.leaves[leaf]] = False
                 if not crowded.any():
                     continue
-                tree = _Tree(self, column, levels, self.senders[number], counted=True)
+                tree = _Tree(self, column, levels, self.senders[number], is_counted=True)
                 for switch in farthest_first[crowded[farthest_first]]:
                     moved |= tree.relieve(int(switch), candidates, target)
         return moved
 
     def _crowded(self, column: NDArray[np.uint16], levels: list[Ints], target: int) -> NDArray[np.bool_]:
-        """[S] switches whose way crosses a link with more than ``target`` flows."""
+        """[S] whether a switch's path crosses a link with more than ``target`` flows."""
         crowded = np.zeros(self.fabric.switches, np.bool_)
         for level in levels:
             port = column[level]
@@ -186,11 +186,13 @@ class _Router:
         return crowded
 
     def heaviest(self) -> int:
+        """The flows on the fullest link."""
         return int(self.load.max(initial=0))
 
 
 class _Tree:
-    """The ways to one destination. ``column`` [S] ports, a view of the tables; ``flows`` [S] that pass a switch."""
+    """The paths to a destination. ``column`` [S]: the switches' ports, a view of the tables; ``flows`` [S]: flows that
+    pass a switch. ``is_counted``: whether the router's loads include these paths already."""
 
     def __init__(
         self,
@@ -198,7 +200,7 @@ class _Tree:
         column: NDArray[np.uint16],
         levels: list[Ints],
         senders: NDArray[np.int64],
-        counted: bool = False,
+        is_counted: bool = False,
     ) -> None:
         self.router = router
         self.column = column
@@ -207,44 +209,47 @@ class _Tree:
         for level in levels[::-1]:
             routed = level[column[level] != NO_ENTRY]
             port = column[routed]
-            if not counted:
+            if not is_counted:
                 np.add.at(router.load, self.next_link[routed, port], self.flows[routed])
             np.add.at(self.flows, self.neighbour[routed, port], self.flows[routed])
 
-    def way(self, switch: int) -> Iterator[tuple[int, int]]:
-        """(link, the switch that it leads to)."""
+    def path(self, switch: int) -> Iterator[tuple[int, int]]:
+        """Yields each link of the path from a switch, with the switch that it leads to."""
         while (port := int(self.column[switch])) != NO_ENTRY and self.neighbour[switch, port] >= 0:
             link, switch = int(self.next_link[switch, port]), int(self.neighbour[switch, port])
             yield link, switch
 
-    def move(self, switch: int, sign: int) -> None:
-        """Adds the flows that pass ``switch`` to its way, or takes them off."""
+    def add_load(self, switch: int, sign: int) -> None:
+        """Adds the flows that pass ``switch`` to the links of its path (``sign`` 1), or subtracts them (-1)."""
         flows = sign * int(self.flows[switch])
-        for link, following in self.way(switch):
+        for link, following in self.path(switch):
             self.router.load[link] += flows
             self.flows[following] += flows
 
-    def best(self, switch: int, candidates: NDArray[np.bool_]) -> tuple[int, tuple[int, int]]:
-        """The port whose way has the least full fullest link, of equal ones the least sum; and these two loads."""
-        ways = []
+    def best_port(self, switch: int, candidates: NDArray[np.bool_]) -> tuple[int, tuple[int, int]]:
+        """Returns the port whose path has the least load on its fullest link, among equals the least sum of loads; and
+        both loads."""
+        paths = []
         for port in np.flatnonzero(candidates[switch]):
             loads = [int(self.router.load[self.next_link[switch, port]])]
-            loads += [int(self.router.load[link]) for link, _ in self.way(int(self.neighbour[switch, port]))]
-            ways.append(((max(loads), sum(loads)), int(port)))
-        least, chosen = min(ways)
+            loads += [int(self.router.load[link]) for link, _ in self.path(int(self.neighbour[switch, port]))]
+            paths.append(((max(loads), sum(loads)), int(port)))
+        least, chosen = min(paths)
         return chosen, least
 
     def relieve(self, switch: int, candidates: NDArray[np.bool_], target: int) -> bool:
-        before = [int(self.router.load[link]) for link, _ in self.way(switch)]
+        """Moves the flows that pass ``switch`` to its best port if its path has a link with more than ``target`` flows
+        and the best path's fullest link is less full. Returns whether they were moved."""
+        before = [int(self.router.load[link]) for link, _ in self.path(switch)]
         if max(before, default=0) <= target:
             return False
         flows = int(self.flows[switch])
-        self.move(switch, -1)
-        port, (fullest, _) = self.best(switch, candidates)
+        self.add_load(switch, -1)
+        port, (fullest, _) = self.best_port(switch, candidates)
         has_improved = fullest + flows < max(before)
         if has_improved:
             self.column[switch] = port
-        self.move(switch, 1)
+        self.add_load(switch, 1)
         return has_improved
 
 
@@ -253,15 +258,16 @@ def _require_connected(fabric: Fabric, total: Ints) -> None:
     if len(detached):
         raise UserError(f"host {fabric.host_names[detached[0]]} is attached to no switch")
     for leaf in range(len(fabric.leaves)):
-        cut = np.flatnonzero(total[fabric.leaves, leaf] >= FAR)
-        if len(cut):
-            here, there = (fabric.switch_names[fabric.leaves[k]] for k in (int(cut[0]), leaf))
-            raise UserError(f"no way leads from {here} to {there}", "avoid fewer cables")
+        cut_off = np.flatnonzero(total[fabric.leaves, leaf] >= FAR)
+        if len(cut_off):
+            source, target_leaf = (fabric.switch_names[fabric.leaves[k]] for k in (int(cut_off[0]), leaf))
+            raise UserError(f"no way leads from {source} to {target_leaf}", "avoid fewer cables")
 
 
 def entry_bound(fabric: Fabric) -> int:
-    """Flows of the fullest link that no tables avoid: a switch's entries for other switches' hosts over its up cables,
-    and the flows to its hosts over the cables that come down."""
+    """Lower bound of the fullest link's flows with one entry for each destination in each switch: by the entries of a
+    leaf switch for remote hosts, divided among its up cables, and by the flows to its hosts, divided among the same
+    cables down."""
     counts = np.bincount(fabric.leaf_of, minlength=len(fabric.leaves)).astype(np.int64)
     links = np.flatnonzero(fabric.between_switches)
     cables = np.bincount(fabric.link_from[links], minlength=fabric.switches)[fabric.leaves]
@@ -275,7 +281,8 @@ def entry_bound(fabric: Fabric) -> int:
 
 
 def split_bound(fabric: Fabric) -> int:
-    """The flows of each leaf switch to other switches' hosts, spread over its cables alike."""
+    """Lower bound of the fullest link's flows if the flows of each leaf switch to remote hosts are spread evenly over
+    its cables."""
     counts = np.bincount(fabric.leaf_of, minlength=len(fabric.leaves)).astype(np.int64)
     links = np.flatnonzero(fabric.between_switches)
     cables = np.bincount(fabric.link_from[links], minlength=fabric.switches)[fabric.leaves]
@@ -284,8 +291,9 @@ def split_bound(fabric: Fabric) -> int:
 
 
 def lower_bound(fabric: Fabric) -> float | None:
-    """Flows of the fullest link where every flow is split over all shortest ways up and down; None where the linear
-    programme is too large. A variable is the flow to a leaf switch over a link; the loads are at most the last one."""
+    """Flows of the fullest link if every flow is split optimally over all shortest paths up and down; None if the
+    linear programme is too large. A variable is the flow to a leaf switch over a link; the last one is the largest
+    load."""
     from scipy.optimize import linprog  # slow to import, rarely needed
     from scipy.sparse import coo_array
 

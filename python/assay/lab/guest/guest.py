@@ -1,8 +1,8 @@
 """Runs a job in a QEMU guest: command line, boot, output and exit code.
 
-The guest is emulated (TCG) unless KVM works: a /dev/kvm alone is no proof. Its root is this machine's root over 9p,
-read-only under an overlay in memory: every program runs there under the same path, and only what is written below
-``output`` comes back. Standard output and error have their own ports, so kernel messages do not mix with them.
+The guest is emulated (TCG) unless KVM works. Its root is this machine's root over 9p, read-only under an overlay in
+memory: every program has the same path there, and only files written below ``output`` reach this machine. Standard
+output and error have separate ports, so kernel messages do not mix with them.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from assay.lab.tools import find
 from assay.records.units import format_quantity
 
 SCRIPTS = Path(__file__).parent
-BOOT_LIMIT_S = 180.0  # a boot takes 5 s when quiet, 100 s beside twenty busy programs; after more it hangs
-BOOTS = 2
-FOLDERS = "assay-guest-"  # prefix of the folders' names, before the id of the process that owns them
-LABEL_BYTES = 2 << 20  # of an NVDIMM, beside its region
+BOOT_LIMIT_S = 180.0  # a boot takes 5 s on an idle machine, 100 s beside twenty busy programs
+MAX_BOOTS = 2
+FOLDER_PREFIX = "assay-guest-"  # prefix of the folders' names, before the id of the process that owns them
+LABEL_BYTES = 2 << 20  # size of an NVDIMM's label area, in addition to its memory
 MIB = 1 << 20
 MIN_NODE_BYTES = 64 * MIB  # of each node, where some have memory alone
 # The variables that a job inherits, by name and by prefix.
-KEPT = ("PATH", "HOME", "PYTHONPATH", "LANG", "TERM", "LD_LIBRARY_PATH")
-KEPT_PREFIXES = ("ASSAY_",)
-NOT_STARTED = 125  # the guest's exit code when its hardware could not be made ready
+INHERITED = ("PATH", "HOME", "PYTHONPATH", "LANG", "TERM", "LD_LIBRARY_PATH")
+INHERITED_PREFIXES = ("ASSAY_",)
+SETUP_FAILED = 125  # the guest's exit code when its hardware could not be made ready
 
 
 @dataclass(frozen=True)
@@ -51,9 +51,8 @@ class Hardware:
     rdma: int = 0
     rdma_rate: str = ""
     pmem: int = 0
-    pmem_file: Path | None = (
-        None  # keeps the memory's contents after the guest has ended; None: empty memory at each start
-    )
+    # Keeps the contents of persistent memory for the next guest; None: it is empty at each start.
+    pmem_file: Path | None = None
 
     def setup(self) -> str:
         """Returns the shell line that sets it up inside the guest."""
@@ -67,7 +66,7 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Guest:
-    """A machine and its job. ``output`` is a folder that host and guest share."""
+    """A guest and the command that it runs. ``output``: a folder that host and guest share."""
 
     hardware: Hardware
     command: Sequence[str]
@@ -86,10 +85,10 @@ class GuestResult:
     console: str = ""  # the last line of the kernel console
 
 
-def _remove_left_behind() -> None:
-    """Removes the folders of processes that were killed; they may hold a device's memory."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*-*"):
-        owner = folder.name.removeprefix(FOLDERS).partition("-")[0]
+def _remove_stale_folders() -> None:
+    """Removes the folders of processes that were killed: they may hold the file of a persistent memory."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDER_PREFIX}*-*"):
+        owner = folder.name.removeprefix(FOLDER_PREFIX).partition("-")[0]
         if owner.isdigit() and not Path("/proc", owner).exists():
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -102,30 +101,32 @@ def run_guest(guest: Guest, stdout: int | None = None, stderr: int | None = None
     """
     _require(guest)
     kernel = prepare_kernel()
-    _remove_left_behind()
-    with tempfile.TemporaryDirectory(prefix=f"{FOLDERS}{os.getpid()}-") as temporary:
+    _remove_stale_folders()
+    with tempfile.TemporaryDirectory(prefix=f"{FOLDER_PREFIX}{os.getpid()}-") as temporary:
         folder = Path(temporary)
         (folder / "hardware").write_text(guest.hardware.setup() + "\n")
         (folder / "job").write_text(_job(guest))
         descriptors = (1 if stdout is None else stdout, 2 if stderr is None else stderr)
         deadline = time.monotonic() + guest.limit_s
-        for attempt in range(BOOTS):
+        for attempt in range(MAX_BOOTS):
             if guest.hardware.pmem:
-                _memory_file(folder, guest.hardware)
-            ended = _boot(guest, kernel, folder, descriptors, deadline)
-            if ended.is_up or ended.timed_out:
+                _create_pmem_file(folder, guest.hardware)
+            result = _boot(guest, kernel, folder, descriptors, deadline)
+            if result.is_up or result.timed_out:
                 break
-            if attempt + 1 < BOOTS:
+            if attempt + 1 < MAX_BOOTS:
                 print("the guest did not boot; trying once more", file=sys.stderr)
-    if ended.timed_out:
+    if result.timed_out:
         raise UserError(f"the guest was not done within {guest.limit_s:.0f} s", "give a longer --timeout")
-    if not ended.is_up:
-        raise UserError(f"the guest did not boot: {ended.console or 'no output'}", "try again")
-    if ended.code is None:
-        raise UserError(f"the guest ended without an exit code: {ended.console}", "try more memory: --memory")
-    if ended.code == NOT_STARTED:
+    if not result.is_up:
+        raise UserError(f"the guest did not boot: {result.console or 'no output'}", "try again")
+    if result.code is None:
+        raise UserError(
+            f"the guest ended without an exit code: {result.console}", "try more memory: --memory"
+        )
+    if result.code == SETUP_FAILED:
         raise UserError("the guest's hardware could not be set up", "see the messages above")
-    return ended.code
+    return result.code
 
 
 def _require(guest: Guest) -> None:
@@ -151,24 +152,26 @@ def _require(guest: Guest) -> None:
 
 def _job(guest: Guest) -> str:
     environment = {
-        name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)
+        name: value
+        for name, value in os.environ.items()
+        if name in INHERITED or name.startswith(INHERITED_PREFIXES)
     }
-    # Times in an emulated machine say nothing about performance: records say so by this variable.
+    # Times in an emulated machine are not meaningful; ASSAY_GUEST, set below, marks the records.
     lines = [
         f"export {name}={shlex.quote(value)}" for name, value in (environment | guest.environment).items()
     ]
     lines.append("export ASSAY_GUEST=emulated")
     if guest.output is not None:
-        where = shlex.quote(str(guest.output.resolve()))
+        output = shlex.quote(str(guest.output.resolve()))
         lines.append(
-            f"mkdir -p {where} && mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 output {where}"
+            f"mkdir -p {output} && mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 output {output}"
         )
     lines.append(f"cd {shlex.quote(os.getcwd())}")
     lines.append(f"exec {shlex.join(guest.command)}")
     return "\n".join(lines) + "\n"
 
 
-def _memory_file(folder: Path, hardware: Hardware) -> None:
+def _create_pmem_file(folder: Path, hardware: Hardware) -> None:
     path = folder / "pmem"
     if hardware.pmem_file is not None and not path.is_symlink():
         path.symlink_to(hardware.pmem_file.resolve())
@@ -314,13 +317,13 @@ class _Relays:
                         chunk = chunk[os.write(target, chunk) :]
 
 
-def _await(process: subprocess.Popen[bytes], state: Path, up_until: float, until: float) -> bool:
-    """Waits for the end while the guest boots and finishes in time. Returns whether time ran out."""
+def _await(process: subprocess.Popen[bytes], state: Path, boot_deadline: float, deadline: float) -> bool:
+    """Waits until the guest ends, or has not booted by ``boot_deadline``. Returns whether ``deadline`` has passed."""
     while process.poll() is None:
         time.sleep(0.05)
         now = time.monotonic()
-        if now > until:
+        if now > deadline:
             return True
-        if now > up_until and "up" not in state.read_text():
+        if now > boot_deadline and "up" not in state.read_text():
             return False
     return False

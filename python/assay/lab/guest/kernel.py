@@ -32,7 +32,7 @@ TOOLS = {  # Debian's package for each
 }
 # Offsets of the x86 boot protocol's header (Documentation/arch/x86/boot.rst of the kernel).
 SETUP_SECTORS, PAYLOAD_OFFSET, PAYLOAD_LENGTH = 0x1F1, 0x248, 0x24C
-CACHE_VERSION = 1  # of the cache's layout; a change makes an old cache unused
+CACHE_VERSION = 1  # of the cache's layout; a cache of another version is ignored
 BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 
 
@@ -46,7 +46,7 @@ class Kernel:
     initramfs: Path
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """Returns the folder of the cache. The file ``ready`` marks a version's folder as complete."""
     base = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"
     return base / "assay" / f"guest-{CACHE_VERSION}"
@@ -54,24 +54,24 @@ def cache() -> Path:
 
 def prepare_kernel() -> Kernel:
     """Returns the kernel that was cached last; fetches and unpacks one if there is none. Raises UserError."""
-    ready = sorted(cache().glob("*/ready"), key=lambda path: path.stat().st_mtime)
+    ready = sorted(cache_folder().glob("*/ready"), key=lambda path: path.stat().st_mtime)
     if ready:
         return _kernel(ready[-1].parent)
     for tool, package in TOOLS.items():
         find(tool, package)
-    cache().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache(), prefix=".part-") as temporary:
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=cache_folder(), prefix=".part-") as temporary:
         staging = Path(temporary)
         _unpack(_fetch(staging), staging)
         version = next((staging / "root/lib/modules").iterdir()).name
         image = next((staging / "root/boot").glob("vmlinuz-*")).read_bytes()
-        (staging / "vmlinux").write_bytes(payload(image))
+        (staging / "vmlinux").write_bytes(extract_payload(image))
         _run(["depmod", "-b", str(staging / "root"), version])
         _build_initramfs(staging, version)
         for archive in staging.glob("*.deb"):
             archive.unlink()
         (staging / "ready").touch()
-        target = cache() / version
+        target = cache_folder() / version
         shutil.rmtree(target, ignore_errors=True)
         staging.rename(target)
         staging.mkdir()  # TemporaryDirectory removes it
@@ -85,7 +85,7 @@ def _kernel(folder: Path) -> Kernel:
 def _run(command: list[str], cwd: Path | None = None) -> str:
     argv = [find(command[0], command[0]), *command[1:]]
     try:
-        done = subprocess.run(
+        result = subprocess.run(
             argv, capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=True, cwd=cwd
         )
     except subprocess.CalledProcessError as error:
@@ -96,7 +96,7 @@ def _run(command: list[str], cwd: Path | None = None) -> str:
         ) from None
     except subprocess.TimeoutExpired:
         raise UserError(f"{command[0]} took over {COMMAND_LIMIT_S:.0f} s", "check the network") from None
-    return done.stdout
+    return result.stdout
 
 
 def _fetch(target: Path) -> Path:
@@ -115,11 +115,11 @@ def _unpack(package: Path, target: Path) -> None:
     _run(["dpkg", "-x", str(package), str(target / "root")])
 
 
-def payload(image: bytes) -> bytes:
+def extract_payload(image: bytes) -> bytes:
     """Returns the vmlinux inside a bzImage that is compressed with xz. Raises UserError otherwise."""
     sectors = image[SETUP_SECTORS] or 4  # boot.rst: 0 means 4
     offset, length = struct.unpack_from("<II", image, PAYLOAD_OFFSET)
-    start = (sectors + 1) * 512 + offset  # the offset counts from behind the boot and setup sectors
+    start = (sectors + 1) * 512 + offset  # the offset counts from the end of the boot and setup sectors
     try:
         return lzma.LZMADecompressor().decompress(image[start : start + length])
     except lzma.LZMAError as error:

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from assay.errors import UserError
 from assay.lab import Fault, Lab, state, take_down
-from assay.lab.fabric import lay_out
-from assay.lab.namespaces import members
+from assay.lab.cluster import lay_out
+from assay.lab.namespaces import find_processes
 
 REPOSITORY = Path(__file__).parents[3]
 lab_only = pytest.mark.usefixtures("make_lab")  # marked as of the lab, and skipped where none can be made
@@ -50,7 +50,7 @@ def resident(lab: Lab, host: str, *how: str) -> subprocess.Popen[str]:
 
 def traces(name: str) -> list[str]:
     """What is left of a lab anywhere on the machine."""
-    left = [f"process {pid}" for pid in members(name)]
+    left = [f"process {pid}" for pid in find_processes(name)]
     left += [f"folder {state.folder(name)}"] if state.folder(name).exists() else []
     mounts = Path("/proc/self/mountinfo").read_text()
     left += ["a mount"] if f"assay/lab/{name}" in mounts else []
@@ -212,7 +212,7 @@ def half_way_up(tmp_path: Path, name: str) -> subprocess.Popen[str]:
     ]
     starting = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
     assert pipe.read_text() == "here\n"
-    assert members(name)
+    assert find_processes(name)
     return starting
 
 

@@ -1,7 +1,7 @@
-"""The lab's interface to the rest of Assay: create, load, enter, plant faults, take down.
+"""``Lab``, the virtual cluster: create, load, enter its hosts, plant faults, take down.
 
-``Lab.up`` completes or removes everything it made, also on Ctrl-C. The head node is attached to the core bridge
-without rate limits; launchers run there.
+``Lab.up`` creates a complete lab, or removes everything that it has made, also on Ctrl-C. The head node is attached to
+the core bridge without rate limits; launchers run there.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def lay_out(hosts: int, cabinets: int) -> list[Host]:
         raise UserError(
             f"{hosts} hosts cannot fill {cabinets} cabinets", f"give --cabinets a number from 1 to {hosts}"
         )
-    each, remainder = divmod(hosts, cabinets)
-    slots = [(c, k) for c in range(cabinets) for k in range(each + (c < remainder))]
+    per_cabinet, remainder = divmod(hosts, cabinets)
+    slots = [(c, k) for c in range(cabinets) for k in range(per_cabinet + (c < remainder))]
     return [Host(f"h{i}", f"c{c}", f"10.77.{c}.{k + 1}") for i, (c, k) in enumerate(slots)]
 
 
@@ -66,7 +66,7 @@ class Lab:
     def load(cls, name: str | None = None) -> Lab:
         """Loads the lab ``name`` (default: $ASSAY_LAB, else "lab"). Raises UserError if it is not up."""
         lab_state = state.read(state.lab_name(name))
-        tools.require()  # to enter its nodes, or to look at them
+        tools.require_tools()  # to enter its nodes, or to look at them
         return cls(lab_state)
 
     @classmethod
@@ -83,15 +83,15 @@ class Lab:
         """Creates a lab completely or not at all. Raises UserError if it exists already or cannot be created."""
         name = state.lab_name(name)
         members = lay_out(hosts, cabinets)
-        tools.require()
+        tools.require_tools()
         namespaces.refuse_inside()
         if with_slurm:
-            slurm.require()
+            slurm.require_slurm()
         folder = state.claim(name)
         try:
             return cls._build(state.State(name, members, rates, with_slurm, mtu), folder)
         except BaseException:
-            _undo(name)
+            _remove(name)
             raise
 
     @classmethod
@@ -99,11 +99,13 @@ class Lab:
         for script in ("enter", "agent"):
             copy = shutil.copy(Path(__file__).with_name(f"{script}.sh"), folder / script)
             os.chmod(copy, 0o755)
-        everyone = [*lab_state.hosts, _HEAD]
-        names = "".join(f"{host.address} {host.name}\n" for host in everyone)
+        nodes = [*lab_state.hosts, _HEAD]
+        names = "".join(f"{host.address} {host.name}\n" for host in nodes)
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
         lab = cls(lab_state)
-        with namespaces.nodes(lab_state.name, [*(h.name for h in everyone), traffic.SWITCH], folder) as pids:
+        with namespaces.start_nodes(
+            lab_state.name, [*(h.name for h in nodes), traffic.SWITCH], folder
+        ) as pids:
             for host in lab_state.hosts:
                 host.pid = pids[host.name]
             head = Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, pids[_HEAD.name])
@@ -157,7 +159,7 @@ class Lab:
 
     def fault(self, hosts: Sequence[str], fault: Fault | None) -> None:
         """Adds a fault to the hosts; None removes all of their faults."""
-        with state.updated(self.name) as lab_state:
+        with state.locked_update(self.name) as lab_state:
             switch = self._holder(traffic.SWITCH)
             had_loss = _is_lossy(lab_state)
             for host in lab_state.hosts:
@@ -165,16 +167,16 @@ class Lab:
                     self._holder(host.name)
                     host.fault = _merged_fault(host.fault, fault) if fault else Fault()
                     traffic.apply_fault(host, host.fault, lab_state.rates, switch)
-            self._lose(lab_state, had_loss, switch)
+            self._apply_packet_loss(lab_state, had_loss, switch)
         self.nodes = {host.name: host for host in lab_state.hosts}
 
-    def _lose(self, lab_state: state.State, had_loss: bool, switch: int) -> None:
+    def _apply_packet_loss(self, lab_state: state.State, had_loss: bool, switch: int) -> None:
         """Plants the packet loss of the hosts' faults; calls nft only if there is or was any."""
         if not had_loss and not _is_lossy(lab_state):
             return
-        standing = [host for host in lab_state.hosts if self.alive(host.name)]
+        running_hosts = [host for host in lab_state.hosts if self.alive(host.name)]
         head = Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, self._holder(_HEAD.name))
-        traffic.plant_loss(standing, head, switch)
+        traffic.plant_loss(running_hosts, head, switch)
 
     def fault_rate(self, text: str, side: str) -> float:
         """Parses a rate ("50mbit") or a share ("50%") of the planted rate of a side ("tx", "rx"), in B/s.
@@ -183,7 +185,7 @@ class Lab:
         """
         rate_limit = traffic.planted_rate(self.rates, side)
         if text.strip().endswith("%"):
-            return _share_of(text, rate_limit)
+            return _parse_share(text, rate_limit)
         rate = traffic.parse_rate(text)
         if rate_limit is not None and rate > rate_limit:
             raise UserError(
@@ -215,32 +217,32 @@ class Lab:
 
 
 def take_down(name: str | None = None) -> tuple[str, bool]:
-    """Ends a lab, or what a crash left of it. Returns its name and whether there was anything to end.
+    """Ends a lab, or what a crash has left of it. Returns its name, and whether there was anything to end.
 
     Raises UserError if processes do not end.
     """
     name = state.lab_name(name)
-    tools.require()
+    tools.require_tools()
     namespaces.refuse_inside()
     existed = state.folder(name).exists()
-    return name, _undo(name) > 0 or existed
+    return name, _remove(name) > 0 or existed
 
 
-def _undo(name: str) -> int:
-    with _uninterrupted():
-        ended = namespaces.end(name)
-        state.forget(name)
+def _remove(name: str) -> int:
+    with _signals_blocked():
+        ended = namespaces.end_processes(name)
+        state.remove_folder(name)
     return ended
 
 
 @contextlib.contextmanager
-def _uninterrupted() -> Iterator[None]:
+def _signals_blocked() -> Iterator[None]:
     """Defers a second Ctrl-C until the lab is removed, which takes a limited time."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _merged_fault(old: Fault, new: Fault) -> Fault:
@@ -257,7 +259,7 @@ def _is_lossy(lab_state: state.State) -> bool:
     return any(host.fault.tx_loss or host.fault.rx_loss for host in lab_state.hosts)
 
 
-def _share_of(text: str, rate_limit: float | None) -> float:
+def _parse_share(text: str, rate_limit: float | None) -> float:
     if rate_limit is None:
         raise UserError(
             f"{text} needs a planted rate, and there is none", "give an absolute rate, such as 50mbit"

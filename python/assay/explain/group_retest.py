@@ -1,8 +1,8 @@
 """The retest of groups: all hosts of a suspected group send at once, and then other groups do the same.
 
-The hosts of a group share a path to the rest (a cabinet's uplink). A pair that is alone does not fill it, so a path
-that lost some of its cables shows only when many use it. The groups are measured one after another, so that a
-busy neighbour can be distinguished from a bad path: its traffic has ended, or slows the other groups too.
+The hosts of a group share a path to all other hosts (a cabinet's uplink). A single pair does not fill this path, so a
+path that has lost some of its cables is slow only when many pairs use it. The groups are measured one after another, so
+that traffic of others is not taken for a slow path: it has ended by then, or slows the other groups too.
 """
 
 from __future__ import annotations
@@ -13,35 +13,37 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from assay.explain.matrix import PairMatrix
+from assay.explain.polish import MEDIAN_ERROR
 from assay.explain.retest import Outcome, Pair
 from assay.explain.suspect import Suspect
 from assay.records.schema import AnyRecord, Flows
 
 MEASUREMENT = "network.saturation"
-SHAPE = "group"  # of these rounds, among those of a study
+SHAPE = "group"  # the record's parameter "shape", which tells these rounds from those of a saturation study
 MAX_CONTROLS = 3  # other groups
-TIMES = 2  # that each group is measured
+REPEATS = 2  # measurements of each group
 MAX_FLOWS = 64  # of a group
 MIN_HOSTS = 3
 MIN_EFFECT = math.log(0.94)
 MIN_SHARE = 0.2  # of the effect under load
-FLOOR = 0.01  # relative; no total of a group repeats better
+SCALE_FLOOR = 0.01  # relative; no total of a group repeats better
 MIN_Z = 4.0
 
 
 def plan_groups(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[list[Pair]]:
-    """Returns rounds of concurrent flows: those of each suspected group, and those of other groups for comparison.
-    Each is there ``TIMES`` times, at different places."""
+    """Returns rounds of concurrent flows: those of each suspected group, and those of other groups for comparison. The
+    whole sequence is repeated ``REPEATS`` times."""
     groups = [suspect for suspect in suspects if _is_group(suspect)]
     rounds: list[list[Pair]] = []
     for suspect in groups:
         rounds += _rounds_of(suspect, groups, matrix)
     distinct = [list(flows) for flows in dict.fromkeys(tuple(flows) for flows in rounds)]
-    return distinct * TIMES
+    return distinct * REPEATS
 
 
 def _is_group(suspect: Suspect) -> bool:
-    """Whether a group and another, or all others, share the suspected path; of a cable, only some of the others do."""
+    """Whether the suspect is the path from a group to another group, or to all others. The path of a single cable leads
+    to only some of the others."""
     small, large = sorted((len(suspect.hosts), len(suspect.peers)))
     return suspect.side == "block" and small >= MIN_HOSTS and (large == small or large >= 2 * small)
 
@@ -85,7 +87,8 @@ def measured_groups(records: Iterable[AnyRecord]) -> list[Flows]:
 
 
 def group_outcome(suspect: Suspect, suspects: Sequence[Suspect], measured: Sequence[Flows]) -> Outcome | None:
-    """Returns the result of a group's retest; None if it was not measured or nothing compares with it."""
+    """Returns the result of a group's retest; None if the group was not measured or there is no group to compare it
+    with."""
     if not _is_group(suspect):
         return None
     suspected, controls = [], []
@@ -107,7 +110,9 @@ def group_outcome(suspect: Suspect, suspects: Sequence[Suspect], measured: Seque
         (control_rates - np.median(control_rates)) ** 2
     )
     error = (
-        max(math.sqrt(squares / freedom), FLOOR) * 1.2533 * math.sqrt(1 / len(rates) + 1 / len(control_rates))
+        max(math.sqrt(squares / freedom), SCALE_FLOOR)
+        * MEDIAN_ERROR
+        * math.sqrt(1 / len(rates) + 1 / len(control_rates))
     )
     persists = effect < min(MIN_EFFECT, -MIN_Z * error, MIN_SHARE * suspect.effect)
     return Outcome(
