@@ -3,7 +3,7 @@
 
 The network is a lab of two hosts without rate limits. The offered rate is doubled until datagrams are lost or less
 than half of it arrives, then found by bisection. The result is the highest rate at which every datagram arrived. Each
-try takes two seconds. Assay compares every byte that it receives; iperf3 compares none.
+trial takes two seconds. Assay verifies every byte that it receives; iperf3 verifies none.
 """
 
 from __future__ import annotations
