@@ -1,4 +1,4 @@
-"""Runs the public MPI-IO test suites with an MPI's own I/O and with the accelerator, and compares how they end.
+"""Runs the public MPI-IO test suites with an MPI's own I/O and with Assay's accelerator, and compares the outcomes.
 
     .venv/bin/python packaging/mpiio_suites.py --work /tmp/suites --mpi mpich
     .venv/bin/python packaging/mpiio_suites.py --work /tmp/suites --mpi openmpi --nodes lab --suite hdf5
@@ -41,9 +41,10 @@ from assay.launch.launchers import LAUNCHERS, Launcher  # noqa: E402
 from assay.launch.placement import HERE, Segment, Site, lab_site  # noqa: E402
 
 STORE_BYTES = 192 << 20
-PATIENT = ROOT / "build/tests/patient_mpi/libpatient-mpi.so"  # see tests/engines/patient_mpi
+PATIENT_MPI = ROOT / "build/tests/patient_mpi/libpatient-mpi.so"  # see tests/engines/patient_mpi
 NO_RATES = Rates(None, None, None, None)
-# How the programs do their I/O. direct: on a local file system without the store, as by default.
+# How the programs do their I/O. stock: the MPI's own. direct: the accelerator without its store, the default on a local
+# file system. store: through the store. memory: as store, and close returns when the data are in memory.
 WAYS = {
     "stock": None,
     "direct": {"ASSAY_IO_DIRECT": "1"},
@@ -60,7 +61,7 @@ class Place:
     site: Site
     hosts: list[str]
 
-    def of(self, ranks: int) -> list[str]:
+    def hosts_of_ranks(self, ranks: int) -> list[str]:
         """The host of each rank: each host has a block of ranks."""
         share = -(-ranks // len(self.hosts))
         return [self.hosts[rank // share] for rank in range(ranks)]
@@ -68,7 +69,7 @@ class Place:
 
 @contextmanager
 def place(nodes: str) -> Iterator[Place]:
-    """A lab lives as long as it is used."""
+    """The place for --nodes; a lab is taken down at the end."""
     if nodes != "lab":
         yield Place(nodes, HERE, [socket.gethostname()])
         return
@@ -103,16 +104,14 @@ class Runner:
     def _run(self, case: Case, way: str, folder: Path) -> tuple[str, str]:
         file, output = str(folder / "file.nc"), ""
         for step in case.steps:
-            code, words = self._start(
-                [word.replace("{file}", file) for word in step], case.ranks, way, folder
-            )
-            output += words
+            code, text = self._start([word.replace("{file}", file) for word in step], case.ranks, way, folder)
+            output += text
             if code is None:
                 return "no end", output
             if code:
                 return "failed", output + f"\nexit code {code}"
         if not case.has_passed(output):
-            return "failed", output + f"\nnot said: {case.passed}"
+            return "failed", output + f"\nno line matches: {case.success_pattern}"
         for suffix in case.files:
             checked = subprocess.run(
                 [self.validator, "-q", file + suffix], capture_output=True, text=True, timeout=60
@@ -124,7 +123,7 @@ class Runner:
     def _start(self, program: list[str], ranks: int, way: str, folder: Path) -> tuple[int | None, str]:
         """The exit code (None: it did not end) and the output."""
         command = self.launcher.command(
-            self.place.site, [Segment(self.place.of(ranks), self._settings(way, ranks))], program
+            self.place.site, [Segment(self.place.hosts_of_ranks(ranks), self._settings(way, ranks))], program
         )
         with (folder / "output").open("w+", errors="replace") as out:
             process = subprocess.Popen(
@@ -152,15 +151,15 @@ class Runner:
 
     def _settings(self, way: str, ranks: int) -> dict[str, str]:
         """Ranks yield the processor while they wait: there may be more of them than processors."""
-        yields = {"OMPI_MCA_mpi_yield_when_idle": "1"} if self.launcher.name == "openmpi" else {}
-        libraries = [str(PATIENT)] if not yields and PATIENT.exists() else []
+        settings = {"OMPI_MCA_mpi_yield_when_idle": "1"} if self.launcher.name == "openmpi" else {}
+        libraries = [str(PATIENT_MPI)] if not settings and PATIENT_MPI.exists() else []
         chosen = WAYS[way]
         if chosen is not None:
             split = {"ASSAY_IO_RANKS_PER_NODE": str(-(-ranks // 2))} if self.place.name == "split" else {}
-            settings = environment(self.launcher.name, size=STORE_BYTES, required=True)
-            libraries.insert(0, settings["LD_PRELOAD"])
-            yields |= settings | chosen | split
-        return yields | ({"LD_PRELOAD": ":".join(libraries)} if libraries else {})
+            accelerator = environment(self.launcher.name, size=STORE_BYTES, required=True)
+            libraries.insert(0, accelerator["LD_PRELOAD"])
+            settings |= accelerator | chosen | split
+        return settings | ({"LD_PRELOAD": ":".join(libraries)} if libraries else {})
 
 
 def compare(runner: Runner, chosen: list[Case], ways: list[str]) -> list[tuple[Case, list[str]]]:
@@ -169,8 +168,8 @@ def compare(runner: Runner, chosen: list[Case], ways: list[str]) -> list[tuple[C
     for case in chosen:
         outcomes = [runner.outcome(case, way) for way in ways]
         same = len(set(outcomes)) == 1
-        words = outcomes[0] if same else ", ".join(map(" ".join, zip(ways, outcomes, strict=True)))
-        print(f"{case.suite}/{case.name}: {words}", flush=True)
+        text = outcomes[0] if same else ", ".join(map(" ".join, zip(ways, outcomes, strict=True)))
+        print(f"{case.suite}/{case.name}: {text}", flush=True)
         results.append((case, outcomes))
     return results
 
@@ -179,11 +178,11 @@ def table(results: list[tuple[Case, list[str]]], ways: list[str], title: str) ->
     """Markdown: of each suite how many programs have passed, by way, and how many end differently."""
     lines = [f"| {title} | programs | " + " | ".join(ways) + " | differ |", "|---" * (len(ways) + 3) + "|"]
     for suite in SUITES:
-        mine = [outcomes for case, outcomes in results if case.suite == suite]
-        if mine:
-            passed = [str(sum(outcomes[k] == "passed" for outcomes in mine)) for k in range(len(ways))]
-            differ = sum(len(set(outcomes)) > 1 for outcomes in mine)
-            lines.append(f"| {suite} | {len(mine)} | {' | '.join(passed)} | {differ} |")
+        of_suite = [outcomes for case, outcomes in results if case.suite == suite]
+        if of_suite:
+            passed = [str(sum(outcomes[k] == "passed" for outcomes in of_suite)) for k in range(len(ways))]
+            differ = sum(len(set(outcomes)) > 1 for outcomes in of_suite)
+            lines.append(f"| {suite} | {len(of_suite)} | {' | '.join(passed)} | {differ} |")
     return "\n".join(lines)
 
 
@@ -215,7 +214,7 @@ def main() -> int:
     work = args.work.resolve()
     try:
         missing = build(work, fetch(work), args.mpi, args.suite)
-        (launcher,) = (one for one in LAUNCHERS if one.name == args.mpi)
+        (launcher,) = (candidate for candidate in LAUNCHERS if candidate.name == args.mpi)
         chosen = [case for suite in args.suite for case in cases(work / "build" / args.mpi, suite)]
         chosen = [case for case in chosen if re.fullmatch(args.only or ".*", f"{case.suite}/{case.name}")]
         with place(args.nodes) as here:

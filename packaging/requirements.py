@@ -3,7 +3,7 @@
     requirements.py run          the dependencies, and an MPI for machines that have none
     requirements.py test         what the tests need besides
 
-The list stands once, in pyproject.toml; this only reads it.
+The list is in pyproject.toml alone.
 """
 
 import pathlib
