@@ -1,4 +1,4 @@
-"""Benchmarks of parallel I/O: stock and accelerated alternate, over numbers of nodes, in one run.
+"""Benchmarks of parallel I/O (``assay io bench``) with the MPI's own I/O ("stock") and with Assay's accelerator.
 
 A step is one start of the engine: a variant on a number of nodes in a round. Rounds are the outermost loop, so that
 stock and accelerated of the same round are measured within seconds of each other.

@@ -20,7 +20,7 @@ def load_workload(name: str) -> str:
     file = TomlFile(find_built_in("workloads", name, "workload"), "step", "workload")
     document = file.document
     file.only(document, ("title", "stations", "transpose", "step"), "a workload")
-    stations = _whole(file, document, "stations")
+    stations = _positive_integer(file, document, "stations")
     transpose = document.get("transpose", {})
     if not isinstance(transpose, dict):
         file.refuse("transpose", "'transpose' is not a table", "head it [transpose]")
@@ -35,7 +35,9 @@ def load_workload(name: str) -> str:
     workload: dict[str, Any] = {"name": file.path.stem, "stations": stations, "steps": steps}
     if "chunk" in transpose:
         workload["chunk"] = int(_quantity(file, transpose, "chunk", "B"))
-        workload["multiplier"] = _whole(file, transpose, "multiplier") if "multiplier" in transpose else 1
+        workload["multiplier"] = (
+            _positive_integer(file, transpose, "multiplier") if "multiplier" in transpose else 1
+        )
     return json.dumps(workload)
 
 
@@ -52,7 +54,7 @@ def _step(file: TomlFile, table: dict[str, Any], needs_chunk: bool) -> dict[str,
     return {"operation": operation, "block": int(block), "rate": _quantity(file, table, "rate", "B/s")}
 
 
-def _whole(file: TomlFile, table: dict[str, Any], key: str) -> int:
+def _positive_integer(file: TomlFile, table: dict[str, Any], key: str) -> int:
     value = table.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         file.refuse(key, f"'{key}' is not a whole number of at least 1", f"such as {key} = 18")
