@@ -208,7 +208,8 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
         worst_time = max(unproved, key=lambda point: point.uncertainty)
         head.reason = (
             f"{len(unproved)} times are known too badly to prove anything, the worst within "
-            f"{format_share(worst_time.uncertainty)}: {worst_time.curve}, {worst_time.axis} {worst_time.label or f'{worst_time.x:g}'}"
+            f"{format_share(worst_time.uncertainty)}: {worst_time.curve}, {worst_time.axis} "
+            f"{worst_time.label or f'{worst_time.x:g}'}"
         )
         head.fix = "measure again when nothing else uses the hosts and their network"
         return head
