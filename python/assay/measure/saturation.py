@@ -116,7 +116,7 @@ class Conductor:
             else:
                 self._requested = self._rounds.send(self._answer)
             self._on_step()
-            while (result := self._earlier.get(self._requested.key)) is not None and result.complete(
+            while (result := self._earlier.get(self._requested.key)) is not None and result.is_complete(
                 self._requested
             ):
                 self._requested = self._rounds.send(result)
@@ -221,7 +221,7 @@ class _StudyProgress:
 
     def progress(self) -> Progress:
         expected = expected_rounds(self._study)
-        done = min(0.99, self._study.rounds_asked / expected) if expected else 0.0
+        done = min(0.99, self._study.rounds_requested / expected) if expected else 0.0
         elapsed = time.monotonic() - self._begun
         seconds_left = elapsed * (1 - done) / done if done > 0.05 else -1.0
         return Progress(done, self._study.phase, seconds_left)

@@ -58,8 +58,8 @@ class Network:
         return sum(self.predict(flows, without))
 
     def gap(self, pair: Flow) -> float:
-        """The time per byte (LogGP's G), in s/B, between two hosts in ping-pong, the mean of both directions; 0 where no
-        known link limits it."""
+        """The time per byte (LogGP's G), in s/B, between two hosts in ping-pong, the mean of both directions; 0 where
+        no known link limits it."""
         there, back = (self.predict([flow])[0] for flow in (pair, (pair[1], pair[0])))
         return (1 / there + 1 / back) / 2
 

@@ -1,4 +1,4 @@
-"""From a recording: memory and the remote share over time, and how accesses were sampled."""
+"""Memory and the remote share over time, and the sampling of accesses, from a recording."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from assay.numa.recording import NOWHERE, SERVERS, Recording, as_shown
 from assay.records.numa import NumaSampling, NumaSlices, NumaTimeline
 
-ATTRIBUTED = ("heap", "mapping", "global", "stack")  # kinds that name an object, not a rest
+ATTRIBUTED = (
+    "heap",
+    "mapping",
+    "global",
+    "stack",
+)  # kinds of objects that have a name; "small" and "other" have none
 
 
 def timeline_of(

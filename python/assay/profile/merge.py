@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assay.profile.columns import Numbers, packed, unpacked
+from assay.profile.columns import Numbers, pack_column, unpack_column
 from assay.profile.tree import CallTree
 from assay.records.profile import Column, Groups, Locations, Metric, Nodes, Stacks, Tree
 
@@ -49,7 +49,7 @@ class MergedTree:
             ("line", tables.lines, self.locations.line_id),
             ("function", tables.functions, self.locations.function_id),
         ):
-            first = locations[unpacked(groups.location, groups.rows)]
+            first = locations[unpack_column(groups.location, groups.rows)]
             rows = np.array(ids, np.int64)[first]
             self._add(f"{name} own", rows, groups.exclusive)
             self._add(f"{name} with", rows, groups.inclusive)
@@ -111,20 +111,22 @@ class MergedTree:
 
     def _folded(self, name: str, rows: Numbers) -> dict[str, Column]:
         """The figures of all processes in the merged table's ``rows``, which are ascending."""
-        return {metric.key: packed(self._fold(self.parts[name], metric, rows)) for metric in self.metrics}
+        return {
+            metric.key: pack_column(self._fold(self.parts[name], metric, rows)) for metric in self.metrics
+        }
 
     def _fold(self, parts: Sequence[_Part], metric: Metric, rows: Numbers) -> Numbers:
         if metric.fold == "least":
             least = np.full(len(rows), np.inf)
             for part in parts:
-                values = unpacked(part.figures[metric.key], len(part.rows)).astype(np.float64)
-                known = unpacked(part.figures[metric.known_by], len(part.rows)) > 0
+                values = unpack_column(part.figures[metric.key], len(part.rows)).astype(np.float64)
+                known = unpack_column(part.figures[metric.known_by], len(part.rows)) > 0
                 np.minimum.at(least, np.searchsorted(rows, part.rows[known]), values[known])
             return np.where(np.isinf(least), 0, least)
         folded = np.zeros(len(rows))
         join = np.maximum if metric.fold == "most" else np.add
         for part in parts:
-            values = unpacked(part.figures[metric.key], len(part.rows)).astype(np.float64)
+            values = unpack_column(part.figures[metric.key], len(part.rows)).astype(np.float64)
             join.at(folded, np.searchsorted(rows, part.rows), values)
         return folded
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from assay.profile.columns import Numbers, unpacked
+from assay.profile.columns import Numbers, unpack_column
 from assay.records.profile import Column, Groups, Metric, Tree
 
 Group = Literal["function", "line"]
@@ -74,10 +74,10 @@ class CallTree:
         self.metrics = {metric.key: metric for metric in metrics}
         names = {metric.key for metric in metrics if metric.fold != "mean"}
         nodes, stacks = tables.nodes, tables.stacks
-        self.parent = unpacked(nodes.parent, nodes.rows)
-        self.location = unpacked(nodes.location, nodes.rows)
-        self.stack_node = unpacked(stacks.node, stacks.rows)
-        self.stack_site = unpacked(stacks.site, stacks.rows)
+        self.parent = unpack_column(nodes.parent, nodes.rows)
+        self.location = unpack_column(nodes.location, nodes.rows)
+        self.stack_node = unpack_column(stacks.node, stacks.rows)
+        self.stack_site = unpack_column(stacks.site, stacks.rows)
         self._check(names)
 
     def _check(self, names: set[str]) -> None:
@@ -99,13 +99,13 @@ class CallTree:
         columns = [(self.tables.stacks.figures, self.tables.stacks.rows)]
         columns.append((self.tables.nodes.figures, self.tables.nodes.rows))
         for groups in (self.tables.lines, self.tables.functions):
-            _check_range(unpacked(groups.location, groups.rows), 0, count)
+            _check_range(unpack_column(groups.location, groups.rows), 0, count)
             columns += [(groups.exclusive, groups.rows), (groups.inclusive, groups.rows)]
         for figures, rows in columns:
             if set(figures) != names:
                 raise ValueError(f"other metrics: {', '.join(sorted(set(figures) ^ names))}")
             for column in figures.values():
-                unpacked(column, rows)
+                unpack_column(column, rows)
 
     @cached_property
     def locations(self) -> list[Location]:
@@ -127,7 +127,7 @@ class CallTree:
         """A metric as floating point numbers; of a mean 0 where nothing is counted."""
         described = self.metrics[metric]
         if described.fold != "mean":
-            return unpacked(columns[metric], rows).astype(np.float64)
+            return unpack_column(columns[metric], rows).astype(np.float64)
         dividend: Numbers = self.column(columns, described.dividend, rows)
         divisor = self.column(columns, described.divisor, rows)
         quotient: Numbers = np.divide(dividend, divisor, out=np.zeros(rows), where=divisor > 0)
@@ -168,12 +168,12 @@ class CallTree:
         """By the first location of each line or function."""
         groups = self._groups(group)
         values = self.column(groups.exclusive, metric, groups.rows)
-        return dict(zip(unpacked(groups.location, groups.rows).tolist(), values.tolist(), strict=True))
+        return dict(zip(unpack_column(groups.location, groups.rows).tolist(), values.tolist(), strict=True))
 
     def by(self, metric: str, group: Group) -> list[Figures]:
         """The lines or functions with a figure, the largest exclusive one first."""
         groups = self._groups(group)
-        first = unpacked(groups.location, groups.rows)
+        first = unpack_column(groups.location, groups.rows)
         exclusive = self.column(groups.exclusive, metric, groups.rows)
         inclusive = self.column(groups.inclusive, metric, groups.rows)
         shown = self._line_with_most(metric) if group == "function" else None
@@ -195,7 +195,7 @@ class CallTree:
         """By location, where it is the first of its function: the location of the function's line with most."""
         table, lines = self.tables.locations, self.tables.lines
         of_line = np.zeros(len(table.function))
-        of_line[unpacked(lines.location, lines.rows)] = self.column(lines.exclusive, metric, lines.rows)
+        of_line[unpack_column(lines.location, lines.rows)] = self.column(lines.exclusive, metric, lines.rows)
         values = of_line[np.array(table.line_id, np.int64)] if table.line_id else of_line
         most = np.arange(len(values))
         order = np.lexsort((-np.arange(len(values)), values))  # of equals the first comes last, and stays

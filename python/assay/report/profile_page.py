@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from assay.profile.columns import Numbers, packed, unpacked
+from assay.profile.columns import Numbers, pack_column, unpack_column
 from assay.profile.sources import Sources
 from assay.profile.tree import CallTree
 from assay.records.profile import Column, Nodes, Source, Stacks, Tree
@@ -49,21 +49,21 @@ def _reduced(calls: CallTree, number: Numbers) -> Tree:
         tree,
         nodes=Nodes(
             int(nodes.sum()),
-            packed(np.where(parent < 0, -1, number[parent])),
-            packed(calls.location[nodes]),
+            pack_column(np.where(parent < 0, -1, number[parent])),
+            pack_column(calls.location[nodes]),
             _rows(tree.nodes.figures, nodes),
         ),
         stacks=Stacks(
             int(stacks.sum()),
-            packed(number[calls.stack_node[stacks]]),
-            packed(calls.stack_site[stacks]),
+            pack_column(number[calls.stack_node[stacks]]),
+            pack_column(calls.stack_site[stacks]),
             _rows(tree.stacks.figures, stacks),
         ),
     )
 
 
 def _rows(figures: dict[str, Column], kept: Numbers) -> dict[str, Column]:
-    return {name: packed(unpacked(column, len(kept))[kept]) for name, column in figures.items()}
+    return {name: pack_column(unpack_column(column, len(kept))[kept]) for name, column in figures.items()}
 
 
 def named_sources(names: list[str], sources: Sources, room: int) -> dict[str, Source]:

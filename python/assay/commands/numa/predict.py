@@ -12,7 +12,7 @@ from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
 from assay.measure.numa import FOLDER, load_profiles
-from assay.numa.analysis import listed, processes
+from assay.numa.analysis import format_processors, processes
 from assay.numa.predict import Prediction, predict
 from assay.numa.topology import Topology, synthetic
 from assay.report.numa import show_prediction
@@ -64,7 +64,7 @@ def predict_share(args: argparse.Namespace) -> int:
         print(json.dumps(_as_json(found, topology), indent=1))
     else:
         emulated = recordings[0].recording.process.emulated
-        show_prediction(console(), found, [listed(own) for own in topology.processors], emulated)
+        show_prediction(console(), found, [format_processors(own) for own in topology.processors], emulated)
     return EXIT_PASS
 
 
