@@ -217,7 +217,7 @@ def _problem_of(line: DeviceLine, device: Device, records: Sequence[AnyRecord], 
     """What a device is instead of what the line expects; "" if it is in order."""
     if isinstance(device, GpuDevice):
         if not device.measured:
-            return device.found() if copies_were_measured(records, host) else ""
+            return device.description() if copies_were_measured(records, host) else ""
         if line.rate and device.link < line.rate * (1 - ROUNDING):
             link = (
                 f"has a PCIe link of {format_quantity(device.link, 'B/s')}"
@@ -232,7 +232,7 @@ def _problem_of(line: DeviceLine, device: Device, records: Sequence[AnyRecord], 
     else:
         is_fit = device.is_up and device.speed >= line.rate and device.mtu >= line.mtu
         is_fit = is_fit and device.duplex != "half"
-    return "" if is_fit else device.found()
+    return "" if is_fit else device.description()
 
 
 def _observe_devices(

@@ -193,10 +193,10 @@ def _fast_ports(session: Session, inventory: Inventory, host: str, identity: str
         elif port.is_up and port.speed >= TEN_GBIT and not port.master:
             chosen.append(port.device)
         elif _is_slower_by_nature(port):
-            session.err.print(f"{host} {port.found()}: left out, not a port of {wanted}")
+            session.err.print(f"{host} {port.description()}: left out, not a port of {wanted}")
         else:
             expected = f"expected: up at {wanted}, with an address of its own"
-            session.unfit(RECEIVE, host, port.device, f"{port.found()}; {expected}")
+            session.unfit(RECEIVE, host, port.device, f"{port.description()}; {expected}")
     return chosen
 
 
@@ -220,7 +220,7 @@ def _measure_rdma_ports(
             if port.device in inventory.ignore:
                 session.err.print(f"{host} {port.device}: left out, the inventory ignores it")
             elif not port.is_active:
-                session.unfit(RDMA, host, port.device, f"{port.found()}; expected: ACTIVE")
+                session.unfit(RDMA, host, port.device, f"{port.description()}; expected: ACTIVE")
         pairs = {pair.sender: pair for pair in plan_ports(ports)}
         for device in [port.device for port in ports if port.active]:
             step = _rdma_step(session, offer, host, device, pairs.get(device), params)
@@ -302,7 +302,7 @@ def _record_hidden_gpus(session: Session, offer: OfferedHosts) -> None:
         hidden = f"CUDA_VISIBLE_DEVICES={visible} hides GPUs" if visible else "the driver does not show it"
         for gpu in gpus(session.run.records, identity):
             if not gpu.measured:
-                session.unfit("node.gpu_copy", host, gpu.pci, f"{gpu.found()}: {hidden}")
+                session.unfit("node.gpu_copy", host, gpu.pci, f"{gpu.description()}: {hidden}")
 
 
 def _measure_network(session: Session, specification: Specification, offer: OfferedHosts) -> None:

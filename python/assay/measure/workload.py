@@ -19,12 +19,12 @@ def load_workload(name: str) -> str:
     """The workload in a file, or a built-in one by name, as the JSON text that the engine takes."""
     file = TomlFile(find_built_in("workloads", name, "workload"), "step", "workload")
     document = file.document
-    file.only(document, ("title", "stations", "transpose", "step"), "a workload")
+    file.refuse_unknown_keys(document, ("title", "stations", "transpose", "step"), "a workload")
     stations = _positive_integer(file, document, "stations")
     transpose = document.get("transpose", {})
     if not isinstance(transpose, dict):
         file.refuse("transpose", "'transpose' is not a table", "head it [transpose]")
-    file.only(transpose, ("chunk", "multiplier"), "[transpose]")
+    file.refuse_unknown_keys(transpose, ("chunk", "multiplier"), "[transpose]")
     tables = document.get("step", [])
     if not isinstance(tables, list) or not tables:
         file.refuse("step", "there is no step in it", "add one headed [[step]]")
@@ -42,7 +42,7 @@ def load_workload(name: str) -> str:
 
 
 def _step(file: TomlFile, table: dict[str, Any], needs_chunk: bool) -> dict[str, Any]:
-    file.only(table, ("operation", "block", "rate"), "a step")
+    file.refuse_unknown_keys(table, ("operation", "block", "rate"), "a step")
     operation = table.get("operation")
     if operation not in OPERATIONS:
         file.refuse(
