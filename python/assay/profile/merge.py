@@ -1,4 +1,4 @@
-"""Call trees of several processes merged into one, by location and stack; for every profiler."""
+"""Merges the call trees of several processes into one, by location and stack; for every profiler."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class _Part(NamedTuple):
 
 
 class MergedTree:
-    """Sums add up; the least and the largest are those of all. Peaks add up too: what is needed if all processes have
-    theirs at once."""
+    """A call tree to which processes are added. Metrics that are sums are added up; of the least and the largest value
+    that of all processes counts. Peaks are added up, too: the sum is needed if all processes peak at once."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = [metric for metric in metrics if metric.fold != "mean"]
@@ -32,7 +32,15 @@ class MergedTree:
         self.locations = Locations([], [], [], [], [], [], [], [])
         self.node_numbers: dict[tuple[int, int], int] = {}
         self.parts: dict[str, list[_Part]] = {
-            name: [] for name in ("nodes", "stacks", "line own", "line with", "function own", "function with")
+            name: []
+            for name in (
+                "nodes",
+                "stacks",
+                "line exclusive",
+                "line inclusive",
+                "function exclusive",
+                "function inclusive",
+            )
         }
         self.sites: dict[int, int] = {}  # by node, of all stacks
 
@@ -51,8 +59,8 @@ class MergedTree:
         ):
             first = locations[unpack_column(groups.location, groups.rows)]
             rows = np.array(ids, np.int64)[first]
-            self._add(f"{name} own", rows, groups.exclusive)
-            self._add(f"{name} with", rows, groups.inclusive)
+            self._add(f"{name} exclusive", rows, groups.exclusive)
+            self._add(f"{name} inclusive", rows, groups.inclusive)
         return locations
 
     def _add(self, name: str, rows: Numbers, figures: dict[str, Column]) -> None:
@@ -72,7 +80,7 @@ class MergedTree:
             table.inlined.append(location.inlined)
             table.is_allocator_frame.append(location.is_allocator_frame)
             table.function_id.append(self.functions.setdefault(function, merged))
-            # As CallTree::location_number() of the analyser: a relative file may be several.
+            # As in CallTree::location_number() of the analyser: a relative name may stand for several files.
             line = place if location.file.startswith("/") else (*function, *place)
             table.line_id.append(self.lines.setdefault(line, merged))
         return merged
@@ -106,8 +114,11 @@ class MergedTree:
 
     def _groups(self, name: str, ids: Iterable[int]) -> Groups:
         first = np.array(sorted(set(ids)), np.int64)
-        own, inclusive = self._folded(f"{name} own", first), self._folded(f"{name} with", first)
-        return Groups(len(first), _indices(first), own, inclusive)
+        exclusive, inclusive = (
+            self._folded(f"{name} exclusive", first),
+            self._folded(f"{name} inclusive", first),
+        )
+        return Groups(len(first), _indices(first), exclusive, inclusive)
 
     def _folded(self, name: str, rows: Numbers) -> dict[str, Column]:
         """The figures of all processes in the merged table's ``rows``, which are ascending."""

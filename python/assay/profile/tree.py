@@ -49,8 +49,8 @@ class Location(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """A metric of one line or function: ``exclusive`` is its own, ``inclusive`` that with what it calls. ``location``
-    is the line itself; of a function the line with most of the metric."""
+    """A metric of a line or function: ``exclusive`` without, ``inclusive`` with the functions that it calls.
+    ``location`` is the line itself; of a function the line with most of the metric."""
 
     location: Location
     exclusive: float
@@ -59,7 +59,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack that did something itself. ``site`` is the location that counts as its cause."""
+    """A stack with figures of its own. ``site`` is the location that counts as its cause."""
 
     node: int
     site: int
@@ -67,7 +67,8 @@ class Stack:
 
 
 class CallTree:
-    """Raises ValueError for tables that contradict each other or lack a metric."""
+    """Looks figures up in a profile's tables. Raises ValueError for tables that contradict each other or lack a
+    metric."""
 
     def __init__(self, tables: Tree, metrics: Sequence[Metric]) -> None:
         self.tables = tables
@@ -136,8 +137,8 @@ class CallTree:
     def of_stacks(self, metric: str) -> Numbers:
         return self.column(self.tables.stacks.figures, metric, self.tables.stacks.rows)
 
-    def of_nodes_themselves(self, metric: str) -> Numbers:
-        """By node; 0 where no stack ends."""
+    def exclusive_of_nodes(self, metric: str) -> Numbers:
+        """The exclusive figure of each node; 0 where no stack ends."""
         values = np.zeros(len(self.parent))
         values[self.stack_node] = self.of_stacks(metric)
         return values
@@ -153,7 +154,7 @@ class CallTree:
         ]
 
     def lines_of(self, values: Numbers) -> list[Figures]:
-        """Any figure of the stacks, one value each, added up by the line of their sites; the largest first."""
+        """Adds up values, one for each stack, by the line of the stack's site; the largest first."""
         table = self.tables.locations
         sums = np.zeros(len(table.function))
         if len(values):
@@ -165,7 +166,7 @@ class CallTree:
         ]
 
     def exclusive(self, group: Group, metric: str) -> dict[int, float]:
-        """By the first location of each line or function."""
+        """The exclusive figures by the first location of each line or function."""
         groups = self._groups(group)
         values = self.column(groups.exclusive, metric, groups.rows)
         return dict(zip(unpack_column(groups.location, groups.rows).tolist(), values.tolist(), strict=True))
@@ -192,13 +193,15 @@ class CallTree:
         return self.tables.functions if group == "function" else self.tables.lines
 
     def _line_with_most(self, metric: str) -> Numbers:
-        """By location, where it is the first of its function: the location of the function's line with most."""
+        """The location of each function's line with most of the metric, by the first location of the function."""
         table, lines = self.tables.locations, self.tables.lines
         of_line = np.zeros(len(table.function))
         of_line[unpack_column(lines.location, lines.rows)] = self.column(lines.exclusive, metric, lines.rows)
         values = of_line[np.array(table.line_id, np.int64)] if table.line_id else of_line
         most = np.arange(len(values))
-        order = np.lexsort((-np.arange(len(values)), values))  # of equals the first comes last, and stays
+        order = np.lexsort(
+            (-np.arange(len(values)), values)
+        )  # of equal values the first comes last, and wins
         most[np.array(table.function_id, np.int64)[order]] = order
         return most
 
