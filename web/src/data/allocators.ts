@@ -7,7 +7,7 @@ import { middle } from "./sweep";
 
 const CYCLE = "profile.alloc.cycle";
 const RETENTION = "profile.alloc.retention";
-const COLOURS = 4; // from the fifth allocator on curves are dashed
+const COLOURS = 4; // curves of further allocators are dashed
 
 export interface Panel {
   key: string;
@@ -61,9 +61,9 @@ export function panels(points: readonly Measurement[], threads: number, state: s
     key: metric,
     title,
     records: points.filter(
-      ({ name, metric: of, params }) =>
+      ({ name, metric: recorded, params }) =>
         name === CYCLE &&
-        of === metric &&
+        recorded === metric &&
         params?.["threads"] === threads &&
         params["state"] === state,
     ),

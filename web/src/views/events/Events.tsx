@@ -10,7 +10,7 @@ import {
   valueText,
   type Building,
   type Search,
-  type Tried,
+  type SearchPoint,
 } from "../../data/events";
 import { percent, quantity } from "../../data/format";
 import type { Finding, Measurement } from "../../data/records";
@@ -95,13 +95,13 @@ const LEDGER: Column<Building["ledger"][number]>[] = [
 function Landscape({ search }: { search: Search }) {
   const { points, parameters } = search;
   const best = points[0]!;
-  const columns = useMemo<Column<Tried>[]>(
+  const columns = useMemo<Column<SearchPoint>[]>(
     () => [
       ...Object.keys(best.params).map((name) => ({
         id: name,
         header: name,
-        value: ({ params }: Tried) => params[name] as string | number,
-        show: ({ params }: Tried) => valueText(name, params[name]!),
+        value: ({ params }: SearchPoint) => params[name] as string | number,
+        show: ({ params }: SearchPoint) => valueText(name, params[name]!),
         numeric: typeof best.params[name] === "number",
       })),
       {
