@@ -3,7 +3,7 @@
 
 import type { Curve } from "../charts/Curves";
 import type { Measurement, Scalar } from "./records";
-import { middle } from "./sweep";
+import { medianOf } from "./sweep";
 
 const CYCLE = "profile.alloc.cycle";
 const RETENTION = "profile.alloc.retention";
@@ -91,7 +91,7 @@ function curvesOf(records: Measurement[], names: string[]): Curve[] {
     const points = records
       .filter((record) => record.params?.["allocator"] === name)
       .flatMap((record): [number, number][] => {
-        const value = middle(record);
+        const value = medianOf(record);
         return value !== undefined && value > 0 ? [[Number(record.params!["size"]), value]] : [];
       })
       .sort(([a], [b]) => a - b);
