@@ -146,10 +146,10 @@ void Sink::context(const Subject& subject, const Json& facts) {
     write({{"kind", "context"}, {"subject", to_json(subject)}, {"facts", facts}});
 }
 
-void Sink::failure(const std::string& what, const std::string& fix, const Subject& subject,
+void Sink::failure(const std::string& problem, const std::string& fix, const Subject& subject,
                    bool primary) {
     write({{"kind", "failure"},
-           {"what", what},
+           {"problem", problem},
            {"fix", fix},
            {"subject", to_json(subject)},
            {"primary", primary}});

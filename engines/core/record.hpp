@@ -19,7 +19,7 @@ namespace assay {
 
 using Json = nlohmann::ordered_json;
 
-inline constexpr int schema_version = 3;
+inline constexpr int schema_version = 4;
 
 // What a record is about. Empty members are left out. In a pair, bytes go from host to peer.
 struct Subject {
@@ -60,7 +60,7 @@ public:
                     std::uint64_t offset, std::uint64_t expected, std::uint64_t observed);
     void context(const Subject&, const Json& facts);
     // `primary`: caused from outside, so not the consequence of another failure.
-    void failure(const std::string& what, const std::string& fix, const Subject&,
+    void failure(const std::string& problem, const std::string& fix, const Subject&,
                  bool primary = false);
     void hello(int rank, const std::string& host);
     // The label of each rank, and the `hosts` (objects with host, names, addresses) of the ranks;

@@ -193,7 +193,7 @@ class HostRenamer:
         if isinstance(record, Pairs):
             record.peers = self._listed_names(record.peers)
         if isinstance(record, Failure):
-            record.what = self._in_text(record.what)
+            record.problem = self._in_text(record.problem)
         subject = record.subject
         record.subject = msgspec.structs.replace(
             subject, host=self._listed_name(subject.host), peer=self._listed_name(subject.peer)

@@ -250,7 +250,7 @@ class Ranks:
 
     def _fail(self, rank: Rank, described: str, fix: str) -> None:
         failure = Failure(
-            what=described, fix=fix, subject=Subject(host=self._host(rank), rank=rank.number), primary=True
+            problem=described, fix=fix, subject=Subject(host=self._host(rank), rank=rank.number), primary=True
         )
         self._write(encode(failure) + b"\n")
         self._end(EXIT_UNUSABLE)

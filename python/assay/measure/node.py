@@ -27,7 +27,7 @@ def read_contexts() -> list[Context]:
     limits = Limits(start=READ_LIMIT_S, silence=READ_LIMIT_S)
     ending = run_engine(started, keep, lambda _: None, lambda _: None, limits)
     if ending.failure:
-        raise UserError(ending.failure.what, ending.failure.fix)
+        raise UserError(ending.failure.problem, ending.failure.fix)
     return contexts
 
 

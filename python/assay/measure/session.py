@@ -308,10 +308,10 @@ class Session:
         if ending.interrupted:
             self.interrupt()
         elif ending.failure:
-            ending.failure.what += f" ({busy})" if busy else ""
+            ending.failure.problem += f" ({busy})" if busy else ""
             names.rename(ending.failure)
             self.run.append(ending.failure)
-            self.ended_early = ending.failure.what
+            self.ended_early = ending.failure.problem
         return not self.ended_early
 
     def interrupt(self) -> None:
@@ -333,7 +333,7 @@ class Session:
 
     def give_up(self, error: UserError) -> None:
         """Records that nothing can be measured, and ends the measuring. The criteria stay inconclusive."""
-        self.run.append(schema.Failure(what=error.what, fix=error.fix))
+        self.run.append(schema.Failure(problem=error.what, fix=error.fix))
         self.ended_early = error.what
 
     def _remaining_params(

@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 
 from assay.records.decode import decoder
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 Scalar = str | int | float | bool
 Status = Literal["ok", "waived", "error", "unfit"]
@@ -213,7 +213,7 @@ class Context(Record, tag="context"):
 class Failure(Record, tag="failure"):
     """A measurement that ended early, and why: a rank died, a host does not answer."""
 
-    what: str
+    problem: str  # "rank 3 on h3 was ended by signal 9 (Killed)"
     fix: str = ""
     subject: Subject = Subject()
     primary: bool = False  # caused from outside, so never a consequence of another failure

@@ -92,7 +92,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_alloc(console, records)
     show_model(console, records)
     for failure in (r for r in records if isinstance(r, Failure)):
-        console.print(Text.assemble(("failed: ", "bold red"), one_line(failure.what)), soft_wrap=True)
+        console.print(Text.assemble(("failed: ", "bold red"), one_line(failure.problem)), soft_wrap=True)
         if failure.fix:
             console.print(f"        fix: {one_line(failure.fix)}", soft_wrap=True)
     show_findings(console, [r for r in records if isinstance(r, Finding)])

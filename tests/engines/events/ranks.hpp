@@ -61,7 +61,7 @@ public:
     // What a rank said when it ended the job.
     std::string failure() const {
         for (const Json& record : records)
-            if (record["kind"] == "failure") return record["what"];
+            if (record["kind"] == "failure") return record["problem"];
         return "";
     }
 

@@ -99,8 +99,8 @@ def test_every_kind_of_record_is_renamed() -> None:
     assert isinstance(flows, Flows) and (flows.sources, flows.targets) == (["n1"], ["n2"])
     single = names.rename(Measurement(name="x", metric="m", unit="B/s", subject=pair))
     assert isinstance(single, Measurement) and single.subject == Subject(host="n1", peer="n2")
-    failure = names.rename(Failure(what="n1.site: no answer from n2.site", subject=pair))
-    assert isinstance(failure, Failure) and failure.what == "n1: no answer from n2"
+    failure = names.rename(Failure(problem="n1.site: no answer from n2.site", subject=pair))
+    assert isinstance(failure, Failure) and failure.problem == "n1: no answer from n2"
 
 
 def test_without_a_list_the_hosts_keep_their_names() -> None:

@@ -240,7 +240,7 @@ def test_a_sender_that_is_killed(lab: Lab, tmp_path: Path) -> None:
     report: dict[str, Any] = json.loads(out)
     assert (report["run"]["state"], report["run"]["outcome"]) == ("partial", "INCONCLUSIVE")
     (failure,) = [r for r in report["records"] if r["kind"] == "failure"]
-    assert "the sender fell silent after" in failure["what"]
+    assert "the sender fell silent after" in failure["problem"]
     loss = [r for r in report["records"] if r["kind"] == "measurement" and r["metric"] == "loss"]
     assert {r["status"] for r in loss} == {"error"}
     assert any(r["summary"]["n"] for r in loss), "what was seen is kept"

@@ -76,7 +76,7 @@ export interface Corruption {
  */
 export interface Failure {
   kind: "failure";
-  what: string;
+  problem: string;
   fix?: string;
   subject?: Subject;
   primary?: boolean;

@@ -136,7 +136,7 @@ function reason(run: Run, outcome: Outcome): string {
     total === 1 ? "The one criterion" : `${some.length} of ${total} criteria`;
   if (failed.length > 0) return `${counted(failed)} failed: ${criterionTitles(failed)}.`;
   if (open.length > 0)
-    return `${counted(open)} could not be decided: ${run.failures[0]?.what ?? criterionTitles(open)}.`;
+    return `${counted(open)} could not be decided: ${run.failures[0]?.problem ?? criterionTitles(open)}.`;
   const faults = run.findings.filter((finding) => (finding.severity ?? "fault") === "fault");
   const parts: string[] = [];
   if (total === 1) parts.push("The one criterion is met");
@@ -144,7 +144,7 @@ function reason(run: Run, outcome: Outcome): string {
   else if (outcome !== "FAIL") parts.push("No criterion was held against this run");
   if (faults[0])
     parts.push(faults[0].cause + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
-  else if (run.failures[0]) parts.push(run.failures[0].what);
+  else if (run.failures[0]) parts.push(run.failures[0].problem);
   else if (run.corruptions.length > 0) parts.push("payloads were corrupted");
   return parts.length > 0 ? `${parts.join(": ")}.` : (run.info.reason ?? "");
 }
