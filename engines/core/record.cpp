@@ -159,8 +159,9 @@ void Sink::hello(int rank, const std::string& host) {
     write({{"kind", "hello"}, {"rank", rank}, {"host", host}});
 }
 
-void Sink::ranks(std::span<const std::string> labels, std::span<const int> of, const Json& hosts) {
-    write({{"kind", "ranks"}, {"labels", labels}, {"of", of}, {"hosts", hosts}});
+void Sink::ranks(std::span<const std::string> labels, std::span<const int> host_index,
+                 const Json& hosts) {
+    write({{"kind", "ranks"}, {"labels", labels}, {"host_index", host_index}, {"hosts", hosts}});
 }
 
 void Sink::ready(std::string_view label) { write({{"kind", "ready"}, {"label", label}}); }

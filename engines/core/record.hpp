@@ -64,8 +64,9 @@ public:
                  bool primary = false);
     void hello(int rank, const std::string& host);
     // The label of each rank, and the `hosts` (objects with host, names, addresses) of the ranks;
-    // of[r] is the host of rank r. Written before any record that has a label.
-    void ranks(std::span<const std::string> labels, std::span<const int> of, const Json& hosts);
+    // host_index[r] is the index in `hosts` of rank r. Written before any record that has a label.
+    void ranks(std::span<const std::string> labels, std::span<const int> host_index,
+               const Json& hosts);
     // This process (a receiver, a server) can now be reached by its peer.
     void ready(std::string_view label);
     // `done` is 0 to 1; `left` is in seconds, negative if unknown.

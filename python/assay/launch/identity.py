@@ -160,15 +160,15 @@ class HostRenamer:
         Raises UserError for a report that contradicts itself.
         """
         count = len(ranks.labels)
-        if len(ranks.of) != count or not all(0 <= k < len(ranks.hosts) for k in ranks.of):
+        if len(ranks.host_index) != count or not all(0 <= k < len(ranks.hosts) for k in ranks.host_index):
             raise UserError("the engine's list of ranks contradicts itself", "build it again: make setup")
         self.labels = list(ranks.labels)
         if len(self._asked) != count:
             return []
-        matches = match_names(self._asked, ranks.hosts, ranks.of, self._resolve)
+        matches = match_names(self._asked, ranks.hosts, ranks.host_index, self._resolve)
         for rank, label in enumerate(ranks.labels):
-            by_own_name = ranks.hosts[ranks.of[rank]].host
-            name = next(iter(matches[ranks.of[rank]].names), by_own_name)
+            by_own_name = ranks.hosts[ranks.host_index[rank]].host
+            name = next(iter(matches[ranks.host_index[rank]].names), by_own_name)
             if name != by_own_name:
                 self._renamed[by_own_name] = name
                 self._renamed[label] = name + label.removeprefix(by_own_name)

@@ -328,10 +328,11 @@ class Machine(Struct):
 
 
 class Ranks(Struct, tag_field="kind", tag="ranks"):
-    """The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and its host in ``hosts``."""
+    """The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and the index of its host in
+    ``hosts``."""
 
     labels: list[str]
-    of: list[int]
+    host_index: list[int]
     hosts: list[Machine]
 
 

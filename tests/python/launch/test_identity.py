@@ -15,15 +15,15 @@ def nobody(_name: str) -> set[str]:
     return set()
 
 
-def report(*hosts: Machine, of: list[int] | None = None) -> Ranks:
-    """What the engine reports: labels as it makes them."""
-    of = list(range(len(hosts))) if of is None else of
-    several = {k for k in of if of.count(k) > 1}
+def report(*hosts: Machine, host_index: list[int] | None = None) -> Ranks:
+    """The engine's report of its ranks, with labels as it makes them."""
+    host_index = list(range(len(hosts))) if host_index is None else host_index
+    several = {k for k in host_index if host_index.count(k) > 1}
     labels = [
-        f"{hosts[k].host}:{of[:rank].count(k)}" if k in several else hosts[k].host
-        for rank, k in enumerate(of)
+        f"{hosts[k].host}:{host_index[:rank].count(k)}" if k in several else hosts[k].host
+        for rank, k in enumerate(host_index)
     ]
-    return Ranks(labels, of, list(hosts))
+    return Ranks(labels, host_index, list(hosts))
 
 
 def labels(asked: list[str], ranks: Ranks, resolve: object = nobody) -> list[str]:
@@ -71,13 +71,13 @@ def test_unknown_names_follow_the_ranks_that_were_started_there() -> None:
     assert labels(["x", "y"], report(Machine("vm7"), Machine("vm8"))) == ["x", "y"]
     # y's rank runs where n1 runs: it is not known whose it is, so that nothing is invented.
     names = HostRenamer(["n1", "n1", "y"], nobody)
-    contexts = names.learn(report(Machine("n1"), Machine("z"), of=[0, 1, 1]))
+    contexts = names.learn(report(Machine("n1"), Machine("z"), host_index=[0, 1, 1]))
     assert names.labels == ["n1", "z:0", "z:1"]
     assert [c.facts for c in contexts if c.subject.host == "z"] == [{"host.unlisted": True}]
 
 
 def test_two_names_of_one_machine_are_said() -> None:
-    ranks = report(Machine("n1", addresses=["10.1.0.1"]), Machine("n2"), of=[0, 0, 1])
+    ranks = report(Machine("n1", addresses=["10.1.0.1"]), Machine("n2"), host_index=[0, 0, 1])
     names = HostRenamer(["n1", "n1-ib", "n2"], lambda _name: {"10.1.0.1"})
     (context,) = names.learn(ranks)
     assert names.labels == ["n1:0", "n1:1", "n2"]
@@ -85,7 +85,7 @@ def test_two_names_of_one_machine_are_said() -> None:
 
 
 def test_several_ranks_of_a_host_keep_their_numbers() -> None:
-    ranks = report(Machine("s1.site"), Machine("c1.site"), of=[0, 0, 1])
+    ranks = report(Machine("s1.site"), Machine("c1.site"), host_index=[0, 0, 1])
     assert labels(["s1", "s1", "c1"], ranks) == ["s1:0", "s1:1", "c1"]
 
 
@@ -104,7 +104,7 @@ def test_every_kind_of_record_is_renamed() -> None:
 
 
 def test_without_a_list_the_hosts_keep_their_names() -> None:
-    assert labels([], report(Machine("vm"), of=[0, 0])) == ["vm:0", "vm:1"]
+    assert labels([], report(Machine("vm"), host_index=[0, 0])) == ["vm:0", "vm:1"]
 
 
 def test_a_report_that_contradicts_itself_is_refused() -> None:

@@ -203,12 +203,13 @@ export interface Pairs {
 }
 
 /**
- * The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and its host in ``hosts``.
+ * The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and the index of its host in
+ * ``hosts``.
  */
 export interface Ranks {
   kind: "ranks";
   labels: string[];
-  of: number[];
+  host_index: number[];
   hosts: Machine[];
 }
 
