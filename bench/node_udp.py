@@ -104,7 +104,7 @@ def assay(lab: Lab, size: int, offered: float) -> tuple[float, int]:
     by_metric = {
         r["metric"]: r
         for r in map(json.loads, out.splitlines())
-        if r["kind"] == "measurement" and r["params"].get("of") == "all streams" and r.get("summary")
+        if r["kind"] == "measurement" and r["params"].get("stream") == "all" and r.get("summary")
     }
     return by_metric["bandwidth"]["summary"]["median"], by_metric["loss"]["params"]["lost"]
 

@@ -43,7 +43,7 @@ def _groups(records: Iterable[AnyRecord]) -> dict[tuple[str, Subject, str], dict
     for record in records:
         if not isinstance(record, Measurement) or record.name not in (RECEIVE, SEND) or not record.summary:
             continue
-        if record.params.get("of") != "all streams" or "counter" in record.params:
+        if record.params.get("stream") != "all" or "counter" in record.params:
             continue
         settings = repr(
             [record.params.get(key) for key in ("streams", "size", "offered", "wanted", "sender")]

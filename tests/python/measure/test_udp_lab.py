@@ -37,13 +37,13 @@ title = "a port that takes what is sent"
 [[criterion]]
 title = "total speed"
 metric = "node.udp_receive/bandwidth"
-where = {of = "all streams"}
+where = {stream = "all"}
 min = "299 Mbit/s"
 
 [[criterion]]
 title = "average loss"
 metric = "node.udp_receive/loss"
-where = {of = "all streams"}
+where = {stream = "all"}
 max = "0 %"
 
 [parameters."node.udp_send"]
@@ -140,7 +140,7 @@ def figure(run: Run, metric: str, name: str = "node.udp_receive") -> float:
         r
         for r in run.records
         if isinstance(r, Measurement) and (r.name, r.metric) == (name, metric)
-        and r.params.get("of", "all streams") == "all streams" and "counter" not in r.params
+        and r.params.get("stream", "all") == "all" and "counter" not in r.params
     ]  # fmt: skip
     assert record.summary
     return record.summary.median
