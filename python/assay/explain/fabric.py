@@ -43,9 +43,9 @@ def _slow_alike(evidence: Evidence) -> list[Finding]:
     groups: dict[tuple[str, str, float], list[Measurement]] = {}
     for record in records:
         rate = f"{record.params['width']}x {record.params['speed']}"
-        groups.setdefault((str(record.params["of"]), rate, float(record.params["supported"])), []).append(
-            record
-        )
+        groups.setdefault(
+            (str(record.params["cable_kind"]), rate, float(record.params["supported"])), []
+        ).append(record)
     return [
         Finding(
             rule="slow_cable",

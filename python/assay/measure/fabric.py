@@ -45,7 +45,9 @@ DESCRIBED = [
         name=LINKS,
         scope="group",
         help="rates of a fabric's cables: assay fabric check",
-        parameters=[Parameter("of", "text", "", "", "host or switch: the kind of cable", 0, 0)],
+        parameters=[
+            Parameter("cable_kind", "text", "", "", "host (to a host) or switch (between switches)", 0, 0)
+        ],
         metrics=[
             Metric(
                 "slow_cables", "1", "lower", "cables slower than most of their kind, or than both their ports"
@@ -231,7 +233,7 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
         )
     yield total
     for kind, typical in cable_rates.usual.items():
-        params: dict[str, Scalar] = {"of": kind, "width": typical.width, "speed": typical.speed}
+        params: dict[str, Scalar] = {"cable_kind": kind, "width": typical.width, "speed": typical.speed}
         yield record(
             LINKS,
             "usual_rate",
@@ -244,7 +246,7 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
             "slow_rate",
             cable.rate / BITS_PER_BYTE,
             {
-                "of": cable.kind,
+                "cable_kind": cable.kind,
                 "width": cable.width,
                 "speed": cable.speed,
                 "usual": cable.usual / BITS_PER_BYTE,

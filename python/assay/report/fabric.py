@@ -52,7 +52,7 @@ def _show_rates(console: Console, measured: list[Measurement]) -> None:
     if not usual:
         return
     kinds = {"host": "to hosts", "switch": "between switches"}
-    rates = [f"{kinds[str(r.params['of'])]} {r.params['width']}x {r.params['speed']}" for r in usual]
+    rates = [f"{kinds[str(r.params['cable_kind'])]} {r.params['width']}x {r.params['speed']}" for r in usual]
     text = f"most cables: {', '.join(rates)}"
     known, cables = (int(usual[0].params[name]) for name in ("supported_known", "cables"))
     if known < cables:
