@@ -172,7 +172,7 @@ def _speedup(figures: Variants, records: Iterable[AnyRecord]) -> str:
     if not figures:
         return "-"
     figure = next(iter(figures.values()))
-    params = {"of": figure.name, "figure": figure.metric} | {
+    params = {"benchmark": figure.name, "figure": figure.metric} | {
         key: value for key, value in figure.params.items() if key != "io"
     }
     for r in records:
