@@ -91,11 +91,11 @@ def repeat(
     ]
     chosen = [indices for indices in group_indices if indices] or [list(range(len(request.flows)))]
     samples = [_sums(result, indices) for indices in chosen]
-    for again in range(1, study.effort.repeats):
+    for repetition in range(1, study.effort.repeats):
         if max(estimate(group).half_width for group in samples) <= study.effort.confidence:
             break
         seconds = float(result.flows.params["window_s"]) if result.flows else request.seconds
-        params = {**request.params, "again": again}
+        params = {**request.params, "repetition": repetition}
         result = yield from until_steady(
             study, Round(request.flows, request.size, max(request.seconds, round(seconds, 3)), params=params)
         )

@@ -60,7 +60,7 @@ def _visits(study: Study, levels: Mapping[str, MessageTimes], sizes: Sequence[in
             for group, messages in ((short, SHORT_REPEATS * count), (long, count)):
                 if group:
                     order = _drained_first(group, messages) if varies else tuple(group)
-                    params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
+                    params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "visit": visit}
                     result = yield Round((times.pair,), sizes=order, count=messages, params=params)
                     times.add(result.latencies)
 
