@@ -22,7 +22,7 @@ MAX_UNCERTAIN_SHARE = 1 / 3  # of all points; with more uncertain times the verd
 ROUND_TRIPS, MESSAGES = 1, 6  # simulated messages all take the same time
 
 # Parameters that a record has besides those of its round.
-_RECORD_PARAMS = {"round", "size", "window_s", "messages", "repetition", "visit", REPLACES}
+_RECORD_PARAMS = {"round", "size", "window_s", "messages", "repetition", REPLACES}
 # Experiments that only prepare others; they are not compared.
 _PREPARING = {"first", "contention"}
 
