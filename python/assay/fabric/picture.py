@@ -35,11 +35,11 @@ def packed(routes: Routes, schedule: Schedule, members: NDArray[np.integer]) -> 
     links = np.flatnonzero(fabric.between_switches)
     real = members >= 0
     level = np.where(fabric.levels == UNREACHED, -1, fabric.levels)
-    on = np.where(real, fabric.host_switch[members], -1)
+    host_switches = np.where(real, fabric.host_switch[members], -1)
     ports = np.where(real, routes.tables.ports[:, members], NO_ENTRY)
     plan = {
         "hosts": [fabric.host_names[host] if host >= 0 else "" for host in members],
-        "on": on.tolist(),
+        "host_switches": host_switches.tolist(),
         "switches": fabric.switch_names,
         "levels": level.tolist(),
         "groups": groups(fabric).tolist(),

@@ -79,7 +79,7 @@ function itemOf(plan: Plan, switches: number[]): Item {
   return {
     name: switches.length === 1 ? first : `${first} … ${last}`,
     switches,
-    hosts: plan.on.filter((number) => inside.has(number)).length,
+    hosts: plan.host_switches.filter((number) => inside.has(number)).length,
     level: Math.min(...switches.map((number) => plan.levels[number]!)),
   };
 }

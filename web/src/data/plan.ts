@@ -8,7 +8,7 @@ const MAX_HOPS = 64;
 
 export interface Plan {
   hosts: string[]; // by rank; empty for a slot without a host
-  on: number[]; // the switch of a rank's host, -1 where there is none
+  host_switches: number[]; // the switch of a rank's host, -1 where there is none
   switches: string[];
   levels: number[]; // 0 for leaf switches, -1 for switches without a way to any host
   groups: number[]; // the part of the fabric that a switch belongs to
@@ -69,8 +69,8 @@ export function forEachCrossedLink(
 ): void {
   const to = plan.links[2];
   destinations(plan, step).forEach((target, source) => {
-    let switchNumber = plan.on[source]!;
-    const end = target < 0 ? -1 : plan.on[target]!;
+    let switchNumber = plan.host_switches[source]!;
+    const end = target < 0 ? -1 : plan.host_switches[target]!;
     if (switchNumber < 0 || end < 0) return;
     for (let hops = 0; switchNumber !== end && hops < MAX_HOPS; hops += 1) {
       const link =

@@ -12,7 +12,7 @@ const row = (...ports: number[]) => String.fromCharCode(...ports.map((port) => p
 function smallPlan(changes: Partial<Plan> = {}): Plan {
   return planOf({
     hosts: ["a", "b", "c", "d"],
-    on: [0, 0, 1, 1],
+    host_switches: [0, 0, 1, 1],
     switches: ["leaf0", "leaf1", "spine"],
     levels: [0, 0, 1],
     groups: [0, 1, 2],
@@ -57,7 +57,7 @@ test("the pairs of a link", () => {
 });
 
 test("a rank without a host neither sends nor receives, and the walk of a routing loop ends", () => {
-  expect([...loadsOf(smallPlan({ on: [0, 0, -1, 1] }), 2)]).toEqual([1, 1, 1, 1]);
+  expect([...loadsOf(smallPlan({ host_switches: [0, 0, -1, 1] }), 2)]).toEqual([1, 1, 1, 1]);
   const loop = smallPlan({ tables: [row(1, 2, 3, 3), row(3, 3, 1, 2), row(1, 1, 1, 1)] });
   expect(loadsOf(loop, 2)[0]).toBeGreaterThan(2);
 });
@@ -80,7 +80,7 @@ test("a large fabric is shown by its parts, and an opened part by its switches",
   const leaves = Array.from({ length: pods * 4 }, (_, k) => k);
   const spine = leaves.length;
   const plan = smallPlan({
-    on: [0, 1, 2, 159],
+    host_switches: [0, 1, 2, 159],
     switches: [...leaves.map((k) => `leaf${k}`), "spine"],
     levels: [...leaves.map(() => 0), 1],
     groups: [...leaves.map((k) => Math.floor(k / 4)), pods],
@@ -98,7 +98,7 @@ test("a large fabric is shown by its parts, and an opened part by its switches",
 test("neighbours in a long row are joined", () => {
   const leaves = Array.from({ length: 500 }, (_, k) => k);
   const plan = smallPlan({
-    on: [0, 1, 2, 3],
+    host_switches: [0, 1, 2, 3],
     switches: [...leaves.map((k) => `leaf${k}`), "spine"],
     levels: [...leaves.map(() => 0), 1],
     groups: leaves.concat(500),
