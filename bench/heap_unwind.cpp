@@ -1,5 +1,6 @@
-// Time to capture a call stack of about 20 frames: on a hit of the unwinder's memo of stack layouts,
-// by unwinding rules alone, and by libunwind's cached backtrace. Prints one JSON line per figure.
+// Time to capture a call stack of about 20 frames: on a hit of the unwinder's memo of stack
+// layouts, by unwinding rules alone, and by libunwind's cached backtrace. Prints one JSON line per
+// figure.
 #define UNW_LOCAL_ONLY
 #include <fmt/format.h>
 #include <libunwind.h>
@@ -80,7 +81,7 @@ double nanoseconds(Mode new_mode, std::uint64_t captures) {
 
 int main() {
     void* memory = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED || !tree.reserve(1 << 20)) return 2;
     unwinder = static_cast<Unwinder*>(memory);
     pthread_attr_t attributes;

@@ -27,8 +27,8 @@ struct Worker {
     }
 };
 
-// A size from a random number. Most are small; 1 of 16 has some KiB, 1 of 256 tens of KiB, 1 of 4096
-// hundreds of KiB.
+// A size from a random number. Most are small; 1 of 16 has some KiB, 1 of 256 tens of KiB, 1 of
+// 4096 hundreds of KiB.
 std::size_t block_size(std::uint64_t r) {
     const auto share = r & 4095;
     r >>= 12;

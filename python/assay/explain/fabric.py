@@ -21,7 +21,8 @@ def slow_cables(evidence: Evidence) -> list[Finding]:
             Finding(
                 rule="slow_cable",
                 cause=f"the cable {record.subject.device} runs at {record.params['width']}x "
-                f"{record.params['speed']}, {record.median / usual:.0%} of the other {record.params['cable_kind']} cables",
+                f"{record.params['speed']}, {record.median / usual:.0%} of the other "
+                f"{record.params['cable_kind']} cables",
                 subject=record.subject,
                 side="both",
                 effect=record.median / usual - 1,

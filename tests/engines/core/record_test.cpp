@@ -59,7 +59,8 @@ TEST_CASE("pair values keep five digits") {
 }
 
 TEST_CASE("the fields of failure, corruption, hello, progress and waived records") {
-    CHECK(written([](Sink& s) { s.failure("reason", "fix", {.host = "a"}); })["problem"] == "reason");
+    CHECK(written([](Sink& s) { s.failure("reason", "fix", {.host = "a"}); })["problem"] ==
+          "reason");
     const Json c = written(
         [](Sink& s) { s.corruption(probe, {.host = "a"}, {{"size", 8}}, 3, 8, 0xff, 0xfe); });
     CHECK(c["offset"] == 8);
