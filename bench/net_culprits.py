@@ -126,7 +126,7 @@ class AssayResults:
         right = self.score.add(case, labels)
         is_right = dict(zip(labels, right, strict=True))
         self.stated += [(confidence, is_right[label]) for label, confidence in named]
-        self.observed.append(Observed.of(case, records))
+        self.observed.append(Observed.from_records(case, records))
         if show and (not all(right) or not all(_is_named(fault, labels) for fault in case.faults)):
             _show(case, labels)
 

@@ -44,7 +44,7 @@ class Observed:
     one_way: Floats
 
     @classmethod
-    def of(cls, case: Case, records: list[AnyRecord]) -> Observed:
+    def from_records(cls, case: Case, records: list[AnyRecord]) -> Observed:
         index = {host: i for i, host in enumerate(case.hosts)}
         dense = {
             name: np.full((len(index), len(index)), np.nan)

@@ -185,7 +185,7 @@ def _fast_ports(session: Session, inventory: Inventory, host: str, identity: str
     A port that should be one of them but is down, or runs below a speed that it supports, is recorded as unfit.
     Standard error names ports that the inventory ignores and ports of slower kinds.
     """
-    wanted = format_as(TEN_GBIT, "Gbit/s")
+    required_speed = format_as(TEN_GBIT, "Gbit/s")
     chosen = []
     for port in ethernet_ports(session.run.records, identity):
         if port.device in inventory.ignore:
@@ -193,9 +193,9 @@ def _fast_ports(session: Session, inventory: Inventory, host: str, identity: str
         elif port.is_up and port.speed >= TEN_GBIT and not port.master:
             chosen.append(port.device)
         elif _is_slower_by_nature(port):
-            session.err.print(f"{host} {port.description()}: left out, not a port of {wanted}")
+            session.err.print(f"{host} {port.description()}: left out, not a port of {required_speed}")
         else:
-            expected = f"expected: up at {wanted}, with an address of its own"
+            expected = f"expected: up at {required_speed}, with an address of its own"
             session.unfit(RECEIVE, host, port.device, f"{port.description()}; {expected}")
     return chosen
 
@@ -246,13 +246,13 @@ def _rdma_step(
     elif offer.peer:
         receiver, to = Endpoint(offer.peer_site, offer.peer, ""), offer.peer
     else:
-        found = (
+        reason = (
             f"its only partner here, {pair.receiver}, is on the same card"
             if pair
             else "it has no partner here"
         )
         expected = "expected: an active port of another card, or --peer HOST"
-        session.unfit(RDMA, host, device, f"{device}: {found}; {expected}")
+        session.unfit(RDMA, host, device, f"{device}: {reason}; {expected}")
         return None
     return Step(
         host,

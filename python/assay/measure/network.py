@@ -249,9 +249,9 @@ def rank_labels(segments: Sequence[Segment]) -> list[str]:
     """The expected name of each rank: its host, or host:0, host:1 where a host has several ranks."""
     hosts = [host for segment in segments for host in segment.hosts]
     several = {host for host, count in Counter(hosts).items() if count > 1}
-    seen: Counter[str] = Counter()
+    labelled: Counter[str] = Counter()
     labels = []
     for host in hosts:
-        labels.append(f"{host}:{seen[host]}" if host in several else host)
-        seen[host] += 1
+        labels.append(f"{host}:{labelled[host]}" if host in several else host)
+        labelled[host] += 1
     return labels

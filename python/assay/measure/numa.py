@@ -85,8 +85,8 @@ def check_samples(period: int) -> None:
     done = subprocess.run(command, capture_output=True, timeout=EVENTS_LIMIT_S)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().removeprefix("assay-numa: ")
-        what, _, fix = message.partition("; fix: ")
-        raise UserError(what or f"assay-numa events ended with status {done.returncode}", fix)
+        problem, _, fix = message.partition("; fix: ")
+        raise UserError(problem or f"assay-numa events ended with status {done.returncode}", fix)
 
 
 def emulator() -> list[str | Path]:

@@ -416,9 +416,9 @@ def _check_nodes(row: Touch | Access | Part, recording: Recording) -> None:
     _check_node(row.page_node, recording)
 
 
-def _check_defined(number: int, rows: Container[int], what: str) -> None:
+def _check_defined(number: int, rows: Container[int], kind: str) -> None:
     if number not in rows:
-        raise ValueError(f"{what} {number} is not defined before its use")
+        raise ValueError(f"{kind} {number} is not defined before its use")
 
 
 def _check_stack(number: int, recording: Recording) -> None:

@@ -92,11 +92,11 @@ def tests(records: Iterable[AnyRecord]) -> list[list[Row]]:
 
 def iterations(test: Sequence[Row]) -> Iterator[tuple[int, Row]]:
     """Each row with the number of its repetition, counted by operation over all rounds."""
-    seen: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for row in test:
         key = (row.access, str(row.params.get("data", "")))
-        yield seen.setdefault(key, 0), row
-        seen[key] += 1
+        yield counts.setdefault(key, 0), row
+        counts[key] += 1
 
 
 def ior_json(run: Run) -> dict[str, Any]:
