@@ -154,7 +154,7 @@ class HostRenamer:
         self._renamed: dict[str, str] = {}
         self.labels: list[str] = []  # of each rank, as records have them; empty until the engine has reported
 
-    def learn(self, ranks: Ranks) -> list[Context]:
+    def match_ranks(self, ranks: Ranks) -> list[Context]:
         """Reads the engine's report. Returns a context for each host whose own name is another than the list's.
 
         Raises UserError for a report that contradicts itself.

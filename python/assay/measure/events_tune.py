@@ -75,7 +75,7 @@ class _Listener:
                 self.wrong.append(record)
         return record
 
-    def learn(self, labels: Sequence[str]) -> None:
+    def check_labels(self, labels: Sequence[str]) -> None:
         """Does nothing: the ranks are those that were requested."""
 
     def ready(self) -> None:

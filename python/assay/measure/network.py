@@ -100,9 +100,9 @@ class TimeBudget:
     def left(self) -> float:
         return self.budget - (self._clock() - self._begun)
 
-    def learn(self, given: float) -> None:
-        """Sets ``launch`` from the time that the first engine took beyond its ``given`` seconds."""
-        self.launch = max(LAUNCH_S, self.budget - self.left() - given)
+    def measure_launch(self, engine_budget: float) -> None:
+        """Sets ``launch`` from the time that the first engine took beyond ``engine_budget``."""
+        self.launch = max(LAUNCH_S, self.budget - self.left() - engine_budget)
 
 
 def measure_network(session: Session, request: NetworkRequest) -> None:
@@ -129,7 +129,7 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     _record_planted_rate(session, request.site)
     if not finished or not request.retest:
         return
-    time_budget.learn(float(sweep.get("budget", 0.0)))
+    time_budget.measure_launch(float(sweep.get("budget", 0.0)))
     labels = session.labels or rank_labels(segments)
     session.run.info.hosts = [host_of(label) for label in labels]
     matrix = PairMatrix.of_bandwidth(session.run.records, labels)

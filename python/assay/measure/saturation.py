@@ -82,8 +82,8 @@ class Conductor:
                 self._answer.latencies.append(record)
         return record
 
-    def learn(self, labels: Sequence[str]) -> None:
-        """Takes the host of each rank, as the engine reports it. Every host of the study must have one rank."""
+    def check_labels(self, labels: Sequence[str]) -> None:
+        """Checks the host of each rank, as the engine reports it. Every host of the study must have one rank."""
         unknown_labels = [label for label in labels if label not in self._ranks]
         if unknown_labels:
             self.failure = self.failure or UserError(

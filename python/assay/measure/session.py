@@ -55,8 +55,8 @@ class Conductor(Protocol):
     def receive(self, record: AnyRecord) -> AnyRecord:
         """Takes a record of the engine and returns the record to keep."""
 
-    def learn(self, labels: Sequence[str]) -> None:
-        """Takes the host of each rank, as the engine reports it."""
+    def check_labels(self, labels: Sequence[str]) -> None:
+        """Checks the host of each rank, as the engine reports it."""
 
     def ready(self) -> None:
         """Sends the next round to the engine, which waits for it; closes the pipe after the last round."""
@@ -167,8 +167,8 @@ class Session:
         names = HostRenamer(started.hosts)
 
         def on_ranks(ranks: schema.Ranks) -> None:
-            self._learn(names, ranks)
-            conductor.learn(names.labels)
+            self._record_names(names, ranks)
+            conductor.check_labels(names.labels)
 
         def on_record(record: AnyRecord) -> None:
             record = conductor.receive(names.rename(record))
@@ -279,14 +279,14 @@ class Session:
                     Limits(start=_start_limit(started[0]), silence=silence_s),
                     other=started[1] if len(started) > 1 else None,
                     on_silence=on_progress.silent,
-                    on_ranks=lambda ranks: self._learn(names, ranks),
+                    on_ranks=lambda ranks: self._record_names(names, ranks),
                 ),
                 names,
             )
 
-    def _learn(self, names: HostRenamer, ranks: schema.Ranks) -> None:
+    def _record_names(self, names: HostRenamer, ranks: schema.Ranks) -> None:
         """Takes the listed names of the engine's hosts, and records those that differ, once."""
-        contexts = names.learn(ranks)
+        contexts = names.match_ranks(ranks)
         self.labels = names.labels
         known = [(r.subject, r.facts) for r in self.run.records if isinstance(r, schema.Context)]
         for context in contexts:

@@ -28,7 +28,7 @@ def report(*hosts: Machine, host_index: list[int] | None = None) -> Ranks:
 
 def labels(asked: list[str], ranks: Ranks, resolve: object = nobody) -> list[str]:
     names = HostRenamer(asked, resolve)  # type: ignore[arg-type]
-    names.learn(ranks)
+    names.match_ranks(ranks)
     return names.labels
 
 
@@ -54,7 +54,7 @@ def test_another_adapters_name_is_recognised_by_its_address() -> None:
         Machine("node-a", addresses=["172.17.0.1", "10.1.0.1"]),
     )
     names = HostRenamer(["n1-ib", "n2-ib"], lambda name: addresses[name] | {"172.17.0.1"})
-    contexts = names.learn(ranks)
+    contexts = names.match_ranks(ranks)
     assert names.labels == ["n2-ib", "n1-ib"]
     assert [(c.subject.host, c.facts["host.own_name"], c.facts["host.recognised_by"]) for c in contexts] == [
         ("n2-ib", "node-b", "address"),
@@ -71,7 +71,7 @@ def test_unknown_names_follow_the_ranks_that_were_started_there() -> None:
     assert labels(["x", "y"], report(Machine("vm7"), Machine("vm8"))) == ["x", "y"]
     # y's rank runs where n1 runs: it is not known whose it is, so that nothing is invented.
     names = HostRenamer(["n1", "n1", "y"], nobody)
-    contexts = names.learn(report(Machine("n1"), Machine("z"), host_index=[0, 1, 1]))
+    contexts = names.match_ranks(report(Machine("n1"), Machine("z"), host_index=[0, 1, 1]))
     assert names.labels == ["n1", "z:0", "z:1"]
     assert [c.facts for c in contexts if c.subject.host == "z"] == [{"host.unlisted": True}]
 
@@ -79,7 +79,7 @@ def test_unknown_names_follow_the_ranks_that_were_started_there() -> None:
 def test_two_names_of_one_machine_are_said() -> None:
     ranks = report(Machine("n1", addresses=["10.1.0.1"]), Machine("n2"), host_index=[0, 0, 1])
     names = HostRenamer(["n1", "n1-ib", "n2"], lambda _name: {"10.1.0.1"})
-    (context,) = names.learn(ranks)
+    (context,) = names.match_ranks(ranks)
     assert names.labels == ["n1:0", "n1:1", "n2"]
     assert context == Context(subject=Subject(host="n1"), facts={"host.aliases": "n1-ib"})
 
@@ -91,7 +91,7 @@ def test_several_ranks_of_a_host_keep_their_numbers() -> None:
 
 def test_every_kind_of_record_is_renamed() -> None:
     names = HostRenamer(["n1", "n2"], nobody)
-    names.learn(report(Machine("n1.site"), Machine("n2.site")))
+    names.match_ranks(report(Machine("n1.site"), Machine("n2.site")))
     pair = Subject(host="n1.site", peer="n2.site")
     row = names.rename(Pairs(name="x", metric="m", unit="B/s", subject=pair, peers=["n2.site"], values=[1.0]))
     assert isinstance(row, Pairs) and (row.subject.host, row.peers) == ("n1", ["n2"])
@@ -109,7 +109,7 @@ def test_without_a_list_the_hosts_keep_their_names() -> None:
 
 def test_a_report_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(UserError, match="contradicts itself"):
-        HostRenamer(["a"], nobody).learn(Ranks(["a"], [3], [Machine("a")]))
+        HostRenamer(["a"], nobody).match_ranks(Ranks(["a"], [3], [Machine("a")]))
 
 
 hosts = st.lists(st.sampled_from(["n1", "n2", "n1.s", "n2.s", "n1-ib", "10.0.0.1"]), min_size=1, max_size=6)
