@@ -34,8 +34,8 @@ MODES = {
     "qemu": "every access, emulated",
 }
 RECORDERS = ("touch", "sample")  # modes that watch a program from outside
-# The data sources of sampled accesses, in the order of ``Sampling.served``. Near: on the thread's node.
-SERVERS = ("near cache", "near memory", "far cache", "far memory", "unknown")
+# The data sources of sampled accesses, in the order of ``Sampling.samples_by_source``. Near: on the thread's node.
+DATA_SOURCES = ("near cache", "near memory", "far cache", "far memory", "unknown")
 POLICIES = ("default", "preferred", "bind", "interleave", "local", "preferred many", "weighted interleave")
 KINDS = ("heap", "mapping", "global", "stack", "small", "other")
 
@@ -202,13 +202,13 @@ class Slice(Row, tag="slice"):
 
 class Sampling(Row, tag="sampling"):
     """Each sample stands for about ``period`` accesses (of AMD's ibs_op: instructions). ``events``: names, separated by
-    commas. ``throttled``: how often the kernel suppressed samples, of all processes. ``served``: samples by data
-    source, in the order of ``SERVERS``."""
+    commas. ``throttled``: how often the kernel suppressed samples, of all processes. ``samples_by_source``: in
+    the order of ``DATA_SOURCES``."""
 
     events: str
     period: Count
     throttled: Count
-    served: Annotated[list[Count], Meta(min_length=5, max_length=5)]
+    samples_by_source: Annotated[list[Count], Meta(min_length=5, max_length=5)]
 
 
 class Note(Row, tag="note"):

@@ -139,8 +139,8 @@ def check(profile: NumaProfile) -> None:
     if any(len(values) != len(slices.seconds) for values in columns_over_time):
         raise ValueError("columns of different lengths over time")
     sampling = profile.sampling
-    if sampling and len(sampling.servers) != len(sampling.served):
-        raise ValueError("columns of different lengths of what answered")
+    if sampling and len(sampling.sources) != len(sampling.samples_by_source):
+        raise ValueError("columns of different lengths of the data sources")
     width = len(profile.nodes)
     for row in profile.objects:
         if len(row.resident) != width + 1 or (row.parts and len(row.parts) != width):

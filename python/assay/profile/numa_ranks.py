@@ -186,7 +186,7 @@ def _sampling(ranks: Sequence[NumaSampling]) -> NumaSampling | None:
         ranks[0],
         samples=sum(rank.samples for rank in ranks),
         attributed=sum(rank.attributed for rank in ranks),
-        served=[sum(counts) for counts in zip(*(rank.served for rank in ranks), strict=False)],
+        samples_by_source=[sum(c) for c in zip(*(rank.samples_by_source for rank in ranks), strict=False)],
         throttled=max(rank.throttled for rank in ranks),
     )
 

@@ -132,15 +132,15 @@ class NumaTimeline(Struct):
 
 class NumaSampling(Struct):
     """How accesses were sampled: each count is of samples. ``attributed``: samples whose address lies in a block, a
-    mapping, a variable or a stack. ``served``: samples by their data source (cache or memory), which ``servers`` names;
-    near is on the thread's node. ``throttled``: how often the kernel suppressed samples."""
+    mapping, a variable or a stack. ``sources``: caches and memories; near is on the thread's node.
+    ``samples_by_source``: in the order of ``sources``. ``throttled``: how often the kernel suppressed samples."""
 
     events: str
     period: int
     samples: int
     attributed: int
-    servers: list[str]
-    served: list[int]
+    sources: list[str]
+    samples_by_source: list[int]
     throttled: int
 
 

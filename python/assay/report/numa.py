@@ -82,8 +82,8 @@ def _show_sampling(console: Console, sampling: NumaSampling) -> None:
         return
     share = format_share(sampling.attributed / sampling.samples)
     console.print(f"objects       {share} of the samples could be given to an object")
-    by_server = dict(zip(sampling.servers, sampling.served, strict=False))
-    shown = [f"{server} {format_share(n / sampling.samples)}" for server, n in by_server.items() if n]
+    by_source = dict(zip(sampling.sources, sampling.samples_by_source, strict=False))
+    shown = [f"{source} {format_share(n / sampling.samples)}" for source, n in by_source.items() if n]
     console.print(Text(f"answered by   {', '.join(shown)}"), soft_wrap=True)
 
 

@@ -116,7 +116,7 @@ const UNITS: Record<string, string> = {
   seconds: "s",
   sender_late: "s",
   sent: "B/s",
-  wanted: "B/s",
+  requested_rate: "B/s",
 };
 
 /** Parameters as text: "1 MiB, send, 1 in flight"; others as "name value". */

@@ -162,16 +162,16 @@ export interface NumaRank {
 
 /**
  * How accesses were sampled: each count is of samples. ``attributed``: samples whose address lies in a block, a
- * mapping, a variable or a stack. ``served``: samples by their data source (cache or memory), which ``servers`` names;
- * near is on the thread's node. ``throttled``: how often the kernel suppressed samples.
+ * mapping, a variable or a stack. ``sources``: caches and memories; near is on the thread's node.
+ * ``samples_by_source``: in the order of ``sources``. ``throttled``: how often the kernel suppressed samples.
  */
 export interface NumaSampling {
   events: string;
   period: number;
   samples: number;
   attributed: number;
-  servers: string[];
-  served: number[];
+  sources: string[];
+  samples_by_source: number[];
   throttled: number;
 }
 

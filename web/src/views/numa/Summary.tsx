@@ -101,13 +101,13 @@ function tiles({ model }: NumaViewProps): [string, string, string][] {
         sharePercent(sampling.attributed / sampling.samples),
         `of ${amount(sampling.samples, "1")} samples`,
       ],
-      ...sampling.servers
-        .map((server, k): [string, string, string] => [
-          `Answered by ${server}`,
-          sharePercent(sampling.served[k]! / sampling.samples),
+      ...sampling.sources
+        .map((source, k): [string, string, string] => [
+          `Answered by ${source}`,
+          sharePercent(sampling.samples_by_source[k]! / sampling.samples),
           "of the samples",
         ])
-        .filter((_, k) => sampling.served[k]! > 0),
+        .filter((_, k) => sampling.samples_by_source[k]! > 0),
     );
   rows.push(
     [
