@@ -113,10 +113,10 @@ const UNITS: Record<string, string> = {
   buffer: "B",
   offered: "B/s",
   rate: "B/s",
+  requested_rate: "B/s",
   seconds: "s",
   sender_late: "s",
   sent: "B/s",
-  requested_rate: "B/s",
 };
 
 /** Parameters as text: "1 MiB, send, 1 in flight"; others as "name value". */
