@@ -120,7 +120,8 @@ function tabs(props: HeapViewProps, process: number): Tab[] {
   const { touches, fragmentation, objects, variables } = model.profile;
   const { page } = model;
   const has = (metric: string) => model.total(model.metric(metric)) > 0;
-  const showIf = (condition: unknown, show: () => ComponentChildren) => (condition ? show : undefined);
+  const showIf = (condition: unknown, show: () => ComponentChildren) =>
+    condition ? show : undefined;
   return [
     {
       name: "summary",

@@ -82,7 +82,8 @@ function histogramsOf(
     };
   }
   const stored = profile.histograms[model.groupKey("function")(selection.location)];
-  const bins = ([first, ...counts]: number[]) => profile.sizes.map((_, k) => counts[k - first!] ?? 0);
+  const bins = ([first, ...counts]: number[]) =>
+    profile.sizes.map((_, k) => counts[k - first!] ?? 0);
   return { sizes: bins(stored?.sizes ?? [0]), lifetimes: bins(stored?.lifetimes ?? [0]) };
 }
 

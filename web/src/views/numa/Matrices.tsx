@@ -35,7 +35,9 @@ export function Matrices({ model }: NumaViewProps) {
           ]}
           onChange={setChosen}
         />
-        <p class="soft">{sharePercent(remoteShare(cells))} remote, of those whose nodes are known</p>
+        <p class="soft">
+          {sharePercent(remoteShare(cells))} remote, of those whose nodes are known
+        </p>
       </div>
       <Matrix
         caption={`${quantity}: ${title}`}

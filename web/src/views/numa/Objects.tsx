@@ -46,7 +46,12 @@ export function Objects({ model, select }: NumaViewProps) {
       .map((node, k) => ({ node, k }))
       .filter(({ k }) => objects.some((entry) => entry.resident[k]! > 0))
       .map(({ node, k }) =>
-        numericColumn(`node ${node}`, `in memory, ${nodeName(node)}`, (entry) => entry.resident[k]!, "B"),
+        numericColumn(
+          `node ${node}`,
+          `in memory, ${nodeName(node)}`,
+          (entry) => entry.resident[k]!,
+          "B",
+        ),
       );
     return [
       {
@@ -109,8 +114,8 @@ export function Objects({ model, select }: NumaViewProps) {
           <h3>Which node uses which part</h3>
           <p class="soft">
             Each object's blocks in sixteen equal parts: the darker, the larger the share of the
-            part's accesses that comes from this node. Objects whose parts belong to different
-            nodes gain from a parallel first touch.
+            part's accesses that comes from this node. Objects whose parts belong to different nodes
+            gain from a parallel first touch.
           </p>
           {used.map((entry, k) => (
             <Parts key={k} entry={entry} nodes={model.profile.nodes.map((node) => node.id)} />
