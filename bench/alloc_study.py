@@ -1,6 +1,12 @@
 #!/usr/bin/env python3
-"""What the allocator study itself costs: its loop beside a pair of malloc and free of 16 bytes under glibc, its pair
-and the same program's calls replayed beside that of a plain program, in turns."""
+"""The overhead and the accuracy of the allocator study, under glibc with blocks of 16 bytes.
+
+- the study's empty loop over its malloc/free pair
+- the study's pair against the pair of a plain program (programs/pairs.cpp)
+- that program's calls, recorded and replayed, against the plain program
+
+Study and plain program run in turns.
+"""
 
 from __future__ import annotations
 

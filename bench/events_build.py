@@ -1,10 +1,11 @@
-"""Event building on a lab with planted rates, on this machine's memory beside MPI_Alltoall, and through deaths.
+"""Event building in a lab with planted rates, in this machine's memory against MPI_Alltoall, and with killed ranks.
 
 - sustained payload of 8 lab hosts, both directions at once, as a share of the planted rate, over TCP and over MPI
 - throughput of ranks on this machine over that of MPI_Alltoall with the same message size, in the same run
 - the event manager's time for an event; a million events, every byte of them verified
 - the time until events are complete again after a death, over RUNS random deaths
-Figures of a busy machine are worth nothing: run it alone.
+
+The figures are valid only on an otherwise idle machine.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from assay.lab.traffic import parse_rate  # noqa: E402
 from assay.records.run import Run  # noqa: E402
 
 HOSTS = 8
-RATE = "400mbit"  # 8 hosts of it are a tenth of what one core can pass on
-MTU = 9000  # headers leave 99.3 % of it
+RATE = "400mbit"  # of each host; one core can forward about ten times the sum of the 8 hosts
+MTU = 9000  # 99.3 % of it is payload
 RUNS = 20
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
 CHAOS = ROOT / "tests" / "python" / "events" / "events_chaos.py"
 
 
-def build(folder: Path, name: str, *arguments: str) -> tuple[Building, Run]:
+def run_event_building(folder: Path, name: str, *arguments: str) -> tuple[Building, Run]:
     path = folder / name
     command = [sys.executable, "-m", "assay", "eb", *arguments, "-o", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=900, check=False)
@@ -48,14 +49,15 @@ def build(folder: Path, name: str, *arguments: str) -> tuple[Building, Run]:
     return building, run
 
 
-def sustained(folder: Path) -> None:
+def measure_planted_rates(folder: Path) -> None:
+    """The payload rate of each transport and protocol over the lab's planted rate."""
     rate = parse_rate(RATE)
     name = f"bench-{os.getpid()}"
     lab = Lab.up(HOSTS, 1, Rates(rate, rate, None, None), name=name, mtu=MTU)
     try:
         for transport, limit in (("tcp", 0.97), ("mpi", 0.97)):
             for protocol in ("push", "pull"):
-                building, _ = build(
+                building, _ = run_event_building(
                     folder,
                     f"{transport}-{protocol}",
                     *("--lab", lab.name, "--alone", "--transport", transport, "--protocol", protocol),
@@ -67,11 +69,12 @@ def sustained(folder: Path) -> None:
         take_down(name)
 
 
-def in_memory(folder: Path) -> None:
-    building, run = build(folder, "memory", "-n", "2", "--budget", "5s")
+def measure_in_memory(folder: Path) -> None:
+    """The rate over that of MPI_Alltoall between two ranks here, and the event manager's time for an event."""
+    building, run = run_event_building(folder, "memory", "-n", "2", "--budget", "5s")
     carried = network_rates(run.records)
     figure("events.build.of_alltoall", [building.network_throughput / carried.alltoall], 1.0, "higher")
-    building, _ = build(
+    building, _ = run_event_building(
         folder, "million", "--transport", "null", "-n", "2", "--size", "1KiB", "--events", "1000000"
     )
     figure("events.build.million_events_built", [building.count("events_built") or 0], 1e6, "higher")
@@ -80,7 +83,8 @@ def in_memory(folder: Path) -> None:
         figure("events.build.decision", [decision.median * 1e6], 2.0, "lower", unit="us")
 
 
-def deaths() -> None:
+def measure_deaths() -> None:
+    """The time until events are complete again after a rank is killed, over RUNS random deaths."""
     command = [sys.executable, str(CHAOS), "--runs", str(RUNS), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
     results = [json.loads(line) for line in done.stdout.splitlines()]
@@ -93,10 +97,10 @@ def deaths() -> None:
 
 def main() -> int:
     with tempfile.TemporaryDirectory(prefix="assay-events-") as folder:
-        in_memory(Path(folder))
+        measure_in_memory(Path(folder))
         if os.geteuid() == 0:
-            sustained(Path(folder))
-            deaths()
+            measure_planted_rates(Path(folder))
+            measure_deaths()
         else:
             print("bench: the lab needs root: rates and deaths are not measured", file=sys.stderr)
     return 0

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Event building on a simulated fat tree: `assay eb` over its MPI transport, each rank an actor of SimGrid.
+"""Event building on a simulated fat tree: `assay eb` over its MPI transport; each rank is an actor of SimGrid.
 
     .venv/bin/python bench/events_scale.py --nodes 18 45 64 128 --plot docs/event-simulation.png
 
-Radix-36 switches, 18 nodes on each leaf switch, D-mod-K forwarding tables, 12.5 GB/s and 100 ns a cable. Three
-schedules in step (--synchronised): a barrel shift, a random order, and the exchange of `assay fabric schedule`; two
-that run free: a barrel shift and a random order. A figure is the share of the cables' rate that arrives as payload.
-The simulator shares a cable evenly between its flows and loses none of it: buffers that fill up are not simulated.
+The fabric has radix-36 switches, 18 nodes on each leaf switch, D-mod-K forwarding tables, and cables of 12.5 GB/s and
+100 ns. Three schedules run in step (--synchronised): a barrel shift, a random order, and the exchange of `assay fabric
+schedule`. Two run without barriers: a barrel shift and a random order. A figure is the share of the cables' rate that
+arrives as payload. The simulator divides a cable's rate evenly among its flows; it does not simulate full buffers.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from assay.records.run import Run  # noqa: E402
 
 RATE = 12.5e9  # B/s: EDR InfiniBand, Omni-Path
 CABLE = "100ns"
-MESSAGE = 4 << 20  # in step: a barrier of about 3 us ends each step
-ROUNDS = 3  # that each builder unit assembles an event
+MESSAGE = 4 << 20  # bytes; a barrier of about 3 us after each step costs little beside it
+ROUNDS = 3  # events that each builder unit assembles
 LIMIT_S = 3600
 IN_STEP, FREE = "in step", "free"
 SHIFT, RANDOM, PLANNED = "barrel shift", "random", "planned"
@@ -47,7 +47,7 @@ ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
 
 
 class Fabric:
-    """A fat tree of so many nodes: its platform, and its planned exchange, in a folder."""
+    """A fat tree with ``nodes`` nodes. Its SimGrid platform and its planned exchange are files in ``folder``."""
 
     def __init__(self, nodes: int, folder: Path, radix: int = 36) -> None:
         self.nodes = nodes
@@ -61,13 +61,14 @@ class Fabric:
         self.schedule.write_text("".join(" ".join(map(str, step)) + "\n" for step in planned))
 
     def share(self, order: str, pace: str, message: int = MESSAGE, rounds: int = ROUNDS) -> float:
-        """Of the cables' rate, over ``rounds`` events for each builder unit."""
+        """Simulates ``rounds`` events for each builder unit. Returns the payload rate over the cables' rate."""
         chosen = {SHIFT: ["--schedule", "shift"], RANDOM: ["--schedule", "random"]}
         arguments = chosen.get(order) or ["--schedule-file", str(self.schedule)]
         if pace == IN_STEP:
             arguments += ["--synchronised", "--in-flight", "1", "--credits", "1"]
         else:
-            rounds *= 2  # of which the middle counts: full buffers at the begin, idle nodes at the end
+            # Only the middle half of the time counts: buffers fill at the beginning, nodes are idle at the end.
+            rounds *= 2
         round_s = self.nodes * message / RATE
         arguments += ["--events", str(rounds * self.nodes), "--slice", f"{max(round_s / 4, 0.01):.4f}s"]
         run = self.folder / f"{self.nodes}-{order}-{pace}".replace(" ", "-")
@@ -144,7 +145,7 @@ def main() -> int:
     parser.add_argument(
         "--points", type=Path, help="keep the figures here, and draw those of earlier calls too"
     )
-    parser.add_argument("--plot", type=Path, help="the picture")
+    parser.add_argument("--plot", type=Path, help="write the plot to this PNG file")
     args = parser.parse_args()
     if simulator.unavailable():
         print(f"bench: nothing is simulated: {simulator.unavailable()}", file=sys.stderr)

@@ -25,11 +25,11 @@ from assay.fabric import Routes, conflicts, schedules, synthetic, tables  # noqa
 
 SMALL_NODES, LARGE_NODES = 512, 10_000
 ROUNDS = 5  # of the small fabric
-KNOWN_CONFLICTS = {SMALL_NODES: 2160}  # conflicts, in closed form
+KNOWN_CONFLICTS = {SMALL_NODES: 2160}  # by nodes; from the closed form
 
 
 def count(nodes: int) -> dict[str, float]:
-    """From the description to the conflicts of all shifts."""
+    """Builds the fabric and its tables and counts the conflicts of all shifts; returns the total and seconds."""
     start = time.monotonic()
     fabric = synthetic.build(synthetic.parse(f"radix=36,nodes={nodes}"))
     routes = Routes(fabric, tables.compute(fabric, "d-mod-k"))
@@ -44,7 +44,7 @@ def count(nodes: int) -> dict[str, float]:
 
 
 def plain_seconds(nodes: int) -> float:
-    """Walks every flow of every shift by dictionaries."""
+    """Seconds of the same count in plain Python, flow by flow and link by link."""
     fabric = synthetic.build(synthetic.parse(f"radix=36,nodes={nodes}"))
     routes = Routes(fabric, tables.compute(fabric, "d-mod-k"))
     ports, link = routes.tables.ports.tolist(), fabric.next_link.tolist()

@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
-"""What the remedies of a fabric reach: planned exchanges, repaired tables, and slow links found by tomography.
+"""The remedies for fabrics: planned exchanges, repaired forwarding tables, and slow links found by tomography.
 
     schedule   steps over the least possible for 45, 64 and 512 nodes of radix 36, and the time of 512
     repair     500 nodes with ten dead cables: time; bandwidth of an all-to-all over what any tables reach, and over
                what the linear programme reaches, which may split each flow (a switch has one entry for all its hosts);
                with four LIDs a host, 99 % of the linear programme
     blame      648 nodes, 1,296 links between switches, every pair measured with 10 % noise of heavy tails: share of
-               100 planted links (at 70 %) that are named alone, and links named on 100 healthy fabrics
+               100 planted slow links (at 70 % of their rate) that are the only one named, and links named on 100
+               healthy fabrics
 
-Each schedule is counted again by ``conflicts``. No peer does any of this; the limits are Assay's own.
+The module ``conflicts`` verifies each schedule. No other program does this; the limits are Assay's own.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from assay.fabric.remedies.exchange import conflict_free, demand_of  # noqa: E40
 from assay.fabric.remedies.tables import entry_bound, lower_bound, repair, without_cables  # noqa: E402
 from assay.fabric.tomography import find_slow_links  # noqa: E402
 
-CASES = 100
-SHARE, NOISE = 0.7, 0.1
+CASES = 100  # fabrics with one slow link each
+SHARE, NOISE = 0.7, 0.1  # of a slow link's rate that is left; relative noise of a pair
 
 
 def fat_tree(text: str) -> Routes:
@@ -37,7 +38,7 @@ def fat_tree(text: str) -> Routes:
     return Routes(fabric, tables.compute(fabric, "d-mod-k"))
 
 
-def schedules() -> None:
+def measure_schedules() -> None:
     for nodes in (45, 64, 512):
         routes = fat_tree(f"radix=36,nodes={nodes}")
         begun = time.monotonic()
@@ -50,8 +51,9 @@ def schedules() -> None:
         figure(f"fabric.schedule.{nodes}.time", [seconds], 5 if nodes < 100 else 60, "lower", "s")
 
 
-def searches() -> None:
-    """Exchanges on tables repaired around four dead cables, which the flow alone does not plan in the least steps."""
+def measure_repaired_schedules() -> None:
+    """Exchanges on tables repaired around four dead cables. Network flow alone does not find the fewest steps there;
+    the planner also has to search."""
     for nodes in (45, 64):
         routes = fat_tree(f"radix=36,nodes={nodes}")
         between = np.flatnonzero(routes.fabric.between_switches)
@@ -67,7 +69,7 @@ def searches() -> None:
         figure(f"fabric.schedule.{nodes}.repaired.steps", [plan.steps / demand.bound()], 1.01, "lower")
 
 
-def repairs() -> None:
+def measure_repairs() -> None:
     routes = fat_tree("radix=36,nodes=500")
     between = np.flatnonzero(routes.fabric.between_switches)
     seconds, of_tables, of_split, with_lids = [], [], [], []
@@ -90,7 +92,7 @@ def repairs() -> None:
     figure("fabric.repair.500.four_lids.of_split_flows", with_lids, 0.99, "higher")
 
 
-def blames() -> None:
+def measure_blame() -> None:
     routes = fat_tree("radix=36")
     hosts = np.arange(routes.fabric.hosts)
     src, dst = np.repeat(hosts, len(hosts)), np.tile(hosts, len(hosts))
@@ -113,7 +115,7 @@ def blames() -> None:
 
 
 if __name__ == "__main__":
-    schedules()
-    searches()
-    repairs()
-    blames()
+    measure_schedules()
+    measure_repaired_schedules()
+    measure_repairs()
+    measure_blame()

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The overhead of ``assay heap``, against Debian's heaptrack and valgrind (DHAT), in turns: a program that does nearly
-nothing but allocate (programs/churn.cpp), with one thread and with two; a Python program; the trace's size; the
-analyser's speed.
+"""The overhead of ``assay heap``, compared with Debian's heaptrack and valgrind (DHAT).
 
-The time is the program's own, from its first to its last allocation, without start-up and analysis.
+The programs are one that does nearly nothing but allocate (programs/churn.cpp), with one thread and with two; a Python
+program; and recursive ones (programs/recursion.cpp). The trace's size and the analyser's speed are measured as well.
+Profilers run in turns. The time is the program's own, from its first to its last allocation, without start-up and
+analysis.
 """
 
 from __future__ import annotations

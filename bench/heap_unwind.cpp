@@ -1,5 +1,6 @@
-// Time to capture a stack of about 20 frames: on a hit of the layout memo, by rules alone, and by
-// libunwind's cached backtrace. Prints one JSON line per figure.
+// Time to capture a call stack of about 20 frames: on a hit of the unwinder's memo of stack
+// layouts, by unwinding rules alone, and by libunwind's cached backtrace. Prints one JSON line per
+// figure.
 #define UNW_LOCAL_ONLY
 #include <fmt/format.h>
 #include <libunwind.h>
@@ -50,7 +51,7 @@ struct Walker {
     }
 };
 
-// A tree of calls with two branches at every fifth level, so that a leaf has several stacks.
+// A tree of calls with two branches memory every fifth level, so that a leaf has several stacks.
 template <int Depth, int Path>
 __attribute__((noinline)) void descend(Walker& w) {
     volatile char pad[24 + 8 * (Depth % 4)];
@@ -79,10 +80,10 @@ double nanoseconds(Mode new_mode, std::uint64_t captures) {
 }  // namespace
 
 int main() {
-    void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == MAP_FAILED || !tree.reserve(1 << 20)) return 2;
-    unwinder = static_cast<Unwinder*>(at);
+    void* memory = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED || !tree.reserve(1 << 20)) return 2;
+    unwinder = static_cast<Unwinder*>(memory);
     pthread_attr_t attributes;
     pthread_getattr_np(pthread_self(), &attributes);
     void* low = nullptr;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rate of MPI-IO with the accelerator, relative to the same MPI without it ("stock"), with two ranks.
+"""The rate of MPI-IO with Assay's I/O accelerator, relative to the same MPI without it ("stock"), with two ranks.
 
 Rates are from open to close, as IOR times them. Stock and accelerated alternate, and a figure is the median of the
 ratios over seven rounds. With the level "memory" close returns when the data are in the node's memory, with "file"
@@ -49,13 +49,13 @@ def wait_for_drain(job: str) -> None:
 
 
 class Budget:
-    """Divides the time that is left among the cases that are left."""
+    """Divides the remaining time evenly among the remaining cases."""
 
     def __init__(self, cases: int) -> None:
         self.end, self.cases = time.monotonic() + BUDGET_S, cases
 
     def next_case(self) -> float:
-        """Takes one case off; returns when it should end, in monotonic seconds."""
+        """Begins the next case; returns when it should end, in monotonic seconds."""
         share = (self.end - time.monotonic()) / max(1, self.cases)
         self.cases -= 1
         return time.monotonic() + share
@@ -66,7 +66,7 @@ def show(case: Case, launcher: Launcher, variant: str, measured: Mapping[Operati
     print(f"bench: {launcher.name}, {case.title}, {variant}: {text}", file=sys.stderr)
 
 
-def bench(launcher: Launcher, case: Case, folder: Path, budget: Budget) -> None:
+def measure_case(launcher: Launcher, case: Case, folder: Path, budget: Budget) -> None:
     ratios: dict[tuple[str, Operation], list[float]] = defaultdict(list)
     copy_ratios: dict[Operation, list[float]] = defaultdict(list)
     deadline, rounds = budget.next_case(), 0
@@ -127,7 +127,7 @@ def main() -> None:
                 file=sys.stderr,
             )
         elif describe(storage_bench(launcher.flavour)).find(case.command[0]).waived is None:
-            bench(launcher, case, folder, budget)
+            measure_case(launcher, case, folder, budget)
             continue
         budget.next_case()  # its time goes to the other cases
 

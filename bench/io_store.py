@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""The store's costs: the start of a program with a store of 64 GiB, and the recovery of a million extents.
+"""The overhead of the accelerator's store: starting a program with a store of 64 GiB, and recovering a million extents.
 
 The start is the time of a program that opens, writes and closes a file of 64 KiB, minus that of the same program
 without the accelerator. The recovery writes extents of 512 B in a scattered order from the store of a dead job into a
-file on the same tmpfs."""
+file on the same tmpfs.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ BIN = ROOT / "build/bin"
 ROUNDS = 5
 RANKS = 2
 LIMIT_S = 120
-LOG = 64 << 30
-EXTENTS, EXTENT = 1_000_000, 512
+STORE_BYTES = 64 << 30
+EXTENTS, EXTENT_BYTES = 1_000_000, 512
 TINY = ["storage.ior", "--transfer", "32k", "--block", "32k", "--repetitions", "1"]
 
 
@@ -60,17 +61,18 @@ def start_cost(launcher: Launcher, folder: str) -> float:
     """The additional time of a program with the accelerator, in seconds."""
     argv = [str(storage_bench(launcher.flavour)), "run", *TINY, "--file", f"{folder}/file"]
     seconds = []
-    for env in ({}, environment(launcher.flavour, store=folder, size=LOG, required=True)):
+    for env in ({}, environment(launcher.flavour, store=folder, size=STORE_BYTES, required=True)):
         command = launcher.command(HERE, [Segment([socket.gethostname()] * RANKS, env)], argv)
         seconds.append(run(command, launcher.environment(HERE))[1])
     return seconds[1] - seconds[0]
 
 
-def recover(folder: str) -> float:
+def recovery_seconds(folder: str) -> float:
+    """The time of ``assay-store recover`` on a store that a killed job has left."""
     target = Path(folder, "file")
-    store, _ = run([str(BIN / "bench-leftover"), folder, str(target), str(EXTENTS), str(EXTENT)])
+    store, _ = run([str(BIN / "bench-leftover"), folder, str(target), str(EXTENTS), str(EXTENT_BYTES)])
     result, seconds = run([str(BIN / "assay-store"), "recover", store.strip()])
-    assert json.loads(result)["records"] == EXTENTS and target.stat().st_size == EXTENTS * EXTENT
+    assert json.loads(result)["records"] == EXTENTS and target.stat().st_size == EXTENTS * EXTENT_BYTES
     assert b"\0" not in target.read_bytes()  # every extent has arrived
     target.unlink()
     return seconds
@@ -99,7 +101,13 @@ def main() -> None:
                     "s",
                     "the same program without it",
                 )
-            figure("io recovery of a million extents", repeat(partial(recover, folder)), 1.0, "lower", "s")
+            figure(
+                "io recovery of a million extents",
+                repeat(partial(recovery_seconds, folder)),
+                1.0,
+                "lower",
+                "s",
+            )
         finally:
             subprocess.run(["umount", folder], check=True)
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The rate at which a rank reads data that another node holds in its memory, relative to the rate of the link.
+"""The rate at which a rank reads data that the accelerator holds in another node's memory, relative to the link's rate.
 
 The rank on h1 writes a file and then computes without calling MPI; the rank on h0 reads the file, in the order of
 writing, in transfers of 32 KiB or 1 MiB. The lab's link has 400 Mbit/s. The reference is the TCP rate of iperf3 over
@@ -27,7 +27,7 @@ from assay.launch.placement import Segment, lab_site  # noqa: E402
 
 MPIS = ("openmpi", "mpich-wheel")  # those whose launchers start on lab hosts
 TRANSFERS = {"32 KiB": 32 << 10, "1 MiB": 1 << 20}
-TOTAL = 96 << 20
+TOTAL = 96 << 20  # bytes of the file
 RATE = 400e6 / 8  # B/s
 ROUNDS = 3
 PEER = "iperf3 TCP over the same link"

@@ -18,16 +18,13 @@ from assay.records.units import format_size
 
 RANKS = 2
 LIMIT_S = 60
-OPEN_TO_CLOSE = (
-    "bandwidth",
-    "observed_rate",
-)  # metrics: the first of IOR and of the solver, the second of HDF5
+OPEN_TO_CLOSE = ("bandwidth", "observed_rate")  # metrics: of IOR and of the solver; of HDF5
 MEMORY, FILE = "memory", "file"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A benchmark's command line. ``limits``: by level and operation, the least ratio to stock."""
+    """A benchmark's command line. ``limits``: the least ratio to stock by (level, operation)."""
 
     title: str
     command: tuple[str, ...]

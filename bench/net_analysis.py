@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The culprit's model at size: time and memory for a full matrix, and what it finds in a sampled one.
+"""The search for slow hosts in large pair matrices: time, peak memory and accuracy.
 
-    4096 x 4096   every pair measured, two hosts slow on one side; analysed in a process of its own, so that
-                  the peak memory is its own, the matrix included; processor time, one thread
-    10,000        ten random shifts, hosts that lose 10 % on one side planted; share found with the right
-                  side, and how many others are flagged in a run
+    4096 x 4096   every pair measured, two hosts slow in one direction each; CPU time of one thread, and the peak
+                  memory of a separate process, matrix included
+    10,000        ten random shifts measured, 1 % of the hosts lose 10 % in one direction; share of them that is
+                  named with the right direction, and the number of healthy hosts that are named
 
-Prints one JSON line a figure. No peer does this analysis; the limits are Assay's own.
+Prints one JSON line per figure. No other program does this analysis; the limits are Assay's own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def figure(name: str, values: list[float], unit: str, limit: float, better: str)
 
 
 def analyse_full_matrix() -> None:
-    """In the process of its own: prints seconds, peak bytes, and whether both culprits were named."""
+    """Runs in a separate process. Prints seconds, peak bytes, and whether exactly the two slow hosts were named."""
     rng = np.random.default_rng(1)
     bandwidth = np.exp(rng.normal(0, NOISE, (SIZE, SIZE)).astype(np.float32))
     bandwidth[7] *= 0.8
@@ -69,8 +69,8 @@ def main() -> None:
     named, false, seconds = [], [], []
     for seed in range(RUNS):
         rng = np.random.default_rng(seed)
-        bad = rng.choice(HOSTS, HOSTS // 100, replace=False).tolist()
-        transmit, receive = dict.fromkeys(bad[::2], 0.9), dict.fromkeys(bad[1::2], 0.9)
+        slow = rng.choice(HOSTS, HOSTS // 100, replace=False).tolist()
+        transmit, receive = dict.fromkeys(slow[::2], 0.9), dict.fromkeys(slow[1::2], 0.9)
         truth = {("transmit", f"n{i}") for i in transmit} | {("receive", f"n{i}") for i in receive}
         matrix = sampled(HOSTS, SHIFTS, rng, transmit, receive, NOISE)
         begin = time.process_time()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The culprit on 200 seeded clusters, beside rules that others use (netrules.py), on the same figures.
+"""How well findings of `assay net` name planted faults on 200 synthetic clusters, compared with the rules of other
+programs (netrules.py) on the same measurements.
 
     precision, recall, F1   findings that name a planted fault, and planted faults that are named; each fault once
     healthy                 findings on the 40 healthy clusters among them
@@ -7,9 +8,9 @@
     time                    processor time of the analysis of a run
     1024                    one slow side among 1,024 hosts after three rounds of one message a pair, and the retest
 
-The thresholds of the other rules are the best on 200 other clusters (seeds from TUNING), and so is everything in Assay
-that was tuned. ``--markdown`` prints the tables of docs/culprits.md, ``--few`` the last figure alone, ``--tuning``
-shows Assay's score on the tuning cases, ``--misses`` what was missed or wrong.
+The thresholds of the other rules, and all constants in Assay that were tuned, are the best on 200 other clusters (seeds
+from TUNING). ``--markdown`` prints the tables of docs/culprits.md, ``--few`` the last figure alone, ``--tuning`` shows
+Assay's score on the tuning cases, ``--misses`` shows missed faults and wrong findings.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 from ClusterShell.NodeSet import NodeSet  # noqa: E402
 from figures import figure  # noqa: E402
-from netcases import HEALTHY, KINDS, Case, Fault, Label, cases, few_rounds  # noqa: E402
-from netrules import RULES, Seen, apply, settings  # noqa: E402
+from netcases import HEALTHY, KINDS, Case, Fault, Label, cases, full_bandwidth_case  # noqa: E402
+from netrules import RULES, Observed, labels_by_rule, settings  # noqa: E402
 
 from assay.explain import explain  # noqa: E402
 from assay.records.schema import Finding  # noqa: E402
@@ -62,7 +63,7 @@ class Score:
 
 
 def _involves(fault: Fault, label: Label) -> bool:
-    """Whether a label is no false one: it names the fault, or a part of it."""
+    """Whether a label names the fault or a part of it."""
     side, hosts, peers = label
     if fault.kind == "host":
         return side == fault.side and hosts == fault.hosts
@@ -87,7 +88,7 @@ def _is_named(fault: Fault, labels: Sequence[Label]) -> bool:
 
 
 def labels_of(findings: Iterable[Finding]) -> list[tuple[Label, float]]:
-    """What Assay's findings name, and with which confidence. Of congestion it says itself that it is no fault."""
+    """The label and the confidence of each of Assay's findings. Congestion is left out: it is not a fault."""
     labels: list[tuple[Label, float]] = []
     for finding in findings:
         host, peer = finding.subject.host or "", finding.subject.peer or ""
@@ -107,15 +108,15 @@ def labels_of(findings: Iterable[Finding]) -> list[tuple[Label, float]]:
 
 
 @dataclass
-class Assay:
-    """Assay's part: its score, what it stated and whether it was right, what it cost."""
+class AssayResults:
+    """Assay's score, the (confidence, is right) of each finding, the CPU seconds of each case, and its input."""
 
     score: Score = field(default_factory=Score)
     stated: list[tuple[float, bool]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
+    observed: list[Observed] = field(default_factory=list)
 
-    def take(self, case: Case, show: bool) -> None:
+    def add_case(self, case: Case, show: bool) -> None:
         records = case.run()
         begun = time.process_time()
         findings = explain(records, case.hosts)
@@ -125,7 +126,7 @@ class Assay:
         right = self.score.add(case, labels)
         is_right = dict(zip(labels, right, strict=True))
         self.stated += [(confidence, is_right[label]) for label, confidence in named]
-        self.seen.append(Seen.of(case, records))
+        self.observed.append(Observed.from_records(case, records))
         if show and (not all(right) or not all(_is_named(fault, labels) for fault in case.faults)):
             _show(case, labels)
 
@@ -142,36 +143,36 @@ def _show(case: Case, labels: Sequence[Label]) -> None:
             print("   WRONG ", label[0], label[1][:4], label[2][:4])
 
 
-def measure(first_seed: int, show: bool = False) -> Assay:
-    result = Assay()
+def measure(first_seed: int, show: bool = False) -> AssayResults:
+    result = AssayResults()
     for case in cases(first_seed):
-        result.take(case, show)
+        result.add_case(case, show)
     return result
 
 
-def tuned(rule: str, seen: Sequence[Seen]) -> tuple[str, float, int]:
+def best_setting(rule: str, observed: Sequence[Observed]) -> tuple[str, float, int]:
     """The setting with the best F1."""
     chosen = settings(rule)
     scores = [Score() for _ in chosen]
-    for one in seen:
-        for score, labels in zip(scores, apply(rule, one, chosen), strict=True):
-            score.add(one.case, labels)
+    for run in observed:
+        for score, labels in zip(scores, labels_by_rule(rule, run, chosen), strict=True):
+            score.add(run.case, labels)
     return max(zip(chosen, scores, strict=True), key=lambda pair: pair[1].figures()[2])[0]
 
 
-def scored(rule: str, setting: tuple[str, float, int], seen: Sequence[Seen]) -> Score:
+def score_rule(rule: str, setting: tuple[str, float, int], observed: Sequence[Observed]) -> Score:
     score = Score()
-    for one in seen:
-        score.add(one.case, apply(rule, one, [setting])[0])
+    for run in observed:
+        score.add(run.case, labels_by_rule(rule, run, [setting])[0])
     return score
 
 
-def with_few_transfers(hosts: int, seeds: range) -> tuple[float, float]:
+def named_with_few_transfers(hosts: int, seeds: range) -> tuple[float, float]:
     """One slow side among many hosts, three rounds of a sweep with a message a pair, then the retest. Returns the share
     of the runs that name it and nothing else, and the transfers for each host, at most."""
     named, most = 0, 0.0
     for seed in seeds:
-        case = few_rounds(seed, hosts)
+        case = full_bandwidth_case(seed, hosts)
         labels = [
             label for label, _ in labels_of(explain(case.run(one_way=False, rounds=3, repeats=1), case.hosts))
         ]
@@ -184,7 +185,7 @@ def _wrong_on_healthy(score: Score) -> int:
     return sum(score.wrong[kind] for kind in HEALTHY)
 
 
-def markdown(assay: Assay, others: dict[str, tuple[tuple[str, float, int], Score]]) -> None:
+def markdown(assay: AssayResults, others: dict[str, tuple[tuple[str, float, int], Score]]) -> None:
     rows = {"Assay": ("", assay.score)} | {
         rule: (f"{source}, {threshold:g}" + (f", {length} pairs" if length else ""), score)
         for rule, ((source, threshold, length), score) in others.items()
@@ -212,7 +213,7 @@ def markdown(assay: Assay, others: dict[str, tuple[tuple[str, float, int], Score
 
 def main() -> None:
     if "--few" in sys.argv:
-        print(with_few_transfers(1024, range(SCORING, SCORING + 40)))
+        print(named_with_few_transfers(1024, range(SCORING, SCORING + 40)))
         return
     if "--tuning" in sys.argv:
         assay = measure(TUNING, show="--misses" in sys.argv)
@@ -221,8 +222,8 @@ def main() -> None:
     tuning, assay = measure(TUNING), measure(SCORING, show="--misses" in sys.argv)
     others = {}
     for rule in RULES:
-        setting = tuned(rule, tuning.seen)
-        others[rule] = (setting, scored(rule, setting, assay.seen))
+        setting = best_setting(rule, tuning.observed)
+        others[rule] = (setting, score_rule(rule, setting, assay.observed))
     if "--markdown" in sys.argv:
         return markdown(assay, others)
     precision, recall, f1 = assay.score.figures()
@@ -232,7 +233,7 @@ def main() -> None:
     figure("net.culprits.recall", [recall], None, "higher")
     figure("net.culprits.ahead", [f1 - max(best.values())], 0.1, "higher")
     figure("net.culprits.healthy", [_wrong_on_healthy(assay.score)], 0, "lower")
-    share, transfers = with_few_transfers(1024, range(SCORING, SCORING + 40))
+    share, transfers = named_with_few_transfers(1024, range(SCORING, SCORING + 40))
     figure("net.culprits.1024.named", [share], 0.95, "higher")
     figure("net.culprits.1024.transfers_per_host", [transfers], 4, "lower")
     figure("net.culprits.time", assay.seconds, 1, "lower", "s")

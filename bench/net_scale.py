@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""A whole run of `assay net` at size, with an engine that plays back what the real one would print.
+"""Time and peak memory of a whole run of `assay net` with many hosts, on synthetic output of an engine.
 
     1,000 hosts     all pairs, 23 sizes: 23 million bandwidths
     10,000 hosts    ten rounds of the schedule, 23 sizes
 
-From the engine's lines to the report: the run, explanation, verdict, report.html, in a process of its own. Time, and
-peak memory; one host sends at 70 % and has to be the one that is named. The engine's lines are written before.
+A launcher replays the engine's lines from a file, which is written before. A separate process reads them, explains and
+judges the run, and writes report.html. One host sends at 70 % of its rate; the run must name this host alone.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ CASES = {
     "1000": (1000, 0, 60, 2**30),
     "10000": (10_000, 10, 60, 2**30),
 }  # hosts, rounds (0: all), limits: s, B
-BAD, SHARE, NOISE = 617, 0.7, 0.02
+SLOW_HOST, SHARE, NOISE = 617, 0.7, 0.02  # its number; the share of its rate that is left; relative noise
 NAME = "network.all_to_all"
 
 
-def lines(hosts: int, rounds: int) -> Iterator[str]:
-    """What the engine prints, without the latencies."""
+def engine_lines(hosts: int, rounds: int) -> Iterator[str]:
+    """The lines that the engine prints, without the latencies. ``rounds``: 0 for all pairs."""
     rng = np.random.default_rng(1)
     names = [f"n{i}" for i in range(hosts)]
     shifts = np.arange(1, hosts) if not rounds else np.unique(np.linspace(1, hosts - 1, rounds).astype(int))
@@ -55,7 +55,7 @@ def lines(hosts: int, rounds: int) -> Iterator[str]:
                 * size
                 / (size + 16384)
                 * rng.lognormal(0, NOISE, len(shifts))
-                * (SHARE if i == BAD else 1)
+                * (SHARE if i == SLOW_HOST else 1)
             )
             peers = ",".join(f'"n{j}"' for j in (i + shifts) % hosts)
             values = ",".join(f"{value:.17g}" for value in rate)
@@ -94,8 +94,9 @@ class Playback:
         return None
 
 
-def whole_run(case: str, folder: Path) -> None:
-    """In the process of its own: prints seconds, peak bytes, and whether the culprit alone was named."""
+def run_assay_net(case: str, folder: Path) -> None:
+    """Runs in a separate process. Prints seconds, peak bytes, whether the slow host alone was named, and why the run
+    ended early (empty if it did not)."""
     hosts = CASES[case][0]
     begun = time.monotonic()
     run = Run.create("net", ["net"], path=folder / "run")
@@ -106,16 +107,16 @@ def whole_run(case: str, folder: Path) -> None:
     seconds = time.monotonic() - begun
     named = {r.subject.host for r in Run.load(folder / "run").records if isinstance(r, Finding)}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps([seconds, peak, named == {f"n{BAD}"}, session.ended_early]))
+    print(json.dumps([seconds, peak, named == {f"n{SLOW_HOST}"}, session.ended_early]))
 
 
 def main() -> None:
     if len(sys.argv) > 1 and sys.argv[1] == "run":
-        return whole_run(sys.argv[2], Path(sys.argv[3]))
+        return run_assay_net(sys.argv[2], Path(sys.argv[3]))
     for case, (hosts, rounds, limit_s, limit_bytes) in CASES.items():
         with tempfile.TemporaryDirectory(prefix="assay-scale-") as name:
             with open(Path(name) / "lines", "w") as file:
-                file.writelines(line + "\n" for line in lines(hosts, rounds))
+                file.writelines(line + "\n" for line in engine_lines(hosts, rounds))
             done = subprocess.run(
                 [sys.executable, __file__, "run", case, name], check=True, stdout=subprocess.PIPE
             )

@@ -1,8 +1,7 @@
-"""Seeded cases for the culprit: a cluster, its planted faults, and the records that a run of ``assay net`` has there.
+"""Synthetic clusters with planted faults, and the records that a run of ``assay net`` would have there.
 
-A seed gives the whole case: kind, size, noise, faults. Losses of rate are uniform in 10 to 70 %. All pairs
-of a case have the same noise, 0.3 to 3 %, and one figure in 300 is lower by up to a half; noisy healthy clusters have
-up to 12 %.
+The seed determines the whole case: kind, size, noise, faults. Losses of rate are uniform in 10 to 70 %. All pairs of a
+case have the same noise, 0.3 to 3 %; noisy healthy clusters have up to 12 %. One value in 300 is lower by up to a half.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ MAX_ROUNDS = 64  # of a sweep; a sample of a larger schedule
 DISTURBED, DISTURBANCE = 1 / 300, 0.5  # share of the figures, and the loss at most
 PARAMS = {"op": "send", "size": MESSAGE}
 
-# Kind: how many of 200 cases.
+# Kind of case: how many of the 200 cases are of it.
 KINDS = {
     "transmit": 24, "receive": 24, "adapter": 20, "pair": 20, "link": 16, "cabinet": 16, "loss": 14, "jitter": 10,
     "two faults": 16, "quiet": 8, "noisy": 12, "oversubscribed": 8, "busy hosts": 8, "busy cabinet": 4,
@@ -141,16 +140,16 @@ class Case:
     def concurrent_groups(self, rounds: Sequence[list[tuple[str, str]]]) -> list[AnyRecord]:
         """Rounds of concurrent flows, one after the other."""
         number = {host: i for i, host in enumerate(self.hosts)}
-        found: list[AnyRecord] = []
+        records: list[AnyRecord] = []
         for flows in rounds:
             ends = np.array([[number[a], number[b]] for a, b in flows])
-            found.append(Round(name=GROUPS, metric="rate", unit="B/s", params={"shape": SHAPE},
+            records.append(Round(name=GROUPS, metric="rate", unit="B/s", params={"shape": SHAPE},
                                sources=[a for a, _ in flows], targets=[b for _, b in flows],
                                values=self.measured(self.fabric, ends, 3).tolist()))  # fmt: skip
-        return found
+        return records
 
     def run(self, one_way: bool = True, rounds: int = MAX_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
-        """Everything that ``assay net`` records here: the sweep, each direction by itself, the retest."""
+        """All records of a run of ``assay net``: the sweep, each direction alone, and the retest of suspects."""
         records = self.sweep(rounds, repeats) + (self.one_way() + self.counters() if one_way else [])
         for number, record in enumerate(records, 1):
             record.id = number
@@ -180,8 +179,7 @@ def neighbour_rounds(count: int) -> list[Flows]:
     return [ordered_pairs for pairs in flows for ordered_pairs in (pairs, pairs[:, ::-1])]
 
 
-def draw(seed: int, kind: str) -> Case:
-    """The case of a seed."""
+def generate_case(seed: int, kind: str) -> Case:
     rng = np.random.default_rng((seed, 1))
     count = int(rng.choice(SIZES))
     cabinets = int(rng.choice([g for g in (3, 4, 6, 8) if count % g == 0 and count // g >= 4] or [2]))
@@ -223,7 +221,7 @@ def _pair(case: Case, rng: np.random.Generator, avoid: Sequence[int] = ()) -> No
     source, target = rng.choice(
         [i for i in range(case.fabric.count) if i not in avoid], 2, replace=False
     ).tolist()
-    if case.fabric.count - 1 > MAX_ROUNDS:  # a pair that the sample has
+    if case.fabric.count - 1 > MAX_ROUNDS:  # the pair must be among those that the sweep measures
         shifts = np.unique(np.linspace(1, case.fabric.count - 1, MAX_ROUNDS).round().astype(int))
         target = (source + int(rng.choice(shifts))) % case.fabric.count
     loss = _loss(rng)
@@ -264,7 +262,7 @@ def _jitter(case: Case, rng: np.random.Generator) -> None:
     case.faults.append(Fault("host", ("transmit", "receive")[direction], (f"n{host}",), (), loss))
 
 
-def _two(case: Case, rng: np.random.Generator) -> None:
+def _two_faults(case: Case, rng: np.random.Generator) -> None:
     a, b = rng.choice(case.fabric.count, 2, replace=False).tolist()
     _side(case, rng, int(rng.integers(2)), a)
     if rng.random() < 0.25:
@@ -273,19 +271,19 @@ def _two(case: Case, rng: np.random.Generator) -> None:
         _side(case, rng, int(rng.integers(2)), b)
 
 
-def _copy(fabric: Fabric) -> Fabric:
+def _copy_fabric(fabric: Fabric) -> Fabric:
     return Fabric(fabric.count, fabric.cabinets, fabric.up.copy(), fabric.down.copy(), fabric.duplex_limit,
                   fabric.oversubscription)  # fmt: skip
 
 
 def _busy_hosts(case: Case, rng: np.random.Generator) -> None:
-    case.busy = _copy(case.fabric)
+    case.busy = _copy_fabric(case.fabric)
     for host in rng.choice(case.fabric.count, int(rng.integers(1, 4)), replace=False):
         (case.busy.up, case.busy.down)[int(rng.integers(2))][host] *= 1 - _loss(rng)
 
 
 def _busy_cabinet(case: Case, rng: np.random.Generator) -> None:
-    case.busy = _copy(case.fabric)
+    case.busy = _copy_fabric(case.fabric)
     case.busy.trunk[int(rng.integers(case.fabric.cabinets)), int(rng.integers(2))] = 1 - _loss(rng)
 
 
@@ -297,7 +295,7 @@ PLANT: dict[str, Callable[[Case, np.random.Generator], None]] = {
     "transmit": lambda case, rng: _side(case, rng, 0),
     "receive": lambda case, rng: _side(case, rng, 1),
     "adapter": _adapter, "pair": _pair, "link": _link, "cabinet": _cabinet, "loss": _lossy, "jitter": _jitter,
-    "two faults": _two, "quiet": _nothing, "noisy": _nothing, "oversubscribed": _nothing,
+    "two faults": _two_faults, "quiet": _nothing, "noisy": _nothing, "oversubscribed": _nothing,
     "busy hosts": _busy_hosts, "busy cabinet": _busy_cabinet,
 }  # fmt: skip
 
@@ -305,11 +303,11 @@ PLANT: dict[str, Callable[[Case, np.random.Generator], None]] = {
 def cases(first_seed: int) -> list[Case]:
     """200 cases, seeds ``first_seed`` and following."""
     kinds = [kind for kind, count in KINDS.items() for _ in range(count)]
-    return [draw(first_seed + number, kind) for number, kind in enumerate(kinds)]
+    return [generate_case(first_seed + number, kind) for number, kind in enumerate(kinds)]
 
 
-def few_rounds(seed: int, count: int) -> Case:
-    """A cluster with full bandwidth and one slow side."""
+def full_bandwidth_case(seed: int, count: int) -> Case:
+    """A cluster without oversubscription and with one slow side, to be measured in few rounds."""
     rng = np.random.default_rng((seed, 4))
     host_variation = np.exp(rng.normal(0, 0.003, (2, count)))
     case = Case(seed, "transmit", Fabric(count, count // 32, host_variation[0], host_variation[1]), 0.02)

@@ -1,9 +1,8 @@
-"""A modelled network: hosts in cabinets, whose flows share links by max-min fairness. It gives the rates that a run
-of ``assay net`` would measure, before noise.
+"""A model of a network of hosts in cabinets: the rates that a run of ``assay net`` would measure, without noise.
 
-A host sends and receives at rate 1, give or take 1 %; ``duplex_limit`` bounds the sum of both directions. Cabinets are
-switches with as many cables to the top as hosts, divided by ``oversubscription``; the cable that a flow takes is that
-of its destination (d-mod-k).
+Flows share links by max-min fairness. A host sends and receives at rate 1, give or take 1 %; ``duplex_limit`` bounds
+the sum of both directions. Cabinets are switches with as many cables to the top as hosts, divided by
+``oversubscription``; a flow's destination determines the cable that it takes (d-mod-k).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Flows = NDArray[np.int64]  # [flow, 2]: source, destination
-HUGE = 1e9
+NO_LIMIT = 1e9  # a rate that no flow reaches
 
 
 @dataclass
@@ -27,7 +26,7 @@ class Fabric:
     cabinets: int
     up: Floats
     down: Floats
-    duplex_limit: float = HUGE
+    duplex_limit: float = NO_LIMIT
     oversubscription: float = 1.0
     pair: dict[tuple[int, int], float] = field(default_factory=dict)
     trunk: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -53,7 +52,7 @@ class Fabric:
 
     def rates(self, flows: Flows, alone: bool = False) -> Floats:
         """The rate of each flow when all run at the same time; or each alone, one after the other."""
-        flow_limits = np.full(len(flows), HUGE)
+        flow_limits = np.full(len(flows), NO_LIMIT)
         for (source, target), limit in self.pair.items():
             flow_limits[(flows[:, 0] == source) & (flows[:, 1] == target)] = limit
         for (cabinet, cable, direction), limit in self.cable.items():
@@ -68,12 +67,12 @@ class Fabric:
         """Returns [flow, 6], the resources that each flow uses, and their capacities; the last one has no limit."""
         n, cabinets = self.count, self.cabinets
         capacities = np.concatenate(
-            [self.up, self.down, np.full(n, self.duplex_limit), np.empty(2 * cabinets), [HUGE]]
+            [self.up, self.down, np.full(n, self.duplex_limit), np.empty(2 * cabinets), [NO_LIMIT]]
         )
         for cabinet in range(cabinets):
             for direction in (0, 1):
-                left = self.trunk.get((cabinet, direction), 1.0)
-                capacities[3 * n + 2 * cabinet + direction] = self.size / self.oversubscription * left
+                remaining = self.trunk.get((cabinet, direction), 1.0)
+                capacities[3 * n + 2 * cabinet + direction] = self.size / self.oversubscription * remaining
         source, target = flows[:, 0], flows[:, 1]
         cabinet = flows // self.size
         crosses_cabinets = cabinet[:, 0] != cabinet[:, 1]
@@ -96,21 +95,21 @@ def max_min(users: NDArray[np.int64], capacities: Floats, flow_limits: Floats) -
     """Max-min fair rates: a flow's rate is fixed when its own limit is reached, or a resource that is the tightest one
     for all its flows is full."""
     rate = np.zeros(len(users))
-    left = capacities.copy()
+    remaining = capacities.copy()
     open_flows = np.ones(len(users), bool)
     while open_flows.any():
         used = users[open_flows]
-        load = np.bincount(used.ravel(), minlength=len(left))
-        share = np.where(load > 0, left / np.maximum(load, 1), HUGE)
+        load = np.bincount(used.ravel(), minlength=len(remaining))
+        share = np.where(load > 0, remaining / np.maximum(load, 1), NO_LIMIT)
         tightest = np.minimum(share[used].min(axis=1), flow_limits[open_flows])
-        least = np.full(len(left), HUGE)
+        least = np.full(len(remaining), NO_LIMIT)
         np.minimum.at(least, used, tightest[:, None])
         is_full = least >= share * (1 - 1e-9)
         fixed = (is_full[used] & (share[used] <= tightest[:, None] * (1 + 1e-9))).any(axis=1)
         fixed |= tightest >= flow_limits[open_flows] * (1 - 1e-9)
         index = np.flatnonzero(open_flows)[fixed]
         rate[index] = tightest[fixed]
-        np.subtract.at(left, users[index], rate[index, None])
-        left = np.maximum(left, 0.0)
+        np.subtract.at(remaining, users[index], rate[index, None])
+        remaining = np.maximum(remaining, 0.0)
         open_flows[index] = False
     return rate

@@ -1,5 +1,5 @@
-"""Rules that others use to find slow hosts and paths, written from their descriptions. Each has a threshold, which the
-benchmark chooses so that the rule does best on the tuning cases.
+"""Rules of other programs that find slow hosts and paths, implemented from their descriptions. The benchmark chooses
+the threshold of each so that the rule does best on the tuning cases.
 
     slowest pairs    mpiGraph lists the bandwidth of each pair, and those far below the rest. Here: pairs below a share
                      of the mean.
@@ -9,8 +9,8 @@ benchmark chooses so that the rule does best on the tuning cases.
                      of a host's side against the median of all hosts.
     z-score          a host's side whose mean is so many standard deviations below the mean of all.
 
-The first two name pairs. A side of a host that most of the listed pairs share is named in their place, so that they can
-find hosts too.
+The first two name pairs. A host's side that most of the listed pairs share replaces them, so that these rules can name
+hosts, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Cells = list[tuple[int, int]]
 
 
 @dataclass
-class Seen:
+class Observed:
     """What a run measured: matrices [source, target] in B/s, NaN where nothing was; and the case, to measure again."""
 
     case: Case
@@ -44,7 +44,7 @@ class Seen:
     one_way: Floats
 
     @classmethod
-    def of(cls, case: Case, records: list[AnyRecord]) -> Seen:
+    def from_records(cls, case: Case, records: list[AnyRecord]) -> Observed:
         index = {host: i for i, host in enumerate(case.hosts)}
         dense = {
             name: np.full((len(index), len(index)), np.nan)
@@ -61,7 +61,7 @@ class Seen:
         return self.sweep if source == "sweep" else self.one_way
 
 
-def _summarised(cells: Cells, matrix: Floats) -> list[Label]:
+def _shared_sides_then_pairs(cells: Cells, matrix: Floats) -> list[Label]:
     """Hosts' sides that at least three of the pairs share, if they are half of the pairs that are left, or half of
     that side's; then the other pairs."""
     measured = (np.isfinite(matrix).sum(axis=1), np.isfinite(matrix).sum(axis=0))
@@ -76,26 +76,31 @@ def _summarised(cells: Cells, matrix: Floats) -> list[Label]:
     return named + [("pair", (f"n{a}",), (f"n{b}",)) for a, b in left]
 
 
-def slowest_pairs(seen: Seen, source: str, share: float) -> list[Label]:
-    matrix = seen.matrix(source)
+def slowest_pairs(observed: Observed, source: str, share: float) -> list[Label]:
+    matrix = observed.matrix(source)
     bad = np.argwhere(matrix < share * np.nanmean(matrix))
-    return _summarised([(int(a), int(b)) for a, b in bad], matrix)
+    return _shared_sides_then_pairs([(int(a), int(b)) for a, b in bad], matrix)
 
 
-def retested(seen: Seen, source: str, length: int) -> Callable[[float], list[Label]]:
-    """Measures the list again once, for all thresholds."""
-    matrix = seen.matrix(source)
+def retest_slowest_pairs(observed: Observed, source: str, length: int) -> Callable[[float], list[Label]]:
+    """Retests the ``length`` slowest pairs and 20 random ones alone. Returns a function from threshold to labels."""
+    matrix = observed.matrix(source)
     order = np.argsort(np.where(np.isfinite(matrix), matrix, np.inf), axis=None)
     order = order[: min(length, int(np.isfinite(matrix).sum()))]
     cells = [(int(a), int(b)) for a, b in zip(*np.unravel_index(order, matrix.shape), strict=True)]
-    rng = np.random.default_rng((seen.case.seed, 3))
-    every = np.argwhere(np.isfinite(matrix))
-    others = [(int(a), int(b)) for a, b in every[rng.choice(len(every), min(20, len(every)), replace=False)]]
-    hosts = seen.case.hosts
-    again = retested_pairs(seen.case.alone([(hosts[a], hosts[b]) for a, b in [*cells, *others]]))
-    rate = {(a, b): again[hosts[a], hosts[b]][0].median for a, b in [*cells, *others]}
+    rng = np.random.default_rng((observed.case.seed, 3))
+    measured = np.argwhere(np.isfinite(matrix))
+    others = [
+        (int(a), int(b))
+        for a, b in measured[rng.choice(len(measured), min(20, len(measured)), replace=False)]
+    ]
+    hosts = observed.case.hosts
+    retested = retested_pairs(observed.case.alone([(hosts[a], hosts[b]) for a, b in [*cells, *others]]))
+    rate = {(a, b): retested[hosts[a], hosts[b]][0].median for a, b in [*cells, *others]}
     usual = float(np.mean([rate[pair] for pair in others]))
-    return lambda share: _summarised([pair for pair in cells if rate[pair] < share * usual], matrix)
+    return lambda share: _shared_sides_then_pairs(
+        [pair for pair in cells if rate[pair] < share * usual], matrix
+    )
 
 
 def _means(matrix: Floats) -> Iterator[tuple[str, Floats]]:
@@ -105,18 +110,18 @@ def _means(matrix: Floats) -> Iterator[tuple[str, Floats]]:
         yield "receive", np.nanmean(matrix, axis=0)
 
 
-def variance(seen: Seen, source: str, share: float) -> list[Label]:
+def variance(observed: Observed, source: str, share: float) -> list[Label]:
     return [
         (side, (f"n{host}",), ())
-        for side, mean in _means(seen.matrix(source))
+        for side, mean in _means(observed.matrix(source))
         for host in np.flatnonzero(mean < share * np.nanmedian(mean))
     ]
 
 
-def z_score(seen: Seen, source: str, score: float) -> list[Label]:
+def z_score(observed: Observed, source: str, score: float) -> list[Label]:
     return [
         (side, (f"n{host}",), ())
-        for side, mean in _means(seen.matrix(source))
+        for side, mean in _means(observed.matrix(source))
         for host in np.flatnonzero(mean < np.nanmean(mean) - score * np.nanstd(mean))
     ]
 
@@ -128,13 +133,15 @@ def settings(rule: str) -> list[tuple[str, float, int]]:
     return [(source, t, k) for source in ("sweep", "one way") for k in lengths for t in thresholds]
 
 
-def apply(rule: str, seen: Seen, chosen: list[tuple[str, float, int]]) -> list[list[Label]]:
-    """What a rule names with each of the settings."""
+def labels_by_rule(rule: str, observed: Observed, chosen: list[tuple[str, float, int]]) -> list[list[Label]]:
+    """The labels of a rule for each of the settings."""
     if rule == "retested pairs":
-        by_list = {(source, k): retested(seen, source, k) for source, _, k in dict.fromkeys(chosen)}
+        by_list = {
+            (source, k): retest_slowest_pairs(observed, source, k) for source, _, k in dict.fromkeys(chosen)
+        }
         return [by_list[source, k](t) for source, t, k in chosen]
     function = {"slowest pairs": slowest_pairs, "variance": variance, "z-score": z_score}[rule]
-    return [function(seen, source, t) for source, t, _ in chosen]
+    return [function(observed, source, t) for source, t, _ in chosen]
 
 
 RULES = ("slowest pairs", "retested pairs", "variance", "z-score")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Peak memory bandwidth against likwid-bench and hpcc's STREAM, with the same cores, in turn; and the paced
-workload at half of the peak.
+"""Peak memory bandwidth of `assay mem`, compared with likwid-bench and hpcc's STREAM on the same cores, in turns; and
+late requests of the paced workload at half of the peak.
 
-Of each program the best kernel counts, in the bytes that its loop names (STREAM's way of counting, which is also
-likwid's): Assay's own count of the lines that regular stores read besides is taken off. likwid tells the mean of a
-second, Assay the median of passes; STREAM tells its best pass of ten, and is held against Assay's best.
+The best kernel of each program counts. Bytes are counted as STREAM and likwid count them: those that the loop names.
+Assay also counts the cache lines that regular stores read (write-allocate); they are subtracted. likwid prints the mean
+of a second, Assay the median of passes. STREAM prints its best pass of ten, which is compared with Assay's best pass.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ LIKWID = ("load_avx512", "copy_mem_avx512")  # its fastest on all machines seen
 STREAM = ("Copy", "Scale", "Add", "Triad")
 # hpcc's vectors are of N^2 / cores / 3 doubles: 96 MB in all. It solves a system of N equations besides: minutes.
 HPL_N = 6000
-NAMED = {"read": 1.0, "write": 1 / 2, "copy": 2 / 3, "triad": 3 / 4}  # of the bytes moved by regular stores
+# Bytes that the loop names over bytes that it moves, write-allocate included.
+NAMED_SHARE = {"read": 1.0, "write": 1 / 2, "copy": 2 / 3, "triad": 3 / 4}
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -42,19 +43,19 @@ def records(*arguments: str) -> list[dict[str, object]]:
     return [record for line in lines.splitlines() if (record := json.loads(line))["kind"] == "measurement"]
 
 
-def ours() -> tuple[float, float]:
+def assay_bandwidth() -> tuple[float, float]:
     """B/s that the loops name, of the best kernel on all cores: median and best pass."""
     figures = []
     for record in records("node.memory", "--budget", "0.5"):
         params, summary = record["params"], record["summary"]
         assert isinstance(params, dict) and isinstance(summary, dict)
-        share = NAMED[params["operation"]] if params["line_reads"] == "counted" else 1.0
+        share = NAMED_SHARE[params["operation"]] if params["line_reads"] == "counted" else 1.0
         if params["threads"] == CORES:
             figures.append((summary["median"] * share, summary["max"] * share))
     return max(median for median, _ in figures), max(best for _, best in figures)
 
 
-def likwid() -> float:
+def likwid_bandwidth() -> float:
     best = 0.0
     for kernel in LIKWID:
         command = ["likwid-bench", "-t", kernel, "-w", f"N:384MB:{CORES}", "-s", "1"]
@@ -64,26 +65,27 @@ def likwid() -> float:
     return best
 
 
-def stream() -> float:
+def stream_bandwidth() -> float:
     """hpcc's StarSTREAM, one process a core: the best of its four kernels, summed over the processes."""
-    with tempfile.TemporaryDirectory() as place:
+    with tempfile.TemporaryDirectory() as folder:
         example = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt").read_text()
         text = re.sub(r"^1000 +Ns", f"{HPL_N}         Ns", example, flags=re.M)
         text = re.sub(r"^2( +)Ps", r"1\1Ps", text, flags=re.M)
         text = re.sub(r"^2( +)Qs", rf"{CORES}\1Qs", text, flags=re.M)
-        Path(place, "hpccinf.txt").write_text(text)
+        Path(folder, "hpccinf.txt").write_text(text)
         command = ["mpirun", "--oversubscribe", "-np", str(CORES), "hpcc"]
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         subprocess.run(
-            command, cwd=place, env=os.environ | allowed, timeout=LIMIT_S, check=True, capture_output=True
+            command, cwd=folder, env=os.environ | allowed, timeout=LIMIT_S, check=True, capture_output=True
         )
-        output = Path(place, "hpccoutf.txt").read_text()
+        output = Path(folder, "hpccoutf.txt").read_text()
     figures = {name: float(value) for name, value in re.findall(r"StarSTREAM_(\w+)=([\d.]+)", output)}
     return max(figures[name] * 1e9 * CORES for name in STREAM)
 
 
-def late_at_half(peak: float) -> float:
-    """At real-time priority where that is allowed, as the acceptance test's authors advise."""
+def late_at_half_of_peak(peak: float) -> float:
+    """The share of late requests at half of the peak, B/s; at real-time priority where that is allowed, as the authors
+    of the acceptance test (COBALT2) advise."""
     workload = load_workload("cobalt2")
     desired = 621e9 / 8
     scale = str(0.5 * peak / desired)
@@ -99,12 +101,13 @@ def figure(name: str, values: list[float], unit: str, better: str, limit: float 
                       "peer": peer, "spread": spread}))  # fmt: skip
 
 
-def against(name: str, peer: Callable[[], float], best: bool) -> list[float]:
-    """A ratio a round. Ours is measured before and after the peer, since a machine that is shared drifts."""
+def ratios_to_peer(name: str, peer: Callable[[], float], best: bool) -> list[float]:
+    """Assay's bandwidth over the peer's, for each round. Assay runs before and after the peer, because the speed of a
+    shared machine drifts. ``best``: compares best passes, else medians."""
     ratios = []
-    before = ours()[best]
+    before = assay_bandwidth()[best]
     for _ in range(ROUNDS[name]):
-        theirs, after = peer(), ours()[best]
+        theirs, after = peer(), assay_bandwidth()[best]
         ratios.append((before + after) / 2 / theirs)
         print(
             f"bench: ours {before / 1e9:.1f}, {name} {theirs / 1e9:.1f}, ours {after / 1e9:.1f} GB/s",
@@ -117,7 +120,7 @@ def against(name: str, peer: Callable[[], float], best: bool) -> list[float]:
 def main() -> None:
     figure(
         "node.memory peak over likwid-bench",
-        against("likwid-bench", likwid, False),
+        ratios_to_peer("likwid-bench", likwid_bandwidth, False),
         "1",
         "higher",
         0.98,
@@ -125,15 +128,15 @@ def main() -> None:
     )
     figure(
         "node.memory best pass over hpcc STREAM",
-        against("hpcc STREAM", stream, True),
+        ratios_to_peer("hpcc STREAM", stream_bandwidth, True),
         "1",
         "higher",
         0.98,
         "hpcc STREAM",
     )
-    peaks = [ours()[0] for _ in range(3)]
+    peaks = [assay_bandwidth()[0] for _ in range(3)]
     figure("node.memory peak", peaks, "B/s", "higher", None, None)
-    late = [late_at_half(statistics.median(peaks)) for _ in range(3)]
+    late = [late_at_half_of_peak(statistics.median(peaks)) for _ in range(3)]
     figure("node.memory_paced late at half of peak", late, "1", "lower", 0, None)
 
 

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""RDMA write between two SoftRoCE devices against perftest's ib_write_bw: the same size, depth, iterations
-and devices, in turns, in one guest of the lab whose wires have a planted rate. Prints one JSON line a figure.
+"""RDMA write bandwidth of `assay rdma` between two SoftRoCE devices, compared with perftest's ib_write_bw.
 
-    bench/node_rdma.py            boots the guest
-    bench/node_rdma.py --inside   in a machine that has rxe0 and rxe1 already
+Both programs use the same message size, queue depth, iterations and devices, in turns, in one virtual machine of the
+lab whose links have a planted rate. Prints one JSON line per figure.
+
+    bench/node_rdma.py            boots the virtual machine
+    bench/node_rdma.py --inside   runs on a machine that already has rxe0 and rxe1
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ from assay.launch.engines import engines_folder  # noqa: E402 - the path comes f
 
 PORT = 18515  # both programs' default
 SIZE = 65536
-# Some seconds at the planted rate: long against the burst that a shaper lets pass at once.
+# Some seconds at the planted rate: much longer than the burst that the rate limiter lets pass.
 MESSAGES = 500
 ROUNDS = 5
 LIMIT_S = 60
 BOOT_LIMIT_S = 400
-# A quarter of what an emulated processor reaches: the wire is the limit of both, also on a machine with other work.
+# A quarter of the rate that an emulated processor reaches: the link limits both programs, on a busy machine, too.
 RATE = "100mbit"
 
 
-def listening() -> bool:
+def is_listening() -> bool:
     """Whether a process listens at the port. Read from /proc, since a connection would take the peer's place."""
     text = "".join(
         Path(f"/proc/net/{name}").read_text()
@@ -43,12 +45,12 @@ def listening() -> bool:
     return re.search(rf":{PORT:04X} \S+ 0A ", text) is not None
 
 
-def pair(server: list[str], client: list[str]) -> str:
+def run_pair(server: list[str], client: list[str]) -> str:
     """Runs both sides of a measurement. Returns what the client prints."""
     waiting = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + LIMIT_S
-        while not listening():
+        while not is_listening():
             if time.monotonic() > deadline or waiting.poll() is not None:
                 raise SystemExit(f"{server[0]} does not listen at port {PORT}")
             time.sleep(0.05)
@@ -63,28 +65,28 @@ def pair(server: list[str], client: list[str]) -> str:
         waiting.wait()
 
 
-def perftest() -> float:
+def perftest_bandwidth() -> float:
     """B/s. It prints MB/sec of 2^20 bytes, with more digits than its Gb/sec."""
     command = ["ib_write_bw", "-F", "-s", str(SIZE), "-n", str(MESSAGES), "-d"]
-    output = pair([*command, "rxe0"], [*command, "rxe1", "127.0.0.1"])
+    output = run_pair([*command, "rxe0"], [*command, "rxe1", "127.0.0.1"])
     row = next(line.split() for line in output.splitlines() if line.split()[:2] == [str(SIZE), str(MESSAGES)])
     return float(row[3]) * 2**20
 
 
-def assay() -> float:
+def assay_bandwidth() -> float:
     command = [str(engines_folder() / "assay-probe"), "run", "node.rdma"]
     chosen = ["--sizes", str(SIZE), "--iterations", str(MESSAGES), "--repeats", "1", "--peer", "127.0.0.1"]
-    output = pair([*command, "--device", "rxe0", "--mute"], [*command, "--device", "rxe1", *chosen])
+    output = run_pair([*command, "--device", "rxe0", "--mute"], [*command, "--device", "rxe1", *chosen])
     records = [json.loads(line) for line in output.splitlines()]
     return next(r["summary"]["median"] for r in records if r.get("metric") == "bandwidth")
 
 
 def compare() -> None:
     ours, theirs = [], []
-    perftest(), assay()  # the first of each loads what it needs over a slow file system
+    perftest_bandwidth(), assay_bandwidth()  # the first of each loads what it needs over a slow file system
     for _ in range(ROUNDS):
-        theirs.append(perftest())
-        ours.append(assay())
+        theirs.append(perftest_bandwidth())
+        ours.append(assay_bandwidth())
     value, peer = statistics.median(ours), statistics.median(theirs)
     spread = statistics.median(abs(a / b - value / peer) for a, b in zip(ours, theirs, strict=True))
     figure = {

@@ -3,7 +3,7 @@
 
 The network is a lab of two hosts without rate limits. The offered rate is doubled until datagrams are lost or less
 than half of it arrives, then found by bisection. The result is the highest rate at which every datagram arrived. Each
-try takes two seconds. Assay compares every byte that it receives; iperf3 compares none.
+trial takes two seconds. Assay verifies every byte that it receives; iperf3 verifies none.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def assay(lab: Lab, size: int, offered: float) -> tuple[float, int]:
     by_metric = {
         r["metric"]: r
         for r in map(json.loads, out.splitlines())
-        if r["kind"] == "measurement" and r["params"].get("of") == "all streams" and r.get("summary")
+        if r["kind"] == "measurement" and r["params"].get("stream") == "all" and r.get("summary")
     }
     return by_metric["bandwidth"]["summary"]["median"], by_metric["loss"]["params"]["lost"]
 

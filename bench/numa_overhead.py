@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The overhead of the engines of ``assay numa``: the CPU time of six kernels (programs/numa_kernels.c) profiled_s each
+"""The overhead of the engines of ``assay numa``: the CPU time of six kernels (programs/numa_kernels.c) under each
 engine over that of the uninstrumented program, measured in turns. Figures: the geometric mean of the kernels, and the
-worst one. NUMAPROF's published figure is 40."""
+worst kernel. NUMAPROF's published figure is 40."""
 
 from __future__ import annotations
 
@@ -51,9 +51,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         counting_compiler = [sys.executable, "-m", "assay", "numa", "cc"]
-        plain_programs = {
-            name: build(folder, f"plain_programs-{name}", [name], name) for name in ("gcc", "clang-14")
-        }
+        plain_programs = {name: build(folder, f"plain-{name}", [name], name) for name in ("gcc", "clang-14")}
         recorder = engines_folder() / "assay-numa"
         commands: dict[str, tuple[list[str | Path], Path]] = {
             "touch": ([recorder, "record", folder, "--", plain_programs["gcc"]], plain_programs["gcc"]),

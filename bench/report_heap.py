@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""How long Chromium takes to open the report of a heap profile with 1.2 million call-tree nodes and show the tree."""
+"""The time that Chromium takes to open the report of a heap profile with 1.2 million call-tree nodes and show the tree,
+and the report's size."""
 
 from __future__ import annotations
 

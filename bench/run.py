@@ -1,7 +1,7 @@
 """Runs the benchmarks: every bench/AREA_*.py, or those of one area. Figures go to standard output.
 
 Each benchmark is a program that prints one JSON line a figure: name, value, unit, limit, better
-("lower" or "higher"), peer, spread. What it has to say to people goes to standard error.
+("lower" or "higher"), peer, spread. Messages for people go to standard error.
 """
 
 import pathlib

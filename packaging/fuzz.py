@@ -1,4 +1,4 @@
-"""Fuzzes every reader of foreign bytes: the engines' under sanitizers, then Python's with hypothesis.
+"""Fuzzes every reader of untrusted input: the engines' under sanitizers, then Python's with hypothesis.
 
     fuzz.py [TIME]      TIME: of all together, such as 10min or 1h; by default 10min
 
@@ -19,7 +19,7 @@ from assay.records.units import parse_in
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "build" / "tests" / "fuzz"
 READERS = ROOT / "tests" / "python" / "hostile"
-ROUNDS_PER_SECOND = 100  # of hypothesis, about; it is given rounds, not a time
+ROUNDS_PER_SECOND = 100  # of hypothesis, roughly: it takes a number of rounds, not a time
 
 
 def main(arguments: list[str]) -> int:

@@ -1,4 +1,5 @@
-"""The test programs of the suites: how each is started, and when it has passed."""
+"""The test programs of the public MPI-IO suites (MPICH, ROMIO, HDF5, PnetCDF): how each is started, and when it has
+passed. mpiio_suites.py runs them."""
 
 from __future__ import annotations
 
@@ -36,30 +37,31 @@ RANKS = {
 }  # fmt: skip
 # ROMIO's programs that take the file as their only argument, or with -f.
 BARE_NAME = {"aggregation2", "hindexed", "types_with_zeros", "darray_read"}
-SAYS_NOTHING = {"external32"}
+PRINTS_NO_RESULT = {"external32"}
 NC_FILES = {"put_all_kinds": ("1", "2", "5"), "iput_all_kinds": ("1", "2", "5")}
-AFTER = {"t_prestart": "t_pshutdown"}  # it reads the other's file
-READS_ONLY = {"pres_temp_4D_rd"}
+PREREQUISITE = {"t_prestart": "t_pshutdown"}  # a program: the program that writes its file
+READS_ONLY = {"pres_temp_4D_rd"}  # a step of pres_temp_4D_wr
 
 
 @dataclass(frozen=True)
 class Case:
-    """``steps``: the programs, one after the other, with their arguments; ``{file}`` is a path. ``passed``: what their
-    output has then. ``files``: NetCDF files that PnetCDF's validator must accept, as suffixes of the path."""
+    """``steps``: the programs, one after the other, with their arguments; ``{file}`` is a path. ``success_pattern``: a
+    regular expression that their output matches when they pass. ``files``: NetCDF files that PnetCDF's validator must
+    accept, as suffixes of the path."""
 
     suite: str
     name: str
     steps: tuple[tuple[str, ...], ...]
     ranks: int
-    passed: str = ""
+    success_pattern: str = ""
     files: tuple[str, ...] = ()
 
     def has_passed(self, output: str) -> bool:
-        return not self.passed or re.search(self.passed, output) is not None
+        return not self.success_pattern or re.search(self.success_pattern, output) is not None
 
 
 def cases(build: Path, suite: str) -> list[Case]:
-    """Those whose programs are in ``build``, a folder of one MPI."""
+    """The cases of a suite whose programs are in ``build``, the build folder of one MPI."""
     make = {"mpich": _mpich, "romio": _romio, "hdf5": _hdf5, "pnetcdf": _pnetcdf}[suite]
     found = make(build / suite)
     return [case for case in found if f"{suite}/{case.name}" not in LEFT_OUT]
@@ -74,38 +76,38 @@ def _programs(folder: Path) -> list[Path]:
 
 
 def _mpich(folder: Path) -> list[Case]:
-    found = []
+    result = []
     for program in _programs(folder):
         arguments = ("simple_collective.testfile",) if program.name == "simple_collective" else ()
         ranks = RANKS.get(f"mpich/{program.name}", 4)
-        found.append(Case("mpich", program.name, ((str(program), *arguments),), ranks, r"No Errors"))
-    return found
+        result.append(Case("mpich", program.name, ((str(program), *arguments),), ranks, r"No Errors"))
+    return result
 
 
 def _romio(folder: Path) -> list[Case]:
-    found = []
+    result = []
     for program in _programs(folder):
         name = program.name
         option = () if name in BARE_NAME else ("-f",) if name == "aggregation1" else ("-fname",)
         ranks = RANKS.get(f"romio/{name}", 4)
-        passed = "" if name in SAYS_NOTHING else r"No Errors"
-        found.append(Case("romio", name, ((str(program), *option, "{file}"),), ranks, passed))
-    return found
+        success_pattern = "" if name in PRINTS_NO_RESULT else r"No Errors"
+        result.append(Case("romio", name, ((str(program), *option, "{file}"),), ranks, success_pattern))
+    return result
 
 
 def _hdf5(folder: Path) -> list[Case]:
-    found = []
+    result = []
     for name in HDF5_PROGRAMS:
-        steps = [name] if name not in AFTER else [AFTER[name], name]
+        steps = [name] if name not in PREREQUISITE else [PREREQUISITE[name], name]
         if all((folder / step).exists() for step in steps):
-            found.append(Case("hdf5", name, tuple((str(folder / step),) for step in steps), 4))
-    return found
+            result.append(Case("hdf5", name, tuple((str(folder / step),) for step in steps), 4))
+    return result
 
 
 def _pnetcdf(folder: Path) -> list[Case]:
-    found = []
-    for place in PNETCDF_FOLDERS:
-        for program in _programs(folder / "test" / place):
+    result = []
+    for subfolder in PNETCDF_FOLDERS:
+        for program in _programs(folder / "test" / subfolder):
             name = program.name
             if name in READS_ONLY:
                 continue
@@ -114,8 +116,8 @@ def _pnetcdf(folder: Path) -> list[Case]:
                 steps.append((str(program.with_name("pres_temp_4D_rd")), "{file}"))
             if name == "redef1":
                 source = folder.parents[2] / "sources"
-                (given,) = source.glob("pnetcdf-*/test/testcases/redef-good.ncdump")
+                (dump,) = source.glob("pnetcdf-*/test/testcases/redef-good.ncdump")
                 generate = folder / "src/utils/ncmpigen/ncmpigen"
-                steps.insert(0, (str(generate), "-v", "5", "-o", "redef1.nc", str(given)))
-            found.append(Case("pnetcdf", name, tuple(steps), 4, files=NC_FILES.get(name, ("",))))
-    return found
+                steps.insert(0, (str(generate), "-v", "5", "-o", "redef1.nc", str(dump)))
+            result.append(Case("pnetcdf", name, tuple(steps), 4, files=NC_FILES.get(name, ("",))))
+    return result

@@ -30,11 +30,14 @@ HDF5_PROGRAMS = {
         )
     ],
 }  # fmt: skip
-HAVE = "UNISTD_H STDLIB_H STRING_H STDARG_H SYS_TIME_H SYS_RESOURCE_H PTHREAD_H STRDUP LONG_LONG LONG_DOUBLE MPI_IO"
+HAVE_MACROS = (
+    "UNISTD_H STDLIB_H STRING_H STDARG_H SYS_TIME_H SYS_RESOURCE_H PTHREAD_H "
+    "STRDUP LONG_LONG LONG_DOUBLE MPI_IO"
+)
 
 
 class SuiteError(Exception):
-    """One line: what failed, and where its output is."""
+    """The message is one line: the command that failed, and the file with its output."""
 
 
 def run(command: list[str], folder: Path, log: Path, **extra: str) -> bool:
@@ -46,7 +49,7 @@ def run(command: list[str], folder: Path, log: Path, **extra: str) -> bool:
     return done.returncode == 0
 
 
-def need(command: list[str], folder: Path, log: Path, **extra: str) -> None:
+def run_or_raise(command: list[str], folder: Path, log: Path, **extra: str) -> None:
     """Raises SuiteError if it cannot be started or fails."""
     try:
         if run(command, folder, log, **extra):
@@ -59,13 +62,13 @@ def need(command: list[str], folder: Path, log: Path, **extra: str) -> None:
 def fetch(work: Path) -> dict[str, Path]:
     """The folder of each package's source. apt uses lists of its own, so the system's are not changed."""
     sources = work / "sources"
-    if not all(found(sources, package) for package in PACKAGES):
+    if not all(source_folder(sources, package) for package in PACKAGES):
         _download(work, sources)
-    folders = {package: found(sources, package) for package in PACKAGES}
+    folders = {package: source_folder(sources, package) for package in PACKAGES}
     return {package: folder for package, folder in folders.items() if folder}
 
 
-def found(sources: Path, package: str) -> Path | None:
+def source_folder(sources: Path, package: str) -> Path | None:
     return next((path for path in sorted(sources.glob(f"{package}-*")) if path.is_dir()), None)
 
 
@@ -84,9 +87,9 @@ def _download(work: Path, sources: Path) -> None:
     lines = [f'Dir::{name} "{value}";' for name, value in settings.items()]
     (apt / "apt.conf").write_text("\n".join([*lines, 'APT::Sandbox::User "root";', ""]))
     log, config = work / "fetch.log", {"APT_CONFIG": str(apt / "apt.conf")}
-    need(["apt-get", "update"], sources, log, **config)
+    run_or_raise(["apt-get", "update"], sources, log, **config)
     for package in PACKAGES:
-        need(["apt-get", "source", package], sources, log, **config)
+        run_or_raise(["apt-get", "source", package], sources, log, **config)
 
 
 def build(work: Path, sources: dict[str, Path], mpi: str, suites: Iterable[str]) -> list[str]:
@@ -104,7 +107,7 @@ def build(work: Path, sources: dict[str, Path], mpi: str, suites: Iterable[str])
 
 
 def _compile(folder: Path, compiler: str, name: str, arguments: list[str]) -> bool:
-    """Unless the program is there already."""
+    """Compiles a program unless it exists. Returns whether it exists afterwards."""
     return (folder / name).exists() or run(
         [compiler, "-w", "-O1", *arguments, "-o", name], folder, folder / "build.log"
     )
@@ -112,7 +115,7 @@ def _compile(folder: Path, compiler: str, name: str, arguments: list[str]) -> bo
 
 def _build_mpich(folder: Path, sources: dict[str, Path], mpi: str, compiler: str) -> list[str]:
     tests = sources["mpich"] / "test/mpi"
-    defines = [f"#define HAVE_{name} 1" for name in HAVE.split()]
+    defines = [f"#define HAVE_{name} 1" for name in HAVE_MACROS.split()]
     (folder / "mpitestconf.h").write_text(
         "\n".join([*defines, "#define THREAD_PACKAGE_NAME THREAD_PACKAGE_POSIX", ""])
     )
@@ -156,14 +159,14 @@ def _build_hdf5(folder: Path, sources: dict[str, Path], mpi: str, compiler: str)
 def _build_pnetcdf(folder: Path, sources: dict[str, Path], mpi: str, compiler: str) -> list[str]:
     root, log = sources["pnetcdf"], folder / "build.log"
     if not (root / "configure").exists():
-        need(["autoreconf", "-i"], root, log)
+        run_or_raise(["autoreconf", "-i"], root, log)
     if not (folder / "Makefile").exists():
         options = [f"MPICC={compiler}", "--disable-fortran", "--disable-cxx"]
-        need([str(root / "configure"), *options], folder, log)
-    need(["make", "-C", "src"], folder, log)
+        run_or_raise([str(root / "configure"), *options], folder, log)
+    run_or_raise(["make", "-C", "src"], folder, log)
     missing = []
     for name in ("common", *PNETCDF_FOLDERS):
-        place = folder / "test" / name
-        if not run(["make", "-k", "all", "tests-local"], place, log):
+        subfolder = folder / "test" / name
+        if not run(["make", "-k", "all", "tests-local"], subfolder, log):
             missing.append(name)
     return missing

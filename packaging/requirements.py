@@ -3,7 +3,7 @@
     requirements.py run          the dependencies, and an MPI for machines that have none
     requirements.py test         what the tests need besides
 
-The list stands once, in pyproject.toml; this only reads it.
+The list is in pyproject.toml alone.
 """
 
 import pathlib
@@ -14,8 +14,8 @@ import tomllib
 def main() -> None:
     project = tomllib.loads((pathlib.Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = {"run": project["dependencies"] + extras["mpi"], "test": extras["test"]}
-    print("\n".join(wanted[sys.argv[1]]))
+    requirements = {"run": project["dependencies"] + extras["mpi"], "test": extras["test"]}
+    print("\n".join(requirements[sys.argv[1]]))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Makes a checkout ready: Debian packages, the Python environment, the web page, the engines.
 #
-#   packaging/setup.sh run     what running needs
-#   packaging/setup.sh test    that, and what the tests need
-#   packaging/setup.sh programs  the programs of "make test-programs"; after "test"
-#   packaging/setup.sh node    prints the folder of the Node that it uses
-#   packaging/setup.sh python  prints the Python that it makes the environment with
+#   packaging/setup.sh run       installs what running needs
+#   packaging/setup.sh test      the same, and what the tests need
+#   packaging/setup.sh programs  installs the programs of "make test-programs"; after "test"
+#   packaging/setup.sh node      prints the folder of the Node that it uses
+#   packaging/setup.sh python    prints the Python that it makes the environment with
 #
 # Idempotent; with nothing to do it takes about a second. Root builds for every user: the environment links
-# to a Python that others can execute, where there is one, and is made anew where it does not. Without root (and without a sudo that asks no
-# password) it installs no Debian package: it names the missing ones, builds what can be built without
-# them, and goes on; what is missing is then waived by Assay itself, with the reason.
+# to a Python that others can execute, where there is one; an environment that links to another is made anew.
+# Without root (and without a sudo that asks no password) it installs no Debian package: it names the missing
+# ones, builds what can be built without them, and goes on. Assay then waives measurements that need them.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
-purpose=${1:?run or test}
+purpose=${1:?one of run, test, programs, node, python}
 venv=.venv
 log=build/setup.log
 umask 022 # what is built can be run by every user
@@ -55,7 +55,7 @@ quietly() {
     fi
 }
 
-# Words that put a command under root, or failure when that cannot be had without asking.
+# Runs a command as root; fails where that needs a password.
 as_root() {
     if [ "$(id -u)" = 0 ]; then
         "$@"
@@ -97,8 +97,8 @@ install_packages() {
     quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${wanted[@]}"
 }
 
-# Whether other users can execute this Python. Its files are tried, not their modes looked at: a folder above
-# them may be closed (/root), and so may its library.
+# Whether other users can execute this Python. It is started as another user, because file modes are not
+# enough: a folder above it (/root) or its library may be closed.
 others_can_run() {
     setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs env -i "$1" -Ic 'import encodings, venv' \
         >/dev/null 2>&1
@@ -211,16 +211,16 @@ build_engines() {
             return 0
         }
     done
-    # Configured when asked for something new; ninja itself notices changed sources.
-    local wish="$tests $(command -v mpicxx.openmpi mpicxx.mpich mpicxx 2>/dev/null | tr '\n' ' ')"
-    if [ ! -f build/build.ninja ] || [ "$(cat build/.assay-configured 2>/dev/null)" != "$wish" ]; then
+    # Configures again when the tests or the MPI compilers differ; ninja itself notices changed sources.
+    local configuration="$tests $(command -v mpicxx.openmpi mpicxx.mpich mpicxx 2>/dev/null | tr '\n' ' ')"
+    if [ ! -f build/build.ninja ] || [ "$(cat build/.assay-configured 2>/dev/null)" != "$configuration" ]; then
         say "configuring the engines"
         rm -f build/CMakeCache.txt
         quietly cmake -S . -B build -G Ninja -DASSAY_TESTS=$tests || {
             say "engines not built; see the message above for what is missing"
             return 0
         }
-        echo "$wish" >build/.assay-configured
+        echo "$configuration" >build/.assay-configured
         say "building the engines (with two processors five to ten minutes)"
     elif ninja -C build -n 2>/dev/null | grep -qE 'Building|Linking'; then
         say "building the engines"
@@ -253,7 +253,7 @@ python)
     exit
     ;;
 *)
-    say "what for? 'run' or 'test', not '$purpose'"
+    say "unknown purpose '$purpose'; choose one of run, test, programs, node, python"
     exit 2
     ;;
 esac

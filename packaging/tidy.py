@@ -34,22 +34,22 @@ def sources(build: Path) -> dict[Path, str]:
     return commands
 
 
-def includes(path: Path, files: set[Path]) -> None:
-    """Adds to ``seen`` the source and the headers of this repository that it includes, directly or not."""
+def collect_includes(path: Path, files: set[Path]) -> None:
+    """Adds to ``files`` the source and the headers of this repository that it includes, directly or not."""
     if path in files or not path.is_file():
         return
     files.add(path)
     for line in path.read_text().splitlines():
         if line.startswith('#include "'):
             name = line.split('"')[1]
-            includes(ROOT / "engines" / name, files)
-            includes(path.parent / name, files)
+            collect_includes(ROOT / "engines" / name, files)
+            collect_includes(path.parent / name, files)
 
 
 def fingerprint(path: Path, command: str) -> str:
     """A hash of everything that clang-tidy's answer for this source depends on."""
     files: set[Path] = set()
-    includes(path, files)
+    collect_includes(path, files)
     digest = hashlib.sha256(version("clang-tidy").encode() + (ROOT / ".clang-tidy").read_bytes())
     digest.update(command.replace(str(ROOT), "").encode())
     for file in sorted(files):
@@ -57,7 +57,7 @@ def fingerprint(path: Path, command: str) -> str:
     return digest.hexdigest()
 
 
-def check(path: Path, command: str) -> str:
+def run_clang_tidy(path: Path, command: str) -> str:
     """clang-tidy's warnings on one source; empty where it is clean."""
     options = [word for word in shlex.split(command)[1:] if word not in GCC_ONLY]
     done = subprocess.run(
@@ -73,20 +73,22 @@ def main() -> int:
         return 2
     clean = build / "tidy"
     clean.mkdir(exist_ok=True)
-    prints = {path: (fingerprint(path, command), command) for path, command in sources(build).items()}
-    changed = {path: command for path, (key, command) in prints.items() if not (clean / key).exists()}
+    fingerprints = {path: (fingerprint(path, command), command) for path, command in sources(build).items()}
+    changed = {path: command for path, (key, command) in fingerprints.items() if not (clean / key).exists()}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        answers = dict(zip(changed, pool.map(check, changed, changed.values()), strict=True))
-    for path, warnings in answers.items():
+        warnings_by_source = dict(
+            zip(changed, pool.map(run_clang_tidy, changed, changed.values()), strict=True)
+        )
+    for path, warnings in warnings_by_source.items():
         if warnings:
             print(warnings)
         else:
-            (clean / prints[path][0]).touch()
-    current = {key for key, _ in prints.values()}
+            (clean / fingerprints[path][0]).touch()
+    current = {key for key, _ in fingerprints.values()}
     for stale in clean.iterdir():
         if stale.name not in current:
             stale.unlink()
-    return int(any(answers.values()))
+    return int(any(warnings_by_source.values()))
 
 
 if __name__ == "__main__":

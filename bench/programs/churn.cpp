@@ -27,8 +27,9 @@ struct Worker {
     }
 };
 
-// Mostly small; 1 of 16 has some KiB, 1 of 256 tens of KiB, 1 of 4096 hundreds of KiB.
-std::size_t pick(std::uint64_t r) {
+// A size from a random number. Most are small; 1 of 16 has some KiB, 1 of 256 tens of KiB, 1 of
+// 4096 hundreds of KiB.
+std::size_t block_size(std::uint64_t r) {
     const auto share = r & 4095;
     r >>= 12;
     if (share == 0) return (256 << 10) + (r & 0x3ffff);
@@ -39,7 +40,7 @@ std::size_t pick(std::uint64_t r) {
 
 template <int path>
 NOINLINE void leaf(Worker& w) {
-    auto* block = static_cast<char*>(std::malloc(pick(w.next())));
+    auto* block = static_cast<char*>(std::malloc(block_size(w.next())));
     *static_cast<volatile char*>(block) = 1;
     void*& oldest = w.ring[w.next_slot++ % 256];
     std::free(oldest);
@@ -50,13 +51,13 @@ NOINLINE void leaf(Worker& w) {
 // Frame sizes differ.
 template <int depth, int path>
 NOINLINE void descend(Worker& w) {
-    volatile char own[24 + 8 * (depth % 4)];
-    own[0] = depth;
+    volatile char frame[24 + 8 * (depth % 4)];
+    frame[0] = depth;
     if constexpr (depth == 0) leaf<path>(w);
     else if constexpr (depth % 5 == 4)
         w.next() % 2 == 0 ? descend<depth - 1, 2 * path>(w) : descend<depth - 1, 2 * path + 1>(w);
     else descend<depth - 1, path>(w);
-    own[1] = own[0];
+    frame[1] = frame[0];
 }
 
 void run(std::uint64_t blocks, std::uint64_t seed) {

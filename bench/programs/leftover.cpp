@@ -1,5 +1,5 @@
-// Leaves a store as a killed job does: EXTENTS writes of BYTES each, one per record, in a scattered
-// order, none of them drained. Prints the store's path.
+// Leaves a store of the I/O accelerator behind, as a killed job does: EXTENTS writes of BYTES each,
+// one per record, in a scattered order, none of them drained to the file. Prints the store's path.
 //
 //   bench-leftover FOLDER FILE EXTENTS BYTES
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 // Rate of reading another rank's data. Rank 1 writes a file, rank 0 reads it sequentially.
-// Meanwhile rank 1 computes and rarely calls MPI, so it makes no progress for rank 0. Prints
-// bytes/s, or 0 if the data are wrong.
+// Meanwhile rank 1 computes and rarely calls MPI, so MPI makes no progress there. Prints bytes/s,
+// or 0 if the data are wrong.
 //
 //   bench-reader-MPI FILE TRANSFER TOTAL    (TRANSFER, TOTAL: bytes)
 #define OMPI_SKIP_MPICXX 1

@@ -146,10 +146,10 @@ void Sink::context(const Subject& subject, const Json& facts) {
     write({{"kind", "context"}, {"subject", to_json(subject)}, {"facts", facts}});
 }
 
-void Sink::failure(const std::string& what, const std::string& fix, const Subject& subject,
+void Sink::failure(const std::string& problem, const std::string& fix, const Subject& subject,
                    bool primary) {
     write({{"kind", "failure"},
-           {"what", what},
+           {"problem", problem},
            {"fix", fix},
            {"subject", to_json(subject)},
            {"primary", primary}});
@@ -159,8 +159,9 @@ void Sink::hello(int rank, const std::string& host) {
     write({{"kind", "hello"}, {"rank", rank}, {"host", host}});
 }
 
-void Sink::ranks(std::span<const std::string> labels, std::span<const int> of, const Json& hosts) {
-    write({{"kind", "ranks"}, {"labels", labels}, {"of", of}, {"hosts", hosts}});
+void Sink::ranks(std::span<const std::string> labels, std::span<const int> host_index,
+                 const Json& hosts) {
+    write({{"kind", "ranks"}, {"labels", labels}, {"host_index", host_index}, {"hosts", hosts}});
 }
 
 void Sink::ready(std::string_view label) { write({{"kind", "ready"}, {"label", label}}); }

@@ -19,7 +19,7 @@ namespace assay {
 
 using Json = nlohmann::ordered_json;
 
-inline constexpr int schema_version = 3;
+inline constexpr int schema_version = 4;
 
 // What a record is about. Empty members are left out. In a pair, bytes go from host to peer.
 struct Subject {
@@ -60,12 +60,13 @@ public:
                     std::uint64_t offset, std::uint64_t expected, std::uint64_t observed);
     void context(const Subject&, const Json& facts);
     // `primary`: caused from outside, so not the consequence of another failure.
-    void failure(const std::string& what, const std::string& fix, const Subject&,
+    void failure(const std::string& problem, const std::string& fix, const Subject&,
                  bool primary = false);
     void hello(int rank, const std::string& host);
     // The label of each rank, and the `hosts` (objects with host, names, addresses) of the ranks;
-    // of[r] is the host of rank r. Written before any record that has a label.
-    void ranks(std::span<const std::string> labels, std::span<const int> of, const Json& hosts);
+    // host_index[r] is the index in `hosts` of rank r. Written before any record that has a label.
+    void ranks(std::span<const std::string> labels, std::span<const int> host_index,
+               const Json& hosts);
     // This process (a receiver, a server) can now be reached by its peer.
     void ready(std::string_view label);
     // `done` is 0 to 1; `left` is in seconds, negative if unknown.

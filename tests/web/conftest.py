@@ -1,5 +1,5 @@
-"""A real Chromium that looks at real reports, opened from disk, and lets nothing pass in silence: whatever
-is said on the console, thrown, or asked of a network fails the test that saw it."""
+"""Fixtures that open reports from disk in Chromium. A test fails if its page writes to the console, throws an error, or
+requests anything from a network."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
-LIMIT = 60_000  # ms, for anything a page may take: a hang fails, a slow machine does not
+LIMIT_MS = 60_000  # for each step of a page: long enough for a slow machine
 
 
 @pytest.fixture(scope="session")
@@ -35,33 +35,36 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The report of one of the made runs, written once for all tests."""
-    made: dict[str, Path] = {}
+    """A function from the kind of a synthetic run (make_run) to its report, which is written once for all tests."""
+    reports: dict[str, Path] = {}
 
-    def of(kind: str) -> Path:
-        if kind not in made:
-            made[kind] = build_report(make_run.make(kind, tmp_path_factory.mktemp(kind) / "run"))
-        return made[kind]
+    def report_of(kind: str) -> Path:
+        if kind not in reports:
+            reports[kind] = build_report(make_run.make(kind, tmp_path_factory.mktemp(kind) / "run"))
+        return reports[kind]
 
-    return of
+    return report_of
 
 
 @pytest.fixture
 def open_report(browser: Browser, report: Callable[[str], Path]) -> Iterator[Callable[..., Page]]:
-    """Opens a report, or that of a made run, by file:// and waits until it is shown. Keyword arguments go to the
-    browser context."""
-    trouble: list[str] = []
+    """A function that opens a report, or that of a synthetic run, by file:// and waits until it is shown. Keyword
+    arguments go to the browser context."""
+    problems: list[str] = []
     contexts = []
 
     def open_kind(kind: str | Path, **options: object) -> Page:
         path = kind if isinstance(kind, Path) else report(kind)
         context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)  # type: ignore[arg-type]
         contexts.append(context)
-        context.set_default_timeout(LIMIT)
+        context.set_default_timeout(LIMIT_MS)
         page = context.new_page()
-        page.on("console", lambda message: trouble.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: trouble.append(f"error: {error}"))
-        page.on("request", lambda request: trouble.append(request.url) if loads(request.url, path) else None)
+        page.on("console", lambda message: problems.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: problems.append(f"error: {error}"))
+        page.on(
+            "request",
+            lambda request: problems.append(request.url) if loads_from_network(request.url, path) else None,
+        )
         page.goto(path.as_uri())
         page.wait_for_selector("#report[data-ready]")
         return page
@@ -69,8 +72,8 @@ def open_report(browser: Browser, report: Callable[[str], Path]) -> Iterator[Cal
     yield open_kind
     for context in contexts:
         context.close()
-    assert trouble == []
+    assert problems == []
 
 
-def loads(url: str, report: Path) -> bool:
+def loads_from_network(url: str, report: Path) -> bool:
     return url != report.as_uri() and not url.startswith(("data:", "blob:"))

@@ -17,7 +17,7 @@ from assay.records.schema import Measurement
 Open = Callable[..., Page]
 
 
-def made(folder: Path, *arguments: str) -> Path:
+def make_report(folder: Path, *arguments: str) -> Path:
     """The report of ``assay fabric conflicts``."""
     assert main(["fabric", "conflicts", *arguments, "-o", str(folder / "run")]) == 0
     return folder / "run" / "report.html"
@@ -25,11 +25,11 @@ def made(folder: Path, *arguments: str) -> Path:
 
 @pytest.fixture(scope="module")
 def conflicts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("fabric"), "--fat-tree", "radix=36,nodes=45")
+    return make_report(tmp_path_factory.mktemp("fabric"), "--fat-tree", "radix=36,nodes=45")
 
 
 def loads(page: Page) -> dict[int, int]:
-    """How many lines of the picture have each load; 4 stands for more."""
+    """The number of cables in the picture by load; 4 stands for 4 or more."""
     lines = page.locator("#fabric .fabric line.cable")
     classes = lines.evaluate_all("lines => lines.map((line) => line.getAttribute('class'))")
     return dict(Counter(int(re.search(r"load-(\d)", text)[1]) for text in classes))
@@ -42,11 +42,11 @@ def test_the_worst_step_is_shown_first(open_report: Open, conflicts: Path) -> No
     expect(fabric.locator(".fabric .switch")).to_have_count(21)
     assert page.get_by_role("img", name="Conflicts of each of 45 steps; at worst step 27.").count() == 1
     expect(fabric.locator("table.pairs tbody tr")).to_have_count(9)
-    found = loads(page)
-    assert found[2] == 9 and sum(found.values()) == 3 * 18
+    line_counts = loads(page)
+    assert line_counts[2] == 9 and sum(line_counts.values()) == 3 * 18
 
 
-def test_another_step_and_the_pairs_of_a_cable(open_report: Open, conflicts: Path) -> None:
+def test_choosing_another_step_and_a_cable_shows_its_pairs(open_report: Open, conflicts: Path) -> None:
     page = open_report(conflicts)
     fabric = page.locator("#fabric")
     expect(fabric.locator(".fabric .load-2")).to_have_count(9)
@@ -66,7 +66,7 @@ def test_a_click_on_a_line_shows_its_pairs(open_report: Open, conflicts: Path) -
     fabric = page.locator("#fabric")
     line = fabric.get_by_role("button", name="leaf1 and spine0: 2 flows on one link")
     expect(line).to_have_attribute("aria-pressed", "false")
-    at = line.evaluate(
+    point = line.evaluate(
         "l => { const p = new DOMPoint((+l.getAttribute('x1') + 3 * l.getAttribute('x2')) / 4,"
         " (+l.getAttribute('y1') + 3 * l.getAttribute('y2')) / 4).matrixTransform(l.getScreenCTM());"
         " scrollTo(0, scrollY + p.y - 300);"
@@ -74,17 +74,15 @@ def test_a_click_on_a_line_shows_its_pairs(open_report: Open, conflicts: Path) -
         " (+l.getAttribute('y1') + 3 * l.getAttribute('y2')) / 4).matrixTransform(l.getScreenCTM());"
         " return [q.x, q.y]; }"
     )
-    page.mouse.click(*at)
+    page.mouse.click(*point)
     expect(line).to_have_attribute("aria-pressed", "true")
     expect(fabric.locator("table.pairs")).to_contain_text("node18 → node36")
 
 
 @pytest.mark.parametrize("schedule", ["xor", "circle", "random"])
-def test_loads_of_other_schedules_are_those_that_were_recorded(
-    open_report: Open, tmp_path: Path, schedule: str
-) -> None:
+def test_loads_in_the_page_equal_the_recorded_ones(open_report: Open, tmp_path: Path, schedule: str) -> None:
     """The page computes loads from the tables; the records were counted in Python."""
-    page = open_report(made(tmp_path, "--fat-tree", "radix=36,nodes=45", "--schedule", schedule))
+    page = open_report(make_report(tmp_path, "--fat-tree", "radix=36,nodes=45", "--schedule", schedule))
     measured = {
         (r.metric, r.params["step"]): r.median
         for r in Run.load(tmp_path / "run").records
@@ -101,7 +99,7 @@ def test_loads_of_other_schedules_are_those_that_were_recorded(
 
 def test_648_hosts_are_usable(open_report: Open, tmp_path: Path) -> None:
     """Every switch and every cable is there, also of a fabric with a dead cable, and a step is chosen."""
-    page = open_report(made(tmp_path, "--fat-tree", "radix=36,nodes=640"))
+    page = open_report(make_report(tmp_path, "--fat-tree", "radix=36,nodes=640"))
     fabric = page.locator("#fabric")
     expect(fabric.locator(".fabric .switch")).to_have_count(36 + 18)
     fabric.get_by_role("slider").fill("100")
@@ -117,11 +115,13 @@ def test_648_hosts_are_usable(open_report: Open, tmp_path: Path) -> None:
     assert sum(int(row) - 1 for row in rows) == step[100]
 
 
-def test_10000_hosts_open_by_their_parts(open_report: Open, tmp_path: Path) -> None:
+def test_parts_of_a_fabric_with_10000_hosts_can_be_opened(open_report: Open, tmp_path: Path) -> None:
     """31 pods below 18 parts of spines. A file of three steps: all shifts take a minute."""
     steps = tmp_path / "steps"
     steps.write_text("\n".join(" ".join(str((i - k) % 10000) for i in range(10000)) for k in (1, 18, 5000)))
-    page = open_report(made(tmp_path, "--fat-tree", "radix=36,nodes=10000", "--schedule-file", str(steps)))
+    page = open_report(
+        make_report(tmp_path, "--fat-tree", "radix=36,nodes=10000", "--schedule-file", str(steps))
+    )
     fabric = page.locator("#fabric")
     expect(fabric.locator(".fabric .switch.part")).to_have_count(31 + 18)
     assert sum(loads(page).values()) == 31 * 18
@@ -136,7 +136,7 @@ def test_10000_hosts_open_by_their_parts(open_report: Open, tmp_path: Path) -> N
     expect(fabric.locator(".fabric .switch.part")).to_have_count(31 + 18)
 
 
-def test_the_plan_is_no_fact_of_a_host(open_report: Open, conflicts: Path) -> None:
+def test_the_picture_data_are_not_shown_as_a_fact_of_a_host(open_report: Open, conflicts: Path) -> None:
     page = open_report(conflicts)
     assert "fabric.picture" not in page.inner_text("body")
 

@@ -1,4 +1,4 @@
-"""The views of a heap profile, over programs that were really run, in a real browser."""
+"""The views of a heap profile in Chromium, with recordings of real programs (fixtures/heap/planted.cpp)."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The report of a planted program's run."""
+    """A function from a mode of planted.cpp to the report of a recording of it."""
     folder = tmp_path_factory.mktemp("heap")
     program = folder / "planted"
     source = ROOT / "tests/fixtures/heap/planted.cpp"
     subprocess.run(
         ["g++", "-std=c++17", "-O2", "-g", "-pthread", source, "-o", program], check=True, timeout=LIMIT_S
     )
-    made: dict[str, Path] = {}
+    reports: dict[str, Path] = {}
 
-    def of(what: str) -> Path:
-        if what not in made:
+    def report_of(mode: str) -> Path:
+        if mode not in reports:
             subprocess.run(
-                [ROOT / "assay", "heap", "-o", folder / what, "--", program, what],
+                [ROOT / "assay", "heap", "-o", folder / mode, "--", program, mode],
                 capture_output=True,
                 timeout=LIMIT_S,
             )
-            made[what] = folder / what / "report.html"
-        return made[what]
+            reports[mode] = folder / mode / "report.html"
+        return reports[mode]
 
-    return of
+    return report_of
 
 
 def show(page: Page, view: str) -> str:
@@ -64,24 +64,22 @@ WITH_DATA = ["Leaks", "Reallocations", "First touch", "Fragmentation", "Variable
 
 
 @pytest.mark.parametrize(
-    ("what", "there"),
+    ("mode", "additional_views"),
     [("threads", []), ("fragments", ["Fragmentation"]), ("leak", ["Leaks"]), ("grow", ["Reallocations"])],
 )
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_view_opens(
-    open_report: Open, recorded: Callable[[str], Path], what: str, there: list[str], scheme: str
+    open_report: Open, recorded: Callable[[str], Path], mode: str, additional_views: list[str], scheme: str
 ) -> None:
-    page = open_report(recorded(what), color_scheme=scheme)
+    page = open_report(recorded(mode), color_scheme=scheme)
     views = page.get_by_role("tab").all_inner_texts()
     assert views[: len(ALWAYS)] == ALWAYS and views[-1] == "Run"
-    assert set(there) <= set(views) <= {*ALWAYS, *WITH_DATA, "Run", "Findings (1)"}
+    assert set(additional_views) <= set(views) <= {*ALWAYS, *WITH_DATA, "Run", "Findings (1)"}
     for view in views:
         assert show(page, view).strip(), view
 
 
-def test_what_there_is_nothing_to_see_of_has_no_view(
-    open_report: Open, recorded: Callable[[str], Path]
-) -> None:
+def test_views_without_data_are_left_out(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("clean"))
     views = page.get_by_role("tab").all_inner_texts()
     assert not {"Reallocations", "Fragmentation", "Findings (0)"} & set(views)
@@ -102,7 +100,7 @@ def test_the_headline_and_the_tabs_come_first(open_report: Open, recorded: Calla
     assert page.get_by_role("tab", name="Source", exact=True).get_attribute("aria-selected") == "true"
 
 
-def test_the_summary_names_the_totals_and_who_has_them(
+def test_the_summary_names_the_totals_and_their_functions(
     open_report: Open, recorded: Callable[[str], Path]
 ) -> None:
     page = open_report(recorded("leak"))
@@ -130,7 +128,9 @@ def test_a_line_of_source_has_its_figure_and_its_stacks(
     assert "allocations\t10\t10" in figures
 
 
-def test_own_figures_and_those_of_callees(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_figures_of_a_line_without_and_with_callees(
+    open_report: Open, recorded: Callable[[str], Path]
+) -> None:
     page = open_report(recorded("leak"))
     show(page, "Source")
     choose(page, "Figures", "with callees")
@@ -140,7 +140,7 @@ def test_own_figures_and_those_of_callees(open_report: Open, recorded: Callable[
     assert caller.locator(".figure").inner_text() == ""
 
 
-def test_the_call_tree_is_open_down_to_the_largest(
+def test_the_call_tree_is_open_down_to_the_largest_call(
     open_report: Open, recorded: Callable[[str], Path]
 ) -> None:
     page = open_report(recorded("leak"))
@@ -153,7 +153,9 @@ def test_the_call_tree_is_open_down_to_the_largest(
     assert rows.count() < count
 
 
-def test_the_flame_graph_looks_closer_and_finds(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_the_flame_graph_zooms_in_and_marks_search_results(
+    open_report: Open, recorded: Callable[[str], Path]
+) -> None:
     page = open_report(recorded("leak"))
     show(page, "Flame graph")
     boxes = page.locator(".flame > div")
@@ -170,7 +172,7 @@ def test_the_flame_graph_looks_closer_and_finds(open_report: Open, recorded: Cal
     assert boxes.count() == whole
 
 
-def test_threads_and_what_they_do(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_threads_have_their_calls(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("threads"))
     show(page, "Threads")
     assert page.get_by_role("table", name="Calls by thread").get_by_role("row").count() == 9
@@ -179,7 +181,7 @@ def test_threads_and_what_they_do(open_report: Open, recorded: Callable[[str], P
     assert "10,000" in rows.nth(3).inner_text()
 
 
-def test_sizes_of_all_and_of_one_function(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_sizes_of_all_functions_and_of_one(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("tiny"))
     show(page, "Sizes and lifetimes")
     bins = page.get_by_role("table", name="Blocks by size")
@@ -190,13 +192,15 @@ def test_sizes_of_all_and_of_one_function(open_report: Open, recorded: Callable[
     assert counts == ["5,000", "1"]  # and the list of them
 
 
-def test_fragments_name_who_keeps_the_pages(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_fragmentation_names_the_functions_that_keep_pages(
+    open_report: Open, recorded: Callable[[str], Path]
+) -> None:
     page = open_report(recorded("fragments"))
     text = show(page, "Fragmentation")
     assert "interleave" in text and "20,000" in text
 
 
-def test_a_profile_is_no_verdict(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_a_profile_has_no_verdict(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("grow"))
     show(page, "Run")
     assert page.locator(".banner").inner_text() == "Heap profile"
@@ -205,7 +209,7 @@ def test_a_profile_is_no_verdict(open_report: Open, recorded: Callable[[str], Pa
     assert "of all allocations" in page.locator("#findings").inner_text()
 
 
-def test_reallocations_in_steps(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_reallocations_are_counted_by_line(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("grow"))
     row = page.get_by_role("tab", name="Reallocations")
     row.click()
@@ -238,8 +242,8 @@ def test_sources_are_those_of_the_recording(open_report: Open, tmp_path: Path) -
     subprocess.run([ROOT / "assay", "report", run], check=True, capture_output=True, timeout=LIMIT_S)
     text = show(open_report(run / "report.html"), "Source")
     assert "std::malloc(5000)" in text and "another line" not in text and "has been changed" not in text
-    again = [ROOT / "assay", "heap", "show", run, "--sources"]
-    subprocess.run(again, check=True, capture_output=True, timeout=LIMIT_S)
+    show_command = [ROOT / "assay", "heap", "show", run, "--sources"]
+    subprocess.run(show_command, check=True, capture_output=True, timeout=LIMIT_S)
     assert "has been changed since" in show(open_report(run / "report.html"), "Source")
     (run / "sources.json").unlink()
     subprocess.run([ROOT / "assay", "report", run], check=True, capture_output=True, timeout=LIMIT_S)

@@ -1,4 +1,4 @@
-"""The views of a NUMA profile, over programs that were really run on emulated nodes, in a real browser."""
+"""The views of a NUMA profile in Chromium, with recordings of a real program on emulated nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The report of a run: of first touches, of counted accesses, or with the advice of the latter applied."""
+    """A function from a kind of recording to its report: "touch" (first touches), "exact" (counted accesses) or
+    "applied" (with the advice of "exact")."""
     folder = tmp_path_factory.mktemp("numa")
     build = ["-g", "-O1", "-pthread", SOURCE, "-o"]
     subprocess.run(["gcc", *build, folder / "placed"], check=True, timeout=LIMIT_S)
@@ -37,17 +38,17 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     subprocess.run(compiled, check=True, timeout=LIMIT_S, env={**os.environ, "CC": "gcc"})
     programs = {"touch": "placed", "exact": "counted", "applied": "counted"}
 
-    def of(kind: str) -> Path:
+    def report_of(kind: str) -> Path:
         report = folder / kind / "report.html"
         if not report.exists():
-            more = ["--apply", of("exact").parent] if kind == "applied" else []
+            more = ["--apply", report_of("exact").parent] if kind == "applied" else []
             program = [folder / programs[kind], "serial", "2"]
             command = [ROOT / "assay", "numa", "--emulate", "2", *more, "-o", folder / kind, "--", *program]
             done = subprocess.run(command, capture_output=True, timeout=LIMIT_S)
             assert done.returncode == 7, done.stderr.decode()
         return report
 
-    return of
+    return report_of
 
 
 def show(page: Page, view: str) -> str:
@@ -92,7 +93,9 @@ def test_the_headline_and_the_tabs_come_first(open_report: Open, recorded: Calla
     assert page.get_by_role("tab", name="Source", exact=True).get_attribute("aria-selected") == "true"
 
 
-def test_first_touches_are_no_accesses(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_a_profile_of_first_touches_claims_no_accesses(
+    open_report: Open, recorded: Callable[[str], Path]
+) -> None:
     page = open_report(recorded("touch"))
     headline = page.locator(".headline").inner_text()
     assert "Remote first touches" in headline and "later accesses were not counted" in headline
@@ -113,7 +116,7 @@ def table_of_touches(page: Page) -> list[list[str]]:
     return table(page, "First touches by object, line and thread")
 
 
-def test_the_matrix_of_all_of_a_thread_and_of_an_object(
+def test_access_matrices_of_the_process_an_object_and_a_thread(
     open_report: Open, recorded: Callable[[str], Path]
 ) -> None:
     page = open_report(recorded("exact"))
@@ -164,9 +167,7 @@ def test_a_line_of_source_with_its_accesses(open_report: Open, recorded: Callabl
     assert remote == pytest.approx(COUNT * REPEATS, rel=0.001)
 
 
-def test_the_flame_graph_is_as_wide_as_the_remote_accesses(
-    open_report: Open, recorded: Callable[[str], Path]
-) -> None:
+def test_the_flame_graph_shows_remote_accesses(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("exact"))
     show(page, "Flame graph")
     boxes = page.locator(".flame > div")
@@ -176,7 +177,9 @@ def test_the_flame_graph_is_as_wide_as_the_remote_accesses(
     assert any("work" in row for row in page.get_by_role("treeitem").all_inner_texts())
 
 
-def test_which_node_uses_which_part(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_accesses_of_each_node_to_each_part_of_an_object(
+    open_report: Open, recorded: Callable[[str], Path]
+) -> None:
     page = open_report(recorded("exact"))
     show(page, "Allocation sites")
     cells = page.get_by_role("table", name="Parts of allocate").get_by_role("row").nth(1).get_by_role("cell")
@@ -185,7 +188,7 @@ def test_which_node_uses_which_part(open_report: Open, recorded: Callable[[str],
     assert [": 95.2 % of" in title for title in titles] == ([False] * 4 + [True] * 4) * 2
 
 
-def test_advice_and_what_it_gave(open_report: Open, recorded: Callable[[str], Path]) -> None:
+def test_advice_and_its_measured_effect(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("exact"))
     text = show(page, "Advice (1)")
     assert "touch it first in parallel" in text and "47.6 %" in text and "2.4 %" in text

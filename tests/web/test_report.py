@@ -1,4 +1,4 @@
-"""The report as a reader meets it: verdict, culprit, tables, curves and the pair matrix under the mouse."""
+"""The report in Chromium: verdict, findings, tables, curves, and the pair matrix under mouse and keyboard."""
 
 # ruff: noqa: RUF001 - the page writes a minus as one, and so must what it is compared with
 from __future__ import annotations
@@ -11,8 +11,8 @@ from playwright.sync_api import Locator, Page
 Open = Callable[..., Page]
 
 
-def drawn_colours(canvas: Locator) -> int:
-    """How many different colours a canvas holds: a blank one has one."""
+def count_colours(canvas: Locator) -> int:
+    """The number of different colours in a canvas; a blank canvas has one."""
     return canvas.evaluate(
         """(canvas) => {
           const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
@@ -22,7 +22,7 @@ def drawn_colours(canvas: Locator) -> int:
 
 
 def hover_cell(page: Page, row: int, column: int, rows: int, columns: int) -> str:
-    """Moves the mouse to the middle of a cell and returns what the page then says.
+    """Moves the mouse to the middle of a cell and returns the text of the tooltip.
 
     The cells fill the canvas from their origin to its lower right corner, less 2 pixels.
     """
@@ -104,11 +104,11 @@ def test_a_long_sweep_scrolls_and_sorts(open_report: Open) -> None:
     sweep.get_by_text("1 B", exact=True).last.wait_for()
 
 
-def test_curves_are_drawn_and_follow_their_choices(open_report: Open) -> None:
+def test_curves_are_drawn_and_change_with_the_chosen_metric(open_report: Open) -> None:
     page = open_report("slow-transmit")
     canvases = page.locator(".chart canvas")
     assert canvases.count() == 2
-    assert drawn_colours(canvases.nth(0)) > 20 and drawn_colours(canvases.nth(1)) > 20
+    assert count_colours(canvases.nth(0)) > 20 and count_colours(canvases.nth(1)) > 20
     before = canvases.nth(0).evaluate("(canvas) => canvas.toDataURL()")
     page.get_by_role("combobox", name="Bandwidth").select_option("client_bandwidth")
     page.get_by_text("Bandwidth per client", exact=True).wait_for()
@@ -134,10 +134,10 @@ def test_the_keyboard_reads_the_matrix_too(open_report: Open) -> None:
     for key in ["ArrowRight", "ArrowRight", "ArrowDown"]:
         canvas.press(key)
     page.locator(".heatmap-tip", has_text="h1 → h1").wait_for()
-    assert drawn_colours(canvas) > 20
+    assert count_colours(canvas) > 20
 
 
-def test_suspects_are_named_with_both_sides(open_report: Open) -> None:
+def test_suspects_are_listed_with_both_directions(open_report: Open) -> None:
     suspects = table(open_report("slow-transmit"), "Suspects").locator("tbody tr")
     assert suspects.count() == 1
     assert suspects.inner_text().split() == [
@@ -199,7 +199,7 @@ def test_devices_are_compared_with_their_limit(open_report: Open) -> None:
     assert "required: at least 6.25 GB/s" in ports.locator("xpath=..").inner_text()
 
 
-def test_numa_nodes_are_a_matrix_with_remote_memory_worse(open_report: Open) -> None:
+def test_the_numa_matrix_marks_slow_remote_memory(open_report: Open) -> None:
     page = open_report("compliance")
     page.locator("#figures").get_by_role("combobox").first.select_option(index=1)
     local, remote = hover_cell(page, 0, 0, 2, 2), hover_cell(page, 1, 0, 2, 2)
@@ -232,7 +232,7 @@ def test_allocators_are_curves_over_the_size_of_a_block(open_report: Open) -> No
     ]
     charts = section.locator(".chart")
     for k in range(6):
-        assert drawn_colours(charts.nth(k).locator("canvas")) > 20
+        assert count_colours(charts.nth(k).locator("canvas")) > 20
     faults = charts.nth(5)
     label = faults.get_attribute("aria-label") or ""
     assert "maps, slow" in label and "keeps" not in label  # which has none, again and again
@@ -247,7 +247,7 @@ def test_allocators_are_curves_over_the_size_of_a_block(open_report: Open) -> No
     assert "Advice" in finding.inner_text() and "no clear winner" in finding.inner_text()
 
 
-def test_512_hosts_are_shown_and_a_drag_looks_closer(open_report: Open) -> None:
+def test_512_hosts_are_shown_and_a_drag_zooms_in(open_report: Open) -> None:
     page = open_report("512")
     assert "261,632 pairs measured" in page.locator("#pairs").inner_text()
     assert hover_cell(page, 5, 170, 512, 512).startswith("node0005 → node0170")
@@ -258,9 +258,9 @@ def test_512_hosts_are_shown_and_a_drag_looks_closer(open_report: Open) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + left + 40, box["y"] + top + 40)
     page.mouse.up()
-    everything = page.get_by_role("button", name="Show all 512 × 512")
-    everything.click()
-    everything.wait_for(state="detached")
+    show_all_button = page.get_by_role("button", name="Show all 512 × 512")
+    show_all_button.click()
+    show_all_button.wait_for(state="detached")
 
 
 def test_printing_shows_every_row_in_light(open_report: Open) -> None:

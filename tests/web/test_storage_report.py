@@ -18,19 +18,20 @@ BLANK = """(canvas) => {
 }"""
 
 
-def drawn(figure: Locator) -> str:
-    """What the canvas of a chart shows, which is something."""
+def canvas_image(figure: Locator) -> str:
+    """The image on the canvas of a chart, as a data URL. Fails for a blank canvas."""
     canvas = figure.locator("canvas").first
     assert not canvas.evaluate(BLANK)
     return str(canvas.evaluate("(canvas) => canvas.toDataURL()"))
 
 
-def reading(page: Page, figure: Locator, x: float, y: float = 0.5) -> str:
-    """What the tooltip draws where the mouse is: it is drawn into the canvas, so only that it changes can be seen."""
+def image_with_tooltip(page: Page, figure: Locator, x: float, y: float = 0.5) -> str:
+    """Moves the mouse over the chart and returns its image. The tooltip is part of the canvas, so a test can only see
+    that the image changes."""
     box = figure.locator("canvas").first.bounding_box()
     assert box
     page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
-    return drawn(figure)
+    return canvas_image(figure)
 
 
 def test_bandwidth_over_transfer_sizes_and_nodes(open_report: Open) -> None:
@@ -41,18 +42,18 @@ def test_bandwidth_over_transfer_sizes_and_nodes(open_report: Open) -> None:
     label = section.get_by_role("img").first.get_attribute("aria-label")
     assert label and "over transfer size for stock, accelerated" in label
     figure = section.locator("figure").first
-    four_nodes = drawn(figure)
+    four_nodes = canvas_image(figure)
     section.get_by_role("combobox", name="Nodes").select_option("1")
-    assert drawn(figure) != four_nodes
+    assert canvas_image(figure) != four_nodes
     section.get_by_role("combobox", name="Over").select_option("nodes")
     section.get_by_role("combobox", name="Transfer size").wait_for()
     over_nodes = section.get_by_role("img").first.get_attribute("aria-label")
     assert over_nodes and "over nodes for stock, accelerated" in over_nodes
-    before = drawn(figure)
+    before = canvas_image(figure)
     section.get_by_role("combobox", name="Scale").select_option("log")
-    assert drawn(figure) != before
-    still = drawn(figure)
-    assert reading(page, figure, 0.6) != still
+    assert canvas_image(figure) != before
+    without_tooltip = canvas_image(figure)
+    assert image_with_tooltip(page, figure, 0.6) != without_tooltip
 
 
 def test_phases_are_stacked_and_rates_side_by_side(open_report: Open) -> None:
@@ -63,17 +64,17 @@ def test_phases_are_stacked_and_rates_side_by_side(open_report: Open) -> None:
         label
         and "compute, communication and write for stock, Open MPI 4.1.4, 4 nodes, view; accelerated" in label
     )
-    drawn(phases)
+    canvas_image(phases)
     rates = page.locator("#storage-hdf5 figure")
     label = rates.get_by_role("img").get_attribute("aria-label")
     assert label and label.count("CONTIG, CONTIG") == 4
-    drawn(rates)
+    canvas_image(rates)
 
 
 def test_the_map_of_a_device_reads_the_planted_rate(open_report: Open) -> None:
     page = open_report("storage")
     section = page.locator("#storage-device")
-    drawn(section.locator("figure").first)
+    canvas_image(section.locator("figure").first)
     canvas = section.locator(".heatmap canvas")
     canvas.scroll_into_view_if_needed()
     canvas.focus()
@@ -90,7 +91,7 @@ def test_the_map_of_a_device_reads_the_planted_rate(open_report: Open) -> None:
 
 
 def test_storage_is_not_shown_twice(open_report: Open) -> None:
-    """Its figures are no bars of hosts; the table of all measurements has them."""
+    """Storage figures are not shown as bars of hosts; the table of all measurements has them."""
     page = open_report("storage")
     assert page.locator("#figures").count() == 0
     assert page.locator("#sweep").count() == 0

@@ -1,4 +1,4 @@
-// Where the page starts: read the run that is embedded in it, then show it.
+// The entry point of the page: reads the embedded run, then shows it.
 
 import { render } from "preact";
 
@@ -11,7 +11,7 @@ const embedded = document.getElementById("assay-data")!;
 
 try {
   const run = await loadRun(embedded.textContent ?? "");
-  embedded.remove(); // a large run need not be in memory twice
+  embedded.remove(); // so that a large run is not in memory twice
   document.title = `Assay: ${run.info.id}`;
   root.replaceChildren();
   render(<App run={run} />, root);

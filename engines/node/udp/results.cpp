@@ -67,7 +67,7 @@ public:
     Records(Sink& sink, const Subject& subject, const Reception& r)
         : sink_(sink),
           subject_(subject),
-          common_({{"of", "all streams"},
+          common_({{"stream", "all"},
                    {"streams", r.hello.streams},
                    {"size", r.hello.size},
                    {"offered", r.hello.offered()},
@@ -101,7 +101,7 @@ void report_streams(Records& records, const Reception& r, const ReceptionResult&
     for (std::size_t s = 0; s < r.arrivals.streams.size(); ++s) {
         const StreamArrivals& stream = r.arrivals.streams[s];
         const std::uint64_t expected = expected_messages(r, s);
-        const Json stream_params = {{"of", fmt::format("stream {}", s)}};
+        const Json stream_params = {{"stream", std::to_string(s)}};
         records.add("bandwidth", bandwidth(r, stream.unique, first_batch), result.bandwidth_doubt,
                     stream_params);
         const auto lost = static_cast<double>(expected - std::min(expected, stream.unique));

@@ -228,8 +228,8 @@ void Sender::record(const Answer& answer, const Sent& sent,
     const Subject subject{.host = host_name(),
                           .peer = answer.welcome.host,
                           .device = interface ? interface->name : ""};
-    const Json params = {{"of", "all streams"},      {"streams", hello_.streams},
-                         {"size", hello_.size},      {"wanted", hello_.offered()},
+    const Json params = {{"stream", "all"},          {"streams", hello_.streams},
+                         {"size", hello_.size},      {"requested_rate", hello_.offered()},
                          {"budget", hello_.seconds}, {"gso", sent.gso}};
     sink_.measurement(udp_send, "bandwidth", subject, params, single(sent.rate));
     sink_.measurement(udp_send, "offered", subject, params, single(sent.rate / hello_.offered()));

@@ -308,7 +308,7 @@ inline void to_json(nlohmann::ordered_json& json, const HeapProfile& from) {
     json["tree"] = from.tree;
 }
 
-// What is counted of each stack; times are in ticks. A least that is unknown is the maximum.
+// The counts of a stack; times are in ticks. A least value that is unknown is the maximum.
 struct HeapFigures {
     std::uint64_t bytes = 0;  // allocated
     std::uint64_t count = 0;  // allocations

@@ -249,7 +249,7 @@ public:
     void measure(const Point& point) {
         const Json params = {{"op", point.op},          {"pattern", point.pattern},
                              {"method", point.method},  {"threads", point.threads},
-                             {"transfer", point.size},  {"on", target_.kind()},
+                             {"transfer", point.size},  {"file_system", target_.kind()},
                              {"bytes", target_.bytes()}};
         const Subject subject{.host = host_name(), .device = target_.path()};
         if (const std::string reason = waived_reason(target_, point); !reason.empty()) {

@@ -59,14 +59,14 @@ def _unbalanced(evidence: Evidence) -> list[Finding]:
     return [
         Finding(
             rule="event_ledger",
-            cause=record.what,
+            cause=record.problem,
             subject=record.subject,
             severity="fault",
             evidence=[record.id],
             fix=record.fix,
         )
         for record in evidence.records
-        if isinstance(record, Failure) and UNBALANCED in record.what
+        if isinstance(record, Failure) and UNBALANCED in record.problem
     ]
 
 

@@ -275,7 +275,7 @@ def _is_comparable(record: Measurement, expected: Expected) -> bool:
     if record.subject.device != expected.device:
         return False
     if expected.name == "node.udp_receive":
-        return params.get("of") == "all streams"
+        return params.get("stream") == "all"
     return _number(params, "size") >= 65536 and not params.get("bidirectional")
 
 

@@ -22,7 +22,8 @@ def slow_cables(evidence: Evidence) -> list[Finding]:
             Finding(
                 rule="slow_cable",
                 cause=f"the cable {record.subject.device} runs at {record.params['width']}x "
-                f"{record.params['speed']}, {record.median / usual:.0%} of the other {record.params['of']} cables",
+                f"{record.params['speed']}, {record.median / usual:.0%} of the other "
+                f"{record.params['cable_kind']} cables",
                 subject=record.subject,
                 side="both",
                 effect=record.median / usual - 1,
@@ -45,9 +46,9 @@ def _slow_kinds(evidence: Evidence) -> list[Finding]:
     groups: dict[tuple[str, str, float], list[Measurement]] = {}
     for record in records:
         rate = f"{record.params['width']}x {record.params['speed']}"
-        groups.setdefault((str(record.params["of"]), rate, float(record.params["supported"])), []).append(
-            record
-        )
+        groups.setdefault(
+            (str(record.params["cable_kind"]), rate, float(record.params["supported"])), []
+        ).append(record)
     return [
         Finding(
             rule="slow_cable",

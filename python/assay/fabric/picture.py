@@ -39,7 +39,7 @@ def pack_picture(routes: Routes, schedule: Schedule, members: NDArray[np.integer
     ports = np.where(is_host, routes.tables.ports[:, members], NO_ENTRY)
     plan = {
         "hosts": [fabric.host_names[host] if host >= 0 else "" for host in members],
-        "on": switch_of_rank.tolist(),
+        "host_switches": switch_of_rank.tolist(),
         "switches": fabric.switch_names,
         "levels": level.tolist(),
         "groups": groups(fabric).tolist(),

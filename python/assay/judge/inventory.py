@@ -235,7 +235,7 @@ def _problem_of(line: DeviceLine, device: Device, records: Sequence[AnyRecord], 
     """The state of a device that does not meet the line; "" if it meets the line."""
     if isinstance(device, GpuDevice):
         if not device.measured:
-            return device.found() if copies_were_measured(records, host) else ""
+            return device.description() if copies_were_measured(records, host) else ""
         if line.rate and device.link < line.rate * (1 - ROUNDING):
             link = (
                 f"has a PCIe link of {format_quantity(device.link, 'B/s')}"
@@ -250,7 +250,7 @@ def _problem_of(line: DeviceLine, device: Device, records: Sequence[AnyRecord], 
     else:
         is_match = device.is_up and device.speed >= line.rate and device.mtu >= line.mtu
         is_match = is_match and device.duplex != "half"
-    return "" if is_match else device.found()
+    return "" if is_match else device.description()
 
 
 def _observe_devices(

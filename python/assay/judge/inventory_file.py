@@ -38,7 +38,7 @@ def read_inventory(file: TomlFile, table: Any) -> Inventory:
     """Reads and checks the table. Raises UserError with file and line for any mistake."""
     if not isinstance(table, dict):
         file.refuse("inventory", "'inventory' is not a table", "write [inventory]")
-    file.only(table, ("sockets", "numa_nodes", "memory", *KEYS, "ignore"), "[inventory]")
+    file.refuse_unknown_keys(table, ("sockets", "numa_nodes", "memory", *KEYS, "ignore"), "[inventory]")
     memory = _quantity(file, table, "memory", "B")
     memory_unit = unit_of(str(table.get("memory", ""))) or "GiB"
     devices = tuple(line for kind in KEYS for line in _lines(file, kind, table.get(kind, [])))
@@ -59,7 +59,7 @@ def _lines(file: TomlFile, kind: Kind, value: Any) -> list[DeviceLine]:
         )
     lines = []
     for table in tables:
-        file.only(table, KEYS[kind], kind, kind)
+        file.refuse_unknown_keys(table, KEYS[kind], kind, kind)
         count = _count(file, table, "count", kind)
         if count is None:
             file.refuse(kind, f"{kind} has no count", f"write {kind} = {{count = 2}}")
@@ -134,8 +134,8 @@ def inventory_of(records: Sequence[AnyRecord], host: str) -> Inventory:
 
 def not_counted(records: Sequence[AnyRecord], host: str) -> list[str]:
     """Describes the devices that are present and left out of ``inventory_of``."""
-    rdma = [port.found() for port in rdma_ports(records, host) if not port.is_active]
-    return rdma + [port.found() for port in ethernet_ports(records, host) if not _is_counted(port)]
+    rdma = [port.description() for port in rdma_ports(records, host) if not port.is_active]
+    return rdma + [port.description() for port in ethernet_ports(records, host) if not _is_counted(port)]
 
 
 def _is_counted(port: EthernetPort) -> bool:

@@ -48,11 +48,17 @@ class _Reader:
 
     def __init__(self, file: TomlFile, vocabulary: Vocabulary) -> None:
         self.file, self.vocabulary = file, vocabulary
-        self.line_of, self.refuse, self._only = file.line_of, file.refuse, file.only
+        self.line_of, self.refuse, self._refuse_unknown_keys = (
+            file.line_of,
+            file.refuse,
+            file.refuse_unknown_keys,
+        )
 
     def specification(self) -> Specification:
         document = self.file.document
-        self._only(document, ("title", "inventory", "criterion", "parameters"), "a specification")
+        self._refuse_unknown_keys(
+            document, ("title", "inventory", "criterion", "parameters"), "a specification"
+        )
         tables = document.get("criterion", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             problem = "'criterion' is not an array of tables"
@@ -117,7 +123,7 @@ class _Reader:
 
     def _fact(self, table: dict[str, Any]) -> Criterion:
         known_keys = ("fact", "where", "is", "min", "max", "absent", "fix", "hosts", "title")
-        self._only(table, known_keys, "a criterion on a fact")
+        self._refuse_unknown_keys(table, known_keys, "a criterion on a fact")
         fact = self._text(table, "fact")
         unit = None
         if self.vocabulary.facts is not None:
@@ -166,7 +172,7 @@ class _Reader:
         return limit
 
     def _findings(self, table: dict[str, Any]) -> Criterion:
-        self._only(table, ("findings", "rule", "hosts", "title"), "a criterion on findings")
+        self._refuse_unknown_keys(table, ("findings", "rule", "hosts", "title"), "a criterion on findings")
         if table["findings"] != "none":
             self.refuse(
                 "findings", f"findings = {table['findings']!r} is not known", 'write findings = "none"'
@@ -179,7 +185,7 @@ class _Reader:
         return Criterion(rule=rule, **self._common(table))
 
     def _bounds(self, table: dict[str, Any]) -> Criterion:
-        self._only(
+        self._refuse_unknown_keys(
             table, ("metric", "where", "min", "max", "statistic", "fix", "hosts", "title"), "a criterion"
         )
         metric = self._text(table, "metric")
@@ -244,7 +250,7 @@ class _Reader:
         return quantity
 
     def _share(self, table: dict[str, Any], key: str, unit: str | None) -> Share:
-        self._only(table, ("share", "of", "where"), f"{key} = {{...}}", key)
+        self._refuse_unknown_keys(table, ("share", "of", "where"), f"{key} = {{...}}", key)
         share, reference = self._text(table, "share", key), self._text(table, "of", key)
         if not share or not reference:
             self.refuse(

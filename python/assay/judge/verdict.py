@@ -310,7 +310,7 @@ def _judge_findings(criterion: Criterion, records: Sequence[AnyRecord]) -> Verdi
         verdict.outcome, verdict.reason = "FAIL", first.cause + suffix
         verdict.subject = first.subject
     elif failures:
-        verdict.outcome, verdict.reason = "INCONCLUSIVE", f"the run was cut short: {failures[0].what}"
+        verdict.outcome, verdict.reason = "INCONCLUSIVE", f"the run was cut short: {failures[0].problem}"
     elif not measured:
         verdict.outcome, verdict.reason = "INCONCLUSIVE", "nothing was measured"
     verdict.observed, verdict.required, verdict.unit = float(len(faults)), 0.0, "1"

@@ -161,21 +161,21 @@ class HostRenamer:
         self._renamed: dict[str, str] = {}
         self.labels: list[str] = []  # of each rank, as records have them; empty until the engine has reported
 
-    def read_ranks(self, ranks: Ranks) -> list[Context]:
+    def match_ranks(self, ranks: Ranks) -> list[Context]:
         """Reads the engine's report of its ranks. Returns a context for each host whose own name is not the listed one.
 
         Raises UserError for a report that contradicts itself.
         """
         count = len(ranks.labels)
-        if len(ranks.of) != count or not all(0 <= k < len(ranks.hosts) for k in ranks.of):
+        if len(ranks.host_index) != count or not all(0 <= k < len(ranks.hosts) for k in ranks.host_index):
             raise UserError("the engine's list of ranks contradicts itself", "build it again: make setup")
         self.labels = list(ranks.labels)
         if len(self._listed) != count:
             return []
-        matches = match_names(self._listed, ranks.hosts, ranks.of, self._resolve)
+        matches = match_names(self._listed, ranks.hosts, ranks.host_index, self._resolve)
         for rank, label in enumerate(ranks.labels):
-            own_name = ranks.hosts[ranks.of[rank]].host
-            name = next(iter(matches[ranks.of[rank]].names), own_name)
+            own_name = ranks.hosts[ranks.host_index[rank]].host
+            name = next(iter(matches[ranks.host_index[rank]].names), own_name)
             if name != own_name:
                 self._renamed[own_name] = name
                 self._renamed[label] = name + label.removeprefix(own_name)
@@ -200,7 +200,7 @@ class HostRenamer:
         if isinstance(record, Pairs):
             record.peers = self._listed_names(record.peers)
         if isinstance(record, Failure):
-            record.what = self._in_text(record.what)
+            record.problem = self._in_text(record.problem)
         subject = record.subject
         record.subject = msgspec.structs.replace(
             subject, host=self._listed_name(subject.host), peer=self._listed_name(subject.peer)

@@ -250,7 +250,7 @@ class Ranks:
 
     def _fail(self, rank: Rank, problem: str, fix: str) -> None:
         failure = Failure(
-            what=problem, fix=fix, subject=Subject(host=self._host(rank), rank=rank.number), primary=True
+            problem=problem, fix=fix, subject=Subject(host=self._host(rank), rank=rank.number), primary=True
         )
         self._write(encode(failure) + b"\n")
         self._end(EXIT_UNUSABLE)

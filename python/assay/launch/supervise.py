@@ -299,12 +299,12 @@ def _silence_failure(silent: Sequence[str], limits: Limits) -> Failure:
     if silent:
         names = ", ".join(dict.fromkeys(silent))
         return Failure(
-            what=f"no answer from {names} within {limits.start:.0f} s of starting",
+            problem=f"no answer from {names} within {limits.start:.0f} s of starting",
             fix="is the host up, and reachable from the launching host?",
             subject=Subject(host=silent[0]) if len(set(silent)) == 1 else Subject(),
         )
     return Failure(
-        what=f"no message from any rank for {limits.silence:.0f} s",
+        problem=f"no message from any rank for {limits.silence:.0f} s",
         fix="check whether the hosts still answer",
     )
 
@@ -315,9 +315,9 @@ def _complete_failure(
     """Builds the failure from the engine's message, else the launcher's, else the end of standard error."""
     diagnosis = diagnose(stderr)
     if failure is None:
-        return Failure(what=diagnosis or _most_telling_line(stderr) or _describe_status(status))
-    if diagnosis and diagnosis not in failure.what:
-        failure.what = f"{failure.what}; {diagnosis}"
+        return Failure(problem=diagnosis or _most_telling_line(stderr) or _describe_status(status))
+    if diagnosis and diagnosis not in failure.problem:
+        failure.problem = f"{failure.problem}; {diagnosis}"
     return failure
 
 

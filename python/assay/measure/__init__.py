@@ -1,1 +1,1 @@
-"""Measuring: engines run one after another into a run, and what their records lead to at the end."""
+"""Measurements: starts engines one after another, keeps their records in a run, and concludes the run."""

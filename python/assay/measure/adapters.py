@@ -1,8 +1,8 @@
 """Binds ranks to adapters: the environment variables of each MPI, per rank, for the server segment only.
 
 The variables are those of the MPIs' own documentation. An adapter that is an InfiniBand device
-(``mlx5_0``) binds UCX or libfabric; one that is a network interface (``eth0``) binds the TCP paths. The
-port counters' growth over the run proves the binding afterwards (assay.explain).
+(``mlx5_0``) binds UCX or libfabric; a network interface (``eth0``) binds the TCP transports. The port
+counters verify the binding after the run (assay.explain).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The allocator study: its steps, their order and their expected duration.
+"""The allocator study (``assay alloc``): its steps, their order and their expected duration.
 
-For each question all allocators are measured one after the other, so that compared figures are close in time.
+A question is one of the study's measurements, such as "threads". For each question all allocators are measured one
+after the other, so that compared figures are close in time.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from assay.profile.alloc import CYCLE, HANDOVER, MIXED, RETENTION, THREADS
 from assay.records.schema import Measurement, Scalar, Subject
 from assay.records.units import parse_size
 
-SILENCE_S = 1800.0  # the engine kills a process after 300 s; the largest sizes run four between two lines
+# Longest time without a line from the engine. It runs up to four processes of at most 300 s each between two lines.
+SILENCE_S = 1800.0
 FIRST_TOUCH_RATE = 2e9  # B/s, roughly; corrected by the measured durations
 QUESTIONS = {"sizes": CYCLE, "retention": RETENTION, "threads": THREADS, "handover": HANDOVER, "mixed": MIXED}
 SIZE_FACTOR = 4  # between successive sizes of a range

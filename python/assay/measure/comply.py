@@ -40,7 +40,7 @@ from assay.records.devices import (
 from assay.records.schema import Scalar
 from assay.records.units import format_as
 
-SETTINGS = "node.settings"  # what a host is: part of every acceptance
+SETTINGS = "node.settings"  # the facts of a host and its devices: part of every acceptance
 GPU_COPY, RDMA = "node.gpu_copy", "node.rdma"
 TEN_GBIT = 10e9 / 8  # B/s
 
@@ -51,7 +51,7 @@ class OfferedHosts:
 
     site: Site
     hosts: list[str]
-    launcher: Launcher | None  # for what several hosts do together
+    launcher: Launcher | None  # for measurements of several hosts together
     no_launcher: str = ""  # why there is none
     peer: str = ""  # the additional system that sends to the offered ones
     interfaces: list[str] = field(default_factory=list)  # to receive on; none: every one that is fast enough
@@ -65,7 +65,7 @@ class OfferedHosts:
 def needed(specification: Specification) -> list[str]:
     """The measurements that the criteria name, in the engines' order."""
     requested = set(_metrics(specification))
-    if specification.inventory.lines("gpus"):  # a GPU that cannot copy is not there
+    if specification.inventory.lines("gpus"):  # a GPU counts as present only if it can copy
         requested.add(f"{GPU_COPY}/*")
     return [
         measurement.name
@@ -89,9 +89,9 @@ def _metrics(specification: Specification) -> Iterator[str]:
 
 
 def comply(session: Session, specifications: Sequence[Specification], offer: OfferedHosts) -> None:
-    """Measures what the specifications ask of the offered hosts, each measurement once, one after the other."""
+    """Makes the measurements that the specifications need on the offered hosts, each once, one after the other."""
     tried: set[str] = set()
-    inventory = _combined(specifications)
+    inventory = _combine_inventories(specifications)
     for specification in specifications:
         for name in needed(specification):
             if name in tried:
@@ -104,11 +104,11 @@ def comply(session: Session, specifications: Sequence[Specification], offer: Off
     session.carry_on()
     for specification in specifications:
         if any(name.startswith("network.") for name in needed(specification)):
-            _network(session, specification, offer)
+            _measure_network(session, specification, offer)
             return
 
 
-def _combined(specifications: Sequence[Specification]) -> Inventory:
+def _combine_inventories(specifications: Sequence[Specification]) -> Inventory:
     """The devices that any of the specifications expects, and that any of them ignores."""
     inventories = [specification.inventory for specification in specifications]
     return Inventory(
@@ -124,28 +124,32 @@ def _measure(
     if offer.realtime and "realtime" in _parameters_of(name):
         params["realtime"] = True
     if name == RECEIVE:
-        _receive(session, inventory, offer, {**params, **specification.parameters.get(SEND, {})})
+        _measure_udp_interfaces(
+            session, inventory, offer, {**params, **specification.parameters.get(SEND, {})}
+        )
     elif name == RDMA:
-        _rdma(session, inventory, offer, params)
+        _measure_rdma_ports(session, inventory, offer, params)
     elif name == "node.memory_paced":
         workload = str(params.get("workload", "cobalt2"))
-        _each_host(session, name, offer, {**params, "workload": load_workload(workload)})
+        _measure_each_host(session, name, offer, {**params, "workload": load_workload(workload)})
     elif name.startswith("node."):
-        _each_host(session, name, offer, params)
+        _measure_each_host(session, name, offer, params)
     if name == GPU_COPY and not session.interrupted:
-        _hidden_gpus(session, offer)
+        _record_hidden_gpus(session, offer)
 
 
 def _parameters_of(measurement: str) -> set[str]:
     return {parameter.name for parameter in describe(probe()).find(measurement).parameters}
 
 
-def _each_host(session: Session, name: str, offer: OfferedHosts, params: dict[str, Scalar]) -> None:
+def _measure_each_host(session: Session, name: str, offer: OfferedHosts, params: dict[str, Scalar]) -> None:
     session.err.print(f"{name} on {fold(offer.hosts)}")
     measure_node(session, name, offer.site, offer.hosts, offer.launcher, params)
 
 
-def _receive(session: Session, inventory: Inventory, offer: OfferedHosts, params: dict[str, Scalar]) -> None:
+def _measure_udp_interfaces(
+    session: Session, inventory: Inventory, offer: OfferedHosts, params: dict[str, Scalar]
+) -> None:
     """Each interface of each offered host receives from the peer; one after the other."""
     steps: list[Step] = []
     for host, identity in names_in_records(session.run.records, offer.hosts).items():
@@ -172,16 +176,16 @@ def _receive(session: Session, inventory: Inventory, offer: OfferedHosts, params
                     ),
                 )
             )
-    _each_device(session, RECEIVE, steps)
+    _measure_devices(session, RECEIVE, steps)
 
 
 def _fast_ports(session: Session, inventory: Inventory, host: str, identity: str) -> list[str]:
-    """The Ethernet ports that the test is about.
+    """The Ethernet ports of 10 Gbit/s or more that the UDP test has to measure.
 
-    What should be one and is not in order is recorded as unfit: a port that is down, or runs below a speed that it
-    supports. Standard error names ports that the inventory ignores and ports of slower kinds.
+    A port that should be one of them but is down, or runs below a speed that it supports, is recorded as unfit.
+    Standard error names ports that the inventory ignores and ports of slower kinds.
     """
-    wanted = format_as(TEN_GBIT, "Gbit/s")
+    required_speed = format_as(TEN_GBIT, "Gbit/s")
     chosen = []
     for port in ethernet_ports(session.run.records, identity):
         if port.device in inventory.ignore:
@@ -189,10 +193,10 @@ def _fast_ports(session: Session, inventory: Inventory, host: str, identity: str
         elif port.is_up and port.speed >= TEN_GBIT and not port.master:
             chosen.append(port.device)
         elif _is_slower_by_nature(port):
-            session.err.print(f"{host} {port.found()}: left out, not a port of {wanted}")
+            session.err.print(f"{host} {port.description()}: left out, not a port of {required_speed}")
         else:
-            expected = f"expected: up at {wanted}, with an address of its own"
-            session.unfit(RECEIVE, host, port.device, f"{port.found()}; {expected}")
+            expected = f"expected: up at {required_speed}, with an address of its own"
+            session.unfit(RECEIVE, host, port.device, f"{port.description()}; {expected}")
     return chosen
 
 
@@ -201,7 +205,9 @@ def _is_slower_by_nature(port: EthernetPort) -> bool:
     return port.fastest < TEN_GBIT if port.fastest else port.is_up and port.speed < TEN_GBIT
 
 
-def _rdma(session: Session, inventory: Inventory, offer: OfferedHosts, params: dict[str, Scalar]) -> None:
+def _measure_rdma_ports(
+    session: Session, inventory: Inventory, offer: OfferedHosts, params: dict[str, Scalar]
+) -> None:
     """Each port of each offered host sends to another card of the same host, else to the peer."""
     steps: list[Step] = []
     for host, identity in names_in_records(session.run.records, offer.hosts).items():
@@ -214,13 +220,13 @@ def _rdma(session: Session, inventory: Inventory, offer: OfferedHosts, params: d
             if port.device in inventory.ignore:
                 session.err.print(f"{host} {port.device}: left out, the inventory ignores it")
             elif not port.is_active:
-                session.unfit(RDMA, host, port.device, f"{port.found()}; expected: ACTIVE")
+                session.unfit(RDMA, host, port.device, f"{port.description()}; expected: ACTIVE")
         pairs = {pair.sender: pair for pair in plan_ports(ports)}
         for device in [port.device for port in ports if port.active]:
             step = _rdma_step(session, offer, host, device, pairs.get(device), params)
             if step:
                 steps.append(step)
-    _each_device(session, RDMA, steps)
+    _measure_devices(session, RDMA, steps)
 
 
 def _rdma_step(
@@ -240,13 +246,13 @@ def _rdma_step(
     elif offer.peer:
         receiver, to = Endpoint(offer.peer_site, offer.peer, ""), offer.peer
     else:
-        found = (
+        reason = (
             f"its only partner here, {pair.receiver}, is on the same card"
             if pair
             else "it has no partner here"
         )
         expected = "expected: an active port of another card, or --peer HOST"
-        session.unfit(RDMA, host, device, f"{device}: {found}; {expected}")
+        session.unfit(RDMA, host, device, f"{device}: {reason}; {expected}")
         return None
     return Step(
         host,
@@ -265,7 +271,7 @@ class Step(NamedTuple):
     measure: Callable[[], bool]
 
 
-def _each_device(session: Session, name: str, steps: Sequence[Step]) -> None:
+def _measure_devices(session: Session, name: str, steps: Sequence[Step]) -> None:
     """One device after the other. One that cannot be measured is recorded and never ends the others."""
     all_done = bool(steps)
     for step in steps:
@@ -289,17 +295,17 @@ def _each_device(session: Session, name: str, steps: Sequence[Step]) -> None:
         session.complete(*([RECEIVE, SEND] if name == RECEIVE else [name]))
 
 
-def _hidden_gpus(session: Session, offer: OfferedHosts) -> None:
-    """A total of some GPUs is not that of all: GPUs of the PCI bus that did not copy are recorded as unfit."""
+def _record_hidden_gpus(session: Session, offer: OfferedHosts) -> None:
+    """Records GPUs of the PCI bus that did not copy as unfit, because the totals do not contain them."""
     for host, identity in names_in_records(session.run.records, offer.hosts).items():
         visible = visible_devices(session.run.records, identity)
         hidden = f"CUDA_VISIBLE_DEVICES={visible} hides GPUs" if visible else "the driver does not show it"
         for gpu in gpus(session.run.records, identity):
             if not gpu.measured:
-                session.unfit("node.gpu_copy", host, gpu.pci, f"{gpu.found()}: {hidden}")
+                session.unfit("node.gpu_copy", host, gpu.pci, f"{gpu.description()}: {hidden}")
 
 
-def _network(session: Session, specification: Specification, offer: OfferedHosts) -> None:
+def _measure_network(session: Session, specification: Specification, offer: OfferedHosts) -> None:
     if offer.launcher is None or len(offer.hosts) < 2:
         reason = offer.no_launcher or "one host alone has no network to measure"
         session.waive("network.all_to_all", offer.hosts[0], reason)

@@ -1,8 +1,8 @@
-"""Event building: what the network carries first, then the event builder itself, in one run.
+"""Event building (``assay eb``): reference measurements of the network, then the event builder itself, in one run.
 
-Ranks start under MPI, or by themselves over one of Assay's own transports. What pairs of hosts carry
-(``network.all_to_all``, one size, pairs in both directions) and what MPI_Alltoall carries (``events.alltoall``) are
-measured first: the event builder's rate is shown as a share of them.
+Ranks start under MPI, or without MPI over one of Assay's own transports. The rates of pairs of hosts
+(``network.all_to_all``, one size, pairs in both directions) and of MPI_Alltoall (``events.alltoall``) are measured
+first: the event builder's rate is shown as a share of them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from assay.records.units import format_size
 PAIRS = "network.all_to_all"
 DEFAULT_MESSAGE = 512 << 10
 MESSAGES_AWAITED = 24  # of a builder unit, from all sources together
-MAX_MEMORY = 0.8  # of what is free, as the event manager takes it
-BESIDE_S = 10.0  # time limit of each measurement for comparison
+MAX_MEMORY = 0.8  # of the free memory, as in the event manager
+REFERENCE_S = 10.0  # time limit of each measurement for comparison
 SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit for a message
 SIMULATED_SILENCE_S = 600.0  # minutes of computing may pass between two lines
 
@@ -68,8 +68,8 @@ def per_rank(hosts: Sequence[str], processes: int) -> list[str]:
 
 
 def measure_events(session: Session, request: EventRequest) -> None:
-    """What the network carries, then the event builder."""
-    measure_beside(session, request)
+    """Measures the reference rates, then the event builder."""
+    measure_reference(session, request)
     session.measure(
         BUILD,
         request.launcher,
@@ -80,12 +80,12 @@ def measure_events(session: Session, request: EventRequest) -> None:
     )
 
 
-def measure_beside(session: Session, request: EventRequest) -> None:
-    """What pairs and MPI's own all-to-all carry. A failure here is recorded and ends nothing else."""
+def measure_reference(session: Session, request: EventRequest) -> None:
+    """Measures the rates of pairs and of MPI_Alltoall. A failure is recorded and does not end the run."""
     if request.mpi is None:
         return
     size = request.params.get("fragment", "512KiB")
-    budget = min(BESIDE_S, float(request.params.get("duration", BESIDE_S)) or BESIDE_S)
+    budget = min(REFERENCE_S, float(request.params.get("duration", REFERENCE_S)) or REFERENCE_S)
     measurements: list[tuple[str, Mapping[str, Scalar]]] = [
         (ALLTOALL, {"fragment": size, "budget": budget}),
     ]
@@ -104,9 +104,11 @@ def measure_beside(session: Session, request: EventRequest) -> None:
 
 
 def network_credits(ranks: int) -> int:
-    """Events that a builder gathers at once over a network, where nobody says: a builder with one event less than
-    arrives in a round trip of its manager, which waits behind messages, leaves its link idle. Few ranks send few
-    messages of an event, so they need more events."""
+    """The default number of events that a builder unit gathers at once over a network.
+
+    A builder's link is idle if its events arrive faster than the event manager answers, whose messages wait behind
+    others. An event has few messages where there are few ranks, so they need more events.
+    """
     return max(2, -(-MESSAGES_AWAITED // max(1, ranks - 1)))
 
 
@@ -124,8 +126,8 @@ def check_ranks(hosts: Sequence[str], filters: int, units: str) -> None:
 
 
 def check_memory(request: EventRequest) -> None:
-    """Raises UserError where all ranks share this machine's memory, and their buffers do not fit into it. Of ranks on
-    other hosts, the event manager finds it out when they greet it."""
+    """Raises UserError where all ranks share this machine's memory, and their buffers do not fit into it. The event
+    manager checks the memory of ranks on other hosts when they connect."""
     if request.is_simulated or not (request.site.lab or request.site.name == HERE.name):
         return
     size = request.params.get("fragment", DEFAULT_MESSAGE)

@@ -1,7 +1,7 @@
-"""The search for the event builder's best parameters: one job of the engine for each point, the landscape as records.
+"""The search for the event builder's best parameters (``assay eb tune``): one job of the engine for each point.
 
-A point's jobs write no records of their own but failures and wrong fragments: its throughput is kept as
-``events.tune/throughput`` with the point's parameters, one sample for each time that it was measured.
+A point is one set of parameters. Only its failures and wrong fragments are kept as the job's records. Its throughput
+is kept as ``events.tune/throughput`` with the point's parameters, one sample for each time that it was measured.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from assay.measure.session import Session
 from assay.records.schema import AnyRecord, Measurement, Progress, Scalar, Summary
 from assay.records.units import format_quantity
 
-REPORT_S = 10.0  # between two lines on the best so far
+REPORT_S = 10.0  # between two lines on the best point so far
 MARGIN = 0.02  # of the best: the points that count as reaching it
 
 DESCRIBED = [
@@ -59,7 +59,7 @@ class TuneRequest:
 
 
 class _Listener:
-    """Takes the records of one job: its throughput, failures and wrong fragments."""
+    """The conductor of one job: takes its throughput, failures and wrong fragments."""
 
     def __init__(self) -> None:
         self.throughput: float | None = None
@@ -75,18 +75,18 @@ class _Listener:
                 self.wrong.append(record)
         return record
 
-    def learn(self, labels: Sequence[str]) -> None:
-        """The ranks are those that were asked for."""
+    def check_labels(self, labels: Sequence[str]) -> None:
+        """Does nothing: the ranks are those that were requested."""
 
     def ready(self) -> None:
-        """The event builder asks for nothing."""
+        """Does nothing: the event builder reads no rounds."""
 
     def close(self) -> None:
         os.close(self.stdin)
 
 
 def measure_tuning(session: Session, request: TuneRequest) -> Tuning:
-    """Searches, and keeps what was found; also of a search that was interrupted."""
+    """Searches for the best point and records the measured points, also of an interrupted search."""
     done = 0
 
     reported_at = time.monotonic()
@@ -102,7 +102,7 @@ def measure_tuning(session: Session, request: TuneRequest) -> Tuning:
         session.carry_on()  # a point that cannot be measured is not the end of the search
         if time.monotonic() - reported_at > REPORT_S:
             reported_at = time.monotonic()
-            session.err.print(_so_far(done, request.points, tuner.result), soft_wrap=True)
+            session.err.print(_progress_line(done, request.points, tuner.result), soft_wrap=True)
         return value
 
     tuner = Tuner(request.space, measure, request.points)
@@ -119,7 +119,7 @@ def measure_tuning(session: Session, request: TuneRequest) -> Tuning:
     return tuner.result
 
 
-def _so_far(done: int, points: int, result: Tuning) -> str:
+def _progress_line(done: int, points: int, result: Tuning) -> str:
     if result.best is None:
         return f"{done} of {points} points, none could be measured yet"
     rate = format_quantity(result.value(result.best), "B/s")

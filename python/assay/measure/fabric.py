@@ -1,4 +1,4 @@
-"""What is measured on a fabric's topology and forwarding tables, as records. Nothing is sent through the fabric."""
+"""Measures a fabric's topology and forwarding tables, and yields records. Nothing is sent through the fabric."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from assay.launch.engines import MeasurementDescription, Metric, Parameter
 from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
 
 CONFLICTS, LINKS, ROUTES = "fabric.conflicts", "fabric.links", "fabric.routes"
-MAX_SHARED = 20_000  # links with their pairs in one run; the worst steps come first
-BITS = 8.0
+MAX_SHARED = 20_000  # shared links that are recorded with their pairs; those of the worst steps come first
+BITS_PER_BYTE = 8.0
 
 DESCRIBED = [
     MeasurementDescription(
@@ -45,7 +45,9 @@ DESCRIBED = [
         name=LINKS,
         scope="group",
         help="rates of a fabric's cables: assay fabric check",
-        parameters=[Parameter("of", "text", "", "", "host or switch: the kind of cable", 0, 0)],
+        parameters=[
+            Parameter("cable_kind", "text", "", "", "host (to a host) or switch (between switches)", 0, 0)
+        ],
         metrics=[
             Metric(
                 "slow_cables", "1", "lower", "cables slower than most of their kind, or than both their ports"
@@ -78,12 +80,12 @@ def record(
     name: str, metric: str, value: float, params: dict[str, Scalar], subject: Subject | None = None
 ) -> Measurement:
     """A measurement of one of ``DESCRIBED``."""
-    known = _METRICS[name, metric]
+    described = _METRICS[name, metric]
     return Measurement(
         name=name,
         metric=metric,
-        unit=known.unit,
-        better=known.better,
+        unit=described.unit,
+        better=described.better,
         subject=subject or Subject(),
         params=params,
         summary=Summary(n=1, median=float(value)),
@@ -105,7 +107,7 @@ def describe_fabric(routes: Routes) -> Context:
 
 
 def describe_picture(routes: Routes, schedule: Schedule, members: Ints) -> Iterator[Context]:
-    """What the report draws the fabric from; none for one that is too large."""
+    """Yields the data from which the report draws the fabric; nothing for a fabric that is too large."""
     if text := picture.pack_picture(routes, schedule, members):
         yield Context(subject=Subject(device=routes.fabric.source), facts={"fabric.picture": text})
 
@@ -124,34 +126,34 @@ def conflict_records(
     yield record(CONFLICTS, "rounds", conflict_counts.rounds, params)
     yield record(CONFLICTS, "rounds_bound", conflict_counts.bound, params)
     if matchings:
-        yield _bisection(routes, members, matchings, seed)
+        yield _bisection_record(routes, members, matchings, seed)
     for step in range(schedule.steps):
-        of_step: dict[str, Scalar] = {**params, "step": step}
-        yield record(CONFLICTS, "conflicts", conflict_counts.conflicts[step], of_step)
-        yield record(CONFLICTS, "max_load", conflict_counts.max_load[step], of_step)
-    yield from _shared(routes, schedule, members, conflict_counts, params)
+        step_params: dict[str, Scalar] = {**params, "step": step}
+        yield record(CONFLICTS, "conflicts", conflict_counts.conflicts[step], step_params)
+        yield record(CONFLICTS, "max_load", conflict_counts.max_load[step], step_params)
+    yield from _shared_link_records(routes, schedule, members, conflict_counts, params)
 
 
-def _bisection(routes: Routes, members: Ints, matchings: int, seed: int) -> Measurement:
+def _bisection_record(routes: Routes, members: Ints, matchings: int, seed: int) -> Measurement:
     samples = conflicts.bisection(routes, members, matchings, seed)
     median = float(np.median(samples))
-    made = record(
+    measurement = record(
         CONFLICTS,
         "bisection",
         median,
         {"matchings": matchings, "seed": seed, "ranks": int((members >= 0).sum())},
     )
-    made.summary = Summary(
+    measurement.summary = Summary(
         n=len(samples),
         median=median,
         mad=float(np.median(np.abs(samples - median))),
         min=float(samples.min()),
         max=float(samples.max()),
     )
-    return made
+    return measurement
 
 
-def _shared(
+def _shared_link_records(
     routes: Routes,
     schedule: Schedule,
     members: Ints,
@@ -231,31 +233,32 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
         )
     yield total
     for kind, typical in cable_rates.usual.items():
-        known: dict[str, Scalar] = {"of": kind, "width": typical.width, "speed": typical.speed}
+        params: dict[str, Scalar] = {"cable_kind": kind, "width": typical.width, "speed": typical.speed}
         yield record(
             LINKS,
             "usual_rate",
-            typical.rate / BITS,
-            {**known, "supported_known": cable_rates.supported, "cables": cable_rates.cables},
+            typical.rate / BITS_PER_BYTE,
+            {**params, "supported_known": cable_rates.supported, "cables": cable_rates.cables},
         )
     for cable in cable_rates.slow:
         yield record(
             LINKS,
             "slow_rate",
-            cable.rate / BITS,
+            cable.rate / BITS_PER_BYTE,
             {
-                "of": cable.kind,
+                "cable_kind": cable.kind,
                 "width": cable.width,
                 "speed": cable.speed,
-                "usual": cable.usual / BITS,
-                "supported": cable.supported / BITS,
+                "usual": cable.usual / BITS_PER_BYTE,
+                "supported": cable.supported / BITS_PER_BYTE,
             },
             Subject(device=fabric.link_name(cable.link)),
         )
 
 
 def members_of(fabric: Fabric, hosts: list[str] | None, order: Ints | None) -> Ints:
-    """[ranks] the hosts that take part: all in order but aggregation nodes, the named ones, or an order file's."""
+    """[ranks] The host number of each rank: those of ``order``, else the named ``hosts``, else all but aggregation
+    nodes. Raises UserError for fewer than two."""
     typical = [number for number, name in enumerate(fabric.host_names) if AGGREGATION not in name]
     chosen = np.array(typical, np.int32)
     if order is not None:

@@ -1,4 +1,4 @@
-"""A heap profile from its traces to its conclusion: analysed, packed, recorded, then concluded like every run.
+"""Makes a heap profile from traces: analyses and packs them, records their totals, and concludes the run.
 
 Traces are packed after their analysis: a packed trace has no addresses, which the analysis needs for fragmentation and
 first touches.
@@ -25,7 +25,7 @@ from assay.records.schema import Measurement, Scalar, Subject, Summary
 
 NAME = "profile.heap"
 ANALYSIS_LIMIT_S = 3600
-LESS = "record less: --at-least SIZE or --sample SIZE"
+RECORD_LESS = "record less: --at-least SIZE or --sample SIZE"
 FOLDER = "heap"  # of the traces and their analyses, within a run
 
 
@@ -49,7 +49,7 @@ def conclude(session: Session, sources: bool) -> Profiles:
 
 
 def analyse_traces(run: Run) -> None:
-    """What has an analysis already is not analysed again."""
+    """Analyses and packs the traces that have no analysis yet."""
     for trace in traces(run.path / FOLDER):
         if not trace.with_suffix(".json").exists():
             analyse_trace(trace)
@@ -68,7 +68,7 @@ def _record_totals(run: Run, profile: HeapProfile) -> None:
     }
     for metric in describe(recorder()).find(NAME).metrics:
         if metric.name == "leaked" and profile.process.detached:
-            continue  # not known while the process goes on
+            continue  # not known while the process runs
         value = values[metric.name]
         run.append(
             Measurement(
@@ -112,22 +112,24 @@ def _run_analyser(arguments: Sequence[str | Path], output: Path) -> None:
                 [recorder(), *arguments], stdout=out, stderr=subprocess.PIPE, timeout=ANALYSIS_LIMIT_S
             )
         if completed.returncode != 0:
-            raise _analysis_failed(arguments, completed.returncode, completed.stderr)
+            raise _analysis_error(arguments, completed.returncode, completed.stderr)
         partial.rename(output)
     except subprocess.TimeoutExpired:
         raise UserError(
-            f"{arguments[-1]}: its analysis has not ended within {ANALYSIS_LIMIT_S} s", LESS
+            f"{arguments[-1]}: its analysis has not ended within {ANALYSIS_LIMIT_S} s", RECORD_LESS
         ) from None
     finally:
         partial.unlink(missing_ok=True)
 
 
-def _analysis_failed(arguments: Sequence[str | Path], status: int, stderr: bytes) -> UserError:
+def _analysis_error(arguments: Sequence[str | Path], status: int, stderr: bytes) -> UserError:
     """The analyser's own message, or the signal that ended it."""
     if status < 0:
         name = signal.strsignal(-status) or "unknown"
         why = ", as when memory runs out" if -status == signal.SIGKILL else ""
-        return UserError(f"{arguments[-1]}: its analysis was ended by signal {-status} ({name}){why}", LESS)
+        return UserError(
+            f"{arguments[-1]}: its analysis was ended by signal {-status} ({name}){why}", RECORD_LESS
+        )
     message = stderr.decode(errors="replace").strip().removeprefix("assay-heap: ")
     return UserError(message or f"{arguments[-1]}: its analysis ended with status {status}")
 

@@ -19,7 +19,7 @@ from assay.measure.recorded_program import ENDING, run_recorded
 class AttachedRecording:
     """How the recording of a running process ended."""
 
-    goes_on: bool  # the process goes on
+    still_runs: bool  # the process, without the recorder
     problem: str  # reported by the recorder; empty for none
 
 
@@ -58,7 +58,7 @@ def record_program(folder: Path, program: Sequence[str], recording: Recording = 
     make_private(folder)
     command: list[str | Path] = [recorder(), "record", *recording.arguments(), folder, "--", *program]
     # SIGUSR1 asks for a profile while the program runs.
-    return run_recorded(command, passed_on=(*ENDING, signal.SIGUSR1))
+    return run_recorded(command, forwarded_signals=(*ENDING, signal.SIGUSR1))
 
 
 def record_running(
@@ -86,11 +86,11 @@ def record_running(
         output, problems = process.communicate()
     if process.returncode:
         raise UserError(problems.strip().removeprefix("assay-heap: "))
-    return AttachedRecording(goes_on=output.startswith("left"), problem=problems.strip())
+    return AttachedRecording(still_runs=output.startswith("left"), problem=problems.strip())
 
 
 def make_private(folder: Path) -> None:
-    """A trace holds paths, names and sizes of what a program works on: its folder is the user's alone."""
+    """Makes a folder that only the user can read, because a trace holds paths, names and sizes of the user's data."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
 

@@ -12,7 +12,7 @@ from assay.records.run import Run
 
 
 def keep_sources(run: Run, trees: Sequence[CallTree]) -> None:
-    """Keeps the files that the trees name, and says on standard error which were left out."""
+    """Copies the files that the call trees name into the run. Standard error names those that were left out."""
     sources = collect_sources(trees, datetime.fromisoformat(run.info.started).timestamp())
     save_sources(run.path, sources)
     if notice := sources.notice():

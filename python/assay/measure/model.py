@@ -20,7 +20,7 @@ from assay.model.study import Effort
 from assay.records.run import Run
 from assay.records.schema import Capacity, Comparison, Finding, Verdict
 
-MORE_LEVELS = "more_levels"  # the rule of this finding
+MORE_LEVELS = "more_levels"  # rule of the finding that the network has more than two levels
 
 
 def fit_capacities(run: Run, cabinets: Topology) -> Model:

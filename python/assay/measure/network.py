@@ -1,10 +1,10 @@
-"""The Network Sanitizer: the sweep, each direction by itself, then the retest of whatever looks slow.
+"""The measurements of ``assay net``: the sweep, each direction alone, then the retest of suspects.
 
-Two modes, two measurements of the engine: clients against servers (``network.client_server``), or all
-against all in rounds of pairs (``network.all_to_all``). Both load the two directions of a host at once, so each
-direction is measured by itself too (``network.one_way``). A suspect is measured again, alone, against good partners
-(``network.pairs``): what stays slow is a fault, what recovers was congestion. A suspected group of hosts is measured
-again with all its flows at once, and so are other groups (``network.saturation``).
+The sweep has two modes: clients against servers (``network.client_server``), or all against all in rounds of pairs
+(``network.all_to_all``). Both load the two directions of a host at once, so each direction is also measured alone
+(``network.one_way``). A suspect is measured again, alone, against good partners (``network.pairs``): if it stays slow
+it is a fault, if it recovers it was congestion. A suspected group of hosts is measured again with all its flows at
+once, and so are other groups for comparison (``network.saturation``).
 """
 
 from __future__ import annotations
@@ -30,19 +30,23 @@ from assay.model.rounds import Round
 from assay.model.study import Effort
 from assay.records.schema import Context, Scalar, Subject
 
-# How long an engine may say nothing beyond its own limit for a message, before it is taken for lost.
+# An engine that prints nothing for this long beyond its own limit for a message counts as lost.
 SILENCE_MARGIN_S = 30.0
-# Of the budget the sweep has this share, the retest what one suspect needs at least, the one-way measurement the rest.
+# Share of the time budget for the sweep. The retest gets the time for one suspect at least, the one-way measurement
+# the rest.
 SWEEP_SHARE = 0.45
-MIN_S = 1.0  # that a measurement is given, however little is left
-PAIR_S = 0.45  # of a pair that is measured again: its ping-pong, its first messages, one burst
-LAUNCH_S = 1.0  # of an MPI job
+MIN_S = 1.0  # least time of a measurement, however little of the budget is left
+PAIR_S = 0.45  # time to retest a pair: its ping-pong, its first messages, one burst
+LAUNCH_S = 1.0  # time to start and end an MPI job
 ONE_SUSPECT_S = (OWN_PAIRS + CONTROL_PAIRS) * PAIR_S
-GROUP_S, SHORTEST_GROUP_S, SIMULATED_S = 0.4, 0.1, 1e-3  # of a group that is measured again
-GROUP_OVERRUN = (
-    1.5  # its flows run longer than asked for, so that all overlap (engines/network/saturation/flows.cpp)
-)
-GROUPS_SHARE = 0.5  # of what is left for the retest is kept for groups, at most
+GROUP_S, SHORTEST_GROUP_S, SIMULATED_S = (
+    0.4,
+    0.1,
+    1e-3,
+)  # time to retest a group: usual, least, in a simulation
+# The flows of a group run longer than requested, so that all overlap (engines/network/saturation/flows.cpp).
+GROUP_OVERRUN = 1.5
+GROUPS_SHARE = 0.5  # largest share of the retest's time that is kept for groups
 PASSES = 8  # of the one-way measurement, at most
 
 
@@ -78,8 +82,8 @@ class NetworkRequest:
 
 
 class TimeBudget:
-    """The time of a run, from its first launch on. ``budget`` in seconds; 0: no limit. Simulated time is another, so
-    a simulation has no limit here.
+    """The time of a run, from its first launch on. ``budget`` in seconds; 0: no limit. A simulation has no limit,
+    because simulated time is not this clock's.
 
     ``launch``: seconds that an engine takes beyond its own budget, to start and to end; on a busy machine several."""
 
@@ -96,13 +100,13 @@ class TimeBudget:
     def left(self) -> float:
         return self.budget - (self._clock() - self._begun)
 
-    def learn(self, given: float) -> None:
-        """Takes the time of the first engine, which had ``given`` seconds, for what the next ones need."""
-        self.launch = max(LAUNCH_S, self.budget - self.left() - given)
+    def measure_launch(self, engine_budget: float) -> None:
+        """Sets ``launch`` from the time that the first engine took beyond ``engine_budget``."""
+        self.launch = max(LAUNCH_S, self.budget - self.left() - engine_budget)
 
 
 def measure_network(session: Session, request: NetworkRequest) -> None:
-    """The sweep; when it finished, each direction by itself and, if something looks slow, the retest."""
+    """Measures the sweep; when it finished, each direction alone; and retests suspects, if there are any."""
     segments = request.segments()
     budget = float(request.params.get("budget", 0))
     time_budget = TimeBudget(0.0 if request.launcher.flavour == SIMULATED else budget)
@@ -122,10 +126,10 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
     if time_budget.budget and request.retest:
         sweep["budget"] = SWEEP_SHARE * time_budget.budget
     finished = measure(request.measurement, sweep)
-    _note_planted_rate(session, request.site)
+    _record_planted_rate(session, request.site)
     if not finished or not request.retest:
         return
-    time_budget.learn(float(sweep.get("budget", 0.0)))
+    time_budget.measure_launch(float(sweep.get("budget", 0.0)))
     labels = session.labels or rank_labels(segments)
     session.run.info.hosts = [host_of(label) for label in labels]
     matrix = PairMatrix.of_bandwidth(session.run.records, labels)
@@ -148,7 +152,7 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
 
     has_own_ranks = not request.servers and len(set(map(host_of, labels))) == len(labels)
     groups = plan_groups(suspects, matrix) if has_own_ranks else []
-    reserve = _reserve(groups, time_budget)
+    reserve = _seconds_for_groups(groups, time_budget)
 
     def retest(pairs: list[Pair]) -> bool:
         session.err.print(f"retesting {len(pairs)} pairs, each alone")
@@ -164,19 +168,19 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
             more=True,
         )
 
-    pairs = _affordable(suspects, matrix, time_budget, reserve)
+    pairs = _affordable_pairs(suspects, matrix, time_budget, reserve)
     if not pairs or not retest(pairs):
         return
-    again = plan_repeats(suspects, session.run.records)
+    second_retest = plan_repeats(suspects, session.run.records)
     has_time = not time_budget.budget or time_budget.left() > time_budget.launch + reserve
-    if again and has_time and not retest(again):
+    if second_retest and has_time and not retest(second_retest):
         return
     session.complete("network.pairs")
     if groups:
         _measure_groups(session, request, labels, groups, size, time_budget)
 
 
-def _note_planted_rate(session: Session, site: Site) -> None:
+def _record_planted_rate(session: Session, site: Site) -> None:
     """Records the planted rate of a lab's hosts, since the links of a lab report no rate."""
     rates = [planted_rate(site.lab.rates, side) for side in ("tx", "rx")] if site.lab else []
     slowest = min((rate for rate in rates if rate is not None), default=None)
@@ -189,7 +193,7 @@ def _note_planted_rate(session: Session, site: Site) -> None:
             session.run.append(Context(subject=subject, facts={"lab.rate": slowest}))
 
 
-def _reserve(groups: Sequence[list[Pair]], time_budget: TimeBudget) -> float:
+def _seconds_for_groups(groups: Sequence[list[Pair]], time_budget: TimeBudget) -> float:
     """The seconds to keep for measuring groups again: their job, and each group once for a moment at least."""
     if not groups or not time_budget.budget:
         return 0.0
@@ -205,8 +209,8 @@ def _measure_groups(
     size: int,
     time_budget: TimeBudget,
 ) -> None:
-    """Measures groups of concurrent flows, one group after the other, as far as there is time: none is begun that
-    could not end within the budget."""
+    """Measures groups of concurrent flows, one group after the other, until the next one could not end within the
+    budget."""
     group_seconds = SIMULATED_S if request.launcher.flavour == SIMULATED else GROUP_S
     if time_budget.budget:
         time_for_all = max(0.0, time_budget.left() - time_budget.launch)
@@ -225,11 +229,11 @@ def _measure_groups(
     measure_rounds(session, SaturationRequest(request.launcher, request.site, labels, Effort()), rounds, fits)
 
 
-def _affordable(
+def _affordable_pairs(
     suspects: Sequence[Suspect], matrix: PairMatrix, time_budget: TimeBudget, reserve: float
 ) -> list[Pair]:
-    """The pairs to measure again: of all suspects, many of each or few, or of as many of the worst as there is time
-    for besides ``reserve``, one at least."""
+    """The pairs to retest in the remaining time less ``reserve``: many pairs of every suspect, else few pairs of every
+    suspect, else those of as many of the worst suspects as fit, at least one."""
     for count in range(len(suspects), 0, -1):
         for suspect_pairs, controls in ((MORE_OWN_PAIRS, MORE_CONTROL_PAIRS), (OWN_PAIRS, CONTROL_PAIRS)):
             pairs = plan_retest(suspects, matrix, count, suspect_pairs, controls)
@@ -245,9 +249,9 @@ def rank_labels(segments: Sequence[Segment]) -> list[str]:
     """The expected name of each rank: its host, or host:0, host:1 where a host has several ranks."""
     hosts = [host for segment in segments for host in segment.hosts]
     several = {host for host, count in Counter(hosts).items() if count > 1}
-    seen: Counter[str] = Counter()
+    labelled: Counter[str] = Counter()
     labels = []
     for host in hosts:
-        labels.append(f"{host}:{seen[host]}" if host in several else host)
-        seen[host] += 1
+        labels.append(f"{host}:{labelled[host]}" if host in several else host)
+        labelled[host] += 1
     return labels

@@ -1,4 +1,4 @@
-"""Node measurements: each host by itself, without MPI."""
+"""Node measurements: each host alone, without MPI."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from assay.launch.supervise import EngineProcess, Limits, run_engine
 from assay.measure.session import Session
 from assay.records.schema import AnyRecord, Context, Scalar
 
-READ_LIMIT_S = 30.0  # for the facts of a host, which take a tenth of a second
+READ_LIMIT_S = 30.0  # to read the facts of a host; usually 0.1 s
 
 
 def read_contexts() -> list[Context]:
-    """The facts of this machine and its devices, read now and kept nowhere."""
+    """The facts of this machine and its devices; no run keeps them."""
     contexts: list[Context] = []
 
     def keep(record: AnyRecord) -> None:
@@ -27,7 +27,7 @@ def read_contexts() -> list[Context]:
     limits = Limits(start=READ_LIMIT_S, silence=READ_LIMIT_S)
     ending = run_engine(started, keep, lambda _: None, lambda _: None, limits)
     if ending.failure:
-        raise UserError(ending.failure.what, ending.failure.fix)
+        raise UserError(ending.failure.problem, ending.failure.fix)
     return contexts
 
 
@@ -39,8 +39,7 @@ def measure_node(
     launcher: Launcher | None,
     params: Mapping[str, Scalar],
 ) -> None:
-    """One node measurement, on every host at once; one after the other where there is no ``launcher`` that
-    could start them together."""
+    """Makes one node measurement on all hosts at the same time; one after the other without a ``launcher``."""
     distinct = list(dict.fromkeys(hosts))
     if launcher is not None and len(distinct) > 1:
         session.measure(name, launcher, site, [Segment(distinct)], params, flavour="")

@@ -1,4 +1,4 @@
-"""Runs the recorder of NUMA profiles (the engine assay-numa) and reads what it leaves in a run."""
+"""Runs the recorder of NUMA profiles (the engine assay-numa) and makes the profiles of a run from its recordings."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ NUMA = MeasurementDescription(
 
 @dataclass(frozen=True)
 class NumaRecording:
-    """``emulated``: emulated nodes, 0 for the machine's own. ``at_least``: bytes of a block that is an object of its
-    own. ``plan``: a file of placements to apply."""
+    """What to record. ``emulated``: number of emulated nodes, 0 for the machine's own. ``at_least``: size in bytes from
+    which a block is an object of its own. ``plan``: a file of placements to apply."""
 
     emulated: int = 0
     at_least: int = 4096
@@ -59,7 +59,7 @@ class NumaRecording:
     plan: Path | None = None
     emulator: bool = False  # QEMU's user mode counts every access of the unmodified program
     samples: bool = False  # of accesses, by the processor's PMU
-    period: int = 0  # accesses a sample; 0: the engine chooses
+    period: int = 0  # accesses per sample; 0: the engine chooses
 
     def arguments(self) -> list[str]:
         arguments = ["--at-least", str(self.at_least)]
@@ -85,8 +85,8 @@ def check_samples(period: int) -> None:
     done = subprocess.run(command, capture_output=True, timeout=EVENTS_LIMIT_S)
     if done.returncode:
         message = done.stderr.decode(errors="replace").strip().removeprefix("assay-numa: ")
-        what, _, fix = message.partition("; fix: ")
-        raise UserError(what or f"assay-numa events ended with status {done.returncode}", fix)
+        problem, _, fix = message.partition("; fix: ")
+        raise UserError(problem or f"assay-numa events ended with status {done.returncode}", fix)
 
 
 def emulator() -> list[str | Path]:
@@ -163,7 +163,7 @@ def analyse_recordings(run: Path) -> None:
 
 def load_profiles(folder: Path) -> list[Profile]:
     """The recordings of all processes, with names: exact ones first, then the one with most accesses or pages."""
-    # Beside its recording, so that nothing else in the folder is taken for one.
+    # Only files with a recording beside them count; the folder may hold other JSON files.
     paths = [path.with_suffix(".json") for path in sorted(folder.glob("*.numa"))]
     profiles = [load_profile(path) for path in paths if path.exists()]
     return sorted(profiles, key=lambda profile: (not profile.is_exact, -total(profile).total))

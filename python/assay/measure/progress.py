@@ -1,6 +1,6 @@
-"""Combines the progress of several engines that run in turn: the share that is done, and the time left.
+"""Combines the progress of several engines that run in turn: the completed share and the remaining time.
 
-Each step has an expected time. The time that the steps so far have taken corrects the estimate.
+Each step has an expected time. The measured time of completed steps corrects the estimate.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class ProgressTracker:
     def step(self, label: str, expected_s: float) -> Callable[[Progress], Progress]:
         """Returns a function from the progress of one step to that of all steps."""
 
-        def overall(progress: Progress) -> Progress:
+        def overall_progress(progress: Progress) -> Progress:
             done = (self._done_s + progress.done * expected_s) / self._total_s
             seconds_left = (time.monotonic() - self._begun) * (1 - done) / done if done > 0 else -1.0
             return Progress(done=done, label=f"{label}: {progress.label}", left_s=seconds_left)
 
-        return overall
+        return overall_progress
 
     def completed(self, expected_s: float) -> None:
         self._done_s += expected_s

@@ -21,7 +21,9 @@ MEASUREMENT = "node.rdma"
 LISTENER_PARAMS = ("port", "timeout", "realtime", "gid_index", "mtu", "service_level", "traffic_class")
 LOOPBACK = "127.0.0.1"
 TIMEOUT_S = 20.0  # the engine's default
-SILENCE_MARGIN_S = 30.0  # added to the engine's own time limit; an engine silent for longer is taken for lost
+SILENCE_MARGIN_S = (
+    30.0  # added to the engine's own time limit; an engine that is silent for longer counts as lost
+)
 
 
 class Endpoint(NamedTuple):
@@ -76,8 +78,8 @@ def measure_rdma(
     peer = LOOPBACK if same_host else receiver.host
     receiver_params: dict[str, Scalar] = {**shared, "device": receiver.device, "mute": True}
     receiver_params["listen"] = params.get("listen") or _address_of(peer)
-    own = {name: value for name, value in params.items() if name != "listen"}
-    sender_params: dict[str, Scalar] = {**own, **shared, "device": sender.device, "peer": peer}
+    operation_params = {name: value for name, value in params.items() if name != "listen"}
+    sender_params: dict[str, Scalar] = {**operation_params, **shared, "device": sender.device, "peer": peer}
     silence = float(params.get("timeout", TIMEOUT_S)) + SILENCE_MARGIN_S
     return session.measure_pair(
         Side(MEASUREMENT, receiver.site, receiver.host, receiver_params),

@@ -14,23 +14,24 @@ ENDING = (signal.SIGTERM, signal.SIGHUP)
 def run_recorded(
     command: Sequence[str | Path],
     environment: Mapping[str, str] | None = None,
-    passed_on: Sequence[signal.Signals] = ENDING,
+    forwarded_signals: Sequence[signal.Signals] = ENDING,
 ) -> int:
-    """Runs the recorder's command to its end. Returns its exit status, 128 + N after signal N. ``passed_on``: signals
-    that go on to the recorder. Raises FileNotFoundError when it cannot be started."""
+    """Runs the recorder's command to its end. Returns its exit status, 128 + N after signal N. ``forwarded_signals``
+    are sent on to the recorder. Raises FileNotFoundError when it cannot be started."""
     process = subprocess.Popen(command, env=environment)
-    with _interrupts_reach_program(process, passed_on):
+    with _interrupts_reach_program(process, forwarded_signals):
         status = process.wait()
     return 128 - status if status < 0 else status
 
 
 @contextlib.contextmanager
 def _interrupts_reach_program(
-    process: subprocess.Popen[bytes], passed_on: Sequence[signal.Signals]
+    process: subprocess.Popen[bytes], forwarded_signals: Sequence[signal.Signals]
 ) -> Iterator[None]:
-    """Ctrl-C reaches the program itself; what was recorded until then is kept."""
+    """Ignores Ctrl-C here, because the terminal sends it to the program, too; the recording until then is kept."""
     before = {
-        number: signal.signal(number, lambda number, _: process.send_signal(number)) for number in passed_on
+        number: signal.signal(number, lambda number, _: process.send_signal(number))
+        for number in forwarded_signals
     }
     before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:

@@ -43,9 +43,10 @@ class SaturationRequest:
 
 
 class Conductor:
-    """Passes the engine's results to the experiments, and their rounds to the engine.
+    """Passes the engine's results to the experiments, and the experiments' rounds to the engine.
 
-    ``earlier``: results that the run has already, by the key of the round. ``stdin`` is the engine's end of the pipe.
+    ``labels``: the host of each rank. ``earlier``: results that the run has already, by the key of the round.
+    ``on_step`` is called for each new round. ``stdin`` is the engine's end of the pipe.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Conductor:
         self._answer = Result()
         self.failure: UserError | None = None
         self.finished = False
-        self.stdin, self._line = os.pipe()
+        self.stdin, self._pipe = os.pipe()
 
     def receive(self, record: AnyRecord) -> AnyRecord:
         """Adds the record to the result of the requested round, if it belongs to it. Returns the record."""
@@ -81,8 +82,8 @@ class Conductor:
                 self._answer.latencies.append(record)
         return record
 
-    def learn(self, labels: Sequence[str]) -> None:
-        """Takes the host of each rank, as the engine reports it. Every host of the study must have one rank."""
+    def check_labels(self, labels: Sequence[str]) -> None:
+        """Checks the host of each rank, as the engine reports it. Every host of the study must have one rank."""
         unknown_labels = [label for label in labels if label not in self._ranks]
         if unknown_labels:
             self.failure = self.failure or UserError(
@@ -102,9 +103,9 @@ class Conductor:
             self.failure, request = error, None
         if request is None:
             self.close()
-        elif self._line >= 0:
+        elif self._pipe >= 0:
             try:
-                os.write(self._line, request.line(self._ranks))
+                os.write(self._pipe, request.line(self._ranks))
             except BrokenPipeError:  # it has ended; its reader says why
                 self.close()
 
@@ -115,7 +116,7 @@ class Conductor:
             else:
                 self._requested = self._rounds.send(self._answer)
             self._on_step()
-            while (result := self._earlier.get(self._requested.key)) is not None and result.complete(
+            while (result := self._earlier.get(self._requested.key)) is not None and result.is_complete(
                 self._requested
             ):
                 self._requested = self._rounds.send(result)
@@ -127,10 +128,10 @@ class Conductor:
         return self._requested
 
     def close(self) -> None:
-        for descriptor in (self._line, self.stdin):
+        for descriptor in (self._pipe, self.stdin):
             if descriptor >= 0:
                 os.close(descriptor)
-        self._line = self.stdin = -1
+        self._pipe = self.stdin = -1
 
 
 def _hosts_of(record: Flows | Measurement) -> list[str]:
@@ -143,12 +144,12 @@ def measure_saturation(session: Session, request: SaturationRequest) -> Study:
     """Runs the study as far as it goes; the run's options hold the topology as soon as it is known."""
     labels = request.hosts
     study = Study(list(labels), request.effort, dict(request.cabinets))
-    steps = _StudyProgress(session, study)
-    conductor = Conductor(experiments(study), labels, results(session.run.records), steps.step)
+    study_progress = _StudyProgress(session, study)
+    conductor = Conductor(experiments(study), labels, results(session.run.records), study_progress.step)
     params: dict[str, Scalar] = dict(request.params)
     if request.site.lab:
         params["yield_us"] = 0  # lab hosts share this machine's cores
-    _converse(session, request, conductor, params, steps.progress)
+    _converse(session, request, conductor, params, study_progress.progress)
     return study
 
 
@@ -158,7 +159,7 @@ def measure_rounds(
     rounds: Sequence[Round],
     has_time: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Measures the rounds one after the other while there is time; the run keeps their records."""
+    """Measures the rounds one after the other while ``has_time()``; the run keeps their records."""
     answers: dict[str, Result] = {}
     in_time = itertools.takewhile(lambda _: has_time(), rounds)
     conductor = Conductor(replay(in_time, answers), request.hosts, {})
@@ -220,7 +221,7 @@ class _StudyProgress:
 
     def progress(self) -> Progress:
         expected = expected_rounds(self._study)
-        done = min(0.99, self._study.rounds_asked / expected) if expected else 0.0
+        done = min(0.99, self._study.rounds_requested / expected) if expected else 0.0
         elapsed = time.monotonic() - self._begun
         seconds_left = elapsed * (1 - done) / done if done > 0.05 else -1.0
         return Progress(done, self._study.phase, seconds_left)

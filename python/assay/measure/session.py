@@ -47,16 +47,19 @@ Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 
 class Conductor(Protocol):
-    """Sends an engine each next round to measure, over its standard input."""
+    """Decides the next round of an engine from the records so far, and sends it over the engine's standard input."""
 
     stdin: int
     finished: bool  # no round is left
 
-    def receive(self, record: AnyRecord) -> AnyRecord: ...
+    def receive(self, record: AnyRecord) -> AnyRecord:
+        """Takes a record of the engine and returns the record to keep."""
 
-    def learn(self, labels: Sequence[str]) -> None: ...
+    def check_labels(self, labels: Sequence[str]) -> None:
+        """Checks the host of each rank, as the engine reports it."""
 
-    def ready(self) -> None: ...
+    def ready(self) -> None:
+        """Sends the next round to the engine, which waits for it; closes the pipe after the last round."""
 
 
 @dataclass(frozen=True)
@@ -97,13 +100,13 @@ class Session:
         """Runs one measurement; True when every rank finished. Does nothing once measuring has ended.
 
         ``flavour``: the engine to start, when it is not the launcher's own ("" for one without MPI).
-        ``more``: it goes on with other hosts or devices, so it is not complete yet.
+        ``more``: other hosts or devices follow, so the measurement is not complete yet.
         """
         if self.ended_early:
             return False
         if measurement in self.run.info.completed:
             return True
-        started = _started(
+        started = _engine_process(
             measurement, launcher, site, segments, self._remaining_params(measurement, params), flavour
         )
         if self._supervise(measurement, [started], launcher, silence_s) and not more:
@@ -111,9 +114,9 @@ class Session:
         return not self.ended_early
 
     def measure_pair(self, first: Side, other: Side, silence_s: float = 90.0, more: bool = False) -> bool:
-        """One measurement between two processes: ``first`` is started, and ``other`` once it can be reached.
+        """Runs one measurement between two processes: starts ``first``, and ``other`` once it can be reached.
 
-        Each gets a new token on its standard input, by which they recognise each other. True when both finished.
+        Both get the same new token on standard input, by which they recognise each other. True when both finished.
         Does nothing once measuring has ended.
         """
         if self.ended_early:
@@ -125,7 +128,7 @@ class Session:
         with ExitStack() as pipes:
             started = [
                 replace(
-                    _started(
+                    _engine_process(
                         side.measurement,
                         local,
                         side.site,
@@ -133,7 +136,7 @@ class Session:
                         {**side.params, "token": "-"},
                         "",
                     ),
-                    stdin=pipes.enter_context(_line_to_read(token)),
+                    stdin=pipes.enter_context(_pipe_with_line(token)),
                 )
                 for side in (first, other)
             ]
@@ -153,19 +156,19 @@ class Session:
         silence_s: float,
         keep: bool = True,
     ) -> bool:
-        """One measurement that a conductor leads from round to round; its records are kept unless they are only
-        of interest to it. True when the conductor finished."""
+        """Runs one measurement whose rounds a conductor sends. ``keep``: the run keeps the records, not the conductor
+        alone. True when the conductor finished."""
         if self.ended_early:
             return False
         started = replace(
-            _started(measurement, launcher, site, segments, params, None), stdin=conductor.stdin
+            _engine_process(measurement, launcher, site, segments, params, None), stdin=conductor.stdin
         )
 
         names = HostRenamer(started.hosts)
 
         def on_ranks(ranks: schema.Ranks) -> None:
-            self._learn(names, ranks)
-            conductor.learn(names.labels)
+            self._record_names(names, ranks)
+            conductor.check_labels(names.labels)
 
         def on_record(record: AnyRecord) -> None:
             record = conductor.receive(names.rename(record))
@@ -215,19 +218,19 @@ class Session:
 
     def waive(self, measurement: str, host: str, reason: str) -> None:
         """Records for every metric of a measurement why it is not measured."""
-        self._without_value(measurement, schema.Subject(host=host), {}, "waived", reason)
+        self._append_without_value(measurement, schema.Subject(host=host), {}, "waived", reason)
 
     def unfit(self, measurement: str, host: str, device: str, reason: str) -> None:
-        """Records of a device that it is there and cannot be measured, since it is not in order: its rates fail, and
-        its other metrics stay open."""
+        """Records that a device exists but cannot be measured because it is not in order: its rates fail, its other
+        metrics stay inconclusive."""
         subject = schema.Subject(host=host, device=device)
-        self._without_value(measurement, subject, {"B/s": "unfit"}, "error", reason)
+        self._append_without_value(measurement, subject, {"B/s": "unfit"}, "error", reason)
 
     def broken(self, measurement: str, host: str, device: str, reason: str) -> None:
-        """Records of a device that its measurement went wrong."""
-        self._without_value(measurement, schema.Subject(host=host, device=device), {}, "error", reason)
+        """Records that the measurement of a device failed."""
+        self._append_without_value(measurement, schema.Subject(host=host, device=device), {}, "error", reason)
 
-    def _without_value(
+    def _append_without_value(
         self,
         measurement: str,
         subject: schema.Subject,
@@ -235,7 +238,8 @@ class Session:
         status: schema.Status,
         reason: str,
     ) -> None:
-        """``status_of``: by a metric's unit, where it differs from ``status``."""
+        """Appends a record without a value for each metric. ``status_of``: the status by the metric's unit, where it
+        differs from ``status``."""
         described = describe(probe()).find(measurement)
         for metric in described.metrics:
             self.run.append(
@@ -275,14 +279,14 @@ class Session:
                     Limits(start=_start_limit(started[0]), silence=silence_s),
                     second_engine=started[1] if len(started) > 1 else None,
                     on_silence=on_progress.silent,
-                    on_ranks=lambda ranks: self._learn(names, ranks),
+                    on_ranks=lambda ranks: self._record_names(names, ranks),
                 ),
                 names,
             )
 
-    def _learn(self, names: HostRenamer, ranks: schema.Ranks) -> None:
+    def _record_names(self, names: HostRenamer, ranks: schema.Ranks) -> None:
         """Takes the listed names of the engine's hosts, and records those that differ, once."""
-        contexts = names.read_ranks(ranks)
+        contexts = names.match_ranks(ranks)
         self.labels = names.labels
         known = [(r.subject, r.facts) for r in self.run.records if isinstance(r, schema.Context)]
         for context in contexts:
@@ -292,7 +296,7 @@ class Session:
     def _run_to_end(
         self, started: Sequence[EngineProcess], run: Callable[[], EngineResult], names: HostRenamer
     ) -> bool:
-        """Runs an engine and draws the consequences of how it ended; True when it finished."""
+        """Runs an engine and records its failure, if it failed; True when it finished."""
         if self.verbose:
             for engine in started:
                 self.err.print("+ " + " ".join(engine.argv), soft_wrap=True)
@@ -304,10 +308,10 @@ class Session:
         if ending.interrupted:
             self.interrupt()
         elif ending.failure:
-            ending.failure.what += f" ({busy})" if busy else ""
+            ending.failure.problem += f" ({busy})" if busy else ""
             names.rename(ending.failure)
             self.run.append(ending.failure)
-            self.ended_early = ending.failure.what
+            self.ended_early = ending.failure.problem
         return not self.ended_early
 
     def interrupt(self) -> None:
@@ -316,20 +320,20 @@ class Session:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Around all measuring of a verb: Ctrl-C between two engines ends it as one during an engine does."""
+        """Makes Ctrl-C between two engines end the measuring, as Ctrl-C during an engine does."""
         try:
             yield
         except KeyboardInterrupt:
             self.interrupt()
 
     def carry_on(self) -> None:
-        """One measurement's failure is not the end of the others. The run stays partial; Ctrl-C stays the end."""
+        """Lets other measurements run after one has failed. The run stays partial. After Ctrl-C it does nothing."""
         if not self.interrupted:
             self.failed, self.ended_early = self.failed or self.ended_early, ""
 
     def give_up(self, error: UserError) -> None:
-        """Nothing can be measured here: the run records the failure, and its criteria stay inconclusive."""
-        self.run.append(schema.Failure(what=error.what, fix=error.fix))
+        """Records that nothing can be measured, and ends the measuring. The criteria stay inconclusive."""
+        self.run.append(schema.Failure(problem=error.what, fix=error.fix))
         self.ended_early = error.what
 
     def _remaining_params(
@@ -339,14 +343,14 @@ class Session:
         if "sizes" not in params:
             return params
         ops = str(params.get("op", "send")).split(",")
-        have = {
+        measured = {
             (r.params.get("size"), r.params.get("op"))
             for r in self.run.records
             if isinstance(r, schema.Measurement) and r.name == measurement and r.metric == "corrupted"
         }
         sizes = [parse_size(size) for size in str(params["sizes"]).split(",")]
-        left = [size for size in sizes if any((size, op) not in have for op in ops)] or sizes[-1:]
-        return {**params, "sizes": ",".join(map(str, left))}
+        remaining = [size for size in sizes if any((size, op) not in measured for op in ops)] or sizes[-1:]
+        return {**params, "sizes": ",".join(map(str, remaining))}
 
     def conclude(self, specifications: Sequence[Specification], profiles: Profiles | None = None) -> int:
         """Explains and judges the records, writes the report, and shows both. Returns the exit code. ``profiles``:
@@ -394,7 +398,7 @@ class Session:
         return outcome
 
     def _because(self, outcome: Outcome, verdicts: Sequence[schema.Verdict]) -> str:
-        """The criteria that failed, and nothing else; of a run that did not fail, why it did not pass."""
+        """The criteria that failed; of a run that did not fail, why it did not pass."""
         partial = f"the run is partial: {self.ended_early}" if self.ended_early else ""
         return deciding_criteria(verdicts) if outcome == "FAIL" else partial or deciding_criteria(verdicts)
 
@@ -410,14 +414,14 @@ class Session:
 
 
 def _start_limit(started: EngineProcess) -> float:
-    """Seconds until every rank has to have said hello."""
+    """Seconds within which every rank must have sent its first line (``hello``)."""
     if not started.timed_here and not started.hosts:
         return SIMULATED_START_S
     return START_LIMIT_S + START_S_PER_RANK * len(started.hosts)
 
 
 @contextmanager
-def _line_to_read(text: str) -> Iterator[int]:
+def _pipe_with_line(text: str) -> Iterator[int]:
     """A descriptor from which one line can be read. Unlike an argument, no other user sees it."""
     reader, writer = os.pipe()
     try:
@@ -428,7 +432,7 @@ def _line_to_read(text: str) -> Iterator[int]:
         os.close(reader)
 
 
-def _started(
+def _engine_process(
     measurement: str,
     launcher: Launcher,
     site: Site,

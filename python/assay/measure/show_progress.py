@@ -1,7 +1,7 @@
-"""Shows that an engine works: a bar on a terminal, elsewhere a line every few seconds.
+"""Shows the progress of an engine: a bar on a terminal, elsewhere a line every few seconds.
 
-An engine that prints nothing for a while may be waiting for a processor. That is shown too, with the load of this
-machine, so that a slow phase is not taken for a hang.
+An engine that prints nothing for a while may be waiting for a processor. The silence is shown with the load of this
+machine, so that users do not take a slow phase for a hang.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class ShownProgress(Protocol):
     def __call__(self, progress: schema.Progress) -> None: ...
 
     def silent(self, seconds: float) -> None:
-        """The engine has said nothing for so long."""
+        """Shows that the engine has printed nothing for this long."""
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def shown_progress(console: Console, name: str) -> Iterator[ShownProgress]:
         yield _Bar(bar, bar.add_task("starting", total=1.0, name=name, left=""))
 
 
-def _silence(seconds: float) -> str:
+def _silence_text(seconds: float) -> str:
     return f"nothing heard for {seconds:.0f} s (load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors)"
 
 
@@ -56,7 +56,7 @@ class _Bar:
         self._bar.update(self._task, completed=progress.done, description=progress.label, left=left)
 
     def silent(self, seconds: float) -> None:
-        self._bar.update(self._task, left=_silence(seconds))
+        self._bar.update(self._task, left=_silence_text(seconds))
 
 
 class _Lines:
@@ -70,7 +70,7 @@ class _Lines:
         self._line(f"{progress.done:.0%} {progress.label}{left}")
 
     def silent(self, seconds: float) -> None:
-        self._line(_silence(seconds))
+        self._line(_silence_text(seconds))
 
     def _line(self, text: str) -> None:
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Benchmarks of parallel I/O: stock and accelerated alternate, over numbers of nodes, in one run.
+"""Benchmarks of parallel I/O (``assay io bench``) with the MPI's own I/O ("stock") and with Assay's accelerator.
 
 A step is one start of the engine: a variant on a number of nodes in a round. Rounds are the outermost loop, so that
 stock and accelerated of the same round are measured within seconds of each other.
@@ -48,7 +48,7 @@ SPEEDUP_DESCRIBED = MeasurementDescription(
     scope="group",
     help="ratio of accelerated to stock in the same round: assay io bench --both",
     parameters=[
-        Parameter("of", "text", "", "", "the benchmark", 0, 0),
+        Parameter("benchmark", "text", "", "", "the benchmark", 0, 0),
         Parameter("figure", "text", "", "", "the metric", 0, 0),
         Parameter("op", "text", "", "", "write or read", 0, 0),
         Parameter("transfer", "integer", "B", "", "transfer size", 0, 2**62),
@@ -153,7 +153,7 @@ def compare(session: Session, measurement: str) -> None:
                     unit="1",
                     better="higher",
                     subject=Subject(),
-                    params={"of": measurement, "figure": metric, **params},
+                    params={"benchmark": measurement, "figure": metric, **params},
                     summary=summarize(ratios),
                     samples=ratios,
                 )

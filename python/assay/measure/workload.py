@@ -19,12 +19,12 @@ def load_workload(name: str) -> str:
     """The workload in a file, or a built-in one by name, as the JSON text that the engine takes."""
     file = TomlFile(find_built_in("workloads", name, "workload"), "step", "workload")
     document = file.document
-    file.only(document, ("title", "stations", "transpose", "step"), "a workload")
-    stations = _whole(file, document, "stations")
+    file.refuse_unknown_keys(document, ("title", "stations", "transpose", "step"), "a workload")
+    stations = _positive_integer(file, document, "stations")
     transpose = document.get("transpose", {})
     if not isinstance(transpose, dict):
         file.refuse("transpose", "'transpose' is not a table", "head it [transpose]")
-    file.only(transpose, ("chunk", "multiplier"), "[transpose]")
+    file.refuse_unknown_keys(transpose, ("chunk", "multiplier"), "[transpose]")
     tables = document.get("step", [])
     if not isinstance(tables, list) or not tables:
         file.refuse("step", "there is no step in it", "add one headed [[step]]")
@@ -35,12 +35,14 @@ def load_workload(name: str) -> str:
     workload: dict[str, Any] = {"name": file.path.stem, "stations": stations, "steps": steps}
     if "chunk" in transpose:
         workload["chunk"] = int(_quantity(file, transpose, "chunk", "B"))
-        workload["multiplier"] = _whole(file, transpose, "multiplier") if "multiplier" in transpose else 1
+        workload["multiplier"] = (
+            _positive_integer(file, transpose, "multiplier") if "multiplier" in transpose else 1
+        )
     return json.dumps(workload)
 
 
 def _step(file: TomlFile, table: dict[str, Any], needs_chunk: bool) -> dict[str, Any]:
-    file.only(table, ("operation", "block", "rate"), "a step")
+    file.refuse_unknown_keys(table, ("operation", "block", "rate"), "a step")
     operation = table.get("operation")
     if operation not in OPERATIONS:
         file.refuse(
@@ -52,7 +54,7 @@ def _step(file: TomlFile, table: dict[str, Any], needs_chunk: bool) -> dict[str,
     return {"operation": operation, "block": int(block), "rate": _quantity(file, table, "rate", "B/s")}
 
 
-def _whole(file: TomlFile, table: dict[str, Any], key: str) -> int:
+def _positive_integer(file: TomlFile, table: dict[str, Any], key: str) -> int:
     value = table.get(key)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         file.refuse(key, f"'{key}' is not a whole number of at least 1", f"such as {key} = 18")

@@ -14,18 +14,21 @@ from assay.model.times import MessageTimes, sweeps
 from assay.records.schema import AnyRecord, Comparison, Flows, Scalar, Verdict
 from assay.records.units import format_share
 
-BUCKET = "a single message is faster than a stream, as behind a token bucket; SimGrid has no token buckets"
+TOKEN_BUCKET = (
+    "a single message is faster than a stream, as behind a token bucket; SimGrid has no token buckets"
+)
 MAX_UNCERTAINTY = 3.0  # of the limit; a time that is less certain proves nothing
 MAX_UNCERTAIN_SHARE = 1 / 3  # of all points; with more uncertain times the verdict is INCONCLUSIVE
 ROUND_TRIPS, MESSAGES = 1, 6  # simulated messages all take the same time
 
-# Parameters that a record adds to those of its round.
-_ANSWERED = {"round", "size", "window_s", "messages", "again", REPLACES}
+# Parameters that a record has besides those of its round.
+_RECORD_PARAMS = {"round", "size", "window_s", "messages", "repetition", REPLACES}
 # Experiments that only prepare others; they are not compared.
 _PREPARING = {"first", "contention"}
 
 
 def replay(rounds: Iterable[Round], answers: dict[str, Result]) -> Generator[Round, Result, None]:
+    """An experiment with fixed rounds: yields each, and puts its result into ``answers`` by the round's key."""
     for request in rounds:
         answers[request.key] = yield request
 
@@ -44,13 +47,15 @@ def rounds_to_simulate(records: Sequence[AnyRecord]) -> list[SimulatedRound]:
     repeated: dict[str, list[Flows]] = {}
     for record in flows_that_count(records):
         if record.params.get("experiment") not in _PREPARING:
-            same = replace(_flows(record), seconds=0.0).key  # repetitions may have lasted differently
-            repeated.setdefault(same, []).append(record)
+            key_of_repetitions = replace(
+                _flows(record), seconds=0.0
+            ).key  # repetitions may have lasted differently
+            repeated.setdefault(key_of_repetitions, []).append(record)
     return rounds + [SimulatedRound(_flows(records[0]), records) for records in repeated.values()]
 
 
 def _flows(record: Flows) -> Round:
-    params = {k: v for k, v in record.params.items() if k not in _ANSWERED}
+    params = {k: v for k, v in record.params.items() if k not in _RECORD_PARAMS}
     size = int(record.params["size"])
     flows = tuple(zip(record.sources, record.targets, strict=True))
     return Round(flows, size, MESSAGES * size / min(record.values), params=params)
@@ -105,7 +110,7 @@ def _times(request: Round, times: MessageTimes, answer: Result, model: Model) ->
         point = _point(curve, "message size", size, "s", measured.value, simulated.get(size))
         point.uncertainty = measured.uncertainty
         if size >= model.size and measured.value < PLATEAU * size * gap:
-            point.waived = BUCKET
+            point.waived = TOKEN_BUCKET
         points.append(point)
     return points
 
@@ -118,7 +123,7 @@ def _rates(request: Round, measured: Sequence[Flows], answer: Result, cabinets: 
     ) -> Comparison:
         chosen = [i for i, (a, b) in enumerate(flows) if hosts_of is None or a in hosts_of or b in hosts_of]
         # The median of all slices, as in the fit: a slice that was delayed does not move it.
-        slices = [x for record in measured for x in summed([record.slices[i] for i in chosen])]
+        slices = [rate for record in measured for rate in summed([record.slices[i] for i in chosen])]
         rates = answer.flows.values if answer.flows is not None else []
         simulated = sum(rates[i] for i in chosen) if rates else None
         return _point(curve, axis, x, "B/s", estimate(slices).value, simulated, label)
@@ -179,16 +184,16 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     waived = sum(1 for point in points if point.waived)
     points = [point for point in points if not point.waived]
 
-    def used(point: Comparison) -> float:
+    def share_of_limit(point: Comparison) -> float:
         """The error as a share of the allowed one."""
         return abs(point.error or 0.0) / max(limit, point.uncertainty)
 
-    vague = sum(1 for point in points if point.uncertainty > limit)
+    uncertain = sum(1 for point in points if point.uncertainty > limit)
     required = f"within {format_share(limit)} of measured, at each of {len(points)} points"
-    if vague:
-        required += f", or within the measurement's own 95 % interval where that is wider ({vague} times)"
+    if uncertain:
+        required += f", or within the measurement's own 95 % interval where that is wider ({uncertain} times)"
     if waived:
-        required += f"; {waived} times are not judged: {BUCKET}"
+        required += f"; {waived} times are not judged: {TOKEN_BUCKET}"
     missing = [point for point in points if point.error is None]
     head = Verdict(
         criterion="simulated rates and times", specification="model", outcome="INCONCLUSIVE",
@@ -198,27 +203,28 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
         head.reason = f"{len(missing)} points were not simulated" if points else "nothing to compare"
         return head
     unproved = [point for point in points if point.uncertainty > MAX_UNCERTAINTY * limit]
-    worst = max(points, key=used)
-    if used(worst) <= 1 and len(unproved) > MAX_UNCERTAIN_SHARE * len(points):
-        vaguest = max(unproved, key=lambda point: point.uncertainty)
+    worst = max(points, key=share_of_limit)
+    if share_of_limit(worst) <= 1 and len(unproved) > MAX_UNCERTAIN_SHARE * len(points):
+        worst_time = max(unproved, key=lambda point: point.uncertainty)
         head.reason = (
             f"{len(unproved)} times are known too badly to prove anything, the worst within "
-            f"{format_share(vaguest.uncertainty)}: {vaguest.curve}, {vaguest.axis} {vaguest.label or f'{vaguest.x:g}'}"
+            f"{format_share(worst_time.uncertainty)}: {worst_time.curve}, {worst_time.axis} "
+            f"{worst_time.label or f'{worst_time.x:g}'}"
         )
         head.fix = "measure again when nothing else uses the hosts and their network"
         return head
-    if used(worst) <= 1:  # of what proves something
-        worst = max((point for point in points if point not in unproved), key=used)
+    if share_of_limit(worst) <= 1:  # of what proves something
+        worst = max((point for point in points if point not in unproved), key=share_of_limit)
         if unproved:
             head.required_text += f"; {len(unproved)} times are known too badly to prove anything"
     observed = abs(worst.error or 0.0)
-    head.outcome = "PASS" if used(worst) <= 1 else "FAIL"
+    head.outcome = "PASS" if share_of_limit(worst) <= 1 else "FAIL"
     head.observed, head.observed_text = (
         observed,
         f"{format_share(observed)} at worst: {worst.curve}, {worst.axis} {worst.label or f'{worst.x:g}'}",
     )
     head.required = max(limit, worst.uncertainty)
-    head.margin = 1 - used(worst)
+    head.margin = 1 - share_of_limit(worst)
     if head.outcome == "FAIL":
         head.fix = "the report shows which curve parts; measure again when the network is quiet"
     return head

@@ -1,4 +1,4 @@
-"""Finds which hosts share a cabinet by contention, where latency does not tell.
+"""Finds which hosts share a cabinet by contention, where latencies show no difference.
 
 Flows between cabinets share the cabinets' links, flows inside a cabinet do not. In a random ring every host
 sends to one host and receives from another; a flow that is slow against what its two hosts can do has crossed
@@ -31,7 +31,7 @@ RINGS = 48  # at most, before the search ends without a result
 CONTRAST = 1.25  # least ratio of fast to slow flows; below it all flows are of one kind
 SLOWED = 0.9  # flows to another group carry less than this share of those inside
 SLOWEST = 8  # a flow may be this many times slower than a single pair before its round must last longer
-FEW = 6  # messages of a flow: enough to compare shares
+MAX_MESSAGES = 6  # of a flow: enough to compare shares
 
 Vector = NDArray[np.float64]
 Rates = dict[Flow, float]
@@ -181,7 +181,7 @@ def _sparse_rings(hosts: Sequence[str]) -> list[list[Flow]]:
 
 def _measure(study: Study, flows: Sequence[Flow]) -> Generator[Round, Result, Rates]:
     size = study.effort.min_size
-    messages = min(FEW, study.effort.messages)
+    messages = min(MAX_MESSAGES, study.effort.messages)
     seconds = max(study.effort.seconds, messages * size / (study.single / SLOWEST))
     params: dict[str, Scalar] = {"experiment": "contention"}
     result = yield from until_steady(study, Round(tuple(flows), size, seconds, params=params), messages)

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 400
-# Largest relative uncertainty of a time that is known well, and of a median that is accepted where no mean is.
+# Largest relative uncertainty of a time that is known well; of a median that is accepted where the mean is worse.
 MAX_UNCERTAINTY, ACCEPTED_UNCERTAINTY = 0.04, 0.1
-# A mean that is known well is used where it and the median have this ratio, either way. Closer than that it matters
-# little that a neighbouring size, or the same one at the other level, has the other of the two.
+# A mean that is known well replaces a median that differs from it by this factor or more. If they are closer, it
+# matters little which of them a size or a level uses.
 MEAN_RATIO = 1.04
 RUN_LENGTH = 10  # consecutive messages of which a mean is taken
 MIN_VISITS_FOR_INTERVAL = 6  # the range of 6 values contains their median with 95 %
@@ -49,8 +49,8 @@ def estimate(samples: Iterable[float]) -> Estimate:
     middle = float(np.median(values))
     if len(values) < 2 or np.ptp(values) == 0:
         return Estimate(middle, middle, middle, len(values))
-    picks = np.random.default_rng(1).integers(0, len(values), (RESAMPLES, len(values)))
-    low, high = np.quantile(np.median(values[picks], axis=1), (0.025, 0.975))
+    indices = np.random.default_rng(1).integers(0, len(values), (RESAMPLES, len(values)))
+    low, high = np.quantile(np.median(values[indices], axis=1), (0.025, 0.975))
     return Estimate(middle, float(low), float(high), len(values))
 
 
@@ -67,19 +67,24 @@ def estimate_of_visits(visits: Sequence[Sequence[float]]) -> Estimate:
     messages hardly varies, unless fewer than one in RUN_LENGTH waits. How much it varies is known from
     MIN_VISITS_FOR_INTERVAL visits on. Until then, and where neither of the two is sure, the interval spans both.
     """
-    single = estimate(float(np.median(samples)) for samples in visits)
-    together = estimate(float(np.median(_means_of_runs(samples))) for samples in visits)
-    is_enough = together.n >= MIN_VISITS_FOR_INTERVAL
-    differ = single.uncertainty > MAX_UNCERTAINTY or not (
-        single.value / MEAN_RATIO <= together.value <= single.value * MEAN_RATIO
+    of_messages = estimate(float(np.median(samples)) for samples in visits)
+    of_runs = estimate(float(np.median(_means_of_runs(samples))) for samples in visits)
+    is_enough = of_runs.n >= MIN_VISITS_FOR_INTERVAL
+    differ = of_messages.uncertainty > MAX_UNCERTAINTY or not (
+        of_messages.value / MEAN_RATIO <= of_runs.value <= of_messages.value * MEAN_RATIO
     )
-    if differ and is_enough and together.uncertainty <= MAX_UNCERTAINTY:
-        return together
-    # Means that vary more than this are of delays, not of a bucket.
-    is_undecided = differ and (not is_enough or together.uncertainty <= ACCEPTED_UNCERTAINTY)
-    if single.uncertainty <= ACCEPTED_UNCERTAINTY and not is_undecided:
-        return single
-    return Estimate(single.value, min(single.low, together.low), max(single.high, together.high), single.n)
+    if differ and is_enough and of_runs.uncertainty <= MAX_UNCERTAINTY:
+        return of_runs
+    # Means vary more than ACCEPTED_UNCERTAINTY because of delays, not because of a token bucket.
+    is_undecided = differ and (not is_enough or of_runs.uncertainty <= ACCEPTED_UNCERTAINTY)
+    if of_messages.uncertainty <= ACCEPTED_UNCERTAINTY and not is_undecided:
+        return of_messages
+    return Estimate(
+        of_messages.value,
+        min(of_messages.low, of_runs.low),
+        max(of_messages.high, of_runs.high),
+        of_messages.n,
+    )
 
 
 def _means_of_runs(samples: Sequence[float]) -> NDArray[np.float64]:

@@ -77,7 +77,7 @@ def _inside(study: Study) -> Rounds:
         if most == 0:
             continue
         alone = yield from _pairs(study, shape, 1)
-        together = yield from _pairs(study, shape, most) if most > 1 else _same(alone)
+        together = yield from _pairs(study, shape, most) if most > 1 else _without_rounds(alone)
         if most > 2:
             middle = yield from _pairs(study, shape, (most + 1) // 2)
             if together < PLATEAU * most * alone:  # a plateau: find its knee
@@ -86,7 +86,8 @@ def _inside(study: Study) -> Rounds:
                     yield from _pairs(study, shape, knee)
 
 
-def _same(value: float) -> Generator[Round, Result, float]:
+def _without_rounds(value: float) -> Generator[Round, Result, float]:
+    """Returns the value as an experiment without rounds."""
     return value
     yield
 
@@ -119,8 +120,8 @@ def shape_flows(hosts: Sequence[str], shape: str, count: int) -> list[Flow]:
 
 
 def _hosts(study: Study) -> Rounds:
-    """Each host with two partners: sending, receiving, and both at once. Where its partners could take or give no
-    more than they did, it is measured again with the fastest partners of its cabinet."""
+    """Measures each host with two partners: sending, receiving, and both at once. A host whose partners may have been
+    the limit is measured again with the fastest partners of its cabinet."""
     study.phase = "each host"
     for direction in ("up", "down", "both"):
         for stars in star_rounds(study.cabinets):
@@ -129,9 +130,9 @@ def _hosts(study: Study) -> Rounds:
             flows = {centre: star_flows(centre, partners, direction) for centre, partners in stars}
             yield from _stars(study, flows, direction)
         if direction == "both":
-            yield from _faster(study, ("both",))
+            yield from _repeat_with_faster_partners(study, ("both",))
         elif direction == "down":  # a sender's partners receive, so both directions have to be known
-            yield from _faster(study, ("up", "down"))
+            yield from _repeat_with_faster_partners(study, ("up", "down"))
 
 
 def _stars(study: Study, stars: Mapping[str, Sequence[Flow]], direction: str, partners: str = "") -> Rounds:
@@ -151,8 +152,8 @@ def _stars(study: Study, stars: Mapping[str, Sequence[Flow]], direction: str, pa
         study.rates[centre, direction] = sum(rates.get(flow, 0.0) for flow in flows_of_star)
 
 
-def _faster(study: Study, directions: Sequence[str]) -> Rounds:
-    """Measures hosts again that their partners held back, where others of the cabinet can take or give more."""
+def _repeat_with_faster_partners(study: Study, directions: Sequence[str]) -> Rounds:
+    """Measures hosts again whose partners were the limit, where others of the cabinet can receive or send more."""
     first = {c: partners for stars in star_rounds(study.cabinets) for c, partners in stars}
     for direction in directions:
         rounds: list[dict[str, list[Flow]]] = []
@@ -162,13 +163,13 @@ def _faster(study: Study, directions: Sequence[str]) -> Rounds:
                 if not _is_held_back(study, centre, direction, before):
                     continue
                 flows = faster_flows(study, centre, hosts, direction)
-                if _offered(study, centre, flows) > _offered(study, centre, before) / PLATEAU:
-                    _place(rounds, centre, flows)
+                if _partners_rate(study, centre, flows) > _partners_rate(study, centre, before) / PLATEAU:
+                    _add_to_free_round(rounds, centre, flows)
         for stars in rounds:
             yield from _stars(study, stars, direction, "faster")
 
 
-def _place(rounds: list[dict[str, list[Flow]]], centre: str, flows: list[Flow]) -> None:
+def _add_to_free_round(rounds: list[dict[str, list[Flow]]], centre: str, flows: list[Flow]) -> None:
     """Adds the flows to the first round in which none of their hosts takes part."""
     members = {end for flow in flows for end in flow}
     for stars in rounds:
@@ -178,21 +179,25 @@ def _place(rounds: list[dict[str, list[Flow]]], centre: str, flows: list[Flow]) 
     rounds.append({centre: flows})
 
 
-def _offered(study: Study, centre: str, flows: Sequence[Flow]) -> float:
-    """The most that the partners take from a host and give to it, in B/s; the host itself is taken as free. Each
+def _partners_rate(study: Study, centre: str, flows: Sequence[Flow]) -> float:
+    """The highest rate in B/s at which the partners receive from a host and send to it, if the host is no limit. Each
     partner has a single flow."""
     rates = study.rates
     return sum(rates.get((b, "down"), 0.0) if a == centre else rates.get((a, "up"), 0.0) for a, b in flows)
 
 
 def _is_held_back(study: Study, centre: str, direction: str, flows: Sequence[Flow]) -> bool:
-    """Whether a host was as fast as its partners let it be, and they no faster than what it may do."""
+    """Whether the partners, not the host, may have been the limit of its measured rate."""
     rates = study.rates
     if direction != "both":
-        return bool(flows) and rates.get((centre, direction), 0.0) >= PLATEAU * _offered(study, centre, flows)
-    up = min(rates.get((centre, "up"), 0.0), _offered(study, centre, [f for f in flows if f[0] == centre]))
+        return bool(flows) and rates.get((centre, direction), 0.0) >= PLATEAU * _partners_rate(
+            study, centre, flows
+        )
+    up = min(
+        rates.get((centre, "up"), 0.0), _partners_rate(study, centre, [f for f in flows if f[0] == centre])
+    )
     down = min(
-        rates.get((centre, "down"), 0.0), _offered(study, centre, [f for f in flows if f[1] == centre])
+        rates.get((centre, "down"), 0.0), _partners_rate(study, centre, [f for f in flows if f[1] == centre])
     )
     alone = rates.get((centre, "up"), 0.0) + rates.get((centre, "down"), 0.0)
     carried = rates.get((centre, "both"), 0.0)
@@ -215,7 +220,7 @@ def faster_flows(study: Study, centre: str, hosts: Sequence[str], direction: str
             chosen.append(host)
         return chosen
 
-    # What a held back host may do is not known: twice what it did.
+    # The host's own limit is not known yet; it is assumed to be twice the measured rate.
     alone = {
         side: rates.get((centre, side), 0.0) * (2 if direction != "both" else 1.05) for side in ("up", "down")
     }

@@ -1,10 +1,10 @@
 """Fits link capacities to the rounds of a study.
 
-Each link has an experiment in which it is the limit; its capacity is the rate carried there. The link was the
-limit if the predicted rate without it is higher. A link that never was the limit is known to carry at least
-that rate (state "at_least"), and the model omits it. Where two explanations give the same rates (a limiter as
-narrow as the up link, an up link and the down link that it always met), the record says so and names the
-experiment that would tell.
+Each link has an experiment in which it should be the limit; its capacity is the rate measured there. The link was
+the limit if the predicted rate without it is higher. A link that never was the limit is known to carry at least
+that rate (state "at_least"), and the model omits it. A limiter is a limit that both directions share. Where two
+explanations give the same rates (a limiter as narrow as the up link; an up link and the only down link that it was
+measured with), the record says so and names an experiment that would decide.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from assay.model.times import MessageTimes, sweeps
 from assay.records.schema import AnyRecord, Capacity, Context, Flows
 
 NEVER_BINDS = "never seen to be the limit"
-ENVELOPE = 16  # B: SimGrid's MPI adds these to every message
-SMALL = 16  # B: the time of a message up to this size is latency
+ENVELOPE = 16  # B that SimGrid's MPI adds to every message
+SMALL = 16  # B: the time of a message up to this size counts as latency
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Model:
     between: float = 0.0  # s: to another cabinet
     size: int = 0  # B: message size of the rounds with concurrent flows
     library: str = ""  # the MPI, as it calls itself
-    more_levels: list[str] = field(default_factory=list)  # signs of them (assay.model.levels)
+    more_levels: list[str] = field(default_factory=list)  # signs of more than two levels (assay.model.levels)
     undecided: set[str] = field(default_factory=set)  # hosts whose limiter no round could show
 
     def find(self, level: str, resource: str, direction: str) -> Capacity | None:
@@ -53,21 +53,22 @@ class Model:
 
 
 def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
+    """The model with all capacities, latencies and message times that the records show."""
     rounds = flows_that_count(records)
     model = Model(Network(cabinets))
     times = sweeps(records)
-    _latencies(model, times)
-    _hosts(model, [r for r in rounds if r.params.get("experiment") == "host"])
-    _inside(model, [r for r in rounds if r.params.get("experiment") == "pairs"])
-    _cabinets(model, [r for r in rounds if r.params.get("experiment") in ("cabinet", "backbone")])
-    _behind_trunks(model, [r for r in rounds if r.params.get("experiment") == "host"])
+    _fit_latencies(model, times)
+    _fit_hosts(model, [r for r in rounds if r.params.get("experiment") == "host"])
+    _fit_inside_cabinets(model, [r for r in rounds if r.params.get("experiment") == "pairs"])
+    _fit_between_cabinets(model, [r for r in rounds if r.params.get("experiment") in ("cabinet", "backbone")])
+    _mark_behind_cabinet_links(model, [r for r in rounds if r.params.get("experiment") == "host"])
     sizes = [int(r.params["size"]) for r in rounds if r.params.get("experiment") == "host"]
     model.size = max(sizes, default=0)
     model.library = next(
         (str(r.facts["mpi.library"]) for r in records if isinstance(r, Context) and "mpi.library" in r.facts),
         "",
     )
-    _segments(model, times)
+    _fit_message_times(model, times)
     return model
 
 
@@ -132,9 +133,9 @@ def _add_capacity(
 # Hosts.
 
 
-def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
+def _fit_hosts(model: Model, rounds: Sequence[Flows]) -> None:
     sums = _sums_of_hosts(rounds)
-    _up_and_down(model, sums)
+    _fit_up_and_down(model, sums)
     for host in model.network.cabinet_of:
         both = sums.get((host, "both"))
         link: Link = ("host", host, "limiter")
@@ -145,8 +146,8 @@ def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
         alone = model.network.total(touching)
         carried = both.estimate
         if carried.value >= PLATEAU * alone:
-            own = sum(model.network.capacity.get(("host", host, d), math.inf) for d in ("up", "down"))
-            could_show = alone >= PLATEAU * own
+            up_and_down = sum(model.network.capacity.get(("host", host, d), math.inf) for d in ("up", "down"))
+            could_show = alone >= PLATEAU * up_and_down
             reason = f"{NEVER_BINDS}: both directions at once are as fast as each alone"
             explanations: list[str] = []
             if not could_show:
@@ -178,7 +179,7 @@ def _sums_of_hosts(rounds: Sequence[Flows]) -> dict[tuple[str, str], FlowSum]:
     return sums
 
 
-def _behind_trunks(model: Model, rounds: Sequence[Flows]) -> None:
+def _mark_behind_cabinet_links(model: Model, rounds: Sequence[Flows]) -> None:
     """Marks links of hosts whose partners are in other cabinets as "at_least" where the links between the cabinets
     explain the rate as well."""
     home = model.network.cabinet_of
@@ -200,7 +201,7 @@ def _behind_trunks(model: Model, rounds: Sequence[Flows]) -> None:
                 model.undecided.add(host)
 
 
-def _up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None:
+def _fit_up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None:
     """Takes the rates as capacities first. Links that their partners may have limited then become "at_least"."""
     hosts = list(model.network.cabinet_of)
     links = [(host, direction) for host in hosts for direction in ("up", "down")]
@@ -246,7 +247,7 @@ def _mark_hidden_by_limiter(model: Model, level: str, name: str, both: Estimate)
 # Inside a cabinet.
 
 
-def _inside(model: Model, rounds: Sequence[Flows]) -> None:
+def _fit_inside_cabinets(model: Model, rounds: Sequence[Flows]) -> None:
     for name, hosts in model.network.cabinets.items():
         link: Link = ("inside", name, "through")
         best: tuple[float, FlowSum, bool] | None = None
@@ -286,7 +287,7 @@ def _carried(record: Flows, hosts: Sequence[str]) -> float:
 # Between cabinets.
 
 
-def _cabinets(model: Model, rounds: Sequence[Flows]) -> None:
+def _fit_between_cabinets(model: Model, rounds: Sequence[Flows]) -> None:
     names = list(model.network.cabinets)
     if len(names) < 2:
         return
@@ -309,20 +310,20 @@ def _cabinets(model: Model, rounds: Sequence[Flows]) -> None:
         if int(record.params["count"]) == most:
             sums[key].add(record, range(len(record.sources)))
     if len(names) == 2:
-        _two_cabinets(model, names, sums)
+        _fit_two_cabinets(model, names, sums)
     else:
-        _many_cabinets(model, names, sums)
+        _fit_many_cabinets(model, names, sums)
 
 
-def _two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
-    """With two cabinets each limit has several explanations, which all traffic meets together: the model has the
-    limit, and no link is called measured."""
+def _fit_two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
+    """With two cabinets all traffic passes both cabinets' links, so each limit has several explanations: the model has
+    the limit, and no link has the state "measured"."""
     a, b = names
-    blind = "the two cannot be told apart with two cabinets, a third would tell"
+    ambiguity = "the two cannot be told apart with two cabinets, a third would tell"
     for source, target, direction in ((a, b, "up"), (b, a, "down")):
         carried_sum = sums[a, direction]
         binds = carried_sum.estimate.value < PLATEAU * model.network.total(carried_sum.flows)
-        reason = f"plateau from {source} to {target}: the up link of {source} or the down link of {target}; {blind}"
+        reason = f"plateau from {source} to {target}: the up link of {source} or the down link of {target}; {ambiguity}"
         if not binds:
             reason = f"{NEVER_BINDS}: all hosts from {source} to {target} are as fast as they can be alone"
         explanations = [f"up link of {source}", f"down link of {target}"] if binds else []
@@ -352,11 +353,11 @@ def _two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str]
     )
 
 
-def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
+def _fit_many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
     network, backbone = model.network, ("backbone", "", "through")
-    every = sums["", "backbone"]
-    total = every.estimate.value if every.samples else float("inf")
-    _cabinet_links(model, names, sums, total)
+    all_at_once = sums["", "backbone"]
+    total = all_at_once.estimate.value if all_at_once.samples else float("inf")
+    _fit_cabinet_links(model, names, sums, total)
     limiters = {}
     for name in names:
         both = sums.get((name, "both"))
@@ -379,15 +380,15 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
             _add_capacity(model, link, limiters[name], reason, binds=False, explanations=explanations)
         else:
             _add_capacity(model, link, sums.get((name, "both")), NEVER_BINDS, binds=False)
-    binds = every.samples != [] and total < PLATEAU * network.total(every.flows)
+    binds = all_at_once.samples != [] and total < PLATEAU * network.total(all_at_once.flows)
     reason = "plateau of all cabinets at once, each to the next" if binds else NEVER_BINDS
-    _add_capacity(model, backbone, every, reason, binds=binds)
+    _add_capacity(model, backbone, all_at_once, reason, binds=binds)
 
 
-def _cabinet_links(
+def _fit_cabinet_links(
     model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum], total: float
 ) -> None:
-    """First the rates as they are; then links that the other cabinets may have limited become "at_least".
+    """Takes the rates as capacities first. Links that the other cabinets may have limited then become "at_least".
 
     ``total``: the rate of all cabinets at once, in B/s.
     """
@@ -420,10 +421,10 @@ def _cabinet_links(
 def _max_exchange(network: Network, link: Link) -> float:
     """The most that the hosts of a cabinet and all others can exchange in that direction, in B/s."""
     _, name, direction = link
-    own, far = ("up", "down") if direction == "up" else ("down", "up")
+    own, opposite = ("up", "down") if direction == "up" else ("down", "up")
     inside = [network.capacity.get(("host", host, own), math.inf) for host in network.cabinets[name]]
     outside = [
-        network.capacity.get(("host", host, far), math.inf)
+        network.capacity.get(("host", host, opposite), math.inf)
         for other, hosts in network.cabinets.items()
         if other != name
         for host in hosts
@@ -434,7 +435,7 @@ def _max_exchange(network: Network, link: Link) -> float:
 # Times of messages.
 
 
-def _latencies(model: Model, times: Mapping[str, MessageTimes]) -> None:
+def _fit_latencies(model: Model, times: Mapping[str, MessageTimes]) -> None:
     for level, level_times in times.items():
         small = [size for size in level_times.visits if size <= SMALL] or [min(level_times.visits)]
         carried_sum = FlowSum(samples=[level_times.time_of(size).value for size in small])
@@ -446,7 +447,7 @@ def _latencies(model: Model, times: Mapping[str, MessageTimes]) -> None:
         model.capacities[-1].state = "measured"
 
 
-def _segments(model: Model, times: Mapping[str, MessageTimes]) -> None:
+def _fit_message_times(model: Model, times: Mapping[str, MessageTimes]) -> None:
     """Fits factors of latency and rate by message size to all ping-pong pairs: one set holds for the platform.
 
     From ``model.size`` bytes on the rate factor is 1.

@@ -30,8 +30,11 @@ def more_levels(records: Sequence[AnyRecord], model: Model) -> list[str]:
 
 
 def _by_latency(records: Sequence[AnyRecord], cabinets: Topology) -> str:
-    """The first pivot of the search for cabinets has measured all hosts: those of its cabinet, and the others, are a
-    group each, and neither falls into two."""
+    """The sign of more levels in the latencies; empty if there is none.
+
+    The first pivot of the search for cabinets has measured all hosts. The latencies inside its cabinet form one group,
+    those to other hosts another; a clear gap within a group is a sign.
+    """
     times: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         if isinstance(record, Measurement) and (record.name, record.params.get("experiment")) == (
@@ -49,7 +52,7 @@ def _by_latency(records: Sequence[AnyRecord], cabinets: Topology) -> str:
                 for host, visits in of_peers.items()
                 if (home.get(host) == home.get(pivot)) == is_near
             }
-            gap = _sure_gap(group) if len(cabinets) > 1 else None
+            gap = _reproduced_gap(group) if len(cabinets) > 1 else None
             if gap is not None:
                 where = (
                     f"inside {home.get(pivot)}" if is_near else f"from {home.get(pivot)} to other cabinets"
@@ -61,8 +64,8 @@ def _by_latency(records: Sequence[AnyRecord], cabinets: Topology) -> str:
     return ""
 
 
-def _sure_gap(times: VisitTimes) -> Gap | None:
-    """A gap that odd and even visits put between the same hosts; None for few hosts, which differ by chance."""
+def _reproduced_gap(times: VisitTimes) -> Gap | None:
+    """A gap that odd and even visits see between the same hosts; None for few hosts, which may differ by chance."""
     if len(times) < MIN_HOSTS or any(len(visits) < 2 for visits in times.values()):
         return None
     gap = find_gap(times)
@@ -71,7 +74,7 @@ def _sure_gap(times: VisitTimes) -> Gap | None:
 
 
 def _by_rates(records: Sequence[AnyRecord], model: Model) -> list[str]:
-    """The round of each kind that the model describes worst, if it does badly."""
+    """Of each kind of round that with the largest error of the model, if it is larger than MIN_ERROR."""
     worst: dict[str, tuple[float, str]] = {}
     for record in flows_that_count(records):
         kind = str(record.params.get("experiment"))

@@ -58,7 +58,8 @@ class Network:
         return sum(self.predict(flows, without))
 
     def gap(self, pair: Flow) -> float:
-        """s/B between two hosts in ping-pong, the mean of both directions; 0 where no known link limits it."""
+        """The time per byte (LogGP's G), in s/B, between two hosts in ping-pong, the mean of both directions; 0 where
+        no known link limits it."""
         there, back = (self.predict([flow])[0] for flow in (pair, (pair[1], pair[0])))
         return (1 / there + 1 / back) / 2
 
@@ -72,17 +73,17 @@ def max_min(paths: Sequence[Sequence[Link]], capacity: Mapping[Link, float]) -> 
     for column, path in enumerate(paths):
         for link in path:
             uses[number[link], column] = 1
-    left = np.array([capacity[link] for link in links], dtype=float)
+    remaining = np.array([capacity[link] for link in links], dtype=float)
     rates = np.full(len(paths), np.inf)
     growing = np.array([len(path) > 0 for path in paths])
     while growing.any():
         share = uses @ growing
         with np.errstate(divide="ignore", invalid="ignore"):
-            each = np.where(share > 0, left / share, np.inf)
+            each = np.where(share > 0, remaining / share, np.inf)
         level = each.min()
         full = each <= level * (1 + 1e-12)
         stopped = growing & (uses[full].sum(axis=0) > 0)
         rates[stopped] = level
-        left = np.maximum(left - uses @ (stopped * level), 0.0)
+        remaining = np.maximum(remaining - uses @ (stopped * level), 0.0)
         growing &= ~stopped
     return [float(rate) for rate in rates]

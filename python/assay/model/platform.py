@@ -23,16 +23,16 @@ from assay.model.fit import ENVELOPE, Model
 from assay.records.schema import Capacity
 from assay.records.units import format_quantity
 
-ALIKE = 0.03  # hosts are similar when their capacities differ by less than this share
+MAX_DIFFERENCE = 0.03  # hosts are similar when their capacities differ by less than this share
 HEADER = (
     "<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
 )
-# Of every host, and of the simulating machine: a program's computing then takes as long as here ('assay simulate
-# --compute' changes that).
+# Speed of every simulated host, and of the simulating machine: computation then takes as long in the simulation as
+# here ('assay simulate --compute' changes that).
 SPEED = "1Gf"
 # SimGrid's names of the algorithms by which each MPI does its collective operations.
 SELECTORS = {"Open MPI": "ompi", "MVAPICH": "mvapich2", "Intel": "impi", "MPICH": "mpich"}
-FREE = 1e6  # bandwidth factor of messages whose time does not depend on size
+NO_TRANSFER_TIME = 1e6  # bandwidth factor of messages whose time does not depend on size
 
 Node = ET.Element
 
@@ -52,7 +52,9 @@ def write_platform(model: Model, path: Path, origin: str) -> None:
 
 
 def build(model: Model, origin: str) -> Node:
-    measured = {name: [h for h in hosts if _host(model, h)] for name, hosts in model.network.cabinets.items()}
+    measured = {
+        name: [h for h in hosts if _is_measured(model, h)] for name, hosts in model.network.cabinets.items()
+    }
     if sum(map(len, measured.values())) < 2:
         raise UserError(
             "no host's capacity is known: there is no platform to write", "see 'assay saturate --help'"
@@ -65,19 +67,19 @@ def build(model: Model, origin: str) -> Node:
     top = ET.SubElement(root, "zone", id="all", routing="Full")
     gateways = {}
     for name, hosts in measured.items():
-        _left_out(top, name, [h for h in model.network.cabinets[name] if h not in hosts])
+        _comment_left_out(top, name, [h for h in model.network.cabinets[name] if h not in hosts])
         if hosts:
-            gateways[name] = _cabinet(top, model, name, hosts)
-    _trunks(top, model, list(gateways))
-    _routes(top, model, gateways)
+            gateways[name] = _add_cabinet(top, model, name, hosts)
+    _add_cabinet_links(top, model, list(gateways))
+    _add_cabinet_routes(top, model, gateways)
     return root
 
 
-def _host(model: Model, host: str) -> bool:
+def _is_measured(model: Model, host: str) -> bool:
     return all(("host", host, direction) in model.network.capacity for direction in ("up", "down"))
 
 
-def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
+def _comment_left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
     if hosts:
         _comment(parent, f"{name}: {NodeSet.fromlist(hosts)} left out: capacities unknown, not measured")
 
@@ -87,7 +89,10 @@ def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
 
 def factors(model: Model) -> list[tuple[int, float, float]]:
     """The steps of the factors: message size in B from which a step holds, factor of latency, factor of bandwidth."""
-    steps = [(s.start, s.latency, min(1 / s.gap, FREE) if s.gap > 0 else FREE) for s in model.segments]
+    steps = [
+        (s.start, s.latency, min(1 / s.gap, NO_TRANSFER_TIME) if s.gap > 0 else NO_TRANSFER_TIME)
+        for s in model.segments
+    ]
     return steps or [(0, 1.0, 1.0)]
 
 
@@ -120,21 +125,21 @@ def coll_selector(library: str) -> str:
 # Cabinets.
 
 
-def _cabinet(parent: Node, model: Model, name: str, hosts: list[str]) -> str:
-    """Adds the cabinet; the name of its router."""
+def _add_cabinet(parent: Node, model: Model, name: str, hosts: list[str]) -> str:
+    """Adds the cabinet; returns the name of its router."""
     names = _radical(hosts)
-    if names is not None and _alike(model, hosts):
-        return _cluster(parent, model, name, hosts, *names)
-    return _explicit(parent, model, name, hosts)
+    if names is not None and _are_similar(model, hosts):
+        return _add_cluster(parent, model, name, hosts, *names)
+    return _add_listed_hosts(parent, model, name, hosts)
 
 
-def _alike(model: Model, hosts: Sequence[str]) -> bool:
+def _are_similar(model: Model, hosts: Sequence[str]) -> bool:
     capacity = model.network.capacity
     links = [capacity["host", h, direction] for h in hosts for direction in ("up", "down")]
     limiters = [capacity["host", h, "limiter"] for h in hosts if ("host", h, "limiter") in capacity]
-    if limiters and (len(limiters) < len(hosts) or max(limiters) > min(limiters) * (1 + ALIKE)):
+    if limiters and (len(limiters) < len(hosts) or max(limiters) > min(limiters) * (1 + MAX_DIFFERENCE)):
         return False
-    return max(links) <= min(links) * (1 + ALIKE)
+    return max(links) <= min(links) * (1 + MAX_DIFFERENCE)
 
 
 def _radical(hosts: Sequence[str]) -> tuple[str, str] | None:
@@ -148,50 +153,55 @@ def _radical(hosts: Sequence[str]) -> tuple[str, str] | None:
     return prefixes.pop(), folded
 
 
-def _middle(values: Sequence[float]) -> float:
+def _upper_median(values: Sequence[float]) -> float:
     ordered = sorted(values)
     return ordered[len(ordered) // 2]
 
 
-def _cluster(parent: Node, model: Model, name: str, hosts: Sequence[str], prefix: str, radical: str) -> str:
+def _add_cluster(
+    parent: Node, model: Model, name: str, hosts: Sequence[str], prefix: str, radical: str
+) -> str:
     capacity = model.network.capacity
-    _explain(parent, model, name, hosts)
+    _comment_cabinet(parent, model, name, hosts)
     cluster = ET.SubElement(
         parent, "cluster", id=name, prefix=prefix, suffix="", radical=radical, speed=SPEED
     )
     cluster.set(
-        "bw", _rate(_middle([capacity["host", h, direction] for h in hosts for direction in ("up", "down")]))
+        "bw",
+        _rate(_upper_median([capacity["host", h, direction] for h in hosts for direction in ("up", "down")])),
     )
     cluster.set("lat", _time(_latency(model) / 2))
     cluster.set("sharing_policy", "SPLITDUPLEX")
     limiters = [capacity["host", h, "limiter"] for h in hosts if ("host", h, "limiter") in capacity]
     if limiters:
-        cluster.set("limiter_link", _rate(_middle(limiters)))
+        cluster.set("limiter_link", _rate(_upper_median(limiters)))
     if ("inside", name, "through") in capacity:
         cluster.set("bb_bw", _rate(capacity["inside", name, "through"]))
         cluster.set("bb_lat", "0s")
     return f"{prefix}{name}_router"
 
 
-def _explicit(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> str:
+def _add_listed_hosts(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> str:
     capacity, router = model.network.capacity, f"{name}_router"
     zone = ET.SubElement(parent, "zone", id=name, routing="DijkstraCache")
-    _explain(zone, model, name, [])
+    _comment_cabinet(zone, model, name, [])
     for host in hosts:
         ET.SubElement(zone, "host", id=host, speed=SPEED)
     ET.SubElement(zone, "router", id=router)
     inside = ["inside", name, "through"]
     routes: list[tuple[str, str, list[str]]] = []  # SimGrid requires them after all links
-    shared = [_link(zone, f"{name}_inside", capacity[tuple(inside)])] if tuple(inside) in capacity else []  # type: ignore[index]
+    shared = [_add_link(zone, f"{name}_inside", capacity[tuple(inside)])] if tuple(inside) in capacity else []  # type: ignore[index]
     for host in hosts:
-        _explain_host(zone, model, host)
+        _comment_host(zone, model, host)
         lat = _latency(model) / 2
-        up = _link(zone, f"{host}_up", capacity["host", host, "up"], lat)
-        down = _link(zone, f"{host}_down", capacity["host", host, "down"], lat)
-        both = [_link(zone, f"{host}_limiter", c)] if (c := capacity.get(("host", host, "limiter"))) else []
+        up = _add_link(zone, f"{host}_up", capacity["host", host, "up"], lat)
+        down = _add_link(zone, f"{host}_down", capacity["host", host, "down"], lat)
+        both = (
+            [_add_link(zone, f"{host}_limiter", c)] if (c := capacity.get(("host", host, "limiter"))) else []
+        )
         routes += [(host, router, [*both, up, *shared]), (router, host, [down, *both])]
     for source, target, links in routes:
-        _route(zone, "route", source, target, links)
+        _add_route(zone, "route", source, target, links)
     return router
 
 
@@ -202,39 +212,41 @@ def _latency(model: Model) -> float:
 # Between cabinets.
 
 
-def _trunks(parent: Node, model: Model, names: Sequence[str]) -> None:
+def _add_cabinet_links(parent: Node, model: Model, names: Sequence[str]) -> None:
     if len(names) < 2:
         return
     extra = max(model.between - model.inside, 0.0) / 2 if model.inside else 0.0
     for name in names:
         for direction in ("up", "down", "limiter"):
-            _trunk(
+            _add_cabinet_link(
                 parent,
                 model,
                 model.find("cabinet", name, direction),
                 f"{name}_{direction}",
                 0.0 if direction == "limiter" else extra,
             )
-    _trunk(parent, model, model.find("backbone", "", "through"), "backbone", 0.0)
+    _add_cabinet_link(parent, model, model.find("backbone", "", "through"), "backbone", 0.0)
 
 
-def _trunk(parent: Node, model: Model, capacity: Capacity | None, name: str, latency: float) -> None:
+def _add_cabinet_link(
+    parent: Node, model: Model, capacity: Capacity | None, name: str, latency: float
+) -> None:
     if capacity is None or capacity.value is None:
         reason = capacity.reason if capacity is not None else "not measured"
         if name.endswith(("_up", "_down")):  # without it no route would exist, and SimGrid refuses the file
             _comment(
                 parent, f"{name}: capacity unknown ({reason}), taken as no limit: the platform is partial"
             )
-            _link(parent, name, max(model.network.capacity.values()), latency, sharing="FATPIPE")
+            _add_link(parent, name, max(model.network.capacity.values()), latency, sharing="FATPIPE")
         return
     _comment(parent, f"{name}: {describe(capacity)}")
     if (capacity.level, capacity.resource, capacity.direction) in model.network.capacity:
-        _link(parent, name, capacity.value, latency)
+        _add_link(parent, name, capacity.value, latency)
     elif capacity.direction in ("up", "down"):  # it has a latency, but no shared capacity
-        _link(parent, name, capacity.value, latency, sharing="FATPIPE")
+        _add_link(parent, name, capacity.value, latency, sharing="FATPIPE")
 
 
-def _routes(parent: Node, model: Model, gateways: dict[str, str]) -> None:
+def _add_cabinet_routes(parent: Node, model: Model, gateways: dict[str, str]) -> None:
     links = {link.get("id") for link in parent.iter("link")}
     for source, leaving in gateways.items():
         for target, arriving in gateways.items():
@@ -242,31 +254,33 @@ def _routes(parent: Node, model: Model, gateways: dict[str, str]) -> None:
                 continue
             crossed = [f"{source}_up", f"{source}_limiter", "backbone", f"{target}_limiter", f"{target}_down"]
             crossed += [f"{target}_inside"]
-            there = [name for name in crossed if name in links]
+            existing = [name for name in crossed if name in links]
             route = ET.SubElement(
                 parent, "zoneRoute", src=source, dst=target, gw_src=leaving, gw_dst=arriving
             )
             route.set("symmetrical", "NO")
-            for name in there:
+            for name in existing:
                 ET.SubElement(route, "link_ctn", id=name)
 
 
-# Pieces.
+# XML elements.
 
 
 def _comment(parent: Node, text: str) -> None:
-    """XML allows no two hyphens in a comment."""
+    """Adds a comment; XML allows no two hyphens in it."""
     parent.append(ET.Comment(f" {re.sub('-{2,}', '-', text)} "))
 
 
-def _link(parent: Node, name: str, bandwidth: float, latency: float = 0.0, sharing: str = "SHARED") -> str:
+def _add_link(
+    parent: Node, name: str, bandwidth: float, latency: float = 0.0, sharing: str = "SHARED"
+) -> str:
     link = ET.SubElement(parent, "link", id=name, bandwidth=_rate(bandwidth), latency=_time(latency))
     if sharing != "SHARED":
         link.set("sharing_policy", sharing)
     return name
 
 
-def _route(parent: Node, tag: str, source: str, target: str, links: Sequence[str]) -> None:
+def _add_route(parent: Node, tag: str, source: str, target: str, links: Sequence[str]) -> None:
     route = ET.SubElement(parent, tag, src=source, dst=target, symmetrical="NO")
     for name in links:
         ET.SubElement(route, "link_ctn", id=name)
@@ -280,17 +294,17 @@ def _time(value: float) -> str:
     return f"{value:.6g}s"
 
 
-def _explain(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> None:
+def _comment_cabinet(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> None:
     """Adds comments with the source of a cabinet's figures; of similar hosts only the first is shown."""
     inside = model.find("inside", name, "through")
     if inside is not None:
         _comment(parent, f"inside {name}: {describe(inside)}")
     if hosts:
         _comment(parent, f"{len(hosts)} similar hosts, their median; the first, {hosts[0]}:")
-        _explain_host(parent, model, hosts[0])
+        _comment_host(parent, model, hosts[0])
 
 
-def _explain_host(parent: Node, model: Model, host: str) -> None:
+def _comment_host(parent: Node, model: Model, host: str) -> None:
     for direction in ("up", "down", "limiter"):
         capacity = model.find("host", host, direction)
         if capacity is not None:

@@ -1,7 +1,7 @@
 """Rounds of experiments between named hosts, and their results.
 
-The engine reads ranks in lines of JSON (``engines/network/saturation/round.hpp``); all code above it uses host
-names. A round's ``key`` is a digest of its parameters, by which a resumed run finds the rounds that it has.
+The engine reads rounds as lines of JSON with rank numbers (``engines/network/saturation/round.hpp``); this code uses
+host names. A round's ``key`` is a digest of its parameters, by which a resumed run finds the rounds that it has.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Result:
     flows: Flows | None = None
     latencies: list[Measurement] = field(default_factory=list)
 
-    def complete(self, request: Round) -> bool:
+    def is_complete(self, request: Round) -> bool:
         if request.sizes:
             return len(self.latencies) >= len(request.flows) * len(request.sizes)
         return self.flows is not None

@@ -20,10 +20,10 @@ from assay.model.times import MessageTimes
 
 Vector = NDArray[np.float64]
 
-# Largest relative error of a segment. A platform adds the differences of hosts that it takes as alike, 1 or 2 %.
+# Largest relative error of a segment. A platform adds the differences of similar hosts, 1 or 2 %.
 TOLERANCE = 0.03
-LARGEST = 1 << 20  # B: no protocol changes beyond, and long messages are expensive
-FINEST = 1.2  # a break is known well enough when the sizes on its two sides have this ratio
+MAX_BREAK_SIZE = 1 << 20  # B: no protocol changes beyond, and long messages take long to measure
+MAX_BREAK_RATIO = 1.2  # a break is known precisely enough when the sizes on its two sides have this ratio
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def fit_segments(points: Iterable[Point], fixed_from: int | None = None) -> list
     sizes = _Sizes(ordered, [*starts, len(ordered)], fixed_from)
     return [
         Segment(ordered[starts[first]].size if first else 0, *sizes.line(first, end))
-        for first, end in _cheapest(sizes, len(starts))
+        for first, end in _fewest_segments(sizes, len(starts))
     ]
 
 
@@ -80,10 +80,10 @@ class _Sizes:
         self._sizes = [points[i].size for i in bounds[:-1]]
         self._fixed_from = fixed_from
         # All in units of the error that each time allows.
-        allowed = np.array([p.time * max(TOLERANCE, p.uncertainty) for p in points])
-        self._by_latency = np.array([p.latency for p in points]) / allowed
-        self._by_size = np.array([p.transfer for p in points]) / allowed
-        self._target = np.array([p.time for p in points]) / allowed
+        allowed_error = np.array([p.time * max(TOLERANCE, p.uncertainty) for p in points])
+        self._by_latency = np.array([p.latency for p in points]) / allowed_error
+        self._by_size = np.array([p.transfer for p in points]) / allowed_error
+        self._target = np.array([p.time for p in points]) / allowed_error
 
     def line(self, first: int, end: int) -> tuple[float, float]:
         """Latency and gap, neither negative, by least squares."""
@@ -108,11 +108,12 @@ class _Sizes:
 
 
 def _best_factor(values: Vector, target: Vector) -> float:
-    """The factor of ``of`` that is nearest to the target, by least squares."""
+    """The factor by which ``values`` are nearest to the target, by least squares."""
     return float(values @ target / (values @ values))
 
 
-def _cheapest(sizes: _Sizes, n: int) -> list[tuple[int, int]]:
+def _fewest_segments(sizes: _Sizes, n: int) -> list[tuple[int, int]]:
+    """The (first, end) size indices of each segment: the fewest segments, and of these the least error."""
     best: list[tuple[int, float, int]] = [
         (0, 0.0, 0)
     ]  # of the first sizes: segments, error, first size of the last segment
@@ -121,23 +122,23 @@ def _cheapest(sizes: _Sizes, n: int) -> list[tuple[int, int]]:
         for first in range(end):
             error = sizes.error(first, end)
             if error <= 1 or end - first == 1:
-                pieces, before, _ = best[first]
-                options.append((pieces + 1, before + error, first))
+                segments, pieces_error, _ = best[first]
+                options.append((segments + 1, pieces_error + error, first))
         best.append(min(options))
-    pieces_found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     end = n
     while end > 0:
         first = best[end][2]
-        pieces_found.append((first, end))
+        ranges.append((first, end))
         end = first
-    return pieces_found[::-1]
+    return ranges[::-1]
 
 
 def between_breaks(points: Sequence[Point]) -> list[int]:
-    """Sizes that would locate the breaks better; empty when all are known to within FINEST."""
+    """Sizes that would locate the breaks better; empty when all are known to within MAX_BREAK_RATIO."""
     starts = {segment.start for segment in fit_segments(points)}
     new_sizes = []
     for before, size in itertools.pairwise(sorted({point.size for point in points})):
-        if size in starts and size > FINEST * before and before >= 64 and size <= LARGEST:
+        if size in starts and size > MAX_BREAK_RATIO * before and before >= 64 and size <= MAX_BREAK_SIZE:
             new_sizes.append(round((before * size) ** 0.5))
     return new_sizes

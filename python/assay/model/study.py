@@ -15,7 +15,7 @@ Rounds = Generator[Round, Result, None]
 
 MIB = 1 << 20
 MESSAGES = 16  # of a flow in a round; with this many, those cut off at its start and end hardly matter
-TRIES = 9  # of a round, each three times as long as the last: from 0.1 ms to seconds
+TRIES = 9  # of a round, each three times as long as the previous one: from 0.1 ms to seconds
 PLATEAU = 0.97  # a sum below this share of its parts shows a shared limit
 
 
@@ -38,13 +38,15 @@ class Study:
     hosts: list[str]
     effort: Effort
     cabinets: Topology = field(default_factory=dict)
-    grouped_by: str = "the user"  # how the cabinets are known; empty where they are not
+    grouped_by: str = (
+        "the user"  # how the cabinets were found: by "latency", by "contention"; empty if they were not
+    )
     segments: list[Segment] = field(default_factory=list)
     size: int = MIB
     single: float = 0.0  # B/s of a single pair
     rates: dict[tuple[str, str], float] = field(default_factory=dict)  # B/s by host and direction, so far
     phase: str = ""
-    rounds_asked: int = 0
+    rounds_requested: int = 0
 
     def seconds(self, slowest: float) -> float:
         """The duration of a round whose slowest flow has that rate in B/s."""
@@ -56,11 +58,12 @@ def until_steady(
 ) -> Generator[Round, Result, Result]:
     """Repeats a round with longer durations until all flows ran at the same time and moved half of ``messages``.
 
-    The record of the next try names the round that was too short in ``REPLACES``; that round is not used.
+    The record of a repeated round names the round that was too short in its parameter ``REPLACES``; the fit ignores
+    that one. Raises UserError after TRIES rounds.
     """
     least = (messages or study.effort.messages) / 2
     for _ in range(TRIES):
-        study.rounds_asked += 1
+        study.rounds_requested += 1
         result = yield request
         if result.flows is not None and result.flows.values and _fewest_messages(result, request) >= least:
             return result
@@ -88,11 +91,11 @@ def repeat(
     ]
     chosen = [indices for indices in group_indices if indices] or [list(range(len(request.flows)))]
     samples = [_sums(result, indices) for indices in chosen]
-    for again in range(1, study.effort.repeats):
+    for repetition in range(1, study.effort.repeats):
         if max(estimate(group).half_width for group in samples) <= study.effort.confidence:
             break
         seconds = float(result.flows.params["window_s"]) if result.flows else request.seconds
-        params = {**request.params, "again": again}
+        params = {**request.params, "repetition": repetition}
         result = yield from until_steady(
             study, Round(request.flows, request.size, max(request.seconds, round(seconds, 3)), params=params)
         )

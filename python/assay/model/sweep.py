@@ -14,12 +14,10 @@ from assay.records.schema import Scalar
 LONGEST = MIB  # B: longest message of a saturation round
 REFINEMENTS = 3  # of a protocol's limits: each halves the open interval
 VISITS = 20  # to a size, at most
-SHORT, MANY = (
-    4096,
-    8,
-)  # B; messages shorter than this are sent that many times as often: their times vary more
-DRAIN = MIB  # B: each round first sends this much, which empties a token bucket
-NEAR = 2  # neighbouring sizes on each side that must be precise too, since one disturbance can delay several
+SHORT = 4096  # B; times of shorter messages vary more
+SHORT_REPEATS = 8  # short messages are sent this many times as often
+DRAIN = MIB  # B: each round first sends this much, which empties a rate limiter's token bucket
+NEIGHBOURS = 2  # sizes on each side that must be precise, too, since one disturbance can delay several
 SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
 
 
@@ -43,9 +41,9 @@ def sweep(study: Study) -> Rounds:
 
 
 def _visits(study: Study, levels: Mapping[str, MessageTimes], sizes: Sequence[int]) -> Rounds:
-    """Visits each size at least twice where times vary, then again until it and its neighbours are as sure as asked.
+    """Visits each size at least twice where times vary, then until it and its neighbours are as precise as requested.
 
-    Two visits may agree by chance, hence the neighbours. The levels take turns, so that a disturbance meets both.
+    Two visits may agree by chance, hence the neighbours. The levels take turns, so that a disturbance affects both.
     """
     varies = study.effort.repeats > 1
     count = max(2, study.effort.round_trips // 2)
@@ -54,13 +52,15 @@ def _visits(study: Study, levels: Mapping[str, MessageTimes], sizes: Sequence[in
             unsure = [
                 visit < 2 or times.time_of(size).uncertainty > study.effort.confidence for size in sizes
             ]
-            again = [s for i, s in enumerate(sizes) if any(unsure[max(0, i - NEAR) : i + NEAR + 1])]
-            short = [size for size in again if varies and size < SHORT]
-            long = [size for size in again if size not in short]
-            for group, messages in ((short, MANY * count), (long, count)):
+            revisited = [
+                s for i, s in enumerate(sizes) if any(unsure[max(0, i - NEIGHBOURS) : i + NEIGHBOURS + 1])
+            ]
+            short = [size for size in revisited if varies and size < SHORT]
+            long = [size for size in revisited if size not in short]
+            for group, messages in ((short, SHORT_REPEATS * count), (long, count)):
                 if group:
                     order = _drained_first(group, messages) if varies else tuple(group)
-                    params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
+                    params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "visit": visit}
                     result = yield Round((times.pair,), sizes=order, count=messages, params=params)
                     times.add(result.latencies)
 

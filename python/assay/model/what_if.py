@@ -1,4 +1,4 @@
-"""Changes a platform file: more hosts, other links.
+"""Changes a SimGrid platform file (``assay simulate --nodes``, ``--set``): more hosts, other links.
 
 The file is changed, not the model, so any SimGrid platform can be used. Clusters grow evenly; hosts that are
 listed one by one cannot be multiplied.

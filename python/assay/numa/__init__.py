@@ -1,1 +1,1 @@
-"""NUMA profiles: where a program's memory lies, who touches it first, who uses it from which node."""
+"""NUMA profiles: the nodes of a program's memory, the threads that touch it first, and the nodes that use it."""

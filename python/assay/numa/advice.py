@@ -19,15 +19,15 @@ MIN_PAGES = 64
 MIN_SAMPLES = 100  # of an object: the error of a share is then 5 points (one standard deviation) at most
 MIN_GAIN = 0.05  # of the object's accesses that are remote
 MOSTLY_READ = 0.9  # of an object's accesses that are reads: worth a copy on each node
-ONE_NODE = 0.95  # of an object's pages: placed on one node
-PLACED = ("heap", "mapping")  # kinds that ``--apply`` can place
+MIN_SHARE_OF_ONE_NODE = 0.95  # of an object's pages: placed on one node
+PLACEABLE_KINDS = ("heap", "mapping")  # kinds of objects that ``--apply`` can place
 
 
 @dataclass(frozen=True)
 class Advice:
-    """``action``: "spread", "bind", "interleave" or "replicate". ``nodes``: of "spread" the home of each of the
-    object's equal parts, else the nodes to use. Shares are of the object's accesses. ``assumed``: the prediction rests
-    on an even use by all nodes."""
+    """``action``: "spread", "bind", "interleave" or "replicate". ``nodes``: for "spread" the node of each of the
+    object's equal parts, else the nodes to use. Shares are of the object's accesses. ``assumed``: the prediction
+    assumes that all nodes use the object evenly."""
 
     object: int
     action: str
@@ -82,11 +82,15 @@ def _by_touches(profile: Profile) -> list[Advice]:
     touched = by_object(profile)
     total = sum(counts.total for counts in touched.values())
     for number, counts in touched.items():
-        here = pages.get(number) or counts.by_page_node()
-        size = sum(here.values())
-        if profile.recording.objects[number].kind not in (*PLACED, "global"):
+        pages_by_node = pages.get(number) or counts.by_page_node()
+        size = sum(pages_by_node.values())
+        if profile.recording.objects[number].kind not in (*PLACEABLE_KINDS, "global"):
             continue
-        if counts.total < MIN_SHARE * total or size < MIN_PAGES or max(here.values()) < ONE_NODE * size:
+        if (
+            counts.total < MIN_SHARE * total
+            or size < MIN_PAGES
+            or max(pages_by_node.values()) < MIN_SHARE_OF_ONE_NODE * size
+        ):
             continue
         even = 1 - 1 / len(nodes)
         toucher = _main_toucher(profile, number)
@@ -103,8 +107,8 @@ def _uses(profile: Profile) -> dict[int, dict[int, dict[int, int]]]:
     return uses
 
 
-def homes(parts: dict[int, dict[int, int]], nodes: list[int]) -> tuple[int, ...]:
-    """For each part the node that uses it most; parts that nobody uses go with the one before."""
+def main_users(parts: dict[int, dict[int, int]], nodes: list[int]) -> tuple[int, ...]:
+    """For each part of an object the node that uses it most; an unused part has the node of the part before it."""
     chosen: list[int] = []
     for part in range(PARTS):
         users = parts.get(part, {})
@@ -129,7 +133,7 @@ def predicted_share(parts: dict[int, dict[int, int]], action: str, nodes: tuple[
 
 
 def _reads_and_writes(profile: Profile) -> dict[int, tuple[int, int]]:
-    """By object; none are known of an engine that counts them by line alone."""
+    """Reads and writes by object; empty for an engine that counts them by line alone."""
     kinds: dict[int, tuple[int, int]] = defaultdict(lambda: (0, 0))
     for row in profile.recording.accesses:
         if row.object != NOWHERE:
@@ -147,28 +151,28 @@ def replicated_share(reads: int, writes: int, copies: int) -> float | None:
 
 
 def _candidates(parts: dict[int, dict[int, int]], nodes: list[int]) -> Iterable[tuple[str, tuple[int, ...]]]:
-    """The simplest first: of equal predictions it is taken."""
+    """The placements to compare, the simplest first, which wins among equal predictions."""
     yield from (("bind", (node,)) for node in nodes)
-    yield "spread", homes(parts, nodes)
+    yield "spread", main_users(parts, nodes)
     yield "interleave", tuple(nodes)
 
 
 def _by_accesses(profile: Profile) -> list[Advice]:
     nodes, uses = _nodes(profile), _uses(profile)
     is_sampled = profile.recording.sampling is not None
-    # Loads and stores are sampled apart: of samples it is not known how many accesses are reads.
+    # Loads and stores are sampled separately, so samples do not tell how many accesses are reads.
     counts_of, kinds = by_object(profile), {} if is_sampled else _reads_and_writes(profile)
     total = sum(counts.total for counts in counts_of.values())
     advice_list = []
     for number, counts in counts_of.items():
         before = counts.remote_share
-        if profile.recording.objects[number].kind not in PLACED or before is None:
+        if profile.recording.objects[number].kind not in PLACEABLE_KINDS or before is None:
             continue
         if counts.total < MIN_SHARE * total or (is_sampled and counts.total < MIN_SAMPLES):
             continue
         parts = uses[number]
-        shares = {way: predicted_share(parts, *way) for way in _candidates(parts, nodes)}
-        best = min(shares, key=lambda way: shares[way])
+        shares = {placement: predicted_share(parts, *placement) for placement in _candidates(parts, nodes)}
+        best = min(shares, key=lambda placement: shares[placement])
         users = tuple(node for node in nodes if any(node in uses for uses in parts.values()))
         copied = replicated_share(*kinds.get(number, (0, 0)), len(users))
         # Copies cost memory and a change of the program: they must give more than a placement does.
@@ -182,7 +186,7 @@ def _by_accesses(profile: Profile) -> list[Advice]:
 
 
 def applicable(advices: Iterable[Advice]) -> list[Advice]:
-    """Those that ``--apply`` can do: copies need a change of the program."""
+    """The advice that ``--apply`` can follow: copies need a change of the program."""
     return [advice for advice in advices if advice.action != "replicate"]
 
 

@@ -1,8 +1,8 @@
-"""From the recordings of a process to its profile (assay.records.numa).
+"""Makes the profile of a process (assay.records.numa) from its recordings.
 
-A process that counts its accesses has two recordings, its own and the one of the recorder that watches page faults:
-accesses, objects and first touches are then taken from its own; bindings, names of threads, memory over time and what
-is in memory from the other. Threads are the same by their number in the kernel, objects by kind and name.
+A process that counts its accesses has two recordings: its own, and that of the recorder, which watches page faults from
+outside. Accesses, objects and first touches are taken from its own; bindings, names of threads, resident memory and
+memory over time from the recorder's. Threads are matched by their number in the kernel, objects by kind and name.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class _Thread:
 
 
 def processes(profiles: Sequence[Profile]) -> list[list[Profile]]:
-    """The recordings of each process: one with counts of accesses with that of the recorder, where there is one. A
-    process that has executed several programs has several."""
+    """Groups recordings by process: that with counts of accesses, then that of the recorder, if there is one. Each
+    program that a process executed counts as a process."""
     rest = [profile for profile in profiles if not profile.is_exact]
     by_process = []
     for exact in (profile for profile in profiles if profile.is_exact):
@@ -86,7 +86,7 @@ class _Analysis:
     def __init__(self, recordings: Sequence[Profile]) -> None:
         self.recordings = recordings
         self.main = recordings[0]
-        self.watched = next((p for p in recordings if not p.is_exact), None)  # from outside
+        self.recorder = next((p for p in recordings if not p.is_exact), None)  # that watched from outside
         self.page_bytes = self.main.recording.process.page_bytes
         self.maker = TreeMaker(METRICS)
         self.nodes = sorted(self.main.recording.nodes)
@@ -95,12 +95,12 @@ class _Analysis:
         self.unmatched: dict[tuple[str, str], list[_Object]] = defaultdict(list)  # of the first recording
         self.threads: dict[int, _Thread] = {}  # by number in the kernel
         self.stack_nodes: dict[tuple[int, int], int] = {}
-        self.own_pages = 0  # of the recorder, left out
+        self.recorder_pages = 0  # pages that the recorder itself touched; left out
         # Bytes, policies and huge pages by number of the object, location and number of the thread.
         self.touch_rows: dict[tuple[int, int, int], tuple[int, set[str], int]] = {}
         for profile in reversed(recordings):  # the recorder numbers threads as they start
             self._add_threads(profile)
-        self.touching = self.main if self.main.recording.touches or not self.watched else self.watched
+        self.touching = self.main if self.main.recording.touches or not self.recorder else self.recorder
         self._add_accesses(self.main)
         self._add_touches(self.touching)
         for profile in recordings:
@@ -121,27 +121,25 @@ class _Analysis:
             row = profile.recording.objects[number]
             name = profile.name(number)
             kind_and_name = (row.kind, name)
-            by_process = self._same_object(profile, *kind_and_name, row.bytes)
-            if by_process is None:
+            matched = self._matched_object(profile, *kind_and_name, row.bytes)
+            if matched is None:
                 node = self._stack(profile, row.stack) if row.stack else -1
-                by_process = _Object(len(self.objects), name, row.kind, node, row.bytes, row.count)
-                by_process.is_counted = bool(profile.recording.parts)
-                self.objects.append(by_process)
+                matched = _Object(len(self.objects), name, row.kind, node, row.bytes, row.count)
+                matched.is_counted = bool(profile.recording.parts)
+                self.objects.append(matched)
                 if profile is self.main:
-                    self.unmatched[kind_and_name].append(by_process)
+                    self.unmatched[kind_and_name].append(matched)
                 if node >= 0:
                     self.maker.add(node, "allocated", row.bytes)
-            self.object_of[key] = by_process
+            self.object_of[key] = matched
         return self.object_of[key]
 
-    def _same_object(self, profile: Profile, kind: str, name: str, size: int) -> _Object | None:
+    def _matched_object(self, profile: Profile, kind: str, name: str, size: int) -> _Object | None:
         """The object of the process's other recording: of several that one line allocated, that of the same size."""
         if profile is self.main:
             return None
         others = self.unmatched[kind, name]
-        same = [by_process for by_process in others if by_process.bytes == size] or (
-            others if len(others) == 1 else []
-        )
+        same = [other for other in others if other.bytes == size] or (others if len(others) == 1 else [])
         if not same:
             return None
         others.remove(same[0])
@@ -158,11 +156,11 @@ class _Analysis:
             thread.pinned = _is_pinned(binding.processors, home)
             shown = NumaBinding(
                 seconds=binding.ns * 1e-9,
-                processors=listed(binding.processors),
-                policy=policy(binding.policy),
+                processors=format_processors(binding.processors),
+                policy=policy_name(binding.policy),
                 nodes=list(binding.nodes),
             )
-            if not thread.bindings or _same(thread.bindings[-1]) != _same(shown):
+            if not thread.bindings or _binding_key(thread.bindings[-1]) != _binding_key(shown):
                 thread.bindings.append(shown)
 
     def _thread(self, profile: Profile, number: int) -> _Thread:
@@ -183,13 +181,13 @@ class _Analysis:
             if thread.pinned is False:
                 add(node, "unpinned", count)
         for part in profile.recording.parts:
-            by_process = self._object(profile, part.object)
-            by_process.accesses[part.thread_node, part.page_node] += part.accesses
-            by_process.parts[part.thread_node, part.part] += part.accesses
-            if by_process.node >= 0:
-                add(by_process.node, "used", part.accesses)
+            used = self._object(profile, part.object)
+            used.accesses[part.thread_node, part.page_node] += part.accesses
+            used.parts[part.thread_node, part.part] += part.accesses
+            if used.node >= 0:
+                add(used.node, "used", part.accesses)
                 if _kind(part.thread_node, part.page_node) == "remote":
-                    add(by_process.node, "used_remote", part.accesses)
+                    add(used.node, "used_remote", part.accesses)
 
     def _add_touches(self, profile: Profile) -> None:
         for row in profile.recording.touches:
@@ -198,31 +196,31 @@ class _Analysis:
             node = self._stack(profile, row.stack)
             location = self.maker.locations[self.maker.site(node)]
             if _is_recorder(location, profile.recording.objects[row.object].name):
-                self.own_pages += row.pages
+                self.recorder_pages += row.pages
                 continue
             self._add_touch(profile, row, node)
 
     def _add_touch(self, profile: Profile, row: Touch, node: int) -> None:
         size = row.pages * self.page_bytes
-        by_process, thread = self._object(profile, row.object), self._thread(profile, row.thread)
-        for cells in (by_process.touched, thread.touched):
+        touched, thread = self._object(profile, row.object), self._thread(profile, row.thread)
+        for cells in (touched.touched, thread.touched):
             cells[row.thread_node, row.page_node] += size
         self.maker.add(node, "touched", size)
         if _kind(row.thread_node, row.page_node) == "remote":
             self.maker.add(node, "touched_remote", size)
-        key = (by_process.number, self.maker.site(node), thread.number)
+        key = (touched.number, self.maker.site(node), thread.number)
         before, policies, huge = self.touch_rows.get(key, (0, set(), 0))
-        self.touch_rows[key] = (before + size, policies | {policy(row.policy)}, huge + row.huge)
+        self.touch_rows[key] = (before + size, policies | {policy_name(row.policy)}, huge + row.huge)
 
     def _add_placements(self, profile: Profile) -> None:
         for placed in profile.recording.placed:
-            if not self._is_recorders(profile, placed.object):
+            if not self._belongs_to_recorder(profile, placed.object):
                 self._object(profile, placed.object).resident[placed.node] += placed.pages * self.page_bytes
         for moved in profile.recording.moved:
-            if not self._is_recorders(profile, moved.object):
+            if not self._belongs_to_recorder(profile, moved.object):
                 self._object(profile, moved.object).moved += moved.pages * self.page_bytes
 
-    def _is_recorders(self, profile: Profile, number: int) -> bool:
+    def _belongs_to_recorder(self, profile: Profile, number: int) -> bool:
         return _is_recorder(UNKNOWN, profile.recording.objects[number].name)
 
     # ---- the profile
@@ -231,7 +229,7 @@ class _Analysis:
         main, has_accesses = self.main, self.main.has_accesses
         advice = self._advice()
         order = sorted(self.objects, key=_size, reverse=True)
-        index = {by_process.number: k for k, by_process in enumerate(order)}
+        index = {placed.number: k for k, placed in enumerate(order)}
         threads = sorted(self.threads.values(), key=lambda thread: thread.number)
         accesses: Cells = defaultdict(int)
         touched: Cells = defaultdict(int)
@@ -241,18 +239,18 @@ class _Analysis:
         for row in advice:
             row.object = index[row.object]
         process = self._process()
-        looked = self.watched or main
-        timeline = timeline_of(looked.recording, self.nodes, self.page_bytes, has_slices=looked is main)
+        timed = self.recorder or main
+        timeline = timeline_of(timed.recording, self.nodes, self.page_bytes, has_slices=timed is main)
         return NumaProfile(
             process=process,
-            problems=problems(self.recordings, self.touching, self.own_pages * self.page_bytes),
+            problems=problems(self.recordings, self.touching, self.recorder_pages * self.page_bytes),
             nodes=[
                 NumaNode(node.id, len(node.processors), node.memory, list(node.distances))
                 for node in (main.recording.nodes[number] for number in self.nodes)
             ],
             accesses=_cells(accesses) if has_accesses else None,
             touched=_cells(touched),
-            objects=[self._shown(by_process) for by_process in order],
+            objects=[self._object_row(placed) for placed in order],
             threads=[
                 NumaThread(
                     name=f"{thread.number} {thread.name}".strip(),
@@ -269,7 +267,7 @@ class _Analysis:
             advice=advice,
             applied=[],
             absent=absent(
-                main.recording.process.mode, self.watched is not None, bool(timeline.slices.seconds)
+                main.recording.process.mode, self.recorder is not None, bool(timeline.slices.seconds)
             ),
             tree=self.maker.tree(),
         )
@@ -291,19 +289,19 @@ class _Analysis:
             lost_events=counted.lost if counted else 0,
         )
 
-    def _shown(self, by_process: _Object) -> NumaObject:
-        has_parts = bool(by_process.parts)
+    def _object_row(self, used: _Object) -> NumaObject:
+        has_parts = bool(used.parts)
         return NumaObject(
-            name=by_process.name,
-            kind=by_process.kind,
-            site=self.maker.site(by_process.node) if by_process.node >= 0 else -1,
-            bytes=by_process.bytes,
-            blocks=by_process.blocks,
-            accesses=_cells(by_process.accesses) if by_process.is_counted else None,
-            touched=_cells(by_process.touched),
-            resident=[by_process.resident.get(node, 0) for node in (*self.nodes, NOWHERE)],
-            moved=by_process.moved,
-            parts=[[by_process.parts.get((node, part), 0) for part in range(PARTS)] for node in self.nodes]
+            name=used.name,
+            kind=used.kind,
+            site=self.maker.site(used.node) if used.node >= 0 else -1,
+            bytes=used.bytes,
+            blocks=used.blocks,
+            accesses=_cells(used.accesses) if used.is_counted else None,
+            touched=_cells(used.touched),
+            resident=[used.resident.get(node, 0) for node in (*self.nodes, NOWHERE)],
+            moved=used.moved,
+            parts=[[used.parts.get((node, part), 0) for part in range(PARTS)] for node in self.nodes]
             if has_parts
             else [],
         )
@@ -312,11 +310,11 @@ class _Analysis:
         """The largest gain first."""
         rows = []
         for advice in advise(self.main):
-            by_process = self._object(self.main, advice.object)
-            amount = sum(by_process.accesses.values()) or sum(by_process.touched.values())
+            advised = self._object(self.main, advice.object)
+            amount = sum(advised.accesses.values()) or sum(advised.touched.values())
             rows.append(
                 NumaAdvice(
-                    object=by_process.number,
+                    object=advised.number,
                     action=advice.action,
                     nodes=list(advice.nodes),
                     before=advice.before,
@@ -359,13 +357,13 @@ def _is_pinned(processors: Sequence[int], home: dict[int, int]) -> bool:
     return len(nodes) == 1 and nodes != {NOWHERE} and len(processors) < len(home)
 
 
-def _same(binding: NumaBinding) -> tuple[object, ...]:
+def _binding_key(binding: NumaBinding) -> tuple[object, ...]:
     return binding.processors, binding.policy, tuple(binding.nodes)
 
 
-def _size(by_process: _Object) -> tuple[int, int, int]:
-    accesses, touched = sum(by_process.accesses.values()), sum(by_process.touched.values())
-    return accesses, touched, sum(by_process.resident.values())
+def _size(used: _Object) -> tuple[int, int, int]:
+    """The order of objects: by accesses, then by touched bytes, then by resident bytes."""
+    return sum(used.accesses.values()), sum(used.touched.values()), sum(used.resident.values())
 
 
 def _sum_into(sums: Cells, more: Cells) -> None:
@@ -378,11 +376,11 @@ def _cells(cells: Cells) -> NumaCells:
     return NumaCells([a for (a, _), _ in rows], [b for (_, b), _ in rows], [count for _, count in rows])
 
 
-def policy(mode: int) -> str:
+def policy_name(mode: int) -> str:
     return POLICIES[mode] if mode < len(POLICIES) else f"mode {mode}"
 
 
-def listed(processors: Sequence[int]) -> str:
+def format_processors(processors: Sequence[int]) -> str:
     """As the kernel writes them: "0-3,8"."""
     runs: list[list[int]] = []
     for number in sorted(set(processors)):

@@ -1,4 +1,4 @@
-"""Placements that were applied to a run: what was predicted of them, kept in the run, and what was measured."""
+"""Placements that were applied to a run (``assay numa --apply``): the predicted and the measured remote shares."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import UserError
-from assay.numa.advice import PLACED, Advice
+from assay.numa.advice import PLACEABLE_KINDS, Advice
 from assay.numa.profile import Profile
 from assay.records.decode import decoder
 from assay.records.files import read_regular, replace_file
@@ -48,7 +48,7 @@ def measured(profile: NumaProfile, rows: Sequence[NumaApplied]) -> list[NumaAppl
 def _share(profile: NumaProfile, name: str) -> float | None:
     known = remote = 0
     for profiled in profile.objects:
-        if profiled.name != name or profiled.kind not in PLACED or profiled.accesses is None:
+        if profiled.name != name or profiled.kind not in PLACEABLE_KINDS or profiled.accesses is None:
             continue
         cells = profiled.accesses
         for a, b, count in zip(cells.thread_node, cells.page_node, cells.count, strict=True):

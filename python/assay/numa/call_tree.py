@@ -1,5 +1,5 @@
-"""Makes the call tree of a profile from its stacks, as ``assay-heap analyse`` does for heap profiles: the tables of
-assay.records.profile, with the figures of every call, line and function added up once."""
+"""Makes the call tree of a profile from its stacks: the tables of assay.records.profile, with the figures of every
+call, line and function added up. ``assay-heap analyse`` does the same for heap profiles."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from assay.numa.profile import Location
-from assay.profile.columns import Numbers, packed
+from assay.profile.columns import Numbers, pack_column
 from assay.records.profile import Column, Groups, Locations, Metric, Nodes, Stacks, Tree
 
 
 class TreeMaker:
-    """Stacks are added with their figures; ``tree`` adds up what they are part of."""
+    """Takes stacks and their figures; ``tree`` adds the figures up by call, line and function."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.names = [metric.key for metric in metrics]
@@ -50,8 +50,8 @@ class TreeMaker:
         keys = np.array(list(self._nodes), np.int64).reshape(-1, 2)
         parent, location = keys[:, 0], keys[:, 1]
         nodes = np.array(sorted(self._stacks), np.int64)
-        own = np.array([self._stacks[node] for node in nodes.tolist()], np.float64)
-        own = own.reshape(-1, len(self.names))
+        exclusive_figures = np.array([self._stacks[node] for node in nodes.tolist()], np.float64)
+        exclusive_figures = exclusive_figures.reshape(-1, len(self.names))
         sites = np.array([self._sites[node] for node in nodes.tolist()], np.int64)
         table = self._table()
         return Tree(
@@ -60,42 +60,53 @@ class TreeMaker:
                 len(parent),
                 _indices(parent),
                 _indices(location),
-                self._figures(_inclusive(parent, nodes, own)),
+                self._figures(_inclusive(parent, nodes, exclusive_figures)),
             ),
-            stacks=Stacks(len(nodes), _indices(nodes), _indices(sites), self._figures(own)),
-            lines=self._groups(table.line_id, parent, location, nodes, sites, own),
-            functions=self._groups(table.function_id, parent, location, nodes, sites, own),
+            stacks=Stacks(len(nodes), _indices(nodes), _indices(sites), self._figures(exclusive_figures)),
+            lines=self._groups(table.line_id, parent, location, nodes, sites, exclusive_figures),
+            functions=self._groups(table.function_id, parent, location, nodes, sites, exclusive_figures),
         )
 
     def _table(self) -> Locations:
-        found = self.locations
+        locations = self.locations
         return Locations(
-            function=[location.function for location in found],
-            file=[location.file for location in found],
-            line=[location.line for location in found],
-            module=[location.module for location in found],
-            inlined=[False] * len(found),
-            is_allocator_frame=[location.is_runtime for location in found],
-            function_id=_first(found, lambda location: (location.function, location.module)),
-            line_id=_first(found, _line_key),
+            function=[location.function for location in locations],
+            file=[location.file for location in locations],
+            line=[location.line for location in locations],
+            module=[location.module for location in locations],
+            inlined=[False] * len(locations),
+            is_allocator_frame=[location.is_runtime for location in locations],
+            function_id=_first_with_same_key(
+                locations, lambda location: (location.function, location.module)
+            ),
+            line_id=_first_with_same_key(locations, _line_key),
         )
 
     def _groups(
-        self, ids: list[int], parent: Numbers, location: Numbers, nodes: Numbers, sites: Numbers, own: Numbers
+        self,
+        ids: list[int],
+        parent: Numbers,
+        location: Numbers,
+        nodes: Numbers,
+        sites: Numbers,
+        exclusive_figures: Numbers,
     ) -> Groups:
         group = np.array(ids, np.int64)
-        exclusive, inclusive = np.zeros((len(ids), own.shape[1])), np.zeros((len(ids), own.shape[1]))
+        exclusive, inclusive = (
+            np.zeros((len(ids), exclusive_figures.shape[1])),
+            np.zeros((len(ids), exclusive_figures.shape[1])),
+        )
         if len(nodes):
-            np.add.at(exclusive, group[sites], own)
-            rows, groups = _passed(parent, group[location], nodes)
-            np.add.at(inclusive, groups, own[rows])
+            np.add.at(exclusive, group[sites], exclusive_figures)
+            rows, groups = _stack_group_pairs(parent, group[location], nodes)
+            np.add.at(inclusive, groups, exclusive_figures[rows])
         first = np.array(sorted(set(ids)), np.int64)
         return Groups(
             len(first), _indices(first), self._figures(exclusive[first]), self._figures(inclusive[first])
         )
 
     def _figures(self, table: Numbers) -> dict[str, Column]:
-        return {name: packed(table[:, k]) for name, k in self.columns.items()}
+        return {name: pack_column(table[:, k]) for name, k in self.columns.items()}
 
 
 def _indices(values: Numbers) -> Column:
@@ -108,28 +119,28 @@ def _line_key(location: Location) -> tuple[object, ...]:
     return place if location.file.startswith("/") else (location.function, location.module, *place)
 
 
-def _first(locations: Sequence[Location], key: Callable[[Location], object]) -> list[int]:
+def _first_with_same_key(locations: Sequence[Location], key: Callable[[Location], object]) -> list[int]:
     """For each location the first with the same key."""
     first: dict[object, int] = {}
     return [first.setdefault(key(location), number) for number, location in enumerate(locations)]
 
 
-def _inclusive(parent: Numbers, nodes: Numbers, own: Numbers) -> Numbers:
+def _inclusive(parent: Numbers, nodes: Numbers, exclusive_figures: Numbers) -> Numbers:
     """The figures of each call with all that it calls: deepest calls first, each level is added to its callers."""
-    sums = np.zeros((len(parent), own.shape[1]))
+    sums = np.zeros((len(parent), exclusive_figures.shape[1]))
     if not len(parent):
         return sums
-    sums[nodes] = own
+    sums[nodes] = exclusive_figures
     depth = np.zeros(len(parent), np.int64)
     for node, caller in enumerate(parent.tolist()):
         depth[node] = depth[caller] + 1 if caller >= 0 else 0
     for level in range(int(depth.max()), 0, -1):
-        here = np.flatnonzero(depth == level)
-        np.add.at(sums, parent[here], sums[here])
+        at_level = np.flatnonzero(depth == level)
+        np.add.at(sums, parent[at_level], sums[at_level])
     return sums
 
 
-def _passed(parent: Numbers, group: Numbers, nodes: Numbers) -> tuple[Numbers, Numbers]:
+def _stack_group_pairs(parent: Numbers, group: Numbers, nodes: Numbers) -> tuple[Numbers, Numbers]:
     """Pairs of a stack's row and a group that it passes through; each pair once, also for a recursive function."""
     rows, node = np.arange(len(nodes)), nodes
     pairs = []

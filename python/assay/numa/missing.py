@@ -1,4 +1,4 @@
-"""What a NUMA profile does not hold: what went wrong while it was recorded, and what its mode cannot measure."""
+"""The gaps of a NUMA profile: problems of its recording, and views that its mode cannot measure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ ONE_NODE = "this machine has one node: nothing is remote; try --emulate 2"
 
 
 def problems(recordings: Sequence[Profile], touching: Profile, own_bytes: int) -> list[str]:
-    """What a reader must know before the figures. ``touching``: the recording whose first touches count."""
+    """Messages about the recordings that readers must know before they read the figures. ``touching``: the recording
+    whose first touches count. ``own_bytes``: first touched by the recorder itself."""
     main = recordings[0].recording
     messages = [EMULATED] if main.process.emulated else []
     if len(main.nodes) < 2:

@@ -1,14 +1,19 @@
-"""From a recording: memory and the remote share over time, and how accesses were sampled."""
+"""Memory and the remote share over time, and the sampling of accesses, from a recording."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
 
-from assay.numa.recording import NOWHERE, SERVERS, Recording, as_shown
+from assay.numa.recording import DATA_SOURCES, NOWHERE, Recording, as_shown
 from assay.records.numa import NumaSampling, NumaSlices, NumaTimeline
 
-ATTRIBUTED = ("heap", "mapping", "global", "stack")  # kinds that name an object, not a rest
+ATTRIBUTED = (
+    "heap",
+    "mapping",
+    "global",
+    "stack",
+)  # kinds of objects that have a name; "small" and "other" have none
 
 
 def timeline_of(
@@ -52,7 +57,7 @@ def sampling_of(recording: Recording) -> NumaSampling | None:
             for count, number in samples
             if number != NOWHERE and recording.objects[number].kind in ATTRIBUTED
         ),
-        servers=list(SERVERS),
-        served=list(row.served),
+        sources=list(DATA_SOURCES),
+        samples_by_source=list(row.samples_by_source),
         throttled=row.throttled,
     )

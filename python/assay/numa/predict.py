@@ -1,9 +1,10 @@
-"""What the remote share of a recorded program would be on another topology.
+"""Predicts the remote share of a recorded program on another topology.
 
 A recording that counts accesses tells which thread uses each of the sixteen parts of an object, and how many pages of
-the object each thread touched first. Which thread touched which part is not recorded: it is the distribution that fits
-both counts, where a thread can have touched no more pages of a part than it made accesses to it (iterative proportional
-fitting: Deming and Stephan, 1940). By the default policy a page then lies on the node of the thread that touched it.
+the object each thread touched first. Which thread touched which part is not recorded. It is estimated as the
+distribution that fits both counts, where a thread touches no more pages of a part than it made accesses to it
+(iterative proportional fitting: Deming and Stephan, 1940). By the default policy a page is on the node of the thread
+that touched it first.
 
 Threads that were bound stay on the same processor where the topology has it; threads that were not are spread evenly
 over the processors in the order in which they started, and so are all with ``spread``.
@@ -18,18 +19,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from assay.errors import UserError
-from assay.numa.advice import PLACED
+from assay.numa.advice import PLACEABLE_KINDS
 from assay.numa.profile import Profile
 from assay.numa.recording import NOWHERE, PARTS, Part
 from assay.numa.topology import Topology
 from assay.profile.columns import Numbers
 
-FIXED = (1, 2)  # policies preferred and bind: a page stays on the node of its number
-INTERLEAVED = (3, 6)
+FIXED = (1, 2)  # policies "preferred" and "bind": a page stays on the node with its number
+INTERLEAVED = (3, 6)  # policies "interleave" and "weighted interleave"
 ROUNDS = 100  # of the fitting
-Placement = Callable[
-    [int, int, int], Numbers
-]  # object, part, recorded node to the share of its pages on each node
+# From object, part and recorded node to the share of these pages on each node.
+Placement = Callable[[int, int, int], Numbers]
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ def predict(recordings: Sequence[Profile], topology: Topology, spread: bool = Fa
     object."""
     main = recordings[0]
     if not main.has_accesses or not main.recording.touches:
-        what = "were not counted" if not main.has_accesses else "were not counted by object"
+        reason = "were not counted" if not main.has_accesses else "were not counted by object"
         raise UserError(
-            f"the accesses of {main.title} {what}", "compile it with assay numa cc, and record it again"
+            f"the accesses of {main.title} {reason}", "compile it with assay numa cc, and record it again"
         )
     homes = thread_homes(recordings, topology, spread)
     parts = [row for row in main.recording.parts if row.thread in homes]
@@ -57,13 +57,13 @@ def predict(recordings: Sequence[Profile], topology: Topology, spread: bool = Fa
         raise UserError(f"{main.title} made no accesses that were counted", "record a program that does")
     placements: dict[str, Placement] = {
         "first touch": _first_touch(main, homes, topology),
-        "parallel first touch": _by_use(parts, homes, topology),
-        "interleave": _everywhere(topology),
+        "parallel first touch": _by_main_user(parts, homes, topology),
+        "interleave": _interleaved(topology),
     }
     for node in topology.memory_nodes:
-        placements[f"node {node}"] = _on(node, topology)
+        placements[f"node {node}"] = _on_node(node, topology)
     as_it_is = placements["first touch"]
-    movable = {number for number, row in main.recording.objects.items() if row.kind in PLACED}
+    movable = {number for number, row in main.recording.objects.items() if row.kind in PLACEABLE_KINDS}
     sums: dict[str, dict[int, list[float]]] = {}
     for name, placement in placements.items():
         by_object: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -84,7 +84,7 @@ def predict(recordings: Sequence[Profile], topology: Topology, spread: bool = Fa
 
 
 def _share(rows: Iterable[list[float]]) -> float:
-    """Of pairs of remote and all accesses."""
+    """The remote share of (remote, all) accesses."""
     pairs = list(rows)
     whole = sum(total for _, total in pairs)
     return sum(remote for remote, _ in pairs) / whole if whole else 0.0
@@ -101,33 +101,37 @@ def thread_homes(recordings: Sequence[Profile], topology: Topology, spread: bool
     """The node of each thread of the first recording, by its number there."""
     main = recordings[0].recording
     started = sorted(main.threads.values(), key=lambda thread: thread.tid)
-    every, bound = topology.all, {} if spread else _bindings(recordings)
+    processors_in_order, bound = topology.all, {} if spread else _bindings(recordings)
     workers = [thread.number for thread in started[1:]]  # the first is the main thread
     homes = {}
     for thread in started:
         processors = bound.get(thread.tid)
         if processors:
-            known = [processor for processor in processors if processor in every]
-            first = known[0] if known else every[min(processors) % len(every)]
+            known = [processor for processor in processors if processor in processors_in_order]
+            first = known[0] if known else processors_in_order[min(processors) % len(processors_in_order)]
             homes[thread.number] = topology.node_of(first)
         elif thread.number in workers:
-            place = workers.index(thread.number) * len(every) // len(workers)
-            homes[thread.number] = topology.node_of(every[min(place, len(every) - 1)])
+            index = workers.index(thread.number) * len(processors_in_order) // len(workers)
+            homes[thread.number] = topology.node_of(
+                processors_in_order[min(index, len(processors_in_order) - 1)]
+            )
         else:
-            homes[thread.number] = topology.node_of(every[0])
+            homes[thread.number] = topology.node_of(processors_in_order[0])
     return homes
 
 
 def _bindings(recordings: Sequence[Profile]) -> dict[int, list[int]]:
-    """By the thread's number in the kernel: what it was bound to at last, if that is not simply every processor."""
+    """The processors that each thread was last bound to, by its number in the kernel; empty if these were all."""
     processors_of_thread: dict[int, list[int]] = {}
     for profile in recordings:
         recording = profile.recording
-        every = {processor for node in recording.nodes.values() for processor in node.processors}
+        processors_in_order = {
+            processor for node in recording.nodes.values() for processor in node.processors
+        }
         for binding in sorted(recording.bindings, key=lambda binding: binding.ns):
             tid = recording.threads[binding.thread].tid
             processors_of_thread[tid] = (
-                sorted(binding.processors) if len(binding.processors) < len(every) else []
+                sorted(binding.processors) if len(binding.processors) < len(processors_in_order) else []
             )
     return processors_of_thread
 
@@ -135,19 +139,19 @@ def _bindings(recordings: Sequence[Profile]) -> dict[int, list[int]]:
 # ---- placements
 
 
-def _everywhere(topology: Topology) -> Placement:
+def _interleaved(topology: Topology) -> Placement:
     count = len(topology.processors)
     even = np.full(count, 1 / count)
     return lambda number, part, node: even
 
 
-def _on(node: int, topology: Topology) -> Placement:
+def _on_node(node: int, topology: Topology) -> Placement:
     only = np.zeros(len(topology.processors))
     only[node] = 1
     return lambda number, part, recorded: only
 
 
-def _by_use(parts: Sequence[Part], homes: dict[int, int], topology: Topology) -> Placement:
+def _by_main_user(parts: Sequence[Part], homes: dict[int, int], topology: Topology) -> Placement:
     """Each part on the node that uses it most."""
     uses: dict[tuple[int, int], Numbers] = defaultdict(lambda: np.zeros(len(topology.processors)))
     for row in parts:
@@ -186,8 +190,8 @@ def _pages_by_node(
     homes: dict[int, int],
     count: int,
 ) -> Numbers:
-    """For each part of an object the share of its pages on each node. Where nobody is known to have touched it, those
-    who use it have, in proportion to their accesses."""
+    """[part, node] The share of each part's pages on each node. If no thread is known to have touched the object, its
+    users count as such, in proportion to their accesses."""
     whole = sum(accesses.values(), np.zeros(PARTS))
     threads = [thread for thread in touched if thread in accesses] or list(touched) or list(accesses)
     pages = np.array([float(touched.get(thread, 0)) for thread in threads])
@@ -196,9 +200,9 @@ def _pages_by_node(
     used = whole > 0
     capacity = pages.sum() / max(1, used.sum())
     none = np.zeros(PARTS)
-    could = np.array([np.minimum(accesses.get(thread, none), capacity) for thread in threads]).T
-    could[used & (could.sum(axis=1) == 0)] = 1  # who touched it was not counted
-    fitted = _fit(could, np.where(used, capacity, 0.0), pages)
+    touchable = np.array([np.minimum(accesses.get(thread, none), capacity) for thread in threads]).T
+    touchable[used & (touchable.sum(axis=1) == 0)] = 1  # the accesses of the toucher were not counted
+    fitted = _fit(touchable, np.where(used, capacity, 0.0), pages)
     by_node = np.zeros((PARTS, count))
     if touched or others is None:
         for column, thread in enumerate(threads):
@@ -211,11 +215,11 @@ def _pages_by_node(
 
 
 def _fit(start: Numbers, rows: Numbers, columns: Numbers) -> Numbers:
-    """The matrix nearest to ``start`` whose rows and columns have these sums; where there is none, its rows have."""
+    """The matrix nearest to ``start`` whose rows and columns have these sums. If there is none, the rows have them."""
     fitted = start.astype(np.float64)
     for _ in range(ROUNDS):
-        for axis, wanted in ((0, columns), (1, rows)):
+        for axis, target_sums in ((0, columns), (1, rows)):
             sums = fitted.sum(axis=axis)
-            scale = np.divide(wanted, sums, out=np.zeros_like(wanted), where=sums > 0)
+            scale = np.divide(target_sums, sums, out=np.zeros_like(target_sums), where=sums > 0)
             fitted = fitted * (scale if axis == 0 else scale[:, None])
     return fitted

@@ -1,7 +1,7 @@
-"""A NUMA profile: a recording with its addresses named, and what is counted in it.
+"""A NUMA recording with names for its addresses, and counts of its accesses and pages by object, thread and line.
 
-Shares are of what is known: accesses or pages of which both the thread's and the page's node are. How much that is
-is itself a figure (``Counts.known``).
+Shares are of the known accesses or pages: those of which the thread's node and the page's node are known
+(``Counts.known``).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from assay.numa.recording import NOWHERE, RECORDERS, Recording, as_shown, as_tex
 from assay.records.files import read_regular, replace_file
 
 SYMBOLS_LIMIT_S = 600
-# Their code acts for a caller in the program: it is the caller's line that is wanted.
+# Libraries that act for a caller in the program. Their accesses count for the caller's line.
 RUNTIME = ("libc.so", "libc-", "ld-linux", "libassay-numa", "libgomp", "libomp", "libstdc++", "libgcc_s", "libm.so",
            "libpthread", "libgfortran", "[vdso]")  # fmt: skip
-TOUCHERS = re.compile(r"_*(mem(set|cpy|move|pcpy|mpcpy)|str(cpy|cat|dup|ncpy|ncat)|bzero)($|_)")
+MEMORY_FUNCTIONS = re.compile(r"_*(mem(set|cpy|move|pcpy|mpcpy)|str(cpy|cat|dup|ncpy|ncat)|bzero)($|_)")
 T = TypeVar("T")
 
 
@@ -45,14 +45,14 @@ class Location(Struct, frozen=True):
     @property
     def is_runtime(self) -> bool:
         in_library = self.module.rpartition("/")[2].startswith(RUNTIME)
-        return in_library or TOUCHERS.match(self.function) is not None
+        return in_library or MEMORY_FUNCTIONS.match(self.function) is not None
 
 
 UNKNOWN = Location("(unknown code)", "", 0, "")
 
 
 class Profile(Struct):
-    """``stacks``: by number, the locations innermost first."""
+    """``stacks``: numbers of locations by number of the stack, innermost first."""
 
     recording: Recording
     locations: list[Location] = []
@@ -76,12 +76,12 @@ class Profile(Struct):
         return self.recording.process.mode not in RECORDERS
 
     def site(self, stack: int) -> Location:
-        """The innermost location that does not merely act for its caller."""
+        """The innermost location that is not in a runtime library."""
         frames = [self.locations[number] for number in self.stacks.get(stack, [])]
         return next((frame for frame in frames if not frame.is_runtime), frames[0] if frames else UNKNOWN)
 
     def name(self, number: int) -> str:
-        """What an object is called: by its allocating line, or its kind."""
+        """The name of an object: its allocating line, else its own name, else its kind."""
         if number == NOWHERE:
             return "all objects"
         entry = self.recording.objects[number]
@@ -114,7 +114,7 @@ class Counts:
 
     @property
     def remote_share(self) -> float | None:
-        """Of what is known; None if nothing is."""
+        """Remote over known accesses or pages; None if none are known."""
         return self.remote / self.known if self.known else None
 
     def by_page_node(self) -> dict[int, int]:
@@ -130,7 +130,7 @@ class Counts:
         return dict(sums)
 
 
-def _grouped(rows: Iterable[tuple[T, int, int, int]]) -> dict[T, Counts]:
+def _sum_by_key(rows: Iterable[tuple[T, int, int, int]]) -> dict[T, Counts]:
     groups: dict[T, Counts] = defaultdict(Counts)
     for key, thread_node, page_node, count in rows:
         groups[key].add(thread_node, page_node, count)
@@ -147,11 +147,11 @@ def by_site(profile: Profile, site: Callable[[int], Location] | None = None) -> 
     where = site or profile.site
     recording = profile.recording
     if profile.has_accesses:
-        return _grouped(
+        return _sum_by_key(
             (where(row.stack), row.thread_node, row.page_node, row.reads + row.writes)
             for row in recording.accesses
         )
-    return _grouped(
+    return _sum_by_key(
         (where(row.stack), row.thread_node, row.page_node, row.pages) for row in recording.touches
     )
 
@@ -160,8 +160,8 @@ def by_object(profile: Profile) -> dict[int, Counts]:
     """By number of the object; the largest first."""
     if profile.has_accesses:
         rows = profile.recording.parts
-        return _grouped((row.object, row.thread_node, row.page_node, row.accesses) for row in rows)
-    return _grouped(
+        return _sum_by_key((row.object, row.thread_node, row.page_node, row.accesses) for row in rows)
+    return _sum_by_key(
         (row.object, row.thread_node, row.page_node, row.pages) for row in profile.recording.touches
     )
 
@@ -169,22 +169,22 @@ def by_object(profile: Profile) -> dict[int, Counts]:
 def by_thread(profile: Profile) -> dict[int, Counts]:
     recording = profile.recording
     if profile.has_accesses:
-        return _grouped(
+        return _sum_by_key(
             (row.thread, row.thread_node, row.page_node, row.reads + row.writes) for row in recording.accesses
         )
-    return _grouped((row.thread, row.thread_node, row.page_node, row.pages) for row in recording.touches)
+    return _sum_by_key((row.thread, row.thread_node, row.page_node, row.pages) for row in recording.touches)
 
 
 def first_touches(profile: Profile) -> dict[tuple[int, Location, int], Counts]:
     """Pages by object, touching line and thread."""
-    return _grouped(
+    return _sum_by_key(
         ((row.object, profile.site(row.stack), row.thread), row.thread_node, row.page_node, row.pages)
         for row in profile.recording.touches
     )
 
 
 def resident(profile: Profile) -> dict[int, dict[int, int]]:
-    """Pages of each object by node, when it had the most in memory."""
+    """Pages of each object by node, at the time when it had most pages in memory."""
     pages: dict[int, dict[int, int]] = defaultdict(dict)
     for row in profile.recording.placed:
         pages[row.object][row.node] = row.pages
@@ -195,7 +195,7 @@ def resolve(recording: Recording) -> Profile:
     """Names the addresses of a recording from the objects on this machine. Raises UserError."""
     numbers: dict[Location, int] = {}
     stacks: dict[int, list[int]] = {}
-    named = _named(recording)
+    named = _name_addresses(recording)
     for stack, addresses in recording.stacks.items():
         frames = [location for address in addresses for location in named[address]]
         stacks[stack] = [numbers.setdefault(frame, len(numbers)) for frame in frames]
@@ -205,7 +205,7 @@ def resolve(recording: Recording) -> Profile:
     return Profile(recording, list(numbers), stacks)
 
 
-def _named(recording: Recording) -> dict[int, list[Location]]:
+def _name_addresses(recording: Recording) -> dict[int, list[Location]]:
     addresses = sorted({address for stack in recording.stacks.values() for address in stack})
     if not addresses:
         return {}

@@ -4,8 +4,8 @@ This is the only definition of the format. ``engines/profile/numa/format/lines.h
 whose first element names it; numbers are whole. A recording is one process; without an ``end`` row it was cut off,
 and holds what was recorded until then. Bytes of names are written as the characters U+0000 to U+00FF.
 
-A recording comes from a stranger's program or machine: every row is checked against its type, and every number that
-refers to another row against the rows that exist.
+A recording may come from an untrusted program or machine: every row is checked against its type, and every number that
+refers to another row is checked against the rows before it.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ MODES = {
     "qemu": "every access, emulated",
 }
 RECORDERS = ("touch", "sample")  # modes that watch a program from outside
-# What answered a sampled access, in the order of ``Sampling.served``. Near: of the thread's own node.
-SERVERS = ("near cache", "near memory", "far cache", "far memory", "unknown")
+# The data sources of sampled accesses, in the order of ``Sampling.samples_by_source``. Near: on the thread's node.
+DATA_SOURCES = ("near cache", "near memory", "far cache", "far memory", "unknown")
 POLICIES = ("default", "preferred", "bind", "interleave", "local", "preferred many", "weighted interleave")
 KINDS = ("heap", "mapping", "global", "stack", "small", "other")
 
@@ -90,7 +90,7 @@ class Thread(Row, tag="thread"):
 
 
 class Binding(Row, tag="binding"):
-    """What a thread was bound to from ``ns`` after the start on; ``nodes`` belong to the memory policy."""
+    """The processors and the memory policy of a thread from ``ns`` after the start on; ``nodes`` are the policy's."""
 
     thread: Count
     ns: Count
@@ -107,7 +107,7 @@ class Stack(Row, tag="stack"):
 
 
 class Site(Row, tag="site"):
-    """A place in the source that has no address: of code that counts its own accesses."""
+    """A line of source without an address, of code that counts its own accesses (modes gcc and llvm)."""
 
     stack: Annotated[int, Meta(ge=1, lt=2**32)]
     function: str
@@ -165,7 +165,7 @@ class Part(Row, tag="part"):
 
 
 class Placed(Row, tag="placed"):
-    """Pages of an object by node, when it had the most in memory."""
+    """Pages of an object on a node, at the time when the object had most pages in memory."""
 
     object: Count
     node: NodeId
@@ -190,8 +190,8 @@ class Memory(Row, tag="memory"):
 
 
 class Slice(Row, tag="slice"):
-    """From ``ns`` after the start on, for ``width`` ns: sampled accesses; in touch mode faults that touched a page
-    first. ``unknown``: a node is not known."""
+    """Sampled accesses from ``ns`` after the start on, for ``width`` ns; in touch mode first touches. ``unknown``:
+    those of which a node is not known."""
 
     ns: Count
     width: Annotated[int, Meta(ge=1, le=2**63 - 1)]
@@ -201,31 +201,32 @@ class Slice(Row, tag="slice"):
 
 
 class Sampling(Row, tag="sampling"):
-    """Each of the process's accesses stands for some ``period`` ones (of AMD's ibs_op: instructions). ``events``: names
-    with commas. ``throttled``: how often the kernel held samples back, of all processes. ``served``: samples by
-    ``SERVERS``."""
+    """Each sample stands for about ``period`` accesses (of AMD's ibs_op: instructions). ``events``: names, separated by
+    commas. ``throttled``: how often the kernel suppressed samples, of all processes. ``samples_by_source``: in
+    the order of ``DATA_SOURCES``."""
 
     events: str
     period: Count
     throttled: Count
-    served: Annotated[list[Count], Meta(min_length=5, max_length=5)]
+    samples_by_source: Annotated[list[Count], Meta(min_length=5, max_length=5)]
 
 
 class Note(Row, tag="note"):
-    """What is missing, and why."""
+    """A message about missing data, with the reason."""
 
     text: str
 
 
 class End(Row, tag="end"):
-    """``ns`` after the start, 0 if unknown; events that were ``lost``; faults on pages that were touched before."""
+    """The process ended ``ns`` after the start, 0 if unknown. ``lost``: events. ``repeated_faults``: on pages that were
+    touched before."""
 
     ns: Count
     lost: Count
-    again: Count
+    repeated_faults: Count
 
 
-Any = (
+AnyRow = (
     Process | Node | Module | Thread | Binding | Stack | Site | Object
     | Touch | Access | Part | Placed | Moved | Memory | Slice | Sampling | Note | End
 )  # fmt: skip
@@ -255,7 +256,7 @@ class Recording(Struct):
 
 
 def as_text(raw: str) -> str:
-    """A name of which each character stands for a byte."""
+    """Decodes a name of which each character stands for a byte."""
     try:
         return raw.encode("latin-1").decode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -263,7 +264,7 @@ def as_text(raw: str) -> str:
 
 
 def as_shown(raw: str) -> str:
-    """A name as it is shown and stored: what is no UTF-8 is replaced."""
+    """Decodes a name for display and storage: bytes that are not UTF-8 are replaced."""
     return as_text(raw).encode(errors="replace").decode()
 
 
@@ -281,7 +282,7 @@ def read_recording(path: Path) -> Recording:
 
 def parse_recording(lines: Iterable[bytes], name: str) -> Recording:
     """Raises UserError. A last line that was cut off is left out."""
-    decoder = msgspec.json.Decoder(Any)
+    decoder = msgspec.json.Decoder(AnyRow)
     recording: Recording | None = None
     for number, line in enumerate(lines, 1):
         try:
@@ -326,8 +327,8 @@ def check_recording(recording: Recording) -> None:
     ):
         for row in rows:
             _add(fresh, row)
-    for own, made in ((recording.nodes, fresh.nodes), (recording.threads, fresh.threads)):
-        if own.keys() != made.keys():
+    for stored, checked in ((recording.nodes, fresh.nodes), (recording.threads, fresh.threads)):
+        if stored.keys() != checked.keys():
             raise ValueError("a row is filed under another number than its own")
     if recording.objects.keys() != fresh.objects.keys():
         raise ValueError("an object is filed under another number than its own")
@@ -343,8 +344,8 @@ def _begin(row: object) -> Recording:
     return Recording(process=row)
 
 
-def _add(recording: Recording, row: Any) -> None:
-    """Checks what a row refers to."""
+def _add(recording: Recording, row: AnyRow) -> None:
+    """Adds a row. Raises ValueError for a row that refers to rows that do not exist."""
     if isinstance(row, Process):
         raise ValueError("a second process")
     if recording.end is not None:
@@ -359,7 +360,7 @@ def _add(recording: Recording, row: Any) -> None:
         case Thread():
             recording.threads[row.number] = row
         case Binding():
-            _known(row.thread, recording.threads, "thread")
+            _check_defined(row.thread, recording.threads, "thread")
             recording.bindings.append(row)
         case Stack():
             if any(address >= 1 << 64 for address in row.addresses):
@@ -370,32 +371,32 @@ def _add(recording: Recording, row: Any) -> None:
         case Object():
             if row.kind not in KINDS:
                 raise ValueError(f"unknown kind of object '{row.kind[:40]}'")
-            _known_stack(row.stack, recording)
+            _check_stack(row.stack, recording)
             recording.objects[row.number] = row
         case Touch() | Access():
             if row.object != NOWHERE:
-                _known(row.object, recording.objects, "object")
+                _check_defined(row.object, recording.objects, "object")
             _check_nodes(row, recording)
-            _known_stack(row.stack, recording)
+            _check_stack(row.stack, recording)
             if isinstance(row, Touch):
                 recording.touches.append(row)
             else:
                 recording.accesses.append(row)
         case Part():
-            _known(row.object, recording.objects, "object")
+            _check_defined(row.object, recording.objects, "object")
             _check_nodes(row, recording)
             recording.parts.append(row)
         case Placed():
-            _known(row.object, recording.objects, "object")
-            _known_node(row.node, recording)
+            _check_defined(row.object, recording.objects, "object")
+            _check_node(row.node, recording)
             recording.placed.append(row)
         case Moved():
-            _known(row.object, recording.objects, "object")
-            _known_node(row.source, recording)
-            _known_node(row.target, recording)
+            _check_defined(row.object, recording.objects, "object")
+            _check_node(row.source, recording)
+            _check_node(row.target, recording)
             recording.moved.append(row)
         case Memory():
-            _known_node(row.node, recording)
+            _check_node(row.node, recording)
             recording.memory.append(row)
         case Slice():
             if recording.slices and row.width != recording.slices[0].width:
@@ -410,21 +411,21 @@ def _add(recording: Recording, row: Any) -> None:
 
 
 def _check_nodes(row: Touch | Access | Part, recording: Recording) -> None:
-    _known(row.thread, recording.threads, "thread")
-    _known_node(row.thread_node, recording)
-    _known_node(row.page_node, recording)
+    _check_defined(row.thread, recording.threads, "thread")
+    _check_node(row.thread_node, recording)
+    _check_node(row.page_node, recording)
 
 
-def _known(number: int, rows: Container[int], what: str) -> None:
+def _check_defined(number: int, rows: Container[int], kind: str) -> None:
     if number not in rows:
-        raise ValueError(f"{what} {number} is not defined before its use")
+        raise ValueError(f"{kind} {number} is not defined before its use")
 
 
-def _known_stack(number: int, recording: Recording) -> None:
+def _check_stack(number: int, recording: Recording) -> None:
     if number and number not in recording.stacks and number not in recording.sites:
         raise ValueError(f"stack {number} is not defined before its use")
 
 
-def _known_node(node: int, recording: Recording) -> None:
+def _check_node(node: int, recording: Recording) -> None:
     if node != NOWHERE and node not in recording.nodes:
         raise ValueError(f"node {node} is not defined before its use")

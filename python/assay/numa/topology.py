@@ -20,20 +20,21 @@ MAX_OBJECTS = 1 << 16
 
 @dataclass(frozen=True)
 class Topology:
-    """``processors``: of each node, those that have no closer one. A node without any holds memory alone."""
+    """``processors``: for each node the processors to which it is the closest. A node without processors holds memory
+    alone."""
 
     processors: tuple[tuple[int, ...], ...]
 
     def node_of(self, processor: int) -> int:
-        return next(node for node, own in enumerate(self.processors) if processor in own)
+        return next(node for node, members in enumerate(self.processors) if processor in members)
 
     @property
     def all(self) -> list[int]:
-        return sorted(processor for own in self.processors for processor in own)
+        return sorted(processor for members in self.processors for processor in members)
 
     @property
     def memory_nodes(self) -> list[int]:
-        return [node for node, own in enumerate(self.processors) if not own]
+        return [node for node, members in enumerate(self.processors) if not members]
 
 
 def synthetic(text: str) -> Topology:
@@ -50,10 +51,10 @@ def synthetic(text: str) -> Topology:
     for number, (_, members) in enumerate(sorted(nodes)):
         for processor in members:
             closest[processor] = min(closest.get(processor, (len(members), number)), (len(members), number))
-    own: list[list[int]] = [[] for _ in nodes]
+    processors: list[list[int]] = [[] for _ in nodes]
     for processor, (_, number) in sorted(closest.items()):
-        own[number].append(processor)
-    return Topology(tuple(tuple(members) for members in own))
+        processors[number].append(processor)
+    return Topology(tuple(tuple(of_node) for of_node in processors))
 
 
 def _members(mask: str) -> list[int]:

@@ -16,7 +16,7 @@ NAMES = (CYCLE, RETENTION, THREADS, HANDOVER, MIXED, REPLAY)
 
 
 class AllocStudy:
-    """All records of the study; allocators are in the order in which they were asked for."""
+    """All records of the study; allocators are in the order of the command line."""
 
     def __init__(self, records: Iterable[AnyRecord]) -> None:
         self.records = [

@@ -14,8 +14,9 @@ Numbers = NDArray[Any]
 _TYPES = {"u1": "<u1", "u2": "<u2", "u4": "<u4", "i4": "<i4", "f4": "<f4", "f8": "<f8"}
 
 
-def unpacked(column: Column, rows: int) -> Numbers:
-    """Raises ValueError for a column of another length, or with a value that is not finite."""
+def unpack_column(column: Column, rows: int) -> Numbers:
+    """The ``rows`` numbers of a column. Raises ValueError for a column of another length, or with a value that is not
+    finite."""
     if column.type == "zero":
         return np.zeros(rows, np.uint8)
     values = np.frombuffer(column.data, _TYPES[column.type])
@@ -26,8 +27,8 @@ def unpacked(column: Column, rows: int) -> Numbers:
     return values
 
 
-def packed(values: Numbers) -> Column:
-    """In the narrowest type; times, which are floating point numbers with fractions, keep seven digits."""
+def pack_column(values: Numbers) -> Column:
+    """A column in the narrowest type that holds the numbers; of numbers with fractions it keeps seven digits."""
     if not np.any(values):
         return Column("zero", b"")
     if np.min(values) < 0:

@@ -1,4 +1,4 @@
-"""What changed between two profiles of one profiler, by function."""
+"""The differences between two profiles of one profiler, by function."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from assay.records.profile import Metric
 
 
 class Profile(Protocol):
-    """What is exported of a profile: its call tree, with the metrics that are listed."""
+    """The part of a profile that is exported: its call tree, with the metrics that are ``listed``."""
 
     @property
     def calls(self) -> CallTree: ...
@@ -147,8 +147,8 @@ def _packed(field: int, values: Iterable[int]) -> bytes:
 
 
 def callgrind(profile: Profile) -> str:
-    """Exclusive costs by line, and calls with their inclusive costs. A call counts as often as the largest count of
-    what was done there, since how often it was made is not known."""
+    """Exclusive costs by line, and calls with their inclusive costs. The number of calls is not known: it is taken as
+    the largest count (such as allocations) of the call."""
     metrics = _listed(profile)
     names = [metric.key for metric in metrics]
     exclusive: dict[Location, list[int]] = {}
@@ -189,10 +189,10 @@ def callgrind(profile: Profile) -> str:
 
 
 def _largest_counts(tree: CallTree, names: Sequence[str]) -> list[int]:
-    """Of each call the largest of the metrics, which are counts."""
+    """The largest of the metrics of each call; they are counts."""
     most = np.zeros(len(tree.parent))
     for name in names:
-        most = np.maximum(most, tree.of_nodes_themselves(name))
+        most = np.maximum(most, tree.exclusive_of_nodes(name))
     return [int(count) for count in most.tolist()]
 
 

@@ -30,7 +30,7 @@ class HeapProfile(heap.HeapProfile, dict=True):
 
     @property
     def title(self) -> str:
-        """Tells the process from the others of its run."""
+        """A title that differs from those of the run's other processes."""
         return process_title(self.process.program, self.process.pid, self.process.rank)
 
     @property
@@ -62,7 +62,7 @@ def load_profile(path: Path) -> HeapProfile:
 
 
 def _check(profile: HeapProfile) -> None:
-    """Raises ValueError where a section names what the tree does not hold."""
+    """Raises ValueError where a section refers to a location that the tree lacks, or tables contradict each other."""
     tree = profile.calls.tables
     sites = [thread.deepest_site for thread in profile.threads]
     sites += [*(profile.touches.site if profile.touches else [])]

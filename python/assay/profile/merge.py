@@ -1,4 +1,4 @@
-"""Call trees of several processes merged into one, by location and stack; for every profiler."""
+"""Merges the call trees of several processes into one, by location and stack; for every profiler."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from assay.profile.columns import Numbers, packed, unpacked
+from assay.profile.columns import Numbers, pack_column, unpack_column
 from assay.profile.tree import CallTree
 from assay.records.profile import Column, Groups, Locations, Metric, Nodes, Stacks, Tree
 
@@ -20,8 +20,8 @@ class _Part(NamedTuple):
 
 
 class MergedTree:
-    """Sums add up; the least and the largest are those of all. Peaks add up too: what is needed if all processes have
-    theirs at once."""
+    """A call tree to which processes are added. Metrics that are sums are added up; of the least and the largest value
+    that of all processes counts. Peaks are added up, too: the sum is needed if all processes peak at once."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self.metrics = [metric for metric in metrics if metric.fold != "mean"]
@@ -32,7 +32,15 @@ class MergedTree:
         self.locations = Locations([], [], [], [], [], [], [], [])
         self.node_numbers: dict[tuple[int, int], int] = {}
         self.parts: dict[str, list[_Part]] = {
-            name: [] for name in ("nodes", "stacks", "line own", "line with", "function own", "function with")
+            name: []
+            for name in (
+                "nodes",
+                "stacks",
+                "line exclusive",
+                "line inclusive",
+                "function exclusive",
+                "function inclusive",
+            )
         }
         self.sites: dict[int, int] = {}  # by node, of all stacks
 
@@ -49,10 +57,10 @@ class MergedTree:
             ("line", tables.lines, self.locations.line_id),
             ("function", tables.functions, self.locations.function_id),
         ):
-            first = locations[unpacked(groups.location, groups.rows)]
+            first = locations[unpack_column(groups.location, groups.rows)]
             rows = np.array(ids, np.int64)[first]
-            self._add(f"{name} own", rows, groups.exclusive)
-            self._add(f"{name} with", rows, groups.inclusive)
+            self._add(f"{name} exclusive", rows, groups.exclusive)
+            self._add(f"{name} inclusive", rows, groups.inclusive)
         return locations
 
     def _add(self, name: str, rows: Numbers, figures: dict[str, Column]) -> None:
@@ -72,7 +80,7 @@ class MergedTree:
             table.inlined.append(location.inlined)
             table.is_allocator_frame.append(location.is_allocator_frame)
             table.function_id.append(self.functions.setdefault(function, merged))
-            # As CallTree::location_number() of the analyser: a relative file may be several.
+            # As in CallTree::location_number() of the analyser: a relative name may stand for several files.
             line = place if location.file.startswith("/") else (*function, *place)
             table.line_id.append(self.lines.setdefault(line, merged))
         return merged
@@ -106,25 +114,30 @@ class MergedTree:
 
     def _groups(self, name: str, ids: Iterable[int]) -> Groups:
         first = np.array(sorted(set(ids)), np.int64)
-        own, inclusive = self._folded(f"{name} own", first), self._folded(f"{name} with", first)
-        return Groups(len(first), _indices(first), own, inclusive)
+        exclusive, inclusive = (
+            self._folded(f"{name} exclusive", first),
+            self._folded(f"{name} inclusive", first),
+        )
+        return Groups(len(first), _indices(first), exclusive, inclusive)
 
     def _folded(self, name: str, rows: Numbers) -> dict[str, Column]:
         """The figures of all processes in the merged table's ``rows``, which are ascending."""
-        return {metric.key: packed(self._fold(self.parts[name], metric, rows)) for metric in self.metrics}
+        return {
+            metric.key: pack_column(self._fold(self.parts[name], metric, rows)) for metric in self.metrics
+        }
 
     def _fold(self, parts: Sequence[_Part], metric: Metric, rows: Numbers) -> Numbers:
         if metric.fold == "least":
             least = np.full(len(rows), np.inf)
             for part in parts:
-                values = unpacked(part.figures[metric.key], len(part.rows)).astype(np.float64)
-                known = unpacked(part.figures[metric.known_by], len(part.rows)) > 0
+                values = unpack_column(part.figures[metric.key], len(part.rows)).astype(np.float64)
+                known = unpack_column(part.figures[metric.known_by], len(part.rows)) > 0
                 np.minimum.at(least, np.searchsorted(rows, part.rows[known]), values[known])
             return np.where(np.isinf(least), 0, least)
         folded = np.zeros(len(rows))
         join = np.maximum if metric.fold == "most" else np.add
         for part in parts:
-            values = unpacked(part.figures[metric.key], len(part.rows)).astype(np.float64)
+            values = unpack_column(part.figures[metric.key], len(part.rows)).astype(np.float64)
             join.at(folded, np.searchsorted(rows, part.rows), values)
         return folded
 

@@ -1,4 +1,4 @@
-"""A NUMA profile, as defined in assay.records.numa: looked up, loaded and checked."""
+"""Loads and checks a NUMA profile, as defined in assay.records.numa, and looks figures up in it."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class NumaProfile(numa.NumaProfile, dict=True):
 
     @property
     def matrix(self) -> NumaCells:
-        """Accesses, or bytes that were touched first."""
+        """Accesses, or in a profile without them bytes that were touched first."""
         return self.touched if self.accesses is None else self.accesses
 
-    def counts(self, found: NumaObject | numa.NumaThread) -> NumaCells:
+    def counts(self, part: NumaObject | numa.NumaThread) -> NumaCells:
         """As ``matrix``, of an object or thread."""
-        return found.touched if found.accesses is None else found.accesses
+        return part.touched if part.accesses is None else part.accesses
 
     def location(self, number: int) -> Location | None:
         return self.calls.locations[number] if number >= 0 else None
@@ -61,7 +61,7 @@ def total(cells: NumaCells) -> int:
 
 
 def known(cells: NumaCells) -> int:
-    """Of which both nodes are known."""
+    """Counts of which both nodes are known."""
     return sum(count for a, b, count in rows(cells) if UNKNOWN_NODE not in (a, b))
 
 
@@ -70,7 +70,7 @@ def remote(cells: NumaCells) -> int:
 
 
 def remote_share(cells: NumaCells) -> float | None:
-    """Of what is known; None if nothing is."""
+    """Remote over known counts; None if none are known."""
     return remote(cells) / known(cells) if known(cells) else None
 
 
@@ -106,10 +106,10 @@ def load_profile(path: Path) -> NumaProfile:
 
 
 def check(profile: NumaProfile) -> None:
-    """Raises ValueError where a section names what another does not hold."""
+    """Raises ValueError where a section refers to a location, thread, object or node that does not exist."""
     locations = len(profile.calls.tables.locations.function)
     touches = profile.first_touches
-    sites = [found.site for found in profile.objects] + [advice.toucher for advice in profile.advice]
+    sites = [row.site for row in profile.objects] + [advice.toucher for advice in profile.advice]
     _check(sites, -1, locations, "location")
     _check(touches.location, 0, locations, "location")
     _check(touches.thread, 0, len(profile.threads), "thread")
@@ -121,8 +121,8 @@ def check(profile: NumaProfile) -> None:
     if len(nodes) != len(profile.nodes) + 1 or any(node.id < 0 for node in profile.nodes):
         raise ValueError("two nodes with one number")
     cells = [profile.matrix, profile.touched]
-    for found in profile.objects:
-        cells += [found.touched, profile.counts(found)]
+    for row in profile.objects:
+        cells += [row.touched, profile.counts(row)]
     for thread in profile.threads:
         cells += [thread.touched, profile.counts(thread)]
     for matrix in cells:
@@ -139,14 +139,14 @@ def check(profile: NumaProfile) -> None:
     if any(len(values) != len(slices.seconds) for values in columns_over_time):
         raise ValueError("columns of different lengths over time")
     sampling = profile.sampling
-    if sampling and len(sampling.servers) != len(sampling.served):
-        raise ValueError("columns of different lengths of what answered")
+    if sampling and len(sampling.sources) != len(sampling.samples_by_source):
+        raise ValueError("columns of different lengths of the data sources")
     width = len(profile.nodes)
-    for found in profile.objects:
-        if len(found.resident) != width + 1 or (found.parts and len(found.parts) != width):
+    for row in profile.objects:
+        if len(row.resident) != width + 1 or (row.parts and len(row.parts) != width):
             raise ValueError("an object with figures of other nodes")
 
 
-def _check(numbers: list[int], low: int, high: int, what: str) -> None:
+def _check(numbers: list[int], low: int, high: int, noun: str) -> None:
     if any(not low <= number < high for number in numbers):
-        raise ValueError(f"a {what} that does not exist")
+        raise ValueError(f"a {noun} that does not exist")

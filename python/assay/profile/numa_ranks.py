@@ -1,7 +1,7 @@
-"""The ranks of an MPI program as one NUMA profile: call trees, matrices, objects and first touches are added up.
+"""Merges the NUMA profiles of an MPI program's ranks: adds up call trees, matrices, objects and first touches.
 
-Nodes are the same by their number: ranks of one machine share them. Ranks of several machines are added up node by
-node, and the profile says so; their nodes differ in memory or processors, or the recordings name other nodes.
+Nodes with the same number are added up. On one machine ranks share them. If the nodes of ranks differ (in number,
+memory or processors), as on several machines, the profile's ``problems`` say so.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def merge_ranks(ranks: Sequence[NumaProfile]) -> NumaProfile:
     for rank in ranks:
         locations = tree.add(rank.calls).tolist()
         merged = []
-        for found in rank.objects:
-            site = locations[found.site] if found.site >= 0 else -1
-            key = (found.kind, found.name, site)
+        for part in rank.objects:
+            site = locations[part.site] if part.site >= 0 else -1
+            key = (part.kind, part.name, site)
             numbers.setdefault(key, len(numbers))
             merged.append(numbers[key])
-            spread = _on_nodes(replace(found, site=site), rank.nodes, nodes)
-            objects[key] = _joined(objects[key], spread) if key in objects else spread
+            spread = _on_nodes(replace(part, site=site), rank.nodes, nodes)
+            objects[key] = _sum_objects(objects[key], spread) if key in objects else spread
         _add_touches(touches, rank, merged, locations, len(threads))
         for row in rank.advice:
             number, toucher = merged[row.object], locations[row.toucher] if row.toucher >= 0 else -1
@@ -121,71 +121,72 @@ def _sum(matrices: Iterable[NumaCells]) -> NumaCells:
     return NumaCells([a for a, _ in keys], [b for _, b in keys], [sums[key] for key in keys])
 
 
-def _on_nodes(found: NumaObject, own: Sequence[NumaNode], nodes: Sequence[NumaNode]) -> NumaObject:
+def _on_nodes(part: NumaObject, stored: Sequence[NumaNode], nodes: Sequence[NumaNode]) -> NumaObject:
     """The figures by node in the order of the merged profile's nodes."""
-    if list(own) == list(nodes):
-        return found
-    row = {node.id: k for k, node in enumerate(own)}
-    resident = [found.resident[row[node.id]] if node.id in row else 0 for node in nodes]
-    width = len(found.parts[0]) if found.parts else 0
-    parts = [found.parts[row[node.id]] if node.id in row else [0] * width for node in nodes]
-    return replace(found, resident=[*resident, found.resident[-1]], parts=parts if width else [])
+    if list(stored) == list(nodes):
+        return part
+    row = {node.id: k for k, node in enumerate(stored)}
+    resident = [part.resident[row[node.id]] if node.id in row else 0 for node in nodes]
+    width = len(part.parts[0]) if part.parts else 0
+    parts = [part.parts[row[node.id]] if node.id in row else [0] * width for node in nodes]
+    return replace(part, resident=[*resident, part.resident[-1]], parts=parts if width else [])
 
 
-def _joined(one: NumaObject, other: NumaObject) -> NumaObject:
-    accesses = [cells for cells in (one.accesses, other.accesses) if cells is not None]
+def _sum_objects(first: NumaObject, second: NumaObject) -> NumaObject:
+    accesses = [cells for cells in (first.accesses, second.accesses) if cells is not None]
     return replace(
-        one,
-        bytes=one.bytes + other.bytes,
-        blocks=one.blocks + other.blocks,
+        first,
+        bytes=first.bytes + second.bytes,
+        blocks=first.blocks + second.blocks,
         accesses=_sum(accesses) if accesses else None,
-        touched=_sum([one.touched, other.touched]),
-        resident=[a + b for a, b in zip(one.resident, other.resident, strict=True)],
-        moved=one.moved + other.moved,
+        touched=_sum([first.touched, second.touched]),
+        resident=[a + b for a, b in zip(first.resident, second.resident, strict=True)],
+        moved=first.moved + second.moved,
         parts=[
-            [a + b for a, b in zip(mine, theirs, strict=True)]
-            for mine, theirs in zip(one.parts, other.parts, strict=True)
+            [a + b for a, b in zip(row, other_row, strict=True)]
+            for row, other_row in zip(first.parts, second.parts, strict=True)
         ]
-        if one.parts and other.parts
-        else one.parts or other.parts,
+        if first.parts and second.parts
+        else first.parts or second.parts,
     )
 
 
 def _add_touches(
     sums: NumaFirstTouches, rank: NumaProfile, objects: list[int], locations: list[int], first_thread: int
 ) -> None:
-    own = rank.first_touches
-    sums.object += [objects[number] for number in own.object]
-    sums.location += [locations[number] for number in own.location]
-    sums.thread += [first_thread + number for number in own.thread]
-    sums.bytes += own.bytes
-    sums.policy += own.policy
-    sums.huge += own.huge
+    stored = rank.first_touches
+    sums.object += [objects[number] for number in stored.object]
+    sums.location += [locations[number] for number in stored.location]
+    sums.thread += [first_thread + number for number in stored.thread]
+    sums.bytes += stored.bytes
+    sums.policy += stored.policy
+    sums.huge += stored.huge
 
 
 def _add_advice(advice: dict[tuple[int, str, tuple[int, ...]], NumaAdvice], row: NumaAdvice) -> None:
-    """Equal advice of several ranks is one; its shares are weighted by their gain."""
+    """Adds advice, or merges it with equal advice of another rank; shares are weighted by the gain."""
     key = (row.object, row.action, tuple(row.nodes))
-    known = advice.get(key)
-    if known is None:
+    merged = advice.get(key)
+    if merged is None:
         advice[key] = row
         return
-    weight, more = max(1, known.gain), max(1, row.gain)
+    merged_weight, row_weight = max(1, merged.gain), max(1, row.gain)
     for name in ("before", "predicted"):
-        mean = (getattr(known, name) * weight + getattr(row, name) * more) / (weight + more)
-        setattr(known, name, mean)
-    known.gain += row.gain
+        weighted = getattr(merged, name) * merged_weight + getattr(row, name) * row_weight
+        mean = weighted / (merged_weight + row_weight)
+        setattr(merged, name, mean)
+    merged.gain += row.gain
 
 
 def _sampling(ranks: Sequence[NumaSampling]) -> NumaSampling | None:
-    """The samples of all ranks; the machine holds back those of all its processes alike."""
+    """The samples of all ranks; ``throttled`` counts for the whole machine, so it is not added up."""
     if not ranks:
         return None
     return replace(
         ranks[0],
         samples=sum(rank.samples for rank in ranks),
         attributed=sum(rank.attributed for rank in ranks),
-        served=[sum(counts) for counts in zip(*(rank.served for rank in ranks), strict=False)],
+        samples_by_source=[sum(c) for c in zip(*(rank.samples_by_source for rank in ranks), strict=False)],
         throttled=max(rank.throttled for rank in ranks),
     )
 

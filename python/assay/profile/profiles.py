@@ -14,19 +14,19 @@ from assay.profile.ranks import merge_ranks, mpi_ranks
 
 
 class Profiles:
-    """Nothing is read before it is asked for. ``numa...`` are the NUMA profiles, the others the heap profiles."""
+    """Reads each profile when it is first used. ``numa...`` are the NUMA profiles, the others the heap profiles."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
 
     @cached_property
     def processes(self) -> list[HeapProfile]:
-        """The one that allocated most first. Raises UserError for a file that is no analysis."""
+        """The process that allocated most first. Raises UserError for a file that is no analysis."""
         return load_profiles(self.run)
 
     @cached_property
     def unrecorded(self) -> list[str]:
-        """What any of them started and is not recorded: "PATH REASON"."""
+        """Programs that the processes started and that are not recorded: "PATH REASON"."""
         return sorted({line for profile in self.processes for line in profile.trace.unrecorded})
 
     @cached_property
@@ -36,7 +36,7 @@ class Profiles:
 
     @cached_property
     def ranks(self) -> list[HeapProfile]:
-        """Of the largest MPI program; empty where there is none."""
+        """The ranks of the largest MPI program; empty where there is none."""
         return mpi_ranks(self.processes)
 
     @cached_property
@@ -51,12 +51,12 @@ class Profiles:
 
     @cached_property
     def numa(self) -> list[NumaProfile]:
-        """Those that count accesses first, then the one with most. Raises UserError for a file that is no profile."""
+        """Profiles with accesses first, then those with most. Raises UserError for a file that is no profile."""
         return load_numa_profiles(self.run)
 
     @cached_property
     def numa_ranks(self) -> list[NumaProfile]:
-        """Of the largest MPI program; empty where there is none."""
+        """The ranks of the largest MPI program; empty where there is none."""
         return mpi_numa_ranks(self.numa)
 
     @cached_property

@@ -135,7 +135,7 @@ def _sum_totals(ranks: Sequence[HeapProfile]) -> HeapTotals:
 
 
 def _sum_timelines(timelines: Sequence[HeapTimeline]) -> HeapTimeline:
-    """On the time steps of the longest timeline; all ranks begin together."""
+    """The sum on the time steps of the longest timeline; all ranks begin at the same time."""
     longest = max(timelines, key=lambda timeline: timeline.step * len(timeline.live))
     steps, step = len(longest.live), longest.step
     live, count, total = [0] * steps, [0] * steps, [0] * steps
@@ -149,9 +149,8 @@ def _sum_timelines(timelines: Sequence[HeapTimeline]) -> HeapTimeline:
         ended = min(steps - 1, int(len(timeline.live) * timeline.step / step)) if step else 0
         for index in range(steps):
             if index and not live_max[index] and index <= ended:
-                live_max[index] = live_max[
-                    index - 1
-                ]  # this grid may be finer: an empty step keeps the value before
+                # The longest timeline's steps may be finer: an empty step keeps the value of the step before.
+                live_max[index] = live_max[index - 1]
             live[index] += live_max[index]
     return HeapTimeline(
         start=longest.start,

@@ -1,9 +1,9 @@
 """The source files that a recorded program's debug information names, kept in the run for its report.
 
-Debug information is a stranger's bytes: it may name /etc/shadow, a FIFO or /dev/zero, and a report is passed on. So
-files are read once, by the user who records the program, on the machine where it ran; a report that is written later
-takes what the run holds, and opens no file that the run names. A file is read only where it is regular, not of a
-kernel's file system, bounded in size, and either
+Debug information is untrusted: it may name /etc/shadow, a FIFO or /dev/zero, and users pass reports on. So files are
+read once, by the user who records the program, on the machine where it ran. A report that is written later uses the
+copies in the run, and opens no file that the run names. A file is read only if it is regular, not on a kernel's file
+system, bounded in size, and either
 
 - a file of the system: owned by root and readable by everybody; or
 - the user's own, and readable by everybody or named like a source file ("solver.cpp", not "id_rsa").
@@ -31,8 +31,8 @@ from assay.records.profile import Source
 SOURCES_NAME = "sources.json"
 MAX_SOURCES_BYTES = 8 << 20  # of all source files of a run together
 MAX_SOURCE_BYTES = 1 << 20  # of one source file
-MAX_FILES = 10_000  # names that are looked up
-MAX_KEPT_BYTES = 64 << 20  # of the file in the run: each byte of a text takes up to six in JSON
+MAX_FILES = 10_000  # files that are tried
+MAX_STORED_BYTES = 64 << 20  # of the file in the run: each byte of a text takes up to six in JSON
 CLOCK_STEP_S = 1.0  # coarsest time stamp of a file system in use (ext3, NFSv2)
 # Of the languages whose compilers write debug information, and of the interpreters that profiles show.
 _SUFFIXES = """
@@ -97,12 +97,14 @@ def read_source(path: Path, limit: int) -> tuple[str, float]:
 
     Raises Refused for a file that must not be in a report, OSError where there is none.
     """
-    with _opened(path, os.O_PATH) as found:
-        status = os.fstat(found)
-        _check(found, status)
+    with _opened(path, os.O_PATH) as path_descriptor:
+        status = os.fstat(path_descriptor)
+        _check(path_descriptor, status)
         if status.st_size > limit:
             raise Refused(f"its {status.st_size} bytes are more than the {limit} that are left for it")
-        with _opened(Path(f"/proc/self/fd/{found}"), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as opened:
+        with _opened(
+            Path(f"/proc/self/fd/{path_descriptor}"), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+        ) as opened:
             content = _read(opened, status.st_size)
     if b"\0" in content:
         raise Refused("not a text file")
@@ -119,7 +121,7 @@ def _opened(path: Path, flags: int) -> Iterator[int]:
 
 
 def _read(descriptor: int, size: int) -> bytes:
-    """At most ``size`` bytes, whatever the file has become."""
+    """At most ``size`` bytes, also of a file that has grown."""
     parts: list[bytes] = []
     while size > 0 and (part := os.read(descriptor, size)):
         parts.append(part)
@@ -127,12 +129,12 @@ def _read(descriptor: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _check(found: int, status: os.stat_result) -> None:
-    """Raises Refused; ``found`` is the file behind all symbolic links."""
-    name = os.readlink(f"/proc/self/fd/{found}")
+def _check(path_descriptor: int, status: os.stat_result) -> None:
+    """Raises Refused. ``path_descriptor`` is the file behind all symbolic links."""
+    name = os.readlink(f"/proc/self/fd/{path_descriptor}")
     if not stat.S_ISREG(status.st_mode):
         raise Refused("not a regular file")
-    if _is_of_the_kernel(name, status):
+    if _is_kernel_file(name, status):
         raise Refused("a file of the kernel")
     everybody = bool(status.st_mode & stat.S_IROTH)
     if status.st_uid == os.geteuid():
@@ -144,15 +146,15 @@ def _check(found: int, status: os.stat_result) -> None:
         raise Refused("not readable by everybody")
 
 
-def _is_of_the_kernel(name: str, status: os.stat_result) -> bool:
-    """In /proc or /sys: their sizes are untrue, and some files act when they are read."""
+def _is_kernel_file(name: str, status: os.stat_result) -> bool:
+    """Whether a file is in /proc or /sys, where sizes are wrong and reading some files has side effects."""
     if name.startswith(("/proc/", "/sys/")):
         return True
     return any(status.st_dev == os.stat(root).st_dev for root in ("/proc", "/sys"))
 
 
 def save_sources(run: Path, sources: Sources) -> None:
-    """For the user alone: some of the files may be."""
+    """Writes the sources into the run, readable by the user alone, because some of the files may be private."""
     replace_file(run / SOURCES_NAME, msgspec.json.encode(sources), 0o600)
 
 
@@ -160,14 +162,14 @@ _decode = decoder(Sources)
 
 
 def load_sources(run: Path) -> Sources:
-    """What the run holds; empty where nothing was kept. Raises UserError."""
+    """The sources in the run; empty if there are none. Raises UserError."""
     path = run / SOURCES_NAME
     fix = f"delete it, then: assay report {run}"
     try:
         with open_regular(path) as file:
-            content = file.read(MAX_KEPT_BYTES + 1)
-        if len(content) > MAX_KEPT_BYTES:
-            raise UserError(f"{path} is larger than {MAX_KEPT_BYTES} bytes", fix)
+            content = file.read(MAX_STORED_BYTES + 1)
+        if len(content) > MAX_STORED_BYTES:
+            raise UserError(f"{path} is larger than {MAX_STORED_BYTES} bytes", fix)
         sources: Sources = _decode(content)
         return sources
     except FileNotFoundError:

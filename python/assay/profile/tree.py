@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from assay.profile.columns import Numbers, unpacked
+from assay.profile.columns import Numbers, unpack_column
 from assay.records.profile import Column, Groups, Metric, Tree
 
 Group = Literal["function", "line"]
@@ -49,8 +49,8 @@ class Location(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """A metric of one line or function: ``exclusive`` is its own, ``inclusive`` that with what it calls. ``location``
-    is the line itself; of a function the line with most of the metric."""
+    """A metric of a line or function: ``exclusive`` without, ``inclusive`` with the functions that it calls.
+    ``location`` is the line itself; of a function the line with most of the metric."""
 
     location: Location
     exclusive: float
@@ -59,7 +59,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack that did something itself. ``site`` is the location that counts as its cause."""
+    """A stack with figures of its own. ``site`` is the location that counts as its cause."""
 
     node: int
     site: int
@@ -67,17 +67,18 @@ class Stack:
 
 
 class CallTree:
-    """Raises ValueError for tables that contradict each other or lack a metric."""
+    """Looks figures up in a profile's tables. Raises ValueError for tables that contradict each other or lack a
+    metric."""
 
     def __init__(self, tables: Tree, metrics: Sequence[Metric]) -> None:
         self.tables = tables
         self.metrics = {metric.key: metric for metric in metrics}
         names = {metric.key for metric in metrics if metric.fold != "mean"}
         nodes, stacks = tables.nodes, tables.stacks
-        self.parent = unpacked(nodes.parent, nodes.rows)
-        self.location = unpacked(nodes.location, nodes.rows)
-        self.stack_node = unpacked(stacks.node, stacks.rows)
-        self.stack_site = unpacked(stacks.site, stacks.rows)
+        self.parent = unpack_column(nodes.parent, nodes.rows)
+        self.location = unpack_column(nodes.location, nodes.rows)
+        self.stack_node = unpack_column(stacks.node, stacks.rows)
+        self.stack_site = unpack_column(stacks.site, stacks.rows)
         self._check(names)
 
     def _check(self, names: set[str]) -> None:
@@ -99,13 +100,13 @@ class CallTree:
         columns = [(self.tables.stacks.figures, self.tables.stacks.rows)]
         columns.append((self.tables.nodes.figures, self.tables.nodes.rows))
         for groups in (self.tables.lines, self.tables.functions):
-            _check_range(unpacked(groups.location, groups.rows), 0, count)
+            _check_range(unpack_column(groups.location, groups.rows), 0, count)
             columns += [(groups.exclusive, groups.rows), (groups.inclusive, groups.rows)]
         for figures, rows in columns:
             if set(figures) != names:
                 raise ValueError(f"other metrics: {', '.join(sorted(set(figures) ^ names))}")
             for column in figures.values():
-                unpacked(column, rows)
+                unpack_column(column, rows)
 
     @cached_property
     def locations(self) -> list[Location]:
@@ -127,7 +128,7 @@ class CallTree:
         """A metric as floating point numbers; of a mean 0 where nothing is counted."""
         described = self.metrics[metric]
         if described.fold != "mean":
-            return unpacked(columns[metric], rows).astype(np.float64)
+            return unpack_column(columns[metric], rows).astype(np.float64)
         dividend: Numbers = self.column(columns, described.dividend, rows)
         divisor = self.column(columns, described.divisor, rows)
         quotient: Numbers = np.divide(dividend, divisor, out=np.zeros(rows), where=divisor > 0)
@@ -136,8 +137,8 @@ class CallTree:
     def of_stacks(self, metric: str) -> Numbers:
         return self.column(self.tables.stacks.figures, metric, self.tables.stacks.rows)
 
-    def of_nodes_themselves(self, metric: str) -> Numbers:
-        """By node; 0 where no stack ends."""
+    def exclusive_of_nodes(self, metric: str) -> Numbers:
+        """The exclusive figure of each node; 0 where no stack ends."""
         values = np.zeros(len(self.parent))
         values[self.stack_node] = self.of_stacks(metric)
         return values
@@ -153,7 +154,7 @@ class CallTree:
         ]
 
     def lines_of(self, values: Numbers) -> list[Figures]:
-        """Any figure of the stacks, one value each, added up by the line of their sites; the largest first."""
+        """Adds up values, one for each stack, by the line of the stack's site; the largest first."""
         table = self.tables.locations
         sums = np.zeros(len(table.function))
         if len(values):
@@ -165,15 +166,15 @@ class CallTree:
         ]
 
     def exclusive(self, group: Group, metric: str) -> dict[int, float]:
-        """By the first location of each line or function."""
+        """The exclusive figures by the first location of each line or function."""
         groups = self._groups(group)
         values = self.column(groups.exclusive, metric, groups.rows)
-        return dict(zip(unpacked(groups.location, groups.rows).tolist(), values.tolist(), strict=True))
+        return dict(zip(unpack_column(groups.location, groups.rows).tolist(), values.tolist(), strict=True))
 
     def by(self, metric: str, group: Group) -> list[Figures]:
         """The lines or functions with a figure, the largest exclusive one first."""
         groups = self._groups(group)
-        first = unpacked(groups.location, groups.rows)
+        first = unpack_column(groups.location, groups.rows)
         exclusive = self.column(groups.exclusive, metric, groups.rows)
         inclusive = self.column(groups.inclusive, metric, groups.rows)
         shown = self._line_with_most(metric) if group == "function" else None
@@ -192,13 +193,15 @@ class CallTree:
         return self.tables.functions if group == "function" else self.tables.lines
 
     def _line_with_most(self, metric: str) -> Numbers:
-        """By location, where it is the first of its function: the location of the function's line with most."""
+        """The location of each function's line with most of the metric, by the first location of the function."""
         table, lines = self.tables.locations, self.tables.lines
         of_line = np.zeros(len(table.function))
-        of_line[unpacked(lines.location, lines.rows)] = self.column(lines.exclusive, metric, lines.rows)
+        of_line[unpack_column(lines.location, lines.rows)] = self.column(lines.exclusive, metric, lines.rows)
         values = of_line[np.array(table.line_id, np.int64)] if table.line_id else of_line
         most = np.arange(len(values))
-        order = np.lexsort((-np.arange(len(values)), values))  # of equals the first comes last, and stays
+        order = np.lexsort(
+            (-np.arange(len(values)), values)
+        )  # of equal values the first comes last, and wins
         most[np.array(table.function_id, np.int64)[order]] = order
         return most
 

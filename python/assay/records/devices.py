@@ -1,6 +1,6 @@
 """The devices of a host, read from the context records of a run: Ethernet ports, RDMA ports and GPUs.
 
-``found()`` describes a device in words ("mlx5_1:1 is DOWN (Polling)"); verdicts and measurements use the same text.
+``description()`` is a device as text ("mlx5_1:1 is DOWN (Polling)"), for verdicts and measurements alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class EthernetPort:
     device: str
     state: str
     speed: float
-    fastest: float  # what the adapter supports
+    fastest: float  # the highest speed that the adapter supports
     mtu: int
     duplex: str
     master: str  # the bond or bridge that it belongs to
@@ -31,7 +31,7 @@ class EthernetPort:
     def is_up(self) -> bool:
         return self.state == "up"
 
-    def found(self) -> str:
+    def description(self) -> str:
         parts = [f"is {self.state or 'in an unknown state'}"]
         if self.speed:
             parts.append(f"at {format_bit_rate(self.speed)}")
@@ -56,7 +56,7 @@ class RdmaPort:
     def is_active(self) -> bool:
         return self.state == "ACTIVE"
 
-    def found(self) -> str:
+    def description(self) -> str:
         state = self.state or "in an unknown state"
         if not self.is_active:
             return f"{self.device} is {state}" + (f" ({self.physical_state})" if self.physical_state else "")
@@ -74,7 +74,7 @@ class GpuDevice:
     measured: bool  # copies to and from it were measured
     link: float  # B/s, the best that its PCIe link showed; 0 if unknown
 
-    def found(self) -> str:
+    def description(self) -> str:
         return self.pci + ("" if self.measured else " was not measured")
 
 
@@ -87,7 +87,7 @@ def _contexts(records: Iterable[AnyRecord], host: str, fact: str) -> list[Contex
 
 
 def ethernet_ports(records: Iterable[AnyRecord], host: str) -> list[EthernetPort]:
-    """Physical ports whose link layer is Ethernet: IP over InfiniBand and wireless adapters are none."""
+    """Physical ports whose link layer is Ethernet, without IP over InfiniBand and wireless adapters."""
     return [
         EthernetPort(
             device=context.subject.device or "",
@@ -165,26 +165,28 @@ def visible_devices(records: Iterable[AnyRecord], host: str) -> str:
 def names_in_records(records: Iterable[AnyRecord], hosts: Iterable[str]) -> dict[str, str]:
     """The name that each of ``hosts`` has in the context records of its own engine; "" for one without a record.
 
-    A user may say "n1.site.org" or an address where the host calls itself "n1". A name counts if it is equal, then if
-    its first label is. What is left is taken in order: the settings of the offered hosts are read first, before a
-    peer that only sends to them.
+    A user may write "n1.site.org" or an address where the host calls itself "n1". Names match if they are equal, then
+    if their first labels are. If none match, names are assigned in order: the settings of the offered hosts are read
+    before those of a peer that only sends to them.
     """
     unique_hosts = list(dict.fromkeys(hosts))
-    seen = list(
+    reported = list(
         dict.fromkeys(
             record.subject.host for record in records if isinstance(record, Context) and record.subject.host
         )
     )
     names: dict[str, str] = {}
-    for alike in (lambda host, name: host == name, lambda host, name: _label(host) == _label(name)):
+    for matches in (lambda host, name: host == name, lambda host, name: _label(host) == _label(name)):
         for host in unique_hosts:
             if host not in names:
-                match = next((name for name in seen if alike(host, name)), None)
-                if match is not None:
-                    names[host] = match
-                    seen.remove(match)
+                matching_name = next((name for name in reported if matches(host, name)), None)
+                if matching_name is not None:
+                    names[host] = matching_name
+                    reported.remove(matching_name)
     if not names:
-        return {host: seen[index] if index < len(seen) else "" for index, host in enumerate(unique_hosts)}
+        return {
+            host: reported[index] if index < len(reported) else "" for index, host in enumerate(unique_hosts)
+        }
     return {host: names.get(host, "") for host in unique_hosts}
 
 

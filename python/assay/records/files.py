@@ -1,6 +1,6 @@
-"""Files in folders that may be another user's: what is read is a regular file, and what is written replaces a link.
+"""Reads and writes files in folders that may belong to another user: reads regular files only, and replaces links.
 
-A pipe or a device among a stranger's files would never end, and a link there would lead root's writing elsewhere.
+Reading a pipe or a device might never end, and writing through another user's link would change a file elsewhere.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import BinaryIO
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """The file to read; links are followed. Raises OSError, also for what is no regular file."""
-    # A pipe without a writer opens at once.
+    """Opens a file to read; follows links. Raises OSError, also for anything but a regular file."""
+    # With O_NONBLOCK a pipe without a writer opens at once.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     kind = os.fstat(descriptor).st_mode
     if stat.S_ISREG(kind):
@@ -26,19 +26,19 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """Raises OSError, also for what is no regular file."""
+    """The content of a file. Raises OSError, also for anything but a regular file."""
     with open_regular(path) as file:
         return file.read()
 
 
 def open_new(path: Path, mode: int = 0o666) -> BinaryIO:
-    """A new file to write, in place of what has this name. Raises OSError."""
+    """Opens a new file to write, in place of a file or link with this name. Raises OSError."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb")
 
 
 def open_appended(path: Path) -> BinaryIO:
-    """A file to append to. Raises OSError, also for a link and for a file with another name elsewhere."""
+    """Opens a file to append to. Raises OSError, also for a symbolic link and for a file with several hard links."""
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     descriptor = os.open(path, flags, 0o666)
     status = os.fstat(descriptor)

@@ -37,7 +37,7 @@ NOT_IN_REPORT = {"Hello", "Progress", "Ready", "ReportData"}
 JsonSchema = dict[str, Any]
 
 _TYPES_HEAD = """\
-// The records of a run as the browser meets them. Generated from python/assay/records/schema.py by
+// The records of a run as the report's page reads them. Generated from python/assay/records/schema.py by
 // "python -m assay.records.generate": change the structs there, never this file. A field with a default
 // may be absent, because records leave their defaults out.
 """
@@ -76,9 +76,9 @@ def typescript() -> str:
 
 
 def profile_typescript() -> str:
-    """The TypeScript module of what all profiles are made of."""
+    """The TypeScript module of the parts of all profiles."""
     head = _PROFILE_HEAD.format(
-        subject="What every profile is made of, as the page meets it",
+        subject="The parts of every profile, as the report's page reads them",
         origin="python/assay/records/profile.py",
     )
     return "\n".join([head, *_interfaces(_of_all_profiles())])
@@ -92,7 +92,7 @@ def page_typescript(page: type[msgspec.Struct], subject: str, name: str, origin:
     code = re.sub(r"/\*\*.*?\*/", "", text, flags=re.DOTALL)
     used = [key for key in shared if re.search(rf": {key}\b|, {key}>", code)]
     head = _PROFILE_HEAD.format(
-        subject=f"A {subject} as the page meets it, and its metrics",
+        subject=f"A {subject} as the report's page reads it, and its metrics",
         origin=f"{origin.__name__.replace('.', '/')}.py".replace("assay/", "python/assay/", 1),
     )
     return "\n".join([head, f'import type {{ {", ".join(used)} }} from "./profileTypes";\n', text])
@@ -112,15 +112,15 @@ def _interfaces(definitions: dict[str, JsonSchema]) -> list[str]:
 
 
 def _metrics(name: str, metrics: Sequence[profile.Metric]) -> str:
-    """As prettier lays it out."""
+    """The metrics as a TypeScript constant, in prettier's format."""
     lines = [f"export const {name}: Metric[] = ["]
     for metric in metrics:
-        given = {
+        set_fields = {
             field.name: value
             for field in msgspec.structs.fields(metric)
             if (value := getattr(metric, field.name)) != field.default
         }
-        lines += ["  {", *(f"    {key}: {json.dumps(value)}," for key, value in given.items()), "  },"]
+        lines += ["  {", *(f"    {key}: {json.dumps(value)}," for key, value in set_fields.items()), "  },"]
     return "\n".join([*lines, "];", ""])
 
 

@@ -1,6 +1,7 @@
-"""C++ structs from the structs of a profile, each with its conversion to JSON, and the table of its metrics' columns.
+"""Generates C++ structs from the structs of a profile, each with its conversion to JSON, and the table of its metrics'
+columns.
 
-The analyser fills the structs, so that a field which the definition does not know is an error of the compiler.
+The analyser fills the structs, so that the compiler reports fields that the definition lacks.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ def cpp_structs(
     known: Sequence[types.ModuleType],
     figures: str = "",
 ) -> str:
-    """A header with every struct that the roots are made of, callees first; those of the ``known`` modules are in
-    namespace ``assay::profile``. Bytes are base64 in JSON."""
+    """A header with the roots and every struct that they contain, inner structs first. Structs of the ``known`` modules
+    are left out: they are in namespace ``assay::profile``. Bytes are base64 in JSON."""
     structs: dict[str, type[Struct]] = {}
     for root in roots:
         _collect(root, structs, {module.__name__ for module in known})
@@ -92,7 +93,7 @@ def _struct(struct: type[Struct], namespace: str) -> str:
 
 
 def _name(field: str) -> str:
-    """Python's names that C++ keeps for itself end with an underscore."""
+    """A field's name in C++: a keyword gets an underscore at its end."""
     return field + "_" if field in _KEYWORDS else field
 
 
@@ -103,7 +104,7 @@ def _default(kind: str) -> str:
 
 
 def _optional(hint: Any) -> Any:
-    """The type that may be None; None for another."""
+    """The inner type of an optional type; None for another type."""
     arguments = typing.get_args(hint)
     if type(None) not in arguments:
         return None
@@ -130,7 +131,7 @@ def cpp_figures(name: str, metrics: Sequence[Metric]) -> str:
     """A struct with a number for each metric that is no mean, and the table of its columns. Times are in ticks."""
     counted = [metric for metric in metrics if metric.fold != "mean"]
     lines = [
-        "// What is counted of each stack; times are in ticks. A least that is unknown is the maximum.",
+        "// The counts of a stack; times are in ticks. A least value that is unknown is the maximum.",
         f"struct {name} {{",
     ]
     for metric in counted:

@@ -1,4 +1,4 @@
-"""A heap profile: what ``assay-heap analyse`` writes of one process, and what the report's page gets of it.
+"""A heap profile of one process, as ``assay-heap analyse`` writes it, and the part of it in the report's page.
 
 Bytes are requested bytes. Times are seconds since the process's start. Tables are stored by column, as lists of equal
 length. ``METRICS`` and these structs are the only definition: see assay.records.profile.
@@ -51,10 +51,10 @@ class HeapProcess(Struct):
     rank: str  # of MPI_COMM_WORLD; empty for a program without MPI
     seconds: float
     complete: bool
-    detached: bool = False  # the process goes on after the recording and may still free blocks
+    detached: bool = False  # the process runs on after the recording and may still free blocks
     attached_after: float | None = None  # seconds since its start; None: recorded from the start
     at_least: int = 0  # bytes; smaller blocks were not recorded
-    sample: int = 0  # bytes; about one block was recorded for every so many bytes; 0: all blocks were
+    sample: int = 0  # about one block was recorded for every ``sample`` allocated bytes; 0: all blocks
 
 
 class HeapTrace(Struct):
@@ -66,10 +66,14 @@ class HeapTrace(Struct):
     unreadable_chunks: int
     missing_objects: list[str]
     unsupported_python: str = ""  # the version of an interpreter whose frames were not read; empty: none
-    unrecorded: list[str] = []  # what the process started and is not recorded: "PATH REASON"
+    unrecorded: list[str] = []  # programs that the process started and that are not recorded: "PATH REASON"
 
 
 class HeapTotals(Struct):
+    """``count`` and ``bytes``: of all allocated blocks. ``unknown_frees``: frees of blocks whose allocation was not
+    recorded. ``peak``: most bytes live at once, in ``peak_count`` blocks. ``leaked``: bytes that were not freed.
+    ``mapped``: the program's own mmap calls."""
+
     count: int
     bytes: int
     frees: int
@@ -89,9 +93,9 @@ class HeapCalls(Struct):
 
 
 class HeapThread(Struct):
-    """``deepest`` and the fields after it are of the thread's stack, sampled at its allocations and frees: ``depth`` is
-    the maximum within each step of the timeline, in bytes, 0 where there is no sample; ``deepest_site`` is the line
-    that allocated or freed where it was deepest; ``resident`` is known when the thread ended, 0: unknown."""
+    """``deepest`` and the fields after it describe the thread's stack, sampled at its allocations and frees. ``depth``:
+    the maximum within each step of the timeline, in bytes, 0 without a sample. ``deepest_site``: the line that
+    allocated or freed where the stack was deepest. ``resident``: at the thread's end, 0 if unknown."""
 
     thread: int
     name: str
@@ -123,9 +127,9 @@ class HeapTimeline(Struct):
 
 class HeapFragmentation(Struct):
     """Pages that hold live blocks, at the moment when resident memory exceeded live bytes most. ``resident`` leaves
-    out pages of files and of shared memory (a trace of heaptrack has them in it). ``filled`` counts
-    them by the tenth that is in use; ``pin_bytes`` is the share of the empty bytes that each allocation site's blocks
-    keep (``pin_site`` is its line's first location)."""
+    out pages of files and of shared memory (a trace of heaptrack includes them). ``filled``: numbers of pages by the
+    tenth that is in use. ``pin_bytes``: the empty bytes of the pages that each allocation site's blocks keep resident
+    (``pin_site`` is its line's first location)."""
 
     seconds: float
     resident: int

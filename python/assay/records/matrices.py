@@ -1,7 +1,7 @@
 """Pair matrices of many hosts: their cells in files of a run, and the rows of an engine collected into them.
 
-As JSON a matrix of 1,000 hosts and 23 sizes takes 700 MB, and several times that in memory. Here it takes 100 MB, and
-memory only for what is read.
+As JSON a matrix of 1,000 hosts and 23 sizes takes 700 MB, and several times that in memory. These files take 100 MB;
+they are mapped, so that only the parts that are read take memory.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from assay.records.files import replace_file
 from assay.records.schema import Matrix, Pairs, Subject
 
 MATRIX_FILE_HOSTS = 128  # hosts; runs of fewer keep rows in records.jsonl, which people and scripts can read
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 Cells = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]  # source, target, value
 
@@ -30,7 +30,7 @@ class RowCollector:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._head: Pairs | None = None
+        self._first_row: Pairs | None = None
         self._number: dict[str, int] = {}
         self._sources: list[NDArray[np.int32]] = []
         self._targets: list[NDArray[np.int32]] = []
@@ -39,17 +39,17 @@ class RowCollector:
 
     @property
     def is_empty(self) -> bool:
-        return self._head is None
+        return self._first_row is None
 
-    def takes(self, row: Pairs) -> bool:
+    def accepts(self, row: Pairs) -> bool:
         """Whether a row belongs to the matrix that is being collected."""
-        head = self._head
-        return head is None or (head.name, head.metric, head.unit, head.params) == (
+        first_row = self._first_row
+        return first_row is None or (first_row.name, first_row.metric, first_row.unit, first_row.params) == (
             row.name, row.metric, row.unit, row.params,
         )  # fmt: skip
 
     def add(self, row: Pairs) -> None:
-        self._head = self._head or row
+        self._first_row = self._first_row or row
         number = self._number
         ends = [number.setdefault(name, len(number)) for name in (str(row.subject.host), *row.peers)]
         self._sources.append(np.full(len(row.peers), ends[0], np.int32))
@@ -58,8 +58,8 @@ class RowCollector:
 
     def write(self, identity: int) -> Matrix:
         """Writes the files of the matrix and forgets its rows. ``identity``: the record's id."""
-        head = self._head
-        assert head is not None
+        first_row = self._first_row
+        assert first_row is not None
         hosts = list(self._number)
         index = np.concatenate([*self._sources, *self._targets]).astype("<i4").tobytes()
         digest = hashlib.sha256("\0".join(hosts).encode() + index).hexdigest()
@@ -70,25 +70,25 @@ class RowCollector:
         file = f"pairs-{identity}.f32"
         replace_file(self._folder / file, values.tobytes())
         matrix = Matrix(
-            id=identity, name=head.name, metric=head.metric, unit=head.unit, better=head.better,
-            params=head.params, hosts=hosts, cells=len(values), index=self._index[1], values=file,
+            id=identity, name=first_row.name, metric=first_row.metric, unit=first_row.unit, better=first_row.better,
+            params=first_row.params, hosts=hosts, cells=len(values), index=self._index[1], values=file,
         )  # fmt: skip
-        attach(matrix, self._folder)
-        self._head = None
+        set_folder(matrix, self._folder)
+        self._first_row = None
         self._sources, self._targets, self._values, self._number = [], [], [], {}
         return matrix
 
 
-def attach(matrix: Matrix, folder: Path) -> None:
-    """Tells a record which run its files are in."""
+def set_folder(matrix: Matrix, folder: Path) -> None:
+    """Sets the run's folder in which the record's files are."""
     vars(matrix)["folder"] = folder
 
 
 def cells_of(matrix: Matrix) -> Cells:
     """Returns the cells of a matrix, mapped from its files. Raises UserError where these do not fit the record."""
     folder: Path = vars(matrix)["folder"]
-    ends: NDArray[np.int32] = _mapped(folder, matrix.index, "<i4", 2 * matrix.cells)
-    values: NDArray[np.float32] = _mapped(folder, matrix.values, "<f4", matrix.cells)
+    ends: NDArray[np.int32] = _map_file(folder, matrix.index, "<i4", 2 * matrix.cells)
+    values: NDArray[np.float32] = _map_file(folder, matrix.values, "<f4", matrix.cells)
     if ends.size and (int(ends.min()) < 0 or int(ends.max()) >= len(matrix.hosts)):
         raise UserError(
             f"{folder / matrix.index}: a host beyond the {len(matrix.hosts)} of the record",
@@ -97,8 +97,8 @@ def cells_of(matrix: Matrix) -> Cells:
     return ends[: matrix.cells], ends[matrix.cells :], values
 
 
-def _mapped(folder: Path, name: str, kind: str, count: int) -> NDArray[Any]:
-    if not _PLAIN.fullmatch(name):
+def _map_file(folder: Path, name: str, kind: str, count: int) -> NDArray[Any]:
+    if not _FILE_NAME.fullmatch(name):
         raise UserError(f"{folder}: a matrix names the file {name[:100]!r}", "only files of the run are read")
     path = folder / name
     try:

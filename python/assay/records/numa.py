@@ -1,11 +1,11 @@
-"""A NUMA profile of one process, or of the ranks of an MPI program: what ``assay numa`` shows, exports and compares.
+"""A NUMA profile of one process, or of the ranks of an MPI program, as ``assay numa`` shows, exports and compares it.
 
-It is made of a process's recordings (assay.numa.recording). Counts are accesses (loads and stores), amounts are bytes,
-times are seconds since the process's start. Node -1 is an unknown one. ``METRICS`` and these structs are the only
-definition: see assay.records.profile.
+It is made from a process's recordings (assay.numa.recording). Counts are accesses (loads and stores), amounts are
+bytes, times are seconds since the process's start. Node -1 is an unknown node. ``METRICS`` and these structs are the
+only definition: see assay.records.profile.
 
-Of one call tree there are figures for three kinds of stacks: those that access, those that touch pages first, and
-those that allocate the blocks that are accessed.
+The call tree has figures for three kinds of stacks: those that access memory, those that touch pages first, and those
+that allocate the accessed blocks.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ class NumaFirstTouches(Struct):
 
 
 class NumaSlices(Struct):
-    """Equal slices of time, ``width`` seconds each: sampled accesses, or faults that touched a page first. Empty where
-    neither has a time. ``unknown``: a node is not known."""
+    """Sampled accesses, or first touches, in slices of ``width`` seconds. Empty where neither has a time. ``unknown``:
+    those of which a node is not known."""
 
     seconds: list[float]  # of their begin
     width: float
@@ -132,23 +132,24 @@ class NumaTimeline(Struct):
 
 class NumaSampling(Struct):
     """How accesses were sampled: each count is of samples. ``attributed``: samples whose address lies in a block, a
-    mapping, a variable or a stack. ``served``: samples by what answered them, ``servers``; near is of the thread's own
-    node. ``throttled``: how often the kernel held samples back."""
+    mapping, a variable or a stack. ``sources``: caches and memories; near is on the thread's node.
+    ``samples_by_source``: in the order of ``sources``. ``throttled``: how often the kernel suppressed samples."""
 
     events: str
     period: int
     samples: int
     attributed: int
-    servers: list[str]
-    served: list[int]
+    sources: list[str]
+    samples_by_source: list[int]
     throttled: int
 
 
 class NumaAdvice(Struct):
-    """Another placement of an object. ``action``: spread, bind, interleave or replicate; ``nodes``: of "spread" the
-    home of each of the object's equal parts, else the nodes to use. Shares are of the object's accesses. ``assumed``:
-    the prediction rests on an even use by all nodes. ``toucher``: the location that touches it first, -1 if unknown.
-    ``gain``: remote accesses that it saves, or bytes that it moves in a profile without accesses."""
+    """Another placement of an object. ``action``: spread, bind, interleave or replicate; ``nodes``: for "spread" the
+    node of each of the object's equal parts, else the nodes to use. ``before``, ``predicted``: remote shares of the
+    object's accesses. ``assumed``: the prediction assumes an even use by all nodes. ``toucher``: the location that
+    touches it first, -1 if unknown. ``gain``: remote accesses that it saves, or bytes that it moves in a profile
+    without accesses."""
 
     object: int
     action: str
@@ -174,7 +175,7 @@ class NumaApplied(Struct):
 
 
 class NumaAbsent(Struct):
-    """What this profile does not hold, and the reason."""
+    """A view that this profile has no figures for, and the reason."""
 
     view: str
     reason: str

@@ -1,4 +1,4 @@
-"""What every profile of a program is made of: columns, locations, the call tree, figures by stack, line and function.
+"""The parts of every profile: columns, locations, the call tree, figures by stack, line and function.
 
 A profiler defines its metrics as a list of ``Metric`` and its profile as a ``Struct`` (assay.records.heap). From both
 ``python -m assay.records.generate`` makes the analyser's structs (engines/profile/analyse/*_schema.hpp) and the page's
@@ -24,14 +24,14 @@ class Metric(Struct, frozen=True, omit_defaults=False):
     fold: Fold
     dividend: str = ""  # of a mean
     divisor: str = ""
-    known_by: str = ""  # a count: where it is 0, the least is unknown and stands as 0
+    known_by: str = ""  # of a least: the count that is 0 where the least is unknown; it is stored as 0 there
     listed: bool = False  # in the terminal, in comparisons and exports; sums alone
     shown: bool = True  # offered in the page
 
 
 class Column(Struct):
-    """Numbers, a row each, in little-endian order. ``type``: "zero" (all are 0, without data), unsigned integers (u1,
-    u2, u4), signed ones (i4) or floating point numbers (f4, f8) of so many bytes."""
+    """Numbers, one for each row, in little-endian order. ``type``: "zero" (all are 0; no data), or unsigned integers
+    (u1, u2, u4), signed integers (i4) or floating point numbers (f4, f8) with their size in bytes."""
 
     type: Literal["zero", "u1", "u2", "u4", "i4", "f4", "f8"]
     data: bytes
@@ -52,8 +52,8 @@ class Locations(Struct):
 
 
 class Stacks(Struct):
-    """The stacks that did something themselves: ``node`` is the innermost call, ``site`` the location that counts as
-    its cause (the innermost that is no allocator frame). ``figures``: a column for each metric."""
+    """The stacks with figures of their own: ``node`` is the innermost call, ``site`` the location that counts as their
+    cause (the innermost that is no allocator frame). ``figures``: a column for each metric."""
 
     rows: int
     node: Column
@@ -72,8 +72,8 @@ class Nodes(Struct):
 
 
 class Groups(Struct):
-    """Lines or functions by their first location. ``exclusive`` is what the group did itself; ``inclusive`` adds what
-    it called, where a recursive function counts once a stack."""
+    """Lines or functions by their first location. ``exclusive`` figures are those of the group itself; ``inclusive``
+    ones add the functions that it called, where a recursive function counts once per stack."""
 
     rows: int
     location: Column

@@ -1,4 +1,4 @@
-"""A run: a directory with the command and everything that was measured.
+"""A run: a directory with the command and all measurements.
 
     run.json        command, hosts, start, end and outcome (RunInfo)
     records.jsonl   one record a line, append-only, flushed line by line
@@ -24,7 +24,7 @@ import msgspec
 from assay import __version__
 from assay.errors import UserError
 from assay.records.files import open_appended, open_regular, read_regular, replace_file
-from assay.records.matrices import MATRIX_FILE_HOSTS, RowCollector, attach
+from assay.records.matrices import MATRIX_FILE_HOSTS, RowCollector, set_folder
 from assay.records.schema import (
     SCHEMA_VERSION,
     AnyRecord,
@@ -50,7 +50,7 @@ RUNS = Path("runs")  # the default folder of runs, below the current directory
 
 
 def as_text(argument: str) -> str:
-    """Returns a command line's argument as text; bytes that are no UTF-8 are escaped."""
+    """Returns a command line's argument as text; bytes that are not UTF-8 are escaped."""
     return os.fsencode(argument).decode(errors="backslashreplace")
 
 
@@ -66,7 +66,7 @@ class Run:
         self._contexts = {_fingerprint(r) for r in records if isinstance(r, Context)}
         for record in records:
             if isinstance(record, Matrix):
-                attach(record, path)
+                set_folder(record, path)
 
     @classmethod
     def create(cls, verb: str, command: list[str], parent: Path = RUNS, path: Path | None = None) -> Run:
@@ -155,7 +155,7 @@ class Run:
                 return record
             self._contexts.add(fingerprint)
         if isinstance(record, Pairs) and max(len(self.info.hosts), len(record.peers)) >= MATRIX_FILE_HOSTS:
-            if not self._rows.takes(record):
+            if not self._rows.accepts(record):
                 self._flush_rows()
             self._rows.add(record)
             return record

@@ -21,7 +21,7 @@ from msgspec import Meta, Struct
 
 from assay.records.decode import decoder
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 Scalar = str | int | float | bool
 Status = Literal["ok", "waived", "error", "unfit"]
@@ -115,8 +115,8 @@ class Pairs(Record, tag="pairs"):
 
 
 class Matrix(Record, tag="matrix", dict=True):
-    """A pair matrix of many hosts, whose cells are in files beside ``records.jsonl``; it stands for the rows
-    (``pairs``) that an engine sent.
+    """A pair matrix of many hosts, whose cells are in files beside ``records.jsonl``; it replaces the rows (``pairs``)
+    that an engine sent.
 
     ``index``: file of ``cells`` sources, then ``cells`` targets, as positions in ``hosts`` (int32, little-endian).
     Matrices with the same pairs share one. ``values``: file of ``cells`` values (float32, little-endian).
@@ -155,8 +155,8 @@ class Flows(Record, tag="flows"):
 class Capacity(Record, tag="capacity"):
     """One figure of the network's model, fitted to what was measured, with its 95 % interval.
 
-    ``at_least``: only known to be no less: it was never the limit, or another link explains what was seen as well, and
-    ``reason`` names it. ``unknown`` has no value.
+    ``at_least``: ``value`` is a lower bound, because the link was never the limit, or because another link explains the
+    measured rates as well; ``reason`` names it. ``unknown``: there is no value.
     """
 
     level: Literal["host", "inside", "cabinet", "backbone", "network"]
@@ -187,8 +187,8 @@ class Comparison(Record, tag="comparison"):
     simulated: float | None = None
     error: float | None = None
     uncertainty: float = 0.0  # of a measured time: half of its 95 % interval, relative; 0 for rates
-    label: str = ""  # of the point, where x is only its place in a row
-    waived: str = ""  # why it is shown and not judged
+    label: str = ""  # of the point, where x is only its position on the axis
+    waived: str = ""  # why the point is shown but not judged
 
 
 class Corruption(Record, tag="corruption"):
@@ -213,7 +213,7 @@ class Context(Record, tag="context"):
 class Failure(Record, tag="failure"):
     """A measurement that ended early, and why: a rank died, a host does not answer."""
 
-    what: str
+    problem: str  # "rank 3 on h3 was ended by signal 9 (Killed)"
     fix: str = ""
     subject: Subject = Subject()
     primary: bool = False  # caused from outside, so never a consequence of another failure
@@ -229,7 +229,7 @@ class Verdict(Record, tag="verdict"):
     outcome: Literal["PASS", "FAIL", "INCONCLUSIVE"]
     specification: str = ""
     metric: str = ""
-    where: dict[str, Scalar] = {}  # which records of the metric it is about: their parameters or subject
+    where: dict[str, Scalar] = {}  # selects records of the metric: their parameters or subject
     unit: str = ""
     observed: float | None = None
     required: float | None = None
@@ -284,7 +284,7 @@ class RunInfo(Struct, omit_defaults=True):
     state: Literal["running", "complete", "partial", "failed"] = "running"
     reason: str = ""  # why it is partial or failed
     outcome: Literal["PASS", "FAIL", "INCONCLUSIVE"] | None = None
-    busy: str = ""  # what other work this machine did meanwhile, where it was too much; empty where not
+    busy: str = ""  # other load on this machine during the run, if it was too high; else empty
     hosts: list[str] = []  # in rank order, not folded
     completed: list[str] = []  # measurements that ended; a resumed run skips them
     options: dict[str, Scalar | list[str] | None] = {}
@@ -306,7 +306,7 @@ class Hello(Struct, tag_field="kind", tag="hello"):
 
 
 class Progress(Struct, tag_field="kind", tag="progress"):
-    """``done`` is the share of the planned work, 0..1; ``left_s`` the engine's estimate, -1 if unknown."""
+    """``done`` is the completed share of the planned work, 0..1; ``left_s`` the estimated time left, -1 if unknown."""
 
     done: float
     label: str = ""
@@ -320,7 +320,7 @@ class Ready(Struct, tag_field="kind", tag="ready"):
 
 
 class Machine(Struct):
-    """A host as the engine sees it: its own name (unique in the job), others that the system gave it, addresses."""
+    """A host of an engine's job: its host name (unique in the job), its other names and its addresses."""
 
     host: str
     names: list[str] = []
@@ -328,10 +328,11 @@ class Machine(Struct):
 
 
 class Ranks(Struct, tag_field="kind", tag="ranks"):
-    """The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and its host in ``hosts``."""
+    """The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and the index of its host in
+    ``hosts``."""
 
     labels: list[str]
-    of: list[int]
+    host_index: list[int]
     hosts: list[Machine]
 
 

@@ -1,8 +1,8 @@
 """The figures of storage benchmarks over all rounds.
 
-Stock and accelerated alternate, so that changes of the machine affect both. Each round is a record of its own. The
-value of a figure is the median over all samples; a ratio is the median over the rounds, each of which compares what
-was measured close together.
+A round measures the MPI's own I/O ("stock") and Assay's accelerator ("accelerated") in turns, so that changes of the
+machine affect both. Each round is a record of its own. The value of a figure is the median over all samples; a ratio is
+the median over the rounds' ratios.
 """
 
 from __future__ import annotations

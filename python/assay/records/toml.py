@@ -74,7 +74,7 @@ class TomlFile:
     def refuse(self, key: str, problem: str, fix: str) -> NoReturn:
         raise UserError(f"{self.path}:{self.line_of(key)}: {problem}", fix)
 
-    def only(
+    def refuse_unknown_keys(
         self, table: dict[str, Any], allowed: tuple[str, ...], context: str, reported_key: str = ""
     ) -> None:
         """Raises UserError for a key that is not known."""

@@ -1,1 +1,1 @@
-"""What a run shows to people: tables in the terminal, and one HTML file."""
+"""Presents a run: tables in the terminal, and one HTML file."""

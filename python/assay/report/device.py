@@ -25,14 +25,16 @@ METHODS = {
 
 def show_device(console: Console, records: Iterable[AnyRecord]) -> None:
     bandwidths = figures(records, DEVICE, "bandwidth")
-    for host, storage in dict.fromkeys((f.subject.host, f.params.get("on")) for f in bandwidths):
-        of_storage = [f for f in bandwidths if (f.subject.host, f.params.get("on")) == (host, storage)]
-        path = of_storage[0].records[0].subject.device
-        for op, pattern in dict.fromkeys((f.params["op"], f.params["pattern"]) for f in of_storage):
-            rows = [f for f in of_storage if (f.params["op"], f.params["pattern"]) == (op, pattern)]
-            _show_table(console, f"{op}, {pattern}: {path} on {host}, {storage}", rows)
-        for op in dict.fromkeys(f.params["op"] for f in of_storage):
-            best = max((f for f in of_storage if f.params["op"] == op), key=lambda f: f.median)
+    for host, file_system in dict.fromkeys((f.subject.host, f.params.get("file_system")) for f in bandwidths):
+        of_target = [
+            f for f in bandwidths if (f.subject.host, f.params.get("file_system")) == (host, file_system)
+        ]
+        path = of_target[0].records[0].subject.device
+        for op, pattern in dict.fromkeys((f.params["op"], f.params["pattern"]) for f in of_target):
+            rows = [f for f in of_target if (f.params["op"], f.params["pattern"]) == (op, pattern)]
+            _show_table(console, f"{op}, {pattern}: {path} on {host}, {file_system}", rows)
+        for op in dict.fromkeys(f.params["op"] for f in of_target):
+            best = max((f for f in of_target if f.params["op"] == op), key=lambda f: f.median)
             console.print(
                 Text(f"peak {op}: {format_quantity(best.median, best.unit)} ({_describe(best)})"),
                 soft_wrap=True,

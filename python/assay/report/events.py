@@ -1,5 +1,5 @@
-"""Prints event building: rates as shares of what the network carries, the ledger, the slices of time, deaths, and the
-landscape of a search."""
+"""Prints event building: rates as shares of the network's rate, the ledger of events and fragments, rates over time,
+deaths of ranks, and the best points of a search for parameters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from assay.records.schema import AnyRecord, Measurement
 from assay.records.units import format_quantity, format_share, format_size
 
 BLOCKS = "▁▂▃▄▅▆▇█"
-COLUMNS = 60  # of the line of rates over time
-SHOWN = 5  # best points of a search
+COLUMNS = 60  # characters of the line of rates over time
+MAX_POINTS = 5  # of a search that are printed, the best first
 
 LEDGER_TITLES = {
     "events_built": "events built",
@@ -56,7 +56,7 @@ def _cell(value: float | None, unit: str) -> str:
     return "-" if value is None or math.isnan(value) else format_quantity(value, unit)
 
 
-def _show_rates(console: Console, built: Sequence[Building], carried: NetworkRates) -> None:
+def _show_rates(console: Console, built: Sequence[Building], reference: NetworkRates) -> None:
     table = _table(
         ["event building", "built", "between ranks", "of pairs", "of MPI_Alltoall", "latency p50", "p99"]
     )
@@ -68,8 +68,8 @@ def _show_rates(console: Console, built: Sequence[Building], carried: NetworkRat
             building.label,
             _cell(building.throughput, "B/s"),
             _cell(rate, "B/s"),
-            _share(rate, carried.pairs),
-            _share(rate, carried.alltoall),
+            _share(rate, reference.pairs),
+            _share(rate, reference.alltoall),
             _cell(summary.median if summary else None, "s"),
             _cell(summary.p99 if summary else None, "s"),
         )
@@ -77,9 +77,9 @@ def _show_rates(console: Console, built: Sequence[Building], carried: NetworkRat
     limits = [
         f"{name} {format_quantity(value, 'B/s')}"
         for name, value in (
-            ("pairs of ranks at once carry", carried.pairs),
-            ("MPI_Alltoall", carried.alltoall),
-            ("MPI_Alltoallv", carried.alltoallv),
+            ("pairs of ranks at once carry", reference.pairs),
+            ("MPI_Alltoall", reference.alltoall),
+            ("MPI_Alltoallv", reference.alltoallv),
         )
         if not math.isnan(value)
     ]
@@ -108,7 +108,7 @@ def _show_time(console: Console, building: Building, several: bool) -> None:
     rates = [part.rate for part in building.slices if not math.isnan(part.rate)]
     if len(rates) > 1:
         title = f"{building.label}: " if several else ""
-        line = "".join(_block(rate, max(rates)) for rate in _compressed(rates))
+        line = "".join(_block(rate, max(rates)) for rate in _lowest_by_column(rates))
         console.print(
             Text(
                 f"{title}over {building.slices[-1].end:.0f} s  {line}  median "
@@ -127,7 +127,7 @@ def _show_time(console: Console, building: Building, several: bool) -> None:
         console.print()
 
 
-def _compressed(rates: Sequence[float]) -> list[float]:
+def _lowest_by_column(rates: Sequence[float]) -> list[float]:
     """At most COLUMNS values: the lowest of each stretch, so that no dip is hidden."""
     if len(rates) <= COLUMNS:
         return list(rates)
@@ -137,7 +137,7 @@ def _compressed(rates: Sequence[float]) -> list[float]:
 
 def _block(rate: float, most: float) -> str:
     share = rate / most if most > 0 else 0.0
-    if not 0 < share < 1:  # records of another may hold any figures
+    if not 0 < share < 1:  # a run of another user may hold any figures
         return BLOCKS[-1] if share >= 1 else BLOCKS[0]
     return BLOCKS[int(len(BLOCKS) * share)]
 
@@ -150,7 +150,7 @@ def _show_search(console: Console, records: Sequence[Measurement]) -> None:
         return
     names = list(points[0].params)
     table = _table([*names, "throughput", "of the best", "measured"], left=0)
-    for record in points[:SHOWN]:
+    for record in points[:MAX_POINTS]:
         values = [
             format_size(int(value)) if name == "fragment" else str(value)
             for name, value in record.params.items()

@@ -46,17 +46,18 @@ def show_fabric(console: Console, records: Iterable[AnyRecord]) -> None:
 
 
 def _show_rates(console: Console, measured: list[Measurement]) -> None:
-    """The usual rates, since cables that are slow alike are seen only where the file says what ports support."""
+    """Prints the usual rates. If all cables are equally slow, no cable is found slow unless the ports' rates are known;
+    the reader can compare the usual rates with the expected ones."""
     usual = [r for r in measured if r.metric == "usual_rate"]
     if not usual:
         return
     kinds = {"host": "to hosts", "switch": "between switches"}
-    rates = [f"{kinds[str(r.params['of'])]} {r.params['width']}x {r.params['speed']}" for r in usual]
+    rates = [f"{kinds[str(r.params['cable_kind'])]} {r.params['width']}x {r.params['speed']}" for r in usual]
     text = f"most cables: {', '.join(rates)}"
     known, cables = (int(usual[0].params[name]) for name in ("supported_known", "cables"))
     if known < cables:
-        of = f"of {cables - known} of {cables} cables " if known else ""
-        text += f"; what the ports {of}support is unknown: compare the rates with what was bought"
+        cables_text = f"of {cables - known} of {cables} cables " if known else ""
+        text += f"; what the ports {cables_text}support is unknown: compare the rates with what was bought"
     console.print(Text(text), soft_wrap=True)
 
 

@@ -1,4 +1,7 @@
-"""Prints GPU copies: the two lines of COBALT's gpu-copy, then each GPU alone and with all others."""
+"""Prints GPU copies: the two lines of gpu-copy, then each GPU alone and with all others.
+
+gpu-copy is an acceptance test of COBALT, the correlator of the LOFAR radio telescope.
+"""
 
 from __future__ import annotations
 

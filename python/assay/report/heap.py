@@ -86,7 +86,7 @@ def missing(profiles: Profiles) -> list[str]:
 
 
 def problems(profile: HeapProfile) -> list[str]:
-    """What the profile lacks, and the reasons."""
+    """Messages about missing or uncertain parts of the profile, with the reasons."""
     trace, messages = profile.trace, []
     messages += _attach_problems(profile)
     if not profile.process.complete and profile.process.attached_after is None:

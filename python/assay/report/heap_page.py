@@ -1,5 +1,5 @@
-"""The heap profile in the report's page: the analyser's tables and the source files, without the smallest nodes where
-there are too many."""
+"""The heap profile in the report's page: the analyser's tables and the source files. The smallest call-tree nodes are
+left out where there are too many."""
 
 from __future__ import annotations
 

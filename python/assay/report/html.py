@@ -1,9 +1,9 @@
 """Writes ``report.html``: one file with a whole run and the page that shows it.
 
-The page is built once from ``web/`` as a template with a marker; a report is that template with the run in place of
-the marker, so writing one needs no Node. The data are JSON lines (``run.json``, then the records), compressed, in
-base64. The browser reads them line by line from a DecompressionStream, so that a matrix of 4096 hosts is never one
-string of 300 MB. The file loads nothing from the network: it can be mailed, archived and opened from disk.
+The page is built once from ``web/`` as a template with a marker. A report is that template with the run in place of
+the marker, so writing a report needs no Node. The data are JSON lines (``run.json``, then the records), compressed, in
+base64. The browser reads them line by line from a DecompressionStream, so that it never holds a matrix of 4096 hosts
+as one string of 300 MB. The file loads nothing from the network: it can be mailed, archived and opened from disk.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def build_report(run_dir: Path, output: Path | None = None, profiles: Profiles |
     target = output or run_dir / REPORT_NAME
     before, after = page.split(MARKER)
     data = base64.b64encode(_compressed(_lines(run, profiles or Profiles(run_dir))))
-    _write_whole(target, before + data + after, 0o600 if load_sources(run.path).files else 0o666)
+    _write_report(target, before + data + after, 0o600 if load_sources(run.path).files else 0o666)
     return target
 
 
@@ -84,9 +84,9 @@ def _lines(run: Run, profiles: Profiles) -> Iterator[bytes]:
     for record in run.records:
         rows: Iterable[AnyRecord] = rows_of(record) if isinstance(record, Matrix) else (record,)
         if isinstance(record, Matrix) and _matrix_key(record) not in kept:
-            rows = [_head(record, host) for host in record.hosts]
+            rows = [_row_without_values(record, host) for host in record.hosts]
         for row in rows:
-            yield encode(_reduced(row, kept) if isinstance(row, Pairs) else row) + b"\n"
+            yield encode(_reduce_row(row, kept) if isinstance(row, Pairs) else row) + b"\n"
     sources = load_sources(run.path)
     for page in heap_pages(profiles, sources):
         yield msgspec.json.encode(page) + b"\n"
@@ -94,16 +94,16 @@ def _lines(run: Run, profiles: Profiles) -> Iterator[bytes]:
         yield msgspec.json.encode(placement) + b"\n"
 
 
-def _head(matrix: Matrix, host: str) -> Pairs:
+def _row_without_values(matrix: Matrix, host: str) -> Pairs:
     return Pairs(
         id=matrix.id, name=matrix.name, metric=matrix.metric, unit=matrix.unit, better=matrix.better,
         subject=Subject(host=host), params=matrix.params,
     )  # fmt: skip
 
 
-def _reduced(row: Pairs, kept: set[MatrixKey]) -> Pairs:
-    """Shrinks a row of a pair matrix, since these are most of a large report: fewer digits, and only the head of a
-    row whose matrix is not kept, so that findings can cite it and the page can say that it is missing."""
+def _reduce_row(row: Pairs, kept: set[MatrixKey]) -> Pairs:
+    """Shrinks a row of a pair matrix, since these are most of a large report. Values have fewer digits. A row of a
+    matrix that is not kept has no values; findings can still cite it, and the page says that they are missing."""
     if _matrix_key(row) not in kept:
         return msgspec.structs.replace(row, peers=[], values=[])
     return msgspec.structs.replace(row, values=[float(f"{v:.{PAIR_DIGITS}g}") for v in row.values])
@@ -128,7 +128,7 @@ def _matrix_key(row: Pairs | Matrix) -> MatrixKey:
     return MatrixKey(row.name, row.metric, str(row.params.get("op", "")), int(row.params.get("size", 0)))
 
 
-def _write_whole(target: Path, content: bytes, mode: int) -> None:
+def _write_report(target: Path, content: bytes, mode: int) -> None:
     """Writes the file completely or not at all. ``mode``: the permissions of a new file, less the umask. A report with
     source files is readable by its owner only."""
     try:

@@ -44,7 +44,7 @@ class Row:
 
     @property
     def moved(self) -> int:
-        """The bytes of all ranks, which a stonewall makes fewer than asked for."""
+        """The bytes that all ranks transferred: fewer than requested with a stonewall (a time limit)."""
         return round(self.bandwidth * self.total)
 
     @property
@@ -73,7 +73,7 @@ def _number(value: float) -> str:
     return f"{value:<10.{6 if value < 1 else 2 if value < 3600 else 0}f} "
 
 
-def line(row: Row, iteration: int) -> str:
+def format_row(row: Row, iteration: int) -> str:
     figures = (row.bandwidth / MIB, row.rate, row.latency, int(row.params["block"]) / KIB,
                int(row.params["transfer"]) / KIB, row.open, row.transfer, row.close, row.total)  # fmt: skip
     text = [_number(value) for value in figures]
@@ -92,11 +92,11 @@ def tests(records: Iterable[AnyRecord]) -> list[list[Row]]:
 
 def iterations(test: Sequence[Row]) -> Iterator[tuple[int, Row]]:
     """Each row with the number of its repetition, counted by operation over all rounds."""
-    seen: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for row in test:
         key = (row.access, str(row.params.get("data", "")))
-        yield seen.setdefault(key, 0), row
-        seen[key] += 1
+        yield counts.setdefault(key, 0), row
+        counts[key] += 1
 
 
 def ior_json(run: Run) -> dict[str, Any]:

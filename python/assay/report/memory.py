@@ -1,4 +1,7 @@
-"""Prints memory measurements: bandwidth between NUMA nodes, and the paced workload like COBALT's mem-test."""
+"""Prints memory measurements: bandwidth between NUMA nodes, and the paced workload in the format of COBALT's mem-test.
+
+COBALT is the correlator of the LOFAR radio telescope; mem-test is one of its acceptance tests.
+"""
 
 from __future__ import annotations
 

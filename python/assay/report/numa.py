@@ -82,8 +82,8 @@ def _show_sampling(console: Console, sampling: NumaSampling) -> None:
         return
     share = format_share(sampling.attributed / sampling.samples)
     console.print(f"objects       {share} of the samples could be given to an object")
-    by_server = dict(zip(sampling.servers, sampling.served, strict=False))
-    shown = [f"{server} {format_share(n / sampling.samples)}" for server, n in by_server.items() if n]
+    by_source = dict(zip(sampling.sources, sampling.samples_by_source, strict=False))
+    shown = [f"{source} {format_share(n / sampling.samples)}" for source, n in by_source.items() if n]
     console.print(Text(f"answered by   {', '.join(shown)}"), soft_wrap=True)
 
 
@@ -155,12 +155,12 @@ def _show_objects(console: Console, profile: NumaProfile) -> None:
     column = "accesses" if profile.is_exact else "touched"
     table = _table("object, allocated by", "kind", column, "remote", "pages by node")
     numbers = [*(node.id for node in profile.nodes), UNKNOWN_NODE]
-    for profiled in profile.objects[:MAX_ROWS]:
-        counts = profile.counts(profiled)
-        placed = dict(zip(numbers, profiled.resident, strict=True))
+    for row in profile.objects[:MAX_ROWS]:
+        counts = profile.counts(row)
+        placed = dict(zip(numbers, row.resident, strict=True))
         table.add_row(
-            profiled.name,
-            profiled.kind,
+            row.name,
+            row.kind,
             _count(profile, total(counts)),
             _share(counts),
             _split(placed) or _split(by_node(counts, of_pages=True)),
@@ -255,7 +255,7 @@ def _show_ranks(console: Console, ranks: Sequence[NumaProfile]) -> None:
 def show_numa_comparison(
     console: Console, before: NumaProfile, after: NumaProfile, metric: str, changes: list[Change]
 ) -> None:
-    """The figures of two profiles side by side: the whole, then each object, then the functions that have changed."""
+    """Prints the figures of two profiles side by side: totals, then each object, then the functions that changed."""
     table = _table("", "before", "after", "remote before", "remote after")
     table.add_row(
         "all",
@@ -280,17 +280,18 @@ def show_numa_comparison(
         console.print(Text(f"no function differs in: {METRICS[metric]}"))
 
 
-def show_prediction(console: Console, profiled: Prediction, nodes: Sequence[str], emulated: int) -> None:
-    """``nodes``: the processors of each, empty for one of memory alone."""
-    shown = ", ".join(f"{k} ({own or 'memory alone'})" for k, own in enumerate(nodes))
+def show_prediction(console: Console, prediction: Prediction, nodes: Sequence[str], emulated: int) -> None:
+    """Prints the predicted remote shares. ``nodes``: the processors of each, empty for a node with memory alone.
+    ``emulated``: the number of emulated nodes of the recording, 0 for real ones."""
+    shown = ", ".join(f"{k} ({processors or 'memory alone'})" for k, processors in enumerate(nodes))
     console.print(f"nodes         {shown}", soft_wrap=True)
-    if profiled.recorded is not None:
+    if prediction.recorded is not None:
         marked = f" on {emulated} emulated nodes" if emulated else ""
-        console.print(f"recorded      {format_share(profiled.recorded)} remote{marked}")
+        console.print(f"recorded      {format_share(prediction.recorded)} remote{marked}")
     console.print()
-    table = _table("predicted remote share", *profiled.shares)
-    table.add_row("all", *(format_share(share) for share in profiled.shares.values()))
-    for name, shares in list(profiled.objects.items())[:MAX_ROWS]:
+    table = _table("predicted remote share", *prediction.shares)
+    table.add_row("all", *(format_share(share) for share in prediction.shares.values()))
+    for name, shares in list(prediction.objects.items())[:MAX_ROWS]:
         table.add_row(name, *(format_share(share) for share in shares.values()))
     _print(console, table)
     console.print(
@@ -304,15 +305,15 @@ def compared_objects(before: NumaProfile, after: NumaProfile) -> list[tuple[str,
     old, new = _by_name(before), _by_name(after)
     none = NumaCells([], [], [])
     names = sorted(old.keys() | new.keys())
-    profiled = [(name, old.get(name, none), new.get(name, none)) for name in names]
-    return sorted(profiled, key=lambda row: -max(total(row[1]), total(row[2])))
+    objects = [(name, old.get(name, none), new.get(name, none)) for name in names]
+    return sorted(objects, key=lambda row: -max(total(row[1]), total(row[2])))
 
 
 def _by_name(profile: NumaProfile) -> dict[str, NumaCells]:
     sums: dict[str, NumaCells] = {}
-    for profiled in profile.objects:
-        counts, before = profile.counts(profiled), sums.get(profiled.name)
-        sums[profiled.name] = (
+    for row in profile.objects:
+        counts, before = profile.counts(row), sums.get(row.name)
+        sums[row.name] = (
             counts
             if before is None
             else NumaCells(

@@ -1,5 +1,5 @@
-"""The NUMA profile in the report's page: with the source files, without the smallest objects, rows and nodes where
-there are too many."""
+"""The NUMA profile in the report's page, with the source files. The smallest objects, first touches and call-tree nodes
+are left out where there are too many."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def numa_page(profile: NumaProfile, max_nodes: int = MAX_NODES) -> NumaPage:
     """Without source files."""
     tree, left_out = reduced_tree(profile.calls, max_nodes)
     objects = profile.objects[:MAX_OBJECTS]
-    touches = _kept(profile.first_touches, len(objects))
+    touches = _touches_of_shown(profile.first_touches, len(objects))
     left_out += len(profile.objects) - len(objects)
     left_out += len(profile.first_touches.object) - len(touches.object)
     advice = [row for row in profile.advice if row.object < len(objects)]
@@ -50,7 +50,7 @@ def numa_page(profile: NumaProfile, max_nodes: int = MAX_NODES) -> NumaPage:
     return NumaPage(title=profile.title, ranks=[], sources={}, left_out=left_out, profile=shown)
 
 
-def _kept(touches: NumaFirstTouches, objects: int) -> NumaFirstTouches:
+def _touches_of_shown(touches: NumaFirstTouches, objects: int) -> NumaFirstTouches:
     """The first rows, which are the largest, of the objects that are shown."""
     rows = [k for k, number in enumerate(touches.object) if number < objects][:MAX_TOUCHES]
     return NumaFirstTouches(

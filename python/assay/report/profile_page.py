@@ -1,12 +1,11 @@
-"""Shared by the pages of all profilers: the call tree, without its smallest nodes where there are too many, and the
-source files."""
+"""Functions for the pages of all profilers: they limit the call tree to its largest nodes, and choose source files."""
 
 from __future__ import annotations
 
 import numpy as np
 from msgspec.structs import replace
 
-from assay.profile.columns import Numbers, packed, unpacked
+from assay.profile.columns import Numbers, pack_column, unpack_column
 from assay.profile.sources import Sources
 from assay.profile.tree import CallTree
 from assay.records.profile import Column, Nodes, Source, Stacks, Tree
@@ -21,11 +20,11 @@ def reduced_tree(calls: CallTree, max_nodes: int) -> tuple[Tree, int]:
     """The tree with the nodes of the largest figures, and how many were left out."""
     if len(calls.parent) <= max_nodes:
         return calls.tables, 0
-    number = _renumbered(calls, max_nodes)  # -1: left out
-    return _reduced(calls, number), int(np.sum(number < 0))
+    number = _new_node_numbers(calls, max_nodes)  # -1: left out
+    return _keep_nodes(calls, number), int(np.sum(number < 0))
 
 
-def _renumbered(calls: CallTree, max_nodes: int) -> Numbers:
+def _new_node_numbers(calls: CallTree, max_nodes: int) -> Numbers:
     """The new number of each node that has one of the largest shares of any metric's total."""
     nodes = calls.tables.nodes
     shares = np.zeros(len(calls.parent))
@@ -41,7 +40,7 @@ def _renumbered(calls: CallTree, max_nodes: int) -> Numbers:
     return number
 
 
-def _reduced(calls: CallTree, number: Numbers) -> Tree:
+def _keep_nodes(calls: CallTree, number: Numbers) -> Tree:
     tree = calls.tables
     nodes, stacks = number >= 0, number[calls.stack_node] >= 0
     parent = calls.parent[nodes]
@@ -49,25 +48,25 @@ def _reduced(calls: CallTree, number: Numbers) -> Tree:
         tree,
         nodes=Nodes(
             int(nodes.sum()),
-            packed(np.where(parent < 0, -1, number[parent])),
-            packed(calls.location[nodes]),
+            pack_column(np.where(parent < 0, -1, number[parent])),
+            pack_column(calls.location[nodes]),
             _rows(tree.nodes.figures, nodes),
         ),
         stacks=Stacks(
             int(stacks.sum()),
-            packed(number[calls.stack_node[stacks]]),
-            packed(calls.stack_site[stacks]),
+            pack_column(number[calls.stack_node[stacks]]),
+            pack_column(calls.stack_site[stacks]),
             _rows(tree.stacks.figures, stacks),
         ),
     )
 
 
 def _rows(figures: dict[str, Column], kept: Numbers) -> dict[str, Column]:
-    return {name: packed(unpacked(column, len(kept))[kept]) for name, column in figures.items()}
+    return {name: pack_column(unpack_column(column, len(kept))[kept]) for name, column in figures.items()}
 
 
 def named_sources(names: list[str], sources: Sources, room: int) -> dict[str, Source]:
-    """Those of the run's source files that a page names, of at most ``room`` characters together."""
+    """The run's source files that a page names, at most ``room`` characters together."""
     chosen: dict[str, Source] = {}
     for name in dict.fromkeys(names):
         source = sources.files.get(name)

@@ -25,7 +25,7 @@ from assay.records.storage import (
 )
 from assay.records.units import format_quantity, format_size
 from assay.report.device import show_device
-from assay.report.ior import HEADER, iterations, line, tests
+from assay.report.ior import HEADER, format_row, iterations, tests
 from assay.report.metadata import show_metadata
 
 PHASES = {"compute_time": "compute", "communication_time": "communication", "write_time": "write"}
@@ -122,7 +122,7 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
             )
             console.print(HEADER, soft_wrap=True)
             for number, row in iterations(test):
-                console.print(line(row, number), soft_wrap=True)
+                console.print(format_row(row, number), soft_wrap=True)
         console.print()
     for mpi in dict.fromkeys(_params(row)["mpi"] for row in rows):
         console.print(Text(str(mpi), style="bold"))
@@ -172,7 +172,7 @@ def _speedup(figures: Variants, records: Iterable[AnyRecord]) -> str:
     if not figures:
         return "-"
     figure = next(iter(figures.values()))
-    params = {"of": figure.name, "figure": figure.metric} | {
+    params = {"benchmark": figure.name, "figure": figure.metric} | {
         key: value for key, value in figure.params.items() if key != "io"
     }
     for r in records:

@@ -1,6 +1,6 @@
 """Prepares standard output and standard error for all verbs.
 
-If the reader of a pipe ends early ("| head"), the verb goes on, so its exit code is unchanged. A character that the
+If the reader of a pipe ends early ("| head"), the verb runs on, so its exit code is unchanged. A character that the
 terminal's encoding lacks is escaped.
 """
 
@@ -12,7 +12,7 @@ import sys
 from typing import Any, TextIO, cast
 
 
-class _Pipe(io.FileIO):
+class _PipeWithoutErrors(io.FileIO):
     """A descriptor that drops what is written after its reader has closed the pipe."""
 
     def write(self, data: Any) -> int:
@@ -28,16 +28,16 @@ def prepare_output() -> None:
     if sys.stdout is None:  # closed by the caller ("assay net >&-")
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     elif sys.stdout is sys.__stdout__:
-        sys.stdout = _patient(cast(TextIO, sys.stdout))
+        sys.stdout = _wrap_stream(cast(TextIO, sys.stdout))
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     elif sys.stderr is sys.__stderr__:
-        sys.stderr = _patient(cast(TextIO, sys.stderr), line_buffering=True)
+        sys.stderr = _wrap_stream(cast(TextIO, sys.stderr), line_buffering=True)
 
 
-def _patient(stream: TextIO, line_buffering: bool = False) -> TextIO:
+def _wrap_stream(stream: TextIO, line_buffering: bool = False) -> TextIO:
     stream.flush()
-    raw = _Pipe(stream.fileno(), "w", closefd=False)
+    raw = _PipeWithoutErrors(stream.fileno(), "w", closefd=False)
     line_buffering = line_buffering or stream.isatty()
     return io.TextIOWrapper(
         io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=line_buffering
@@ -53,6 +53,6 @@ def discard_output() -> None:
 
 
 def _discard(descriptor: int) -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, descriptor)
-    os.close(nowhere)
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, descriptor)
+    os.close(null_device)

@@ -52,8 +52,7 @@ STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow
 
 
 class _Output(Console):
-    """A console that takes text as it is: without markup ("[red]" is a host's name), and with unsafe characters
-    escaped in all that is printed."""
+    """A console without markup ("[red]" may be a host's name) that escapes unsafe characters in all printed text."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, **options)
@@ -67,8 +66,8 @@ class _Output(Console):
 
 
 def console(stderr: bool = False) -> Console:
-    """A console of the terminal's width; wide enough not to fold where there is none. With NO_COLOR it sends no
-    escape sequences at all: bold and dim are left out too."""
+    """A console of the terminal's width; of WIDTH columns without a terminal. With NO_COLOR it sends no escape
+    sequences at all: bold and dim are left out, too."""
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     terminal = _Output(stderr=stderr, color_system=colors)
     return terminal if terminal.is_terminal else _Output(stderr=stderr, color_system=colors, width=WIDTH)
@@ -93,7 +92,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_alloc(console, records)
     show_model(console, records)
     for failure in (r for r in records if isinstance(r, Failure)):
-        console.print(Text.assemble(("failed: ", "bold red"), one_line(failure.what)), soft_wrap=True)
+        console.print(Text.assemble(("failed: ", "bold red"), one_line(failure.problem)), soft_wrap=True)
         if failure.fix:
             console.print(f"        fix: {one_line(failure.fix)}", soft_wrap=True)
     show_findings(console, [r for r in records if isinstance(r, Finding)])

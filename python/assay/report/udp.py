@@ -43,10 +43,10 @@ def _groups(records: Iterable[AnyRecord]) -> dict[tuple[str, Subject, str], dict
     for record in records:
         if not isinstance(record, Measurement) or record.name not in (RECEIVE, SEND) or not record.summary:
             continue
-        if record.params.get("of") != "all streams" or "counter" in record.params:
+        if record.params.get("stream") != "all" or "counter" in record.params:
             continue
         settings = repr(
-            [record.params.get(key) for key in ("streams", "size", "offered", "wanted", "sender")]
+            [record.params.get(key) for key in ("streams", "size", "offered", "requested_rate", "sender")]
         )
         groups.setdefault((record.name, record.subject, settings), {})[record.metric] = record
     return groups
@@ -115,7 +115,7 @@ def _corrupted(figures: Figures) -> str:
 
 def _sent(subject: Subject, figures: Figures) -> list[str]:
     lines = [
-        f"UDP from {subject.host} {subject.device} to {subject.peer}: {_streams(figures, 'wanted')}",
+        f"UDP from {subject.host} {subject.device} to {subject.peer}: {_streams(figures, 'requested_rate')}",
         f"    sent {format_bit_rate(_value(figures, 'bandwidth'))}, "
         f"{100 * _value(figures, 'offered'):.2f}% of the target; "
         f"at most {format_quantity(_value(figures, 'longest_pause'), 's')} behind the schedule",

@@ -17,8 +17,8 @@ from assay.records.units import format_quantity, format_share
 
 
 def show_wire(console: Console, records: Sequence[AnyRecord]) -> None:
-    """Prints a row for each adapter, hosts with the same adapter and link folded; nothing where there is one adapter a
-    host and its speed is unknown. The bytes are the median of the hosts."""
+    """Prints a row for each adapter; hosts with the same adapter and link speed share a row, with the median of their
+    bytes. Prints nothing where each host has one adapter of unknown speed."""
     if not any(isinstance(r, Measurement) and r.name == "network.wire" for r in records):
         return
     hosts = adapters_of(records)

@@ -60,8 +60,8 @@ TEST_CASE("pair values keep five digits") {
 }
 
 TEST_CASE("the fields of failure, corruption, hello, progress and waived records") {
-    CHECK(written_record([](Sink& s) { s.failure("what", "fix", {.host = "a"}); })["what"] ==
-          "what");
+    CHECK(written_record([](Sink& s) { s.failure("reason", "fix", {.host = "a"}); })["problem"] ==
+          "reason");
     const Json corruption = written_record(
         [](Sink& s) { s.corruption(probe, {.host = "a"}, {{"size", 8}}, 3, 8, 0xff, 0xfe); });
     CHECK(corruption["offset"] == 8);

@@ -62,7 +62,7 @@ public:
     // The message of the failure record of a rank that has ended the job; empty: there is none.
     std::string failure() const {
         for (const Json& record : records)
-            if (record["kind"] == "failure") return record["what"];
+            if (record["kind"] == "failure") return record["problem"];
         return "";
     }
 

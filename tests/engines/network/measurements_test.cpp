@@ -188,7 +188,7 @@ TEST_CASE("the hosts of the ranks are reported before any record") {
     const Json first = recording.all_records().front();
     REQUIRE(first["kind"] == "ranks");
     CHECK(first["labels"].size() == 3);
-    CHECK(first["of"] == Json({0, 0, 0}));
+    CHECK(first["host_index"] == Json({0, 0, 0}));
     CHECK(first["hosts"].size() == 1);
 }
 

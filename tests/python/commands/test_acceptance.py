@@ -317,7 +317,7 @@ def test_check_goes_on_where_a_measurement_fails(acceptance: Acceptance) -> None
     acceptance.write(machine)
     status, run, _ = acceptance.run("check")
     assert status == 2 and run["run"]["state"] == "partial"
-    failures = [r["what"] for r in run["records"] if r["kind"] == "failure"]
+    failures = [r["problem"] for r in run["records"] if r["kind"] == "failure"]
     assert any("no message from any rank for 90 s" in failure for failure in failures)
     measured = {(r["name"], r.get("status", "ok")) for r in run["records"] if r["kind"] == "measurement"}
     assert ("node.noise", "ok") in measured  # after the one that failed

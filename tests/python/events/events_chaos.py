@@ -200,7 +200,7 @@ def check(path: Path, host: str, result: Result) -> None:
     records = Run.load(path).records
     say = result.violations.append
     for failure in (r for r in records if isinstance(r, Failure)):
-        say(f"it failed: {failure.what}")
+        say(f"it failed: {failure.problem}")
     (building,) = [b for b in buildings(records) if b.params] or [None]
     if building is None:
         say("no ledger was written")

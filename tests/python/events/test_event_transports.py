@@ -45,7 +45,7 @@ def start(run: Path, mark: str, *options: str) -> subprocess.Popen[str]:
 
 def built(run: Path) -> Building:
     records = Run.load(run).records
-    assert not [r.what for r in records if isinstance(r, Failure)]
+    assert not [r.problem for r in records if isinstance(r, Failure)]
     (building,) = [b for b in buildings(records) if b.params]
     assert all(building.count(metric) == 0 for metric in ("fragments_corrupt", "fragments_duplicate"))
     return building

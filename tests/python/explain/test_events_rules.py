@@ -69,7 +69,7 @@ def test_a_fragment_that_is_wrong_twice_or_nowhere_fails_any_acceptance(metric: 
 def test_a_ledger_that_does_not_balance_fails_any_acceptance() -> None:
     text = (ROOT / "engines" / "events" / "results.cpp").read_text()
     assert UNBALANCED in text
-    failure = Failure(id=9, what=f"h0: {UNBALANCED}: 80 fragments assigned, 79 accounted for")
+    failure = Failure(id=9, problem=f"h0: {UNBALANCED}: 80 fragments assigned, 79 accounted for")
     (finding,) = found([failure], "event_ledger")
     assert overall(integrity([failure, finding], [])) == "FAIL"
 

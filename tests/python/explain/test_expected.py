@@ -30,7 +30,7 @@ def measured(name: str, device: str, value: float, **params: Scalar) -> Measurem
 
 
 def udp(value: float, offered: float = 9.018) -> Measurement:
-    return measured("node.udp_receive", "eth2", value * GBIT, of="all streams", offered=offered * GBIT)
+    return measured("node.udp_receive", "eth2", value * GBIT, stream="all", offered=offered * GBIT)
 
 
 def rdma(value: float, size: int = 65536) -> Measurement:

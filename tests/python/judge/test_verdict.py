@@ -166,7 +166,7 @@ def test_findings(tmp_path: Path) -> None:
     assert verdict_on(tmp_path, none + '\nrule = "wire_bypass"', [measured, fault]).outcome == "PASS"
     assert verdict_on(tmp_path, none, []).reason == "nothing was measured"
     assert verdict_on(tmp_path, none, [measurement(None, status="waived")]).outcome == "INCONCLUSIVE"
-    cut = verdict_on(tmp_path, none, [measured, Failure(what="rank 3 on h3 died")])
+    cut = verdict_on(tmp_path, none, [measured, Failure(problem="rank 3 on h3 died")])
     assert (cut.outcome, cut.reason) == ("INCONCLUSIVE", "the run was cut short: rank 3 on h3 died")
 
 

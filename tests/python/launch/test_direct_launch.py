@@ -83,7 +83,7 @@ def test_a_rank_that_is_killed_ends_the_job_and_is_named() -> None:
     )
     assert code == 2
     (failure,) = [line for line in lines if line["kind"] == "failure"]
-    assert failure["what"] == "rank 1 on localhost was ended by signal 9 (Killed)"
+    assert failure["problem"] == "rank 1 on localhost was ended by signal 9 (Killed)"
     assert failure["subject"]["rank"] == 1 and failure["primary"]
 
 
@@ -95,7 +95,7 @@ def test_a_job_that_survives_goes_on_without_a_rank_but_not_without_rank_0() -> 
     assert "rank 2 on localhost was ended by signal 9 (Killed); the others go on" in err
     code, lines, _ = launch(body.format(0), survive=True)
     assert code == 2
-    assert "rank 0 on localhost was ended by signal 9" in lines[0]["what"]
+    assert "rank 0 on localhost was ended by signal 9" in lines[0]["problem"]
 
 
 COMES_BACK = """
@@ -136,7 +136,7 @@ def test_a_rank_that_comes_back_learns_no_port_of_one_that_is_gone() -> None:
 def test_different_versions_are_refused() -> None:
     code, lines, _ = launch("listen(version=f'{rank}/1'); table()", ranks=2)
     assert code == 2
-    assert "the ranks are of different versions: 0/1 on localhost, 1/1 on localhost" in lines[0]["what"]
+    assert "the ranks are of different versions: 0/1 on localhost, 1/1 on localhost" in lines[0]["problem"]
 
 
 def test_a_rank_that_ends_before_it_listens_ends_the_job() -> None:
@@ -322,7 +322,7 @@ def test_a_host_whose_link_goes_down_is_named(lab: Lab, transport: str) -> None:
         lab.fault(["h3"], None)
     assert ending.failure is not None
     # The others name it, or it names itself: it has lost all of them.
-    said = ending.failure.what
+    said = ending.failure.problem
     assert (
         "rank 3 at" in said and "nothing was heard from it for 900 ms" in said
     ) or "h3 hears no other" in said

@@ -15,20 +15,20 @@ def nobody(_name: str) -> set[str]:
     return set()
 
 
-def report(*hosts: Machine, of: list[int] | None = None) -> Ranks:
-    """What the engine reports: labels as it makes them."""
-    of = list(range(len(hosts))) if of is None else of
-    several = {k for k in of if of.count(k) > 1}
+def report(*hosts: Machine, host_index: list[int] | None = None) -> Ranks:
+    """The engine's report of its ranks, with labels as it makes them."""
+    host_index = list(range(len(hosts))) if host_index is None else host_index
+    several = {k for k in host_index if host_index.count(k) > 1}
     labels = [
-        f"{hosts[k].host}:{of[:rank].count(k)}" if k in several else hosts[k].host
-        for rank, k in enumerate(of)
+        f"{hosts[k].host}:{host_index[:rank].count(k)}" if k in several else hosts[k].host
+        for rank, k in enumerate(host_index)
     ]
-    return Ranks(labels, of, list(hosts))
+    return Ranks(labels, host_index, list(hosts))
 
 
 def labels(asked: list[str], ranks: Ranks, resolve: object = nobody) -> list[str]:
     names = HostRenamer(asked, resolve)  # type: ignore[arg-type]
-    names.read_ranks(ranks)
+    names.match_ranks(ranks)
     return names.labels
 
 
@@ -54,7 +54,7 @@ def test_another_adapters_name_is_recognised_by_its_address() -> None:
         Machine("node-a", addresses=["172.17.0.1", "10.1.0.1"]),
     )
     names = HostRenamer(["n1-ib", "n2-ib"], lambda name: addresses[name] | {"172.17.0.1"})
-    contexts = names.read_ranks(ranks)
+    contexts = names.match_ranks(ranks)
     assert names.labels == ["n2-ib", "n1-ib"]
     assert [(c.subject.host, c.facts["host.own_name"], c.facts["host.recognised_by"]) for c in contexts] == [
         ("n2-ib", "node-b", "address"),
@@ -71,27 +71,27 @@ def test_unknown_names_follow_the_ranks_that_were_started_there() -> None:
     assert labels(["x", "y"], report(Machine("vm7"), Machine("vm8"))) == ["x", "y"]
     # y's rank runs where n1 runs: it is not known whose it is, so that nothing is invented.
     names = HostRenamer(["n1", "n1", "y"], nobody)
-    contexts = names.read_ranks(report(Machine("n1"), Machine("z"), of=[0, 1, 1]))
+    contexts = names.match_ranks(report(Machine("n1"), Machine("z"), host_index=[0, 1, 1]))
     assert names.labels == ["n1", "z:0", "z:1"]
     assert [c.facts for c in contexts if c.subject.host == "z"] == [{"host.unlisted": True}]
 
 
 def test_two_names_of_one_machine_are_said() -> None:
-    ranks = report(Machine("n1", addresses=["10.1.0.1"]), Machine("n2"), of=[0, 0, 1])
+    ranks = report(Machine("n1", addresses=["10.1.0.1"]), Machine("n2"), host_index=[0, 0, 1])
     names = HostRenamer(["n1", "n1-ib", "n2"], lambda _name: {"10.1.0.1"})
-    (context,) = names.read_ranks(ranks)
+    (context,) = names.match_ranks(ranks)
     assert names.labels == ["n1:0", "n1:1", "n2"]
     assert context == Context(subject=Subject(host="n1"), facts={"host.aliases": "n1-ib"})
 
 
 def test_several_ranks_of_a_host_keep_their_numbers() -> None:
-    ranks = report(Machine("s1.site"), Machine("c1.site"), of=[0, 0, 1])
+    ranks = report(Machine("s1.site"), Machine("c1.site"), host_index=[0, 0, 1])
     assert labels(["s1", "s1", "c1"], ranks) == ["s1:0", "s1:1", "c1"]
 
 
 def test_every_kind_of_record_is_renamed() -> None:
     names = HostRenamer(["n1", "n2"], nobody)
-    names.read_ranks(report(Machine("n1.site"), Machine("n2.site")))
+    names.match_ranks(report(Machine("n1.site"), Machine("n2.site")))
     pair = Subject(host="n1.site", peer="n2.site")
     row = names.rename(Pairs(name="x", metric="m", unit="B/s", subject=pair, peers=["n2.site"], values=[1.0]))
     assert isinstance(row, Pairs) and (row.subject.host, row.peers) == ("n1", ["n2"])
@@ -99,17 +99,17 @@ def test_every_kind_of_record_is_renamed() -> None:
     assert isinstance(flows, Flows) and (flows.sources, flows.targets) == (["n1"], ["n2"])
     single = names.rename(Measurement(name="x", metric="m", unit="B/s", subject=pair))
     assert isinstance(single, Measurement) and single.subject == Subject(host="n1", peer="n2")
-    failure = names.rename(Failure(what="n1.site: no answer from n2.site", subject=pair))
-    assert isinstance(failure, Failure) and failure.what == "n1: no answer from n2"
+    failure = names.rename(Failure(problem="n1.site: no answer from n2.site", subject=pair))
+    assert isinstance(failure, Failure) and failure.problem == "n1: no answer from n2"
 
 
 def test_without_a_list_the_hosts_keep_their_names() -> None:
-    assert labels([], report(Machine("vm"), of=[0, 0])) == ["vm:0", "vm:1"]
+    assert labels([], report(Machine("vm"), host_index=[0, 0])) == ["vm:0", "vm:1"]
 
 
 def test_a_report_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(UserError, match="contradicts itself"):
-        HostRenamer(["a"], nobody).read_ranks(Ranks(["a"], [3], [Machine("a")]))
+        HostRenamer(["a"], nobody).match_ranks(Ranks(["a"], [3], [Machine("a")]))
 
 
 hosts = st.lists(st.sampled_from(["n1", "n2", "n1.s", "n2.s", "n1-ib", "10.0.0.1"]), min_size=1, max_size=6)

@@ -55,7 +55,7 @@ def test_a_rank_that_never_answers_is_named(short_grace: None) -> None:
     # Long against the start of Python on a busy machine.
     ending, _, _ = run('hello(0, "a"); hello(2, "c"); time.sleep(60)', ["a", "b", "c"], Limits(start=2))
     assert ending.failure is not None
-    assert ending.failure.what.startswith("no answer from b within")
+    assert ending.failure.problem.startswith("no answer from b within")
     assert ending.failure.subject.host == "b"
 
 
@@ -63,7 +63,7 @@ def test_silence_after_the_start_ends_the_run_and_keeps_the_records(short_grace:
     ending, records, _ = run(
         'hello(0, "a"); measured(1); time.sleep(60)', ["a"], Limits(start=20, silence=0.5)
     )
-    assert ending.failure is not None and "no message from any rank" in ending.failure.what
+    assert ending.failure is not None and "no message from any rank" in ending.failure.problem
     assert len(records) == 1
 
 
@@ -96,28 +96,28 @@ def test_a_silent_phase_is_reported_until_a_line_comes(monkeypatch: pytest.Monke
 
 def test_an_engines_own_failure_is_kept_and_joined_with_the_launchers_words() -> None:
     ending, records, _ = run(
-        'say(kind="failure", what="h1 waited 30 s for h3", subject={"host": "h1", "peer": "h3"});sys.exit(1)',
+        'say(kind="failure", problem="h1 waited 30 s for h3", subject={"host": "h1", "peer": "h3"});sys.exit(1)',
         diagnosis="rank 3 on h3 was ended by signal 9",
     )
     assert ending.failure is not None
-    assert ending.failure.what == "h1 waited 30 s for h3; rank 3 on h3 was ended by signal 9"
+    assert ending.failure.problem == "h1 waited 30 s for h3; rank 3 on h3 was ended by signal 9"
     assert ending.failure.subject.peer == "h3" and records == []
 
 
 def test_a_rank_that_was_killed_is_the_cause_of_those_that_fell_with_it() -> None:
     ending, _, _ = run(
-        'say(kind="failure", what="rank 0 crashed"); say(kind="failure", what="rank 2 killed", primary=True);'
-        'say(kind="failure", what="rank 5 crashed"); sys.exit(1)'
+        'say(kind="failure", problem="rank 0 crashed"); say(kind="failure", problem="rank 2 killed", primary=True);'
+        'say(kind="failure", problem="rank 5 crashed"); sys.exit(1)'
     )
-    assert ending.failure is not None and ending.failure.what == "rank 2 killed"
+    assert ending.failure is not None and ending.failure.problem == "rank 2 killed"
 
 
 def test_a_launcher_that_lingers_after_a_failure_is_ended(short_grace: None) -> None:
     begun = time.monotonic()
     ending, _, _ = run(
-        'say(kind="failure", what="h1 waits for h3"); time.sleep(60)', limits=Limits(silence=50)
+        'say(kind="failure", problem="h1 waits for h3"); time.sleep(60)', limits=Limits(silence=50)
     )
-    assert ending.failure is not None and ending.failure.what == "h1 waits for h3"
+    assert ending.failure is not None and ending.failure.problem == "h1 waits for h3"
     assert time.monotonic() - begun < 30
 
 
@@ -126,12 +126,12 @@ def test_an_engines_refusal_is_the_cause_not_the_launchers_talk_after_it() -> No
         'print("assay-probe: sizes of 0; fix: give at least 1", file=sys.stderr);'
         'print("-----\\nmpirun noticed", file=sys.stderr); sys.exit(2)'
     )
-    assert ending.failure is not None and ending.failure.what == "sizes of 0; fix: give at least 1"
+    assert ending.failure is not None and ending.failure.problem == "sizes of 0; fix: give at least 1"
 
 
 def test_a_death_without_words_still_says_how_it_ended() -> None:
     ending, _, _ = run("os.kill(os.getpid(), signal.SIGKILL)")
-    assert ending.failure is not None and "signal 9 (Killed)" in ending.failure.what
+    assert ending.failure is not None and "signal 9 (Killed)" in ending.failure.problem
 
 
 def test_nothing_is_left_running_not_even_what_left_the_group(tmp_path: Path) -> None:
@@ -211,7 +211,7 @@ def test_the_telling_line_is_the_error_not_the_launchers_talk_about_help() -> No
         '5 more processes have sent help message\\nSet MCA parameter orte_base_help_aggregate to 0",'
         "file=sys.stderr); sys.exit(1)"
     )
-    assert ending.failure is not None and "MPI_ERR_WIN: invalid window" in ending.failure.what
+    assert ending.failure is not None and "MPI_ERR_WIN: invalid window" in ending.failure.problem
 
 
 def run_two(first: str, other: str, limits: Limits | None = None) -> tuple[EngineResult, list[AnyRecord]]:
@@ -234,7 +234,7 @@ def test_a_first_side_that_fails_never_starts_the_other(tmp_path: Path) -> None:
     mark = tmp_path / "started"
     ending, _ = run_two("print('assay-probe: the port is in use', file=sys.stderr); sys.exit(2)",
                         f"open({str(mark)!r}, 'w').close()")  # fmt: skip
-    assert ending.failure is not None and ending.failure.what == "the port is in use"
+    assert ending.failure is not None and ending.failure.problem == "the port is in use"
     assert not mark.exists()
 
 
@@ -244,5 +244,5 @@ def test_a_failure_of_the_other_side_is_told_and_both_are_ended(short_grace: Non
     other = "print('assay-probe: no such device', file=sys.stderr); sys.exit(2)"
     ending, _ = run_two(first, other)
     assert ending.failure is not None
-    assert "no such device" in ending.failure.what
+    assert "no such device" in ending.failure.problem
     assert not Path(f"/proc/{mark.read_text()}").exists()

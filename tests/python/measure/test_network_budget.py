@@ -35,9 +35,9 @@ def test_the_budget_is_kept_within_a_fifth_whatever_an_engine_takes_to_start(sta
     """Sweep, each direction by itself, and the retest: each uses what it was given, and its start."""
     now = 0.0
     time_budget = TimeBudget(BUDGET, lambda: now)
-    given = SWEEP_SHARE * BUDGET
-    now += start + given
-    time_budget.learn(given)
+    sweep_budget = SWEEP_SHARE * BUDGET
+    now += start + sweep_budget
+    time_budget.measure_launch(sweep_budget)
     assert time_budget.launch == max(LAUNCH_S, start)
     now += start + time_budget.next(time_budget.launch + ONE_SUSPECT_S)
     now += start + time_budget.next()

@@ -111,7 +111,7 @@ def test_a_rank_that_dies_is_named_and_what_was_measured_is_kept(
     assert "Traceback" not in stderr
     check_not_judged(run, process.returncode)
     (failure,) = [r for r in run.records if isinstance(r, Failure)]
-    assert failure.what.startswith("rank 2 on h2 was ended by signal 9")
+    assert failure.problem.startswith("rank 2 on h2 was ended by signal 9")
     assert any(isinstance(r, Pairs) for r in run.records)
     assert (where / "report.html").exists()
     assert engines_in(lab) == []
@@ -124,7 +124,7 @@ def test_a_host_that_falls_silent_is_named_within_the_time_out(lab: Lab, tmp_pat
     run = Run.load(where)
     check_not_judged(run, process.returncode)
     (failure,) = [r for r in run.records if isinstance(r, Failure)]
-    assert "h6" in failure.what
+    assert "h6" in failure.problem
     assert any(isinstance(r, Pairs) for r in run.records)
     assert engines_in(lab) == []
 

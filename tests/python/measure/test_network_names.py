@@ -22,7 +22,7 @@ import json, sys
 own = [f"n{i}.site" for i in range(8)]
 def line(**fields): print(json.dumps(fields), flush=True)
 def rate(source): return 5e8 if source == 3 else 1e9
-line(kind="ranks", labels=own, of=list(range(8)), hosts=[{"host": host} for host in own])
+line(kind="ranks", labels=own, host_index=list(range(8)), hosts=[{"host": host} for host in own])
 name, options = sys.argv[2], dict(zip(sys.argv[3::2], sys.argv[4::2]))
 params = {"size": 1048576, "op": "send"}
 head = {"name": name, "metric": "bandwidth", "unit": "B/s", "params": params}

@@ -69,7 +69,7 @@ def test_sides_with_the_same_token_measure(tmp_path: Path) -> None:
     output, errors = listening.communicate(timeout=LIMIT_S)
     assert listening.returncode == 0, errors
     records = [json.loads(line) for line in output.splitlines()]
-    (loss,) = [r for r in records if r.get("metric") == "loss" and r["params"]["of"] == "all streams"]
+    (loss,) = [r for r in records if r.get("metric") == "loss" and r["params"]["stream"] == "all"]
     assert loss["summary"]["median"] == 0
 
 

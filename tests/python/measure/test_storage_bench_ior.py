@@ -131,7 +131,7 @@ def test_a_hanging_rank_is_named(
     plant(monkeypatch, mpi, stall="1")
     records = ior(capfd, mpi, "--repeats", "1", "--timeout", "2s", "-t", "4k", "-b", "8k", status=2)
     assert any(
-        re.search("rank 1 on .* writes for more than 2 s", f["what"]) for f in of_kind(records, "failure")
+        re.search("rank 1 on .* writes for more than 2 s", f["problem"]) for f in of_kind(records, "failure")
     )
 
 

@@ -166,7 +166,7 @@ def test_a_refused_file_is_one_line(
 ) -> None:
     plant(monkeypatch, "open:EDQUOT", "*/file.1.7", rank=1)
     records = metadata(capfd, mpi, "-a", "posix", status=2)
-    assert any("rank 1 on" in f["what"] and "/file.1.7: Disk quota exceeded" in f["what"]
+    assert any("rank 1 on" in f["problem"] and "/file.1.7: Disk quota exceeded" in f["problem"]
                for f in of_kind(records, "failure"))  # fmt: skip
 
 

@@ -219,7 +219,8 @@ def test_a_status_file_carries_a_stonewall_to_a_later_read(
     status.write_text("7\n")
     refused = run(capfd, "ior", mpi, ior_command(file, "-r", *outputs, **SLOW), status=2)
     assert any(
-        f"{status} does not hold the transfers of 2 ranks" in f["what"] for f in of_kind(refused, "failure")
+        f"{status} does not hold the transfers of 2 ranks" in f["problem"]
+        for f in of_kind(refused, "failure")
     )
 
 

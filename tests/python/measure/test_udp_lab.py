@@ -37,13 +37,13 @@ title = "a port that takes what is sent"
 [[criterion]]
 title = "total speed"
 metric = "node.udp_receive/bandwidth"
-where = {of = "all streams"}
+where = {stream = "all"}
 min = "299 Mbit/s"
 
 [[criterion]]
 title = "average loss"
 metric = "node.udp_receive/loss"
-where = {of = "all streams"}
+where = {stream = "all"}
 max = "0 %"
 
 [parameters."node.udp_send"]
@@ -140,7 +140,7 @@ def figure(run: Run, metric: str, name: str = "node.udp_receive") -> float:
         r
         for r in run.records
         if isinstance(r, Measurement) and (r.name, r.metric) == (name, metric)
-        and r.params.get("of", "all streams") == "all streams" and "counter" not in r.params
+        and r.params.get("stream", "all") == "all" and "counter" not in r.params
     ]  # fmt: skip
     assert record.summary
     return record.summary.median
@@ -240,7 +240,7 @@ def test_a_sender_that_is_killed(lab: Lab, tmp_path: Path) -> None:
     report: dict[str, Any] = json.loads(out)
     assert (report["run"]["state"], report["run"]["outcome"]) == ("partial", "INCONCLUSIVE")
     (failure,) = [r for r in report["records"] if r["kind"] == "failure"]
-    assert "the sender fell silent after" in failure["what"]
+    assert "the sender fell silent after" in failure["problem"]
     loss = [r for r in report["records"] if r["kind"] == "measurement" and r["metric"] == "loss"]
     assert {r["status"] for r in loss} == {"error"}
     assert any(r["summary"]["n"] for r in loss), "what was seen is kept"

@@ -13,7 +13,7 @@ from assay.errors import UserError
 from assay.explain import explain_evidence
 from assay.explain.evidence import Evidence
 from assay.numa.advice import advise, applicable
-from assay.numa.analysis import analyse, listed, processes
+from assay.numa.analysis import analyse, format_processors, processes
 from assay.numa.profile import Location
 from assay.numa.recording import Access, Object, Part, Sampling, Slice
 from assay.profile import numa
@@ -188,7 +188,7 @@ def test_the_recorders_own_memory_is_left_out() -> None:
     ("processors", "text"), [([0, 1, 2, 8], "0-2,8"), ([], ""), ([5], "5"), ([3, 1], "1,3")]
 )
 def test_processors_as_the_kernel_lists_them(processors: list[int], text: str) -> None:
-    assert listed(processors) == text
+    assert format_processors(processors) == text
 
 
 def test_a_damaged_profile_is_one_line(tmp_path: Path) -> None:

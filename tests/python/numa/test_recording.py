@@ -43,7 +43,7 @@ def test_every_row_is_read() -> None:
     assert recording.touches[0].pages == 2 and recording.accesses[0].writes == 4
     assert recording.parts[0].part == 15 and recording.moved[0].target == 1
     assert [(row.local, row.remote) for row in recording.slices] == [(3, 4), (0, 0)]
-    assert recording.sampling is not None and recording.sampling.served[3] == 4
+    assert recording.sampling is not None and recording.sampling.samples_by_source[3] == 4
     assert recording.end is not None and recording.end.ns == 9
 
 

@@ -70,7 +70,7 @@ def _check_shown(run: Path, shown: str) -> None:
     profile = Profiles(run).numa[0]
     sampling, slices = profile.sampling, profile.timeline.slices
     assert sampling is not None and 0.9 * sampling.samples < sampling.attributed < sampling.samples
-    assert sampling.served[sampling.servers.index("unknown")] == sampling.samples
+    assert sampling.samples_by_source[sampling.sources.index("unknown")] == sampling.samples
     share = f"{100 * sampling.attributed / sampling.samples:.3g} % of the samples could be given to an object"
     assert share in shown and "accesses are samples (cpu/mem-loads/)" in shown
     assert sum(slices.local) + sum(slices.remote) + sum(slices.unknown) == sampling.samples

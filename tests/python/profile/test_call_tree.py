@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from assay.profile.columns import packed, unpacked
+from assay.profile.columns import pack_column, unpack_column
 from assay.profile.heap import HeapProfile
 from assay.profile.merge import MergedTree
 from assay.profile.tree import CallTree
@@ -20,12 +20,12 @@ from assay.records.profile import Column, Metric
 
 @given(arrays.arrays(np.int64, st.integers(0, 20), elements=st.integers(0, 2**50)))
 def test_integers_come_back_exactly(values: np.ndarray) -> None:
-    assert unpacked(packed(values), len(values)).tolist() == values.tolist()
+    assert unpack_column(pack_column(values), len(values)).tolist() == values.tolist()
 
 
 @given(arrays.arrays(np.float32, st.integers(0, 20), elements=st.floats(0, 1000, width=32)))
 def test_times_keep_seven_digits(values: np.ndarray) -> None:
-    assert np.allclose(unpacked(packed(values), len(values)), values, rtol=1e-6)
+    assert np.allclose(unpack_column(pack_column(values), len(values)), values, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_times_keep_seven_digits(values: np.ndarray) -> None:
 )
 def test_damaged_columns_are_refused(column: Column) -> None:
     with pytest.raises(ValueError):
-        unpacked(column, 2)
+        unpack_column(column, 2)
 
 
 def profile(nodes: int = 400) -> HeapProfile:
@@ -94,11 +94,11 @@ def test_one_process_merged_is_itself() -> None:
 def test_tables_that_contradict_each_other_are_refused(damage: str) -> None:
     tree = make_heap.make_profile(400).tree
     if damage == "parent":  # a call above itself
-        tree.nodes.parent = packed(np.arange(400))
+        tree.nodes.parent = pack_column(np.arange(400))
     elif damage == "location":
-        tree.nodes.location = packed(np.full(400, 10**6))
+        tree.nodes.location = pack_column(np.full(400, 10**6))
     elif damage == "site":
-        tree.stacks.site = packed(np.full(tree.stacks.rows, 10**6))
+        tree.stacks.site = pack_column(np.full(tree.stacks.rows, 10**6))
     elif damage == "metric":
         del tree.lines.inclusive["leaked"]
     else:

@@ -48,7 +48,7 @@ def records(name: str) -> list[AnyRecord]:
         Context(subject=subject, facts={"os.kernel": name}),
         Measurement(name="node.noise", metric="lost", unit="1", subject=subject, summary=summary, params={name: name}),
         Measurement(name="node.gpu_copy", metric="x", unit="1", subject=subject, status="waived", reason=name),
-        Failure(what=name, fix=name),
+        Failure(problem=name, fix=name),
         Finding(rule="planted", severity="fault", cause=name, details=[name], fix=name),
     ]  # fmt: skip
 
@@ -68,7 +68,7 @@ def test_records(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_failure_and_its_outcome_are_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Launchers and simulators say much in several lines; a line of theirs must not look like a verdict."""
     what = "SimGrid failed:\n  Parse error\r\nPASS\n" + 20 * "long line "
-    text = printed(monkeypatch, lambda out: show_run(out, [Failure(what=what, fix=what)]))
+    text = printed(monkeypatch, lambda out: show_run(out, [Failure(problem=what, fix=what)]))
     assert len(text.splitlines()) == 2
     text = printed(monkeypatch, lambda out: show_outcome(out, "INCONCLUSIVE", what))
     assert text.startswith("INCONCLUSIVE  SimGrid failed:; Parse error; PASS; long") and text.count("\n") == 1

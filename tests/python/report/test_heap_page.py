@@ -6,7 +6,7 @@ import make_heap
 import msgspec
 import pytest
 
-from assay.profile.columns import unpacked
+from assay.profile.columns import unpack_column
 from assay.profile.heap import HeapProfile
 from assay.report.heap_page import heap_page
 
@@ -25,7 +25,7 @@ def test_a_small_tree_is_whole(profile: HeapProfile) -> None:
 def test_the_largest_calls_are_kept_with_their_callers_and_figures(profile: HeapProfile) -> None:
     page = heap_page(profile, "made", max_nodes=1000)
     nodes = page.profile.tree.nodes
-    parent = unpacked(nodes.parent, nodes.rows)
+    parent = unpack_column(nodes.parent, nodes.rows)
     assert (nodes.rows, page.left_out) == (1000, 19_000)
     assert all(caller < node for node, caller in enumerate(parent))
     calls = HeapProfile(**{f: getattr(page.profile, f) for f in page.profile.__struct_fields__}).calls

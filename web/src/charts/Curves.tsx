@@ -1,5 +1,5 @@
-// A sweep as curves: size on a logarithmic axis to base 2, one colour and symbol an operation. The modules
-// of ECharts are named one by one so that the page carries only what it draws with.
+// A sweep as curves: size on a logarithmic axis to base 2, one colour and symbol for each operation. The modules
+// of ECharts are imported one by one so that the page contains only those that it uses.
 
 import { LineChart } from "echarts/charts";
 import { GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
@@ -7,7 +7,7 @@ import { use, type EChartsCoreOption } from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
 
 import { exactSize, quantity } from "../data/format";
-import { look, SYMBOLS, useChart } from "./chart";
+import { chartStyle, SYMBOLS, useChart } from "./chart";
 import { colour } from "./theme";
 
 use([LineChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]);
@@ -26,7 +26,7 @@ interface Props {
   unit: string;
   logarithmic: boolean;
   curves: Curve[];
-  sizeName?: string; // what the sizes are of
+  sizeName?: string; // the title of the axis of sizes
   sizeText?: (size: number) => string; // formats a size
 }
 
@@ -60,7 +60,7 @@ function options(
   sizeName: string,
   sizeText: Text,
 ): EChartsCoreOption {
-  const { base, text, axisLine, line } = look();
+  const { base, text, axisLine, line } = chartStyle();
   return {
     ...base,
     grid: { left: 4, right: 18, top: 16 + 22 * legendRows(curves), bottom: 26, containLabel: true },
@@ -78,7 +78,7 @@ function options(
       formatter: (points: { seriesIndex: number; value: [number, number] }[]) =>
         [
           sizeText(2 ** points[0]!.value[0]),
-          ...points.map((point) => reading(curves, unit, point)),
+          ...points.map((point) => tooltipLine(curves, unit, point)),
         ].join("\n"),
     },
     series: curves.map((curve) => ({
@@ -93,7 +93,7 @@ function options(
   };
 }
 
-/** About how many rows the legend takes, which the plot has to stay clear of: the entries' widths are a guess. */
+/** The approximate number of rows of the legend, above which the plot begins; widths of entries are estimated. */
 function legendRows(curves: Curve[]): number {
   const names = [...new Set(curves.map(({ name }) => name))];
   const width = names.reduce((sum, name) => sum + 52 + 7 * name.length, 0);
@@ -101,12 +101,12 @@ function legendRows(curves: Curve[]): number {
 }
 
 /** The sizes by their logarithm: the logarithmic axis of ECharts would name one size in a thousand. */
-function sizeAxis(curves: Curve[], name: string, sizeText: Text, look: object): object {
+function sizeAxis(curves: Curve[], name: string, sizeText: Text, style: object): object {
   const sizes = curves.flatMap((curve) => curve.points.map(([size]) => Math.log2(size)));
   const min = Math.floor(Math.min(...sizes));
   const max = Math.max(min + 1, Math.ceil(Math.max(...sizes)));
   return {
-    ...look,
+    ...style,
     type: "value",
     min,
     max,
@@ -117,14 +117,14 @@ function sizeAxis(curves: Curve[], name: string, sizeText: Text, look: object): 
     splitLine: { show: false },
     axisTick: { show: true },
     axisLabel: {
-      ...(look as { axisLabel: object }).axisLabel,
+      ...(style as { axisLabel: object }).axisLabel,
       formatter: (exponent: number) => sizeText(2 ** exponent),
       hideOverlap: true,
     },
   };
 }
 
-function reading(
+function tooltipLine(
   curves: Curve[],
   unit: string,
   point: { seriesIndex: number; value: [number, number] },

@@ -1,4 +1,4 @@
-// Bars side by side or on top of each other, a group a category: phases that add up, rates that compare.
+// Bars in groups, one group for each category: stacked for phases that add up, side by side for rates.
 
 import { BarChart } from "echarts/charts";
 import { GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
@@ -7,7 +7,7 @@ import { CanvasRenderer } from "echarts/renderers";
 
 import { quantity } from "../data/format";
 import type { Bars } from "../data/storage";
-import { look, useChart } from "./chart";
+import { chartStyle, useChart } from "./chart";
 import { colour } from "./theme";
 
 use([BarChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]);
@@ -42,7 +42,7 @@ export function GroupedBars({ title, label, unit, bars, stacked }: Props) {
 }
 
 function options(unit: string, bars: Bars, stacked: boolean): EChartsCoreOption {
-  const { base, text, axisLine, line } = look();
+  const { base, text, axisLine, line } = chartStyle();
   const format = (value: number) => quantity(value, unit);
   return {
     ...base,

@@ -8,7 +8,7 @@ import { percent, quantity } from "../data/format";
 import { deviation, type Matrix } from "../data/matrix";
 import {
   binSize,
-  draw,
+  drawMatrix,
   layout,
   fullView,
   worstIn,
@@ -40,8 +40,8 @@ interface Hover {
   worst: Cell | undefined;
 }
 
-const DRAG = 6; // CSS pixels before a press is a drag
-const NOTABLE = -0.05; // a pair with this deviation or a lower one is called worse
+const MIN_DRAG = 6; // CSS pixels; a shorter movement is a click
+const WORSE = -0.05; // a pair with a lower deviation from the median is marked as worse
 
 export function HeatMap({ matrix, marks, label }: Props) {
   const theme = useTheme();
@@ -66,7 +66,7 @@ export function HeatMap({ matrix, marks, label }: Props) {
 
   const geometry = available > 0 ? layout(matrix, visible, available) : undefined;
   useLayoutEffect(() => {
-    if (geometry) draw(canvas.current!, matrix, visible, geometry, marks);
+    if (geometry) drawMatrix(canvas.current!, matrix, visible, geometry, marks);
   }, [matrix, visible, available, marks, theme]);
 
   const isWhole =
@@ -83,8 +83,8 @@ export function HeatMap({ matrix, marks, label }: Props) {
     setHover(hoverAt(matrix, visible, geometry!, point));
   };
   const onUp = () => {
-    if (drag && Math.hypot(drag.to.x - drag.from.x, drag.to.y - drag.from.y) > DRAG) {
-      setView(selected(visible, geometry!, drag.from, drag.to));
+    if (drag && Math.hypot(drag.to.x - drag.from.x, drag.to.y - drag.from.y) > MIN_DRAG) {
+      setView(viewOfDrag(visible, geometry!, drag.from, drag.to));
       setHover(undefined);
     }
     setDrag(undefined);
@@ -94,7 +94,7 @@ export function HeatMap({ matrix, marks, label }: Props) {
     const step = STEPS[event.key];
     if (!step || !geometry) return;
     event.preventDefault();
-    setHover((now) => stepped(matrix, visible, geometry, now, step));
+    setHover((current) => moveHover(matrix, visible, geometry, current, step));
   };
 
   return (
@@ -145,7 +145,7 @@ function bins(view: View, geometry: Geometry): { rows: number; columns: number }
   };
 }
 
-function hoverOn(
+function hoverOfCell(
   matrix: Matrix,
   view: View,
   geometry: Geometry,
@@ -176,32 +176,32 @@ function cellAt(view: View, geometry: Geometry, point: Point): { row: number; co
 function hoverAt(matrix: Matrix, view: View, geometry: Geometry, point: Point): Hover | undefined {
   const { row, column } = cellAt(view, geometry, point);
   const inside = row >= view.r0 && row < view.r1 && column >= view.c0 && column < view.c1;
-  return inside ? hoverOn(matrix, view, geometry, row, column) : undefined;
+  return inside ? hoverOfCell(matrix, view, geometry, row, column) : undefined;
 }
 
-function stepped(
+function moveHover(
   matrix: Matrix,
   view: View,
   geometry: Geometry,
-  now: Hover | undefined,
+  current: Hover | undefined,
   step: Point,
 ): Hover {
-  if (!now) return hoverOn(matrix, view, geometry, view.r0, view.c0);
+  if (!current) return hoverOfCell(matrix, view, geometry, view.r0, view.c0);
   const bin = bins(view, geometry);
-  const row = Math.max(view.r0, Math.min(view.r1 - 1, now.row + step.y * bin.rows));
-  const column = Math.max(view.c0, Math.min(view.c1 - 1, now.column + step.x * bin.columns));
-  return hoverOn(matrix, view, geometry, row, column);
+  const row = Math.max(view.r0, Math.min(view.r1 - 1, current.row + step.y * bin.rows));
+  const column = Math.max(view.c0, Math.min(view.c1 - 1, current.column + step.x * bin.columns));
+  return hoverOfCell(matrix, view, geometry, row, column);
 }
 
-function selected(view: View, geometry: Geometry, from: Point, to: Point): View {
+function viewOfDrag(view: View, geometry: Geometry, from: Point, to: Point): View {
   const a = cellAt(view, geometry, from);
   const b = cellAt(view, geometry, to);
-  const within = (low: number, value: number, high: number) => Math.max(low, Math.min(high, value));
+  const clamp = (low: number, value: number, high: number) => Math.max(low, Math.min(high, value));
   return {
-    r0: within(view.r0, Math.min(a.row, b.row), view.r1 - 1),
-    r1: within(view.r0 + 1, Math.max(a.row, b.row) + 1, view.r1),
-    c0: within(view.c0, Math.min(a.column, b.column), view.c1 - 1),
-    c1: within(view.c0 + 1, Math.max(a.column, b.column) + 1, view.c1),
+    r0: clamp(view.r0, Math.min(a.row, b.row), view.r1 - 1),
+    r1: clamp(view.r0 + 1, Math.max(a.row, b.row) + 1, view.r1),
+    c0: clamp(view.c0, Math.min(a.column, b.column), view.c1 - 1),
+    c1: clamp(view.c0 + 1, Math.max(a.column, b.column) + 1, view.c1),
   };
 }
 
@@ -259,7 +259,7 @@ function Tip({
     ? { right: geometry.width - point.left + 8 }
     : { left: point.left + point.width + 8 };
   const pair = hover.worst ?? hover;
-  const bad = hover.worst !== undefined && deviation(matrix, hover.worst.value) < NOTABLE;
+  const bad = hover.worst !== undefined && deviation(matrix, hover.worst.value) < WORSE;
   const many = hover.rows * hover.columns > 1;
   return (
     <div class="heatmap-tip" role="status" style={pixels({ top: point.top, ...side })}>

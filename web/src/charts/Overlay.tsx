@@ -1,5 +1,5 @@
-// Measured and simulated points of a few curves over one another: measured as symbols on a line, simulated as a
-// dashed line on top, and the error of each point under the pointer.
+// Measured and simulated curves in one chart: measured as symbols on a line, simulated as a dashed line on top. The
+// tooltip shows the error of a point.
 
 import { LineChart } from "echarts/charts";
 import { GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
@@ -8,14 +8,14 @@ import { CanvasRenderer } from "echarts/renderers";
 
 import { percent, quantity } from "../data/format";
 import type { Overlaid } from "../data/model";
-import { look, SYMBOLS, useChart } from "./chart";
+import { chartStyle, SYMBOLS, useChart } from "./chart";
 import { colour } from "./theme";
 
 use([LineChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]);
 
 interface Props {
   title: string;
-  curves: Overlaid[]; // of one unit, axis the same
+  curves: Overlaid[]; // with the same unit and axis
 }
 
 export function Overlay({ title, curves }: Props) {
@@ -30,7 +30,7 @@ export function Overlay({ title, curves }: Props) {
 }
 
 function options(curves: Overlaid[]): EChartsCoreOption {
-  const { base, text, axisLine, line } = look();
+  const { base, text, axisLine, line } = chartStyle();
   const { axis, unit } = curves[0]!;
   return {
     ...base,
@@ -55,13 +55,13 @@ function options(curves: Overlaid[]): EChartsCoreOption {
     },
     tooltip: {
       ...(base.tooltip as object),
-      formatter: (hit: { value: [number, number] }[]) => reading(curves, hit[0]!.value[0]),
+      formatter: (hit: { value: [number, number] }[]) => tooltipText(curves, hit[0]!.value[0]),
     },
-    series: curves.flatMap((curve, index) => drawn(curve, index)),
+    series: curves.flatMap((curve, index) => curveSeries(curve, index)),
   };
 }
 
-function drawn(curve: Overlaid, index: number): object[] {
+function curveSeries(curve: Overlaid, index: number): object[] {
   const shared = {
     type: "line",
     name: curve.name,
@@ -85,7 +85,7 @@ function drawn(curve: Overlaid, index: number): object[] {
   ];
 }
 
-function reading(curves: Overlaid[], x: number): string {
+function tooltipText(curves: Overlaid[], x: number): string {
   return curves
     .flatMap((curve) =>
       curve.points.filter((point) => point.x === x).map((point) => ({ curve, point })),

@@ -1,11 +1,11 @@
-// A count over the steps of a schedule, as bars that touch. The chosen step is marked.
+// A count over the steps of a schedule, as a histogram. The chosen step is marked.
 
 import { BarChart } from "echarts/charts";
 import { DataZoomComponent, GridComponent, TooltipComponent } from "echarts/components";
 import { use, type EChartsCoreOption } from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
 
-import { look, useChart } from "./chart";
+import { chartStyle, useChart } from "./chart";
 import { colour } from "./theme";
 
 use([BarChart, GridComponent, TooltipComponent, DataZoomComponent, CanvasRenderer]);
@@ -28,7 +28,7 @@ export function Steps({ title, label, points, chosen }: Props) {
 }
 
 function options(points: [number, number][], chosen: number): EChartsCoreOption {
-  const { base, text, axisLine, line } = look();
+  const { base, text, axisLine, line } = chartStyle();
   return {
     ...base,
     grid: { left: 4, right: 18, top: 12, bottom: 26, containLabel: true },

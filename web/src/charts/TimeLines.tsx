@@ -12,7 +12,7 @@ import { use, type EChartsCoreOption } from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
 
 import { quantity } from "../data/format";
-import { look, useChart } from "./chart";
+import { chartStyle, useChart } from "./chart";
 import { colour } from "./theme";
 
 use([
@@ -29,10 +29,10 @@ export interface TimeLine {
   name: string;
   points: [seconds: number, value: number][];
   filled?: boolean;
-  hidden?: boolean; // until it is chosen in the legend
+  hidden?: boolean; // until the reader chooses it in the legend
 }
 
-/** A stretch of time that stands out, behind the lines. */
+/** A period of time that is marked behind the lines. */
 export interface TimeMark {
   name: string;
   from: number; // s
@@ -62,7 +62,7 @@ export function TimeLines({ title, label, unit, lines, marks = NO_MARKS }: Props
 }
 
 function options(unit: string, lines: TimeLine[], marks: TimeMark[]): EChartsCoreOption {
-  const { base, text, axisLine, line } = look();
+  const { base, text, axisLine, line } = chartStyle();
   const value = (y: number) => quantity(y, unit);
   return {
     ...base,

@@ -7,7 +7,7 @@ import { colour, useTheme } from "./theme";
 
 export const SYMBOLS = ["circle", "rect", "triangle", "diamond"];
 
-/** Draws a chart into the element that the reference is given to; anew when an input or the theme changes. */
+/** Returns a reference for the chart's element. The chart is drawn again when an input or the theme changes. */
 export function useChart(options: () => EChartsCoreOption, inputs: Inputs) {
   const box = useRef<HTMLDivElement>(null);
   const theme = useTheme();
@@ -25,8 +25,8 @@ export function useChart(options: () => EChartsCoreOption, inputs: Inputs) {
   return box;
 }
 
-/** Text, lines and boxes in the colours of the theme. */
-export function look() {
+/** The styles of text, lines and boxes in the colours of the theme. */
+export function chartStyle() {
   const text = { color: colour("ink-soft"), fontSize: 12.5 };
   return {
     text,

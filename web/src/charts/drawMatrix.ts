@@ -1,6 +1,6 @@
-// Drawing a pair matrix on a canvas. Cells are computed as an image and scaled up, so that 8 x 8 and
-// 4096 x 4096 take the same path: where there are more pairs than pixels a pixel shows the *worst* of its
-// pairs, because a mean would hide the one bad cable that the map is there to show.
+// Draws a pair matrix on a canvas. Cells are computed as an image and scaled up, for 8 x 8 as for 4096 x 4096.
+// Where there are more pairs than pixels, a pixel shows the worst of its pairs, because a mean would hide a
+// single bad cable.
 
 import { digits } from "../data/format";
 import { deviation, valueAt, type Matrix } from "../data/matrix";
@@ -23,7 +23,7 @@ export interface Geometry {
   plotHeight: number;
 }
 
-/** Hosts to be marked on an axis: what a finding says about them. */
+/** Hosts that findings name, to be marked on the axes: the text of the finding by host. */
 export interface Marks {
   rows: Map<string, string>;
   columns: Map<string, string>;
@@ -41,7 +41,7 @@ export function fullView(matrix: Matrix): View {
   return { r0: 0, r1: matrix.rows.length, c0: 0, c1: matrix.columns.length };
 }
 
-/** The ends of the colour scale: the least of some round figures that holds the worst pair. */
+/** The end of the colour scale, as a relative deviation: the least round value that includes the worst pair. */
 export function scaleRange(matrix: Matrix): number {
   return [0.1, 0.2, 0.5].find((range) => -matrix.worst <= range) ?? 1;
 }
@@ -74,12 +74,12 @@ export function layout(matrix: Matrix, view: View, available: number): Geometry 
   };
 }
 
-/** How many rows (or columns) one drawn cell stands for. */
+/** The number of rows (or columns) of the matrix in one pixel. */
 export function binSize(count: number, pixels: number): number {
   return Math.max(1, Math.ceil(count / pixels));
 }
 
-export function draw(
+export function drawMatrix(
   canvas: HTMLCanvasElement,
   matrix: Matrix,
   view: View,
@@ -125,7 +125,7 @@ function drawCells(
         rowBin,
         columnBin,
       );
-      if (!worst) continue; // not measured: the page shows through
+      if (!worst) continue; // not measured: the background stays
       const [r, g, b] = rampColour(steps, deviation(matrix, worst.value), range);
       image.data.set([r, g, b, 255], (y * width + x) * 4);
     }
@@ -205,7 +205,7 @@ function drawGrid(pen: CanvasRenderingContext2D, view: View, geometry: Geometry)
   pen.stroke();
 }
 
-/** The unit that the figures inside the cells are in: one for all, so that they compare at a glance. */
+/** The unit of the figures in the cells, the same for all cells. */
 export function cellScale(matrix: Matrix): { factor: number; prefix: string } {
   const steps: [number, string][] = [
     [1e9, "G"],
@@ -257,7 +257,7 @@ export function showsValues(view: View, geometry: Geometry): boolean {
   );
 }
 
-/** Names along one axis: all where there is room, else every k-th; a marked host always has its name. */
+/** Draws the names along an axis: all where there is room, else every k-th; marked hosts always have their name. */
 function drawNames(
   pen: CanvasRenderingContext2D,
   names: string[],

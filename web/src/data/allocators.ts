@@ -3,11 +3,11 @@
 
 import type { Curve } from "../charts/Curves";
 import type { Measurement, Scalar } from "./records";
-import { middle } from "./sweep";
+import { medianOf } from "./sweep";
 
 const CYCLE = "profile.alloc.cycle";
 const RETENTION = "profile.alloc.retention";
-const COLOURS = 4; // from the fifth allocator on curves are dashed
+const COLOURS = 4; // curves of further allocators are dashed
 
 export interface Panel {
   key: string;
@@ -61,9 +61,9 @@ export function panels(points: readonly Measurement[], threads: number, state: s
     key: metric,
     title,
     records: points.filter(
-      ({ name, metric: of, params }) =>
+      ({ name, metric: recorded, params }) =>
         name === CYCLE &&
-        of === metric &&
+        recorded === metric &&
         params?.["threads"] === threads &&
         params["state"] === state,
     ),
@@ -91,7 +91,7 @@ function curvesOf(records: Measurement[], names: string[]): Curve[] {
     const points = records
       .filter((record) => record.params?.["allocator"] === name)
       .flatMap((record): [number, number][] => {
-        const value = middle(record);
+        const value = medianOf(record);
         return value !== undefined && value > 0 ? [[Number(record.params!["size"]), value]] : [];
       })
       .sort(([a], [b]) => a - b);

@@ -1,5 +1,6 @@
-// Event building as the report shows it: throughput over time with its dips, the ledger, and the landscape of a
-// search. Records of one set of parameters belong together, as in python/assay/events/figures.py.
+// The data of event building for the report: throughput over time with its dips, the ledger of events and fragments,
+// and the points of a search for parameters. Records with the same parameters are grouped, as in
+// python/assay/events/figures.py.
 
 import { exactSize } from "./format";
 import { median } from "./matrix";
@@ -9,7 +10,8 @@ import type { Bars } from "./storage";
 const BUILD = "events.build";
 const SLICES = "events.slices";
 const TUNE = "events.tune";
-const OF_A_RECORD = ["direction", "lost", "returned", "stayed", "waiting_for"];
+// Parameters that differ between records of one building.
+const RECORD_PARAMS = ["direction", "lost", "returned", "stayed", "waiting_for"];
 const LEDGER: Record<string, string> = {
   events_built: "events built",
   events_incomplete: "events incomplete",
@@ -25,7 +27,7 @@ const LEDGER: Record<string, string> = {
 type Params = Record<string, Scalar>;
 export type Point = [t: number, value: number];
 
-/** A stretch of slow building, and who caused it ("" where all were slow alike). */
+/** A period of slow building, and the host that caused it ("" if all hosts were equally slow). */
 export interface Dip {
   from: number; // s
   to: number;
@@ -36,7 +38,7 @@ export interface Building {
   key: string;
   label: string;
   rates: Point[]; // B/s of all, by the end of each slice in s
-  slowest: Point[]; // B/s of the rank that received least
+  slowest: Point[]; // B/s of the rank that received the least
   latency: Point[]; // median, s
   dips: Dip[];
   ledger: { name: string; count: number }[];
@@ -46,15 +48,15 @@ export function isOfEvents(record: Measurement): boolean {
   return record.name.startsWith("events.");
 }
 
-/** Every set of parameters that was run, in the order of running. Slices carry no parameters: they belong to the
- * building whose other records come after them. */
+/** The buildings of a run, one for each set of parameters, in the order of running. Slices have no parameters: they
+ * belong to the building whose other records follow them. */
 export function buildings(
   measurements: readonly Measurement[],
   findings: readonly Finding[],
 ): Building[] {
   const byParams = new Map<string, Building>();
   const spans = new Map<number, Span>(); // of the records of slices, by id
-  let pending = empty("", {});
+  let pending = emptyBuilding("", {});
   let waiting: Span[] = [];
   for (const record of measurements) {
     const value = record.summary?.median;
@@ -64,20 +66,20 @@ export function buildings(
       const span = { building: pending, from, to: from + Number(record.params?.["span"]) };
       spans.set(record.id ?? 0, span);
       waiting.push(span);
-      line(pending, record.metric)?.push([span.to, value]);
+      pointsOfMetric(pending, record.metric)?.push([span.to, value]);
     } else if (record.name === BUILD) {
       const key = keyOf(record);
-      const building = byParams.get(key) ?? empty(key, record.params ?? {});
+      const building = byParams.get(key) ?? emptyBuilding(key, record.params ?? {});
       byParams.set(key, building);
       if (LEDGER[record.metric])
         building.ledger.push({ name: LEDGER[record.metric]!, count: value });
-      // Deaths are written while slices still come.
+      // The engine writes deaths between slices of the same building.
       if (record.metric !== "resume" && waiting.length > 0) {
         for (const span of waiting) span.building = building;
         building.rates.push(...pending.rates);
         building.slowest.push(...pending.slowest);
         building.latency.push(...pending.latency);
-        [pending, waiting] = [empty("", {}), []];
+        [pending, waiting] = [emptyBuilding("", {}), []];
       }
     }
   }
@@ -95,7 +97,7 @@ interface Span {
   to: number;
 }
 
-const empty = (key: string, params: Params): Building => ({
+const emptyBuilding = (key: string, params: Params): Building => ({
   key,
   label: labelOf(params),
   rates: [],
@@ -105,7 +107,7 @@ const empty = (key: string, params: Params): Building => ({
   ledger: [],
 });
 
-function line(building: Building, metric: string): Point[] | undefined {
+function pointsOfMetric(building: Building, metric: string): Point[] | undefined {
   if (metric === "throughput") return building.rates;
   if (metric === "rank_throughput") return building.slowest;
   return metric === "latency" ? building.latency : undefined;
@@ -123,7 +125,7 @@ function addDip(finding: Finding, spans: Map<number, Span>) {
 
 function keyOf(record: Measurement): string {
   const params = Object.entries(record.params ?? {}).filter(
-    ([name]) => !OF_A_RECORD.includes(name),
+    ([name]) => !RECORD_PARAMS.includes(name),
   );
   return JSON.stringify(params.sort());
 }
@@ -137,15 +139,15 @@ function labelOf(params: Params): string {
 }
 
 /** A point of a search: its parameters, its figure, and how often it was measured. */
-export interface Tried {
+export interface SearchPoint {
   params: Params;
   value: number; // B/s
   times: number;
 }
 
-/** What a search found: its points, the best first, and for each parameter the figures at each of its values. */
+/** The result of a search: its points, the best first, and for each parameter the figures at each of its values. */
 export interface Search {
-  points: Tried[];
+  points: SearchPoint[];
   parameters: { name: string; importance: number | undefined; bars: Bars }[];
 }
 
@@ -173,7 +175,7 @@ export function searchOf(measurements: readonly Measurement[]): Search | undefin
 }
 
 /** The best and the median figure at each value of a parameter. */
-function barsOf(points: readonly Tried[], name: string): Bars {
+function barsOf(points: readonly SearchPoint[], name: string): Bars {
   const values = [...new Set(points.map(({ params }) => params[name]!))];
   if (values.every((value) => typeof value === "number"))
     values.sort((a, b) => Number(a) - Number(b));
@@ -184,8 +186,8 @@ function barsOf(points: readonly Tried[], name: string): Bars {
   return {
     categories: values.map((value) => valueText(name, value)),
     series: [
-      { name: "best", values: figures.map((of) => Math.max(...of)) },
-      { name: "median", values: figures.map((of) => median(Float32Array.from(of))) },
+      { name: "best", values: figures.map((rates) => Math.max(...rates)) },
+      { name: "median", values: figures.map((rates) => median(Float32Array.from(rates))) },
     ],
   };
 }

@@ -16,7 +16,7 @@ export function isOfFabric({ name }: Measurement): boolean {
   return name.startsWith("fabric.");
 }
 
-/** Whether a figure is a point of the curve over steps. */
+/** Whether a measurement is a point of the curve over steps. */
 export function isOfStep(record: Measurement): boolean {
   return isOfFabric(record) && record.params?.["step"] !== undefined;
 }

@@ -1,9 +1,9 @@
-// Chooses what the picture of a fabric shows: each switch, or, where they are too many, parts of the fabric. A part can
-// be opened: then its switches are drawn, with the parts that they are cabled to.
+// Chooses the items of the picture of a fabric: all switches, or in a large fabric its parts. A part can be opened: the
+// picture then shows its switches, with the parts that they are cabled to.
 
 import type { Plan } from "./plan";
 
-const MAX_ALONE = 128; // switches that are drawn one by one
+const MAX_SWITCHES = 128; // a fabric with more switches is shown by its parts
 const MAX_IN_ROW = 72;
 
 /** A switch or a part of the fabric. */
@@ -26,12 +26,12 @@ export interface View {
   lines: Line[];
 }
 
-/** ``opened``: the switches of the part that is open, null for the whole fabric. */
+/** The items, rows and lines of the picture. ``opened``: the switches of the opened part, null for the whole fabric. */
 export function viewOf(plan: Plan, opened: readonly number[] | null): View {
   const all = plan.switches
     .map((_, number) => number)
     .filter((number) => plan.levels[number]! >= 0);
-  const isSmall = all.length <= MAX_ALONE;
+  const isSmall = all.length <= MAX_SWITCHES;
   const single = new Set(opened ?? (isSmall ? all : []));
   const around = opened && neighbours(plan, single);
   const parts = new Map<string, number[]>();
@@ -40,36 +40,36 @@ export function viewOf(plan: Plan, opened: readonly number[] | null): View {
       ? `${plan.levels[number]} ${number}`
       : isSmall
         ? `${plan.levels[number]} ${number}`
-        : `${lowest(plan, number)} part ${plan.groups[number]}`;
+        : `${lowestLevelOfPart(plan, number)} part ${plan.groups[number]}`;
     parts.set(key, [...(parts.get(key) ?? []), number]);
   }
   let items = [...parts.values()].map((switches) => itemOf(plan, switches));
   if (around)
     items = items.filter((item) => item.switches.some((n) => single.has(n) || around.has(n)));
-  return arranged(plan, items, single);
+  return arrangeInRows(plan, items, single);
 }
 
 /** The switches that are cabled to one of ``inside``. */
 function neighbours({ links: [from, , to] }: Plan, inside: ReadonlySet<number>): Set<number> {
-  const found = new Set<number>();
-  from.forEach((node, link) => inside.has(node) && found.add(to[link]!));
-  return found;
+  const result = new Set<number>();
+  from.forEach((node, link) => inside.has(node) && result.add(to[link]!));
+  return result;
 }
 
 const lowestLevels = new WeakMap<Plan, Map<number, number>>();
 
 /** The lowest level of the part that a switch belongs to. */
-function lowest(plan: Plan, number: number): number {
-  let known = lowestLevels.get(plan);
-  if (!known) {
-    known = new Map();
+function lowestLevelOfPart(plan: Plan, number: number): number {
+  let levels = lowestLevels.get(plan);
+  if (!levels) {
+    levels = new Map();
     plan.groups.forEach((group, k) => {
       if (plan.levels[k]! >= 0)
-        known!.set(group, Math.min(plan.levels[k]!, known!.get(group) ?? Infinity));
+        levels!.set(group, Math.min(plan.levels[k]!, levels!.get(group) ?? Infinity));
     });
-    lowestLevels.set(plan, known);
+    lowestLevels.set(plan, levels);
   }
-  return known.get(plan.groups[number]!)!;
+  return levels.get(plan.groups[number]!)!;
 }
 
 function itemOf(plan: Plan, switches: number[]): Item {
@@ -79,21 +79,21 @@ function itemOf(plan: Plan, switches: number[]): Item {
   return {
     name: switches.length === 1 ? first : `${first} … ${last}`,
     switches,
-    hosts: plan.on.filter((number) => inside.has(number)).length,
+    hosts: plan.host_switches.filter((number) => inside.has(number)).length,
     level: Math.min(...switches.map((number) => plan.levels[number]!)),
   };
 }
 
-/** Rows of at most MAX_IN_ROW items: neighbours in a longer one become one item. */
-function arranged(plan: Plan, items: Item[], single: ReadonlySet<number>): View {
+/** Arranges items in a row for each level. In a row of more than MAX_IN_ROW items, neighbours are joined. */
+function arrangeInRows(plan: Plan, items: Item[], single: ReadonlySet<number>): View {
   const levels = [...new Set(items.map(({ level }) => level))].sort((a, b) => a - b);
   const groupedItems: Item[] = [];
   const rows = levels.map((level) => {
     const row = items.filter((item) => item.level === level);
     const size = Math.ceil(row.length / MAX_IN_ROW);
-    const joined: Item[] = [];
+    const joinedItems: Item[] = [];
     for (let k = 0; k < row.length; k += size)
-      joined.push(
+      joinedItems.push(
         size === 1
           ? row[k]!
           : itemOf(
@@ -101,7 +101,7 @@ function arranged(plan: Plan, items: Item[], single: ReadonlySet<number>): View 
               row.slice(k, k + size).flatMap((item) => item.switches),
             ),
       );
-    return joined.map((item) => groupedItems.push(item) - 1);
+    return joinedItems.map((item) => groupedItems.push(item) - 1);
   });
   return { items: groupedItems, rows, lines: linesOf(plan, groupedItems, single) };
 }

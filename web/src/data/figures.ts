@@ -1,16 +1,16 @@
-// Figures of hosts and devices for the page's bar charts: the same metric of several subjects or parameters, with
-// the limits of the verdicts on it; distributions; and bandwidth between NUMA nodes as a matrix.
+// The data of the page's bar charts: a metric of several hosts, devices or parameters, with the limits of its verdicts;
+// of its distributions; and of the bandwidth between NUMA nodes as a matrix.
 
 import { exactSize, parameters } from "./format";
 import { naturally } from "./hosts";
 import { median, type Matrix } from "./matrix";
 import type { Histogram, Measurement, Scalar, Subject, Verdict } from "./records";
-import { middle } from "./sweep";
+import { medianOf } from "./sweep";
 
 export interface Bar {
   label: string;
   value: number;
-  low: number | undefined; // the 5th and 95th percentile, where there are samples enough
+  low: number | undefined; // the 5th and 95th percentile; undefined with few samples
   high: number | undefined;
   limits: Limit[];
 }
@@ -26,7 +26,7 @@ export interface BarGroup {
   title: string;
   unit: string;
   bars: Bar[];
-  limits: Limit[]; // of any of them
+  limits: Limit[]; // of all bars, each once
 }
 
 export interface Distribution {
@@ -36,7 +36,7 @@ export interface Distribution {
   histogram: Histogram;
 }
 
-const MAX_BARS = 40; // more are shown as a table
+const MAX_BARS = 40; // groups with more bars are shown in the table of measurements only
 
 function memoryNode(record: Measurement): Scalar | undefined {
   return record.params?.["memory_node"];
@@ -51,10 +51,11 @@ function isBetweenNodes(record: Measurement): boolean {
 }
 
 function isOk(record: Measurement): boolean {
-  return (record.status ?? "ok") === "ok" && middle(record) !== undefined;
+  return (record.status ?? "ok") === "ok" && medianOf(record) !== undefined;
 }
 
-/** Rates only: counts and shares of different things have no common scale. Figures of a matrix are left out. */
+/** The groups of bars. Only rates have bars, because counts and shares have no common scale. Figures of a matrix are
+ * left out. */
 export function barGroups(
   measurements: readonly Measurement[],
   verdicts: readonly Verdict[],
@@ -81,7 +82,7 @@ export function barGroups(
       unit: records[0]!.unit,
       bars: records.map((record) => ({
         label: difference(record, records) || key,
-        value: middle(record)!,
+        value: medianOf(record)!,
         low: spreadEnd(record, "p5"),
         high: spreadEnd(record, "p95"),
         limits: limitsOf(record, records, verdicts),
@@ -173,8 +174,8 @@ export function numaMatrices(measurements: readonly Measurement[]): Matrix[] {
   for (const record of measurements) {
     if (!isBetweenNodes(record)) continue;
     const { memory_node: _memory, threads: _threads, ...rest } = record.params!;
-    const lone = record.params!["threads"] === 1 ? "one thread" : "all threads";
-    const key = [record.subject!.host, record.name, record.metric, parameters(rest), lone].join(
+    const threads = record.params!["threads"] === 1 ? "one thread" : "all threads";
+    const key = [record.subject!.host, record.name, record.metric, parameters(rest), threads].join(
       "\u0000",
     );
     byKey.set(key, [...(byKey.get(key) ?? []), record]);
@@ -193,28 +194,28 @@ function numaMatrix(key: string, records: Measurement[]): Matrix {
   const values = new Float32Array(rows.length * columns.length).fill(NaN);
   for (const record of records) {
     values[rows.indexOf(row(record)) * columns.length + columns.indexOf(column(record))] =
-      middle(record)!;
+      medianOf(record)!;
   }
   const first = records[0]!;
-  const [host, , , rest, lone] = key.split("\u0000");
-  const middleValue = median(values);
+  const [host, , , rest, threads] = key.split("\u0000");
+  const medianValue = median(values);
   return {
     key,
     name: first.name,
     metric: first.metric,
     unit: first.unit,
     lowerIsBetter: first.better === "lower",
-    params: { host: host ?? "", of: [rest, lone].filter(Boolean).join(", ") },
+    params: { host: host ?? "", parameters: [rest, threads].filter(Boolean).join(", ") },
     rows,
     columns,
     values,
     measured: records.length,
-    median: middleValue,
+    median: medianValue,
     worst: Math.min(
       0,
       ...[...values]
         .filter((value) => !Number.isNaN(value))
-        .map((value) => value / middleValue - 1),
+        .map((value) => value / medianValue - 1),
     ),
   };
 }

@@ -96,7 +96,7 @@ export function duration(from: string, to: string): string {
     : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-// Parameters that read best as a count of something, and those whose value says it all.
+// Parameters that are shown as a count ("4 threads").
 const COUNTS: Record<string, string> = {
   inflight: "in flight",
   clients: "client",
@@ -105,20 +105,21 @@ const COUNTS: Record<string, string> = {
   threads: "thread",
   cores: "core",
 };
+// Parameters that are shown without their name.
 const NAMELESS = new Set(["op", "operation", "schedule"]);
-// And those that are quantities.
+// Parameters that are quantities, with their units.
 const UNITS: Record<string, string> = {
   budget: "s",
   buffer: "B",
   offered: "B/s",
   rate: "B/s",
+  requested_rate: "B/s",
   seconds: "s",
   sender_late: "s",
   sent: "B/s",
-  wanted: "B/s",
 };
 
-/** Parameters in words: "1 MiB, send, 1 in flight"; those unknown here as "name value". */
+/** Parameters as text: "1 MiB, send, 1 in flight"; others as "name value". */
 export function parameters(params: Record<string, string | number | boolean>): string {
   return Object.entries(params)
     .map(([name, value]) => {

@@ -1,4 +1,4 @@
-// A heap profile for its views.
+// A heap profile as the model of its views (see profile.ts).
 
 import { HEAP_METRICS, type HeapPage, type HeapProfile } from "./heapProfile";
 import { ProfileModel } from "./profile";

@@ -1,4 +1,4 @@
-// A heap profile as the page meets it, and its metrics. Generated from python/assay/records/heap.py by
+// A heap profile as the report's page reads it, and its metrics. Generated from python/assay/records/heap.py by
 // "python -m assay.records.generate": change them there, never this file.
 
 import type { Metric, Source, Tree } from "./profileTypes";
@@ -10,9 +10,9 @@ export interface HeapCalls {
 
 /**
  * Pages that hold live blocks, at the moment when resident memory exceeded live bytes most. ``resident`` leaves
- * out pages of files and of shared memory (a trace of heaptrack has them in it). ``filled`` counts
- * them by the tenth that is in use; ``pin_bytes`` is the share of the empty bytes that each allocation site's blocks
- * keep (``pin_site`` is its line's first location).
+ * out pages of files and of shared memory (a trace of heaptrack includes them). ``filled``: numbers of pages by the
+ * tenth that is in use. ``pin_bytes``: the empty bytes of the pages that each allocation site's blocks keep resident
+ * (``pin_site`` is its line's first location).
  */
 export interface HeapFragmentation {
   seconds: number;
@@ -107,9 +107,9 @@ export interface HeapRank {
 }
 
 /**
- * ``deepest`` and the fields after it are of the thread's stack, sampled at its allocations and frees: ``depth`` is
- * the maximum within each step of the timeline, in bytes, 0 where there is no sample; ``deepest_site`` is the line
- * that allocated or freed where it was deepest; ``resident`` is known when the thread ended, 0: unknown.
+ * ``deepest`` and the fields after it describe the thread's stack, sampled at its allocations and frees. ``depth``:
+ * the maximum within each step of the timeline, in bytes, 0 without a sample. ``deepest_site``: the line that
+ * allocated or freed where the stack was deepest. ``resident``: at the thread's end, 0 if unknown.
  */
 export interface HeapThread {
   thread: number;
@@ -141,6 +141,11 @@ export interface HeapTimeline {
   resident: number[];
 }
 
+/**
+ * ``count`` and ``bytes``: of all allocated blocks. ``unknown_frees``: frees of blocks whose allocation was not
+ * recorded. ``peak``: most bytes live at once, in ``peak_count`` blocks. ``leaked``: bytes that were not freed.
+ * ``mapped``: the program's own mmap calls.
+ */
 export interface HeapTotals {
   count: number;
   bytes: number;

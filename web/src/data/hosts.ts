@@ -1,4 +1,4 @@
-// Host names: their natural order, and the folded form that HPC people read (node[1-48,50]).
+// Host names: their natural order, and the folded form of HPC tools (node[1-48,50]).
 
 const ORDER = new Intl.Collator("en", { numeric: true });
 

@@ -1,5 +1,5 @@
-// Reads the run out of the page: base64, gzip, then JSON lines, of which the first is run.json. The lines
-// are taken as they stream in and pair rows are packed at once, so that the text is never held whole.
+// Reads the run from the page: base64, gzip, then JSON lines, of which the first is run.json. Each line is parsed
+// when it arrives, and pair rows are packed at once, so that the page never holds the whole text.
 
 import type { HeapPage } from "./heapProfile";
 import type { NumaPage } from "./numaProfile";
@@ -58,14 +58,14 @@ export async function loadRun(base64: string): Promise<Run> {
     byId: new Map(),
   };
   const builders = new Map<string, MatrixBuilder>();
-  for await (const line of lines) take(run, builders, JSON.parse(line) as AnyLine);
+  for await (const line of lines) addLine(run, builders, JSON.parse(line) as AnyLine);
   run.matrices = [...builders.values()].map((builder) => builder.build(run.info.hosts ?? []));
   return run;
 }
 
 type AnyLine = AnyRecord | HeapPage | NumaPage;
 
-function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyLine): void {
+function addLine(run: Run, builders: Map<string, MatrixBuilder>, record: AnyLine): void {
   switch (record.kind) {
     case "measurement":
       run.byId.set(record.id ?? 0, record);

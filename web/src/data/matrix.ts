@@ -34,7 +34,7 @@ interface PackedRow {
   values: Float32Array;
 }
 
-/** Takes the rows of one matrix in any order. */
+/** Builds a matrix from its rows, which are added in any order. */
 export class MatrixBuilder {
   private readonly rows = new Map<string, PackedRow>();
   private readonly columns = new Map<string, number>();
@@ -97,7 +97,7 @@ export class MatrixBuilder {
   }
 }
 
-/** The host of a label: "server2" of "server2:2" (its second adapter). */
+/** The rank of a name, or of its host: "server2" of "server2:2" (its second adapter). */
 function rankOf(rank: Map<string, number>, name: string): number {
   return rank.get(name) ?? rank.get(name.replace(/:[^:]*$/, "")) ?? rank.size;
 }
@@ -122,13 +122,13 @@ export function worstPairs(matrix: Matrix, count: number): Pair[] {
   const width = matrix.columns.length;
   const sign = matrix.lowerIsBetter ? -1 : 1;
   const worst: Pair[] = [];
-  let bar = Infinity;
+  let threshold = Infinity;
   matrix.values.forEach((value, index) => {
-    if (Number.isNaN(value) || (worst.length === count && value * sign >= bar)) return;
+    if (Number.isNaN(value) || (worst.length === count && value * sign >= threshold)) return;
     worst.push({ row: Math.floor(index / width), column: index % width, value });
     worst.sort((a, b) => (a.value - b.value) * sign);
     if (worst.length > count) worst.pop();
-    bar = worst.at(-1)!.value * sign;
+    threshold = worst.at(-1)!.value * sign;
   });
   return worst;
 }

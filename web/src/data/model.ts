@@ -1,4 +1,4 @@
-// The network's model: capacities by what they are of, and curves of measured and simulated points.
+// The network's model: capacities by cabinet and host, and curves of measured and simulated points.
 
 import type { Capacity, Comparison } from "./records";
 

@@ -1,4 +1,4 @@
-// A NUMA profile for its views: matrices of threads' nodes by pages' nodes, and shares of what is known.
+// A NUMA profile as the model of its views: matrices of threads' nodes by pages' nodes, and their remote shares.
 
 import type { NumaCells, NumaObject, NumaPage, NumaProfile, NumaThread } from "./numaProfile";
 import { NUMA_METRICS } from "./numaProfile";
@@ -6,7 +6,7 @@ import { ProfileModel, type Metric } from "./profile";
 
 export const UNKNOWN_NODE = -1;
 
-/** How much of a matrix is local, remote, or has an unknown node. */
+/** The sums of a matrix: local, remote, and with an unknown node. */
 export interface Split {
   local: number;
   remote: number;
@@ -63,7 +63,7 @@ export function split(cells: NumaCells): Split {
   return sums;
 }
 
-/** The share of accesses whose nodes are known that is remote; undefined if none is known. */
+/** The remote share of accesses whose nodes are known; undefined if none are known. */
 export function remoteShare(cells: NumaCells): number | undefined {
   const { local, remote } = split(cells);
   return local + remote > 0 ? remote / (local + remote) : undefined;
@@ -89,7 +89,7 @@ export function nodeName(node: number): string {
   return node === UNKNOWN_NODE ? "unknown" : `node ${node}`;
 }
 
-/** A share, also of nothing: "47.6 %", "0 %"; a dash where it is not known. */
+/** A share as a percentage: "47.6 %", "0 %"; a dash for an unknown share. */
 export function sharePercent(part: number | null | undefined): string {
   if (part === null || part === undefined) return "–";
   if (part > 0 && part < 0.001) return "< 0.1 %";

@@ -1,10 +1,10 @@
-// A NUMA profile as the page meets it, and its metrics. Generated from python/assay/records/numa.py by
+// A NUMA profile as the report's page reads it, and its metrics. Generated from python/assay/records/numa.py by
 // "python -m assay.records.generate": change them there, never this file.
 
 import type { Metric, Source, Tree } from "./profileTypes";
 
 /**
- * What this profile does not hold, and the reason.
+ * A view that this profile has no figures for, and the reason.
  */
 export interface NumaAbsent {
   view: string;
@@ -12,10 +12,11 @@ export interface NumaAbsent {
 }
 
 /**
- * Another placement of an object. ``action``: spread, bind, interleave or replicate; ``nodes``: of "spread" the
- * home of each of the object's equal parts, else the nodes to use. Shares are of the object's accesses. ``assumed``:
- * the prediction rests on an even use by all nodes. ``toucher``: the location that touches it first, -1 if unknown.
- * ``gain``: remote accesses that it saves, or bytes that it moves in a profile without accesses.
+ * Another placement of an object. ``action``: spread, bind, interleave or replicate; ``nodes``: for "spread" the
+ * node of each of the object's equal parts, else the nodes to use. ``before``, ``predicted``: remote shares of the
+ * object's accesses. ``assumed``: the prediction assumes an even use by all nodes. ``toucher``: the location that
+ * touches it first, -1 if unknown. ``gain``: remote accesses that it saves, or bytes that it moves in a profile
+ * without accesses.
  */
 export interface NumaAdvice {
   object: number;
@@ -161,22 +162,22 @@ export interface NumaRank {
 
 /**
  * How accesses were sampled: each count is of samples. ``attributed``: samples whose address lies in a block, a
- * mapping, a variable or a stack. ``served``: samples by what answered them, ``servers``; near is of the thread's own
- * node. ``throttled``: how often the kernel held samples back.
+ * mapping, a variable or a stack. ``sources``: caches and memories; near is on the thread's node.
+ * ``samples_by_source``: in the order of ``sources``. ``throttled``: how often the kernel suppressed samples.
  */
 export interface NumaSampling {
   events: string;
   period: number;
   samples: number;
   attributed: number;
-  servers: string[];
-  served: number[];
+  sources: string[];
+  samples_by_source: number[];
   throttled: number;
 }
 
 /**
- * Equal slices of time, ``width`` seconds each: sampled accesses, or faults that touched a page first. Empty where
- * neither has a time. ``unknown``: a node is not known.
+ * Sampled accesses, or first touches, in slices of ``width`` seconds. Empty where neither has a time. ``unknown``:
+ * those of which a node is not known.
  */
 export interface NumaSlices {
   seconds: number[];

@@ -1,5 +1,5 @@
-// A fabric with its forwarding tables and a schedule, as python/assay/fabric/picture.py packs them; the loads of its
-// links in any step follow from them.
+// A plan: a fabric with its forwarding tables and a schedule, as python/assay/fabric/picture.py packs them. The loads of
+// the links in any step are computed from it.
 
 import type { Context } from "./records";
 
@@ -8,7 +8,7 @@ const MAX_HOPS = 64;
 
 export interface Plan {
   hosts: string[]; // by rank; empty for a slot without a host
-  on: number[]; // the switch of a rank's host, -1 where there is none
+  host_switches: number[]; // the switch of a rank's host, -1 where there is none
   switches: string[];
   levels: number[]; // 0 for leaf switches, -1 for switches without a way to any host
   groups: number[]; // the part of the fabric that a switch belongs to
@@ -26,7 +26,7 @@ export interface SharedLink {
   pairs: [source: string, target: string][];
 }
 
-/** Whether a context holds the plan, and not facts of a host. */
+/** Whether a context holds a plan, not facts of a host. */
 export function isPlan({ facts }: Context): boolean {
   return facts?.["fabric.picture"] !== undefined;
 }
@@ -40,12 +40,12 @@ export async function unpackPlan(contexts: readonly Context[]): Promise<Plan | u
   return planOf((await new Response(stream).json()) as Omit<Plan, "outgoingLinks">);
 }
 
-export function planOf(read: Omit<Plan, "outgoingLinks">): Plan {
-  const [from, port] = read.links;
+export function planOf(data: Omit<Plan, "outgoingLinks">): Plan {
+  const [from, port] = data.links;
   const ports = port.reduce((highest, p) => Math.max(highest, p), 0) + 1;
-  const outgoingLinks = read.switches.map(() => new Int32Array(ports).fill(-1));
+  const outgoingLinks = data.switches.map(() => new Int32Array(ports).fill(-1));
   from.forEach((node, link) => (outgoingLinks[node]![port[link]!] = link));
-  return { ...read, outgoingLinks };
+  return { ...data, outgoingLinks };
 }
 
 /** The rank that each rank sends to in a step, -1 for none. */
@@ -61,16 +61,16 @@ export function destinations(plan: Plan, step: number): Int32Array {
   return Int32Array.from({ length: ranks }, (_, rank) => formula(rank));
 }
 
-/** Calls ``crossed`` for each link between switches on the way of each flow of a step. */
-export function walk(
+/** Calls ``onLink`` for each link between switches on the route of each flow of a step. */
+export function forEachCrossedLink(
   plan: Plan,
   step: number,
-  crossed: (link: number, source: number, target: number) => void,
+  onLink: (link: number, source: number, target: number) => void,
 ): void {
   const to = plan.links[2];
   destinations(plan, step).forEach((target, source) => {
-    let switchNumber = plan.on[source]!;
-    const end = target < 0 ? -1 : plan.on[target]!;
+    let switchNumber = plan.host_switches[source]!;
+    const end = target < 0 ? -1 : plan.host_switches[target]!;
     if (switchNumber < 0 || end < 0) return;
     for (let hops = 0; switchNumber !== end && hops < MAX_HOPS; hops += 1) {
       const link =
@@ -78,7 +78,7 @@ export function walk(
           plan.tables[switchNumber]!.charCodeAt(target) - FIRST_CODE
         ] ?? -1;
       if (link < 0) return;
-      crossed(link, source, target);
+      onLink(link, source, target);
       switchNumber = to[link]!;
     }
   });
@@ -87,11 +87,11 @@ export function walk(
 /** The flows on each link in a step. */
 export function loadsOf(plan: Plan, step: number): Uint32Array {
   const loads = new Uint32Array(plan.links[0].length);
-  walk(plan, step, (link) => (loads[link]! += 1));
+  forEachCrossedLink(plan, step, (link) => (loads[link]! += 1));
   return loads;
 }
 
-/** Links with at minLoad ``minLoad`` flows in a step, the fullest first, with the pairs that cross them. */
+/** The links with at least ``minLoad`` flows in a step, the fullest first, with the pairs whose flows cross them. */
 export function crossedLinks(
   plan: Plan,
   step: number,
@@ -100,7 +100,7 @@ export function crossedLinks(
   among?: ReadonlySet<number>,
 ): SharedLink[] {
   const sharedLinks = new Map<number, SharedLink>();
-  walk(plan, step, (link, source, target) => {
+  forEachCrossedLink(plan, step, (link, source, target) => {
     if (loads[link]! < minLoad || (among && !among.has(link))) return;
     const entry = sharedLinks.get(link) ?? {
       link,

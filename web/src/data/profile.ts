@@ -1,8 +1,7 @@
-// A profile of any profiler, as its analyser made it: figures by function, line, stack and call are read here, and
-// none is added up again.
+// The model of a profile of any profiler: looks up the analyser's figures by function, line, stack and call.
 //
-// Exclusive figures are what a line or function did itself, through allocator functions too; inclusive ones add what
-// it called. Columns are decoded when they are first asked for, since a tree may have a million calls.
+// Exclusive figures are those of a line or function itself, allocator functions that it calls included; inclusive ones
+// add all functions that it calls. Columns are decoded when they are first used, since a tree may have a million calls.
 
 import type { Column, Groups, Metric, Source, Tree } from "./profileTypes";
 
@@ -75,7 +74,7 @@ export class ProfileModel {
     this.roots.reverse();
   }
 
-  /** Those that a user may choose. */
+  /** The metrics that a user may choose. */
   get metrics(): Metric[] {
     return this.allMetrics.filter((metric) => metric.shown ?? true);
   }
@@ -126,8 +125,8 @@ export class ProfileModel {
     return entries;
   }
 
-  /** For each function with an exclusive figure, by its first location, its line with the largest one. */
-  busiest(metric: Metric): Map<number, number> {
+  /** The line with the largest exclusive figure of each function, by the function's first location. */
+  largestLines(metric: Metric): Map<number, number> {
     const { function_id, line_id } = this.tree.locations;
     const ofLine = new Map(
       this.entries(metric, "line").map((entry) => [entry.location, entry.exclusive]),
@@ -135,8 +134,8 @@ export class ProfileModel {
     const best = new Map<number, { location: number; value: number }>();
     line_id.forEach((line, location) => {
       const value = ofLine.get(line) ?? 0;
-      const known = best.get(function_id[location]!);
-      if (value > 0 && (!known || value > known.value))
+      const current = best.get(function_id[location]!);
+      if (value > 0 && (!current || value > current.value))
         best.set(function_id[location]!, { location, value });
     });
     return new Map([...best].map(([id, { location }]) => [id, location]));
@@ -233,7 +232,7 @@ export function basename(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-/** Without what hides the name: standard strings' template arguments, and long parameter lists. */
+/** A function's name without template arguments of standard strings, cut after 120 characters. */
 export function shortName(name: string): string {
   const short = name
     .replaceAll(

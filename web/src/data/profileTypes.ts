@@ -1,9 +1,9 @@
-// What every profile is made of, as the page meets it. Generated from python/assay/records/profile.py by
+// The parts of every profile, as the report's page reads them. Generated from python/assay/records/profile.py by
 // "python -m assay.records.generate": change them there, never this file.
 
 /**
- * Numbers, a row each, in little-endian order. ``type``: "zero" (all are 0, without data), unsigned integers (u1,
- * u2, u4), signed ones (i4) or floating point numbers (f4, f8) of so many bytes.
+ * Numbers, one for each row, in little-endian order. ``type``: "zero" (all are 0; no data), or unsigned integers
+ * (u1, u2, u4), signed integers (i4) or floating point numbers (f4, f8) with their size in bytes.
  */
 export interface Column {
   type: "f4" | "f8" | "i4" | "u1" | "u2" | "u4" | "zero";
@@ -11,8 +11,8 @@ export interface Column {
 }
 
 /**
- * Lines or functions by their first location. ``exclusive`` is what the group did itself; ``inclusive`` adds what
- * it called, where a recursive function counts once a stack.
+ * Lines or functions by their first location. ``exclusive`` figures are those of the group itself; ``inclusive``
+ * ones add the functions that it called, where a recursive function counts once per stack.
  */
 export interface Groups {
   rows: number;
@@ -69,8 +69,8 @@ export interface Source {
 }
 
 /**
- * The stacks that did something themselves: ``node`` is the innermost call, ``site`` the location that counts as
- * its cause (the innermost that is no allocator frame). ``figures``: a column for each metric.
+ * The stacks with figures of their own: ``node`` is the innermost call, ``site`` the location that counts as their
+ * cause (the innermost that is no allocator frame). ``figures``: a column for each metric.
  */
 export interface Stacks {
   rows: number;

@@ -1,4 +1,4 @@
-// The records of a run as the browser meets them. Generated from python/assay/records/schema.py by
+// The records of a run as the report's page reads them. Generated from python/assay/records/schema.py by
 // "python -m assay.records.generate": change the structs there, never this file. A field with a default
 // may be absent, because records leave their defaults out.
 
@@ -7,8 +7,8 @@ export type Scalar = string | number | boolean;
 /**
  * One figure of the network's model, fitted to what was measured, with its 95 % interval.
  *
- * ``at_least``: only known to be no less: it was never the limit, or another link explains what was seen as well, and
- * ``reason`` names it. ``unknown`` has no value.
+ * ``at_least``: ``value`` is a lower bound, because the link was never the limit, or because another link explains the
+ * measured rates as well; ``reason`` names it. ``unknown``: there is no value.
  */
 export interface Capacity {
   kind: "capacity";
@@ -76,7 +76,7 @@ export interface Corruption {
  */
 export interface Failure {
   kind: "failure";
-  what: string;
+  problem: string;
   fix?: string;
   subject?: Subject;
   primary?: boolean;
@@ -131,7 +131,7 @@ export interface Histogram {
 }
 
 /**
- * A host as the engine sees it: its own name (unique in the job), others that the system gave it, addresses.
+ * A host of an engine's job: its host name (unique in the job), its other names and its addresses.
  */
 export interface Machine {
   host: string;
@@ -140,8 +140,8 @@ export interface Machine {
 }
 
 /**
- * A pair matrix of many hosts, whose cells are in files beside ``records.jsonl``; it stands for the rows
- * (``pairs``) that an engine sent.
+ * A pair matrix of many hosts, whose cells are in files beside ``records.jsonl``; it replaces the rows (``pairs``)
+ * that an engine sent.
  *
  * ``index``: file of ``cells`` sources, then ``cells`` targets, as positions in ``hosts`` (int32, little-endian).
  * Matrices with the same pairs share one. ``values``: file of ``cells`` values (float32, little-endian).
@@ -203,12 +203,13 @@ export interface Pairs {
 }
 
 /**
- * The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and its host in ``hosts``.
+ * The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and the index of its host in
+ * ``hosts``.
  */
 export interface Ranks {
   kind: "ranks";
   labels: string[];
-  of: number[];
+  host_index: number[];
   hosts: Machine[];
 }
 

@@ -1,5 +1,5 @@
-// Storage benchmarks as the report shows them: the rounds of each figure brought together (the same median over all
-// their samples as python/assay/records/storage.py takes), and arranged as curves, bars and maps.
+// The data of storage benchmarks for the report: figures over all rounds (with the same median as in
+// python/assay/records/storage.py), as curves, bars and maps.
 
 import type { Curve } from "../charts/Curves";
 import { exactSize } from "./format";
@@ -11,7 +11,7 @@ export const SOLVER = "storage.reaction_diffusion";
 export const HDF5 = "storage.hdf5";
 export const DEVICE = "storage.device";
 export const VARIANTS = ["stock", "accelerated"];
-const OF_A_RUN = ["round", "digest"];
+const ROUND_PARAMS = ["round", "digest"]; // parameters that differ between rounds
 
 type Params = Record<string, Scalar>;
 
@@ -34,7 +34,7 @@ export function figuresOf(measurements: readonly Measurement[], name: string): F
     const middle = record.summary?.median;
     if (record.name !== name || middle === undefined || (record.status ?? "ok") !== "ok") continue;
     const params = Object.fromEntries(
-      Object.entries(record.params ?? {}).filter(([key]) => !OF_A_RUN.includes(key)),
+      Object.entries(record.params ?? {}).filter(([key]) => !ROUND_PARAMS.includes(key)),
     );
     const host = name === DEVICE ? (record.subject?.host ?? "") : "";
     const key = JSON.stringify([record.metric, host, Object.entries(params).sort()]);
@@ -48,7 +48,7 @@ export function figuresOf(measurements: readonly Measurement[], name: string): F
       rounds: new Map<string, number[]>(),
       value: NaN,
     };
-    // A round that was cut short and made again in a resumed run is there twice: the later one counts.
+    // A round that was interrupted and repeated in a resumed run has two records: the later one counts.
     figure.rounds.set(
       JSON.stringify(record.params),
       record.samples?.length ? record.samples : [middle],
@@ -64,7 +64,7 @@ export function isStorage(record: Measurement): boolean {
   return record.name.startsWith("storage.");
 }
 
-/** The values that a parameter takes, numbers ascending, words in the order of measuring. */
+/** The values of a parameter: numbers ascending, texts in the order of measurement. */
 export function valuesOf(figures: readonly Figure[], param: string): Scalar[] {
   const values = [
     ...new Set(figures.map(({ params }) => params[param]).filter((value) => value !== undefined)),
@@ -88,7 +88,7 @@ const PANELS: [op: string, data: string | undefined, title: string][] = [
   ["read", "another node's", "Remote read: another node's data"],
 ];
 
-/** Bandwidth over `axis` ("transfer" or "nodes"), a panel an operation, a curve a variant and MPI. */
+/** Bandwidth over `axis` ("transfer" or "nodes"): a panel for each operation, a curve for each variant and MPI. */
 export function panelsOf(figures: readonly Figure[], axis: string, fixed: Params): Panel[] {
   const chosen = figures.filter(
     (figure) =>
@@ -132,7 +132,7 @@ const PHASES: [metric: string, name: string][] = [
   ["write_time", "write"],
 ];
 
-function titled(params: Params, ...keys: string[]): string {
+function joinParams(params: Params, ...keys: string[]): string {
   return keys
     .flatMap((key) =>
       params[key] === undefined ? [] : [`${params[key]}${key === "nodes" ? " nodes" : ""}`],
@@ -140,19 +140,19 @@ function titled(params: Params, ...keys: string[]): string {
     .join(", ");
 }
 
-/** Where the solver's time goes: a bar a variant, number of nodes and way of writing, stacked by phase. */
+/** The solver's time: a bar for each variant, number of nodes and kind of output, stacked by phase. */
 export function phasesOf(figures: readonly Figure[]): Bars {
-  return barsOf(figures, PHASES, (params) => titled(params, "io", "mpi", "nodes", "iotype"));
+  return barsOf(figures, PHASES, (params) => joinParams(params, "io", "mpi", "nodes", "iotype"));
 }
 
-/** HDF5's raw rates against the observed ones. */
+/** HDF5's raw and observed rates. */
 export function ratesOf(figures: readonly Figure[]): Bars {
   const rates: [string, string][] = [
     ["raw_rate", "raw"],
     ["observed_rate", "observed"],
   ];
   return barsOf(figures, rates, (params) =>
-    titled(params, "op", "io", "mpi", "nodes", "mem_pattern", "file_pattern", "read_option"),
+    joinParams(params, "op", "io", "mpi", "nodes", "mem_pattern", "file_pattern", "read_option"),
   );
 }
 

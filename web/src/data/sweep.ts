@@ -1,5 +1,4 @@
-// Sweeps: the measurements over sizes that have no single host as subject, one row for each size and
-// operation with its metrics side by side.
+// Sweeps: the measurements over sizes whose subject is no single host, with a row for each size and operation.
 
 import { parameters } from "./format";
 import type { Measurement, Scalar } from "./records";
@@ -14,7 +13,7 @@ export interface SweepRow {
 export interface Sweep {
   key: string;
   name: string;
-  params: Record<string, Scalar>; // what all its rows share
+  params: Record<string, Scalar>; // those that all rows share
   rows: SweepRow[];
 }
 
@@ -62,7 +61,7 @@ export function sweepTitle(sweep: Sweep): string {
   return shared ? `${sweep.name} (${shared})` : sweep.name;
 }
 
-/** The middle of a measurement; undefined where it was waived or failed. */
-export function middle(record: Measurement | undefined): number | undefined {
+/** The median of a measurement; undefined where it was waived or failed. */
+export function medianOf(record: Measurement | undefined): number | undefined {
   return record?.summary?.median ?? record?.samples?.[0];
 }

@@ -41,7 +41,7 @@ export function Allocators({ points }: { points: Measurement[] }) {
           />
         )}
         <p class="soft">
-          Both axes are logarithmic, so values of zero (no page fault) are not chosenPanels.
+          Both axes are logarithmic, so values of zero (no page fault) are not shown.
         </p>
       </div>
       <div class="charts">

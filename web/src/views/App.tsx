@@ -48,7 +48,7 @@ function Body({ run }: { run: Run }) {
 }
 
 function Sections({ run }: { run: Run }) {
-  const swept = useMemo(() => sweeps(run.measurements.filter(isSweepPoint)), [run]);
+  const allSweeps = useMemo(() => sweeps(run.measurements.filter(isSweepPoint)), [run]);
   const single = useMemo(() => run.measurements.filter((record) => !isSweepPoint(record)), [run]);
   const storage = useMemo(() => single.filter(isStorage), [single]);
   const comparable = useMemo(
@@ -86,7 +86,7 @@ function Sections({ run }: { run: Run }) {
           findings={run.findings}
         />
       )}
-      {swept.length > 0 && <Sweeps sweeps={swept} />}
+      {allSweeps.length > 0 && <Sweeps sweeps={allSweeps} />}
       {storage.length > 0 && <Storage measurements={storage} />}
       {allocators.length > 0 && <Allocators points={allocators} />}
       {listed.length > 0 && <Measurements measurements={listed} />}

@@ -1,5 +1,5 @@
-// The verdict, on top and in words, with what a reader asks next: what was run, on what, when, and whether
-// the run came to its end.
+// The head of the report: the verdict with its reason, the command, the hosts, the time, and whether the run is
+// complete.
 
 import type { ComponentChildren } from "preact";
 
@@ -7,7 +7,7 @@ import { duration, moment, quantity } from "../data/format";
 import { fold } from "../data/hosts";
 import type { Run } from "../data/load";
 import type { Verdict } from "../data/records";
-import { middle } from "../data/sweep";
+import { medianOf } from "../data/sweep";
 
 export type Outcome = "PASS" | "FAIL" | "INCONCLUSIVE";
 
@@ -25,7 +25,7 @@ export function OutcomeMark({ outcome }: { outcome: Outcome }) {
 export function Banner({ run }: { run: Run }) {
   const { info } = run;
   const outcome = overall(run);
-  const study = unjudged(run);
+  const title = titleWithoutVerdict(run);
   const hosts = [...new Set(info.hosts)];
   const ranks = info.hosts?.length ?? 0;
   return (
@@ -34,9 +34,9 @@ export function Banner({ run }: { run: Run }) {
         <strong>Assay</strong> report
         <span class="soft"> · {info.id}</span>
       </p>
-      {study ? (
+      {title ? (
         <div class="banner">
-          <h1>{study}</h1>
+          <h1>{title}</h1>
         </div>
       ) : (
         <div class={`banner ${outcome.toLowerCase()}`}>
@@ -109,7 +109,7 @@ function Tile({
   );
 }
 
-/** The run's own outcome; without one, what its verdicts add up to. No verdict is never a pass. */
+/** The run's outcome; without one, that of its verdicts. A run without verdicts is inconclusive. */
 export function overall(run: Run): Outcome {
   if (run.info.outcome) return run.info.outcome;
   const outcomes = run.verdicts.map((verdict) => verdict.outcome);
@@ -117,8 +117,8 @@ export function overall(run: Run): Outcome {
   return outcomes.length === 0 || outcomes.includes("INCONCLUSIVE") ? "INCONCLUSIVE" : "PASS";
 }
 
-/** What a run is called that shows and judges nothing; empty for one that is judged. */
-function unjudged(run: Run): string {
+/** The title of a run that is not judged, such as a profile; empty for a run that is judged. */
+function titleWithoutVerdict(run: Run): string {
   if (run.info.outcome || run.verdicts.length > 0 || run.failures.length > 0) return "";
   if (run.heaps.length > 0) return "Heap profile";
   if (run.placements.length > 0) return "NUMA profile";
@@ -127,16 +127,16 @@ function unjudged(run: Run): string {
     : "";
 }
 
-/** What decided, and nothing else: the criteria that failed; else those left open, and what prevented them. */
+/** The reason of the outcome: the criteria that failed, else those that could not be decided and why. */
 function reason(run: Run, outcome: Outcome): string {
   const total = run.verdicts.length;
   const failed = run.verdicts.filter((verdict) => verdict.outcome === "FAIL");
   const open = run.verdicts.filter((verdict) => verdict.outcome === "INCONCLUSIVE");
   const counted = (some: Verdict[]) =>
     total === 1 ? "The one criterion" : `${some.length} of ${total} criteria`;
-  if (failed.length > 0) return `${counted(failed)} failed: ${named(failed)}.`;
+  if (failed.length > 0) return `${counted(failed)} failed: ${criterionTitles(failed)}.`;
   if (open.length > 0)
-    return `${counted(open)} could not be decided: ${run.failures[0]?.what ?? named(open)}.`;
+    return `${counted(open)} could not be decided: ${run.failures[0]?.problem ?? criterionTitles(open)}.`;
   const faults = run.findings.filter((finding) => (finding.severity ?? "fault") === "fault");
   const parts: string[] = [];
   if (total === 1) parts.push("The one criterion is met");
@@ -144,15 +144,15 @@ function reason(run: Run, outcome: Outcome): string {
   else if (outcome !== "FAIL") parts.push("No criterion was held against this run");
   if (faults[0])
     parts.push(faults[0].cause + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
-  else if (run.failures[0]) parts.push(run.failures[0].what);
+  else if (run.failures[0]) parts.push(run.failures[0].problem);
   else if (run.corruptions.length > 0) parts.push("payloads were corrupted");
   return parts.length > 0 ? `${parts.join(": ")}.` : (run.info.reason ?? "");
 }
 
 const MAX_NAMES_SHOWN = 4;
 
-/** Criteria by their titles; one on findings by what was found. */
-function named(verdicts: Verdict[]): string {
+/** The titles of criteria; of a criterion on findings its reason. */
+function criterionTitles(verdicts: Verdict[]): string {
   const titles = verdicts
     .slice(0, MAX_NAMES_SHOWN)
     .map((verdict) => (verdict.metric ? verdict.criterion : verdict.reason || verdict.criterion));
@@ -160,15 +160,15 @@ function named(verdicts: Verdict[]): string {
   return titles.join("; ") + (more > 0 ? `; and ${more} more` : "");
 }
 
-/** The two or three figures by which a network is known. */
+/** The main figures of a network: bandwidth, latency, corrupted messages. */
 function headline(run: Run): { name: string; value: string; note: string }[] {
   const tiles = [];
   const points = run.measurements.filter((m) => m.name.startsWith("network.") && !m.subject?.host);
   const extreme = (metric: string, better: (a: number, b: number) => boolean) =>
     points
-      .filter((m) => m.metric === metric && middle(m) !== undefined)
+      .filter((m) => m.metric === metric && medianOf(m) !== undefined)
       .reduce<(typeof points)[0] | undefined>(
-        (best, m) => (!best || better(middle(m)!, middle(best)!) ? m : best),
+        (best, m) => (!best || better(medianOf(m)!, medianOf(best)!) ? m : best),
         undefined,
       );
   const params = (m: (typeof points)[0]) =>
@@ -177,19 +177,19 @@ function headline(run: Run): { name: string; value: string; note: string }[] {
   if (highest)
     tiles.push({
       name: "Aggregate bandwidth",
-      value: quantity(middle(highest), "B/s"),
+      value: quantity(medianOf(highest), "B/s"),
       note: `best, at ${params(highest)}`,
     });
   const lowest = extreme("latency", (a, b) => a < b);
   if (lowest)
     tiles.push({
       name: "Latency",
-      value: quantity(middle(lowest), "s"),
+      value: quantity(medianOf(lowest), "s"),
       note: `least p50, at ${params(lowest)}`,
     });
   const checked = points.filter((m) => m.metric === "corrupted");
   if (checked.length > 0) {
-    const corrupted = checked.reduce((sum, m) => sum + (middle(m) ?? 0), 0);
+    const corrupted = checked.reduce((sum, m) => sum + (medianOf(m) ?? 0), 0);
     tiles.push({
       name: "Corrupted messages",
       value: String(corrupted),

@@ -98,7 +98,7 @@ function Numa({ matrices }: { matrices: Matrix[] }) {
           value={matrix.key}
           options={matrices.map((item) => [
             item.key,
-            `${item.params["host"]}: ${item.params["of"]}`,
+            `${item.params["host"]}: ${item.params["parameters"]}`,
           ])}
           onChange={setKey}
         />

@@ -8,7 +8,7 @@ import { Table, type Column } from "./Table";
 
 interface FactRow {
   fact: string;
-  values: [value: string, hosts: string[]][]; // one, or a host's own: then a value for nearly every host
+  values: [value: string, hosts: string[]][]; // one value; all values if nearly every host has another
   total: number; // hosts of the run
   isDifferent: boolean; // differs from what most hosts have
 }
@@ -56,8 +56,9 @@ function FactHosts({ row }: { row: FactRow }) {
   );
 }
 
-const PER_HOST_SHARE = 0.5; // with a value for every second host, a fact is individual, like an uptime: not "odd"
-const LISTED = 3; // and with no more values than this it is listed all the same
+// A fact with a value for every second host is individual, like an uptime, and no host is marked as different.
+const PER_HOST_SHARE = 0.5;
+const MAX_LISTED = 3; // values; a fact with at most this many has a line for each value in any case
 
 export function Hosts({ contexts }: { contexts: Context[] }) {
   const devices = contexts.filter((context) => context.subject?.device);
@@ -100,7 +101,7 @@ const DEVICE_COLUMNS: Column<DeviceRow>[] = [
   { id: "hosts", header: "Hosts", value: (row) => fold(row.hosts) },
 ];
 
-/** A device that is the same on several hosts is said once. */
+/** One row for each device; hosts whose devices have the same facts share a row. */
 function deviceRows(contexts: Context[]): DeviceRow[] {
   const rows = new Map<string, DeviceRow>();
   for (const { subject = {}, facts = {} } of contexts) {
@@ -112,13 +113,13 @@ function deviceRows(contexts: Context[]): DeviceRow[] {
     const row = rows.get(key) ?? { device, numa, facts: texts.join(", "), hosts: [] };
     rows.set(key, row);
     const host = subject.host ?? "this machine";
-    if (!row.hosts.includes(host)) row.hosts.push(host); // each engine that ran on a host says its own
+    if (!row.hosts.includes(host)) row.hosts.push(host); // a host has a context from each engine that ran there
   }
   return [...rows.values()].sort((a, b) => naturally(a.device, b.device));
 }
 
 function factRows(contexts: Context[]): FactRow[] {
-  const byHost = new Map<string, Record<string, Scalar>>(); // each engine that ran on a host says its own
+  const byHost = new Map<string, Record<string, Scalar>>(); // a host has a context from each engine that ran there
   for (const { subject, facts = {} } of contexts) {
     const host = subject?.host ?? "this machine";
     byHost.set(host, { ...byHost.get(host), ...facts });
@@ -139,7 +140,7 @@ function factRows(contexts: Context[]): FactRow[] {
     const values = [...hostsByValue].sort(
       (a, b) => b[1].length - a[1].length || naturally(a[1][0]!, b[1][0]!),
     );
-    if (values.length > LISTED && values.length >= total * PER_HOST_SHARE)
+    if (values.length > MAX_LISTED && values.length >= total * PER_HOST_SHARE)
       return [{ fact, values, total, isDifferent: false }];
     return values.map((value, index) => ({ fact, values: [value], total, isDifferent: index > 0 }));
   });

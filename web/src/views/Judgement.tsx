@@ -1,4 +1,4 @@
-// Verdicts as a table, findings as text with their figures.
+// The sections of verdicts (a table) and findings (text with figures and evidence).
 
 import { parameters, percent, quantity } from "../data/format";
 import type { PairsHead, Run } from "../data/load";
@@ -98,7 +98,7 @@ const SEVERITIES: Record<NonNullable<Finding["severity"]>, string> = {
   advice: "→ Advice",
 };
 
-/** Why there is no finding: what was not measured was not examined, and a failure may have no rule. */
+/** Why there is no finding. */
 function withoutFinding(run: Run): string {
   const measured = run.measurements.some((record) => (record.status ?? "ok") === "ok");
   if (!measured && run.matrices.length === 0)

@@ -1,9 +1,9 @@
-// Every measurement that belongs to a host or to one pair and not to a sweep: memory, and what comes later.
+// The table of all measurements of hosts and pairs, without sweeps.
 
 import { parameters, percent, quantity } from "../data/format";
 import { naturally } from "../data/hosts";
 import type { Measurement } from "../data/records";
-import { middle } from "../data/sweep";
+import { medianOf } from "../data/sweep";
 import { subjectText } from "./Judgement";
 import { Table, type Column } from "./Table";
 
@@ -21,10 +21,10 @@ const COLUMNS: Column<Measurement>[] = [
     id: "median",
     header: "Median",
     numeric: true,
-    value: middle,
+    value: medianOf,
     show: (record) =>
       (record.status ?? "ok") === "ok" ? (
-        quantity(middle(record), record.unit)
+        quantity(medianOf(record), record.unit)
       ) : (
         <span class="soft">
           {record.status}: {record.reason || "no reason given"}
@@ -39,7 +39,7 @@ const COLUMNS: Column<Measurement>[] = [
     show: (record) => percent(spread(record), false),
   },
   { id: "n", header: "Samples", numeric: true, value: (record) => record.summary?.n },
-  // The longest, and so the last: a long table does not fold its rows.
+  // The longest column is last, because rows do not wrap.
   { id: "params", header: "Parameters", value: (record) => parameters(record.params ?? {}) },
 ];
 

@@ -1,5 +1,5 @@
-// The pair matrix: the map, its scale, the worst pairs by name, and a choice of measurement, operation and
-// size where the run holds several.
+// The section of pair matrices: the heat map, its scale, suspects, the worst pairs, and the choice of measurement,
+// operation and size.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -10,11 +10,11 @@ import { sideMedian, worstPairs, type Matrix } from "../data/matrix";
 import type { Finding } from "../data/records";
 import { Choice } from "./Choice";
 
-const WORST = 8;
+const MAX_ROWS = 8; // of the tables of suspects and of worst pairs
 
 interface Props {
   matrices: Matrix[];
-  omitted: number; // matrices that the report was too small for
+  omitted: number; // matrices without values, since they are too large for the report
   findings: Finding[];
 }
 
@@ -33,9 +33,9 @@ export function PairMatrices({ matrices, omitted, findings }: Props) {
       <p class="soft">
         Each row sends to each column{unit}; the colour is the deviation from the median pair,{" "}
         {quantity(matrix.median, matrix.unit)}. {matrix.measured.toLocaleString("en")} pairs
-        measured. Hover or use the arrow keys to read a pair; drag to look closer, Escape to return.
+        measured. Hover or use the arrow keys to read a pair; drag to zoom in, Escape to zoom out.
         {omitted > 0 &&
-          ` ${omitted} more matrices are too large for this file and stand in records.jsonl only.`}
+          ` ${omitted} more matrices are too large for this file; records.jsonl has them.`}
       </p>
       <div class="matrix">
         <HeatMap
@@ -53,7 +53,7 @@ export function PairMatrices({ matrices, omitted, findings }: Props) {
   );
 }
 
-/** The largest size of the first operation: where bandwidth is what is measured. */
+/** The matrix that is shown first: that of the largest size of the first operation. */
 function startingMatrix(matrices: Matrix[]): Matrix {
   const first = matrices[0]!;
   return matrices
@@ -67,8 +67,8 @@ function startingMatrix(matrices: Matrix[]): Matrix {
     );
 }
 
-/** What a matrix is chosen by. The rest of its parameters belong to the measurement. */
-function facets(matrix: Matrix): [what: string, op: string, size: string] {
+/** The values by which a reader chooses a matrix. Other parameters are part of the measurement's name. */
+function facets(matrix: Matrix): [measurement: string, op: string, size: string] {
   const { op = "", size = "", ...rest } = matrix.params;
   const others = parameters(rest);
   return [
@@ -85,15 +85,15 @@ interface SelectorsProps {
 }
 
 function Selectors({ matrices, matrix, onChange }: SelectorsProps) {
-  const now = facets(matrix);
+  const selected = facets(matrix);
   const choose = (facet: number, value: string) => {
-    const target = now.map((current, index) => (index === facet ? value : current));
-    const likeness = (candidate: Matrix) =>
+    const target = selected.map((current, index) => (index === facet ? value : current));
+    const similarity = (candidate: Matrix) =>
       facets(candidate).reduce(
         (sum, current, index) => sum + (current === target[index] ? (index === facet ? 10 : 1) : 0),
         0,
       );
-    const best = matrices.reduce((a, b) => (likeness(b) > likeness(a) ? b : a));
+    const best = matrices.reduce((a, b) => (similarity(b) > similarity(a) ? b : a));
     onChange(best.key);
   };
   return (
@@ -108,7 +108,7 @@ function Selectors({ matrices, matrix, onChange }: SelectorsProps) {
           <Choice
             key={label}
             label={label}
-            value={now[facet]!}
+            value={selected[facet]!}
             options={values.map((value) => [
               value,
               label === "Size" ? exactSize(Number(value)) : value,
@@ -121,7 +121,7 @@ function Selectors({ matrices, matrix, onChange }: SelectorsProps) {
   );
 }
 
-/** Which axis a finding speaks of: a slow transmit side is a row, a slow receive side a column. */
+/** The hosts to mark: a slow transmit side on the row axis, a slow receive side on the column axis. */
 function marksOf(findings: Finding[]): Marks {
   const marks: Marks = { rows: new Map(), columns: new Map() };
   for (const { subject, side = "none", cause } of findings) {
@@ -165,9 +165,9 @@ function Scale({ matrix }: { matrix: Matrix }) {
   );
 }
 
-/** The marked hosts with both of their sides, so that "sends slowly, receives well" is there to read. */
+/** The table of marked hosts with the medians of both directions. */
 function Suspects({ matrix, marks }: { matrix: Matrix; marks: Marks }) {
-  const hosts = [...new Set([...marks.rows.keys(), ...marks.columns.keys()])].slice(0, WORST);
+  const hosts = [...new Set([...marks.rows.keys(), ...marks.columns.keys()])].slice(0, MAX_ROWS);
   if (hosts.length === 0) return null;
   const side = (host: string, which: "row" | "column") => {
     const index = (which === "row" ? matrix.rows : matrix.columns).indexOf(host);
@@ -210,7 +210,7 @@ function Suspects({ matrix, marks }: { matrix: Matrix; marks: Marks }) {
 }
 
 function Worst({ matrix }: { matrix: Matrix }) {
-  const pairs = useMemo(() => worstPairs(matrix, WORST), [matrix]);
+  const pairs = useMemo(() => worstPairs(matrix, MAX_ROWS), [matrix]);
   return (
     <table class="small">
       <caption>Worst pairs</caption>

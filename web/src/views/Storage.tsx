@@ -1,4 +1,4 @@
-// Storage: each benchmark that the run holds, in a section of its own.
+// The sections of the storage benchmarks that the run has.
 
 import { useMemo } from "preact/hooks";
 

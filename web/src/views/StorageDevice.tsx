@@ -17,10 +17,10 @@ const METHODS: Record<string, string> = {
 const NO_MARKS = { rows: new Map<string, string>(), columns: new Map<string, string>() };
 
 const kindOf = ({ host, params }: Figure) =>
-  JSON.stringify([host, params["on"], params["op"], params["pattern"], params["method"]]);
+  JSON.stringify([host, params["file_system"], params["op"], params["pattern"], params["method"]]);
 
 function titleOf({ host, params }: Figure): string {
-  return `${host}, ${params["on"]}: ${params["op"]}, ${params["pattern"]}, ${METHODS[String(params["method"])] ?? params["method"]}`;
+  return `${host}, ${params["file_system"]}: ${params["op"]}, ${params["pattern"]}, ${METHODS[String(params["method"])] ?? params["method"]}`;
 }
 
 export function StorageDevice({ figures }: { figures: Figure[] }) {

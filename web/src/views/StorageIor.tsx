@@ -1,5 +1,4 @@
-// What parallel I/O reaches: bandwidth over transfer size and over nodes, write, local and remote read, stock and
-// accelerated.
+// Bandwidth of parallel I/O (IOR) over transfer size or nodes: write, local and remote read, stock and accelerated.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -27,10 +26,10 @@ export function StorageIor({ figures }: { figures: Figure[] }) {
     () => panelsOf(figures, axis, { [other]: chosen }),
     [figures, axis, other, chosen],
   );
-  const named = (value: number) => (other === "transfer" ? exactSize(value) : String(value));
+  const valueText = (value: number) => (other === "transfer" ? exactSize(value) : String(value));
   const fixed =
     other === "transfer"
-      ? `Transfers of ${named(chosen)}. `
+      ? `Transfers of ${valueText(chosen)}. `
       : `${chosen} node${chosen === 1 ? "" : "s"}, ${ranks.join(" or ")} ranks. `;
   return (
     <section id="storage-ior">
@@ -51,7 +50,7 @@ export function StorageIor({ figures }: { figures: Figure[] }) {
           <Choice
             label={other === "transfer" ? "Transfer size" : "Nodes"}
             value={String(chosen)}
-            options={others.map((value) => [String(value), named(value)])}
+            options={others.map((value) => [String(value), valueText(value)])}
             onChange={(value) => setFixedValues({ ...fixedValues, [other]: Number(value) })}
           />
         )}

@@ -1,4 +1,4 @@
-// Where the time of the reaction-diffusion solver goes: a bar per variant and number of nodes, stacked from the phases
+// The time of the reaction-diffusion solver: a bar for each variant and number of nodes, stacked from the phases
 // compute, communication and write. `figures` are those of the benchmark "storage.reaction_diffusion".
 
 import { useMemo } from "preact/hooks";

@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 import { Curves, type Curve } from "../charts/Curves";
 import { exactSize, quantity } from "../data/format";
 import type { Measurement } from "../data/records";
-import { middle, operations, sweepTitle, type Sweep, type SweepRow } from "../data/sweep";
+import { medianOf, operations, sweepTitle, type Sweep, type SweepRow } from "../data/sweep";
 import { Choice } from "./Choice";
 import { Table, type Column } from "./Table";
 
@@ -17,13 +17,13 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
   const [scale, setScale] = useState<"log" | "linear">("log");
   const sweep = sweeps.find((candidate) => candidate.key === key) ?? sweeps[0]!;
   const rates = useMemo(
-    () => curves(sweep, bandwidth, scale, [[undefined, middle]]),
+    () => curves(sweep, bandwidth, scale, [[undefined, medianOf]]),
     [sweep, bandwidth, scale],
   );
   const latencies = useMemo(
     () =>
       curves(sweep, "latency", scale, [
-        ["p50", middle],
+        ["p50", medianOf],
         ["p99", (m) => m?.summary?.p99 ?? undefined],
       ]),
     [sweep, scale],
@@ -90,13 +90,13 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
   );
 }
 
-type Reading = (record: Measurement | undefined) => number | undefined;
+type ReadValue = (record: Measurement | undefined) => number | undefined;
 
 function curves(
   sweep: Sweep,
   metric: string,
   scale: "log" | "linear",
-  readings: [detail: string | undefined, read: Reading][],
+  readings: [detail: string | undefined, read: ReadValue][],
 ): Curve[] {
   return operations(sweep).flatMap((op, series) =>
     readings.map(([detail, read], index) => ({
@@ -120,7 +120,7 @@ function figure(
   header: string,
   metric: string,
   unit: string,
-  read: Reading = middle,
+  read: ReadValue = medianOf,
 ): Column<SweepRow> {
   return {
     id,
@@ -156,9 +156,9 @@ const ALL_COLUMNS: Column<SweepRow>[] = [
   figure("corrupted", "Corrupted", "corrupted", "1"),
 ];
 
-/** The corrupted column stands only where there is something in it. */
+/** The columns of the table; that of corrupted messages only if there are any. */
 function columnsOf(sweep: Sweep): Column<SweepRow>[] {
-  return sweep.rows.some((row) => (middle(row.metrics["corrupted"]) ?? 0) > 0)
+  return sweep.rows.some((row) => (medianOf(row.metrics["corrupted"]) ?? 0) > 0)
     ? ALL_COLUMNS
     : ALL_COLUMNS.slice(0, -1);
 }

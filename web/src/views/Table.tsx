@@ -1,5 +1,5 @@
-// The one table of the report: TanStack's core does the sorting, and beyond some thirty rows only those in
-// view are in the document. In print all of them are, up to a limit.
+// The table that all views use. TanStack's core sorts it. Of a long table the document contains only the rows in
+// view; in print all rows, up to a limit.
 
 import {
   constructTable,
@@ -28,9 +28,9 @@ import { usePrinting } from "../charts/theme";
 export interface Column<T> {
   id: string;
   header: string;
-  /** What the column sorts by; undefined sorts last. */
+  /** The value by which the column is sorted; undefined sorts last. */
   value: (row: T) => string | number | undefined;
-  /** What it shows, where that is not the value itself. */
+  /** The content of a cell, if it is not the value itself. */
   show?: (row: T) => ComponentChildren;
   numeric?: boolean;
 }
@@ -41,8 +41,8 @@ interface Props<T> {
   rows: T[];
 }
 
-const VIRTUAL_FROM = 30;
-const PRINTED = 2000;
+const MAX_PLAIN_ROWS = 30; // of a longer table only the rows in view are rendered
+const MAX_PRINTED_ROWS = 2000;
 const ROW_HEIGHT = 33; // CSS pixels, as in style.css: rows of a long table do not wrap
 
 const features = tableFeatures({
@@ -73,7 +73,7 @@ export function Table<T extends object>({ caption, columns, rows }: Props<T>) {
   );
   const sorted = table.getRowModel().rows;
   const printing = usePrinting();
-  const long = sorted.length > VIRTUAL_FROM && !printing;
+  const long = sorted.length > MAX_PLAIN_ROWS && !printing;
   return (
     <div
       class={long ? "table-box long" : "table-box"}
@@ -111,7 +111,7 @@ export function Table<T extends object>({ caption, columns, rows }: Props<T>) {
           <VirtualBody rows={sorted} columns={columns} />
         ) : (
           <tbody>
-            {sorted.slice(0, printing ? PRINTED : undefined).map((row, index) => (
+            {sorted.slice(0, printing ? MAX_PRINTED_ROWS : undefined).map((row, index) => (
               <TableRow key={row.id} row={row.original} columns={columns} index={index} />
             ))}
           </tbody>

@@ -40,7 +40,7 @@ export function Trouble({ run }: { run: Run }) {
           <ul class="failures">
             {run.failures.map((failure, index) => (
               <li key={failure.id ?? index}>
-                <strong>{failure.what}</strong>
+                <strong>{failure.problem}</strong>
                 {subjectText(failure.subject) && (
                   <span class="soft"> · {subjectText(failure.subject)}</span>
                 )}

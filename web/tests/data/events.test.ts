@@ -1,3 +1,5 @@
+// Tests of the data of event building for the report.
+
 import { expect, test } from "vitest";
 
 import { buildings, searchOf } from "../../src/data/events";
@@ -32,7 +34,7 @@ const slice = (end: number, rate: number) =>
   figure("events.slices", "throughput", rate, { t: end - 1, span: 1 });
 const total = () => figure("events.build", "events_built", 100);
 
-test("slices are in the order of time, whatever order they came in", () => {
+test("slices are sorted by time", () => {
   const [building] = buildings([slice(2, 20), slice(1, 10), slice(3, 30), total()], []);
   expect(building!.rates).toEqual([
     [1, 10],
@@ -58,8 +60,8 @@ test("a dip in the first slice begins at the start", () => {
   expect(buildings(records, [finding])[0]!.dips).toEqual([{ from: 0, to: 1, host: "" }]);
 });
 
-test("other parameters are another building, ranks and deaths are not", () => {
-  const found = buildings(
+test("records with other parameters make another building; records of ranks and deaths do not", () => {
+  const result = buildings(
     [
       slice(1, 10),
       figure("events.build", "resume", 0.1, { lost: "h3" }),
@@ -71,29 +73,29 @@ test("other parameters are another building, ranks and deaths are not", () => {
     ],
     [],
   );
-  expect(found.map(({ label }) => label)).toEqual([
+  expect(result.map(({ label }) => label)).toEqual([
     "push, shift, 512 KiB",
     "push, random, 512 KiB",
   ]);
-  expect(found[0]!.ledger).toEqual([{ name: "events built", count: 100 }]);
-  expect(found.map(({ rates }) => rates.length)).toEqual([2, 1]);
+  expect(result[0]!.ledger).toEqual([{ name: "events built", count: 100 }]);
+  expect(result.map(({ rates }) => rates.length)).toEqual([2, 1]);
 });
 
-test("slices of a run that was cut short are shown", () => {
+test("slices of an interrupted run are shown", () => {
   expect(buildings([slice(1, 10), slice(2, 10)], [])[0]!.rates).toHaveLength(2);
 });
 
-test("what was not counted is not in the ledger", () => {
+test("waived counts are not in the ledger", () => {
   const waived = {
     ...figure("events.build", "fragments_corrupt", 0),
     status: "waived",
   } as Measurement;
-  const found = buildings([slice(1, 10), waived], []);
-  expect(found[0]!.ledger).toEqual([]);
+  const result = buildings([slice(1, 10), waived], []);
+  expect(result[0]!.ledger).toEqual([]);
 });
 
 test("a search has its points best first and the most important parameter first", () => {
-  const tried = (credits: number, schedule: string, value: number) =>
+  const searchPoint = (credits: number, schedule: string, value: number) =>
     ({
       kind: "measurement",
       name: "events.tune",
@@ -102,7 +104,7 @@ test("a search has its points best first and the most important parameter first"
       params: { credits, schedule },
       summary: { n: 2, median: value },
     }) as Measurement;
-  const weight = (parameter: string, value: number) =>
+  const importanceOf = (parameter: string, value: number) =>
     ({
       kind: "measurement",
       name: "events.tune",
@@ -112,11 +114,11 @@ test("a search has its points best first and the most important parameter first"
       summary: { n: 1, median: value },
     }) as Measurement;
   const search = searchOf([
-    tried(8, "shift", 30),
-    tried(2, "shift", 100),
-    tried(2, "random", 80),
-    weight("credits", 0.2),
-    weight("schedule", 0.8),
+    searchPoint(8, "shift", 30),
+    searchPoint(2, "shift", 100),
+    searchPoint(2, "random", 80),
+    importanceOf("credits", 0.2),
+    importanceOf("schedule", 0.8),
   ])!;
   expect(search.points.map(({ value }) => value)).toEqual([100, 80, 30]);
   expect(search.parameters.map(({ name }) => name)).toEqual(["schedule", "credits"]);

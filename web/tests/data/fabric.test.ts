@@ -1,3 +1,5 @@
+// Tests of the data of a schedule's conflicts for the report.
+
 import { expect, test } from "vitest";
 
 import { isOfStep, overSteps, totals } from "../../src/data/fabric";
@@ -15,14 +17,14 @@ function figure(metric: string, value: number, params: Record<string, Scalar> = 
 }
 
 test("totals are the figures without a step", () => {
-  const found = totals([
+  const result = totals([
     figure("conflicts", 9, { step: 27 }),
     figure("conflicts_total", 81),
     figure("conflicts_share", 0.04),
     figure("rounds", 62),
     figure("rounds_bound", 45),
   ]);
-  expect(found).toMatchObject({
+  expect(result).toMatchObject({
     schedule: "shift",
     ranks: 45,
     conflicts: 81,
@@ -36,18 +38,18 @@ test("a run without a schedule has no totals", () => {
 });
 
 test("the curve is in the order of steps", () => {
-  const found = overSteps(
+  const result = overSteps(
     [2, 0, 1].map((step) => figure("conflicts", step * 10, { step })),
     "conflicts",
   );
-  expect(found).toEqual([
+  expect(result).toEqual([
     [0, 0],
     [1, 10],
     [2, 20],
   ]);
 });
 
-test("points of the curve are told from totals and from other figures", () => {
+test("points of the curve are distinguished from totals", () => {
   expect(isOfStep(figure("conflicts", 9, { step: 0 }))).toBe(true);
   expect(isOfStep(figure("conflicts_total", 81))).toBe(false);
 });

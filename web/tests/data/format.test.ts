@@ -1,3 +1,5 @@
+// Tests of the formatting of values.
+
 import { describe, expect, test } from "vitest";
 
 import cases from "../../../tests/fixtures/quantities.json";
@@ -70,7 +72,7 @@ test.each([
   expect(duration("2024-05-06T07:07:10Z", end)).toBe(text);
 });
 
-test("parameters name what is not plain from its value", () => {
+test("parameters have their names, except those that their values explain", () => {
   expect(parameters({ size: 1 << 20, op: "send", inflight: 1 })).toBe("1 MiB, send, 1 in flight");
   expect(parameters({ threads: 4, cores: 1 })).toBe("4 threads, 1 core");
   expect(parameters({ sender_late: 0.002, verify: false })).toBe("sender late 2 ms, not verify");

@@ -1,3 +1,5 @@
+// Tests of pair matrices: their construction, medians and worst pairs.
+
 import { expect, test } from "vitest";
 
 import {
@@ -24,7 +26,7 @@ function row(host: string, values: Record<string, number>, better = "higher"): P
   } as unknown as Pairs;
 }
 
-function built(rows: Pairs[], hosts: string[]): Matrix {
+function buildMatrix(rows: Pairs[], hosts: string[]): Matrix {
   const builder = new MatrixBuilder("key", rows[0]!);
   rows.forEach((record) => builder.add(record));
   return builder.build(hosts);
@@ -38,7 +40,7 @@ const SLOW_SENDER = [
 ];
 
 test("rows and columns are in the order of the run's hosts", () => {
-  const matrix = built(SLOW_SENDER, ["h0", "h1", "h2"]);
+  const matrix = buildMatrix(SLOW_SENDER, ["h0", "h1", "h2"]);
   expect([matrix.rows, matrix.columns]).toEqual([
     ["h0", "h1", "h2"],
     ["h0", "h1", "h2"],
@@ -56,14 +58,14 @@ test("hosts that the run does not name follow in natural order, adapters stay wi
     row("b:1", { a: 1 }),
     row("a", { b: 1 }),
   ];
-  expect(built(rows, ["a", "b"]).rows).toEqual(["a", "b:1", "x9", "x10"]);
+  expect(buildMatrix(rows, ["a", "b"]).rows).toEqual(["a", "b:1", "x9", "x10"]);
 });
 
-test("half the median is -50 %, twice the latency too", () => {
-  const rates = built(SLOW_SENDER, ["h0", "h1", "h2"]);
+test("half of the median rate deviates by -50 %, and so does twice the median latency", () => {
+  const rates = buildMatrix(SLOW_SENDER, ["h0", "h1", "h2"]);
   expect(deviation(rates, 50)).toBeCloseTo(-0.5);
   expect(rates.worst).toBeCloseTo(-0.5);
-  const times = built(
+  const times = buildMatrix(
     [row("h0", { h1: 1, h2: 2 }, "lower"), row("h1", { h0: 1, h2: 1 }, "lower")],
     ["h0", "h1", "h2"],
   );
@@ -71,14 +73,14 @@ test("half the median is -50 %, twice the latency too", () => {
   expect(times.worst).toBeCloseTo(-0.5);
 });
 
-test("the worst pairs come first, whichever direction is worse", () => {
-  const rates = built(
+test("the worst pairs come first, for metrics of which higher or lower is better", () => {
+  const rates = buildMatrix(
     [row("h0", { h1: 90, h2: 20 }), row("h1", { h0: 70, h2: 100 })],
     ["h0", "h1", "h2"],
   );
   expect(worstPairs(rates, 2).map((pair) => pair.value)).toEqual([20, 70]);
   expect(worstPairs(rates, 9)).toHaveLength(4);
-  const times = built([row("h0", { h1: 3, h2: 9 }, "lower")], ["h0", "h1", "h2"]);
+  const times = buildMatrix([row("h0", { h1: 3, h2: 9 }, "lower")], ["h0", "h1", "h2"]);
   expect(worstPairs(times, 1)[0]).toMatchObject({
     row: 0,
     column: times.columns.indexOf("h2"),
@@ -87,12 +89,12 @@ test("the worst pairs come first, whichever direction is worse", () => {
 });
 
 test("a slow sender shows in its row alone", () => {
-  const matrix = built(SLOW_SENDER, ["h0", "h1", "h2"]);
+  const matrix = buildMatrix(SLOW_SENDER, ["h0", "h1", "h2"]);
   expect([0, 1, 2].map((index) => sideMedian(matrix, "row", index))).toEqual([100, 100, 50]);
   expect([0, 1].map((index) => sideMedian(matrix, "column", index))).toEqual([75, 75]);
 });
 
-test("a median leaves out what was not measured", () => {
+test("a median ignores pairs that were not measured", () => {
   expect(median([NaN, 3, 1, 2])).toBe(2);
   expect(median([4, 1, 3, 2])).toBe(2.5);
   expect(median([NaN])).toBeNaN();

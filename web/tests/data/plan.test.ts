@@ -1,16 +1,18 @@
+// Tests of a fabric's plan: destinations and loads of a schedule's steps, and the items of the picture.
+
 import { expect, test } from "vitest";
 
 import { viewOf } from "../../src/data/fabricView";
 import { crossedLinks, destinations, loadsOf, planOf, type Plan } from "../../src/data/plan";
 
-const ENTRY = 35;
-const row = (...ports: number[]) => String.fromCharCode(...ports.map((port) => port + ENTRY));
+const FIRST_CODE = 35; // as in data/plan.ts
+const row = (...ports: number[]) => String.fromCharCode(...ports.map((port) => port + FIRST_CODE));
 
 /** Two leaf switches of two hosts, one spine, a cable from each leaf: hosts a b on leaf0, c d on leaf1. */
-function small(changes: Partial<Plan> = {}): Plan {
+function smallPlan(changes: Partial<Plan> = {}): Plan {
   return planOf({
     hosts: ["a", "b", "c", "d"],
-    on: [0, 0, 1, 1],
+    host_switches: [0, 0, 1, 1],
     switches: ["leaf0", "leaf1", "spine"],
     levels: [0, 0, 1],
     groups: [0, 1, 2],
@@ -27,25 +29,25 @@ function small(changes: Partial<Plan> = {}): Plan {
   });
 }
 
-test("a shift sends step ranks back", () => {
-  expect([...destinations(small(), 1)]).toEqual([3, 0, 1, 2]);
-  expect([...destinations(small(), 0)]).toEqual([0, 1, 2, 3]);
+test("in step k of a shift each rank sends to the k-th rank before it", () => {
+  expect([...destinations(smallPlan(), 1)]).toEqual([3, 0, 1, 2]);
+  expect([...destinations(smallPlan(), 0)]).toEqual([0, 1, 2, 3]);
 });
 
 test("other schedules: xor by its formula, the rest by their rows", () => {
-  expect([...destinations(small({ schedule: "xor" }), 2)]).toEqual([2, 3, 0, 1]);
-  const kept = small({ schedule: "mine", steps: [row(2, 1, 0, 0)] });
-  expect([...destinations(kept, 0)]).toEqual([1, 0, -1, -1]);
+  expect([...destinations(smallPlan({ schedule: "xor" }), 2)]).toEqual([2, 3, 0, 1]);
+  const listed = smallPlan({ schedule: "mine", steps: [row(2, 1, 0, 0)] });
+  expect([...destinations(listed, 0)]).toEqual([1, 0, -1, -1]);
 });
 
-test("every flow loads each link on its way", () => {
-  expect([...loadsOf(small(), 2)]).toEqual([2, 2, 2, 2]); // a b to c d and back
-  expect([...loadsOf(small(), 1)]).toEqual([1, 1, 1, 1]); // a to d, c to b
-  expect([...loadsOf(small(), 0)]).toEqual([0, 0, 0, 0]);
+test("every flow loads each link of its route", () => {
+  expect([...loadsOf(smallPlan(), 2)]).toEqual([2, 2, 2, 2]); // a b to c d and back
+  expect([...loadsOf(smallPlan(), 1)]).toEqual([1, 1, 1, 1]); // a to d, c to b
+  expect([...loadsOf(smallPlan(), 0)]).toEqual([0, 0, 0, 0]);
 });
 
 test("the pairs of a link", () => {
-  const plan = small();
+  const plan = smallPlan();
   const [first] = crossedLinks(plan, 2, loadsOf(plan, 2), 2, new Set([0]));
   expect(first).toMatchObject({ name: "leaf0[3] -> spine[1]", load: 2 });
   expect(first!.pairs).toEqual([
@@ -54,14 +56,14 @@ test("the pairs of a link", () => {
   ]);
 });
 
-test("an empty slot neither sends nor receives, and a loop ends", () => {
-  expect([...loadsOf(small({ on: [0, 0, -1, 1] }), 2)]).toEqual([1, 1, 1, 1]);
-  const loop = small({ tables: [row(1, 2, 3, 3), row(3, 3, 1, 2), row(1, 1, 1, 1)] });
+test("a rank without a host neither sends nor receives, and the walk of a routing loop ends", () => {
+  expect([...loadsOf(smallPlan({ host_switches: [0, 0, -1, 1] }), 2)]).toEqual([1, 1, 1, 1]);
+  const loop = smallPlan({ tables: [row(1, 2, 3, 3), row(3, 3, 1, 2), row(1, 1, 1, 1)] });
   expect(loadsOf(loop, 2)[0]).toBeGreaterThan(2);
 });
 
-test("a small fabric is drawn switch by switch, cables of both directions as one line", () => {
-  const view = viewOf(small(), null);
+test("a small fabric is shown by its switches, links of both directions as one line", () => {
+  const view = viewOf(smallPlan(), null);
   expect(view.rows.map((items) => items.map((k) => view.items[k]!.name))).toEqual([
     ["leaf0", "leaf1"],
     ["spine"],
@@ -73,12 +75,12 @@ test("a small fabric is drawn switch by switch, cables of both directions as one
   ]);
 });
 
-test("a large fabric is drawn by its parts, and an opened part by its switches", () => {
+test("a large fabric is shown by its parts, and an opened part by its switches", () => {
   const pods = 40;
   const leaves = Array.from({ length: pods * 4 }, (_, k) => k);
   const spine = leaves.length;
-  const plan = small({
-    on: [0, 1, 2, 159],
+  const plan = smallPlan({
+    host_switches: [0, 1, 2, 159],
     switches: [...leaves.map((k) => `leaf${k}`), "spine"],
     levels: [...leaves.map(() => 0), 1],
     groups: [...leaves.map((k) => Math.floor(k / 4)), pods],
@@ -93,10 +95,10 @@ test("a large fabric is drawn by its parts, and an opened part by its switches",
   expect(part.lines.length).toBe(4);
 });
 
-test("a long row is drawn in runs", () => {
+test("neighbours in a long row are joined", () => {
   const leaves = Array.from({ length: 500 }, (_, k) => k);
-  const plan = small({
-    on: [0, 1, 2, 3],
+  const plan = smallPlan({
+    host_switches: [0, 1, 2, 3],
     switches: [...leaves.map((k) => `leaf${k}`), "spine"],
     levels: [...leaves.map(() => 0), 1],
     groups: leaves.concat(500),
@@ -107,6 +109,6 @@ test("a long row is drawn in runs", () => {
   expect(view.rows[0]!.flatMap((k) => view.items[k]!.switches)).toEqual(leaves);
 });
 
-test("a switch without a way to a host is not drawn", () => {
-  expect(viewOf(small({ levels: [0, 0, -1] }), null).items.length).toBe(2);
+test("a switch without a route to a host is not shown", () => {
+  expect(viewOf(smallPlan({ levels: [0, 0, -1] }), null).items.length).toBe(2);
 });

@@ -1,3 +1,5 @@
+// Tests of the model of a profile.
+
 import { describe, expect, test } from "vitest";
 
 import type { Column, Groups, Metric, Tree } from "../../src/data/profileTypes";
@@ -55,7 +57,7 @@ function tree(): Tree {
   };
 }
 
-test("columns come back exactly", () => {
+test("columns are decoded exactly", () => {
   expect([...decode(column("f8", [0, 2 ** 40, 3]), 3)]).toEqual([0, 2 ** 40, 3]);
   expect([...decode(column("i4", [-1, 5]), 2)]).toEqual([-1, 5]);
   expect([...decode({ type: "zero", data: "" }, 2)]).toEqual([0, 0]);
@@ -65,7 +67,7 @@ describe("a profile", () => {
   const model = new ProfileModel(tree(), {}, METRICS);
   const bytes = model.metric("bytes");
 
-  test("has its functions by exclusive figure, with what they call", () => {
+  test("has its functions by exclusive figure, with inclusive figures", () => {
     expect(model.entries(bytes, "function").map((entry) => entry.location)).toEqual([2, 1, 0, 3]);
     expect(model.entries(bytes, "function")[0]).toEqual({
       location: 2,
@@ -76,8 +78,8 @@ describe("a profile", () => {
   });
 
   test("has stacks through a function, and those that end in it", () => {
-    const nodes = (through: number | undefined, own: boolean) =>
-      model.stacks(bytes, through, "function", own).map((stack) => stack.node);
+    const nodes = (through: number | undefined, exclusive: boolean) =>
+      model.stacks(bytes, through, "function", exclusive).map((stack) => stack.node);
     expect(nodes(undefined, false)).toEqual([4, 3]);
     expect(nodes(0, false)).toEqual([4, 3]);
     expect(nodes(1, false)).toEqual([3]);
@@ -93,7 +95,7 @@ describe("a profile", () => {
     expect(model.source(2)).toBe("b.c:3");
   });
 
-  test("divides what is a mean", () => {
+  test("divides dividend by divisor for a mean", () => {
     const entries = model.entries(model.metric("mean"), "line");
     expect(entries.find((entry) => entry.location === 2)!.exclusive).toBe(2 ** 39);
   });

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import type { Measurement, Scalar } from "../../src/data/records";
-import { isSweepPoint, middle, operations, sweepTitle, sweeps } from "../../src/data/sweep";
+import { isSweepPoint, medianOf, operations, sweepTitle, sweeps } from "../../src/data/sweep";
 
 function point(metric: string, params: Record<string, Scalar>, value = 1): Measurement {
   return {
@@ -15,7 +15,7 @@ function point(metric: string, params: Record<string, Scalar>, value = 1): Measu
   } as unknown as Measurement;
 }
 
-test("metrics of one size and operation are one row; the number of iterations tells no sweeps apart", () => {
+test("metrics of a size and operation share a row; other numbers of iterations make no other sweep", () => {
   const [sweep, ...others] = sweeps([
     point("bandwidth", { size: 1024, op: "put", iterations: 9 }),
     point("bandwidth", { size: 64, op: "put", iterations: 90 }),
@@ -32,13 +32,13 @@ test("metrics of one size and operation are one row; the number of iterations te
 });
 
 test("other parameters make another sweep, whatever their order", () => {
-  const found = sweeps([
+  const result = sweeps([
     point("bandwidth", { size: 64, op: "put", inflight: 1, schedule: "shift" }),
     point("bandwidth", { schedule: "shift", inflight: 1, op: "put", size: 128 }),
     point("bandwidth", { size: 64, op: "put", inflight: 4, schedule: "shift" }),
   ]);
-  expect(found.map((sweep) => sweep.rows.length)).toEqual([2, 1]);
-  expect(sweepTitle(found[1]!)).toBe("network.all_to_all (4 in flight, shift)");
+  expect(result.map((sweep) => sweep.rows.length)).toEqual([2, 1]);
+  expect(sweepTitle(result[1]!)).toBe("network.all_to_all (4 in flight, shift)");
 });
 
 test("operations keep the order in which they were measured", () => {
@@ -46,7 +46,7 @@ test("operations keep the order in which they were measured", () => {
   expect(operations(sweep!)).toEqual(["send", "put", "get"]);
 });
 
-test("a point of a sweep has a size and speaks of no single host", () => {
+test("a point of a sweep has a size and no single host as subject", () => {
   expect(isSweepPoint(point("bandwidth", { size: 64 }))).toBe(true);
   expect(isSweepPoint(point("bandwidth", {}))).toBe(false);
   expect(isSweepPoint({ ...point("bandwidth", { size: 64 }), subject: { host: "h1" } })).toBe(
@@ -54,9 +54,9 @@ test("a point of a sweep has a size and speaks of no single host", () => {
   );
 });
 
-test("the middle is the summary's median, else the first sample, else nothing", () => {
+test("the median is the summary's, else the first sample, else undefined", () => {
   const measured = point("bandwidth", { size: 64 }, 3);
-  expect(middle(measured)).toBe(3);
-  expect(middle({ ...measured, summary: { median: 2 } } as unknown as Measurement)).toBe(2);
-  expect(middle(undefined)).toBeUndefined();
+  expect(medianOf(measured)).toBe(3);
+  expect(medianOf({ ...measured, summary: { median: 2 } } as unknown as Measurement)).toBe(2);
+  expect(medianOf(undefined)).toBeUndefined();
 });

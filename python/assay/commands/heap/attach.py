@@ -60,7 +60,7 @@ def attach(args: argparse.Namespace) -> int:
     if recorded.problem:
         session.err.print(recorded.problem, soft_wrap=True)
     session.err.print(
-        f"left {pid}: it goes on" if recorded.goes_on else f"{pid} has ended, or runs another program now"
+        f"left {pid}: it goes on" if recorded.still_runs else f"{pid} has ended, or runs another program now"
     )
     fail_if_nothing_recorded(session, f"nothing was recorded of process {pid}")
     conclude(session, sources=True)

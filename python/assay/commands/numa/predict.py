@@ -12,7 +12,7 @@ from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
 from assay.measure.numa import FOLDER, load_profiles
-from assay.numa.analysis import listed, processes
+from assay.numa.analysis import format_processors, processes
 from assay.numa.predict import Prediction, predict
 from assay.numa.topology import Topology, synthetic
 from assay.report.numa import show_prediction
@@ -65,7 +65,10 @@ def predict_share(args: argparse.Namespace) -> int:
     else:
         emulated = recordings[0].recording.process.emulated
         show_prediction(
-            console(), prediction, [listed(processors) for processors in topology.processors], emulated
+            console(),
+            prediction,
+            [format_processors(processors) for processors in topology.processors],
+            emulated,
         )
     return EXIT_PASS
 

@@ -1,4 +1,5 @@
-// Event building: throughput over time with its dips, the ledger, and the landscape of a search.
+// The section of event building: throughput over time with its dips, the ledger of events and fragments, and the points
+// of a search for parameters.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -10,7 +11,7 @@ import {
   valueText,
   type Building,
   type Search,
-  type Tried,
+  type SearchPoint,
 } from "../../data/events";
 import { percent, quantity } from "../../data/format";
 import type { Finding, Measurement } from "../../data/records";
@@ -41,13 +42,13 @@ export function Events({ measurements, findings }: Props) {
           />
         </div>
       )}
-      {chosen && <Built building={chosen} />}
-      {search && <Landscape search={search} />}
+      {chosen && <BuildingView building={chosen} />}
+      {search && <SearchView search={search} />}
     </section>
   );
 }
 
-function Built({ building }: { building: Building }) {
+function BuildingView({ building }: { building: Building }) {
   const { rates, slowest, latency, dips, ledger } = building;
   const lowest = rates.length > 0 ? Math.min(...rates.map(([, rate]) => rate)) : undefined;
   return (
@@ -82,7 +83,7 @@ function Built({ building }: { building: Building }) {
 }
 
 const LEDGER: Column<Building["ledger"][number]>[] = [
-  { id: "name", header: "what", value: ({ name }) => name },
+  { id: "name", header: "entry", value: ({ name }) => name },
   {
     id: "count",
     header: "count",
@@ -92,16 +93,16 @@ const LEDGER: Column<Building["ledger"][number]>[] = [
   },
 ];
 
-function Landscape({ search }: { search: Search }) {
+function SearchView({ search }: { search: Search }) {
   const { points, parameters } = search;
   const best = points[0]!;
-  const columns = useMemo<Column<Tried>[]>(
+  const columns = useMemo<Column<SearchPoint>[]>(
     () => [
       ...Object.keys(best.params).map((name) => ({
         id: name,
         header: name,
-        value: ({ params }: Tried) => params[name] as string | number,
-        show: ({ params }: Tried) => valueText(name, params[name]!),
+        value: ({ params }: SearchPoint) => params[name] as string | number,
+        show: ({ params }: SearchPoint) => valueText(name, params[name]!),
         numeric: typeof best.params[name] === "number",
       })),
       {

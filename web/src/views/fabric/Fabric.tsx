@@ -1,5 +1,5 @@
-// A fabric under a schedule: conflicts over steps, and for the chosen step the switches by level with the load of each
-// cable. The pairs of a cable appear when it is chosen.
+// The section of a fabric with a schedule: conflicts over steps, and for the chosen step the switches by level with the
+// load of each cable. A click on a cable shows the pairs that use it.
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 
@@ -53,28 +53,28 @@ export function Fabric({ measurements, contexts }: Props) {
           {conflicts === 0 ? "No link carries two flows." : `${conflicts} conflicts.`}{" "}
           {plan === null
             ? "The fabric is too large to be drawn, or the schedule too long to be kept in this page."
-            : "A cable shows its pairs."}
+            : "Choose a cable to see its pairs."}
         </p>
       </div>
-      {plan && <Loaded plan={plan} step={step} />}
+      {plan && <LoadedCables plan={plan} step={step} />}
     </section>
   );
 }
 
-/** undefined while it is unpacked, null where the run has none. */
+/** The plan; undefined while it is unpacked, null in a run without one. */
 function usePlan(contexts: Context[]): Plan | null | undefined {
   const [plan, setPlan] = useState<Plan | null>();
   useEffect(() => {
-    let isWanted = true;
-    void unpackPlan(contexts).then((result) => isWanted && setPlan(result ?? null));
+    let isMounted = true;
+    void unpackPlan(contexts).then((result) => isMounted && setPlan(result ?? null));
     return () => {
-      isWanted = false;
+      isMounted = false;
     };
   }, [contexts]);
   return plan;
 }
 
-function Loaded({ plan, step }: { plan: Plan; step: number }) {
+function LoadedCables({ plan, step }: { plan: Plan; step: number }) {
   const [cable, setCable] = useState<Cable | null>(null);
   const loads = useMemo(() => loadsOf(plan, step), [plan, step]);
   const links = useMemo(

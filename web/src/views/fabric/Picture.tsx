@@ -1,5 +1,5 @@
-// The switches of a fabric by level, leaf switches at the bottom; of a large fabric its parts, each of which can be
-// opened. All cables between two of them are one line, in the colour of the fullest link of either direction.
+// The picture of a fabric: switches by level, leaf switches at the bottom. A large fabric shows its parts, which can be
+// opened. All cables between two items are one line, in the colour of the fullest link of either direction.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -9,7 +9,7 @@ import type { Plan } from "../../data/plan";
 const WIDTH = 960;
 const ROW = 130; // between levels
 const BOX = { width: 64, height: 30 };
-const FULLEST = 4; // flows and more have one colour
+const MAX_LOAD_COLOUR = 4; // flows; loads of 4 and more have the same colour
 
 /** The cables between two switches, or two parts. */
 export interface Cable {
@@ -34,14 +34,14 @@ export function Picture({ plan, loads, cable, onCable }: Props) {
   const [opened, setOpened] = useState<Item | null>(null);
   const view = useMemo(() => viewOf(plan, opened?.switches ?? null), [plan, opened]);
   const height = view.rows.length * ROW;
-  const places = placed(view.rows, view.items.length, height);
+  const places = placesOf(view.rows, view.items.length, height);
   const open = (item: Item | null) => {
     setOpened(item);
     onCable(null);
   };
-  const drawn = view.lines
-    .map((line) => ({ line, load: fullest(line, loads) }))
-    .sort((a, b) => a.load - b.load); // the loaded ones on top
+  const linesByLoad = view.lines
+    .map((line) => ({ line, load: maxLoad(line, loads) }))
+    .sort((a, b) => a.load - b.load); // so that loaded lines are on top
   return (
     <>
       <Legend opened={opened} onWhole={() => open(null)} />
@@ -51,7 +51,7 @@ export function Picture({ plan, loads, cable, onCable }: Props) {
         role="group"
         aria-label="Switches by level"
       >
-        {drawn.map(({ line, load }) => {
+        {linesByLoad.map(({ line, load }) => {
           const label = line.ends.map((end) => view.items[end]!.name).join(" and ");
           return (
             <CableLine
@@ -106,7 +106,7 @@ function CableLine({ label, from, to, load, isChosen, onChoose }: CableProps) {
   const flows = `${load} ${load === 1 ? "flow" : "flows"} on one link`;
   return (
     <line
-      class={`cable load-${Math.min(load, FULLEST)}${isChosen ? " chosen" : ""}`}
+      class={`cable load-${Math.min(load, MAX_LOAD_COLOUR)}${isChosen ? " chosen" : ""}`}
       {...position}
       tabindex={load > 1 ? 0 : -1}
       role="button"
@@ -157,7 +157,7 @@ function Box({ item, place, onOpen }: { item: Item; place: Place; onOpen: () => 
   );
 }
 
-function placed(rows: number[][], items: number, height: number): Place[] {
+function placesOf(rows: number[][], items: number, height: number): Place[] {
   const places = new Array<Place>(items);
   rows.forEach((row, level) =>
     row.forEach((item, k) => {
@@ -168,7 +168,7 @@ function placed(rows: number[][], items: number, height: number): Place[] {
   return places;
 }
 
-function fullest({ links }: Line, loads: Uint32Array): number {
+function maxLoad({ links }: Line, loads: Uint32Array): number {
   return links.reduce((most, link) => Math.max(most, loads[link]!), 0);
 }
 

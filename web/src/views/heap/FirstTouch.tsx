@@ -1,4 +1,5 @@
-// Page faults of blocks: which lines and threads have paid them, for whose blocks, and what huge pages would leave.
+// The view of first touches: page faults by touching line and thread, by allocation site of the block, and how many
+// would remain with huge pages.
 
 import { useMemo } from "preact/hooks";
 
@@ -17,7 +18,7 @@ interface Site {
 
 interface Line {
   function: string;
-  at: string;
+  source: string;
   pages: number;
 }
 
@@ -42,7 +43,7 @@ export function FirstTouch({ model, select, touches }: Props) {
         const file = basename(touches.line_file[k]!);
         return {
           function: touches.line_function[k]!,
-          at: file ? `${file}:${line}` : "",
+          source: file ? `${file}:${line}` : "",
           pages: touches.line_pages[k]!,
         };
       }),
@@ -83,7 +84,7 @@ export function FirstTouch({ model, select, touches }: Props) {
         value: (row) => row.function,
         show: (row) => <span title={row.function}>{shortName(row.function)}</span>,
       },
-      { id: "at", header: "at", value: (row) => row.at },
+      { id: "source", header: "source", value: (row) => row.source },
     ],
     [],
   );
@@ -122,7 +123,7 @@ export function FirstTouch({ model, select, touches }: Props) {
         columns={stackColumns}
         rows={sites}
       />
-      <Table caption="Page faults by who has touched it" columns={lineColumns} rows={lines} />
+      <Table caption="Page faults by touching line" columns={lineColumns} rows={lines} />
     </>
   );
 }

@@ -120,7 +120,8 @@ function tabs(props: HeapViewProps, process: number): Tab[] {
   const { touches, fragmentation, objects, variables } = model.profile;
   const { page } = model;
   const has = (metric: string) => model.total(model.metric(metric)) > 0;
-  const when = (there: unknown, show: () => ComponentChildren) => (there ? show : undefined);
+  const showIf = (condition: unknown, show: () => ComponentChildren) =>
+    condition ? show : undefined;
   return [
     {
       name: "summary",
@@ -143,14 +144,14 @@ function tabs(props: HeapViewProps, process: number): Tab[] {
     {
       name: "leaks",
       label: "Leaks",
-      show: when(has("leaked_count"), () => (
+      show: showIf(has("leaked_count"), () => (
         <Stacks {...props} metric={model.metric("leaked")} selection={undefined} />
       )),
     },
     {
       name: "reallocations",
       label: "Reallocations",
-      show: when(has("reallocated"), () => <Reallocations {...props} />),
+      show: showIf(has("reallocated"), () => <Reallocations {...props} />),
     },
     {
       name: "touch",
@@ -165,7 +166,7 @@ function tabs(props: HeapViewProps, process: number): Tab[] {
     {
       name: "variables",
       label: "Variables",
-      show: when(objects.length + variables.length, () => <Variables {...props} />),
+      show: showIf(objects.length + variables.length, () => <Variables {...props} />),
     },
   ];
 }

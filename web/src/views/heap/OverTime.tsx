@@ -6,7 +6,7 @@ import { TimeLines, type TimeLine } from "../../charts/TimeLines";
 import type { HeapViewProps } from "./props";
 import { nameOf } from "./Threads";
 
-const STACKS = 8; // threads with the deepest
+const MAX_THREADS = 8; // those with the deepest stacks
 
 export function OverTime({ model }: HeapViewProps) {
   const { timeline, threads } = model.profile;
@@ -22,7 +22,7 @@ export function OverTime({ model }: HeapViewProps) {
     ];
     const perSecond = 1 / timeline.step;
     return {
-      memory: memory.filter((thread) => thread.points.length > 0),
+      memory: memory.filter((line) => line.points.length > 0),
       rate: [{ name: "allocated", points: steps(timeline.bytes, perSecond), filled: true }],
       allocations: [
         { name: "allocations", points: steps(timeline.count, perSecond), filled: true },
@@ -30,8 +30,8 @@ export function OverTime({ model }: HeapViewProps) {
       stacks: [...threads]
         .filter((thread) => thread.depth.length > 0)
         .sort((a, b) => b.deepest - a.deepest)
-        .slice(0, STACKS)
-        .map((thread): TimeLine => ({ name: nameOf(thread), points: steps(kept(thread.depth)) })),
+        .slice(0, MAX_THREADS)
+        .map((thread): TimeLine => ({ name: nameOf(thread), points: steps(filled(thread.depth)) })),
     };
   }, [model]);
   return (
@@ -66,8 +66,8 @@ export function OverTime({ model }: HeapViewProps) {
   );
 }
 
-/** A depth holds until another is known. */
-function kept(depth: number[]): number[] {
+/** Fills steps without a sample (0) with the depth of the step before. */
+function filled(depth: number[]): number[] {
   let last = 0;
   return depth.map((value) => (last = value || last));
 }

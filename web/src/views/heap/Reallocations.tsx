@@ -1,4 +1,4 @@
-// Who makes blocks larger, how often, and in how many steps for each block.
+// The view of reallocations by line: how often, and how many for each block.
 
 import { useMemo } from "preact/hooks";
 
@@ -10,7 +10,7 @@ import type { HeapViewProps } from "./props";
 interface Row {
   location: number;
   times: number;
-  steps: number; // for each block that was new here
+  steps: number; // reallocations for each new block of the line
   bytes: number;
 }
 

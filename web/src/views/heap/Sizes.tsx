@@ -1,4 +1,4 @@
-// How large blocks are and how long they live, of the whole program or of one function's.
+// The view of the sizes and lifetimes of blocks, of the whole program or of a function.
 
 import { useMemo } from "preact/hooks";
 
@@ -9,17 +9,17 @@ import { amount, share } from "../profile/Figure";
 import type { Selection } from "../profile/props";
 import type { HeapViewProps } from "./props";
 
-const TICKS = 16; // of a step of lifetimes
-const FUNCTIONS = 100; // to choose from
-const FREQUENT = 25;
+const TICKS = 16; // ticks of the shortest lifetime; see HeapHistograms
+const MAX_FUNCTIONS = 100; // to choose from
+const MAX_FREQUENT = 25; // sizes in the table of the most frequent ones
 
 export function Sizes({ model, selection, select }: HeapViewProps) {
-  const { profile: page, tree } = model;
-  const spread = useMemo(() => spreadOf(model, selection), [model, selection]);
+  const { profile, tree } = model;
+  const histograms = useMemo(() => histogramsOf(model, selection), [model, selection]);
   const functions = model
     .entries(model.metric("count"), "function")
     .filter((entry) => entry.exclusive > 0)
-    .slice(0, FUNCTIONS);
+    .slice(0, MAX_FUNCTIONS);
   const chosen = selection ? tree.locations.function_id[selection.location]! : -1;
   const listed = functions.some((entry) => entry.location === chosen);
   return (
@@ -48,42 +48,43 @@ export function Sizes({ model, selection, select }: HeapViewProps) {
       <div class="charts">
         <Bins
           title="Blocks by size"
-          counts={spread.sizes}
+          counts={histograms.sizes}
           name={(k) => `${exactSize(k ? 2 ** k : 0)} – ${exactSize(2 ** (k + 1))}`}
         />
         <Bins
           title="Blocks by lifetime"
-          counts={spread.lifetimes}
-          name={(k) => `from ${quantity(k ? TICKS * 2 ** k * page.tick : 0, "s")}`}
+          counts={histograms.lifetimes}
+          name={(k) => `from ${quantity(k ? TICKS * 2 ** k * profile.tick : 0, "s")}`}
         />
       </div>
       {chosen < 0 && <LifetimeOverSize model={model} />}
       {chosen < 0 && (
         <Frequent
-          sizes={page.frequent_size}
-          counts={page.frequent_count}
-          total={page.totals.count}
+          sizes={profile.frequent_size}
+          counts={profile.frequent_count}
+          total={profile.totals.count}
         />
       )}
     </>
   );
 }
 
-/** The exclusive figures of a function, or of the whole program if none is selected. */
-function spreadOf(
+/** Blocks by size and by lifetime, of the selected function or of the whole program. */
+function histogramsOf(
   model: HeapModel,
   selection: Selection | undefined,
 ): { sizes: number[]; lifetimes: number[] } {
-  const page = model.profile;
+  const { profile } = model;
   if (!selection) {
     return {
-      sizes: page.sizes,
-      lifetimes: page.lifetimes.map((row) => row.reduce((sum, count) => sum + count, 0)),
+      sizes: profile.sizes,
+      lifetimes: profile.lifetimes.map((row) => row.reduce((sum, count) => sum + count, 0)),
     };
   }
-  const spread = page.histograms[model.groupKey("function")(selection.location)];
-  const bins = ([first, ...counts]: number[]) => page.sizes.map((_, k) => counts[k - first!] ?? 0);
-  return { sizes: bins(spread?.sizes ?? [0]), lifetimes: bins(spread?.lifetimes ?? [0]) };
+  const stored = profile.histograms[model.groupKey("function")(selection.location)];
+  const bins = ([first, ...counts]: number[]) =>
+    profile.sizes.map((_, k) => counts[k - first!] ?? 0);
+  return { sizes: bins(stored?.sizes ?? [0]), lifetimes: bins(stored?.lifetimes ?? [0]) };
 }
 
 function Bins({
@@ -120,7 +121,7 @@ function Bins({
   );
 }
 
-/** Freed blocks: lifetimes upwards, sizes to the right, darker the more there are. */
+/** The map of freed blocks: lifetimes upwards, sizes to the right; darker cells have more blocks. */
 function LifetimeOverSize({ model }: { model: HeapModel }) {
   const { lifetimes, tick } = model.profile;
   const rows = lifetimes
@@ -187,7 +188,7 @@ function Frequent({ sizes, counts, total }: { sizes: number[]; counts: number[];
           </tr>
         </thead>
         <tbody>
-          {sizes.slice(0, FREQUENT).map((size, k) => (
+          {sizes.slice(0, MAX_FREQUENT).map((size, k) => (
             <tr key={size}>
               <td class="numeric">{size.toLocaleString("en")} B</td>
               <td class="numeric">{amount(counts[k]!, "1")}</td>

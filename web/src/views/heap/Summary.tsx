@@ -1,4 +1,4 @@
-// What the program took in all, and the functions that took most of it.
+// The summary of a heap profile: totals of the program, and the functions with the largest figures.
 
 import { quantity } from "../../data/format";
 import { amount, share, ShareBar } from "../profile/Figure";

@@ -1,4 +1,4 @@
-// Calls and time by thread, how long each lived, and how deep its stack went.
+// The view of threads: their calls and time in the allocator, their lifetimes, and the depth of their stacks.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -19,32 +19,32 @@ const KINDS: [kind: string, label: string][] = [
   ["unmap", "munmap"],
   ["brk", "brk"],
 ];
-const SHOWN = 64; // bars; the table has all
+const MAX_BARS = 64; // the table has all threads
 
 export function Threads({ model, select }: HeapViewProps) {
   const { threads } = model.profile;
   const { seconds } = model.profile.process;
-  const [what, setWhat] = useState<"count" | "seconds">("count");
-  const kinds = KINDS.filter(([kind]) => threads.some((thread) => thread.calls[kind]?.[what]));
+  const [field, setField] = useState<"count" | "seconds">("count");
+  const kinds = KINDS.filter(([kind]) => threads.some((thread) => thread.calls[kind]?.[field]));
   const sum = (thread: HeapThread) =>
-    kinds.reduce((all, [kind]) => all + (thread.calls[kind]?.[what] ?? 0), 0);
+    kinds.reduce((all, [kind]) => all + (thread.calls[kind]?.[field] ?? 0), 0);
   const most = Math.max(1e-300, ...threads.map(sum));
-  const unit = what === "count" ? "1" : "s";
+  const unit = field === "count" ? "1" : "s";
   const columns = useMemo((): Column<HeapThread>[] => {
-    const calls = (thread: HeapThread, field: "count" | "seconds", of: string[]) =>
-      of.reduce((all, kind) => all + (thread.calls[kind]?.[field] ?? 0), 0);
-    const gives = ["malloc", "calloc", "memalign", "realloc"];
-    const number = (
+    const calls = (thread: HeapThread, field: "count" | "seconds", kinds: string[]) =>
+      kinds.reduce((all, kind) => all + (thread.calls[kind]?.[field] ?? 0), 0);
+    const allocating = ["malloc", "calloc", "memalign", "realloc"];
+    const numericColumn = (
       id: string,
       header: string,
       value: (thread: HeapThread) => number,
-      of: string,
+      unit: string,
     ): Column<HeapThread> => ({
       id,
       header,
       numeric: true,
       value,
-      show: (thread) => amount(value(thread), of),
+      show: (thread) => amount(value(thread), unit),
     });
     return [
       {
@@ -53,14 +53,14 @@ export function Threads({ model, select }: HeapViewProps) {
         value: (thread) => thread.thread,
         show: (thread) => nameOf(thread),
       },
-      number("first", "from", (thread) => thread.first, "s"),
-      number("last", "to", (thread) => thread.last, "s"),
-      number("bytes", "allocated", (thread) => thread.bytes, "B"),
-      number("count", "allocations", (thread) => calls(thread, "count", gives), "1"),
-      number("in", "time in malloc", (thread) => calls(thread, "seconds", gives), "s"),
-      number("frees", "frees", (thread) => calls(thread, "count", ["free"]), "1"),
-      number("free", "time in free", (thread) => calls(thread, "seconds", ["free"]), "s"),
-      number("foreign", "of others' blocks", (thread) => thread.foreign_frees, "1"),
+      numericColumn("first", "from", (thread) => thread.first, "s"),
+      numericColumn("last", "to", (thread) => thread.last, "s"),
+      numericColumn("bytes", "allocated", (thread) => thread.bytes, "B"),
+      numericColumn("count", "allocations", (thread) => calls(thread, "count", allocating), "1"),
+      numericColumn("in", "time in malloc", (thread) => calls(thread, "seconds", allocating), "s"),
+      numericColumn("frees", "frees", (thread) => calls(thread, "count", ["free"]), "1"),
+      numericColumn("free", "time in free", (thread) => calls(thread, "seconds", ["free"]), "s"),
+      numericColumn("foreign", "of others' blocks", (thread) => thread.foreign_frees, "1"),
       {
         id: "stack",
         header: "deepest stack",
@@ -94,12 +94,12 @@ export function Threads({ model, select }: HeapViewProps) {
       <div class="controls">
         <Choice
           label="By"
-          value={what}
+          value={field}
           options={[
             ["count", "calls"],
             ["seconds", "time"],
           ]}
-          onChange={setWhat}
+          onChange={setField}
         />
         <p class="legend">
           {kinds.map(([kind, label], k) => (
@@ -112,9 +112,9 @@ export function Threads({ model, select }: HeapViewProps) {
       <div
         class="bars-plot"
         role="table"
-        aria-label={what === "count" ? "Calls by thread" : "Time by thread"}
+        aria-label={field === "count" ? "Calls by thread" : "Time by thread"}
       >
-        {threads.slice(0, SHOWN).map((thread) => (
+        {threads.slice(0, MAX_BARS).map((thread) => (
           <div class="bars-row" role="row" key={thread.thread}>
             <span role="rowheader">{nameOf(thread)}</span>
             <span class="bars-track stacked" aria-hidden="true">
@@ -122,8 +122,8 @@ export function Threads({ model, select }: HeapViewProps) {
                 <span
                   key={kind}
                   class={`part-${k}`}
-                  style={{ width: `${(95 * (thread.calls[kind]?.[what] ?? 0)) / most}%` }}
-                  title={`${label}: ${amount(thread.calls[kind]?.[what] ?? 0, unit)}`}
+                  style={{ width: `${(95 * (thread.calls[kind]?.[field] ?? 0)) / most}%` }}
+                  title={`${label}: ${amount(thread.calls[kind]?.[field] ?? 0, unit)}`}
                 />
               ))}
             </span>
@@ -135,7 +135,7 @@ export function Threads({ model, select }: HeapViewProps) {
       </div>
       {threads.length > 1 && (
         <div class="bars-plot lives" role="table" aria-label="Threads over time">
-          {threads.slice(0, SHOWN).map((thread) => (
+          {threads.slice(0, MAX_BARS).map((thread) => (
             <div class="bars-row" role="row" key={thread.thread}>
               <span role="rowheader">{nameOf(thread)}</span>
               <span class="bars-track" aria-hidden="true">

@@ -1,4 +1,4 @@
-// Variables that are there from beginning to end: by object, and each of the largest.
+// The view of static variables: their sizes by object (program or library), and the largest ones.
 
 import { useMemo } from "preact/hooks";
 
@@ -10,7 +10,7 @@ import type { HeapViewProps } from "./props";
 
 export function Variables({ model }: HeapViewProps) {
   const { objects, variables, threads } = model.profile;
-  const size = (variable: HeapObject) => variable.data + variable.bss + variable.tls;
+  const size = (object: HeapObject) => object.data + object.bss + object.tls;
   const most = Math.max(1, ...objects.map(size));
   const parts: [keyof HeapObject & ("data" | "bss" | "tls"), string][] = [
     ["data", "initialised"],
@@ -47,8 +47,8 @@ export function Variables({ model }: HeapViewProps) {
           variable.per_thread ? `one for each of ${threads.length} threads` : "",
       },
       {
-        id: "at",
-        header: "at",
+        id: "source",
+        header: "source",
         value: (variable) => variable.file || variable.object,
         show: (variable) => (
           <span title={variable.file || variable.object}>
@@ -71,25 +71,25 @@ export function Variables({ model }: HeapViewProps) {
         ))}
       </p>
       <div class="bars-plot" role="table" aria-label="Variables by object">
-        {objects.slice(0, 20).map((variable) => (
-          <div class="bars-row" role="row" key={variable.path}>
-            <span role="rowheader" title={variable.path}>
-              {basename(variable.path)}
+        {objects.slice(0, 20).map((object) => (
+          <div class="bars-row" role="row" key={object.path}>
+            <span role="rowheader" title={object.path}>
+              {basename(object.path)}
             </span>
             <span class="bars-track stacked" aria-hidden="true">
               {parts.map(([part, label], k) => (
                 <span
                   key={part}
                   class={`part-${k}`}
-                  style={{ width: `${(95 * variable[part]) / most}%` }}
-                  title={`${label}: ${quantity(variable[part], "B")}`}
+                  style={{ width: `${(95 * object[part]) / most}%` }}
+                  title={`${label}: ${quantity(object[part], "B")}`}
                 />
               ))}
             </span>
             <span class="numeric" role="cell">
-              {quantity(size(variable), "B")}{" "}
-              {variable.resident !== null && (
-                <small>{quantity(variable.resident, "B")} in memory</small>
+              {quantity(size(object), "B")}{" "}
+              {object.resident !== null && (
+                <small>{quantity(object.resident, "B")} in memory</small>
               )}
             </span>
           </div>

@@ -1,4 +1,4 @@
-// What every view of a heap profile gets.
+// The properties of every view of a heap profile.
 
 import type { HeapModel } from "../../data/heap";
 import type { ViewProps } from "../profile/props";

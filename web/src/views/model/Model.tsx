@@ -1,5 +1,5 @@
-// The network's model: the platform as a picture, what each capacity rests on, and the proof: every curve of the
-// study, measured and simulated over one another.
+// The section of the network's model: the platform as a picture, the capacities with their sources, and every curve of
+// the study, measured and simulated.
 
 import { useMemo } from "preact/hooks";
 
@@ -82,14 +82,14 @@ export function Model({
   );
 }
 
-/** Curves that belong over one another: of one experiment, or of one cabinet with the others. More than four would not be told apart. */
+/** The curves by chart: those of an experiment, or of a cabinet with the others; at most four in a chart. */
 function panels(curves: Overlaid[]): { title: string; curves: Overlaid[] }[] {
   const byTitle = new Map<string, Overlaid[]>();
   for (const curve of curves) {
-    const [of, kind = of!] = curve.name.split(": ");
+    const [cabinet, kind = cabinet!] = curve.name.split(": ");
     const trunk = ["to the others", "from the others", "both directions"].includes(kind);
     const title = trunk
-      ? `${of} and the others`
+      ? `${cabinet} and the others`
       : curve.name.startsWith("each host")
         ? "each host"
         : kind;

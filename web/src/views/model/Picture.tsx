@@ -1,6 +1,6 @@
-// The platform as a picture: hosts in their cabinets, what each level can carry, and what of it is not known.
-// A host's square is filled by what it can send against the fastest; a capacity that was never the limit is
-// written as "at least", one that is unknown as "?". Where several limits explain a figure, they are named below it.
+// The picture of the platform: hosts in their cabinets, and the capacities of each level. The opacity of a host's
+// square is its up rate relative to the fastest host. A capacity that was never the limit is shown with "≥", an
+// unknown one as "?". Several limits that each explain a figure are named below it.
 
 import { quantity } from "../../data/format";
 import type { Cabinet, Host, Platform } from "../../data/model";
@@ -116,7 +116,7 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
   );
 }
 
-/** What a cabinet's box says; ``trunk``: there are links to other cabinets. */
+/** The lines of text in a cabinet's box; ``trunk``: there are links to other cabinets. */
 function linesOf(cabinet: Cabinet, trunk: boolean): string[] {
   const line = (name: string, capacity: Capacity | undefined) => {
     const limits = alternatives(capacity);
@@ -143,7 +143,7 @@ export function amount(capacity: Capacity | undefined): string {
   return `${capacity.state === "at_least" ? "\u2265 " : ""}${quantity(capacity.value, capacity.unit)}`;
 }
 
-/** One figure where the hosts are alike, from the least to the most where not. */
+/** The capacity of similar hosts, else the range from the least to the largest. */
 function range(hosts: readonly Host[], direction: "up" | "down" | "limiter"): string {
   const capacities = hosts
     .map((host) => host[direction])

@@ -1,5 +1,5 @@
-// What to change, the largest gain first, with the remote share that it is predicted to give; and of what was applied
-// to this run, the prediction beside the measurement.
+// The view of advice: placements to change, the largest gain first, with their predicted remote shares; and placements
+// that were applied to this run, with the predicted and the measured shares.
 
 import { useMemo } from "preact/hooks";
 

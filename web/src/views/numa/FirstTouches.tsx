@@ -1,4 +1,4 @@
-// Who touched which memory first: the line, the thread, and the memory policy that held.
+// The view of first touches: the object, the touching line and thread, and the memory policy.
 
 import { useMemo } from "preact/hooks";
 

@@ -1,4 +1,4 @@
-// The access matrix of the whole program, of a thread, or of an object.
+// The view of the access matrix, of the whole program, a thread or an object.
 
 import { useState } from "preact/hooks";
 
@@ -7,7 +7,7 @@ import { Choice } from "../Choice";
 import { Matrix } from "./Matrix";
 import type { NumaViewProps } from "./props";
 
-const OFFERED = 200; // threads, and objects
+const MAX_OPTIONS = 200; // threads to choose from, and as many objects
 
 export function Matrices({ model }: NumaViewProps) {
   const { threads, objects } = model.profile;
@@ -26,16 +26,18 @@ export function Matrices({ model }: NumaViewProps) {
           options={[
             ["all", "the whole program"],
             ...threads
-              .slice(0, OFFERED)
+              .slice(0, MAX_OPTIONS)
               .map((thread, k): [string, string] => [`thread ${k}`, `thread ${thread.name}`]),
             ...objects
               .map((entry, k): [string, string] => [`object ${k}`, entry.name])
               .filter((_, k) => model.counts(objects[k]!).count.length > 0)
-              .slice(0, OFFERED),
+              .slice(0, MAX_OPTIONS),
           ]}
           onChange={setChosen}
         />
-        <p class="soft">{sharePercent(remoteShare(cells))} remote, title quantity is known</p>
+        <p class="soft">
+          {sharePercent(remoteShare(cells))} remote, of those whose nodes are known
+        </p>
       </div>
       <Matrix
         caption={`${quantity}: ${title}`}

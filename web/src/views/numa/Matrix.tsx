@@ -1,4 +1,4 @@
-// One matrix: nodes of threads by nodes of pages. What lies off the diagonal is remote.
+// A matrix as a table: nodes of threads by nodes of pages. Cells off the diagonal are remote.
 
 import { cell, nodeName, sharePercent, split, UNKNOWN_NODE } from "../../data/numa";
 import type { NumaCells } from "../../data/numaProfile";

@@ -81,11 +81,11 @@ export function Numa({ pages, others }: Props) {
   );
 }
 
-/** The remote share, the object with most remote accesses or the first that is advised on, and the nodes. */
+/** The remote share, the object with most remote accesses (or of the first advice), and the nodes. */
 function headline({ model, select }: NumaViewProps): Headline[] {
   const { nodes, objects, advice, process } = model.profile;
   const all = split(model.matrix);
-  const made = process.emulated > 0 ? "emulated" : "real";
+  const nodeKind = process.emulated > 0 ? "emulated" : "real";
   const figures: Headline[] = [
     {
       label: model.isExact ? "Remote accesses" : "Remote first touches",
@@ -99,23 +99,23 @@ function headline({ model, select }: NumaViewProps): Headline[] {
   const worst = model.isExact
     ? objects.reduce((best, _, k) => (best < 0 || remoteOf(k) > remoteOf(best) ? k : best), -1)
     : (advice[0]?.object ?? -1);
-  const found = objects[worst];
-  if (found && (!model.isExact || remoteOf(worst) > 0))
+  const object = objects[worst];
+  if (object && (!model.isExact || remoteOf(worst) > 0))
     figures.push({
       label: "Worst site",
       value: model.isExact
         ? `${sharePercent(remoteOf(worst) / all.remote)} of the remote accesses`
-        : `${amount(split(found.touched).total, "B")} on one node`,
+        : `${amount(split(object.touched).total, "B")} on one node`,
       note:
-        found.site >= 0 ? (
-          <LocationLink model={model} select={select} location={found.site} />
+        object.site >= 0 ? (
+          <LocationLink model={model} select={select} location={object.site} />
         ) : (
-          found.name
+          object.name
         ),
     });
   figures.push({
     label: "Nodes",
-    value: `${nodes.length} ${made}`,
+    value: `${nodes.length} ${nodeKind}`,
     note: process.emulated > 0 ? "no access was slower for it" : "",
   });
   return figures;

@@ -1,4 +1,4 @@
-// Allocation sites and other memory: how much, where it lies, who uses it.
+// The view of objects (allocation sites and other memory): their sizes, nodes and accesses.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -19,7 +19,7 @@ export function Objects({ model, select }: NumaViewProps) {
   }, [objects, query]);
   const columns = useMemo((): Column<NumaObject>[] => {
     const counts = (entry: NumaObject) => split(model.counts(entry));
-    const number = (
+    const numericColumn = (
       id: string,
       header: string,
       value: (entry: NumaObject) => number,
@@ -31,7 +31,7 @@ export function Objects({ model, select }: NumaViewProps) {
       value,
       show: (entry) => amount(value(entry), unit),
     });
-    const counted = (
+    const countColumn = (
       id: string,
       header: string,
       value: (entry: NumaObject) => number,
@@ -46,7 +46,12 @@ export function Objects({ model, select }: NumaViewProps) {
       .map((node, k) => ({ node, k }))
       .filter(({ k }) => objects.some((entry) => entry.resident[k]! > 0))
       .map(({ node, k }) =>
-        number(`node ${node}`, `in memory, ${nodeName(node)}`, (entry) => entry.resident[k]!, "B"),
+        numericColumn(
+          `node ${node}`,
+          `in memory, ${nodeName(node)}`,
+          (entry) => entry.resident[k]!,
+          "B",
+        ),
       );
     return [
       {
@@ -70,11 +75,11 @@ export function Objects({ model, select }: NumaViewProps) {
       },
       ...(model.isExact
         ? [
-            counted("remotes", "remote accesses", (entry) => counts(entry).remote),
-            counted("locals", "local accesses", (entry) => counts(entry).local),
+            countColumn("remotes", "remote accesses", (entry) => counts(entry).remote),
+            countColumn("locals", "local accesses", (entry) => counts(entry).local),
           ]
         : []),
-      number("touched", "touched first", (entry) => split(entry.touched).total, "B"),
+      numericColumn("touched", "touched first", (entry) => split(entry.touched).total, "B"),
       {
         id: "bytes",
         header: "allocated",
@@ -87,7 +92,7 @@ export function Objects({ model, select }: NumaViewProps) {
       },
       ...resident,
       ...(objects.some((entry) => entry.moved > 0)
-        ? [number("moved", "migrated", (entry) => entry.moved, "B")]
+        ? [numericColumn("moved", "migrated", (entry) => entry.moved, "B")]
         : []),
     ];
   }, [model]);
@@ -106,11 +111,11 @@ export function Objects({ model, select }: NumaViewProps) {
       <Table caption="Objects by allocation site" columns={columns} rows={matching} />
       {used.length > 0 && (
         <>
-          <h3>Which node uses which index</h3>
+          <h3>Which node uses which part</h3>
           <p class="soft">
             Each object's blocks in sixteen equal parts: the darker, the larger the share of the
-            index's accesses that comes from this node. Objects whose parts belong to different
-            nodes gain from a parallel first touch.
+            part's accesses that comes from this node. Objects whose parts belong to different nodes
+            gain from a parallel first touch.
           </p>
           {used.map((entry, k) => (
             <Parts key={k} entry={entry} nodes={model.profile.nodes.map((node) => node.id)} />

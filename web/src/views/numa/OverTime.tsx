@@ -37,7 +37,7 @@ export function OverTime({ model }: NumaViewProps) {
           unit="B"
         />
       )}
-      {model.isExact && <p class="soft">The counters of the accesses are share of this memory.</p>}
+      {model.isExact && <p class="soft">The memory includes the counters of the accesses.</p>}
       {process.emulated > 0 && <p class="soft">The nodes are emulated.</p>}
       {remote.length > 0 && (
         <TimeLines
@@ -51,7 +51,7 @@ export function OverTime({ model }: NumaViewProps) {
   );
 }
 
-/** At the begin of each slice in which anything is known, and at the end of the last. */
+/** The remote share in % at the beginning of each slice with known accesses, and at the end of the last slice. */
 function sharePoints({ seconds, width, local, remote }: NumaSlices): [number, number][] {
   const points = seconds.flatMap((begin, k): [number, number][] => {
     const known = local[k]! + remote[k]!;

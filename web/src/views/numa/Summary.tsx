@@ -1,4 +1,4 @@
-// Where the memory lies and who uses it, in all.
+// The summary of a NUMA profile: totals, the access matrix, and the largest objects.
 
 import { quantity } from "../../data/format";
 import { byThreadNode, remoteShare, sharePercent, split } from "../../data/numa";
@@ -9,12 +9,12 @@ import type { NumaViewProps } from "./props";
 import { Ranks } from "./Ranks";
 import { SplitBar, SplitLegend } from "./SplitBar";
 
-const TOP = 8; // objects and threads
+const TOP = 8; // objects
 
 export function Summary(props: NumaViewProps) {
   const { model } = props;
   const { objects, advice } = model.profile;
-  const what = model.isExact ? "Accesses" : "Pages touched first";
+  const countName = model.isExact ? "Accesses" : "Pages touched first";
   const shown = objects.filter((entry) => model.counts(entry).count.length > 0).slice(0, TOP);
   const most = Math.max(0, ...shown.map((entry) => split(model.counts(entry)).total));
   return (
@@ -36,16 +36,16 @@ export function Summary(props: NumaViewProps) {
       )}
       <div class="numa-beside">
         <Matrix
-          caption={`${what}: all`}
+          caption={`${countName}: all`}
           cells={model.matrix}
           nodes={model.nodes}
           unit={model.unit}
         />
         {shown.length > 0 && (
           <div class="numa-block">
-            <h3>{what} by object</h3>
+            <h3>{countName} by object</h3>
             <SplitLegend />
-            <div class="bars-plot" role="table" aria-label={`${what} by object`}>
+            <div class="bars-plot" role="table" aria-label={`${countName} by object`}>
               {shown.map((entry, k) => {
                 const parts = split(model.counts(entry));
                 return (
@@ -101,13 +101,13 @@ function tiles({ model }: NumaViewProps): [string, string, string][] {
         sharePercent(sampling.attributed / sampling.samples),
         `of ${amount(sampling.samples, "1")} samples`,
       ],
-      ...sampling.servers
-        .map((server, k): [string, string, string] => [
-          `Answered by ${server}`,
-          sharePercent(sampling.served[k]! / sampling.samples),
+      ...sampling.sources
+        .map((source, k): [string, string, string] => [
+          `Answered by ${source}`,
+          sharePercent(sampling.samples_by_source[k]! / sampling.samples),
           "of the samples",
         ])
-        .filter((_, k) => sampling.served[k]! > 0),
+        .filter((_, k) => sampling.samples_by_source[k]! > 0),
     );
   rows.push(
     [

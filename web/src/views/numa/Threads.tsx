@@ -1,4 +1,4 @@
-// Where each thread ran, what it accessed from there, and what it was bound to when.
+// The view of threads: the nodes that they ran on, their accesses from there, and their bindings over time.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -12,7 +12,7 @@ import { Matrix } from "./Matrix";
 import type { NumaViewProps } from "./props";
 import { SplitBar, SplitLegend } from "./SplitBar";
 
-const SHOWN = 64; // bars; the table has all
+const MAX_BARS = 64; // the table has all threads
 
 export function Threads({ model }: NumaViewProps) {
   const { threads } = model.profile;
@@ -45,7 +45,7 @@ export function Threads({ model }: NumaViewProps) {
       {
         id: "bound",
         header: "bound to",
-        value: (thread) => bound(thread),
+        value: (thread) => bindingText(thread),
       },
     ];
   }, [model]);
@@ -58,7 +58,7 @@ export function Threads({ model }: NumaViewProps) {
         role="table"
         aria-label={model.isExact ? "Accesses by thread" : "Touched by thread"}
       >
-        {threads.slice(0, SHOWN).map((row, k) => {
+        {threads.slice(0, MAX_BARS).map((row, k) => {
           const parts = split(model.counts(row));
           return (
             <div class="bars-row" role="row" key={k}>
@@ -93,7 +93,7 @@ export function Threads({ model }: NumaViewProps) {
   );
 }
 
-function bound(thread: NumaThread): string {
+function bindingText(thread: NumaThread): string {
   const last = thread.bindings.at(-1);
   if (!last) return "unknown";
   return thread.pinned ? `processor ${last.processors}` : `no node, processors ${last.processors}`;

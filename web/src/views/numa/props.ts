@@ -1,4 +1,4 @@
-// What every view of a NUMA profile gets.
+// The properties of every view of a NUMA profile.
 
 import type { NumaModel } from "../../data/numa";
 import type { ViewProps } from "../profile/props";

@@ -1,13 +1,13 @@
-// The tree of calls from the outermost function inwards, the most expensive first; the way to the largest figure is
-// open from the start.
+// The view of the call tree, from the outermost function inwards, the largest figure first. The path to the largest
+// figure is open at first.
 
 import { useState } from "preact/hooks";
 
 import { amount, share, ShareBar } from "./Figure";
 import type { ViewProps } from "./props";
 
-const SHOWN = 30; // callees of one node
-const OPEN_SHARE = 0.5; // of its caller: then a callee is opened with it
+const MAX_CALLEES = 30; // of a node
+const OPEN_SHARE = 0.5; // a callee with this share of its caller's figure is opened with the caller
 
 export function CallTree(props: ViewProps) {
   const { model, metric } = props;
@@ -27,7 +27,7 @@ export function CallTree(props: ViewProps) {
   };
   const rows: { node: number; depth: number }[] = [];
   const visit = (nodes: number[], depth: number) => {
-    for (const node of ranked(nodes).slice(0, SHOWN)) {
+    for (const node of ranked(nodes).slice(0, MAX_CALLEES)) {
       rows.push({ node, depth });
       if (open.has(node)) visit(model.children(node), depth + 1);
     }
@@ -76,7 +76,7 @@ export function CallTree(props: ViewProps) {
   );
 }
 
-/** From these nodes on, those that have most of their caller's figure. */
+/** The path from the largest of these nodes inwards, while a callee has most of its caller's figure. */
 function hotPath(
   from: number[],
   children: (node: number) => number[],

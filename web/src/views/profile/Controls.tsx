@@ -1,9 +1,10 @@
-// Above the views of the call tree: the metric, and the function or line that is selected.
+// The controls above the views of the call tree: the choice of the metric, and the selected function or line.
 
 import { isSum } from "../../data/profile";
 import { Choice } from "../Choice";
 import type { ViewProps } from "./props";
 
+/** The views that show the chosen metric. */
 export const WITH_METRIC = new Set(["functions", "source", "tree", "flame", "stacks"]);
 
 interface Props extends ViewProps {

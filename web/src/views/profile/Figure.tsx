@@ -1,4 +1,4 @@
-// A figure with a bar beside it: its part of a whole.
+// Figures as text, and a bar that shows a share.
 
 import { quantity } from "../../data/format";
 
@@ -14,7 +14,7 @@ export function ShareBar({ part }: { part: number }) {
   );
 }
 
-/** Never "0 %" of something that was there. */
+/** A share as a percentage; empty for 0, and never "0 %" for a small share. */
 export function share(part: number): string {
   if (part === 0) return "";
   return part < 0.001 ? "< 0.1 %" : `${(100 * part).toFixed(part < 0.1 ? 1 : 0)} %`;

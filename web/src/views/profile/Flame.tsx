@@ -1,5 +1,5 @@
-// The tree of calls as a flame graph: as wide as the figure, callees below their callers, so that the outermost are
-// seen first. A click looks closer, and what is searched for is marked.
+// The view of the call tree as a flame graph (an icicle graph: callees are below their callers). The width of a box is
+// its inclusive figure. A click zooms in; functions that match the search are marked.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -7,7 +7,7 @@ import type { ProfileModel } from "../../data/profile";
 import { amount, share } from "./Figure";
 import type { ViewProps } from "./props";
 
-const NARROWEST = 0.001; // of the width
+const MIN_WIDTH = 0.001; // of the whole width; narrower boxes are left out
 const ROW = 19; // CSS pixels
 
 interface Box {
@@ -98,7 +98,7 @@ function layOut(top: number | undefined, model: ProfileModel, totals: ArrayLike<
     let left = from;
     for (const node of [...nodes].sort((a, b) => totals[b]! - totals[a]!)) {
       const width = totals[node]! * scale;
-      if (width < NARROWEST) break;
+      if (width < MIN_WIDTH) break;
       boxes.push({ node, left, width, depth: level });
       visit(model.children(node), left, level + 1);
       left += width;
@@ -108,7 +108,7 @@ function layOut(top: number | undefined, model: ProfileModel, totals: ArrayLike<
   return boxes;
 }
 
-/** The share of the width below what is found, the outermost found of each column counting. */
+/** The share of the width that matching functions take; of nested matches only the outermost counts. */
 function foundShare(boxes: Box[], isFound: (node: number) => boolean): number {
   let sum = 0;
   let covered: { left: number; right: number }[] = [];
@@ -122,7 +122,7 @@ function foundShare(boxes: Box[], isFound: (node: number) => boolean): number {
   return sum;
 }
 
-/** The same function has the same shade everywhere. */
+/** A shade for a function's name, the same everywhere. */
 function hue(name: string): number {
   let hash = 0;
   for (let k = 0; k < name.length; k += 1) hash = (hash * 31 + name.charCodeAt(k)) | 0;

@@ -1,4 +1,4 @@
-// All functions by a metric, to be searched and sorted.
+// The view of all functions by a metric, with a search.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -20,8 +20,8 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
   }, [entries, query, model]);
   const columns = useMemo((): Column<Entry>[] => {
     const largest = entries.reduce((a, entry) => Math.max(a, entry.exclusive), 0);
-    const busiest = model.busiest(metric);
-    const busiestLine = (entry: Entry) => busiest.get(entry.location) ?? entry.location;
+    const largestLines = model.largestLines(metric);
+    const largestLine = (entry: Entry) => largestLines.get(entry.location) ?? entry.location;
     return [
       {
         id: "exclusive",
@@ -60,15 +60,15 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
       },
       {
         id: "source",
-        header: "at",
-        value: (entry) => model.source(busiestLine(entry)),
+        header: "source",
+        value: (entry) => model.source(largestLine(entry)),
         show: (entry) => (
           <button
             type="button"
             class="link soft"
-            onClick={() => select({ location: busiestLine(entry), group: "function" }, "source")}
+            onClick={() => select({ location: largestLine(entry), group: "function" }, "source")}
           >
-            {model.source(busiestLine(entry))}
+            {model.source(largestLine(entry))}
           </button>
         ),
       },

@@ -1,4 +1,4 @@
-// A profile over the whole window: title and totals, the tabs, and the chosen view below them.
+// The layout of a profile's page: title and main figures, the tabs, and the chosen view below them.
 
 import type { ComponentChildren } from "preact";
 
@@ -8,7 +8,7 @@ export interface Headline {
   note?: ComponentChildren;
 }
 
-/** A view; without ``show`` it is left out, since there is nothing to see. */
+/** A view; without ``show`` it has no data and is left out. */
 export interface Tab {
   name: string;
   label: string;
@@ -20,7 +20,7 @@ interface Props {
   title: string;
   headline: Headline[];
   notices: string[];
-  /** Beside the title: which process is shown. */
+  /** Beside the title: the choice of the process. */
   choice: ComponentChildren;
   tabs: Tab[];
   view: string;

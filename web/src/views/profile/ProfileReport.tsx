@@ -1,5 +1,5 @@
-// The report of a run that profiled a program: the profile in the whole window; the run's findings and records are
-// views beside the profile's own.
+// The report of a run that profiled a program: the profile's page, with the run's findings and records as additional
+// views.
 
 import type { ComponentChildren } from "preact";
 
@@ -13,9 +13,9 @@ import type { Tab } from "./ProfilePage";
 
 interface Props {
   run: Run;
-  /** What the first profile does not hold, and why. */
+  /** The views that the first profile has no data for, with the reasons. */
   absent: string[];
-  /** The profile, with the views of the run around it. */
+  /** Renders the profile with the additional views of the run. */
   show: (others: Tab[]) => ComponentChildren;
 }
 

@@ -1,5 +1,5 @@
-// A source file with a figure before each line that has one; a line that is chosen shows all its figures and the
-// stacks that reach it.
+// The view of a source file with the figure of each line. A chosen line shows all its figures and the stacks that pass
+// through it.
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
@@ -91,7 +91,7 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   const line =
     selection && locations.file[selection.location] === file
       ? locations.line[selection.location]!
-      : busiest(figures, kind);
+      : largestLine(figures, kind);
   useEffect(() => {
     const box = lineElement.current?.parentElement;
     if (box && lineElement.current)
@@ -146,7 +146,7 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   );
 }
 
-function busiest(figures: Map<number, Entry>, kind: "exclusive" | "inclusive"): number {
+function largestLine(figures: Map<number, Entry>, kind: "exclusive" | "inclusive"): number {
   let best = 0;
   for (const [line, entry] of figures)
     if (!best || entry[kind] > figures.get(best)![kind]) best = line;

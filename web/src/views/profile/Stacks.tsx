@@ -1,5 +1,5 @@
-// The stacks with most of a metric: all of them, or those through a selected function or line. Each names the location
-// that counts as its cause.
+// The view of the stacks with the largest figures, of all or of those through a selected function or line. The location
+// that counts as a stack's cause is marked.
 
 import { useState } from "preact/hooks";
 
@@ -7,7 +7,7 @@ import { Choice } from "../Choice";
 import { amount, share, ShareBar } from "./Figure";
 import type { ViewProps } from "./props";
 
-const SHOWN = 50;
+const MAX_STACKS = 50;
 const INNERMOST = 3; // frames in a stack's own line
 
 export function Stacks({ model, metric, selection, select }: ViewProps) {
@@ -19,7 +19,7 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
     kind === "exclusive",
   );
   const total = stacks.reduce((sum, stack) => sum + stack.value, 0);
-  const sums = metric.fold === "sum";
+  const isAdditive = metric.fold === "sum";
   return (
     <div class="stacks">
       <div class="controls">
@@ -42,14 +42,14 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
         )}
       </div>
       {stacks.length === 0 && <p class="soft">None.</p>}
-      {stacks.slice(0, SHOWN).map(({ node, value }) => (
+      {stacks.slice(0, MAX_STACKS).map(({ node, value }) => (
         <details key={node}>
           <summary>
             <span class="numeric">{amount(value, metric.unit)}</span>
-            {sums && <ShareBar part={value / total} />}
-            {sums && <small>{share(value / total)}</small>}
+            {isAdditive && <ShareBar part={value / total} />}
+            {isAdditive && <small>{share(value / total)}</small>}
             <span>
-              {inWords(
+              {innermostNames(
                 model.stack(node).map((location) => model.functionName(location)),
                 model.functionName(model.site(node)),
               )}
@@ -75,15 +75,15 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
           </ol>
         </details>
       ))}
-      {stacks.length > SHOWN && (
-        <p class="soft">and {(stacks.length - SHOWN).toLocaleString("en")} more with less</p>
+      {stacks.length > MAX_STACKS && (
+        <p class="soft">and {(stacks.length - MAX_STACKS).toLocaleString("en")} more with less</p>
       )}
     </div>
   );
 }
 
 /** The innermost frames, from the allocation site outwards. */
-function inWords(names: string[], allocationSite: string): string {
+function innermostNames(names: string[], allocationSite: string): string {
   const from = names.lastIndexOf(allocationSite) + 1;
   return names
     .slice(Math.max(0, from - INNERMOST), from)

@@ -1,8 +1,8 @@
-// What every view of a profile gets: the profile, the metric, and the function or line that all views share.
+// The properties of every view of a profile: the profile, the metric, and the selected function or line.
 
 import type { Group, Metric, ProfileModel } from "../../data/profile";
 
-/** A place of the program, as its line or its whole function. */
+/** A selected line, or the function of a location. */
 export interface Selection {
   location: number;
   group: Group;
