@@ -49,8 +49,8 @@ def original_transfers(sizes: list[int]) -> int:
 
 
 def recover(seed: int, folder: Path) -> dict[str, float]:
-    hidden = hidden_platforms.draw(seed)
-    platform = hidden_platforms.write(hidden, folder / f"{seed}.xml")
+    hidden = hidden_platforms.draw_platform(seed)
+    platform = hidden_platforms.write_platform(hidden, folder / f"{seed}.xml")
     begun = time.monotonic()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         status = main(["simulate", str(platform), "--", "saturate", "-o", str(folder / str(seed))])
@@ -69,7 +69,7 @@ def recover(seed: int, folder: Path) -> dict[str, float]:
         measured_owner = names.get(frozenset(hidden.cabinets[owner]), "") if level == "cabinet" else owner
         value, truth = (
             values.get((level, measured_owner, direction)),
-            hidden.visible((level, owner, direction)),
+            hidden.visible_capacity((level, owner, direction)),
         )
         close += value is not None and abs(value / truth - 1) <= CLOSE
     rounds = [r for r in run.records if isinstance(r, Flows) and r.params["experiment"] != "all_to_all"]

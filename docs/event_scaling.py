@@ -1,4 +1,4 @@
-"""What a barrel shift, a random order and a planned exchange leave of a fat tree, by the number of nodes.
+"""The share of a fat tree's rate that a barrel shift, a random order and a planned exchange reach, by node count.
 
     .venv/bin/python docs/event_scaling.py --nodes 18 36 45 64 128 256 512 --plot docs/event-scaling.png
 
@@ -32,10 +32,10 @@ Point = dict[str, str | int | float]
 def points(nodes: int) -> list[Point]:
     fabric = synthetic.build(synthetic.parse(f"radix=36,nodes={nodes}"))
     routes = Routes(fabric, tables.compute(fabric, "d-mod-k"))
-    given = np.arange(nodes, dtype=np.int32)
-    ordered = placement.by_slots(routes, given)
+    as_listed = np.arange(nodes, dtype=np.int32)
+    ordered = placement.by_slots(routes, as_listed)
     ordered = ordered[ordered >= 0]
-    found = []
+    results: list[Point] = []
     for name in ("barrel shift", "random", "without conflicts"):
         begun = time.monotonic()
         planned = name == "without conflicts"
@@ -44,13 +44,13 @@ def points(nodes: int) -> list[Point]:
             if planned
             else schedules.find({"barrel shift": "shift", "random": "random"}[name], nodes)
         )
-        rounds = analyse(routes, schedule, ordered if planned else given).rounds
+        rounds = analyse(routes, schedule, ordered if planned else as_listed).rounds
         share = round(schedule.steps / rounds, 3)
-        found.append(
+        results.append(
             {"nodes": nodes, "schedule": name, "steps": schedule.steps, "rounds": rounds, "share": share}
         )
-        found[-1]["seconds"] = round(time.monotonic() - begun, 1)
-    return found
+        results[-1]["seconds"] = round(time.monotonic() - begun, 1)
+    return results
 
 
 def draw(drawn: list[Point], target: Path) -> None:

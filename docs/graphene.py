@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Graphene, the worked example: a platform from the figures that were published, and the published curves from it.
+"""Graphene, the worked example: a platform from published figures, and the published curves from that platform.
 
-Grid'5000's Graphene cluster in Nancy has 144 hosts in four cabinets, TCP over 1 Gbit/s Ethernet. What was found by
-hand, with the experiments that `assay saturate` makes by itself:
+Grid'5000's Graphene cluster in Nancy has 144 hosts in four cabinets, TCP over 1 Gbit/s Ethernet. Its published
+capacities were measured by hand, with the experiments that `assay saturate` automates:
 
     a host         120 MB/s each way, 187.5 MB/s both ways together
     a cabinet      1.16 GB/s each way to the others
@@ -34,13 +34,14 @@ from assay.records.schema import Capacity  # noqa: E402
 
 CABINETS = {"c1": (1, 39), "c2": (40, 74), "c3": (75, 104), "c4": (105, 144)}  # the cluster's own numbering
 HOST, LIMITER, CABINET, BACKBONE = 120e6, 187.5e6, 1.16e9, 1.51e9  # B/s, as published
-LATENCY, BETWEEN = 48e-6, 68e-6  # s, of a small message: not published, two links of 24 us and two of 10 us
+# Latencies of a small message (s), which are not published: two links of 24 us, and two of 10 us between cabinets.
+LATENCY, CABINET_LATENCY = 48e-6, 68e-6
 PUBLISHED = "published: SMPI Saturation, Graphene"
 
 
 def published() -> Model:
     cabinets = {name: [f"graphene-{i}" for i in range(a, b + 1)] for name, (a, b) in CABINETS.items()}
-    model = Model(Network(cabinets), inside=LATENCY, between=BETWEEN)
+    model = Model(Network(cabinets), inside=LATENCY, between=CABINET_LATENCY)
     for name, hosts in cabinets.items():
         for host in hosts:
             for direction, value in (("up", HOST), ("down", HOST), ("limiter", LIMITER)):

@@ -1,4 +1,4 @@
-"""Fixtures for every room: labs of one's own, taken down whatever happens."""
+"""Fixtures for all Python tests: labs (virtual clusters of network namespaces) and guests (QEMU machines)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def make_lab() -> Iterator[MakeLab]:
     """Makes labs: ``make_lab(hosts=8, cabinets=2, host_rate="100mbit", duplex_rate=..., cabinet_rate=...,
     up_rate=..., down_rate=..., slurm=False, mtu=1500)``.
 
-    Each has a name of its own, so neither a user's lab nor another session's is touched; all end with the
-    session, at the latest. Skips where no lab can be made.
+    Each lab has a unique name, so labs of users and of other test sessions are not touched. All are taken down
+    when the session ends, also after a failure. Skips the tests where no lab can be made.
     """
     if os.geteuid() != 0:
         pytest.skip("labs need root")
@@ -59,8 +59,9 @@ RunInGuest = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture(scope="session")
 def in_guest() -> RunInGuest:
-    """Boots a guest: ``in_guest("--numa", "2", "--", "cat", "/proc/meminfo")``. A boot takes 10 to 30 s, so
-    that a module's tests should share one. Skips where no guest can be made."""
+    """Runs a command in a guest: ``in_guest("--numa", "2", "--", "cat", "/proc/meminfo")``; the arguments are those
+    of ``assay lab vm``. A boot takes 10 to 30 s, so the tests of a module should share a guest. Skips the tests where
+    no guest can be made."""
     if os.geteuid() != 0:
         pytest.skip("guests need root for their hardware and for files that only root reads")
     if shutil.which("qemu-system-x86_64") is None:

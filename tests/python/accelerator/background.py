@@ -1,4 +1,4 @@
-"""Plants what happens to background drains: faults of their file system, a stop, a kill."""
+"""Plants faults into background drains: failing file systems, writes that are refused for a time, kills."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from durability import FAULTY_FS, planted
+from durability import FAULTY_FS, fault_settings
 from mpi_programs import ROOT, memory_folder
 
 STORE_TOOL = ROOT / "build/bin/assay-store"
@@ -18,7 +18,8 @@ LIMIT_S = 60.0
 
 
 def faulty_drain(folder: Path, faults: dict[str, str]) -> dict[str, str]:
-    """The setting that gives background drains, which have an empty environment, a file system with faults."""
+    """The environment of a job whose background drains have a file system with faults. Drains inherit no environment,
+    so a script sets their variables."""
     script = folder / "drain.sh"
     settings = {"LD_PRELOAD": str(FAULTY_FS), **faults}
     lines = [f"export {name}='{value}'" for name, value in settings.items()]
@@ -28,9 +29,11 @@ def faulty_drain(folder: Path, faults: dict[str, str]) -> dict[str, str]:
 
 
 def held_drain(folder: Path, name: str = "data") -> dict[str, str]:
-    """Background drains cannot write the file until ``folder/fault`` is removed."""
+    """The environment of a job whose background drains cannot write the file until ``folder/fault`` is removed."""
     (folder / "fault").touch()
-    return faulty_drain(folder, planted(folder, "write:ENOSPC", name=name, WHILE=str(folder / "fault")))
+    return faulty_drain(
+        folder, fault_settings(folder, "write:ENOSPC", name=name, WHILE=str(folder / "fault"))
+    )
 
 
 def drains_of(store: Path) -> list[int]:
@@ -49,12 +52,13 @@ def drains_of(store: Path) -> list[int]:
 
 
 def kill_drains(store: Path) -> None:
-    """There was one, and they have ended afterwards."""
+    """Kills the background drains of a store, of which there must be at least one, and waits for their end."""
     assert drains_of(store)
     end_drains(store)
 
 
 def end_drains(folder: Path) -> None:
+    """Kills all background drains of a folder's stores, and waits for their end."""
     for pid in drains_of(folder):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -62,7 +66,7 @@ def end_drains(folder: Path) -> None:
 
 
 def store_folder() -> Iterator[Path]:
-    """For fixtures: a folder in memory, whose background drains are ended before it is removed."""
+    """For fixtures: a folder in memory for stores. Their background drains are killed before the folder is removed."""
     for folder in memory_folder():
         yield folder
         end_drains(folder)
@@ -71,10 +75,10 @@ def store_folder() -> Iterator[Path]:
 def wait_until(condition: Callable[[], bool], limit_s: float = LIMIT_S) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
-        assert time.monotonic() < deadline, "it does not happen"
+        assert time.monotonic() < deadline, f"the condition does not hold after {limit_s} s"
         time.sleep(0.02)
 
 
 def wait_for_end(folder: Path) -> None:
-    """No store is left in the folder, and no background drain."""
+    """Waits until no store is left in the folder, and no background drain."""
     wait_until(lambda: not list(folder.iterdir()) and not drains_of(folder))

@@ -3,9 +3,9 @@
     python tests/python/accelerator/chaos.py --runs 1000 --seed 1 --jobs 1
     python tests/python/accelerator/chaos.py --seed 17 --keep
 
-A run is planned from its seed (chaos_plan.py) and done by tests/engines/chaos_io. What MPI has acknowledged is compared
-with the files, before and after ``assay io recover`` (chaos_check.py). Runs of the same seed have the same operations;
-the moment of a fault varies a little.
+A run is planned from its seed (chaos_plan.py) and executed by tests/engines/chaos_io. The writes that MPI has
+acknowledged are compared with the files, before and after ``assay io recover`` (chaos_check.py). Runs of the same seed
+have the same operations; the moment of a fault varies a little.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SCRIPT = Path(__file__).relative_to(ROOT)
 
 
 def mpis(stock: bool = False) -> list[str]:
-    """Those that are built. Open MPI's own I/O hangs sometimes."""
+    """The MPIs whose chaos_io is built. ``stock`` leaves out Open MPI, whose own I/O hangs sometimes."""
     built = [mpi for mpi in MPIS if (PROGRAMS / f"chaos_io-{mpi}").exists()]
     return [mpi for mpi in built if not (stock and mpi == "openmpi")]
 
 
 @dataclass(frozen=True)
 class Options:
-    """Of all runs; with the seed they determine a run."""
+    """The options of all runs. A run is determined by them and its seed."""
 
     operations: int = 120
     fault: str | None = None
@@ -53,12 +53,12 @@ class Options:
 
     def repeat(self, seed: int) -> str:
         """The command line that repeats a run."""
-        words = [f"python {SCRIPT} --seed {seed}"]
-        words += [f"--operations {self.operations}"] if self.operations != Options.operations else []
-        words += [f"--fault {self.fault}"] if self.fault else []
-        words += [f"--without {kind}" for kind in self.without]
-        words += [f"--route {self.route}"] if self.route else []
-        return " ".join([*words, *(["--stock"] if self.stock else [])])
+        command = [f"python {SCRIPT} --seed {seed}"]
+        command += [f"--operations {self.operations}"] if self.operations != Options.operations else []
+        command += [f"--fault {self.fault}"] if self.fault else []
+        command += [f"--without {kind}" for kind in self.without]
+        command += [f"--route {self.route}"] if self.route else []
+        return " ".join([*command, *(["--stock"] if self.stock else [])])
 
 
 def run_seed(seed: int, options: Options, keep: bool = False) -> Result:
@@ -66,14 +66,14 @@ def run_seed(seed: int, options: Options, keep: bool = False) -> Result:
 
 
 def report(result: Result, repeat: str, lines: int = 4) -> str:
-    """What is wrong with a run, and how to repeat it."""
-    said = [f"seed {result.plan.seed}: {result.plan.summary()}"]
-    said += [f"  {violation.kind}: {violation.text}" for violation in result.violations[:lines]]
+    """The first ``lines`` violations of a run, and the command that repeats it."""
+    lines_of_report = [f"seed {result.plan.seed}: {result.plan.summary()}"]
+    lines_of_report += [f"  {violation.kind}: {violation.text}" for violation in result.violations[:lines]]
     if len(result.violations) > lines:
-        said.append(f"  and {len(result.violations) - lines} more")
+        lines_of_report.append(f"  and {len(result.violations) - lines} more")
     if result.folder:
-        said.append(f"  kept in {result.folder}")
-    return "\n".join([*said, f"  repeat: {repeat}"])
+        lines_of_report.append(f"  kept in {result.folder}")
+    return "\n".join([*lines_of_report, f"  repeat: {repeat}"])
 
 
 class Summary:
@@ -96,13 +96,13 @@ class Summary:
     def text(self) -> str:
         lines = [f"{'fault':10} {'runs':>5} {'bad':>5} {'s each':>7}  runs with"]
         for fault in (*FAULTS, "all"):
-            every = fault == "all"
-            runs = self.runs.total() if every else self.runs[fault]
+            is_total = fault == "all"
+            runs = self.runs.total() if is_total else self.runs[fault]
             if not runs:
                 continue
-            bad = self.bad.total() if every else self.bad[fault]
-            seconds = (self.seconds.total() if every else self.seconds[fault]) / runs
-            counted = sum(self.kinds.values(), Counter()) if every else self.kinds[fault]
+            bad = self.bad.total() if is_total else self.bad[fault]
+            seconds = (self.seconds.total() if is_total else self.seconds[fault]) / runs
+            counted = sum(self.kinds.values(), Counter()) if is_total else self.kinds[fault]
             kinds = ", ".join(f"{kind} {count}" for kind, count in counted.most_common())
             lines.append(f"{fault:10} {runs:5} {bad:5} {seconds:7.2f}  {kinds}")
         return "\n".join(lines)

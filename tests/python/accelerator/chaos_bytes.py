@@ -1,7 +1,7 @@
-"""The bytes that a chaos run writes (tests/engines/chaos_io/tag.hpp).
+"""The bytes that a chaos run writes, as tests/engines/chaos_io/tag.hpp defines them.
 
-Each aligned word of a file encodes who wrote it: file, rank, operation and the word's index in the file. So a whole
-word can be decoded, and a part of a word can be compared with what an operation would have written there.
+Each aligned word of 8 bytes encodes its writer: the file's slot, the rank, the operation, and the word's index in the
+file. A whole word can be decoded. A part of a word can be compared with the bytes that an operation writes there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Tags:
 
 
 def encode(slot: int, rank: int, operation: int, offsets: Offsets) -> NDArray[np.uint8]:
-    """What the operation of the rank writes at these bytes of the file."""
+    """The bytes that an operation of a rank writes at these offsets of the file."""
     head = MAGIC << 56 | slot << 52 | rank << 48 | operation << 32
     words = _mix(np.uint64(head) | (offsets >> 3).astype(np.uint64))
     return (words >> ((offsets & 7) * 8).astype(np.uint64)).astype(np.uint8)
@@ -59,6 +59,6 @@ def _unmix(words: Words) -> Words:
     return _unshift(words, 30)
 
 
-def _unshift(words: Words, by: int) -> Words:
+def _unshift(words: Words, shift: int) -> Words:
     """The inverse of ``words ^ (words >> by)`` for shifts above 64 / 3."""
-    return words ^ (words >> np.uint64(by)) ^ (words >> np.uint64(2 * by))
+    return words ^ (words >> np.uint64(shift)) ^ (words >> np.uint64(2 * shift))

@@ -1,4 +1,4 @@
-"""Judges a chaos run: compares its files with the model, and what was said with what happened."""
+"""Checks a chaos run: its files and reads against the model, and the returned errors against the planted fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from chaos_medium import Returned
+from chaos_medium import UnsafeBytes
 from chaos_model import Check, History, Write
 from chaos_plan import KILLS, SLOW, Plan
 from chaos_replay import File, Read, Replay
@@ -14,16 +14,16 @@ from chaos_replay import File, Read, Replay
 
 @dataclass(frozen=True)
 class Violation:
-    """``kind``: what it is counted as."""
+    """``kind``: the name under which violations are counted."""
 
     kind: str
     text: str
 
 
-def check_errors(plan: Plan, replay: Replay, after: dict[int, Returned]) -> list[Violation]:
-    """Operations fail only while something is wrong, or if a failed fsync has lost bytes.
+def check_errors(plan: Plan, replay: Replay, after: dict[int, UnsafeBytes]) -> list[Violation]:
+    """Operations may fail only during the fault, or if a failed fsync has lost bytes.
 
-    ``after``: by sync or close, what was not safe then.
+    ``after``: by sync or close, the bytes that were not safe when it returned.
     """
     notes = replay.logs[0].notes
     begins, ends = notes.get("fault-begins"), notes.get("fault-ended")
@@ -31,14 +31,14 @@ def check_errors(plan: Plan, replay: Replay, after: dict[int, Returned]) -> list
     for operation, rank, outcome in replay.errors():
         if plan.fault in KILLS or operation.number in replay.expected_failures:
             continue
-        said = f"{operation.line()}: error class {outcome.error} on rank {rank}"
+        description = f"{operation.line()}: error class {outcome.error} on rank {rank}"
         if begins is None or outcome.ended_ns < begins or plan.fault in SLOW:
-            violations.append(Violation("error without a fault", said))
+            violations.append(Violation("error without a fault", description))
         elif operation.number in after and after[operation.number].lost:
             continue
         elif ends and outcome.started_ns > ends:
             violations.append(
-                Violation("error after the fault", f"{said}, after the file system was well again")
+                Violation("error after the fault", f"{description}, after the file system was well again")
             )
     for rank, log in enumerate(replay.logs):
         for note in ("opened-on-some-ranks", "view-not-reset"):
@@ -48,34 +48,35 @@ def check_errors(plan: Plan, replay: Replay, after: dict[int, Returned]) -> list
 
 
 def check_reads(replay: Replay) -> list[Violation]:
-    """A read returns what was written before it."""
+    """A read must return the bytes that were written before it."""
     return [Violation("wrong read", line) for read in replay.reads for line in _check_read(read)]
 
 
 def _check_read(read: Read) -> list[str]:
     history = read.file.history
-    then = History(
+    past = History(
         history.name,
         history.slot,
         [write for write in history.writes if write.epoch <= read.epoch],
         [resize for resize in history.resizes if resize.operation < read.operation],
     )
 
-    def known(write: Write) -> bool:
-        own = write.rank == read.rank and write.operation < read.operation
-        return write.acknowledged and (own or write.epoch < read.epoch)
+    def is_visible(write: Write) -> bool:
+        is_own = write.rank == read.rank and write.operation < read.operation
+        return write.acknowledged and (is_own or write.epoch < read.epoch)
 
-    who = f"operation {read.operation} of rank {read.rank} read"
-    low, high = then.sizes(known)
+    reader = f"operation {read.operation} of rank {read.rank} read"
+    low, high = past.sizes(is_visible)
     least = min(read.wanted, max(0, low - read.offset))
     most = min(read.wanted, max(0, high - read.offset))
     if not least <= len(read.data) <= most:
-        return [f"{who} {len(read.data)} bytes at {read.offset}, expected {least} to {most}"]
-    return [f"{who} {line}" for line in Check(then, known).violations(read.data, read.offset)]
+        return [f"{reader} {len(read.data)} bytes at {read.offset}, expected {least} to {most}"]
+    return [f"{reader} {line}" for line in Check(past, is_visible).violations(read.data, read.offset)]
 
 
 def check_files(plan: Plan, replay: Replay, folder: Path, recovered: bool) -> list[Violation]:
-    """``recovered``: every acknowledged write must be there; else those that a sync or close has promised."""
+    """The files must hold the promised writes: after recovery (``recovered``) all that were acknowledged, before it
+    those that were followed by a successful sync or close."""
     present = {path.name for path in folder.iterdir()}
     replay.settle_names(present)
     violations = []
@@ -89,7 +90,9 @@ def check_files(plan: Plan, replay: Replay, folder: Path, recovered: bool) -> li
         violations += _check_file(plan, file, folder / file.name, recovered)
     unknown = present - {file.name for file in replay.files}
     if plan.mpi == "openmpi" and plan.fault in KILLS:
-        unknown = {name for name in unknown if not re.match(r"n\d+\W", name)}  # its shared pointers
+        unknown = {
+            name for name in unknown if not re.match(r"n\d+\W", name)
+        }  # files of its shared file pointers
     violations += [Violation("unknown file", f"{name} is there") for name in sorted(unknown)]
     return violations
 
@@ -119,23 +122,27 @@ def _check_file(plan: Plan, file: File, path: Path, recovered: bool) -> list[Vio
 
 
 def is_saved(file: File, write: Write) -> bool:
+    """Whether a later sync or close of the write's rank has succeeded."""
     return any(write.operation < number and write.rank in ranks for number, ranks in file.saved.items())
 
 
-def check_synchronised(replay: Replay, after: dict[int, Returned]) -> list[Violation]:
-    """A sync or close that succeeded on all ranks has left nothing that a power failure would take.
+def check_synchronised(replay: Replay, after: dict[int, UnsafeBytes]) -> list[Violation]:
+    """After a sync or close that succeeded on all ranks, a power failure must lose nothing.
 
-    ``after``: by sync or close, what was not safe then.
+    ``after``: by sync or close, the bytes that were not safe when it returned.
     """
     violations = []
     for number in replay.acknowledged_saves:
-        said = f"{replay.operation(number).line()} succeeded"
+        description = f"{replay.operation(number).line()} succeeded"
         if number in after and after[number].unsynced:
-            violations.append(Violation("no fsync", f"{said}, but the file was written after its last fsync"))
+            violations.append(
+                Violation("no fsync", f"{description}, but the file was written after its last fsync")
+            )
         if number in after and after[number].lost:
             violations.append(
                 Violation(
-                    "lost by fsync", f"{said}, but bytes that a failed fsync lost were not written again"
+                    "lost by fsync",
+                    f"{description}, but bytes that a failed fsync lost were not written again",
                 )
             )
     return violations

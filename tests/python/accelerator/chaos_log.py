@@ -1,4 +1,4 @@
-"""What the ranks of a chaos run have logged (tests/engines/chaos_io/record_log.hpp)."""
+"""Reads the logs of the ranks of a chaos run, as tests/engines/chaos_io/record_log.hpp writes them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Outcome:
-    """An operation of a rank. ``error``: its error class of MPI; None: it has not returned."""
+    """The result of an operation on a rank. ``error``: MPI's error class, 0: success, None: it has not returned."""
 
     started_ns: int
     ended_ns: int = 0

@@ -1,10 +1,11 @@
-"""The medium below a chaos run's file system, from the log of its calls (tests/engines/faulty_fs).
+"""A model of the medium below a chaos run's file system, from the log of the calls (tests/engines/faulty_fs).
 
-A byte that was written is *unsynced* until an fsync that began later has succeeded. Where that fsync fails, the byte is
-*lost*, as with kernels that then count the page as clean: a later fsync does not bring it. It must be written again.
+A byte that was written is *unsynced* until an fsync that began later has succeeded. If that fsync fails, the byte is
+*lost*, as with kernels that count the page as clean afterwards: a later fsync does not write it. The program must write
+it again.
 
-An fsync concerns what its own node has written: each node has its page cache. Background drains are processes of which
-the log says no node. Theirs concerns all bytes, and their bytes all fsyncs.
+An fsync concerns the bytes that its own node has written, since each node has a page cache. The log names no node for
+background drains. Their fsyncs concern all bytes, and every fsync concerns their bytes.
 """
 
 from __future__ import annotations
@@ -58,17 +59,17 @@ class FileOnMedium:
 
 
 @dataclass(frozen=True)
-class Returned:
-    """What was not safe when all ranks had returned from a sync or close."""
+class UnsafeBytes:
+    """Whether a file had unsynced or lost bytes when all ranks had returned from a sync or close."""
 
     unsynced: bool
     lost: bool
 
 
-def returns(
+def unsafe_bytes(
     log: Path, operations: list[Operation], names: dict[int, str], node_of_rank: Callable[[int], int]
-) -> dict[int, Returned]:
-    """By sync or close. ``names``: of their files.
+) -> dict[int, UnsafeBytes]:
+    """The unsafe bytes by sync or close. ``names``: by sync or close, the name of its file.
 
     The log also has lines of the ranks: "rank", its own number, "returned" when all have returned from a sync or close,
     "changed-name" after a rename or deletion, "resized" after a change of size.
@@ -77,33 +78,33 @@ def returns(
     files: dict[str, FileOnMedium] = {}
     began: dict[tuple[str, str], int] = {}
     nodes: dict[str, int] = {}
-    found = {}
+    result_by_save = {}
     for number, line in enumerate(log.read_text().splitlines() if log.exists() else []):
-        process, what, result, offset, path = line.split(" ", 4)
-        name, value = Path(path).name, int(result)
+        process, event, value_text, offset, path = line.split(" ", 4)
+        name, value = Path(path).name, int(value_text)
         node = nodes.get(process, NO_NODE)
-        if what == "rank":
+        if event == "rank":
             nodes[process] = node_of_rank(value)
-        elif what == "wrote" and value > 0:
+        elif event == "wrote" and value > 0:
             files.setdefault(name, FileOnMedium()).write(int(offset), int(offset) + value, number, node)
-        elif what == "syncing":
+        elif event == "syncing":
             began[process, name] = number
-        elif what in ("synced", "failed") and name in files:
-            files[name].sync(began.get((process, name), 0), what == "failed", node)
-        elif what == "changed-name":
+        elif event in ("synced", "failed") and name in files:
+            files[name].sync(began.get((process, name), 0), event == "failed", node)
+        elif event == "changed-name":
             _change_name(by_number[value], files)
-        elif what == "resized" and (file := files.get(names.get(value, ""))):
+        elif event == "resized" and (file := files.get(names.get(value, ""))):
             file.cut(int(by_number[value].arguments[1]))
-        elif what == "returned" and value in names:
+        elif event == "returned" and value in names:
             file = files.get(names[value], FileOnMedium())
-            found[value] = Returned(file.has(State.unsynced), file.has(State.lost))
-            if by_number[value].kind == "close":  # it has told it; later handles are not concerned
+            result_by_save[value] = UnsafeBytes(file.has(State.unsynced), file.has(State.lost))
+            if by_number[value].kind == "close":  # close has reported them; later handles need not
                 file.state[file.state == State.lost] = State.safe
-    return found
+    return result_by_save
 
 
 def _change_name(operation: Operation, files: dict[str, FileOnMedium]) -> None:
-    """The log calls a file without a name by its last one."""
+    """Follows a rename or deletion. The log names a deleted file by its last name and " (deleted)"."""
     moved = files.pop(str(operation.arguments[0]), None)
     name = str(operation.arguments[1 if operation.kind == "rename" else 0])
     gone = files.pop(name, None) if operation.kind == "rename" else moved

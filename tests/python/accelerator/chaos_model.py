@@ -1,10 +1,10 @@
-"""What may be in a file after a chaos run.
+"""A model of the contents that a file may have after a chaos run.
 
-A file's history is its writes and its changes of size. Each has an epoch: a write is before another one if it is the
-same rank's and has the lower number, or if its epoch is lower. Writes that have no order may come in any order.
+A file's history is its writes and its changes of size. Each has an epoch. A write is before another write if its epoch
+is lower, or if both are of one rank and its operation number is lower. Writes without an order may come in any order.
 
 A byte may be of any write that was started and is not before a *promised* write of the same byte. It may be zero if no
-promised write has come after the file's creation, or after the last change of size that cut it off.
+promised write has come after the file's creation, or after the last change of size that removed it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Write:
     blocks: Blocks
     epoch: int
     acknowledged: bool
-    settled: bool = True  # synchronised or closed afterwards: a newer write of another node wins for ever
+    settled: bool = True  # a sync or close followed, so newer writes of other nodes are after it
 
     def ranges(self, begin: int, end: int) -> Iterable[slice]:
         """Its bytes within [begin, end), as slices of that range."""
@@ -48,7 +48,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Resize:
-    """A change of size; it has an epoch of its own."""
+    """A change of the file's size."""
 
     operation: int
     size: int
@@ -58,7 +58,7 @@ class Resize:
 
 @dataclass
 class History:
-    """Of a file, whose bytes have the tag of a slot."""
+    """The history of a file. ``slot``: the number by which its bytes are tagged."""
 
     name: str
     slot: int
@@ -66,7 +66,7 @@ class History:
     resizes: list[Resize] = field(default_factory=list)
 
     def sizes(self, promised: Callable[[Write], bool]) -> tuple[int, int]:
-        """The smallest and the largest size it may have."""
+        """The smallest and the largest size that the file may have, in bytes."""
         low = high = 0
         events: list[Write | Resize] = sorted(
             [*self.writes, *self.resizes], key=lambda event: event.operation
@@ -89,7 +89,8 @@ class Check:
     def __init__(
         self, history: History, promised: Callable[[Write], bool], node_of: Callable[[int], int] | None = None
     ) -> None:
-        """``node_of``: nodes are recovered in any order, so writes of two nodes that were not settled have none."""
+        """``node_of``: the node of a rank, where nodes are recovered in any order; unsettled writes of two nodes then
+        have no order."""
         self.history = history
         self.promised = [write for write in history.writes if promised(write)]
         self.by_operation = {(write.operation, write.rank): write for write in history.writes}
@@ -112,19 +113,19 @@ class Check:
 
     def _order(self) -> None:
         """For each byte: the highest epoch and the highest operation of a promised write, by rank and node."""
-        bytes_ = self.end - self.begin
-        self.newest = np.full(bytes_, -1, np.int64)
+        byte_count = self.end - self.begin
+        self.newest = np.full(byte_count, -1, np.int64)
         self.newest_of_rank: dict[int, Offsets] = {}
         self.newest_of_node: dict[int, Offsets] = {}
         for write in self.promised:
-            own = self.newest_of_rank.setdefault(write.rank, np.full(bytes_, -1, np.int64))
+            newest_own = self.newest_of_rank.setdefault(write.rank, np.full(byte_count, -1, np.int64))
             node = self.node_of(write.rank) if self.node_of else 0
-            near = self.newest_of_node.setdefault(node, np.full(bytes_, -1, np.int64))
+            newest_near = self.newest_of_node.setdefault(node, np.full(byte_count, -1, np.int64))
             for part in write.ranges(self.begin, self.end):
-                own[part] = np.maximum(own[part], write.operation)
-                near[part] = np.maximum(near[part], write.epoch)
+                newest_own[part] = np.maximum(newest_own[part], write.operation)
+                newest_near[part] = np.maximum(newest_near[part], write.epoch)
                 self.newest[part] = np.maximum(self.newest[part], write.epoch)
-        self.cut = np.full(bytes_, -1, np.int64)  # the last resize that may have made the byte zero
+        self.cut = np.full(byte_count, -1, np.int64)  # the last resize that may have made the byte zero
         for resize in self.history.resizes:
             part = slice(max(0, resize.size - self.begin), None)
             self.cut[part] = resize.epoch
@@ -135,11 +136,11 @@ class Check:
     def _allowed(self, write: Write, part: slice) -> Flags:
         newest = self.newest[part]
         if self.node_of and not write.settled:
-            near = self.newest_of_node.get(self.node_of(write.rank))
-            newest = self.cut[part] * 0 - 1 if near is None else near[part]
-        own = self.newest_of_rank.get(write.rank)
+            newest_near = self.newest_of_node.get(self.node_of(write.rank))
+            newest = self.cut[part] * 0 - 1 if newest_near is None else newest_near[part]
+        newest_own = self.newest_of_rank.get(write.rank)
         allowed = newest <= write.epoch
-        return allowed if own is None else allowed & (own[part] <= write.operation)
+        return allowed if newest_own is None else allowed & (newest_own[part] <= write.operation)
 
     def _allowed_zeros(self, offsets: Offsets) -> Flags:
         return self.newest <= self.cut

@@ -1,7 +1,7 @@
 """Plans a chaos run from a seed: the job, its operations, and one fault at a random moment.
 
-The plan is text, one operation a line: its kind, its number, then its arguments. tests/engines/chaos_io does it; the
-checker reads the same one. Files are named by a slot; a slot has one file at a time.
+The plan is text, one operation a line: its kind, its number, then its arguments. tests/engines/chaos_io executes it,
+and the checker reads it. Operations name a file by its slot; a slot has one file at a time.
 
     open N SLOT NAME                        all ranks; the file is created if it is missing
     write N RANK SLOT OFFSET BYTES
@@ -12,7 +12,7 @@ checker reads the same one. Files are named by a slot; a slot has one file at a 
     sync N SLOT, close N SLOT, size N SLOT BYTES
     rename N FROM TO, delete N NAME         rank 0, between barriers
     barrier N
-    fault N RANK, mend N RANK               the file system fails from here, is well again
+    fault N RANK, mend N RANK               the file system's faults begin, end
     kill N RANK US, kill_all N RANK US      after US microseconds
     stop N RANK US                          the rank is stopped for US microseconds
     pause N US                              every rank
@@ -27,7 +27,7 @@ from random import Random
 
 MIB = 1 << 20
 FILE_BYTES = MIB
-TABLES_BYTES, RANK_BYTES = 16 * MIB, 21 * MIB // 4  # the least that a store needs, and some
+TABLES_BYTES, RANK_BYTES = 16 * MIB, 21 * MIB // 4  # the minimum of a store, rounded up
 STORE_STEP = 2 * MIB
 DATA_KINDS = {"write": 40, "write_all": 8, "strided": 6, "read": 16}
 OTHER_KINDS = {
@@ -56,7 +56,7 @@ FAULTS = {
 }
 KILLS = ("kill", "kill_all", "lost_peer")
 SLOW = ("stall", "stop")
-# The files may be opened without acceleration: then the MPI's own I/O says what a collective transfer orders.
+# The files may be opened without acceleration. The order of collective transfers is then that of the MPI's own I/O.
 UNACCELERATED = ("EMFILE",)
 
 
@@ -101,8 +101,8 @@ class Plan:
     level: str  # when sync and close return: file, memory
     consistency: str  # posix: the MPI's own I/O on a local file system
     fault: str
-    rule: str  # of the file system's fault, see faulty_fs.cpp
-    fault_once: bool  # one call fails
+    rule: str  # the file system's fault, in the syntax of faulty_fs.cpp
+    fault_once: bool  # only one call fails
     fault_ends: bool
     through_io_run: bool
     direct: bool = False  # files may be written without the store
@@ -122,17 +122,17 @@ class Plan:
 
     def summary(self) -> str:
         nodes = self.node(self.ranks - 1) + 1
-        how = "assay io run" if self.through_io_run else "preloaded"
+        start = "assay io run" if self.through_io_run else "preloaded"
         return (
             f"{self.fault}{self._duration()}, {self.mpi}, {self.ranks} ranks on {nodes} node{'s' * (nodes > 1)}, "
             f"{self.store_size >> 20} MiB, level {self.level}"
             f"{f' (drain killed after {self.kill_drain_s:.1f} s)' if self.kill_drain_s else ''}, "
-            f"{self.consistency}, {'direct' if self.direct else 'store'}, {how}"
+            f"{self.consistency}, {'direct' if self.direct else 'store'}, {start}"
         )
 
 
 def written_blocks(operation: Operation, ranks: int) -> dict[int, Blocks]:
-    """By rank: what an operation writes. Empty for operations of other kinds."""
+    """The blocks that an operation writes, by rank. Empty if it is no write."""
     numbers = [argument for argument in operation.arguments if isinstance(argument, int)]
     if operation.kind == "write":
         return {numbers[0]: Blocks(*numbers[2:])}
@@ -162,12 +162,12 @@ def make_plan(
     chosen = fault or chosen
     ranks = random.choice((2, 2, 3, 4))
     per_node = random.choice((0, 0, (ranks + 1) // 2))
-    # Where the direct route is allowed it is taken by one node at level file only.
-    takes_it = direct and route.random() < 0.8
-    per_node = 0 if takes_it else per_node
+    # An allowed direct route is used only by jobs of one node at level file.
+    uses_direct = direct and route.random() < 0.8
+    per_node = 0 if uses_direct else per_node
     # Some stores are so small that the rings wrap.
-    local = per_node or ranks
-    least = -(-(TABLES_BYTES + local * RANK_BYTES) // STORE_STEP) * STORE_STEP
+    ranks_on_node = per_node or ranks
+    smallest = -(-(TABLES_BYTES + ranks_on_node * RANK_BYTES) // STORE_STEP) * STORE_STEP
     spacious = random.choice((0, 0, 16 * MIB))
     mpi = random.choice(mpis)
     # Open MPI's launcher ends the other ranks; its own I/O writes late what a collective transfer has acknowledged.
@@ -179,7 +179,7 @@ def make_plan(
         mpi=mpi,
         ranks=ranks,
         ranks_per_node=per_node,
-        store_size=least + spacious,
+        store_size=smallest + spacious,
         level=random.choices(("file", "memory"), (7, 3))[0],
         consistency=random.choices(("immediate", "collective", "commit"), (7, 1, 1))[0],
         fault=chosen,
@@ -189,7 +189,7 @@ def make_plan(
         through_io_run=chosen != "lost_peer" and random.random() < 0.4,
     )
     plan.direct = direct
-    plan.level = "file" if takes_it else plan.level
+    plan.level = "file" if uses_direct else plan.level
     _Planner(plan, random, without).fill(operations)
     if plan.level == "memory" and random.random() < 0.3:
         plan.kill_drain_s = random.uniform(0.1, 2)
@@ -208,7 +208,7 @@ def _rule(fault: str, random: Random) -> str:
 
 
 class _Planner:
-    """Keeps what the operations so far have done, so that the next one makes sense."""
+    """Adds random operations to a plan. Keeps the state after them, so that the next operation is possible."""
 
     def __init__(self, plan: Plan, random: Random, without: Sequence[str]) -> None:
         self.plan = plan
@@ -244,7 +244,8 @@ class _Planner:
         self.plan.operations.append(Operation(kind, len(self.plan.operations) + 1, arguments))
 
     def _begin_fault(self, operations: int) -> int:
-        """Returns where it begins again: never."""
+        """Adds the fault. Returns the index of the operation before which the next fault begins; it is never
+        reached."""
         plan, random = self.plan, self.random
         leaders = [rank for rank in range(plan.ranks) if rank == 0 or plan.node(rank) != plan.node(rank - 1)]
         if plan.fault == "kill":
@@ -315,17 +316,17 @@ class _Planner:
             )
 
     def _range(self, rank: int) -> tuple[int, int]:
-        """Mostly in the rank's own part of the file, mostly of whole words."""
+        """A random offset and length: mostly in the rank's own part of the file, mostly of whole words."""
         random = self.random
         length = random.choice(
             (random.randint(1, 64), random.randint(1, 4096), random.randint(1, self.largest))
         )
         part = FILE_BYTES // self.plan.ranks
-        own = random.random() < 0.7
-        offset = random.randrange(part) + rank * part if own else random.randrange(FILE_BYTES)
+        in_own_part = random.random() < 0.7
+        offset = random.randrange(part) + rank * part if in_own_part else random.randrange(FILE_BYTES)
         if random.random() < 0.7:
             offset, length = offset & ~7, (length + 7) & ~7
-        return offset, min(length, (rank + 1) * part - offset) if own else length
+        return offset, min(length, (rank + 1) * part - offset) if in_own_part else length
 
     def _open(self, slot: int) -> None:
         if slot not in self.names:
@@ -348,8 +349,8 @@ class _Planner:
             return
         others = [other for other in self.names if other != slot and other not in self.open]
         if kind == "replace" and others:
-            to = self.names.pop(random.choice(others))
+            new_name = self.names.pop(random.choice(others))
         else:
-            to = random.choice([f"n{k}" for k in range(12) if f"n{k}" not in self.names.values()])
-        self._add("rename", self.names[slot], to)
-        self.names[slot] = to
+            new_name = random.choice([f"n{k}" for k in range(12) if f"n{k}" not in self.names.values()])
+        self._add("rename", self.names[slot], new_name)
+        self.names[slot] = new_name

@@ -12,7 +12,8 @@ from chaos_plan import UNACCELERATED, Operation, Plan, written_blocks
 
 @dataclass
 class File:
-    """A file of the run. ``name``: its last one; None: it was deleted or replaced."""
+    """A file of the run. ``created``: the operation that created it; ``name``: its last name, None: it was deleted or
+    replaced."""
 
     created: int
     slot: int
@@ -20,11 +21,11 @@ class File:
     opened_as: str
     history: History
     exists: bool = False  # its creation is acknowledged
-    ordered: int = 0  # collective operations on it that order its writes
+    ordered: int = 0  # number of collective operations that order its writes
     saved: dict[int, set[int]] = field(
         default_factory=dict
-    )  # by sync or close: the ranks that it succeeded on
-    settled: int = 0  # the last sync or close that succeeded on all
+    )  # by sync or close: the ranks on which it succeeded
+    settled: int = 0  # the last sync or close that succeeded on all ranks
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Read:
 
 
 class Replay:
-    """Follows the plan as far as the ranks came."""
+    """Follows the plan's operations as far as the logs of the ranks go."""
 
     def __init__(self, plan: Plan, logs: list[RankLog]) -> None:
         self.plan = plan
@@ -48,14 +49,14 @@ class Replay:
         self.names: dict[str, File] = {}
         self.open: dict[int, File] = {}
         self.reads: list[Read] = []
-        self.flaws: list[str] = []  # of single operations
+        self.flaws: list[str] = []  # writes that succeeded with a wrong number of bytes
         self.expected_failures: set[int] = set()  # renames and deletions of files that are not there
         self.in_flight: Operation | None = None  # a rename or deletion that has not returned
-        self.names_then: dict[
+        self.names_at_operation: dict[
             int, str
         ] = {}  # by sync, close or change of size: the file's name in the log then
         self.acknowledged_saves: list[int] = []  # syncs and closes that promise the file system's medium
-        self._everywhere = 0
+        self._job_epoch = 0
         self._read_bytes = [0] * plan.ranks
         for operation in plan.operations:
             self._follow(operation)
@@ -65,7 +66,7 @@ class Replay:
             ]
 
     def settle_names(self, present: set[str]) -> None:
-        """Whether the last rename or deletion took place is seen in the folder."""
+        """Decides by the names in the folder whether a rename or deletion that did not return took place."""
         operation = self.in_flight
         if operation and str(operation.arguments[0]) not in present:
             self._change_name(operation)
@@ -88,13 +89,13 @@ class Replay:
     def _follow(self, operation: Operation) -> None:
         outcomes = self._outcomes(operation)
         if operation.kind == "barrier":
-            self._everywhere += self._immediate()
+            self._job_epoch += self._immediate()
         if not outcomes:
             return
         if operation.kind == "open":
             self._open(operation, outcomes)
         elif operation.kind in ("rename", "delete"):
-            self._everywhere += self._immediate()
+            self._job_epoch += self._immediate()
             if outcomes[0].error is None:
                 self.in_flight = operation
             elif outcomes[0].error == 0:
@@ -111,10 +112,10 @@ class Replay:
             file = File(operation.number, slot, name, name, History(name, slot))
             self.names[name] = file
             self.files.append(file)
-        good = [outcome.error == 0 for outcome in outcomes.values()]
-        file.exists |= any(good)
+        succeeded = [outcome.error == 0 for outcome in outcomes.values()]
+        file.exists |= any(succeeded)
         self._order(file, outcomes, always=True)
-        if len(good) == self.plan.ranks and all(good):
+        if len(succeeded) == self.plan.ranks and all(succeeded):
             self.open[slot] = file
             file.opened_as = name
 
@@ -123,7 +124,7 @@ class Replay:
 
     def _use(self, operation: Operation, file: File, outcomes: dict[int, Outcome]) -> None:
         if operation.kind in ("sync", "close", "size"):
-            self.names_then[operation.number] = file.name or f"{file.history.name} (deleted)"
+            self.names_at_operation[operation.number] = file.name or f"{file.history.name} (deleted)"
         if operation.kind == "read":
             self._read(operation, file, outcomes)
         elif operation.kind == "size":
@@ -139,7 +140,7 @@ class Replay:
         )
         collective &= self.plan.fault not in UNACCELERATED
         if collective and self.plan.consistency == "immediate":
-            self._everywhere += 1
+            self._job_epoch += 1
         for rank, blocks in written_blocks(operation, self.plan.ranks).items():
             outcome = outcomes.get(rank)
             if outcome is None:
@@ -174,17 +175,17 @@ class Replay:
 
     def _save(self, operation: Operation, file: File, outcomes: dict[int, Outcome]) -> None:
         self._order(file, outcomes)
-        good = {rank for rank, outcome in outcomes.items() if outcome.error == 0}
+        succeeded = {rank for rank, outcome in outcomes.items() if outcome.error == 0}
         closes = operation.kind == "close"
-        if good and self.plan.level == "file":
-            everyone = all(not outcome.error for outcome in outcomes.values())
-            file.saved[operation.number] = set(range(self.plan.ranks)) if everyone else good
-            own_close = (
+        if succeeded and self.plan.level == "file":
+            on_all_ranks = all(not outcome.error for outcome in outcomes.values())
+            file.saved[operation.number] = set(range(self.plan.ranks)) if on_all_ranks else succeeded
+            is_stock_close = (
                 closes and self.plan.fault in UNACCELERATED
-            )  # the MPI's own, which does not synchronise
-            if file.name and everyone and not own_close:
+            )  # the close of the MPI's own I/O, which does not synchronise
+            if file.name and on_all_ranks and not is_stock_close:
                 self.acknowledged_saves.append(operation.number)
-        if len(good) == self.plan.ranks and (closes or self.plan.level == "file"):
+        if len(succeeded) == self.plan.ranks and (closes or self.plan.level == "file"):
             file.settled = operation.number
         if closes:
             del self.open[operation.slot()]
@@ -195,12 +196,12 @@ class Replay:
             if file:
                 file.name = None
             return
-        to = str(operation.arguments[1])
-        if replaced := self.names.pop(to, None):
+        new_name = str(operation.arguments[1])
+        if replaced := self.names.pop(new_name, None):
             replaced.name = None
         if file:
-            file.name = file.history.name = to
-            self.names[to] = file
+            file.name = file.history.name = new_name
+            self.names[new_name] = file
 
     # ---- order
 
@@ -209,10 +210,10 @@ class Replay:
         return int(self.plan.consistency in ("immediate", "posix"))
 
     def _epoch(self, file: File) -> int:
-        return self._everywhere + file.ordered
+        return self._job_epoch + file.ordered
 
     def _order(self, file: File, outcomes: dict[int, Outcome], always: bool = False) -> None:
         """A collective operation orders the file's writes if it succeeds."""
         if always or all(outcome.error == 0 for outcome in outcomes.values()):
             file.ordered += 1
-            self._everywhere += self._immediate()
+            self._job_epoch += self._immediate()

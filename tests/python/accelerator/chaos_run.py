@@ -1,4 +1,4 @@
-"""Runs a planned job of the chaos test, recovers what it left, and gives both to the checker."""
+"""Runs a planned job of the chaos test, recovers its stores, and checks the files before and after (chaos_check.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from background import drains_of, end_drains, faulty_drain
 from chaos_check import Violation, check_errors, check_files, check_reads, check_synchronised
 from chaos_log import read_log
-from chaos_medium import returns
+from chaos_medium import unsafe_bytes
 from chaos_plan import KILLS, SLOW, UNACCELERATED, Plan
 from chaos_replay import Replay
 from chaos_stacks import connections, stacks_of
@@ -29,8 +29,8 @@ LIMIT_S = 60
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A command. ``status``: None if it did not end within the limit."""
+class CommandResult:
+    """The result of a command. ``status``: None if it did not end within the limit."""
 
     status: int | None
     output: str
@@ -78,8 +78,10 @@ class _Job:
         replay = Replay(self.plan, [read_log(self.folder, rank) for rank in range(self.plan.ranks)])
         self._wait_for_drains()
         left = sorted(self.stores.iterdir())
-        self._check_what_was_said(ended, replay, left)
-        after = returns(self.folder / "fs.log", self.plan.operations, replay.names_then, self.plan.node)
+        self._check_messages(ended, replay, left)
+        after = unsafe_bytes(
+            self.folder / "fs.log", self.plan.operations, replay.names_at_operation, self.plan.node
+        )
         self.violations += check_errors(self.plan, replay, after)
         self.violations += check_reads(replay)
         if not self.stock:  # its close does not synchronise
@@ -98,7 +100,7 @@ class _Job:
     # ---- the job
 
     def _environment(self) -> dict[str, str]:
-        """Of the ranks."""
+        """The environment of the ranks."""
         plan = self.plan
         if self.stock:
             env = patient(plan.mpi, str(SHIM))
@@ -123,7 +125,7 @@ class _Job:
             env |= {"FAULTY_FS": self.plan.rule, "FAULTY_FS_WHILE": str(self.folder / "fault")}
         return env | ({"FAULTY_FS_ONCE": "1"} if self.plan.fault_once else {})
 
-    def _start(self) -> Ended:
+    def _start(self) -> CommandResult:
         plan = self.plan
         program = [str(PROGRAMS / f"chaos_io-{plan.mpi}"), str(self.folder), str(self.folder / "plan")]
         launcher = [*MPIRUN[plan.mpi], "-n", str(plan.ranks)]
@@ -132,7 +134,7 @@ class _Job:
         env = self._environment()
         if self.stock or not plan.through_io_run:
             command, extra = with_environment([*launcher, *program], env)
-            return self._wait(subprocess_of(command, os.environ | AS_ROOT | extra, self.folder / "output"))
+            return self._wait(start_command(command, os.environ | AS_ROOT | extra, self.folder / "output"))
         # The ranks' settings go through ``env``, because those of ``assay io run`` are not all of them.
         settings = [f"{name}={value}" for name, value in env.items() if not name.startswith("ASSAY_IO_STORE")]
         arguments = [
@@ -157,7 +159,7 @@ class _Job:
             )
         )
 
-    def _wait(self, pid: int) -> Ended:
+    def _wait(self, pid: int) -> CommandResult:
         """Waits for a command and for the ranks that its launcher has left."""
         if self.plan.kill_drain_s:
             time.sleep(self.plan.kill_drain_s)
@@ -175,16 +177,16 @@ class _Job:
             wait_for(pid, 10)
         while self._processes():
             time.sleep(0.01)
-        return Ended(status, (self.folder / "output").read_text(errors="replace"))
+        return CommandResult(status, (self.folder / "output").read_text(errors="replace"))
 
     def _note_stacks(self) -> None:
-        """What the processes wait for that do not end."""
+        """Keeps the stacks of processes that do not end, which show what they wait for."""
         pids = [*self._processes(), *drains_of(self.stores)]
         self.stacks = "\n".join([*(stacks_of(pid) for pid in pids), connections()])
         (self.folder / "stacks").write_text(self.stacks)
 
     def _processes(self) -> list[int]:
-        """Of this job: they have its folder among their arguments."""
+        """The processes of this job, which have its folder among their arguments."""
         found = []
         for entry in os.scandir("/proc"):
             if not entry.name.isdigit():
@@ -194,7 +196,7 @@ class _Job:
             except OSError:
                 continue
             if b"\0background\0" in arguments:
-                continue  # it outlives the job
+                continue  # a background drain, which may outlive the job
             if str(self.folder).encode() in arguments and int(entry.name) != os.getpid():
                 found.append(int(entry.name))
         return found
@@ -208,9 +210,9 @@ class _Job:
                 return end_drains(self.stores)
             time.sleep(0.01)
 
-    # ---- what it says, and what it leaves
+    # ---- messages, and stores that are left
 
-    def _check_what_was_said(self, ended: Ended, replay: Replay, left: list[Path]) -> None:
+    def _check_messages(self, ended: CommandResult, replay: Replay, left: list[Path]) -> None:
         plan = self.plan
         killed = plan.fault in KILLS
         unnamed = [store.name for store in left if str(store) not in ended.output]
@@ -223,8 +225,8 @@ class _Job:
         failed = any(replay.errors())
         if killed or failed or left or ended.status is None:
             return
-        said_to_be_kept = plan.level == "memory" and "holds data that are not" in ended.output
-        if ended.status != 0 and not said_to_be_kept:
+        kept_is_announced = plan.level == "memory" and "holds data that are not" in ended.output
+        if ended.status != 0 and not kept_is_announced:
             self._add(
                 "exit status",
                 f"the job exits with {ended.status} although nothing failed: {ended.output[-300:]}",
@@ -237,13 +239,13 @@ class _Job:
             self._add("unexpected output", "\n".join(unexpected)[-300:])
 
     def _recover(self, store: Path, replay: Replay) -> None:
-        """As a user would: what belongs to deleted files is dropped."""
-        gone = any(file.name is None for file in replay.files)
-        attempts = [[], *([["--discard"]] if gone else [])]
-        said = []
+        """Recovers a store. Data of deleted files are discarded in a second attempt."""
+        has_deleted_files = any(file.name is None for file in replay.files)
+        attempts = [[], *([["--discard"]] if has_deleted_files else [])]
+        messages = []
         for options in attempts:
             ended = self._assay("io", "recover", *options, str(store))
-            said.append(ended.output.strip()[-300:])
+            messages.append(ended.output.strip()[-300:])
             if ended.status == 0 and not store.exists():
                 return
             if ended.status == 0:
@@ -251,18 +253,18 @@ class _Job:
                 return
             if ended.status is None:
                 self._add("no end", "assay io recover did not end")
-        self._add("recovery fails", " | ".join(said))
+        self._add("recovery fails", " | ".join(messages))
 
-    def _assay(self, *arguments: str) -> Ended:
+    def _assay(self, *arguments: str) -> CommandResult:
         output = self.folder / "recovery"
         status = wait_for(fork_assay(list(arguments), {}, output), LIMIT_S)
-        return Ended(status, output.read_text(errors="replace"))
+        return CommandResult(status, output.read_text(errors="replace"))
 
 
-def subprocess_of(command: list[str], env: dict[str, str], output: Path) -> int:
-    with output.open("wb") as to:
+def start_command(command: list[str], env: dict[str, str], output: Path) -> int:
+    with output.open("wb") as sink:
         return subprocess.Popen(
-            command, env=env, stdin=subprocess.DEVNULL, stdout=to, stderr=to, start_new_session=True
+            command, env=env, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, start_new_session=True
         ).pid
 
 
@@ -274,10 +276,10 @@ def fork_assay(arguments: list[str], env: dict[str, str], output: Path) -> int:
     status = 70
     try:
         os.setsid()
-        to = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        sink = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.dup2(to, 1)
-        os.dup2(to, 2)
+        os.dup2(sink, 1)
+        os.dup2(sink, 2)
         os.environ.update(env)
         status = cli.main(arguments)
     finally:

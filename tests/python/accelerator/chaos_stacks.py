@@ -1,4 +1,4 @@
-"""What a process that does not end is waiting for: its threads' stacks, and its connections."""
+"""Shows what a process that does not end is waiting for: the stacks of its threads, and the TCP connections."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIMIT_S = 30
 
 
 def stacks_of(pid: int) -> str:
-    """Of every thread: state, system call, the kernel's wait; the stacks where gdb is installed."""
+    """The state, system call and kernel wait channel of every thread; also their stacks if gdb is installed."""
     lines = [f"---- process {pid}: {_arguments(pid)}"]
     with suppress(OSError):
         for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int):

@@ -1,4 +1,4 @@
-"""Runs the cases of tests/engines/durability, plants faults in their file system, and reads what they print.
+"""Runs the cases of tests/engines/durability, plants faults in their file system, and reads their output.
 
 ``faulty_fs`` is the library in tests/engines/faulty_fs; its environment is described there.
 """
@@ -39,7 +39,8 @@ def run_case(
     faults: dict[str, str] | None = None,
     **extra: str,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs a case on two ranks; without ``store`` with the MPI's own I/O. ``descriptors``: how many a rank may open."""
+    """Runs a case on two ranks. ``store``: the folder of stores, None: the MPI's own I/O. ``descriptors``: the limit of
+    open descriptors of a rank, 0: the machine's. ``extra``: environment variables."""
     env = accelerated(mpi, store, **extra) if store else patient(mpi) | extra
     env |= faults or {}
     if faults:
@@ -50,40 +51,40 @@ def run_case(
     return run(mpi_command(mpi, RANKS, command, env))
 
 
-def check(result: subprocess.CompletedProcess[str], name: str) -> None:
-    """The case has found nothing wrong."""
+def check_passed(result: subprocess.CompletedProcess[str], name: str) -> None:
+    """Asserts that the case passed."""
     output = result.stdout + result.stderr
     assert f"ok {name}" in result.stdout.splitlines(), output
     assert result.returncode == 0, output
 
 
-def planted(folder: Path, rules: str, *, name: str = "data", **settings: str) -> dict[str, str]:
+def fault_settings(folder: Path, rules: str, *, name: str = "data", **settings: str) -> dict[str, str]:
     """The environment of faulty_fs: ``rules`` for the file ``name`` ("": only the log). ``settings`` are its other
     variables, without FAULTY_FS_."""
     variables = {"FAULTY_FS_FILES": str(folder / name)} | ({"FAULTY_FS": rules} if rules else {})
     return variables | {f"FAULTY_FS_{key}": value for key, value in settings.items()}
 
 
-def codes(result: subprocess.CompletedProcess[str], step: str) -> list[str]:
+def error_classes(result: subprocess.CompletedProcess[str], step: str) -> list[str]:
     """The error classes that the ranks have printed for a step, by rank; several if it was repeated."""
     lines = [line.split() for line in result.stdout.splitlines() if line.startswith(f"code {step} ")]
     assert lines, result.stdout + result.stderr
     return [error_class for _, _, _, error_class in sorted(lines, key=lambda line: int(line[2]))]
 
 
-def block_of(version: int, rank: int) -> bytes:
-    """As in durability.cpp."""
+def expected_block(version: int, rank: int) -> bytes:
+    """The block of a rank, as durability.cpp writes it."""
     first = (version * 8 + rank + 1) * BLOCK_INTS
     return array("i", range(first, first + BLOCK_INTS)).tobytes()
 
 
 def has_blocks(file: Path, version: int, row: int = 0) -> bool:
-    """The file has the blocks of all ranks in this version."""
+    """Whether a row of the file has the blocks of all ranks in this version."""
     if not file.exists():
         return False
     with file.open("rb") as data:
         data.seek(row * RANKS * BLOCK_BYTES)
-        return all(data.read(BLOCK_BYTES) == block_of(version, rank) for rank in range(RANKS))
+        return all(data.read(BLOCK_BYTES) == expected_block(version, rank) for rank in range(RANKS))
 
 
 def assay(*args: str, **extra: str) -> subprocess.CompletedProcess[str]:
@@ -97,8 +98,8 @@ def assay_io_run(
     mpi: str, store: Path, command: list[str], faults: dict[str, str], *options: str
 ) -> subprocess.CompletedProcess[str]:
     """``assay io run`` with faults for the ranks and for the recovery after them."""
-    in_front = ":".join([str(FAULTY_FS), "$LD_PRELOAD", patient(mpi).get("LD_PRELOAD", "")])
-    ranks = ["sh", "-c", f'LD_PRELOAD={in_front} exec "$0" "$@"', *command]
+    preload = ":".join([str(FAULTY_FS), "$LD_PRELOAD", patient(mpi).get("LD_PRELOAD", "")])
+    ranks = ["sh", "-c", f'LD_PRELOAD={preload} exec "$0" "$@"', *command]
     options = ("--store", str(store), "--store-size", "128MiB", *options)
     return assay(
         "io", "run", *options, "--", *MPIRUN[mpi], "-n", str(RANKS), *ranks,
@@ -106,16 +107,16 @@ def assay_io_run(
     )  # fmt: skip
 
 
-def the_store(folder: Path) -> Path:
-    """The one store that a job has left."""
+def single_store(folder: Path) -> Path:
+    """The only store that a job has left."""
     stores = list(folder.iterdir())
     assert len(stores) == 1, stores
     return stores[0]
 
 
-def kept(result: subprocess.CompletedProcess[str], folder: Path) -> Path:
-    """The store that was kept, and named to the user."""
-    store = the_store(folder)
+def kept_store(result: subprocess.CompletedProcess[str], folder: Path) -> Path:
+    """The only store that a job has left. The job's output must name it."""
+    store = single_store(folder)
     assert str(store) in result.stdout + result.stderr, result.stdout + result.stderr
     return store
 

@@ -36,7 +36,8 @@ def mpi_command(mpi: str, ranks: int, program: list[str], env: dict[str, str] | 
 
 
 def patient(mpi: str, in_front: str = "") -> dict[str, str]:
-    """What lets ranks of MPICH wait without spinning, behind a library ``in_front``. Open MPI has a setting."""
+    """The environment in which ranks wait without spinning, so that tests with more ranks than cores are fast. MPICH
+    needs a preloaded library, which follows the library ``in_front``; Open MPI has a setting (AS_ROOT)."""
     libraries = [library for library in (in_front, "" if mpi == "openmpi" else str(PATIENT)) if library]
     return {"LD_PRELOAD": ":".join(libraries)} if libraries else {}
 

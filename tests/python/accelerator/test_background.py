@@ -1,4 +1,5 @@
-"""Level memory: close returns when the stores have the data; a background drain that outlives the job does the rest."""
+"""Level memory: close returns when the stores have the data. A background drain that outlives the job writes the
+files."""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ from durability import (
     NEVER_DRAIN,
     TESTED,
     assay,
-    check,
-    codes,
+    check_passed,
+    error_classes,
+    fault_settings,
     has_blocks,
     mounted,
     needs_root,
-    planted,
     run_case,
-    the_store,
+    single_store,
 )
 
 pytestmark = pytest.mark.programs
@@ -50,17 +51,18 @@ def held(tmp_path: Path) -> dict[str, str]:
 
 
 @mpis
-def test_the_file_is_complete_after_the_program(mpi: str, tmp_path: Path, shm: Path) -> None:
+def test_the_background_drain_completes_the_file(mpi: str, tmp_path: Path, shm: Path) -> None:
     result = run_case(mpi, "closed", tmp_path, shm, **MEMORY, **NEVER_DRAIN)
-    check(result, "closed")
+    check_passed(result, "closed")
     wait_for_end(shm)
     assert has_blocks(tmp_path / "data", 1)
 
 
 def run_held(mpi: str, held: dict[str, str], tmp_path: Path, shm: Path) -> str:
-    """What a job says that closes its file while drains cannot write it. It exits with 2 if it has seen their error."""
+    """Runs a job that closes its file while drains cannot write it. Returns its standard error. The job exits with 2 if
+    it has seen the drain's error."""
     result = run_case(mpi, "closed", tmp_path, shm, **MEMORY, **NEVER_DRAIN, **held)
-    assert set(codes(result, "close")) == {"success"}, result.stdout + result.stderr
+    assert set(error_classes(result, "close")) == {"success"}, result.stdout + result.stderr
     assert result.returncode == 0 or "No space left" in result.stderr, result.stderr
     assert (tmp_path / "data").stat().st_size == 0
     return result.stderr
@@ -72,12 +74,12 @@ def test_close_does_not_wait_for_the_file_system(
 ) -> None:
     assert "assay io drain" in run_held(mpi, held, tmp_path, shm)
     (tmp_path / "fault").unlink()
-    assert assay("io", "drain", str(the_store(shm))).returncode == 0
+    assert assay("io", "drain", str(single_store(shm))).returncode == 0
     assert has_blocks(tmp_path / "data", 1) and list(shm.iterdir()) == []
 
 
-def test_the_default_is_the_file(held: dict[str, str], tmp_path: Path, shm: Path) -> None:
-    check(run_case("mpich", "closed", tmp_path, shm, **NEVER_DRAIN, **held), "closed")
+def test_close_waits_for_the_file_by_default(held: dict[str, str], tmp_path: Path, shm: Path) -> None:
+    check_passed(run_case("mpich", "closed", tmp_path, shm, **NEVER_DRAIN, **held), "closed")
     assert has_blocks(tmp_path / "data", 1) and list(shm.iterdir()) == []
 
 
@@ -85,7 +87,9 @@ def test_the_default_is_the_file(held: dict[str, str], tmp_path: Path, shm: Path
 
 
 @mpis
-def test_a_file_is_renamed_after_close(mpi: str, held: dict[str, str], tmp_path: Path, shm: Path) -> None:
+def test_a_file_renamed_after_close_receives_its_data(
+    mpi: str, held: dict[str, str], tmp_path: Path, shm: Path
+) -> None:
     """The data reach the file that was closed, and not the one that has its name now."""
     run_held(mpi, held, tmp_path, shm)
     (tmp_path / "elsewhere").mkdir()
@@ -97,8 +101,10 @@ def test_a_file_is_renamed_after_close(mpi: str, held: dict[str, str], tmp_path:
     assert (tmp_path / "data").read_bytes() == b"another file"
 
 
-def test_a_file_is_unlinked_after_close(held: dict[str, str], tmp_path: Path, shm: Path) -> None:
-    """Nobody can read it, so nothing is left to write."""
+def test_data_of_a_file_unlinked_after_close_are_dropped(
+    held: dict[str, str], tmp_path: Path, shm: Path
+) -> None:
+    """Nobody can read an unlinked file, so no data are left to write."""
     run_held("mpich", held, tmp_path, shm)
     (tmp_path / "data").unlink()
     wait_for_end(shm)
@@ -109,44 +115,46 @@ def test_a_file_is_unlinked_after_close(held: dict[str, str], tmp_path: Path, sh
 
 
 @mpis
-def test_the_drain_is_killed(mpi: str, held: dict[str, str], tmp_path: Path, shm: Path) -> None:
+def test_data_of_a_killed_drain_are_recovered(
+    mpi: str, held: dict[str, str], tmp_path: Path, shm: Path
+) -> None:
     run_held(mpi, held, tmp_path, shm)
     kill_drains(shm)
-    store = the_store(shm)
+    store = single_store(shm)
     listed = json.loads(assay("io", "stores", "--json", str(store)).stdout)
     assert listed["state"] == "left" and listed["bytes"] == 2 << 20
     assert assay("io", "recover", str(store)).returncode == 0
     assert has_blocks(tmp_path / "data", 1) and list(shm.iterdir()) == []
 
 
-def test_the_drain_is_killed_while_the_job_runs(tmp_path: Path, shm: Path) -> None:
+def test_the_job_writes_the_file_if_its_drain_is_killed(tmp_path: Path, shm: Path) -> None:
     """The next close waits for the file system, as the job's end does."""
     kill = f"kill -9 $(pgrep -f 'background {shm}')"
     script = tmp_path / "drain.sh"
     script.write_text(f'#!/bin/sh\n{STORE_TOOL} "$@" && {kill}\n')
     script.chmod(0o755)
     settings = MEMORY | NEVER_DRAIN | {"ASSAY_IO_DRAIN_PROGRAM": str(script)}
-    check(run_case("mpich", "closed", tmp_path, shm, **settings), "closed")
+    check_passed(run_case("mpich", "closed", tmp_path, shm, **settings), "closed")
     assert has_blocks(tmp_path / "data", 1) and list(shm.iterdir()) == []
 
 
-def test_a_drain_that_cannot_start(tmp_path: Path, shm: Path) -> None:
+def test_the_job_writes_the_file_if_its_drain_cannot_start(tmp_path: Path, shm: Path) -> None:
     settings = MEMORY | NEVER_DRAIN | {"ASSAY_IO_DRAIN_PROGRAM": "/bin/false"}
     result = run_case("mpich", "closed", tmp_path, shm, **settings)
-    check(result, "closed")
+    check_passed(result, "closed")
     assert "no background drain" in result.stderr
     assert has_blocks(tmp_path / "data", 1) and list(shm.iterdir()) == []
 
 
 @needs_root
 @mpis
-def test_the_file_system_is_full(mpi: str, tmp_path: Path, shm: Path) -> None:
-    """The drain tries again for a second, then gives up. Nothing is lost, and the reason is said."""
+def test_a_drain_into_a_full_file_system_keeps_the_data(mpi: str, tmp_path: Path, shm: Path) -> None:
+    """The drain tries again for a second, then gives up. The store keeps the data, and the reason is reported."""
     with mounted("tmpfs", tmp_path / "small", "-o", "size=1m") as small:
         result = run_case(mpi, "closed", small, shm, **MEMORY, **NEVER_DRAIN, ASSAY_IO_RETRY="1")
-        assert set(codes(result, "close")) == {"success"}
+        assert set(error_classes(result, "close")) == {"success"}
         wait_until(lambda: not drains_of(shm))
-        store = the_store(shm)
+        store = single_store(shm)
         assert "No space left" in assay("io", "stores", str(store)).stdout
         refused = assay("io", "drain", str(store))
         assert refused.returncode == 2 and store.exists(), refused.stdout + refused.stderr
@@ -157,8 +165,8 @@ def test_the_file_system_is_full(mpi: str, tmp_path: Path, shm: Path) -> None:
 
 
 @mpis
-def test_all_ranks_are_killed(mpi: str, tmp_path: Path, shm: Path) -> None:
-    """The drain goes on by itself."""
+def test_the_drain_goes_on_after_all_ranks_are_killed(mpi: str, tmp_path: Path, shm: Path) -> None:
+    """The drain is a process of its own."""
     result = run_case(mpi, "abandoned", tmp_path, shm, **MEMORY, **NEVER_DRAIN)
     assert result.returncode != 0
     wait_for_end(shm)
@@ -168,33 +176,33 @@ def test_all_ranks_are_killed(mpi: str, tmp_path: Path, shm: Path) -> None:
 # ---- other jobs
 
 
-@pytest.mark.parametrize("same_place", [True, False], ids=["same-store-folder", "another-one"])
+@pytest.mark.parametrize("same_store_folder", [True, False], ids=["same-store-folder", "another-one"])
 @mpis
-def test_another_job_sees_the_data(mpi: str, same_place: bool, tmp_path: Path, shm: Path) -> None:
-    """It waits for the drain of the file that it opens, which takes 3 s."""
-    slow = faulty_drain(tmp_path, planted(tmp_path, "write:SLEEP3000"))
-    check(run_case(mpi, "closed", tmp_path, shm, **MEMORY, **NEVER_DRAIN, **slow), "closed")
+def test_another_job_sees_the_data(mpi: str, same_store_folder: bool, tmp_path: Path, shm: Path) -> None:
+    """The second job waits for the drain of the file that it opens, which takes 3 s."""
+    slow = faulty_drain(tmp_path, fault_settings(tmp_path, "write:SLEEP3000"))
+    check_passed(run_case(mpi, "closed", tmp_path, shm, **MEMORY, **NEVER_DRAIN, **slow), "closed")
     assert (tmp_path / "data").stat().st_size == 0
-    check(run_case(mpi, "reread", tmp_path, shm if same_place else tmp_path), "reread")
+    check_passed(run_case(mpi, "reread", tmp_path, shm if same_store_folder else tmp_path), "reread")
     wait_for_end(shm)
 
 
 def test_another_job_gets_an_error_if_nobody_drains(held: dict[str, str], tmp_path: Path, shm: Path) -> None:
     run_held("mpich", held, tmp_path, shm)
     kill_drains(shm)
-    store = the_store(shm)
+    store = single_store(shm)
     result = run_case("mpich", "reread", tmp_path, shm)
     assert "bad reread" in result.stdout and f"assay io drain {store}" in result.stderr, result.stderr
     assert assay("io", "drain", str(store)).returncode == 0
-    check(run_case("mpich", "reread", tmp_path, shm), "reread")
+    check_passed(run_case("mpich", "reread", tmp_path, shm), "reread")
 
 
 @needs_root
 def test_a_store_of_another_user_is_not_waited_for(held: dict[str, str], tmp_path: Path, shm: Path) -> None:
-    """What it says of the file is not believed. The file is as the file system has it."""
+    """The store's statements about the file are not trusted. The job reads the file as it is in the file system."""
     run_held("mpich", held, tmp_path, shm)
     kill_drains(shm)
-    os.chown(the_store(shm), 65534, 65534)
+    os.chown(single_store(shm), 65534, 65534)
     result = run_case("mpich", "reread", tmp_path, shm)
     assert "bad reread" in result.stdout and "cannot be opened" not in result.stderr, result.stderr
 
@@ -208,37 +216,40 @@ def test_a_store_of_another_user_is_not_waited_for(held: dict[str, str], tmp_pat
     [("file", "memory", "memory"), ("memory", "file", "file")],
     ids=["memory", "file"],
 )
-def test_the_info_key_is_stronger_than_the_job(
+def test_the_info_key_overrides_the_jobs_setting(
     mpi: str, job: str, key: str, level: str, held: dict[str, str], tmp_path: Path, shm: Path
 ) -> None:
-    """At level file close tells the error of the file system; at level memory it does not wait for it."""
+    """At level file, close returns the error of the file system. At level memory, close does not wait for it."""
     result = run_with_info(mpi, f"assay_io_until={key}", held, tmp_path, shm, ASSAY_IO_UNTIL=job)
-    assert set(codes(result, "level")) == {level}, result.stdout + result.stderr
-    assert set(codes(result, "close")) == {"success" if level == "memory" else "no-space"}, result.stderr
+    assert set(error_classes(result, "level")) == {level}, result.stdout + result.stderr
+    assert set(error_classes(result, "close")) == {"success" if level == "memory" else "no-space"}, (
+        result.stderr
+    )
     assert "info key" not in result.stderr
 
 
 @mpis
 def test_an_unknown_level_means_file(mpi: str, held: dict[str, str], tmp_path: Path, shm: Path) -> None:
-    """One rank gives it. It is said in one line, and the file is opened."""
+    """One rank passes an unknown level. One line reports it, and the file is opened."""
     result = run_with_info(mpi, "assay_io_until=memoyr", held, tmp_path, shm, **MEMORY, INFO_RANKS="1")
-    assert set(codes(result, "level")) == {"file"}, result.stdout + result.stderr
-    assert set(codes(result, "close")) == {"no-space"}, result.stderr
-    words = [line for line in result.stderr.splitlines() if "info key assay_io_until=memoyr" in line]
-    assert len(words) == 1 and "memory or file is expected; file is used" in words[0], result.stderr
+    assert set(error_classes(result, "level")) == {"file"}, result.stdout + result.stderr
+    assert set(error_classes(result, "close")) == {"no-space"}, result.stderr
+    messages = [line for line in result.stderr.splitlines() if "info key assay_io_until=memoyr" in line]
+    assert len(messages) == 1 and "memory or file is expected; file is used" in messages[0], result.stderr
 
 
-def test_ranks_that_disagree_use_the_mpis_own_io(tmp_path: Path, shm: Path) -> None:
+def test_ranks_with_different_info_keys_use_the_mpis_own_io(tmp_path: Path, shm: Path) -> None:
     """The rank without the key does not wait for the other one."""
     result = run_with_info("mpich", "assay_io=disable", {}, tmp_path, shm, INFO_RANKS="1")
-    check(result, "closed-with-info")
-    assert set(codes(result, "level")) == {"none"} and has_blocks(tmp_path / "data", 1)
+    check_passed(result, "closed-with-info")
+    assert set(error_classes(result, "level")) == {"none"} and has_blocks(tmp_path / "data", 1)
 
 
 def run_with_info(
     mpi: str, keys: str, held: dict[str, str], tmp_path: Path, shm: Path, **extra: str
 ) -> subprocess.CompletedProcess[str]:
-    """``held`` plants the same fault for the ranks, which write the file themselves at level file."""
-    faults = planted(tmp_path, "write:ENOSPC", WHILE=str(tmp_path / "fault")) if held else None
+    """Runs a job with MPI info keys. With ``held`` the same fault is planted for the ranks, which write the file
+    themselves at level file."""
+    faults = fault_settings(tmp_path, "write:ENOSPC", WHILE=str(tmp_path / "fault")) if held else None
     settings = {"INFO_KEYS": keys, **NEVER_DRAIN, **held, **extra}
     return run_case(mpi, "closed-with-info", tmp_path, shm, faults=faults, **settings)

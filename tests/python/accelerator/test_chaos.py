@@ -1,4 +1,4 @@
-"""The chaos test of the accelerator, with a fixed set of seeds; by hand it runs with more (chaos.py)."""
+"""The chaos test of the accelerator with a fixed set of seeds. chaos.py runs it with others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STOCK_FAULTS = ["none", "kill", "kill_all", "fsync"]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_what_was_acknowledged_is_there(seed: int) -> None:
+def test_no_acknowledged_write_is_lost(seed: int) -> None:
     result = run_seed(seed, Options())
     assert not result.violations, report(result, Options().repeat(seed))
 
@@ -26,7 +26,7 @@ def test_the_seeds_have_every_fault_and_full_stores() -> None:
 
 
 def fills_its_store(plan: Plan) -> bool:
-    """Whether a rank writes more than the store has for it, so that older data leave."""
+    """Whether a rank writes more than its part of the store holds, so that older data are drained."""
     written = [0] * plan.ranks
     for operation in plan.operations:
         for rank, blocks in written_blocks(operation, plan.ranks).items():

@@ -1,4 +1,4 @@
-"""The model of the chaos test: it must find planted violations, and accept what is allowed."""
+"""The checker of the chaos test: it must find planted violations, and accept all that is allowed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from chaos_bytes import decode, encode
 from chaos_check import check_errors, check_files, check_reads, check_synchronised
 from chaos_log import Outcome, RankLog
-from chaos_medium import Returned, returns
+from chaos_medium import UnsafeBytes, unsafe_bytes
 from chaos_model import Check, History, Resize, Write
 from chaos_plan import FAULTS, Blocks, Operation, Plan, make_plan, written_blocks
 from chaos_replay import Replay
@@ -118,7 +118,7 @@ def test_an_unacknowledged_write_does_not_excuse_zeros() -> None:
     assert "bytes from 1500 to 1999 are zero" in line
 
 
-def test_writes_without_an_order_may_come_in_any() -> None:
+def test_writes_without_an_order_may_come_in_any_order() -> None:
     concurrent = dataclasses.replace(SECOND, epoch=0)
     assert violations(merged(FIRST, concurrent), FIRST, concurrent) == []
     assert violations(merged(concurrent, FIRST), FIRST, concurrent) == []
@@ -130,7 +130,7 @@ def test_writes_of_a_rank_have_an_order() -> None:
     assert violations(merged(later, FIRST), FIRST, later) != []
 
 
-def test_blocks_with_gaps() -> None:
+def test_a_lost_block_of_a_strided_write_is_found() -> None:
     strided = Write(3, 0, 0, Blocks(5, 37, 10, 100), 1, True)
     content = merged(FIRST, strided)
     assert violations(content, FIRST, strided) == []
@@ -139,7 +139,7 @@ def test_blocks_with_gaps() -> None:
     assert "37 bytes from 205 to 241 are old" in line
 
 
-def test_what_was_cut_off_stays_zero() -> None:
+def test_bytes_that_a_resize_removed_must_be_zero() -> None:
     resize = Resize(2, 1000, 1, True)
     cut = bytearray(merged(FIRST))
     assert violations(cut, FIRST, resizes=(resize,)) != []
@@ -147,7 +147,7 @@ def test_what_was_cut_off_stays_zero() -> None:
     assert violations(cut, FIRST, resizes=(resize,)) == []
 
 
-def test_sizes() -> None:
+def test_the_smallest_and_largest_size_follow_from_the_history() -> None:
     history = History("f", 0, [FIRST, write(4, 0, 5000, 10, acknowledged=False)], [])
     assert history.sizes(lambda write: write.acknowledged) == (SIZE, 5010)
     history.resizes = [Resize(3, 100, 1, True)]
@@ -157,7 +157,7 @@ def test_sizes() -> None:
 
 
 @pytest.mark.parametrize("settled", [True, False])
-def test_nodes_that_are_recovered_in_any_order(settled: bool) -> None:
+def test_unsettled_writes_of_two_nodes_have_no_order(settled: bool) -> None:
     """The last recovered node wins for bytes that were not settled before."""
     first = dataclasses.replace(FIRST, settled=settled)
     history = History("f", 0, [first, SECOND], [])
@@ -166,7 +166,7 @@ def test_nodes_that_are_recovered_in_any_order(settled: bool) -> None:
     assert check.violations(bytes(merged(first, SECOND))) == []
 
 
-# ---- whole runs: two ranks write, one byte after the other is wrong
+# ---- whole runs: two ranks write, and each test plants a violation
 
 PLAN = [
     Operation("open", 1, (0, "n0")),
@@ -180,12 +180,12 @@ PLAN = [
 ]
 
 
-def planned(fault: str = "none") -> Plan:
+def plan_with_fault(fault: str = "none") -> Plan:
     return Plan(1, "mpich", 2, 0, 0, "file", "immediate", fault, "", False, False, False, operations=PLAN)
 
 
 def logs(read: bytes) -> list[RankLog]:
-    """All operations succeed."""
+    """The logs of two ranks on which all operations succeed. ``read``: the bytes that operation 6 has read."""
     result = [RankLog(notes={"started": 0}), RankLog(notes={"started": 0})]
     for operation in PLAN:
         blocks = written_blocks(operation, 2)
@@ -216,20 +216,20 @@ def kinds_of(files: Path, replay: Replay, recovered: bool) -> set[str]:
 
 
 def test_a_good_run_has_no_violation(files: Path) -> None:
-    replay = Replay(planned(), logs(GOOD[1000:1100]))
-    assert [*check_errors(planned(), replay, {}), *check_reads(replay)] == []
+    replay = Replay(plan_with_fault(), logs(GOOD[1000:1100]))
+    assert [*check_errors(plan_with_fault(), replay, {}), *check_reads(replay)] == []
     assert kinds_of(files, replay, True) == kinds_of(files, replay, False) == set()
 
 
 def test_an_old_read_is_found() -> None:
-    replay = Replay(planned(), logs(bytes(merged(WRITTEN[0]))[1000:1100]))
+    replay = Replay(plan_with_fault(), logs(bytes(merged(WRITTEN[0]))[1000:1100]))
     (violation,) = check_reads(replay)
     assert "operation 6 of rank 0 read n0: " in violation.text
     assert "from 1001 to 1099 are old" in violation.text
 
 
 def test_a_short_read_is_found() -> None:
-    (violation,) = check_reads(Replay(planned(), logs(GOOD[1000:1050])))
+    (violation,) = check_reads(Replay(plan_with_fault(), logs(GOOD[1000:1050])))
     assert "read 50 bytes at 1000, expected 100 to 100" in violation.text
 
 
@@ -238,7 +238,7 @@ def test_what_a_sync_promised_is_checked_before_recovery(files: Path) -> None:
     ended = logs(GOOD[1000:1100])
     for log in ended:
         del log.outcomes[8]
-    replay = Replay(planned("kill"), ended)
+    replay = Replay(plan_with_fault("kill"), ended)
     (files / "n0").write_bytes(bytes(merged(*WRITTEN[:2])))
     assert kinds_of(files, replay, False) == set()
     assert kinds_of(files, replay, True) == {"lost data after recovery"}
@@ -247,23 +247,25 @@ def test_what_a_sync_promised_is_checked_before_recovery(files: Path) -> None:
 
 
 def test_a_short_file_a_missing_one_and_an_unknown_one_are_found(files: Path) -> None:
-    replay = Replay(planned(), logs(GOOD[1000:1100]))
+    replay = Replay(plan_with_fault(), logs(GOOD[1000:1100]))
     (files / "n0").write_bytes(GOOD[:100])
     assert kinds_of(files, replay, True) == {"wrong size after recovery"}
     (files / "n0").rename(files / "n1")
     assert kinds_of(files, replay, True) == {"missing file", "unknown file"}
 
 
-def failing(operation: int) -> list[RankLog]:
+def logs_with_error(operation: int) -> list[RankLog]:
     result = logs(GOOD[1000:1100])
-    before = result[0].outcomes[operation]
-    result[0].outcomes[operation] = dataclasses.replace(before, error=32)
+    original = result[0].outcomes[operation]
+    result[0].outcomes[operation] = dataclasses.replace(original, error=32)
     return result
 
 
 def test_an_error_needs_a_fault() -> None:
-    replay = Replay(planned(), failing(5))
-    assert [violation.kind for violation in check_errors(planned(), replay, {})] == ["error without a fault"]
+    replay = Replay(plan_with_fault(), logs_with_error(5))
+    assert [violation.kind for violation in check_errors(plan_with_fault(), replay, {})] == [
+        "error without a fault"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -272,18 +274,19 @@ def test_an_error_needs_a_fault() -> None:
 )
 def test_errors_belong_to_the_fault(begins: int, ends: int, kinds: list[str]) -> None:
     """The sync, operation 5, fails between 50 and 55 ns."""
-    replay = Replay(planned("EIO"), failing(5))
+    replay = Replay(plan_with_fault("EIO"), logs_with_error(5))
     replay.logs[0].notes |= {"fault-begins": begins, "fault-ended": ends}
-    assert [violation.kind for violation in check_errors(planned("EIO"), replay, {})] == kinds
+    assert [violation.kind for violation in check_errors(plan_with_fault("EIO"), replay, {})] == kinds
 
 
-def on_medium(lines: list[str], folder: Path) -> dict[int, Returned]:
-    """After operation 5, a sync. Lines: event, result, offset; before them may be the process."""
+def unsafe_after_sync(lines: list[str], folder: Path) -> dict[int, UnsafeBytes]:
+    """The unsafe bytes after operation 5, a sync. Each line of the log is an event, its result and its offset, and may
+    begin with a process number."""
     log = folder / "fs.log"
-    said = [line if line[0].isdigit() else f"77 {line}" for line in lines]
-    log.write_text("".join(f"{line} /x/files/n0\n" for line in said) + "0 returned 5 -1 -\n")
-    names = Replay(planned(), logs(GOOD[1000:1100])).names_then
-    return returns(log, PLAN, names, node_of_rank=lambda rank: rank)
+    with_process = [line if line[0].isdigit() else f"77 {line}" for line in lines]
+    log.write_text("".join(f"{line} /x/files/n0\n" for line in with_process) + "0 returned 5 -1 -\n")
+    names = Replay(plan_with_fault(), logs(GOOD[1000:1100])).names_at_operation
+    return unsafe_bytes(log, PLAN, names, node_of_rank=lambda rank: rank)
 
 
 FAILED = ["wrote 10 0", "syncing 0 -1", "failed -1 -1"]
@@ -313,9 +316,9 @@ DRAIN_SYNCED = [f"79 {line}" for line in SYNCED]
         ([*TWO_NODES, *DRAIN_SYNCED], []),
     ],
 )
-def test_what_a_sync_has_left_unsafe_is_found(lines: list[str], found: list[str], tmp_path: Path) -> None:
-    after = on_medium(lines, tmp_path)
-    replay = Replay(planned(), logs(GOOD[1000:1100]))
+def test_bytes_that_a_sync_left_unsafe_are_found(lines: list[str], found: list[str], tmp_path: Path) -> None:
+    after = unsafe_after_sync(lines, tmp_path)
+    replay = Replay(plan_with_fault(), logs(GOOD[1000:1100]))
     assert [violation.kind for violation in check_synchronised(replay, after)] == found
 
 
@@ -323,16 +326,16 @@ def test_an_error_after_the_fault_needs_lost_bytes(tmp_path: Path) -> None:
     ranks = logs(GOOD[1000:1100])
     ranks[0].notes |= {"fault-begins": 1, "fault-ended": 2}
     ranks[0].outcomes[5] = Outcome(50, 55, 32)
-    replay = Replay(planned("fsync"), ranks)
+    replay = Replay(plan_with_fault("fsync"), ranks)
     for lines, kinds in (([*FAILED, *SYNCED], []), (["wrote 10 0", *SYNCED], ["error after the fault"])):
-        found = check_errors(planned("fsync"), replay, on_medium(lines, tmp_path))
+        found = check_errors(plan_with_fault("fsync"), replay, unsafe_after_sync(lines, tmp_path))
         assert [violation.kind for violation in found] == kinds
 
 
 # ---- plans
 
 
-def test_a_seed_is_a_plan() -> None:
+def test_a_seed_determines_the_plan() -> None:
     mpis = ["mpich", "openmpi"]
     assert make_plan(7, mpis) == make_plan(7, mpis) != make_plan(8, mpis)
     assert {make_plan(seed, mpis).fault for seed in range(200)} == set(FAULTS)
@@ -340,7 +343,7 @@ def test_a_seed_is_a_plan() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_operations_use_open_files(fault: str) -> None:
-    """A plan does not close what is closed, nor write to it; it closes all at its end."""
+    """A plan uses and closes only open files, and closes all of them at its end."""
     for seed in range(20):
         plan = make_plan(seed, ["mpich"], fault=fault)
         opened: set[int] = set()

@@ -1,6 +1,6 @@
-"""Every function of MPI by which a process may learn of another one's writes is intercepted.
+"""The accelerator intercepts every function of MPI by which a process may learn of another process's writes.
 
-The functions are those that this machine's mpi.h declares. One that is neither intercepted nor listed here fails.
+The functions are those that this machine's mpi.h declares. A function must be intercepted or listed as exempt here.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from mpi_programs import ROOT
 
 COMPILERS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi"}
 
-# They return without having waited for anything from another process. A trailing _c (large counts) is ignored.
-NO_NEWS = re.compile(
+# These functions return without having received anything from another process. A trailing _c (large counts) is ignored.
+EXEMPT = re.compile(
     r"""MPI_(
       # Files: see calls.cpp. Objects and information of this process.
       (File|T|Type|Info|Group|Op|Errhandler|Error|Keyval|Attr|Session|Status|Pack|Unpack|Conversion|DUP|NULL|WIN|
@@ -30,14 +30,14 @@ NO_NEWS = re.compile(
     | (Comm|Message|Request|Win)_(c2f|f2c) | Reduce_local | Register_datarep | Test_cancelled | Wtime | Wtick | Abort
       # The job starts and ends in them: see calls.cpp.
     | Init | Init_thread | Finalize
-      # They only start an operation. Another call completes it.
+      # These only start an operation. Another call completes it.
     | I(send|bsend|rsend|ssend|recv|mrecv|sendrecv|sendrecv_replace)
     | I(barrier|bcast|gatherv?|scatterv?|allgatherv?|alltoall[vw]?|reduce|allreduce|reduce_scatter(_block)?|scan|exscan)
     | Ineighbor_(allgatherv?|alltoall[vw]?) | Comm_idup(_with_info)?
     | (\w+)_init | Start | Startall | Pready(_list|_range)?
     | R?(put|get|accumulate|get_accumulate) | (Put|Get|Accumulate|Get_accumulate|Fetch_and_op|Compare_and_swap)
     | Win_post
-      # They send. The receiver need not have begun to receive.
+      # These send. The receiver need not have begun to receive.
     | Send | Bsend | Rsend | Publish_name | Unpublish_name | Open_port | Close_port
     | Cancel | Request_free
     )(_c)?""",
@@ -45,8 +45,8 @@ NO_NEWS = re.compile(
 )
 
 
-def declared(compiler: str) -> set[str]:
-    """The functions of mpi.h."""
+def declared_functions(compiler: str) -> set[str]:
+    """The names of the functions that mpi.h declares."""
     text = subprocess.run(
         [compiler, "-E", "-P", "-x", "c", "-"],
         input="#include <mpi.h>\n", capture_output=True, text=True, check=True, timeout=60,
@@ -54,7 +54,7 @@ def declared(compiler: str) -> set[str]:
     return set(re.findall(r"\bint\s+(MPI_[A-Z][a-z]\w*)\s*\(", text))
 
 
-def intercepted(mpi: str) -> set[str]:
+def intercepted_functions(mpi: str) -> set[str]:
     library = ROOT / f"build/bin/libassay-io-{mpi}.so"
     symbols = subprocess.run(
         ["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True, timeout=60
@@ -63,10 +63,10 @@ def intercepted(mpi: str) -> set[str]:
 
 
 @pytest.mark.parametrize("mpi", COMPILERS)
-def test_every_call_that_can_bring_news_is_intercepted(mpi: str) -> None:
-    functions = declared(COMPILERS[mpi])
+def test_every_call_that_may_receive_is_intercepted(mpi: str) -> None:
+    functions = declared_functions(COMPILERS[mpi])
     assert len(functions) > 300 and "MPI_Recv" in functions
-    missed = {name for name in functions - intercepted(mpi) if not NO_NEWS.fullmatch(name)}
+    missed = {name for name in functions - intercepted_functions(mpi) if not EXEMPT.fullmatch(name)}
     assert not missed, f"comm_epoch.cpp intercepts neither of {sorted(missed)}"
 
 
@@ -78,5 +78,5 @@ def test_every_call_that_can_bring_news_is_intercepted(mpi: str) -> None:
         "Comm_split_type", "Comm_create_group", "Win_lock_all", "Win_unlock_all", "Win_flush_local", "Win_test",
     ],
 )  # fmt: skip
-def test_the_list_of_others_does_not_hide_one(mpi: str, name: str) -> None:
-    assert f"MPI_{name}" in intercepted(mpi) and not NO_NEWS.fullmatch(f"MPI_{name}")
+def test_calls_that_receive_are_not_exempt(mpi: str, name: str) -> None:
+    assert f"MPI_{name}" in intercepted_functions(mpi) and not EXEMPT.fullmatch(f"MPI_{name}")

@@ -1,4 +1,5 @@
-"""On a local file system, writes go straight into the file where close waits for it anyway; semantics are the same."""
+"""Direct writes: on a local file system at level file, the accelerator writes into the file and not into a store. The
+semantics of MPI-IO must be the same."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from durability import FAULTY_FS, codes, has_blocks, planted, run_case
+from durability import FAULTY_FS, error_classes, fault_settings, has_blocks, run_case
 from mpi_programs import MPIS, PROGRAMS, ROOT, accelerated, memory_folder, mpi_command, run
 
 pytestmark = pytest.mark.programs
 
 BLOCK, TRANSFERS, RANKS = 65536, 16, 2
 STANDARD, VISIBILITY = 16, 7  # cases of tests/engines/mpiio
-CASES = [mpi for mpi in MPIS if mpi != "mpich-wheel"]
+ACCELERATED_MPIS = [mpi for mpi in MPIS if mpi != "mpich-wheel"]
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def ior(
 ) -> subprocess.CompletedProcess[str]:
     """Writes and reads 16 transfers of 64 KiB on each rank; data/log has the calls of the ranks and the drain."""
     env = accelerated(mpi, shm, **{"ASSAY_IO_DIRECT": "1"} | settings)
-    env |= planted(data, rules, LOG=str(data / "log"), name="file*")
+    env |= fault_settings(data, rules, LOG=str(data / "log"), name="file*")
     env["LD_PRELOAD"] = f"{FAULTY_FS}:{env['LD_PRELOAD']}"
     program = [
         str(ROOT / f"build/bin/assay-io-bench-{mpi}"),
@@ -54,22 +55,22 @@ def ior(
     return run(mpi_command(mpi, RANKS, program, env))
 
 
-def written(data: Path) -> Counter[int]:
-    """How many writes there were, by their size."""
+def writes_by_size(data: Path) -> Counter[int]:
+    """The number of writes by their size in bytes."""
     lines = (line.split() for line in (data / "log").read_text().splitlines())
     return Counter(int(line[2]) for line in lines if line[1] == "wrote")
 
 
-def wrong(result: subprocess.CompletedProcess[str]) -> bool:
+def reports_wrong_data(result: subprocess.CompletedProcess[str]) -> bool:
     return '"metric":"wrong"' in result.stdout and '"corruption"' in result.stdout
 
 
 @pytest.mark.parametrize("layout", [[], ["--file-per-process"]], ids=["shared", "own"])
-@pytest.mark.parametrize("mpi", CASES)
+@pytest.mark.parametrize("mpi", ACCELERATED_MPIS)
 def test_each_transfer_is_one_write(mpi: str, layout: list[str], data: Path, shm: Path) -> None:
     result = ior(mpi, data, shm, *layout, "--reorder", "--write", "--read", "--check-read")
-    assert result.returncode == 0 and not wrong(result), result.stdout + result.stderr
-    assert written(data) == {BLOCK: RANKS * TRANSFERS}
+    assert result.returncode == 0 and not reports_wrong_data(result), result.stdout + result.stderr
+    assert writes_by_size(data) == {BLOCK: RANKS * TRANSFERS}
 
 
 @pytest.mark.parametrize(
@@ -77,24 +78,26 @@ def test_each_transfer_is_one_write(mpi: str, layout: list[str], data: Path, shm
     [{"ASSAY_IO_DIRECT": "0"}, {"ASSAY_IO_RANKS_PER_NODE": "1"}],
     ids=["switched off", "several nodes"],
 )
-def test_otherwise_the_drain_writes(settings: dict[str, str], data: Path, shm: Path) -> None:
-    """It brings neighbouring transfers together."""
+def test_without_direct_writes_the_drain_merges_transfers(
+    settings: dict[str, str], data: Path, shm: Path
+) -> None:
+    """The drain merges neighbouring transfers, so it needs fewer writes."""
     result = ior(
         "mpich", data, shm, "--write", "--read", "--check-read", ASSAY_IO_DRAIN_LAG="100000", **settings
     )
-    assert result.returncode == 0 and not wrong(result), result.stdout + result.stderr
-    sizes = written(data)
+    assert result.returncode == 0 and not reports_wrong_data(result), result.stdout + result.stderr
+    sizes = writes_by_size(data)
     assert sum(size * count for size, count in sizes.items()) == RANKS * TRANSFERS * BLOCK
     assert sum(sizes.values()) < RANKS * TRANSFERS
 
 
-@pytest.mark.parametrize("mpi", CASES)
+@pytest.mark.parametrize("mpi", ACCELERATED_MPIS)
 def test_a_refused_write_fails_at_once(mpi: str, data: Path, shm: Path) -> None:
     result = ior(mpi, data, shm, "--write", rules="write:ENOSPC")
     assert result.returncode == 2 and "cannot write" in result.stdout, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("mpi", CASES)
+@pytest.mark.parametrize("mpi", ACCELERATED_MPIS)
 def test_a_failed_fsync_fails_close(mpi: str, data: Path, shm: Path) -> None:
     result = ior(mpi, data, shm, "--write", rules="sync:EIO")
     assert result.returncode == 2 and "cannot close" in result.stdout, result.stdout + result.stderr
@@ -102,47 +105,52 @@ def test_a_failed_fsync_fails_close(mpi: str, data: Path, shm: Path) -> None:
 
 
 def after_a_failed_fsync(mpi: str, name: str, data: Path, shm: Path) -> subprocess.CompletedProcess[str]:
-    faults = planted(data, "sync:EDQUOT", WHILE=str(data / "fault"))
+    faults = fault_settings(data, "sync:EDQUOT", WHILE=str(data / "fault"))
     result = run_case(mpi, name, data, shm, faults=faults, ASSAY_IO_DIRECT="1")
-    assert f"ok {name}" in result.stdout and set(codes(result, "failing")) == {"quota"}, result.stdout
+    assert f"ok {name}" in result.stdout and set(error_classes(result, "failing")) == {"quota"}, result.stdout
     assert list(shm.iterdir()) == []
     return result
 
 
-@pytest.mark.parametrize("mpi", CASES)
+@pytest.mark.parametrize("mpi", ACCELERATED_MPIS)
 def test_after_a_failed_fsync_the_data_must_be_written_again(mpi: str, data: Path, shm: Path) -> None:
-    """The kernel calls the data clean, and they are in no store: another fsync proves nothing."""
+    """After a failed fsync the kernel counts the pages as clean, and no store has the data: a later fsync that succeeds
+    proves nothing."""
     result = after_a_failed_fsync(mpi, "written-again", data, shm)
     for step in ("idle", "other", "half"):
-        assert set(codes(result, step)) == {"io"}, result.stdout
+        assert set(error_classes(result, step)) == {"io"}, result.stdout
     for step in ("all", "close"):
-        assert set(codes(result, step)) == {"success"}, result.stdout
+        assert set(error_classes(result, step)) == {"success"}, result.stdout
     assert result.returncode == 0
     assert all(has_blocks(data / "data", version, row) for version, row in ((2, 0), (2, 1), (1, 2)))
 
 
-def test_what_is_cut_off_need_not_be_written_again(data: Path, shm: Path) -> None:
+def test_truncated_data_need_not_be_written_again(data: Path, shm: Path) -> None:
     result = after_a_failed_fsync("mpich", "cut-off", data, shm)
-    assert set(codes(result, "half")) == {"io"}, result.stdout
-    assert set(codes(result, "cut")) == set(codes(result, "close")) == {"success"}, result.stdout
+    assert set(error_classes(result, "half")) == {"io"}, result.stdout
+    assert set(error_classes(result, "cut")) == set(error_classes(result, "close")) == {"success"}, (
+        result.stdout
+    )
     assert result.returncode == 0
 
 
 @pytest.mark.parametrize(("name", "status"), [("reopened-for-more", 2), ("reopened-for-the-same", 0)])
-@pytest.mark.parametrize("mpi", CASES)
-def test_close_tells_of_lost_data_and_so_does_the_exit_status(
+@pytest.mark.parametrize("mpi", ACCELERATED_MPIS)
+def test_lost_data_are_reported_by_close_and_the_exit_status(
     mpi: str, name: str, status: int, data: Path, shm: Path
 ) -> None:
-    """A handle that is opened later is not concerned; a program that ignores the error does not end with 0."""
+    """A handle that is opened later reports no error. A program that ignores the error does not exit with 0."""
     result = after_a_failed_fsync(mpi, name, data, shm)
-    assert set(codes(result, "sync")) == set(codes(result, "close")) == {"success"}, result.stdout
+    assert set(error_classes(result, "sync")) == set(error_classes(result, "close")) == {"success"}, (
+        result.stdout
+    )
     assert result.returncode == status, result.stderr
     assert (f"{data}/data may lack bytes" in result.stderr) == bool(status), result.stderr
 
 
-@pytest.mark.parametrize("mpi", CASES)
-def test_all_cases_pass(mpi: str, data: Path, shm: Path) -> None:
-    """Views with small pieces and atomic mode among them change to the store."""
+@pytest.mark.parametrize("mpi", ACCELERATED_MPIS)
+def test_direct_writes_pass_all_mpiio_cases(mpi: str, data: Path, shm: Path) -> None:
+    """Cases with small pieces or atomic mode switch to the store."""
     env = accelerated(mpi, shm, ASSAY_IO_DIRECT="1")
     result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)], env))
     outcomes = [line.split(" ", 1) for line in result.stdout.splitlines() if line.startswith(("ok ", "bad "))]
@@ -152,7 +160,7 @@ def test_all_cases_pass(mpi: str, data: Path, shm: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", ["1", "2", "3", "4"])
-def test_random_histories(seed: str, data: Path, shm: Path) -> None:
+def test_random_histories_with_direct_writes(seed: str, data: Path, shm: Path) -> None:
     env = accelerated("mpich", shm, ASSAY_IO_DIRECT="1", ASSAY_IO_SIZE=str(43_000_000))
     command = [str(PROGRAMS / "mpiio-mpich"), str(data), "random-histories"]
     result = run(mpi_command("mpich", 4, command, env), ASSAY_TEST_SEED=seed)

@@ -1,4 +1,4 @@
-"""What MPI has acknowledged is never lost: files that are renamed, removed, changed by others or opened by hundreds.
+"""Acknowledged writes are never lost: files that are renamed, removed, changed by others, or opened in hundreds.
 
 The cases are in tests/engines/durability and check their own bytes. The same program under the MPI's own I/O validates
 them.
@@ -10,7 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from durability import NEVER_DRAIN, TESTED, check, codes, mounted, needs_root, planted, run_case
+from durability import (
+    NEVER_DRAIN,
+    TESTED,
+    check_passed,
+    error_classes,
+    fault_settings,
+    mounted,
+    needs_root,
+    run_case,
+)
 from mpi_programs import memory_folder
 
 pytestmark = pytest.mark.programs
@@ -28,12 +37,12 @@ NAMES = [
     "linked-and-deleted",
     "linked-and-deleted-on-close",
 ]
-ALONE = ["two-communicators", "two-communicators-reopened", "error-codes"]
+INDEPENDENT_OPENS = ["two-communicators", "two-communicators-reopened", "error-codes"]
 UNREADABLE = ["read-folder", "read-memory", "read-proc"]
 FEW_DESCRIPTORS = {"files-in-turn": 64, "last-descriptors": 200}
 MANY_FILES = {"files-300": 1024, "files-512": 1024, "shared-pointers": 4096}
 CHECKPOINTS = ["checkpoints-deleted", "checkpoints-unlinked"]
-REMAINING = ["changed-often", "preallocated", "contested-and-renamed"]
+OTHER_CASES = ["changed-often", "preallocated", "contested-and-renamed"]
 MAY_FALL_BACK = {"ASSAY_IO_REQUIRE": "0"}  # to the MPI's own I/O
 
 nodes = pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
@@ -52,35 +61,37 @@ def data(shm: Path) -> Iterator[Path]:
     yield from memory_folder()
 
 
-# What ROMIO itself does not do: it preallocates by writing, and opens a folder without an error.
-@pytest.mark.parametrize("name", [*NAMES, *ALONE, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *REMAINING])
+# ROMIO preallocates by writing, and opens a folder without an error. The cases allow for both.
+@pytest.mark.parametrize(
+    "name", [*NAMES, *INDEPENDENT_OPENS, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *OTHER_CASES]
+)
 def test_stock_mpi_passes_the_cases(name: str, data: Path) -> None:
-    check(run_case("mpich", name, data, None, FEW_DESCRIPTORS.get(name, 0)), name)
+    check_passed(run_case("mpich", name, data, None, FEW_DESCRIPTORS.get(name, 0)), name)
 
 
 @nodes
 @pytest.mark.parametrize("drain", [{}, NEVER_DRAIN], ids=["drained-meanwhile", "drained-at-close"])
 @pytest.mark.parametrize("name", NAMES)
 @mpis
-def test_names_change_while_data_are_on_their_way(
+def test_files_renamed_or_removed_while_their_data_drain(
     mpi: str, name: str, drain: dict[str, str], ranks_per_node: str, data: Path, shm: Path
 ) -> None:
     result = run_case(mpi, name, data, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, **drain)
-    check(result, name)
+    check_passed(result, name)
     assert list(shm.iterdir()) == [] and "assay io" not in result.stderr
 
 
 @pytest.mark.parametrize("name", MANY_FILES)
 @mpis
-def test_hundreds_of_open_files(mpi: str, name: str, data: Path, shm: Path) -> None:
+def test_hundreds_of_open_files_keep_their_data(mpi: str, name: str, data: Path, shm: Path) -> None:
     """With the limit of descriptors that most systems have, each file gets its own bytes."""
-    check(run_case(mpi, name, data, shm, MANY_FILES[name], **MAY_FALL_BACK), name)
+    check_passed(run_case(mpi, name, data, shm, MANY_FILES[name], **MAY_FALL_BACK), name)
 
 
 @pytest.mark.parametrize("name", FEW_DESCRIPTORS)
 @mpis
-def test_few_descriptors(mpi: str, name: str, data: Path, shm: Path) -> None:
-    check(run_case(mpi, name, data, shm, FEW_DESCRIPTORS[name], **MAY_FALL_BACK), name)
+def test_files_within_a_low_limit_of_descriptors(mpi: str, name: str, data: Path, shm: Path) -> None:
+    check_passed(run_case(mpi, name, data, shm, FEW_DESCRIPTORS[name], **MAY_FALL_BACK), name)
 
 
 @needs_root
@@ -89,16 +100,16 @@ def test_few_descriptors(mpi: str, name: str, data: Path, shm: Path) -> None:
 def test_deleted_files_give_their_space_back(mpi: str, name: str, tmp_path: Path, shm: Path) -> None:
     """128 MiB of checkpoints, one or two at a time, on 64 MiB."""
     with mounted("tmpfs", tmp_path / "small", "-o", "size=64m") as small:
-        check(run_case(mpi, name, small, shm), name)
+        check_passed(run_case(mpi, name, small, shm), name)
 
 
 @mpis
 def test_changes_by_others_are_seen(mpi: str, data: Path, shm: Path) -> None:
-    """300 times both ranks open a changed file at once, and look it up in the same microsecond, where they
-    have a processor each. A fault shows in most runs of a quiet machine, not in all."""
-    faults = planted(data, "", name="changed", MEET=str(data / "meeting"))
+    """300 times both ranks open a changed file at once. Where each has a processor, they look it up in the same
+    microsecond. A fault appears in most runs on a quiet machine, not in all."""
+    faults = fault_settings(data, "", name="changed", MEET=str(data / "meeting"))
     result = run_case(mpi, "changed-often", data, shm, faults=faults)
-    check(result, "changed-often")
+    check_passed(result, "changed-often")
 
 
 @needs_root
@@ -106,7 +117,7 @@ def test_changes_by_others_are_seen(mpi: str, data: Path, shm: Path) -> None:
 def test_changes_by_others_are_seen_where_times_are_coarse(mpi: str, tmp_path: Path, shm: Path) -> None:
     """A ramfs has times of the kernel's tick in every version of Linux."""
     with mounted("ramfs", tmp_path / "coarse") as coarse:
-        check(run_case(mpi, "changed-a-few-times", coarse, shm), "changed-a-few-times")
+        check_passed(run_case(mpi, "changed-a-few-times", coarse, shm), "changed-a-few-times")
 
 
 # Open MPI's own I/O, which these files are left to, reports success where a folder or /proc/self/mem cannot be read.
@@ -114,26 +125,26 @@ def test_changes_by_others_are_seen_where_times_are_coarse(mpi: str, tmp_path: P
     ("mpi", "name"), [("mpich", name) for name in UNREADABLE] + [("openmpi", "read-proc")]
 )
 def test_special_files_are_read_or_refused(mpi: str, name: str, data: Path, shm: Path) -> None:
-    check(run_case(mpi, name, data, shm, **MAY_FALL_BACK), name)
+    check_passed(run_case(mpi, name, data, shm, **MAY_FALL_BACK), name)
 
 
 @nodes
-@pytest.mark.parametrize("name", ALONE)
+@pytest.mark.parametrize("name", INDEPENDENT_OPENS)
 @mpis
 def test_ranks_that_open_by_themselves(
     mpi: str, name: str, ranks_per_node: str, data: Path, shm: Path
 ) -> None:
-    check(run_case(mpi, name, data, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node), name)
+    check_passed(run_case(mpi, name, data, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node), name)
 
 
 @mpis
 def test_a_bypass_keeps_what_other_handles_have_written(mpi: str, data: Path, shm: Path) -> None:
-    check(run_case(mpi, "bypass-beside-a-writer", data, shm, **NEVER_DRAIN), "bypass-beside-a-writer")
+    check_passed(run_case(mpi, "bypass-beside-a-writer", data, shm, **NEVER_DRAIN), "bypass-beside-a-writer")
 
 
 @mpis
 def test_preallocated_space_is_allocated(mpi: str, data: Path, shm: Path) -> None:
-    check(run_case(mpi, "preallocated", data, shm), "preallocated")
+    check_passed(run_case(mpi, "preallocated", data, shm), "preallocated")
 
 
 @needs_root
@@ -141,4 +152,4 @@ def test_preallocated_space_is_allocated(mpi: str, data: Path, shm: Path) -> Non
 def test_preallocation_finds_a_full_file_system(mpi: str, tmp_path: Path, shm: Path) -> None:
     with mounted("tmpfs", tmp_path / "small", "-o", "size=16m") as small:
         result = run_case(mpi, "preallocated-too-much", small, shm)
-    assert set(codes(result, "preallocate")) == {"no-space"}, result.stderr
+    assert set(error_classes(result, "preallocate")) == {"no-space"}, result.stderr

@@ -41,14 +41,14 @@ int main(int argc, char** argv) {
     MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &f);
     long block[512];
     char name[4096];
-    snprintf(name, sizeof name, "%s.told.%d", argv[1], rank);
-    FILE* told = fopen(name, "w");
+    snprintf(name, sizeof name, "%s.log.%d", argv[1], rank);
+    FILE* log = fopen(name, "w");
     for (long k = 0; blocks < 0 || k < blocks; ++k) {
         for (int w = 0; w < 512; ++w) block[w] = k * 1000 + rank + 1;
-        MPI_Offset at = (k * 2 + rank) * (MPI_Offset)sizeof block;
-        MPI_File_write_at(f, at, block, sizeof block, MPI_BYTE, MPI_STATUS_IGNORE);
-        fprintf(told, "%ld\n", k);
-        fflush(told);
+        MPI_Offset offset = (k * 2 + rank) * (MPI_Offset)sizeof block;
+        MPI_File_write_at(f, offset, block, sizeof block, MPI_BYTE, MPI_STATUS_IGNORE);
+        fprintf(log, "%ld\n", k);
+        fflush(log);
         if (k % 100 == 99) usleep(1000);
     }
     if (argc > 3) abort();
@@ -97,7 +97,7 @@ def test_a_program_runs_and_its_file_is_complete(writer: Path, tmp_path: Path, s
     assert file.stat().st_size == 1000 * 4096 and list(shm.iterdir()) == []
 
 
-def test_a_program_that_dies_loses_nothing(writer: Path, tmp_path: Path, shm: Path) -> None:
+def test_an_aborted_program_loses_no_acknowledged_write(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "out"
     result = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--",
                  *MPIRUN["mpich"], "-n", "2", str(writer), str(file), "300", "abort")  # fmt: skip
@@ -115,7 +115,7 @@ def test_acknowledged_writes_of_killed_ranks_are_recovered(
     file = tmp_path / "out"
     command = mpi_command("mpich", 2, [str(writer), str(file), "-1"], accelerated("mpich", shm))
     job = subprocess.Popen(command, env={**os.environ, **AS_ROOT}, stderr=subprocess.DEVNULL)
-    logs = [tmp_path / f"out.told.{rank}" for rank in (0, 1)]
+    logs = [tmp_path / f"out.log.{rank}" for rank in (0, 1)]
     deadline = time.monotonic() + 60
     while not all(path.exists() and path.stat().st_size for path in logs) and time.monotonic() < deadline:
         time.sleep(0.01)  # until both have begun
@@ -135,7 +135,7 @@ def test_acknowledged_writes_of_killed_ranks_are_recovered(
     assert list(shm.iterdir()) == []
 
 
-def test_io_run_until_memory(writer: Path, tmp_path: Path, shm: Path) -> None:
+def test_io_run_until_memory_leaves_the_file_to_the_drain(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "out"
     settings = {"ASSAY_IO_DRAIN_LAG": "100000"} | held_drain(tmp_path, "out")
     options = [word for name, value in settings.items() for word in ("-genv", name, value)]
@@ -157,7 +157,7 @@ def test_io_run_until_memory(writer: Path, tmp_path: Path, shm: Path) -> None:
     assert list(shm.iterdir()) == []
 
 
-def test_files_outside_the_patterns_are_untouched(writer: Path, tmp_path: Path, shm: Path) -> None:
+def test_files_outside_the_patterns_are_not_accelerated(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "other.bin"
     command = [
         *MPIRUN["mpich"],
@@ -208,7 +208,7 @@ def test_impossible_settings_fall_back_to_the_mpis_own_io(
     assert required.returncode != 0 and not (tmp_path / "none").exists()
 
 
-def test_ranks_that_disagree(writer: Path, tmp_path: Path, shm: Path) -> None:
+def test_ranks_with_different_settings_use_the_mpis_own_io(writer: Path, tmp_path: Path, shm: Path) -> None:
     env = accelerated("mpich", shm) | {"ASSAY_IO_REQUIRE": "0"}
     file = str(tmp_path / "out")
     first, second = (
@@ -220,14 +220,14 @@ def test_ranks_that_disagree(writer: Path, tmp_path: Path, shm: Path) -> None:
     check_blocks(Path(file), 1, 50)
 
 
-def test_the_library_of_another_mpi(writer: Path, tmp_path: Path, shm: Path) -> None:
+def test_the_library_of_another_mpi_is_refused(writer: Path, tmp_path: Path, shm: Path) -> None:
     env = accelerated("openmpi", shm)
     result = run(mpi_command("mpich", 2, [str(writer), str(tmp_path / "out"), "50"], env))
     assert result.returncode != 0 and not (tmp_path / "out").exists()
     assert "this library is for Open MPI" in result.stderr and "MPICH" in result.stderr
 
 
-def test_a_process_without_mpi_is_left_alone(shm: Path) -> None:
+def test_a_process_without_mpi_is_unaffected(shm: Path) -> None:
     for mpi in ("openmpi", "mpich"):
         result = run(
             ["env", *(f"{k}={v}" for k, v in accelerated(mpi, shm).items()), "sh", "-c", "echo hello"]

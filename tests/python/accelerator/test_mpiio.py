@@ -61,8 +61,8 @@ def data(shm: Path) -> Iterator[Path]:
     yield from store_folder()
 
 
-def outcome(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """By case: why it failed; empty if it passed."""
+def outcomes_by_case(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
+    """The reason of failure by case; empty if the case passed."""
     outcomes = {}
     for line in result.stdout.splitlines():
         state, _, rest = line.partition(" ")
@@ -75,7 +75,7 @@ def outcome(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
 @pytest.mark.parametrize("mpi", STOCK_FAULTS)
 def test_stock_mpi_passes_the_cases(mpi: str, data: Path) -> None:
     result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)]))
-    outcomes = outcome(result)
+    outcomes = outcomes_by_case(result)
     assert len(outcomes) == STANDARD + VISIBILITY, result.stdout + result.stderr
     assert {name for name, reason in outcomes.items() if reason} <= STOCK_FAULTS[mpi], outcomes
 
@@ -85,7 +85,7 @@ def test_stock_mpi_passes_the_cases(mpi: str, data: Path) -> None:
 def test_the_accelerator_passes_all_cases(mpi: str, ranks_per_node: str, data: Path, shm: Path) -> None:
     env = accelerated(mpi, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node)
     result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)], env))
-    outcomes = outcome(result)
+    outcomes = outcomes_by_case(result)
     assert result.returncode == 0, result.stdout + result.stderr
     assert len(outcomes) == STANDARD + VISIBILITY and not any(outcomes.values()), result.stdout
     assert list(shm.iterdir()) == []  # the store was removed
@@ -99,7 +99,7 @@ def test_weaker_visibility_passes_the_standard_cases(
     """The cases synchronise as MPI requires, so they need no stronger visibility."""
     env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, ASSAY_IO_CONSISTENCY=consistency)
     result = run(mpi_command("mpich", 3, [str(PROGRAMS / "mpiio-mpich"), str(data), "standard"], env))
-    assert not any(outcome(result).values()) and len(outcome(result)) == STANDARD, (
+    assert not any(outcomes_by_case(result).values()) and len(outcomes_by_case(result)) == STANDARD, (
         result.stdout + result.stderr
     )
 
@@ -120,7 +120,7 @@ def test_histories_larger_than_the_store(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="setting clocks needs root")
 @pytest.mark.parametrize("case", ["visible-after-message", "overwritten-unread"])
-def test_nodes_whose_clocks_are_hours_apart(case: str, data: Path, shm: Path) -> None:
+def test_visibility_with_clocks_that_are_hours_apart(case: str, data: Path, shm: Path) -> None:
     env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE="1")
     program = [
         "env",
@@ -131,8 +131,8 @@ def test_nodes_whose_clocks_are_hours_apart(case: str, data: Path, shm: Path) ->
     ]
     command = list(MPIRUN["mpich"])
     for seconds in (9000, 18000, 0):  # a clock cannot be set to before the boot
-        apart = ["unshare", "--time", "--fork", "--monotonic", str(seconds), "--boottime", str(seconds)]
-        command += ["-n", "1", *apart, *program, ":"]
+        clock_shift = ["unshare", "--time", "--fork", "--monotonic", str(seconds), "--boottime", str(seconds)]
+        command += ["-n", "1", *clock_shift, *program, ":"]
     result = run(command[:-1])
     assert result.stdout == f"ok {case}\n", result.stdout + result.stderr
 
@@ -150,15 +150,15 @@ def test_conflicts_at_level_memory_are_resolved_at_close(data: Path, shm: Path) 
 
 @pytest.mark.parametrize("binding", ["mpi_f08", "mpif.h"])
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-def test_fortran(mpi: str, binding: str, tmp_path: Path, shm: Path) -> None:
-    modern = binding == "mpi_f08"
-    source = tmp_path / f"rotate.{'f90' if modern else 'F90'}"
+def test_fortran_programs_are_accelerated(mpi: str, binding: str, tmp_path: Path, shm: Path) -> None:
+    is_f08 = binding == "mpi_f08"
+    source = tmp_path / f"rotate.{'f90' if is_f08 else 'F90'}"
     target = tmp_path / "fortran.dat"
     source.write_text(
         FORTRAN.format(
-            use="use mpi_f08" if modern else "use mpi",
-            file="type(MPI_File)" if modern else "integer",
-            status="type(MPI_Status) :: s" if modern else "integer :: s(MPI_STATUS_SIZE)",
+            use="use mpi_f08" if is_f08 else "use mpi",
+            file="type(MPI_File)" if is_f08 else "integer",
+            status="type(MPI_Status) :: s" if is_f08 else "integer :: s(MPI_STATUS_SIZE)",
             path=target,
         )
     )

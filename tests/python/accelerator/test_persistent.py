@@ -1,4 +1,4 @@
-"""Persistent memory, in a guest: a store on a device and on a file system with dax, and a power failure.
+"""Persistent memory in a guest: a store on a device and on a file system with DAX, and a power failure.
 
 The guest is reset while a program runs, which loses its memory and page cache. Processor caches are not emulated, so
 the write-back of cache lines is not tested.
@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from background import STORE_TOOL, held_drain
-from durability import FAULTY_FS, block_of, planted
+from durability import FAULTY_FS, expected_block, fault_settings
 from mpi_programs import PROGRAMS, ROOT
 from test_io_run import WRITER, check_blocks
 
@@ -31,7 +31,7 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     subprocess.run(["mpicc.mpich", "-o", folder / "writer", folder / "writer.c"], check=True, timeout=120)
     cases = shutil.copy(PROGRAMS / "mpiio-mpich", folder / "cases")
     common = f"ASSAY_IO_REQUIRE=1 LD_PRELOAD={library('mpich')}"
-    redirect = {kind: f">{folder}/{kind} 2>{folder}/{kind}.words" for kind in ("devdax", "fsdax")}
+    redirect = {kind: f">{folder}/{kind} 2>{folder}/{kind}.stderr" for kind in ("devdax", "fsdax")}
     first = f"""
         mkdir -p {folder}/a {folder}/b
         ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a standard {redirect["devdax"]}
@@ -53,50 +53,50 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 
 
 def later_jobs(folder: Path, kind: str, store: str, settings: str) -> str:
-    """Commands for the guest: a job whose store is kept, one that reads it while the file system refuses the data, and
-    one that returns before the file system has all. What the tool says of the store is kept after each."""
+    """Shell commands for the guest: a job whose store is kept; a job that reads it while reads of the file fail; a job
+    that returns before its data are in the file. The list of stores is kept after each."""
     files = folder / f"later-{kind}"
     files.mkdir()
     durability = shutil.copy(PROGRAMS / "durability-mpich", folder / "durability")
     settings = f"ASSAY_IO_STORE={store} {settings}"
     keep = f"{settings} ASSAY_IO_KEEP=checkpoint"
-    unreadable = " ".join(f"{name}={value}" for name, value in planted(files, "read:EIO").items())
+    unreadable = " ".join(f"{name}={value}" for name, value in fault_settings(files, "read:EIO").items())
     held = " ".join(f"{name}={value}" for name, value in held_drain(files).items())
     behind = f"{settings} {held} ASSAY_IO_UNTIL=memory ASSAY_IO_DRAIN_LAG=100000"
     path = store if kind == "devdax" else f"{store}/*"
     listed = f"{STORE_TOOL} list {path} >>{files}/listed 2>&1"
     drop = f"{STORE_TOOL} drop {path} 2>>{files}/listed"
     return f"""
-        {keep} {durability} {files} closed >>{files}/words 2>&1; {listed}
+        {keep} {durability} {files} closed >>{files}/output 2>&1; {listed}
         {unreadable} {keep.replace("LD_PRELOAD=", f"LD_PRELOAD={FAULTY_FS}:")} {durability} {files} reread \\
-            >>{files}/words 2>&1; {listed}; {drop}
+            >>{files}/output 2>&1; {listed}; {drop}
         rm {files}/data
-        {behind} {durability} {files} closed >>{files}/words 2>&1; {listed}
+        {behind} {durability} {files} closed >>{files}/output 2>&1; {listed}
         rm {files}/fault
         for wait in $(seq 600); do {STORE_TOOL} list {path} 2>&1 | grep -q draining || break; sleep 0.1; done
     """
 
 
 @pytest.mark.parametrize("kind", ["devdax", "fsdax"])
-def test_kept_and_draining_stores_on_persistent_memory(boots: dict[str, Any], kind: str) -> None:
+def test_stores_on_persistent_memory_are_kept_and_drained(boots: dict[str, Any], kind: str) -> None:
     import json
 
     files = boots["folder"] / f"later-{kind}"
-    words = (files / "words").read_text()
-    assert [line for line in words.splitlines() if line.startswith(("ok", "bad"))] == [
+    output = (files / "output").read_text()
+    assert [line for line in output.splitlines() if line.startswith(("ok", "bad"))] == [
         "ok closed", "ok reread", "ok closed",
-    ], words  # fmt: skip
+    ], output  # fmt: skip
     listed = [json.loads(line) for line in (files / "listed").read_text().splitlines()]
     assert [(store["state"], store["persistent"]) for store in listed] == [
         ("kept", True), ("kept", True), ("draining", True),
     ], listed  # fmt: skip
-    assert (files / "data").read_bytes() == block_of(1, 0)
+    assert (files / "data").read_bytes() == expected_block(1, 0)
 
 
 @pytest.mark.parametrize("kind", ["devdax", "fsdax"])
-def test_mpiio_on_persistent_memory(boots: dict[str, Any], kind: str) -> None:
+def test_mpiio_cases_pass_on_persistent_memory(boots: dict[str, Any], kind: str) -> None:
     lines = (boots["folder"] / kind).read_text().splitlines()
-    stderr = (boots["folder"] / f"{kind}.words").read_text()
+    stderr = (boots["folder"] / f"{kind}.stderr").read_text()
     assert len(lines) == 16 and all(line.startswith("ok ") for line in lines), (lines, stderr)
 
 

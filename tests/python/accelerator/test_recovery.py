@@ -1,4 +1,5 @@
-"""Recovery brings what a job has left, never over what others have written since, and drops nothing unasked."""
+"""``assay io recover`` writes the data that a job left in its stores. It overwrites no later change of a file, and
+discards data only with ``--discard``."""
 
 from __future__ import annotations
 
@@ -14,14 +15,14 @@ from durability import (
     NEVER_DRAIN,
     TESTED,
     assay,
-    check,
+    check_passed,
+    fault_settings,
     has_blocks,
-    kept,
+    kept_store,
     needs_root,
-    planted,
     program,
     run_case,
-    the_store,
+    single_store,
 )
 from mpi_programs import MPIRUN
 from test_io_faults import assert_synced, read_log
@@ -41,7 +42,7 @@ def abandon(tmp_path: Path, shm: Path, case: str = "abandoned", mpi: str = "mpic
     result = run_case(mpi, case, tmp_path, shm, **NEVER_DRAIN)
     assert result.returncode != 0
     assert (tmp_path / "data").stat().st_size == 0
-    return the_store(shm)
+    return single_store(shm)
 
 
 def overwrite(file: Path) -> None:
@@ -51,14 +52,14 @@ def overwrite(file: Path) -> None:
 
 
 @pytest.mark.parametrize("mpi", TESTED)
-def test_recovery_brings_what_ranks_have_left(mpi: str, tmp_path: Path, shm: Path) -> None:
+def test_recovery_writes_the_data_of_killed_ranks(mpi: str, tmp_path: Path, shm: Path) -> None:
     store = abandon(tmp_path, shm, mpi=mpi)
     result = assay("io", "recover", str(store))
     assert result.returncode == 0 and has_blocks(tmp_path / "data", 1), result.stderr
     assert not store.exists()
 
 
-# ---- files that are not what they were
+# ---- files that were changed, moved or deleted
 
 
 def test_a_file_that_changed_is_not_overwritten(tmp_path: Path, shm: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_file_that_changed_is_not_overwritten(tmp_path: Path, shm: Path) -> No
     assert again.returncode == 2 and file.read_bytes() == OTHERS
 
 
-def test_force_brings_data_into_a_file_that_changed(tmp_path: Path, shm: Path) -> None:
+def test_force_overwrites_a_file_that_changed(tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "data"
     store = abandon(tmp_path, shm)
     overwrite(file)
@@ -84,7 +85,7 @@ def test_force_brings_data_into_a_file_that_changed(tmp_path: Path, shm: Path) -
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["gone", "replaced"])
 def test_data_of_a_moved_file_are_kept(replaced: bool, tmp_path: Path, shm: Path) -> None:
-    """It is in another folder now. Another file may have its name."""
+    """The file is moved to another folder. Another file may have its name."""
     file = tmp_path / "data"
     store = abandon(tmp_path, shm)
     (tmp_path / "elsewhere").mkdir()
@@ -112,7 +113,7 @@ def test_a_renamed_file_is_found_in_its_folder(replaced: bool, tmp_path: Path, s
     assert not store.exists() and (not replaced or file.read_bytes() == OTHERS)
 
 
-def test_discard_drops_what_cannot_be_brought(tmp_path: Path, shm: Path) -> None:
+def test_discard_drops_data_of_a_deleted_file(tmp_path: Path, shm: Path) -> None:
     store = abandon(tmp_path, shm)
     (tmp_path / "data").unlink()
     result = assay("io", "recover", "--discard", str(store))
@@ -120,15 +121,15 @@ def test_discard_drops_what_cannot_be_brought(tmp_path: Path, shm: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_can_be_brought_is_brought(tmp_path: Path, shm: Path) -> None:
-    """Of two files one is gone. The other is written, and only the first remains in the store."""
+def test_recovery_writes_one_file_if_the_other_was_deleted(tmp_path: Path, shm: Path) -> None:
+    """One of two files is deleted. The other is written, and only data of the deleted file remain in the store."""
     store = abandon(tmp_path, shm, "two-abandoned")
     (tmp_path / "other").unlink()
     result = assay("io", "recover", str(store))
     assert result.returncode == 2 and has_blocks(tmp_path / "data", 1), result.stderr
     overwrite(tmp_path / "data")
     assay("io", "recover", str(store))
-    assert (tmp_path / "data").read_bytes().startswith(OTHERS)  # brought data are not brought again
+    assert (tmp_path / "data").read_bytes().startswith(OTHERS)  # data are recovered only once
     listed = json.loads(assay("io", "stores", "--json", str(store)).stdout)
     assert [file["path"] for file in listed["files"]] == [str(tmp_path / "other")]
 
@@ -137,11 +138,11 @@ def leave_closed(mpi: str, tmp_path: Path, shm: Path) -> Path:
     """The store of a job that has closed its file at level memory. Its background drain was killed."""
     run_case(mpi, "closed", tmp_path, shm, **MEMORY, **NEVER_DRAIN, **held_drain(tmp_path))
     kill_drains(shm)
-    return the_store(shm)
+    return single_store(shm)
 
 
 @pytest.mark.parametrize("mpi", TESTED)
-def test_a_closed_file_is_renamed_after_its_drain_was_killed(mpi: str, tmp_path: Path, shm: Path) -> None:
+def test_a_file_renamed_after_its_drain_was_killed_is_recovered(mpi: str, tmp_path: Path, shm: Path) -> None:
     store = leave_closed(mpi, tmp_path, shm)
     (tmp_path / "data").rename(tmp_path / "renamed")
     result = assay("io", "recover", str(store))
@@ -150,7 +151,7 @@ def test_a_closed_file_is_renamed_after_its_drain_was_killed(mpi: str, tmp_path:
 
 
 @pytest.mark.parametrize("mpi", TESTED)
-def test_a_closed_file_is_moved_after_its_drain_was_killed(mpi: str, tmp_path: Path, shm: Path) -> None:
+def test_a_file_moved_after_its_drain_was_killed_is_named(mpi: str, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "data"
     store = leave_closed(mpi, tmp_path, shm)
     (tmp_path / "elsewhere").mkdir()
@@ -164,10 +165,11 @@ def test_a_closed_file_is_moved_after_its_drain_was_killed(mpi: str, tmp_path: P
 
 
 @pytest.mark.parametrize(("place", "status"), [("renamed", 0), ("elsewhere/data", 2)])
-def test_io_run_after_a_program_that_died_and_a_script_that_moved_its_file(
+def test_io_run_recovers_a_renamed_file_and_names_a_moved_one(
     place: str, status: int, tmp_path: Path, shm: Path
 ) -> None:
-    """A file that is found in its folder is written; what cannot be written does not count as written."""
+    """A file that was renamed in its folder is recovered. A file that was moved is not, and ``assay io run`` exits with
+    2."""
     (tmp_path / "elsewhere").mkdir()
     ranks = " ".join([*MPIRUN["mpich"], "-genv", "ASSAY_IO_DRAIN_LAG", "100000", "-n", "2", program("mpich")])
     script = f"{ranks} {tmp_path} abandoned >{tmp_path}/log 2>&1; mv {tmp_path}/data {tmp_path}/{place}"
@@ -176,25 +178,25 @@ def test_io_run_after_a_program_that_died_and_a_script_that_moved_its_file(
     )
     assert result.returncode == status, result.stdout + result.stderr
     if status:
-        kept(result, shm)
+        kept_store(result, shm)
     else:
         assert has_blocks(tmp_path / place, 1) and list(shm.iterdir()) == []
 
 
 def test_a_program_without_faults_leaves_nothing_to_recover(tmp_path: Path, shm: Path) -> None:
-    check(run_case("mpich", "closed", tmp_path, shm), "closed")
+    check_passed(run_case("mpich", "closed", tmp_path, shm), "closed")
     assert list(shm.iterdir()) == []
     result = assay("io", "recover", str(shm))
     assert (result.returncode, result.stderr) == (0, "no stores found\n")
 
 
-# ---- whose store it is
+# ---- stores of other users
 
 
 @needs_root
 @pytest.mark.parametrize("verb", ["recover", "drain"])
 def test_a_store_of_another_user_is_refused(verb: str, tmp_path: Path, shm: Path) -> None:
-    """Its maker names the files that root would write."""
+    """A store names the files that recovery writes, so root must not trust another user's store."""
     nobody = 65534
     store = abandon(tmp_path, shm)
     os.chown(store, nobody, nobody)
@@ -211,17 +213,17 @@ def test_a_store_of_another_user_is_refused(verb: str, tmp_path: Path, shm: Path
 
 def test_the_store_is_removed_after_fsync(tmp_path: Path, shm: Path) -> None:
     store, log = abandon(tmp_path, shm), tmp_path / "log"
-    faults = planted(tmp_path, "", LOG=str(log))
+    faults = fault_settings(tmp_path, "", LOG=str(log))
     assert assay("io", "recover", str(store), LD_PRELOAD=str(FAULTY_FS), **faults).returncode == 0
     calls = read_log(log)
-    assert sum(size for _, what, size in calls if what == "wrote") >= 2 << 20
+    assert sum(size for _, call, size in calls if call == "wrote") >= 2 << 20
     assert_synced(calls, len(calls))
 
 
 @pytest.mark.parametrize("rule", ["write:EIO", "write:EDQUOT", "sync:EIO", "open:EACCES"])
 def test_a_recovery_that_fails_keeps_the_store(rule: str, tmp_path: Path, shm: Path) -> None:
     store = abandon(tmp_path, shm)
-    result = assay("io", "recover", str(store), LD_PRELOAD=str(FAULTY_FS), **planted(tmp_path, rule))
+    result = assay("io", "recover", str(store), LD_PRELOAD=str(FAULTY_FS), **fault_settings(tmp_path, rule))
     assert result.returncode == 2 and store.exists(), result.stdout + result.stderr
     assert str(tmp_path / "data") in result.stderr or str(store) in result.stderr
     again = assay("io", "recover", str(store))  # what the failed recovery itself wrote is no change by others

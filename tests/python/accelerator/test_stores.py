@@ -1,4 +1,4 @@
-"""``assay io stores`` lists all stores of a node: also those that it cannot read, each with the reason."""
+"""``assay io stores`` lists all stores of a node. Stores that it cannot read are listed with the reason."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from background import STORE_TOOL
-from durability import assay, check, needs_root, run_case, the_store
+from durability import assay, check_passed, needs_root, run_case, single_store
 from mpi_programs import memory_folder
 
 pytestmark = pytest.mark.programs
 
 NOBODY = 65534
-VERSION_AT = 8  # bytes, in the superblock
+VERSION_OFFSET = 8  # bytes, of the version in the superblock
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +26,8 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for folder in memory_folder():
         files = tmp_path_factory.mktemp("kept")
         settings = {"ASSAY_IO_KEEP": "checkpoint", "ASSAY_IO_DIRECT": "0"}
-        check(run_case("mpich", "closed", files, folder, **settings), "closed")
-        yield the_store(folder)
+        check_passed(run_case("mpich", "closed", files, folder, **settings), "closed")
+        yield single_store(folder)
 
 
 @pytest.fixture
@@ -35,17 +35,17 @@ def shm() -> Iterator[Path]:
     yield from memory_folder()
 
 
-def copy(store: Path, to: Path, version: int | None = None) -> Path:
-    subprocess.run(["cp", "--sparse=always", store, to], check=True, timeout=60)
+def copy(store: Path, target: Path, version: int | None = None) -> Path:
+    subprocess.run(["cp", "--sparse=always", store, target], check=True, timeout=60)
     if version is not None:
-        with to.open("r+b") as data:
-            data.seek(VERSION_AT)
+        with target.open("r+b") as data:
+            data.seek(VERSION_OFFSET)
             data.write(version.to_bytes(4, "little"))
-    return to
+    return target
 
 
 def listing(folder: Path) -> dict[str, dict[str, Any]]:
-    """By name. The exit code is 0."""
+    """The listed stores by name. The exit code must be 0."""
     result = assay("io", "stores", "--json", str(folder))
     assert result.returncode == 0 and not result.stderr, result.stderr
     found = [json.loads(line) for line in result.stdout.splitlines()]
@@ -65,7 +65,7 @@ def test_a_store_of_another_version_is_listed_beside_the_others(kept: Path, shm:
 
 
 def test_only_discard_removes_a_store_of_another_version(kept: Path, shm: Path) -> None:
-    """Whether the file system has its data is not known."""
+    """Whether its data are in the file system is unknown."""
     old = copy(kept, shm / "assay-io-a", version=4)
     for verb in ("recover", "drain", "drop"):
         refused = assay("io", verb, str(old))
@@ -97,7 +97,7 @@ def test_a_store_of_another_user_is_listed(kept: Path, shm: Path) -> None:
 
 @needs_root
 def test_a_link_of_another_user_is_not_followed(kept: Path, shm: Path) -> None:
-    """It may lead to a device that does something when it is opened."""
+    """The link may lead to a device on which opening has an effect."""
     link = shm / "assay-io-at-a"
     link.symlink_to(kept)
     assert list(listing(shm)) == [link.name]

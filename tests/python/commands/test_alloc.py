@@ -1,5 +1,6 @@
-"""``assay alloc`` on allocators whose costs are planted: faults and retention found exactly, slowness and growth named;
-recorded programs replayed call for call. No figure here depends on how fast or how busy the machine is."""
+"""``assay alloc`` on allocators with planted costs: page faults and retention are found exactly, a slow allocator and a
+growing one are named, and recorded programs are replayed call for call. No figure depends on the machine's speed or
+load."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ Records = list[dict[str, Any]]
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -50,7 +51,7 @@ def study(capfd: pytest.CaptureFixture[str], allocators: str, *arguments: str) -
     return records
 
 
-def medians(records: Records, metric: str, allocator: str = "", **where: Any) -> list[float]:
+def medians(records: Records, metric: str, allocator: str = "", **params: Any) -> list[float]:
     return [
         r["summary"]["median"]
         for r in records
@@ -58,7 +59,7 @@ def medians(records: Records, metric: str, allocator: str = "", **where: Any) ->
         and r["metric"] == metric
         and "summary" in r
         and allocator in ("", r["params"]["allocator"])
-        and all(r["params"].get(key) == value for key, value in where.items())
+        and all(r["params"].get(key) == value for key, value in params.items())
     ]
 
 
@@ -67,8 +68,8 @@ def findings(records: Records, severity: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_faults_are_counted_exactly(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """One in malloc, and one for each page at first touch, of every block in every cycle, by one thread or two."""
+def test_faults_are_counted_exactly(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The planted allocator has one fault in each malloc, and one for each page at first touch."""
     records = study(
         capfd,
         planted("fault"),
@@ -91,8 +92,10 @@ def test_faults_are_counted_exactly(place: Path, capfd: pytest.CaptureFixture[st
 
 
 @pytest.mark.slow
-def test_retention_is_exact_and_growth_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A page before each block and the block's own, again in each cycle; of the one that gives all back, nothing."""
+def test_retention_is_exact_and_growth_is_named(
+    working_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The leaking allocator retains a page and the block's pages for each block of each cycle, the other nothing."""
     both = f"{planted('leak')},{planted('fault')}"
     records = study(capfd, both, "--only", "retention", "--sizes", "64KiB", "--repeats", "6")
     batch = (16 << 20) // (64 << 10) * (PAGE + (64 << 10))
@@ -105,8 +108,8 @@ def test_retention_is_exact_and_growth_is_named(place: Path, capfd: pytest.Captu
 
 
 @pytest.mark.slow
-def test_a_slow_one_is_found_slow(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """20 microseconds in each malloc; a machine that is busy can only add to that."""
+def test_a_slow_allocator_is_found_slow(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The planted allocator waits for 20 microseconds in each malloc. A busy machine can only add to that."""
     records = study(
         capfd,
         f"glibc,{planted('slow')}",
@@ -128,8 +131,11 @@ def test_a_slow_one_is_found_slow(place: Path, capfd: pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-def test_what_the_two_methods_see(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Around malloc alone a large block costs next to nothing; around malloc and one store a page, its pages."""
+def test_touching_is_included_in_malloc_touch_and_not_in_malloc(
+    working_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The time of malloc alone excludes the page faults of a large block. The time of malloc and one store per page
+    includes them."""
     assert (
         main(
             [
@@ -150,15 +156,16 @@ def test_what_the_two_methods_see(place: Path, capfd: pytest.CaptureFixture[str]
     )
     out = capfd.readouterr().out
     assert "For 64 MiB, first of a process" in out and "malloc alone" in out and "16384" in out
-    records = Run.load(place / "out").records
-    assert (place / "out" / "report.html").is_file()
+    records = Run.load(working_folder / "out").records
+    assert (working_folder / "out" / "report.html").is_file()
     times = {r.metric: r.summary.median for r in records if getattr(r, "params", {}).get("state") == "first"}  # type: ignore[union-attr]
     assert times["malloc_touch"] > 10 * times["malloc"]
 
 
 @pytest.mark.slow
-def test_random_lifetimes(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """One page more for each block, given back with it: much while small blocks live, nothing at the end."""
+def test_peak_over_live_of_random_lifetimes(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The planted allocator uses an additional page for each block and frees it with the block: its peak is high for
+    small blocks, and nothing is retained."""
     records = study(capfd, f"glibc,{planted('fault')}", "--only", "mixed", "--quick")
     assert medians(records, "retained", "libplanted_fault.so") == [0]
     (planted_ratio,), (glibc_ratio,) = (
@@ -168,7 +175,9 @@ def test_random_lifetimes(place: Path, capfd: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.slow
-def test_every_question_of_every_allocator_here(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_every_experiment_with_every_installed_allocator(
+    working_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["alloc", "--quick", "--sizes", "64,64KiB", "-o", "out"]) == 0
     out = capfd.readouterr().out
     for title in ("malloc + free, 1 thread", "page faults", "resident after free", "threads, each with its own blocks",
@@ -176,12 +185,12 @@ def test_every_question_of_every_allocator_here(place: Path, capfd: pytest.Captu
         assert title in out
     for name in LIBRARIES:
         assert find_library(name)[1] in out
-    run = Run.load(place / "out")
+    run = Run.load(working_folder / "out")
     assert run.info.state == "complete"
 
 
-def test_one_that_is_not_here_is_waived(
-    place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_an_allocator_that_is_not_installed_is_waived(
+    working_folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(LIBRARIES, "jemalloc", ("libjemalloc-of-nobody.so.2", "libjemalloc2"))
     records = study(capfd, "glibc,jemalloc", "--only", "mixed", "--quick")
@@ -189,7 +198,7 @@ def test_one_that_is_not_here_is_waived(
     assert waived["params"]["allocator"] == "jemalloc" and "apt-get install libjemalloc2" in waived["reason"]
 
 
-def test_what_does_not_fit_is_waived(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sizes_beyond_the_memory_are_waived(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = study(capfd, "glibc", "--only", "sizes", "--sizes", "64,4096GiB", "--threads", "1", "--quick")
     (waived,) = [r for r in records if r.get("status") == "waived"]
     assert waived["params"]["size"] == 4096 << 30 and "GB are available" in waived["reason"]
@@ -197,7 +206,9 @@ def test_what_does_not_fit_is_waived(place: Path, capfd: pytest.CaptureFixture[s
 
 
 @pytest.mark.slow
-def test_huge_pages_off_and_settings(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_variants_without_huge_pages_and_with_settings(
+    working_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     names = "glibc+nohuge,glibc+huge,glibc+GLIBC_TUNABLES=glibc.malloc.arena_max=1"
     records = study(capfd, names, "--only", "retention", "--sizes", "64MiB", "--quick")
     assert medians(records, "huge", "glibc+nohuge", size=64 << 20) == [0]
@@ -211,15 +222,15 @@ def test_huge_pages_off_and_settings(place: Path, capfd: pytest.CaptureFixture[s
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the planted program")
-    where = tmp_path_factory.mktemp("planted") / "planted"
+    executable = tmp_path_factory.mktemp("planted") / "planted"
     source = ROOT / "tests/fixtures/heap/planted.cpp"
-    command = ["g++", "-std=c++17", "-O2", "-g", "-pthread", source, "-o", where]
+    command = ["g++", "-std=c++17", "-O2", "-g", "-pthread", source, "-o", executable]
     subprocess.run(command, check=True, timeout=LIMIT_S)
-    return where
+    return executable
 
 
-def recorded(program: Path, what: str) -> None:
-    command = [ASSAY, "heap", "-o", "before", "--", program, what]
+def record_program(program: Path, scenario: str) -> None:
+    command = [ASSAY, "heap", "-o", "before", "--", program, scenario]
     subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
 
 
@@ -231,7 +242,7 @@ def replay(capfd: pytest.CaptureFixture[str], allocators: str, *arguments: str) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("what", "mallocs", "reallocs", "frees"),
+    ("scenario", "mallocs", "reallocs", "frees"),
     [
         ("churn", 50_000, 0, 50_000),
         ("grow", 1, 4_999, 1),
@@ -241,17 +252,17 @@ def replay(capfd: pytest.CaptureFixture[str], allocators: str, *arguments: str) 
         ("leak", 10, 0, 0),
     ],
 )
-def test_a_replay_makes_the_planted_calls(
-    what: str,
+def test_a_replay_repeats_the_planted_calls(
+    scenario: str,
     mallocs: int,
     reallocs: int,
     frees: int,
     program: Path,
-    place: Path,
+    working_folder: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """And those of the run-time library, which are a few: its buffers, and two of each thread."""
-    recorded(program, what)
+    """The run-time library adds a few calls: its buffers, and two of each thread."""
+    record_program(program, scenario)
     records = replay(capfd, "glibc", "--repeats", "1")
     calls = {
         r["metric"]: r["summary"]["n"] for r in records if r.get("metric") in ("malloc", "realloc", "free")
@@ -264,11 +275,12 @@ def test_a_replay_makes_the_planted_calls(
 
 
 @pytest.mark.slow
-def test_a_replay_shows_what_an_allocator_takes(
-    program: Path, place: Path, capfd: pytest.CaptureFixture[str]
+def test_a_replay_measures_memory_and_faults_of_an_allocator(
+    program: Path, working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Blocks of 200 bytes, each on a page of its own after one for its size: two faults a block, and two pages."""
-    recorded(program, "handover")
+    """The planted allocator places each block of 200 bytes on its own page, after a page with its size: two pages and
+    two faults per block."""
+    record_program(program, "handover")
     records = replay(capfd, planted("fault"))
     (mallocs,) = [r["summary"]["n"] for r in records if r.get("metric") == "malloc"]
     (live,), (faults,) = medians(records, "peak_live"), medians(records, "faults")
@@ -288,33 +300,35 @@ def replay_untouched(capfd: pytest.CaptureFixture[str]) -> Records:
     return records
 
 
-def test_a_trace_that_is_cut_off_is_refused(
-    program: Path, place: Path, capfd: pytest.CaptureFixture[str]
+def test_a_truncated_trace_is_refused(
+    program: Path, working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    recorded(program, "churn")
-    (trace,) = (place / "before" / "heap").glob("*.heap")
+    record_program(program, "churn")
+    (trace,) = (working_folder / "before" / "heap").glob("*.heap")
     Path("short.heap").write_bytes(trace.read_bytes()[:-7])
-    refused(capfd, ["replay", "short.heap"], "damaged")
+    expect_refusal(capfd, ["replay", "short.heap"], "damaged")
 
 
-def test_a_trace_of_a_part_is_refused(program: Path, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_trace_of_large_blocks_alone_is_refused(
+    program: Path, working_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     command = [ASSAY, "heap", "--at-least", "1kB", "-o", "before", "--", program, "leak"]
     subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
-    refused(capfd, ["replay", "before"], "only a part of the allocations")
+    expect_refusal(capfd, ["replay", "before"], "only a part of the allocations")
 
 
-# ---- what a user may get wrong
+# ---- wrong input
 
 
-def refused(capfd: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+def expect_refusal(capfd: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert main(["alloc", *arguments]) == 2
     err = capfd.readouterr().err
-    assert err.count("\n") == 1 and says in err, err
+    assert err.count("\n") == 1 and message in err, err
     assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--allocators", "ptmalloc9"], "unknown allocator 'ptmalloc9'"),
         (["--allocators", "/not/there.so"], "/not/there.so"),
@@ -341,34 +355,34 @@ def refused(capfd: pytest.CaptureFixture[str], arguments: list[str], says: str) 
     ],
 )
 def test_bad_input_is_one_line(
-    arguments: list[str], says: str, place: Path, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    refused(capfd, arguments, says)
+    expect_refusal(capfd, arguments, message)
 
 
-def test_a_library_that_is_no_allocator(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_library_without_malloc_is_refused(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (libm,) = {
         Path(failure)
         for failure in ("/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6")
         if Path(failure).exists()
     } or {None}
     if libm is None:
-        pytest.skip("no libm where it is looked for")
-    refused(capfd, ["-a", str(libm)], "does not serve malloc")
+        pytest.skip("no libm in the usual folders")
+    expect_refusal(capfd, ["-a", str(libm)], "does not serve malloc")
 
 
-def test_half_an_allocator(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    refused(capfd, ["-a", planted("half")], "serves realloc")
+def test_an_incomplete_allocator_is_refused(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    expect_refusal(capfd, ["-a", planted("half")], "serves realloc")
 
 
-def test_sizes_and_threads() -> None:
+def test_size_ranges_and_thread_counts_are_parsed() -> None:
     assert parse_sizes("16B:1KiB") == [16, 64, 256, 1024]
     assert parse_sizes("16:100") == [16, 64, 100]
     assert parse_sizes("20MB,16") == [16, 20_000_000]
     assert [thread_counts(cores) for cores in (1, 2, 6, 8)] == [[1], [1, 2], [1, 2, 4, 6], [1, 2, 4, 8]]
 
 
-def test_names_of_allocators(tmp_path: Path) -> None:
+def test_allocator_names_and_variants_are_parsed(tmp_path: Path) -> None:
     plain = shutil.copy(planted("fault"), tmp_path / "lib+one.so")
     (with_plus,) = parse_allocators(str(plain))
     assert (with_plus.name, with_plus.settings) == ("lib+one.so", ())
@@ -380,13 +394,13 @@ def test_names_of_allocators(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_keeps_what_was_measured(place: Path) -> None:
+def test_ctrl_c_keeps_what_was_measured(working_folder: Path) -> None:
     arguments = ["alloc", "-a", "glibc", "--only", "sizes", "--sizes", "16B:16MiB", "--json", "-o", "out"]
     process = subprocess.Popen(
         [ASSAY, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
     deadline = time.monotonic() + LIMIT_S
-    records = place / "out" / "records.jsonl"
+    records = working_folder / "out" / "records.jsonl"
     while time.monotonic() < deadline and not (records.exists() and b"malloc_touch" in records.read_bytes()):
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)

@@ -1,4 +1,4 @@
-"""Wrong input of every verb: one line that names the fault and the fix, exit code 2, nothing started."""
+"""Wrong input of every verb gives one line with the fault and the fix, and exit code 2. Nothing is started."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from assay.measure import session
 
 
 @pytest.fixture(autouse=True)
-def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In an empty folder, where starting an engine is a failure of the test."""
+def fail_if_an_engine_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Runs each test in an empty folder. Starting an engine fails the test."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASSAY_LAB", "no-such-lab")
 
     class EngineProcess(BaseException):
-        """No Exception: the command line reports those as defects, in one line and with exit code 2."""
+        """Not an Exception: the command line would report an Exception as a defect, in one line with exit code 2."""
 
     def start(*_args: object, **_kwargs: object) -> None:
         raise EngineProcess
@@ -80,12 +80,14 @@ NET = [
 @pytest.mark.parametrize(
     ("arguments", "named"), NET, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_net(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    refused(["net", *arguments], named, capsys)
+def test_wrong_input_of_net_is_one_line(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    expect_refusal(["net", *arguments], named, capsys)
     assert not (tmp_path / "runs").exists(), "a run directory was made"
 
 
-OTHERS = [
+OTHER_VERBS = [
     (["check", "--hosts", "n[3-1]"], "n[3-1]"),
     (["check", "--spec", "missing.toml"], "missing.toml"),
     (["run", "node.teapot"], "no measurement is called 'node.teapot'"),
@@ -103,13 +105,15 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named"), OTHERS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+    ("arguments", "named"), OTHER_VERBS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_others(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(arguments, named, capsys)
+def test_wrong_input_of_other_verbs_is_one_line(
+    arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expect_refusal(arguments, named, capsys)
 
 
-def refused(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+def expect_refusal(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

@@ -1,4 +1,4 @@
-"""The main job on this machine, whole: every measurement, judged, shown. Speed is not looked at."""
+"""``assay check`` on this machine, complete: it is measured, judged and shown. No test depends on speed."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.
     (folder / "impossible.toml").write_text(
         '[[criterion]]\ntitle = "faster than light"\nmetric = "node.memory/bandwidth"\nmin = "900 TB/s"\n'
     )
-    # On a busy machine the network's share of less leaves no time for the latency.
+    # With a smaller budget, a busy machine has no time left for the network's latency.
     done = assay("check", "--budget", "8s", "-o", "run", "--spec", "impossible.toml", cwd=folder)
     return folder / "run", done
 
@@ -44,51 +44,51 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.
 def test_everything_is_measured_judged_and_shown(
     checked: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
-    where, done = checked
-    run = Run.load(where)
+    run_path, done = checked
+    run = Run.load(run_path)
     assert "Traceback" not in done.stderr
     names = {r.name for r in run.records if isinstance(r, Measurement)}
     assert {"node.memory", "node.noise", "network.all_to_all"} <= names
     assert any(isinstance(r, Context) for r in run.records)
     verdicts = {v.criterion: v for v in run.records if isinstance(v, Verdict)}
-    # This machine has an MPI and memory: nothing of its own specification is left open.
+    # This machine has an MPI and memory, so no criterion of the specification "self" is inconclusive.
     assert "INCONCLUSIVE" not in {v.outcome for v in verdicts.values()}
     assert verdicts["every payload arrived as it was sent"].outcome == "PASS"
     for title in verdicts:
         assert title in done.stdout
-    assert str(where.name) in done.stdout and (where / "report.html").stat().st_size > 100_000
+    assert str(run_path.name) in done.stdout and (run_path / "report.html").stat().st_size > 100_000
 
 
 def test_a_limit_that_is_missed_fails_the_run(
     checked: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
-    where, done = checked
+    run_path, done = checked
     assert done.returncode == 1
-    run = Run.load(where)
+    run = Run.load(run_path)
     assert run.info.outcome == "FAIL"
     (light,) = [v for v in run.records if isinstance(v, Verdict) and v.criterion == "faster than light"]
     assert light.outcome == "FAIL" and light.required == 900e12
     assert light.margin is not None and light.margin < -0.9
 
 
-def test_it_is_judged_again_by_another_specification(
+def test_a_run_is_judged_again_by_another_specification(
     checked: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
-    where, _ = checked
-    before = (where / "records.jsonl").read_bytes()
-    (where.parent / "easy.toml").write_text(
+    run_path, _ = checked
+    before = (run_path / "records.jsonl").read_bytes()
+    (run_path.parent / "easy.toml").write_text(
         '[[criterion]]\nmetric = "node.memory/bandwidth"\nmin = "1 B/s"\n'
     )
-    done = assay("judge", str(where), "easy.toml", cwd=where.parent)
+    done = assay("judge", str(run_path), "easy.toml", cwd=run_path.parent)
     assert done.returncode == 0 and "PASS" in done.stdout
-    assert (where / "records.jsonl").read_bytes() == before
+    assert (run_path / "records.jsonl").read_bytes() == before
 
 
 def test_without_an_mpi_the_network_is_waived_and_does_not_pass(tmp_path: Path) -> None:
-    lone = tmp_path / "engines"
-    lone.mkdir()
-    (lone / "assay-probe").symlink_to(engines_folder() / "assay-probe")
-    done = assay("check", "--budget", "4s", "-o", "run", cwd=tmp_path, ASSAY_ENGINES=str(lone))
+    probe_only = tmp_path / "engines"
+    probe_only.mkdir()
+    (probe_only / "assay-probe").symlink_to(engines_folder() / "assay-probe")
+    done = assay("check", "--budget", "4s", "-o", "run", cwd=tmp_path, ASSAY_ENGINES=str(probe_only))
     run = Run.load(tmp_path / "run")
     waived = [r for r in run.records if isinstance(r, Measurement) and r.status == "waived"]
     assert waived and all("no MPI can be used" in (r.reason or "") for r in waived)
@@ -107,7 +107,7 @@ def test_without_engines_everything_is_waived_with_the_reason(tmp_path: Path) ->
     assert (tmp_path / "run" / "report.html").exists()
 
 
-def test_list_and_doctor_say_the_same_of_this_machine(tmp_path: Path) -> None:
+def test_list_and_doctor_agree_about_this_machine(tmp_path: Path) -> None:
     listed = json.loads(assay("list", "--json", cwd=tmp_path).stdout)
     by_name = {m["name"]: m for m in listed}
     assert by_name["network.all_to_all"]["waived"] is None

@@ -1,4 +1,4 @@
-"""``assay comply``: it measures what the specification asks for and no more, and never passes what it could not."""
+"""``assay comply`` measures exactly what the specification requires. A criterion without a measurement never passes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ GPUS = [{"name": "Planted", "h2d": 200e6, "d2h": 100e6}, {"name": "Planted", "h2
 SMALL = '[parameters."node.gpu_copy"]\nsize = "256 KiB"\ncopies = 4\nrepeats = 3\n'
 TOTAL = """
 [[criterion]]
-title = "total {way} speed"
+title = "total {direction} speed"
 metric = "node.gpu_copy/total"
-where = {{direction = "{way}"}}
-min = "{least}"
+where = {{direction = "{direction}"}}
+min = "{minimum}"
 """
 Comply = Callable[..., tuple[int, dict[str, Any], str]]
 
 
 @pytest.fixture
 def comply(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Comply:
-    """Runs the verb on this machine, with planted GPUs; gives exit code, the run, and what was said."""
+    """Runs the verb on this machine with planted GPUs. Returns the exit code, the run as JSON, and standard error."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKE))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -57,9 +57,11 @@ def outcomes(run: dict[str, Any]) -> dict[str, str]:
     return {r["criterion"]: r["outcome"] for r in run["records"] if r["kind"] == "verdict"}
 
 
-def test_what_is_asked_for_and_no_more(comply: Comply) -> None:
+def test_only_specified_measurements_are_made(comply: Comply) -> None:
     specification = (
-        TOTAL.format(way="h2d", least="80 MB/s") + TOTAL.format(way="d2h", least="900 MB/s") + SMALL
+        TOTAL.format(direction="h2d", minimum="80 MB/s")
+        + TOTAL.format(direction="d2h", minimum="900 MB/s")
+        + SMALL
     )
     status, run, _ = comply(specification)
     assert status == 1
@@ -70,10 +72,10 @@ def test_what_is_asked_for_and_no_more(comply: Comply) -> None:
 
 
 @pytest.mark.slow
-def test_cobalt2_where_most_is_missing(
+def test_cobalt2_on_a_machine_without_devices_names_each_reason(
     comply: Comply, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The real specification, on a machine without settings, GPUs, RDMA or a peer: each line with its reason."""
+    """The real specification on a machine without settings, GPUs, RDMA or a peer: each verdict has its reason."""
     monkeypatch.setenv("ASSAY_ROOT", str(tmp_path / "nothing"))
     monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": []}))
     quick = '\n[parameters."node.memory_paced"]\nbudget = "1s"\nscale = 0.01\n'
@@ -91,16 +93,16 @@ def test_cobalt2_where_most_is_missing(
     assert verdicts.pop("no fault was found")[0] == "PASS"
     assert {outcome for outcome, _ in verdicts.values()} == {"INCONCLUSIVE"}
     reasons = " / ".join(reason for _, reason in verdicts.values())
-    for arguments in ("no cpu.governor", "no cpu.turbo", "finds no GPU", "give --peer HOST", "RDMA"):
-        assert arguments in reasons
+    for text in ("no cpu.governor", "no cpu.turbo", "finds no GPU", "give --peer HOST", "RDMA"):
+        assert text in reasons
     assert run["run"]["state"] == "complete"
 
 
-def test_a_failure_of_one_measurement_is_not_the_end(comply: Comply, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A GPU falls off the bus; what comes after it is measured all the same, and the run never passes."""
+def test_the_run_goes_on_after_a_failed_measurement(comply: Comply, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU fails during its measurement. The next measurement still runs, and the run does not pass."""
     monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": GPUS, "vanish": {"gpu": 1, "after": 5}}))
     received = '[[criterion]]\ntitle = "received"\nmetric = "node.udp_receive/bandwidth"\nmin = "1 Mbit/s"\n'
-    status, run, _ = comply(TOTAL.format(way="h2d", least="1 MB/s") + received + SMALL)
+    status, run, _ = comply(TOTAL.format(direction="h2d", minimum="1 MB/s") + received + SMALL)
     assert status == 2
     assert outcomes(run) == {"total h2d speed": "INCONCLUSIVE", "received": "INCONCLUSIVE"}
     assert (run["run"]["state"], run["run"]["outcome"]) == ("partial", "INCONCLUSIVE")
@@ -109,17 +111,19 @@ def test_a_failure_of_one_measurement_is_not_the_end(comply: Comply, monkeypatch
     assert waived and {r["status"] for r in waived} == {"waived"}
 
 
-def test_a_run_can_be_judged_again(comply: Comply, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    comply(TOTAL.format(way="h2d", least="80 MB/s") + SMALL)
+def test_a_run_is_judged_again_by_a_harder_specification(
+    comply: Comply, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    comply(TOTAL.format(direction="h2d", minimum="80 MB/s") + SMALL)
     (folder,) = tmp_path.glob("out*")
-    (tmp_path / "harder.toml").write_text(TOTAL.format(way="h2d", least="80 GB/s"))
+    (tmp_path / "harder.toml").write_text(TOTAL.format(direction="h2d", minimum="80 GB/s"))
     assert main(["judge", str(folder), "site.toml"]) == 0
     assert main(["judge", str(folder), "harder.toml"]) == 1
     assert "80 GB/s" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["nowhere.toml"], "nowhere.toml"),
         (["cobalt2", "--peer", "a,b"], "--peer names 2 hosts"),
@@ -133,7 +137,7 @@ def test_a_run_can_be_judged_again(comply: Comply, tmp_path: Path, capfd: pytest
 )
 def test_bad_input_is_one_line_and_starts_nothing(
     arguments: list[str],
-    says: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
@@ -145,5 +149,5 @@ def test_bad_input_is_one_line_and_starts_nothing(
     describe.cache_clear()
     assert main(["comply", *arguments]) == 2
     err = capfd.readouterr().err
-    assert says in err and err.count("\n") == 1
+    assert message in err and err.count("\n") == 1
     assert not (tmp_path / "runs").exists()

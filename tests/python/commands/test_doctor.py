@@ -1,4 +1,4 @@
-"""The doctor, on machines whose ills are planted."""
+"""``assay doctor`` on planted machines: wrong settings are found with their fixes."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from assay.cli import main
 
 @pytest.fixture
 def diagnose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """What the doctor says of a machine: the checks of its settings and devices by name."""
+    """Runs the doctor on a planted machine. Returns its checks of settings and devices by name."""
 
-    def of(machine: str, *options: str) -> dict[str, dict[str, str]]:
+    def run(machine: str, *options: str) -> dict[str, dict[str, str]]:
         monkeypatch.setenv("ASSAY_ROOT", str(machines.plant(machine, tmp_path)))
         main(["doctor", "--json", *options])
         return {check["name"]: check for check in json.loads(capsys.readouterr().out)}
 
-    return of
+    return run
 
 
-def test_each_ill_of_a_node_is_found_with_its_fix(diagnose: Any) -> None:
+def test_each_wrong_setting_is_found_with_its_fix(diagnose: Any) -> None:
     checks = diagnose(machines.COBALT)
-    ills = {
+    problems = {
         name for name, check in checks.items() if check["section"] == "settings" and check["state"] != "ok"
     }
-    assert ills == {
+    assert problems == {
         "the frequency governor is performance",
         "turbo is off, for figures that repeat",
         "the kernel moves no pages by itself",
@@ -48,14 +48,14 @@ def test_each_ill_of_a_node_is_found_with_its_fix(diagnose: Any) -> None:
     assert "0000:03:00.0" in slot["fix"] and slot["found"].startswith("50")
 
 
-def test_a_sound_node_has_no_ill(diagnose: Any) -> None:
+def test_a_correctly_set_machine_has_no_problem(diagnose: Any) -> None:
     checks = diagnose(machines.SOUND)
     assert [
         check for check in checks.values() if check["section"] == "settings" and check["state"] != "ok"
     ] == []
 
 
-def test_devices_are_told_with_node_and_link(diagnose: Any) -> None:
+def test_devices_are_listed_with_numa_node_and_link(diagnose: Any) -> None:
     checks = diagnose(machines.COBALT)
     assert checks["eth3"]["found"] == "NUMA node 1, up, 10 Gbit/s, 1500 B"
     assert checks["mlx4_0:1"]["found"] == "NUMA node 0, ACTIVE, 56 Gbit/s, InfiniBand"
@@ -69,7 +69,7 @@ def test_devices_are_told_with_node_and_link(diagnose: Any) -> None:
     ("machine", "turbo", "governor"),
     [(machines.AMD, "note", "ok"), (machines.ARM, "note", "note"), (machines.SOUND, "ok", "ok")],
 )
-def test_an_acceptance_requires_what_a_machine_may_not_have(
+def test_settings_that_a_processor_lacks_are_notes(
     diagnose: Any, machine: str, turbo: str, governor: str
 ) -> None:
     checks = diagnose(machine, "--spec", "cobalt2")

@@ -1,5 +1,5 @@
-"""``assay eb``: bad input is one line, the outcome follows the ledger, a search finds a planted top, Ctrl-C keeps what
-was measured. The engine is planted; the real one has tests of its own."""
+"""``assay eb`` with a planted engine: bad input is one line, the verdict follows the ledger (the counts of events and
+fragments), ``tune`` finds a planted maximum, and Ctrl-C keeps the measurements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from assay.records.run import Run
 from assay.records.schema import Measurement
 
 ROOT = Path(__file__).resolve().parents[3]
-HERE = ("--transport", "null", "-n", "4")
+ON_FOUR_RANKS = ("--transport", "null", "-n", "4")
 
 
 def environment(folder: Path, **plan: object) -> dict[str, str]:
@@ -47,30 +47,30 @@ def assay(env: dict[str, str], *arguments: str, limit: float = 120) -> subproces
     [
         (["-n", "1"], "one rank alone"),
         (["-w", "localhost"], "one rank alone"),
-        ([*HERE, "--size", "0"], "size"),
-        ([*HERE, "--size", "4TiB"], "fragment"),
-        ([*HERE, "--size", "1GiB", "--credits", "1024"], "GiB are free"),
-        ([*HERE, "--credits", "0"], "--credits"),
-        ([*HERE, "--credits", "1000000"], "--credits"),
-        ([*HERE, "--parallel", "-1"], "--parallel"),
-        ([*HERE, "--input-rate", "fast"], "rate"),
-        ([*HERE, "--budget", "0"], "--budget"),
-        ([*HERE, "--filters", "3"], "--filters 3"),
-        ([*HERE, "--schedule", "shift", "--at-once"], "both given"),
-        ([*HERE, "--schedule-file", "/no/such/file"], "/no/such/file"),
-        ([*HERE, "--sizes-file", "/no/such/file"], "/no/such/file"),
-        ([*HERE, "--launcher", "openmpi"], "--launcher"),
+        ([*ON_FOUR_RANKS, "--size", "0"], "size"),
+        ([*ON_FOUR_RANKS, "--size", "4TiB"], "fragment"),
+        ([*ON_FOUR_RANKS, "--size", "1GiB", "--credits", "1024"], "GiB are free"),
+        ([*ON_FOUR_RANKS, "--credits", "0"], "--credits"),
+        ([*ON_FOUR_RANKS, "--credits", "1000000"], "--credits"),
+        ([*ON_FOUR_RANKS, "--parallel", "-1"], "--parallel"),
+        ([*ON_FOUR_RANKS, "--input-rate", "fast"], "rate"),
+        ([*ON_FOUR_RANKS, "--budget", "0"], "--budget"),
+        ([*ON_FOUR_RANKS, "--filters", "3"], "--filters 3"),
+        ([*ON_FOUR_RANKS, "--schedule", "shift", "--at-once"], "both given"),
+        ([*ON_FOUR_RANKS, "--schedule-file", "/no/such/file"], "/no/such/file"),
+        ([*ON_FOUR_RANKS, "--sizes-file", "/no/such/file"], "/no/such/file"),
+        ([*ON_FOUR_RANKS, "--launcher", "openmpi"], "--launcher"),
         (["--transport", "rapidio", "-n", "2"], "rapidio"),
         (["--transport", "ofi:rapidio", "-n", "2"], "no provider 'rapidio'"),
         (["--transport", "null", "-w", "node[1-2]"], "no network"),
         (["-w", "no-such-host-1,no-such-host-2"], "no-such-host-1"),
         (["--lab", "no-such-lab"], "no-such-lab"),
-        (["tune", *HERE, "--try", "credits"], "PARAMETER=VALUES"),
-        (["tune", *HERE, "--try", "credits=0,1"], "credits"),
-        (["tune", *HERE, "--try", "colour=1"], "colour"),
-        (["tune", *HERE, "--try", "schedule=zigzag"], "zigzag"),
-        (["tune", *HERE, "--try", "credits=2,2"], "twice"),
-        (["tune", *HERE, "--full", "--points", "3"], "both given"),
+        (["tune", *ON_FOUR_RANKS, "--try", "credits"], "PARAMETER=VALUES"),
+        (["tune", *ON_FOUR_RANKS, "--try", "credits=0,1"], "credits"),
+        (["tune", *ON_FOUR_RANKS, "--try", "colour=1"], "colour"),
+        (["tune", *ON_FOUR_RANKS, "--try", "schedule=zigzag"], "zigzag"),
+        (["tune", *ON_FOUR_RANKS, "--try", "credits=2,2"], "twice"),
+        (["tune", *ON_FOUR_RANKS, "--full", "--points", "3"], "both given"),
     ],
 )
 def test_bad_input_is_one_line_and_starts_nothing(
@@ -86,12 +86,12 @@ def test_bad_input_is_one_line_and_starts_nothing(
 def test_a_schedule_for_other_ranks_is_refused_with_its_line(tmp_path: Path) -> None:
     schedule = tmp_path / "schedule.txt"
     schedule.write_text("1 2 0\n")
-    done = assay(environment(tmp_path), *HERE, "--schedule-file", str(schedule))
+    done = assay(environment(tmp_path), *ON_FOUR_RANKS, "--schedule-file", str(schedule))
     assert done.returncode == 2 and "schedule.txt:1: 3 destinations for 4 ranks" in done.stderr
 
 
-def test_a_clean_ledger_passes_with_its_table_and_its_line_over_time(tmp_path: Path) -> None:
-    done = assay(environment(tmp_path), *HERE, "-o", str(tmp_path / "run"))
+def test_a_ledger_without_losses_passes_and_is_shown(tmp_path: Path) -> None:
+    done = assay(environment(tmp_path), *ON_FOUR_RANKS, "-o", str(tmp_path / "run"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "events built" in done.stdout and "over 10 s" in done.stdout
     assert (tmp_path / "run" / "report.html").is_file()
@@ -99,18 +99,18 @@ def test_a_clean_ledger_passes_with_its_table_and_its_line_over_time(tmp_path: P
 
 @pytest.mark.parametrize("metric", ["fragments_corrupt", "fragments_duplicate", "fragments_lost"])
 def test_a_wrong_or_lost_fragment_fails(metric: str, tmp_path: Path) -> None:
-    done = assay(environment(tmp_path, ledger={metric: 1.0}), *HERE, "-o", str(tmp_path / "run"))
+    done = assay(environment(tmp_path, ledger={metric: 1.0}), *ON_FOUR_RANKS, "-o", str(tmp_path / "run"))
     assert done.returncode == 1 and "FAIL" in done.stdout
 
 
 @pytest.mark.parametrize("metric", ["fragments_corrupt", "events_built"])
-def test_what_was_not_counted_does_not_pass(metric: str, tmp_path: Path) -> None:
-    done = assay(environment(tmp_path, drop=[metric]), *HERE, "-o", str(tmp_path / "run"))
+def test_a_missing_count_is_inconclusive(metric: str, tmp_path: Path) -> None:
+    done = assay(environment(tmp_path, drop=[metric]), *ON_FOUR_RANKS, "-o", str(tmp_path / "run"))
     assert done.returncode == 2 and "INCONCLUSIVE" in done.stdout
 
 
 def test_an_engine_that_fails_is_named_and_does_not_pass(tmp_path: Path) -> None:
-    done = assay(environment(tmp_path, die=True), *HERE, "-o", str(tmp_path / "run"))
+    done = assay(environment(tmp_path, die=True), *ON_FOUR_RANKS, "-o", str(tmp_path / "run"))
     assert done.returncode == 2 and "rank 1 has no memory" in done.stdout
     assert "Traceback" not in done.stderr
 
@@ -118,7 +118,7 @@ def test_an_engine_that_fails_is_named_and_does_not_pass(tmp_path: Path) -> None
 def test_interruption_keeps_the_slices(tmp_path: Path) -> None:
     run = tmp_path / "run"
     process = subprocess.Popen(
-        [sys.executable, "-m", "assay", "eb", *HERE, "-o", str(run)],
+        [sys.executable, "-m", "assay", "eb", *ON_FOUR_RANKS, "-o", str(run)],
         env=environment(tmp_path, hang=True),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -132,13 +132,13 @@ def test_interruption_keeps_the_slices(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=60)
     assert process.returncode == 130
-    kept = Run.load(run)
-    assert kept.info.state == "partial" and kept.info.outcome != "PASS"
-    slices = [r for r in kept.records if isinstance(r, Measurement) and r.name == "events.slices"]
+    interrupted = Run.load(run)
+    assert interrupted.info.state == "partial" and interrupted.info.outcome != "PASS"
+    slices = [r for r in interrupted.records if isinstance(r, Measurement) and r.name == "events.slices"]
     assert len(slices) == 30
 
 
-TRIED = [
+AXES = [
     "fragment=64KiB,128KiB,256KiB,512KiB,1MiB",
     "credits=1,2,4,8",
     "parallel=1,2,4,8,16",
@@ -148,10 +148,16 @@ TRIED = [
 
 
 @pytest.mark.slow
-def test_a_search_finds_the_planted_top_at_a_tenth_of_the_grid(tmp_path: Path) -> None:
-    grid = [word for axis in TRIED for word in ("--try", axis)]
+def test_tune_finds_the_planted_maximum_with_a_tenth_of_the_grid(tmp_path: Path) -> None:
+    grid = [argument for axis in AXES for argument in ("--try", axis)]
     done = assay(
-        environment(tmp_path, landscape=True), "tune", *HERE, *grid, "--json", "-o", str(tmp_path / "run")
+        environment(tmp_path, landscape=True),
+        "tune",
+        *ON_FOUR_RANKS,
+        *grid,
+        "--json",
+        "-o",
+        str(tmp_path / "run"),
     )
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
@@ -172,6 +178,8 @@ def test_a_search_finds_the_planted_top_at_a_tenth_of_the_grid(tmp_path: Path) -
     assert set(weights) == {"fragment", "credits", "parallel", "schedule", "protocol"}
 
 
-def test_a_search_in_which_no_point_can_be_measured_does_not_pass(tmp_path: Path) -> None:
-    done = assay(environment(tmp_path, die=True), "tune", *HERE, "--points", "3", "-o", str(tmp_path / "run"))
+def test_tune_without_any_measured_point_is_inconclusive(tmp_path: Path) -> None:
+    done = assay(
+        environment(tmp_path, die=True), "tune", *ON_FOUR_RANKS, "--points", "3", "-o", str(tmp_path / "run")
+    )
     assert done.returncode == 2, done.stdout

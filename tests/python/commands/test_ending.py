@@ -1,4 +1,4 @@
-"""How a command ends: by SIGTERM as by Ctrl-C, in the middle of its imports, and when nobody reads what it prints."""
+"""How a command ends: by SIGTERM and Ctrl-C, during its imports, by a defect, and when nobody reads its output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from assay.records.schema import Finding, Measurement, Summary
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 60.0
 COMMAND = [sys.executable, "-m", "assay"]
-MANY = 2000  # verdicts and findings, more than a pipe holds
+CRITERIA = 2000  # verdicts and findings, more than a pipe holds
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -27,22 +27,22 @@ def environment(**more: str) -> dict[str, str]:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    made = Run.create("net", ["assay", "net"], path=tmp_path / "run")
+    result = Run.create("net", ["assay", "net"], path=tmp_path / "run")
     summary = Summary(n=5, median=2e9)
-    made.append(Measurement(name="network.all_to_all", metric="bandwidth", unit="B/s", summary=summary))
-    made.append(Finding(rule="planted", cause="a cause that is not judged", severity="warning"))
-    made.finish("complete")
+    result.append(Measurement(name="network.all_to_all", metric="bandwidth", unit="B/s", summary=summary))
+    result.append(Finding(rule="planted", cause="a cause that is not judged", severity="warning"))
+    result.finish("complete")
     criteria = [
         f'[[criterion]]\nmetric = "network.all_to_all/bandwidth"\nwhere = {{ size = "{size} B" }}\nmin = "1 GB/s"\n'
-        for size in range(1, MANY)
+        for size in range(1, CRITERIA)
     ]
     (tmp_path / "many.toml").write_text("\n".join(criteria))
-    return made.path
+    return result.path
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_closed_pipe_is_no_error(run: Path, options: list[str]) -> None:
-    """As with "| head": nothing on standard error, and the exit code is the verdict's, which is inconclusive."""
+def test_a_closed_pipe_is_not_an_error(run: Path, options: list[str]) -> None:
+    """As with "| head", standard error stays empty, and the exit code is that of the verdict: 2, inconclusive."""
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -59,7 +59,7 @@ def test_a_closed_pipe_is_no_error(run: Path, options: list[str]) -> None:
 
 
 @pytest.mark.parametrize("options", [["list"], ["list", "--json"], ["--help"], ["dance"]])
-def test_readers_of_both_streams_may_leave(options: list[str]) -> None:
+def test_closed_pipes_of_both_streams_do_not_change_the_exit_code(options: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -97,7 +97,7 @@ def test_a_terminal_without_the_characters_gets_escapes(run: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "message"),
     [
         (
             "raise LookupError('planted\\nfault')",
@@ -110,8 +110,10 @@ def test_a_terminal_without_the_characters_gets_escapes(run: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("traced", [False, True])
-def test_a_defect_is_one_line_and_no_verdict(tmp_path: Path, fault: str, said: str, traced: bool) -> None:
-    """Planted in a verb. Exit code 1 would say that the machine has failed."""
+def test_a_defect_is_one_line_with_exit_code_2(
+    tmp_path: Path, fault: str, message: str, traced: bool
+) -> None:
+    """The defect is planted in a verb. Exit code 1 would mean that the machine has failed."""
     (tmp_path / "sitecustomize.py").write_text(
         f"from assay.commands.list import List\n\ndef planted(self, args):\n    {fault}\n\nList.run = planted\n"
     )
@@ -125,7 +127,7 @@ def test_a_defect_is_one_line_and_no_verdict(tmp_path: Path, fault: str, said: s
     )
     assert (done.returncode, done.stdout) == (2, "")
     *before, line = done.stderr.splitlines()
-    assert line.startswith(f"assay: {said}"), done.stderr
+    assert line.startswith(f"assay: {message}"), done.stderr
     assert "; fix: " in line
     assert bool(before) == traced
 
@@ -145,7 +147,8 @@ def test_a_missing_module_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_during_the_imports_is_an_interruption(tmp_path: Path, number: signal.Signals) -> None:
-    """Planted in the place of a library that Assay imports; it would go on as a broken module."""
+    """The signal is planted in a library that Assay imports. An interrupted import must not count as a broken
+    module."""
     planted = tmp_path / "ClusterShell"
     planted.mkdir()
     (planted / "__init__.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\n")
@@ -161,7 +164,7 @@ def test_a_signal_during_the_imports_is_an_interruption(tmp_path: Path, number: 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_while_python_starts_is_an_interruption(tmp_path: Path, number: signal.Signals) -> None:
-    """Planted where Python itself imports its modules, before the first line of Assay."""
+    """The signal is planted where Python imports its own modules, before the first line of Assay."""
     if subprocess.run(["env", "--block-signal=INT", "true"], capture_output=True).returncode:
         pytest.skip("optional: this env blocks no signals")
     (tmp_path / "sitecustomize.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\n")
@@ -176,8 +179,8 @@ def test_a_signal_while_python_starts_is_an_interruption(tmp_path: Path, number:
 
 
 @pytest.mark.slow
-def test_sigterm_keeps_what_was_measured_and_writes_the_report(tmp_path: Path) -> None:
-    """Sent twice, as 'timeout' does it, when the first figure has come."""
+def test_sigterm_keeps_the_measurements_and_writes_the_report(tmp_path: Path) -> None:
+    """The signal is sent twice, as 'timeout' does, after the first measurement."""
     options = ["--budget", "1s", "--repeats", "3", "--bytes", "4MiB", "--threads", "1", "-o", "run"]
     process = subprocess.Popen(
         [*COMMAND, "io", "device", ".", *options],
@@ -205,15 +208,15 @@ def test_sigterm_keeps_what_was_measured_and_writes_the_report(tmp_path: Path) -
 
 @pytest.mark.parametrize(("no_color", "styled"), [("", True), ("1", False)])
 def test_no_color_means_no_escape_sequence(run: Path, no_color: str, styled: bool) -> None:
-    terminal, inside = pty.openpty()
+    terminal, terminal_end = pty.openpty()
     process = subprocess.Popen(
         [*COMMAND, "judge", str(run), "net"],
-        stdout=inside,
-        stderr=inside,
-        stdin=inside,
+        stdout=terminal_end,
+        stderr=terminal_end,
+        stdin=terminal_end,
         env=environment(NO_COLOR=no_color, TERM="xterm"),
     )
-    os.close(inside)
+    os.close(terminal_end)
     output = b""
     while True:
         try:

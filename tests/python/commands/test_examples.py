@@ -1,5 +1,5 @@
-"""Every example in a help text is a valid command line. The examples that one machine can run are run, unchanged but
-for the time to measure where they leave it to the default."""
+"""Every example in a help text is a valid command line. Examples that one machine can run are run. They are unchanged,
+except that a shorter time is set where they use a long default."""
 
 from __future__ import annotations
 
@@ -39,22 +39,25 @@ EXAMPLES = [
 ]
 
 
-def runs_here(example: Example) -> bool:
+def is_runnable(example: Example) -> bool:
     return example.needs in ("", "an MPI")
 
 
-def to_run(subcommand: str) -> list[Example]:
-    """Those that one machine can run. An example that "io" shares with "io doctor" is run there."""
-    below = {x.command for name, x in EXAMPLES if name.startswith(f"{subcommand} ") and runs_here(x)}
-    return [x for x in SUBCOMMANDS[subcommand].examples if runs_here(x) and x.command not in below]
+def runnable_examples(subcommand: str) -> list[Example]:
+    """The examples of a subcommand that one machine can run. An example that "io" shares with "io doctor" belongs to
+    the latter."""
+    of_subcommands = {
+        x.command for name, x in EXAMPLES if name.startswith(f"{subcommand} ") and is_runnable(x)
+    }
+    return [x for x in SUBCOMMANDS[subcommand].examples if is_runnable(x) and x.command not in of_subcommands]
 
 
-RUNNABLE = [subcommand for subcommand in SUBCOMMANDS if to_run(subcommand)]
+RUNNABLE = [subcommand for subcommand in SUBCOMMANDS if runnable_examples(subcommand)]
 
 
 def test_no_example_is_left_out() -> None:
-    run = {example.command for subcommand in RUNNABLE for example in to_run(subcommand)}
-    assert run == {example.command for _, example in EXAMPLES if runs_here(example)}
+    run = {example.command for subcommand in RUNNABLE for example in runnable_examples(subcommand)}
+    assert run == {example.command for _, example in EXAMPLES if is_runnable(example)}
 
 
 @pytest.mark.parametrize("subcommand", SUBCOMMANDS)
@@ -90,7 +93,7 @@ def test_the_examples_run(subcommand: str, tmp_path: Path) -> None:
     # A python3 of pyenv would be a script of eighty processes, each of which "assay heap" and "assay numa" record.
     interpreter = Path(sys.executable).resolve().parent
     environment = {**os.environ, "PATH": f"{ROOT}:{interpreter}:{os.environ['PATH']}"}
-    for example in to_run(subcommand):
+    for example in runnable_examples(subcommand):
         if example.needs and not has_mpi(subcommand):
             continue
         done = subprocess.run(

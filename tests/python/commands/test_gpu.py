@@ -1,4 +1,5 @@
-"""``assay gpu`` on planted GPUs: a driver library that copies at known rates, and fails in known ways."""
+"""``assay gpu`` on planted GPUs: a driver library (tests/engines/fake_cuda) that copies at known rates, and fails in
+known ways."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ Run = Callable[..., tuple[int, list[dict[str, Any]], str]]
 
 @pytest.fixture
 def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Run:
-    """Runs the verb on a planted machine; gives exit code, records, and what was said."""
+    """Runs the verb on a planted machine. Returns the exit code, the records, and standard error."""
     assert engines_folder()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKE))
@@ -50,7 +51,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFi
 
 
 def figures(records: list[dict[str, Any]], metric: str) -> dict[tuple[str, ...], float]:
-    """Medians by device (where there is one), direction, and one or all (where it is said)."""
+    """Medians by device (if there is one), direction, and "one" or "all" GPUs at a time (if it is given)."""
     medians = {}
     for r in records:
         if r["kind"] == "measurement" and r["metric"] == metric and r.get("status", "ok") == "ok":
@@ -70,20 +71,20 @@ def test_planted_rates_are_found(gpu: Run) -> None:
     assert status == 0
     bandwidth = figures(records, "bandwidth")
     for device, planted in (("gpu0", TWO[0]), ("gpu1", TWO[1])):
-        for way in ("h2d", "d2h"):
+        for direction in ("h2d", "d2h"):
             for gpus in ("one", "all"):
-                assert bandwidth[device, way, gpus] == pytest.approx(planted[way], rel=0.02)
-        # Both ways end together only where they are equally fast: all bytes, until the slower one has ended.
+                assert bandwidth[device, direction, gpus] == pytest.approx(planted[direction], rel=0.02)
+        # Both directions at once: all bytes over the time until the slower direction has ended.
         slower = min(planted["h2d"], planted["d2h"])
         assert bandwidth[device, "both", "one"] <= 2 * slower * 1.02
     assert set(figures(records, "corrupted").values()) == {0.0}
-    # All bytes until the slower GPU has ended; this machine's own clock, so never more, but less when it is busy.
+    # All bytes over the time until the slower GPU has ended. The time is measured, so a busy machine gives less.
     total = figures(records, "total")
     assert 0.3 * 200e6 < total["h2d",] <= 1.02 * 200e6
     assert 0.3 * 200e6 < total["d2h",] <= 1.02 * 200e6
 
 
-def test_the_two_lines_of_gpu_copy(gpu: Run, capfd: pytest.CaptureFixture[str]) -> None:
+def test_totals_are_printed_as_gpu_copy_prints_them(gpu: Run, capfd: pytest.CaptureFixture[str]) -> None:
     gpu(gpus=TWO[:1])
     status = main(["gpu", "-o", "again", *SMALL])
     out = capfd.readouterr().out
@@ -96,9 +97,9 @@ def test_the_two_lines_of_gpu_copy(gpu: Run, capfd: pytest.CaptureFixture[str]) 
 
 @pytest.mark.alone
 @pytest.mark.slow
-def test_a_shared_link_is_seen_and_explained(gpu: Run) -> None:
+def test_a_shared_link_is_measured_and_named(gpu: Run) -> None:
     gpu_rates = {"h2d": 200e6, "d2h": 200e6}
-    # Long against what a busy machine may delay one of the two by.
+    # The copies take long compared with the delays of a busy machine.
     arguments = ["--size", "2MiB", "--copies", "8", "--repeats", "3"]
     _, records, _ = gpu(*arguments, gpus=[gpu_rates, gpu_rates], shared={"h2d": 200e6})
     bandwidth = figures(records, "bandwidth")
@@ -114,7 +115,9 @@ def test_a_shared_link_is_seen_and_explained(gpu: Run) -> None:
     assert all("to it" in detail for detail in finding["details"])
 
 
-def test_numa_and_links_from_the_machine(gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numa_nodes_and_links_are_read_from_the_machine(
+    gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The planted COBALT node: one GPU in a slot of 8 lanes, one that runs at PCIe 2 behind its riser."""
     monkeypatch.setenv("ASSAY_ROOT", str(plant(COBALT, tmp_path / "cobalt")))
     _, records, _ = gpu(gpus=TWO)
@@ -132,15 +135,15 @@ def test_numa_and_links_from_the_machine(gpu: Run, tmp_path: Path, monkeypatch: 
     assert "riser" in fixes["gpu1"]
 
 
-@pytest.mark.parametrize("way", ["h2d", "d2h"])
-def test_a_wrong_byte_fails(gpu: Run, way: str) -> None:
+@pytest.mark.parametrize("direction", ["h2d", "d2h"])
+def test_a_wrong_byte_fails(gpu: Run, direction: str) -> None:
     """One flipped bit in one of four copies of one repetition, in memory that later copies do not touch."""
-    status, records, _ = gpu(gpus=TWO, corrupt={"gpu": 1, "way": way, "after": 11, "offset": 1234})
+    status, records, _ = gpu(gpus=TWO, corrupt={"gpu": 1, "way": direction, "after": 11, "offset": 1234})
     assert status == 1
     corrupted = figures(records, "corrupted")
     assert sum(corrupted.values()) == 1
-    (where,) = [key for key, count in corrupted.items() if count]
-    assert where[0] == "gpu1"
+    (key,) = [key for key, count in corrupted.items() if count]
+    assert key[0] == "gpu1"
     (corruption,) = [r for r in records if r["kind"] == "corruption"]
     assert corruption["offset"] % (256 << 10) == 1234
     assert int(corruption["expected"], 16) ^ int(corruption["observed"], 16) == 0x10 << (8 * (1234 % 8))
@@ -171,7 +174,9 @@ def test_waived_with_the_reason(gpu: Run, plan: dict[str, Any], reason: str) -> 
     assert reason in waived(records)
 
 
-def test_no_driver_though_there_are_gpus(gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_on_the_bus_without_a_driver_are_named(
+    gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "empty").mkdir()
     root = plant(COBALT, tmp_path / "cobalt")
     (root / "sys/bus/pci/devices/0000:03:00.0/vendor").write_text("0x10de\n")
@@ -184,7 +189,7 @@ def test_no_driver_though_there_are_gpus(gpu: Run, tmp_path: Path, monkeypatch: 
 def test_a_total_without_all_gpus_never_passes(
     gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A GPU that the bus shows and the driver does not: what the others reach together is not the machine's."""
+    """The PCI bus has a GPU that the driver does not show. The total of the other GPUs is not the machine's."""
     root = plant(COBALT, tmp_path / "cobalt")
     for address in ("0000:03:00.0", "0000:83:00.0"):
         (root / f"sys/bus/pci/devices/{address}/vendor").write_text("0x10de\n")
@@ -207,10 +212,10 @@ def test_a_total_without_all_gpus_never_passes(
     assert verdict(records) == "PASS"
 
 
-# ---- GPUs that fail: one line that names them, what was measured before is kept
+# ---- GPUs that fail: one line names them, and the measurements before are kept
 
 
-def test_a_gpu_that_vanishes(gpu: Run) -> None:
+def test_a_gpu_that_vanishes_is_named(gpu: Run) -> None:
     status, records, err = gpu(gpus=TWO, vanish={"gpu": 1, "after": 40})
     assert status == 2
     text = failure(records)
@@ -219,7 +224,7 @@ def test_a_gpu_that_vanishes(gpu: Run) -> None:
     assert "Traceback" not in err
 
 
-def test_a_gpu_that_hangs(gpu: Run) -> None:
+def test_a_gpu_that_hangs_is_named(gpu: Run) -> None:
     status, records, _ = gpu("--timeout", "0.5", gpus=TWO, hang={"gpu": 1, "after": 20})
     assert status == 2
     assert "gpu1 (Slow, 0000:83:00.0): does not answer" in failure(records)
@@ -244,17 +249,17 @@ def test_a_gpu_that_hangs(gpu: Run) -> None:
         ("cuMemGetInfo_v2", 719, "cuMemGetInfo failed"),
     ],
 )
-def test_any_call_may_fail(gpu: Run, call: str, code: int, expected: str) -> None:
+def test_a_failed_call_of_the_driver_is_named(gpu: Run, call: str, code: int, expected: str) -> None:
     status, records, _ = gpu(
         gpus=TWO, fail={"call": call, "gpu": 1, "code": code, "after": 2 if "Mem" in call else 1}
     )
-    if call == "cuMemGetInfo_v2":  # asked once
+    if call == "cuMemGetInfo_v2":  # called once
         status, records, _ = gpu("-o", "again", gpus=TWO, fail={"call": call, "gpu": 1, "code": code})
     assert status == 2
     assert "gpu1" in failure(records) and expected in failure(records)
 
 
-def test_copies_shrink_to_the_memory_there_is(gpu: Run) -> None:
+def test_copies_shrink_to_the_free_memory(gpu: Run) -> None:
     small = {**TWO[0], "memory": 64 << 20, "h2d": 4e9, "d2h": 4e9}
     status, records, err = gpu("--copies", "2", "--repeats", "3", small=False, gpus=[small])
     assert status == 0
@@ -263,14 +268,14 @@ def test_copies_shrink_to_the_memory_there_is(gpu: Run) -> None:
     assert "memory is short" in err
 
 
-def test_too_little_memory_is_said(gpu: Run) -> None:
+def test_too_little_memory_is_reported(gpu: Run) -> None:
     status, records, _ = gpu("--copies", "2", small=False, gpus=[{**TWO[0], "memory": 4 << 20}])
     assert status == 2
     assert "too little free memory" in failure(records)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="real-time priority needs root")
-def test_realtime(gpu: Run) -> None:
+def test_realtime_priority_is_accepted(gpu: Run) -> None:
     assert gpu("--realtime", gpus=TWO[:1])[0] == 0
 
 

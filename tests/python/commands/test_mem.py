@@ -1,4 +1,4 @@
-"""``assay mem``: loads that any machine carries, loads that none does, and what an interrupted one leaves."""
+"""``assay mem``: loads that any machine sustains, loads that no machine sustains, and interrupted runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ rate = "{rate}"
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     describe.cache_clear()
     return tmp_path
@@ -57,17 +57,19 @@ def figures(records: list[dict[str, Any]], *metrics: str) -> list[float]:
     return [medians[metric] for metric in metrics]
 
 
-def run(place: Path, rate: str, capfd: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
-    (place / "planted.toml").write_text(WORKLOAD.format(rate=rate))
+def run(
+    working_folder: Path, rate: str, capfd: pytest.CaptureFixture[str], *arguments: str
+) -> list[dict[str, Any]]:
+    (working_folder / "planted.toml").write_text(WORKLOAD.format(rate=rate))
     assert main(["mem", "--paced", "--workload", "planted.toml", "--json", "-o", "out", *arguments]) == 0
     records: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["records"]
     return records
 
 
 @pytest.mark.alone
-def test_a_load_that_any_machine_carries(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """Two stations of 8 Mbit/s in three steps, one of which reads and writes: 8 MB/s in all."""
-    records = run(place, "8 Mbit/s", capfd, "--budget", "2")
+def test_a_light_load_is_achieved(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Two stations of 8 Mbit/s with three steps, one of which both reads and writes: 8 MB/s in all."""
+    records = run(working_folder, "8 Mbit/s", capfd, "--budget", "2")
     desired, measured, achieved = figures(records, "desired", "measured", "achieved")
     assert desired == 2 * 4 * 1e6
     assert achieved == pytest.approx(1, rel=0.01)
@@ -79,47 +81,51 @@ def test_a_load_that_any_machine_carries(place: Path, capfd: pytest.CaptureFixtu
     assert [s["params"]["operation"] for s in steps] == ["write", "transpose", "read"]
 
 
-def test_half_of_it(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    records = run(place, "8 Mbit/s", capfd, "--budget", "1", "--scale", "50%")
+def test_scale_halves_the_load(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    records = run(working_folder, "8 Mbit/s", capfd, "--budget", "1", "--scale", "50%")
     assert figures(records, "desired") == [2 * 4 * 0.5e6]
 
 
-def test_a_load_that_no_machine_carries(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    records = run(place, "100 Tbit/s", capfd, "--budget", "0.5")
+def test_an_impossible_load_is_late(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    records = run(working_folder, "100 Tbit/s", capfd, "--budget", "0.5")
     achieved, late = figures(records, "achieved", "late")
     assert achieved < 0.5
     assert late > 0.9
 
 
-def test_the_lines_of_mem_test(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (place / "planted.toml").write_text(WORKLOAD.format(rate="800 Mbit/s"))
+def test_the_output_has_the_lines_of_mem_test(
+    working_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="800 Mbit/s"))
     assert main(["mem", "--paced", "--workload", "planted.toml", "--budget", "0.5", "-o", "out"]) == 0
     out = capfd.readouterr().out
     assert "Desired speed:   6.40 Gbit/s" in out
-    for arguments in ("Measured speed:  ", " of desired)", "Average late:    ", "lateness of "):
-        assert arguments in out
+    for text in ("Measured speed:  ", " of desired)", "Average late:    ", "lateness of "):
+        assert text in out
 
 
 @pytest.mark.alone
-def test_ctrl_c_keeps_what_was_measured(place: Path) -> None:
-    (place / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
+def test_ctrl_c_keeps_the_measurements(working_folder: Path) -> None:
+    (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
     arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100", "--json", "-o", "out"]
     process = subprocess.Popen(
         [str(ASSAY), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    assert "node.memory_paced" in process.stderr.readline()  # its progress: the load runs
-    time.sleep(1.5)  # what is measured, not a wait for anything
+    assert "node.memory_paced" in process.stderr.readline()  # the line of progress: the load runs
+    time.sleep(1.5)  # the time that is measured; nothing is awaited
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130, err
     run_and_records = json.loads(out)
     assert run_and_records["run"]["state"] == "partial"
-    # Of the time until then, not of the hundred seconds that were asked for.
+    # The figure refers to the time until the signal, not to the hundred seconds of --budget.
     assert figures(run_and_records["records"], "achieved")[0] == pytest.approx(1, rel=0.05)
 
 
-def test_peak(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_peak_measures_every_operation_with_each_kind_of_stores(
+    working_folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(["mem", "--peak", "--json", "-o", "out"]) == 0
     records = [r for r in json.loads(capfd.readouterr().out)["records"] if r["kind"] == "measurement"]
     kinds = {(r["params"]["operation"], r["params"]["stores"]) for r in records}
@@ -131,8 +137,8 @@ def test_peak(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="takes a capability away")
-def test_no_permission_for_realtime(place: Path) -> None:
-    """As in a container: root, but without the capability."""
+def test_realtime_without_permission_is_one_line(working_folder: Path) -> None:
+    """As in a container, root lacks the capability."""
     done = subprocess.run(
         ["setpriv", "--bounding-set=-sys_nice", str(probe()), "run", "node.memory", "--realtime"],
         capture_output=True,
@@ -144,7 +150,7 @@ def test_no_permission_for_realtime(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--peak", "--scale", "2"], "--scale"),
         (["--paced", "--budget", "never"], "--budget"),
@@ -154,9 +160,9 @@ def test_no_permission_for_realtime(place: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line(
-    arguments: list[str], says: str, place: Path, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["mem", *arguments]) == 2
     err = capfd.readouterr().err
-    assert err.count("\n") == 1 and says in err
-    assert not (place / "runs").exists()
+    assert err.count("\n") == 1 and message in err
+    assert not (working_folder / "runs").exists()

@@ -1,4 +1,4 @@
-"""One option for one thing in every verb: the same spelling, type and text, and a help that fits a screen."""
+"""Each option has the same spelling, type and help text in every verb, and each help fits a screen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assay.commands import options
 from assay.commands.parser import Parser
 
 SCREEN_LINES, SCREEN_COLUMNS = 40, 100
-# What each of these was called before, or elsewhere, with the option that it is now.
+# Spellings of earlier versions and of other tools, with the option that replaces each.
 FORBIDDEN = {
     "-H": "-w",
     "--host": "--hosts",
@@ -28,7 +28,7 @@ FORBIDDEN = {
     "--specification": "--spec",
     "--out": "--output",
 }
-# The Network Sanitizer's, of which 'assay net' accepts the scripts, and DAQPIPE's terms; the help shows them nowhere.
+# Options of the Network Sanitizer, whose scripts 'assay net' accepts, and of DAQPIPE. The help does not show them.
 ALIASES = {
     "--bsize": "assay net",
     "--niters": "assay net",
@@ -55,9 +55,9 @@ def all_options() -> Iterator[tuple[str, str, argparse.Action]]:
                 yield name, option, action
 
 
-def essence(action: argparse.Action) -> dict[str, object]:
-    """What must not differ between verbs: all but the default, and the note in brackets at the end of the help. The
-    choices of --metric are the figures of the profiler."""
+def shared_properties(action: argparse.Action) -> dict[str, object]:
+    """The properties of an option that must be the same in all verbs. They exclude the default, the note in brackets at
+    the end of the help, and the choices of --metric, which differ between profilers."""
     text = re.sub(r" \(.*\)$", "", action.help or "")
     return {
         "spellings": tuple(action.option_strings),
@@ -75,10 +75,12 @@ def test_an_option_means_the_same_in_every_verb() -> None:
     first: dict[str, tuple[str, argparse.Action]] = {}
     for name, option, action in all_options():
         other, first_action = first.setdefault(option, (name, action))
-        assert essence(action) == essence(first_action), f"{option} of '{name}' and of '{other}'"
+        assert shared_properties(action) == shared_properties(first_action), (
+            f"{option} of '{name}' and of '{other}'"
+        )
 
 
-def test_shared_options_come_from_their_one_definition() -> None:
+def test_shared_options_come_from_their_single_definition() -> None:
     for spellings, definition in options.SHARED.items():
         long = spellings.split()[-1]
         for name, option, action in all_options():
@@ -89,7 +91,7 @@ def test_shared_options_come_from_their_one_definition() -> None:
 
 
 @pytest.mark.parametrize("spelling", sorted({*FORBIDDEN, *ALIASES}))
-def test_old_spellings_are_gone_or_hidden(spelling: str) -> None:
+def test_old_spellings_are_absent_or_hidden(spelling: str) -> None:
     uses = [(name, action) for name, option, action in all_options() if option == spelling]
     if spelling in ALIASES:
         assert [name for name, _ in uses] == [ALIASES[spelling]]
@@ -109,7 +111,9 @@ def test_sizes_and_durations_have_the_shared_types() -> None:
     for name, option, action in all_options():
         if option == "--confidence":
             assert action.type == options.confidence, f"{option} of '{name}'"
-        elif action.metavar in types and name != "assay lab fault":  # where a lab's own tools read the share
+        elif (
+            action.metavar in types and name != "assay lab fault"
+        ):  # its value is passed on to the lab's tools
             assert action.type == types[str(action.metavar)], f"{option} of '{name}'"
         assert action.metavar not in ("TIME", "NUM", "SECONDS"), f"{option} of '{name}'"
 
@@ -117,12 +121,12 @@ def test_sizes_and_durations_have_the_shared_types() -> None:
 @pytest.mark.parametrize(
     ("text", "seconds"), [("20s", 20.0), ("3min", 180.0), ("500ms", 0.5), ("1h", 3600.0), ("20", 20.0)]
 )
-def test_durations(text: str, seconds: float) -> None:
+def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert options.duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "5 parsec", "5 MB", "soon", ""])
-def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+def test_wrong_durations_are_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError):
         options.duration(text)
 
@@ -158,7 +162,7 @@ def test_advanced_options_are_shown_by_help_all(name: str, capsys: pytest.Captur
         (["xyzzy"], "see 'assay --help'"),
     ],
 )
-def test_a_typo_is_one_line_with_the_nearest_word(
+def test_a_typo_is_one_line_with_the_nearest_spelling(
     typed: list[str], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(typed) == 2
@@ -167,7 +171,7 @@ def test_a_typo_is_one_line_with_the_nearest_word(
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_alone_is_the_same_as_among_all(verb: str) -> None:
+def test_the_parser_of_a_single_verb_equals_that_among_all(verb: str) -> None:
     alone = {
         name: parser.format_full_help() for name, parser in walk(build_parser([verb])) if name != "assay"
     }
@@ -175,7 +179,7 @@ def test_a_verb_alone_is_the_same_as_among_all(verb: str) -> None:
     assert set(alone) == {name for name in PARSERS if f"{name} ".startswith(f"assay {verb} ")}
 
 
-def test_a_verb_does_not_import_what_it_does_not_use() -> None:
+def test_a_verb_does_not_import_other_verbs() -> None:
     code = "import sys; from assay.cli import main; main(['numa', '--help']); print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True

@@ -1,4 +1,4 @@
-"""The verb on a machine without RDMA, and what it reads from its command line."""
+"""``assay rdma`` on a machine without RDMA, and how it reads its command line."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
-    """A machine whose /sys is planted: its root."""
+    """The root of a planted machine, on which the tests run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASSAY_ROOT", str(tmp_path / "root"))
     describe.cache_clear()
@@ -37,7 +37,7 @@ def plant(root: Path, device: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["-d", "mlx5_0"], ["-d", "mlx5_0", "--peer-device", "mlx5_1"]])
-def test_waived_without_a_device(
+def test_every_metric_is_waived_without_a_device(
     machine: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["rdma", *arguments, "--json", "-o", "out"]) == 2
@@ -49,8 +49,10 @@ def test_waived_without_a_device(
     assert report["run"]["outcome"] == "INCONCLUSIVE"
 
 
-def test_waived_where_the_library_finds_no_device(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A device that /sys shows and libibverbs does not: planted here, a missing provider elsewhere."""
+def test_every_metric_is_waived_if_libibverbs_finds_no_device(
+    machine: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A planted device that /sys shows and libibverbs does not. On a real machine the provider library is missing."""
     if list(Path("/sys/class").glob("infiniband/*")):
         pytest.skip("optional: this machine has RDMA devices")
     plant(machine, "mlx5_0")
@@ -81,7 +83,7 @@ BAD = [
 @pytest.mark.parametrize(
     ("arguments", "named"), BAD, ids=lambda v: " ".join(v) if isinstance(v, list) else ""
 )
-def test_bad_input(
+def test_bad_input_is_one_line(
     arguments: list[str],
     named: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -100,7 +102,7 @@ def test_bad_input(
     assert not (tmp_path / "runs").exists()
 
 
-def test_peer_is_the_other_side_and_all_else_the_measurement() -> None:
+def test_peer_is_the_other_side_and_other_options_are_parameters() -> None:
     described = describe(probe()).find("node.rdma")
     others = ["--iterations", "200", "--op=write,read", "--bidirectional", "--gid-index", "-1"]
     params = {"iterations": "200", "op": "write,read", "bidirectional": True, "gid_index": "-1"}

@@ -1,4 +1,5 @@
-"""What cannot be done is said in one line before anything starts; what was measured is kept, and gone on with."""
+"""``assay saturate``, ``simulate`` and ``model``: wrong input is one line, and interrupted studies are kept and
+resumed."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def platform(tmp_path: Path) -> str:
     return str(path)
 
 
-def refused(capsys, *arguments: str) -> str:
+def error_line(capsys, *arguments: str) -> str:
     assert main(list(arguments)) == 2
     stderr = capsys.readouterr().err
     assert "Traceback" not in stderr
@@ -56,7 +57,7 @@ def refused(capsys, *arguments: str) -> str:
     ],
 )
 def test_wrong_input_is_one_line(capsys, arguments: list[str], fault: str):
-    assert fault in refused(capsys, *arguments)
+    assert fault in error_line(capsys, *arguments)
 
 
 @simulated
@@ -76,17 +77,17 @@ def test_wrong_input_is_one_line(capsys, arguments: list[str], fault: str):
         (["simulate", "{platform}", "--", "saturate", "--nonsense"], "unrecognized"),
     ],
 )
-def test_wrong_simulations_are_one_line(
+def test_wrong_input_of_simulate_is_one_line(
     capsys, tmp_path: Path, platform: str, arguments: list[str], fault: str
 ):
     (tmp_path / "bad.xml").write_text("<platform")
     (tmp_path / "other.xml").write_text("<html/>")
     names = {"bad": tmp_path / "bad.xml", "other": tmp_path / "other.xml", "platform": platform}
-    assert fault in refused(capsys, *[word.format(**names) for word in arguments])
+    assert fault in error_line(capsys, *[argument.format(**names) for argument in arguments])
 
 
 @simulated
-def test_a_platform_that_simgrid_refuses(capsys, tmp_path: Path, platform: str):
+def test_a_platform_that_simgrid_refuses_leaves_a_partial_run(capsys, tmp_path: Path, platform: str):
     wrong = tmp_path / "wrong.xml"
     wrong.write_text(PLATFORM.replace("100MBps", "fast"))
     status = main(["simulate", str(wrong), "--", "saturate", "-o", str(tmp_path / "run")])
@@ -97,7 +98,7 @@ def test_a_platform_that_simgrid_refuses(capsys, tmp_path: Path, platform: str):
 
 
 @simulated
-def test_a_program_that_fails_hands_its_status_on(tmp_path: Path, platform: str):
+def test_simulate_fails_with_its_program(tmp_path: Path, platform: str):
     source = tmp_path / "fails.c"
     source.write_text(
         "#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); MPI_Finalize(); return 3; }\n"
@@ -108,18 +109,19 @@ def test_a_program_that_fails_hands_its_status_on(tmp_path: Path, platform: str)
 
 
 @simulated
-def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path, platform: str):
-    """Half of the rounds are taken out: what is left is not measured again, and the figures are the same."""
-    whole = tmp_path / "whole"
-    assert main(["simulate", platform, "--", "saturate", "-o", str(whole)]) == 0
-    lines = (whole / "records.jsonl").read_bytes().splitlines(keepends=True)
+def test_resume_measures_only_the_missing_rounds(tmp_path: Path, platform: str):
+    """Two thirds of the records are removed. The remaining rounds are not measured again, and the result is the
+    same."""
+    run_path = tmp_path / "whole"
+    assert main(["simulate", platform, "--", "saturate", "-o", str(run_path)]) == 0
+    lines = (run_path / "records.jsonl").read_bytes().splitlines(keepends=True)
     kept = lines[: len(lines) // 3]
-    (whole / "records.jsonl").write_bytes(b"".join(kept))
-    info = json.loads((whole / "run.json").read_bytes())
+    (run_path / "records.jsonl").write_bytes(b"".join(kept))
+    info = json.loads((run_path / "run.json").read_bytes())
     info.update(state="partial", completed=[])
-    (whole / "run.json").write_text(json.dumps(info))
-    assert main(["run", "--resume", str(whole)]) == 0
-    run = Run.load(whole)
+    (run_path / "run.json").write_text(json.dumps(info))
+    assert main(["run", "--resume", str(run_path)]) == 0
+    run = Run.load(run_path)
     assert run.info.state == "complete"
     rounds = [r.params["round"] for r in run.records if isinstance(r, Flows)]
     assert len(rounds) == len(set(rounds))
@@ -128,14 +130,14 @@ def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path, platform: str):
 
 
 @simulated
-def test_more_hosts_than_there_are(tmp_path: Path, platform: str):
+def test_nodes_extends_the_platform_with_hosts(tmp_path: Path, platform: str):
     assert main(["simulate", platform, "--nodes", "9", "--", "saturate", "-o", str(tmp_path / "run")]) == 0
     run = Run.load(tmp_path / "run")
     assert run.info.hosts == [f"n{i}" for i in range(9)]
 
 
 @simulated
-def test_without_simgrid_the_platform_is_written_and_not_called_good(
+def test_without_simgrid_the_platform_is_written_and_inconclusive(
     tmp_path: Path, platform: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     run = tmp_path / "run"
@@ -144,13 +146,13 @@ def test_without_simgrid_the_platform_is_written_and_not_called_good(
     assert main(["model", str(run)]) == 2
     assert "not simulated: no smpirun" in capsys.readouterr().err
     assert (run / "platform.xml").is_file()
-    assert refused(capsys, "simulate", platform, "--", "saturate").startswith(
+    assert error_line(capsys, "simulate", platform, "--", "saturate").startswith(
         "assay: nothing can be simulated here"
     )
 
 
 @simulated
-def test_what_was_not_measured_is_left_out_of_the_platform_and_marked(tmp_path: Path, platform: str):
+def test_unmeasured_hosts_are_left_out_of_the_platform_and_marked(tmp_path: Path, platform: str):
     run = tmp_path / "run"
     assert main(["simulate", platform, "--", "saturate", "-o", str(run)]) == 0
     lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
@@ -159,6 +161,6 @@ def test_what_was_not_measured_is_left_out_of_the_platform_and_marked(tmp_path: 
     (run / "records.jsonl").write_text("".join(kept))
     assert main(["model", str(run), "--no-simulation"]) == 0
     written = (run / "platform.xml").read_text()
-    assert "n[2,5] left out: capacities unknown, not measured" in written  # n5 was of the same rounds
+    assert "n[2,5] left out: capacities unknown, not measured" in written  # n5 took part in the same rounds
     capacities = [r for r in Run.load(run).records if isinstance(r, Capacity) and r.resource == "n2"]
     assert capacities and all(c.state == "unknown" and c.value is None for c in capacities)

@@ -1,7 +1,7 @@
-"""The command blocks of the documents: which there are, how they are marked, and the lines of Assay in them.
+"""Reads the code blocks of the documents: their marks, and the commands of Assay in them.
 
-A block is a fence of ``sh`` or ``console``; in the latter, lines that begin with "$ " are commands. A comment on the
-line before the fence marks it:
+A command block is a fence of ``sh`` or ``console``. In ``console``, lines that begin with "$ " are commands. A comment
+on the line before the fence marks the block:
 
     <!-- needs: cluster -->   lab, gpu, rdma, pmu, guest, program (of the user), setup: parsed; lab is run as root
     <!-- slow -->             minutes: parsed, not run
@@ -52,7 +52,7 @@ class Block:
         return not self.needs
 
     def lines(self) -> list[str]:
-        """Whole commands, without comments; a here-document belongs to its command."""
+        """The commands without comments. A here-document belongs to its command."""
         lines: list[str] = []
         end = None
         for line in self.commands.replace("\\\n", " ").splitlines():
@@ -62,8 +62,8 @@ class Block:
                 continue
             if line.strip() and not line.lstrip().startswith("#"):
                 lines.append(line)
-                here = re.search(r"<<-?'?(\w+)'?", line)
-                end = here[1] if here else None
+                heredoc = re.search(r"<<-?'?(\w+)'?", line)
+                end = heredoc[1] if heredoc else None
         return lines
 
 
@@ -95,13 +95,13 @@ def blocks_of(path: Path) -> list[Block]:
 
 
 def read_marks(mark: str, path: Path) -> tuple[frozenset[str], frozenset[int] | None]:
-    """Of "needs: lab slow", "exit: 0 1", "slow", or several of them."""
+    """The needs and the exit codes of marks such as "needs: lab slow", "exit: 0 1", "slow", or several of these."""
     marks = mark.replace("needs:", "").split()
     exits = None
     if "exit:" in marks:
         start = marks.index("exit:")
-        exits = frozenset(int(word) for word in marks[start + 1 :] if word.isdigit())
-        marks = [word for word in marks if word != "exit:" and not word.isdigit()]
+        exits = frozenset(int(token) for token in marks[start + 1 :] if token.isdigit())
+        marks = [token for token in marks if token != "exit:" and not token.isdigit()]
     unknown = set(marks) - NEEDS
     assert not unknown, (
         f"{path.name}: unknown mark {', '.join(sorted(unknown))}; known: {', '.join(sorted(NEEDS))}"
@@ -115,13 +115,13 @@ def simple_commands(line: str) -> list[list[str]]:
     lexer.whitespace_split = True
     commands: list[list[str]] = [[]]
     tokens = iter(lexer)
-    for word in tokens:
-        if word in OPERATORS:
+    for token in tokens:
+        if token in OPERATORS:
             commands.append([])
-        elif word.startswith((">", "<")):
+        elif token.startswith((">", "<")):
             next(tokens, None)  # the file
-        elif commands[-1] or not (re.match(r"[A-Za-z_]\w*=", word) or word in ("sudo", "exec")):
-            commands[-1].append(word)
+        elif commands[-1] or not (re.match(r"[A-Za-z_]\w*=", token) or token in ("sudo", "exec")):
+            commands[-1].append(token)
     return [command for command in commands if command]
 
 

@@ -1,4 +1,4 @@
-"""The documents tell the truth: each command that they show is run, or parsed where it needs what one machine lacks."""
+"""Each command in the documents is run. Commands that need more than this machine are parsed."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from assay.errors import UserError
 LIMIT_S = 300
 # A python3 of pyenv would be a script of eighty processes, each of which "assay heap" and "assay numa" record.
 INTERPRETER = Path(sys.executable).resolve().parent
-BUDGET = {"check": "2s", "net": "3s"}  # where the text gives none
-FEWER = {"net": ["--sizes", "64KiB,1MiB"]}  # of the lab's, where the text gives none
-OTHER_COMMANDS = {"cat", "cc", "python3", "mkdir", "cd", "ls"}  # of blocks that are run
+BUDGET = {"check": "2s", "net": "3s"}  # added where the text gives none
+LAB_SIZES = {"net": ["--sizes", "64KiB,1MiB"]}  # in the lab, where the text gives none
+OTHER_COMMANDS = {"cat", "cc", "python3", "mkdir", "cd", "ls"}  # allowed in blocks that are run
 BLOCKS = documents.blocks()
 SHOWN = [block for block in BLOCKS if block.language in documents.SHELL]
 RUN = [block for block in SHOWN if block.is_run]
@@ -39,7 +39,7 @@ def test_commands_are_in_blocks_of_sh_or_console(block: Block) -> None:
 
 
 @pytest.mark.parametrize("block", SHOWN, ids=str)
-def test_options_are_known(block: Block) -> None:
+def test_commands_in_blocks_have_known_options(block: Block) -> None:
     for line in block.lines():
         for command in documents.simple_commands(line):
             if documents.is_assay(command):
@@ -53,7 +53,7 @@ def test_options_are_known(block: Block) -> None:
 
 
 @pytest.mark.parametrize("path", documents.documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_options_within_sentences_are_known(path: Path) -> None:
+def test_commands_in_sentences_have_known_options(path: Path) -> None:
     text = documents.FENCE.sub("", path.read_text())
     for span in re.findall(r"`(assay [a-z][^`]*)`", text):
         command = shlex.split(span.replace("\n", " "))
@@ -82,7 +82,7 @@ def assert_target(target: str) -> None:
 
 
 class Shell:
-    """A folder in which the commands of a document are run, with ``assay`` on PATH. The same command is run once."""
+    """A folder in which the commands of a document are run, with ``assay`` on PATH. A repeated command is run once."""
 
     def __init__(self, folder: Path, lab: str = "") -> None:
         self.folder = folder
@@ -103,8 +103,8 @@ class Shell:
         typed = line.replace("./assay", "assay")
         if verb in BUDGET and "--budget" not in command:
             typed += f" --budget {BUDGET[verb]}"
-        if self.lab and verb in FEWER and FEWER[verb][0] not in command:
-            typed += " " + shlex.join(FEWER[verb])
+        if self.lab and verb in LAB_SIZES and LAB_SIZES[verb][0] not in command:
+            typed += " " + shlex.join(LAB_SIZES[verb])
         done = subprocess.run(
             ["bash", "-c", typed],
             capture_output=True,
@@ -125,7 +125,7 @@ class Shell:
 @pytest.mark.programs
 @pytest.mark.slow
 @pytest.mark.parametrize("document", sorted({block.document for block in RUN}))
-def test_commands_run(document: str, tmp_path: Path) -> None:
+def test_commands_of_a_document_run(document: str, tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     for block in RUN:
         if block.document == document:
@@ -134,7 +134,7 @@ def test_commands_run(document: str, tmp_path: Path) -> None:
 
 @pytest.fixture
 def lab_shell(tmp_path: Path) -> Iterator[Shell]:
-    """Its lab has a name of its own, and is taken down whatever happens."""
+    """A shell whose commands use a lab with a unique name. The lab is taken down also after a failure."""
     if os.geteuid() != 0:
         pytest.skip("labs need root")
     name = f"docs-{os.getpid()}"
@@ -150,7 +150,7 @@ def test_commands_run_in_the_lab(lab_shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("path", documents.documents(), ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_that_are_named_exist(path: Path) -> None:
+def test_files_that_documents_name_exist(path: Path) -> None:
     text = path.read_text()
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
     files = re.findall(r"`((?:engines|python|tests|bench|specs|docs|web|packaging)/[\w/.-]+\.\w+)`", text)

@@ -1,4 +1,4 @@
-"""A checkout that root has built, run by an ordinary user from a directory of the user's own."""
+"""An ordinary user runs a checkout that root has built, from the user's own directory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 NOBODY = 65534
-# env is what nobody executes: setpriv itself still has root's capabilities, and finds what nobody may not.
+# setpriv looks up the program with root's rights, so it starts env, which looks up the program as the user nobody.
 AS_NOBODY = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs env".split()
 PATH = "/usr/local/bin:/usr/bin:/bin"
 LIMIT_S = 120
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def as_nobody(*argv: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    """Without HOME, unless one is given."""
+    """Runs a command as the user nobody, without HOME unless ``env`` has it."""
     return subprocess.run(
         [*AS_NOBODY, *map(str, argv)],
         capture_output=True,
@@ -51,14 +51,14 @@ def shared() -> Iterator[Path]:
 @pytest.fixture
 def folder(shared: Path) -> Path:
     """The user's current directory."""
-    path = shared / "mine"
+    path = shared / "nobody"
     path.mkdir()
     os.chown(path, NOBODY, NOBODY)
     return path
 
 
 def make_environment(checkout: Path, python: Path) -> None:
-    """An environment of ``python`` with the packages of this checkout's own."""
+    """Creates a virtual environment of ``python`` that uses the packages of this checkout's environment."""
     subprocess.run([python, "-m", "venv", "--without-pip", checkout / ".venv"], check=True, timeout=LIMIT_S)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     packages = checkout / ".venv/lib" / version / "site-packages"
@@ -67,8 +67,8 @@ def make_environment(checkout: Path, python: Path) -> None:
 
 @pytest.fixture
 def checkout(shared: Path, folder: Path) -> Path:
-    """This checkout; where its environment links into root's home, a copy with an environment of the system's
-    Python, as set-up would make it."""
+    """This checkout, if the user nobody can run its Python. Otherwise a copy with an environment of the system's
+    Python."""
     if (
         as_nobody(
             ROOT / ".venv/bin/python", "-c", "import assay", cwd=folder, PYTHONPATH=f"{ROOT}/python"
@@ -99,7 +99,7 @@ def test_an_ordinary_user_lists_and_measures(checkout: Path, folder: Path) -> No
 
 
 def test_a_python_below_a_closed_folder_is_not_called_missing(folder: Path, shared: Path) -> None:
-    """Root's home is planted: a folder of mode 700 with the interpreter that the environment links to."""
+    """The planted home of root is a folder of mode 700 with the interpreter to which the environment links."""
     checkout, home = shared / "checkout", shared / "home"
     checkout.mkdir()
     home.mkdir(mode=0o700)

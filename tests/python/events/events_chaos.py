@@ -1,12 +1,12 @@
-"""A chaos test of event building: one random death of a process, a link or a whole host in the middle of each run.
+"""A chaos test of event building: a random death of a process, a link or a whole host during each run.
 
     python tests/python/events/events_chaos.py --runs 200 --seed 1
     python tests/python/events/events_chaos.py --seed 17 --keep
 
-A run is planned from its seed: which rank, how it dies, when, and the event builder's protocol and policy. It builds
-events on a lab of its own over a transport that survives deaths. What is checked: building goes on, the ledger has no
-corrupt and no duplicate fragment, every assigned fragment is accounted for (the engine ends with an error
-where it is not), and the death is reported with the time until events were complete again.
+A run is planned from its seed: which rank dies, how and when, and the event builder's protocol and policy. It builds
+events on a lab over a transport that survives deaths. The checks: building goes on, the ledger (the counts of events
+and fragments) has no corrupt and no duplicate fragment, every assigned fragment is accounted for (otherwise the engine
+ends with an error), and the death is reported with the time until events were complete again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ FAULTS = (
     "kill",
     "link",
     "freeze",
-)  # kill -9; the link taken down; the process stopped: a host that falls silent
+)  # kill -9; the link is taken down; the process is stopped, as a host that hangs
 RATE = "400mbit"
 BUDGET_S = 8.0  # leaves 5 s after the latest fault: a busy machine notices a silent host in 3 s
 LIMIT_S = 120.0  # against hangs
@@ -52,33 +52,33 @@ READY_S = 60.0  # until every rank runs
 
 @dataclass(frozen=True)
 class Plan:
-    """``at``: seconds after every rank runs."""
+    """A run's plan. ``fault_s``: when the rank dies, in seconds after every rank runs."""
 
     seed: int
     fault: str
     rank: int
-    at: float
+    fault_s: float
     protocol: str
     policy: str
     transport: str
     heartbeat_ms: int  # a host that is silent for three of these is lost
 
     def summary(self) -> str:
-        how = f"{self.transport}, {self.protocol}, {self.policy}"
-        return f"{how}: {self.fault} of rank {self.rank} after {self.at:.2f} s"
+        settings = f"{self.transport}, {self.protocol}, {self.policy}"
+        return f"{settings}: {self.fault} of rank {self.rank} after {self.fault_s:.2f} s"
 
 
 def make_plan(
     seed: int, hosts: int, transport: str = "tcp", fault: str | None = None, heartbeat_ms: int = 50
 ) -> Plan:
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     return Plan(
         seed,
-        fault or draw.choice(FAULTS),
-        draw.randrange(1, hosts),  # rank 0 manages the events: its death is the end
-        draw.uniform(0.5, 1.5),
-        draw.choice(["push", "pull"]),
-        draw.choice(["drop", "mark"]),
+        fault or rng.choice(FAULTS),
+        rng.randrange(1, hosts),  # rank 0 manages the events; no run survives its death
+        rng.uniform(0.5, 1.5),
+        rng.choice(["push", "pull"]),
+        rng.choice(["drop", "mark"]),
         transport,
         heartbeat_ms,
     )
@@ -144,14 +144,14 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
         try:
             victim = _await_ranks(lab, process, host, path)
-            time.sleep(plan.at)
+            time.sleep(plan.fault_s)
             if set(victim) & set(engines_of(lab, host)):
-                _strike(plan.fault, lab, host, victim)
+                _plant_fault(plan.fault, lab, host, victim)
             else:
-                result.violations.append("it ended before its fault: the machine is too busy")
+                result.violations.append("the run ended before its fault: the machine is too busy")
             process.wait(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
-            result.violations.append(f"it did not end within {LIMIT_S:.0f} s")
+            result.violations.append(f"the run did not end within {LIMIT_S:.0f} s")
         finally:
             if process.poll() is None:
                 process.terminate()
@@ -164,7 +164,8 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
 
 
 def _await_ranks(lab: Lab, process: subprocess.Popen[bytes], host: str, path: Path) -> list[int]:
-    """The processes of the engine on the host, once slices of time are written: events are being built."""
+    """Waits until the first slice of time is recorded, so events are being built. Returns the engine's processes on the
+    host; empty if the engine has ended."""
     records, deadline = path / "records.jsonl", time.monotonic() + READY_S
     while time.monotonic() < deadline and process.poll() is None:
         if records.is_file() and b"events.slices" in records.read_bytes():
@@ -183,7 +184,7 @@ def engines_of(lab: Lab, host: str) -> list[int]:
     return found
 
 
-def _strike(fault: str, lab: Lab, host: str, victims: list[int]) -> None:
+def _plant_fault(fault: str, lab: Lab, host: str, victims: list[int]) -> None:
     if fault == "link":
         lab.fault([host], Fault(down=True))
         return
@@ -193,40 +194,40 @@ def _strike(fault: str, lab: Lab, host: str, victims: list[int]) -> None:
 
 
 def check(path: Path, host: str, result: Result) -> None:
-    """Holds the records of a run against what must be."""
+    """Checks the records of a run, of which ``host`` has died. Adds the violations to the result."""
     if not (path / "run.json").is_file():
         result.violations.append("no run was begun")
         return
     records = Run.load(path).records
-    say = result.violations.append
+    add_violation = result.violations.append
     for failure in (r for r in records if isinstance(r, Failure)):
-        say(f"it failed: {failure.problem}")
+        add_violation(f"the run failed: {failure.problem}")
     (building,) = [b for b in buildings(records) if b.params] or [None]
     if building is None:
-        say("no ledger was written")
+        add_violation("no ledger was written")
         return
     for metric in WRONG:
         if building.count(metric):
-            say(f"{metric}: {building.count(metric):.0f}")
+            add_violation(f"{metric}: {building.count(metric):.0f}")
     counts = {
         name: building.count(name) for name in ("events_built", "events_incomplete", "fragments_corrupt")
     }
     if None in counts.values():
-        say(f"not counted: {[name for name, count in counts.items() if count is None]}")
+        add_violation(f"not counted: {[name for name, count in counts.items() if count is None]}")
         return
     result.built, result.incomplete = counts["events_built"] or 0.0, counts["events_incomplete"] or 0.0
     if not result.built:
-        say("no event was built")
+        add_violation("no event was built")
     deaths: list[Measurement] = [r for r in building.resumes if str(r.params.get("lost")) == host]
     if not deaths:
-        say(f"the death of {host} is not reported")
+        add_violation(f"the death of {host} is not reported")
     elif deaths[0].summary is None:
-        say(f"building did not resume: {deaths[0].reason}")
+        add_violation(f"building did not resume: {deaths[0].reason}")
     else:
         result.resume = deaths[0].median
     others = {str(r.params.get("lost")) for r in building.resumes} - {host}
     if others:
-        say(f"reported dead, and was not: {', '.join(sorted(others))}")
+        add_violation(f"reported dead, and was not: {', '.join(sorted(others))}")
 
 
 def report(result: Result) -> str:
@@ -245,7 +246,10 @@ def summary(results: list[Result]) -> str:
             continue
         times = sorted(r.resume for r in chosen if r.resume is not None)
         cells = (
-            [f"{1e3 * t:.0f} ms" for t in (_at(times, 0.5), _at(times, 0.95), _at(times, 1.0))]
+            [
+                f"{1e3 * t:.0f} ms"
+                for t in (_percentile(times, 0.5), _percentile(times, 0.95), _percentile(times, 1.0))
+            ]
             if times
             else ["-"] * 3
         )
@@ -262,7 +266,7 @@ def summary(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
-def _at(values: list[float], share: float) -> float:
+def _percentile(values: list[float], share: float) -> float:
     return (
         statistics.median(values) if share == 0.5 else values[min(len(values) - 1, int(share * len(values)))]
     )

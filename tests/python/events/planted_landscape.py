@@ -1,9 +1,11 @@
-"""Planted landscapes shaped like the one that event builders of 16 nodes have shown: 1620 points, of which about one in
-fifty reaches the best rate, and parameters that only suit each other.
+"""Planted landscapes: the throughput of an event builder as a function of its parameters, for tests of ``assay eb
+tune``.
 
-A rate is what a link carries, less what small messages lose in overhead, few transfers in flight in waiting, many in
-congestion, and buffers beyond the cache in copying. Where the best point lies, and how rough the landscape is, depends
-on the number of the landscape. ``noise`` is the relative deviation of one measurement.
+They are shaped like measurements of an event builder on 16 nodes: 1620 points, of which about one in fifty reaches the
+best rate, and parameters that depend on each other. The rate is that of a link, reduced by the overhead of small
+messages, by waiting if few transfers are in flight, by congestion if many are, and by copying if the buffers exceed the
+cache. The best point and the roughness depend on the landscape's number, which is the seed. ``noise`` is the relative
+deviation of one measurement.
 """
 
 from __future__ import annotations
@@ -27,19 +29,19 @@ SPACE = Space(
 
 
 class Landscape:
-    """``rate(point)`` is the true figure; ``measure(point)`` that of one measurement."""
+    """A landscape. ``rate(point)`` is the true throughput in B/s, ``measure(point)`` that of one noisy measurement."""
 
     def __init__(self, number: int, noise: float = 0.01) -> None:
         self._random = np.random.default_rng(number)
-        draw = self._random
-        self._in_flight = 2 ** draw.uniform(3, 5)  # 8 to 32 transfers a rank fill the link
-        self._overhead = 2 ** draw.uniform(14, 16)  # bytes that a message's overhead is worth
-        self._cache = 2 ** draw.uniform(22.5, 24.5)  # bytes in flight that a cache holds
-        self._credits = draw.choice([1, 2, 4])
-        order = draw.permutation(3)
+        rng = self._random
+        self._in_flight = 2 ** rng.uniform(3, 5)  # 8 to 32 transfers a rank fill the link
+        self._overhead = 2 ** rng.uniform(14, 16)  # bytes that a message's overhead is worth
+        self._cache = 2 ** rng.uniform(22.5, 24.5)  # bytes in flight that a cache holds
+        self._credits = rng.choice([1, 2, 4])
+        order = rng.permutation(3)
         self._schedule = {name: 1.0 - 0.09 * order[k] for k, name in enumerate(("shift", "random", "all"))}
-        self._processes = {1: 1.0, 2: 1.0 + draw.uniform(-0.05, 0.1)}
-        rough = draw.normal(0, 0.015, SPACE.size)
+        self._processes = {1: 1.0, 2: 1.0 + rng.uniform(-0.05, 0.1)}
+        rough = rng.normal(0, 0.015, SPACE.size)
         self.true = {point: self._smooth(point) * (1 + rough[k]) for k, point in enumerate(SPACE.points())}
         self._noise = noise
         self.best = max(self.true.values())

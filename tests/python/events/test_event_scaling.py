@@ -1,4 +1,4 @@
-"""The figures of docs/event_scaling.py against what is known of these fabrics."""
+"""docs/event_scaling.py: the rounds of its schedules on recorded fabrics, and its picture."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def scaling(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize(("nodes", "shift"), [(36, 36), (45, 62), (64, 98), (512, 971)])
-def test_the_rounds_are_those_of_the_real_tables(scaling, nodes: int, shift: int) -> None:
-    found = {point["schedule"]: point for point in scaling.points(nodes)}
-    assert found["barrel shift"]["rounds"] == shift
-    planned = found["without conflicts"]
+def test_the_rounds_are_those_of_the_recorded_tables(scaling, nodes: int, shift: int) -> None:
+    by_schedule = {point["schedule"]: point for point in scaling.points(nodes)}
+    assert by_schedule["barrel shift"]["rounds"] == shift
+    planned = by_schedule["without conflicts"]
     assert planned["rounds"] == planned["steps"] == nodes - 1 and planned["share"] == 1.0
 
 
-def test_the_picture_is_drawn(scaling, tmp_path: Path) -> None:
+def test_the_picture_is_written(scaling, tmp_path: Path) -> None:
     scaling.draw(scaling.points(36) + scaling.points(45), tmp_path / "scaling.png")
     assert (tmp_path / "scaling.png").read_bytes().startswith(b"\x89PNG")

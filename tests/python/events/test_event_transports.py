@@ -1,4 +1,4 @@
-"""Event building over libfabric: both protocols build every fragment, and a rank that is killed is done without.
+"""Event building over libfabric: both protocols build every fragment, and building goes on without a killed rank.
 
 TCP and UDP are tested with more faults, on labs: ``test_events_chaos``.
 """
@@ -31,9 +31,9 @@ HEARTBEAT_MS = 2000
 
 
 def start(run: Path, mark: str, *options: str) -> subprocess.Popen[str]:
-    """Builds events on this machine, without MPI beside. ``mark`` is in the environment of every process."""
-    place = ["-n", str(RANKS), "--alone", "--size", "64KiB", "-o", str(run)]
-    command = [sys.executable, "-m", "assay", "eb", *place]
+    """Starts ``assay eb`` on this machine, without measuring MPI. ``mark`` is in the environment of every process."""
+    options_of_run = ["-n", str(RANKS), "--alone", "--size", "64KiB", "-o", str(run)]
+    command = [sys.executable, "-m", "assay", "eb", *options_of_run]
     return subprocess.Popen(
         [*command, "--heartbeat-ms", str(HEARTBEAT_MS), *options],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python"), "ASSAY_TEST_MARK": mark},
@@ -43,7 +43,8 @@ def start(run: Path, mark: str, *options: str) -> subprocess.Popen[str]:
     )
 
 
-def built(run: Path) -> Building:
+def checked_building(run: Path) -> Building:
+    """The event building of a run, which must have no failure and no corrupt or duplicate fragment."""
     records = Run.load(run).records
     assert not [r.problem for r in records if isinstance(r, Failure)]
     (building,) = [b for b in buildings(records) if b.params]
@@ -51,7 +52,7 @@ def built(run: Path) -> Building:
     return building
 
 
-def need(provider: str) -> None:
+def skip_without_provider(provider: str) -> None:
     try:
         check_provider(provider)
     except UserError as error:
@@ -60,19 +61,19 @@ def need(provider: str) -> None:
 
 @pytest.mark.parametrize(("provider", "protocol"), [("ofi:tcp", "push"), ("ofi:shm", "pull")])
 def test_every_fragment_is_built_over_libfabric(provider: str, protocol: str, tmp_path: Path) -> None:
-    need(provider)
+    skip_without_provider(provider)
     process = start(
         tmp_path / "run", "", "--transport", provider, "--protocol", protocol, "--events", str(EVENTS)
     )
     output = process.communicate(timeout=LIMIT_S)[0]
     assert process.returncode == 0, output
-    building = built(tmp_path / "run")
+    building = checked_building(tmp_path / "run")
     assert building.count("fragments_lost") == 0
     assert building.count("events_built") == EVENTS and building.count("fragments_built") == EVENTS * RANKS
 
 
 def rank_process(mark: str, rank: int) -> int | None:
-    """The process of a rank that has this mark in its environment."""
+    """The process of a rank whose environment has this mark; None: there is none."""
     wanted = {f"ASSAY_TEST_MARK={mark}".encode(), f"ASSAY_RANK={rank}".encode()}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -82,7 +83,7 @@ def rank_process(mark: str, rank: int) -> int | None:
 
 
 def test_building_goes_on_over_libfabric_when_a_rank_is_killed(tmp_path: Path) -> None:
-    need("ofi:tcp")
+    skip_without_provider("ofi:tcp")
     run, mark = tmp_path / "run", uuid.uuid4().hex
     process = start(run, mark, "--transport", "ofi:tcp", "--budget", "6s", "--slice", "0.1s")
     records, deadline = run / "records.jsonl", time.monotonic() + LIMIT_S
@@ -94,6 +95,6 @@ def test_building_goes_on_over_libfabric_when_a_rank_is_killed(tmp_path: Path) -
     os.kill(victim, signal.SIGKILL)
     output = process.communicate(timeout=LIMIT_S)[0]
     assert process.returncode == 1, output  # a rank was lost: no pass
-    building = built(run)
+    building = checked_building(run)
     assert len(building.resumes) == 1 and building.resumes[0].summary is not None, output
     assert building.count("events_built")

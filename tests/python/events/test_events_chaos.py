@@ -1,4 +1,5 @@
-"""The chaos test of event building, with a fixed set of seeds; by hand it runs with more (events_chaos.py)."""
+"""The chaos test of event building with a fixed set of seeds, and tests of its checker. events_chaos.py runs other
+seeds."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def test_the_seeds_have_every_fault_and_never_the_manager() -> None:
     assert len(Counter(plan.protocol for plan in plans)) == 2
 
 
-def checked(tmp_path, planted: PlantedBuilding | None) -> Result:
+def check_planted(tmp_path, planted: PlantedBuilding | None) -> Result:
+    """The checker's result for a planted run in which h3 should have died; None: a run without records."""
     run = Run.create("eb", ["assay", "eb"], path=tmp_path / "run")
     for record in planted.records() if planted else []:
         run.append(record)
@@ -46,7 +48,7 @@ def checked(tmp_path, planted: PlantedBuilding | None) -> Result:
 
 
 def test_the_checker_accepts_a_death_that_is_accounted_for(tmp_path) -> None:
-    result = checked(tmp_path, PlantedBuilding(resumes={3: 0.12}))
+    result = check_planted(tmp_path, PlantedBuilding(resumes={3: 0.12}))
     assert result.violations == [] and result.resume == 0.12
 
 
@@ -61,5 +63,7 @@ def test_the_checker_accepts_a_death_that_is_accounted_for(tmp_path) -> None:
         (None, "no ledger was written"),
     ],
 )
-def test_the_checker_sees_what_is_wrong(tmp_path, planted: PlantedBuilding | None, expected: str) -> None:
-    assert expected in checked(tmp_path, planted).violations
+def test_the_checker_finds_planted_violations(
+    tmp_path, planted: PlantedBuilding | None, expected: str
+) -> None:
+    assert expected in check_planted(tmp_path, planted).violations

@@ -1,5 +1,5 @@
-"""Event building along a planned exchange: on this machine, and in simulated time, where the share of the cables' rate
-must be what the routes alone say."""
+"""Event building by a schedule file: on this machine, and in simulated time, where the throughput relative to the
+cables' rate must be the one that follows from the routes."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def test_a_schedule_file_of_assay_fabric_builds_every_event(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
-def test_in_simulated_time_the_share_is_what_the_routes_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_simulated_share_follows_from_the_routes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     import events_scale
 
@@ -50,7 +48,7 @@ def test_in_simulated_time_the_share_is_what_the_routes_say(
     described = synthetic.build(synthetic.parse(f"radix={RADIX},nodes={NODES}"))
     routes = Routes(described, tables.compute(described, "d-mod-k"))
     known = analyse(routes, schedules.find("shift", NODES), np.arange(NODES))
-    # A rank serves itself in a step of its own, which takes no time.
+    # One of the rounds is that in which each rank sends to itself. It takes no time.
     expected = (NODES - 1) / (known.rounds - 1)
     assert expected < 0.8
     assert planned == pytest.approx(1, abs=0.05)

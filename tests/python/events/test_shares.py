@@ -1,4 +1,4 @@
-"""What the network carried beside event building, from the records of the same run."""
+"""The network's rates that a run of event building has measured for comparison."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from assay.records.schema import Matrix, Pairs, Subject
 HOSTS = [f"n{i}" for i in range(MATRIX_FILE_HOSTS)]
 
 
-def test_pairs_of_many_hosts_count_as_those_of_few(tmp_path: Path) -> None:
+def test_pairs_in_a_matrix_file_count_like_pairs_in_records(tmp_path: Path) -> None:
     rows = [
         Pairs(name="network.all_to_all", metric="bandwidth", unit="B/s", subject=Subject(host=host),
               peers=[peer for peer in HOSTS if peer != host], values=[1e9] * (MATRIX_FILE_HOSTS - 1))

@@ -2,7 +2,7 @@
 
 In a shift by k, host i sends to host i + k (modulo the number of hosts), all hosts at the same time.
 ``sampled_matrix`` is a large cluster of which some random shifts are measured. ``TwoCabinets`` has two cabinets
-behind an oversubscribed link, which the flows of a shift share, and noise for TCP's uneven shares.
+behind an oversubscribed link, which the flows of a shift share. Noise stands for the uneven shares of TCP flows.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ def sampled_matrix(
     receive: dict[int, float] | None = None,
     noise: float = 0.03,
 ) -> PairMatrix:
-    """The matrix of ``shifts`` random shifts of ``count`` hosts, log of the rate relative to a healthy pair.
+    """The matrix of ``shifts`` random shifts of ``count`` hosts: logarithms of the rate relative to a healthy pair.
 
     ``transmit``, ``receive``: by host, the share of the healthy rate that it reaches; others reach all of it.
     ``noise``: standard deviation of the log.
@@ -65,7 +65,7 @@ class TwoCabinets:
         self.hosts = [f"h{i}" for i in range(self.count)]
 
     def uncontended_rate(self, i: int, j: int) -> float:
-        """The rate of a pair that has the network for itself, B/s."""
+        """The rate of a pair without other traffic, in B/s."""
         rate = min(self.transmit.get(i, 1.0), self.receive.get(j, 1.0), self.pairs.get((i, j), 1.0))
         return RATE * min(rate, self.cabinet_pairs.get((self.cabinet(i), self.cabinet(j)), 1.0))
 
@@ -73,7 +73,7 @@ class TwoCabinets:
         return i // (self.count // 2)
 
     def bandwidth(self) -> NDArray[np.float64]:
-        """The rates that measuring all shifts gives, B/s, [source, target], NaN on the diagonal."""
+        """The measured rates of all shifts in B/s, [source, target], NaN on the diagonal."""
         matrix = np.full((self.count, self.count), np.nan)
         for shift in range(1, self.count):
             flows = [(i, (i + shift) % self.count) for i in range(self.count)]

@@ -1,4 +1,4 @@
-"""Advice on allocators: the leader where there is one, nobody where the figures only spread, and memory that grows."""
+"""Advice on allocators: the fastest is named if it leads by more than the spread, and growing memory is a warning."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def measured(
     )  # fmt: skip
 
 
-def cycle(
+def cycle_records(
     allocator: str, size: int, malloc: float, touch: float = 1e-9, spread: float = 0.01
 ) -> list[AnyRecord]:
     params: dict[str, Scalar] = {"allocator": allocator, "size": size, "threads": 1, "state": "repeated"}
@@ -29,18 +29,18 @@ def causes(records: list[AnyRecord], severity: str = "advice") -> list[str]:
     return [f.cause for f in explain(records) if f.severity == severity]
 
 
-def only(records: list[AnyRecord], **options: list[str]) -> Finding:
+def only_finding(records: list[AnyRecord], **options: list[str]) -> Finding:
     (finding,) = explain(records, options=options)
     return finding
 
 
-def test_nothing_to_compare_is_no_advice() -> None:
-    assert explain(cycle("glibc", 16, 1e-8)) == []
+def test_a_single_allocator_gives_no_advice() -> None:
+    assert explain(cycle_records("glibc", 16, 1e-8)) == []
 
 
 def test_the_leader_is_named_with_its_figures_and_how_to_start_it() -> None:
-    records = cycle("glibc", 16, 10e-9) + cycle("fast", 16, 5e-9)
-    finding = only(records, started=["fast LD_PRELOAD=/lib/fast.so"])
+    records = cycle_records("glibc", 16, 10e-9) + cycle_records("fast", 16, 5e-9)
+    finding = only_finding(records, started=["fast LD_PRELOAD=/lib/fast.so"])
     assert (finding.rule, finding.cause, finding.severity) == ("alloc", "for small blocks: fast", "advice")
     assert finding.details[1] == "fast relative to glibc: 0.5"
     assert "fast 10 ns" in finding.details[0] and "glibc 20 ns" in finding.details[0]
@@ -48,24 +48,26 @@ def test_the_leader_is_named_with_its_figures_and_how_to_start_it() -> None:
 
 
 @pytest.mark.parametrize(("lead", "spread"), [(1.03, 0.0), (1.5, 0.1)])
-def test_nobody_leads_within_the_spread(lead: float, spread: float) -> None:
-    records = cycle("a", 16, 1e-8, spread=spread) + cycle("b", 16, lead * 1e-8, spread=spread)
-    finding = only(records)
+def test_no_allocator_leads_within_the_spread(lead: float, spread: float) -> None:
+    records = cycle_records("a", 16, 1e-8, spread=spread) + cycle_records("b", 16, lead * 1e-8, spread=spread)
+    finding = only_finding(records)
     assert finding.cause.startswith("for small blocks: no clear winner among a, b")
     assert finding.fix == ""
 
 
-def test_large_blocks_are_judged_with_their_pages() -> None:
-    records = cycle("maps", 1 << 24, 1e-9, touch=8e-3) + cycle("keeps", 1 << 24, 1e-7, touch=3e-5)
+def test_large_blocks_are_judged_including_their_first_touch() -> None:
+    records = cycle_records("maps", 1 << 24, 1e-9, touch=8e-3) + cycle_records(
+        "keeps", 1 << 24, 1e-7, touch=3e-5
+    )
     assert causes(records) == ["for large blocks that are allocated repeatedly: keeps"]
 
 
-def test_sizes_that_one_allocator_has_not_count_for_none() -> None:
-    records = cycle("a", 16, 2e-8) + cycle("b", 16, 1e-8) + cycle("b", 64, 1.0)
+def test_only_sizes_that_all_allocators_have_are_compared() -> None:
+    records = cycle_records("a", 16, 2e-8) + cycle_records("b", 16, 1e-8) + cycle_records("b", 64, 1.0)
     assert causes(records) == ["for small blocks: b"]
 
 
-def test_more_a_second_is_better() -> None:
+def test_the_highest_rate_of_threads_wins() -> None:
     records: list[AnyRecord] = [
         measured("threads", "rate", rate, {"allocator": name, "threads": 8})
         for name, rate in (("a", 1e8), ("b", 3e8))
@@ -82,10 +84,11 @@ def test_a_replay_is_judged_by_the_time_that_it_took() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "grows"), [([1, 5, 10], True), ([1, 2, 2], False), ([5, 10, 10], False), ([0, 0, 0], False)]
+    ("retained_batches", "grows"),
+    [([1, 5, 10], True), ([1, 2, 2], False), ([5, 10, 10], False), ([0, 0, 0], False)],
 )
-def test_memory_that_is_never_used_again(kept: list[int], grows: bool) -> None:
-    """After 1, 5 and 10 cycles, in batches; filling up is not growing."""
+def test_memory_that_grows_with_every_cycle_is_a_warning(retained_batches: list[int], grows: bool) -> None:
+    """Batches that are retained after 1, 5 and 10 cycles. A constant amount does not count as growth."""
     batch = 1 << 24
     records: list[AnyRecord] = [
         measured(
@@ -94,7 +97,7 @@ def test_memory_that_is_never_used_again(kept: list[int], grows: bool) -> None:
             n * batch,
             {"allocator": "x", "size": 64, "total": batch, "cycles": cycles},
         )
-        for n, cycles in zip(kept, (1, 5, 10), strict=True)
+        for n, cycles in zip(retained_batches, (1, 5, 10), strict=True)
     ]
     warnings = causes(records, "warning")
     assert bool(warnings) == grows

@@ -1,4 +1,4 @@
-"""Expected figures: arithmetic that a reader can redo, and a warning where a planted figure is below."""
+"""Expected figures: their derivation from a machine's facts, and a warning if a measurement is below."""
 
 from __future__ import annotations
 
@@ -41,23 +41,24 @@ def gpu(value: float, gpus: str = "one") -> Measurement:
     return measured("node.gpu_copy", "gpu0", value * GBIT, direction="h2d", gpus=gpus, pci=PCI)
 
 
-def figure(machine: Machine, device: str) -> Expected:
-    (found,) = [
+def expected_of(machine: Machine, device: str) -> Expected:
+    """The expected figure of a device, other than that of MPI traffic."""
+    (expected,) = [
         figure
         for figure in expected_figures(contexts(machine))
         if figure.device == device and figure.name != "network.one_way"
     ]
-    return found
+    return expected
 
 
-def test_the_bounds_are_those_of_the_standards() -> None:
+def test_upper_bounds_follow_from_the_standards() -> None:
     machine = sound_machine()
-    # 9000 bytes of MTU carry 8972 of payload in 9038 on the wire: the document says 9.9 Gbit/s.
-    assert figure(machine, "eth2").high == pytest.approx(10 * GBIT * 8972 / 9038)
-    # FDR: 14.0625 Gbit/s a lane, four lanes, 64b/66b: the document says 54.5 Gbit/s before packet headers.
-    assert figure(machine, "mlx4_0:1").high == pytest.approx(4 * 14.0625e9 / 8 * 64 / 66 * 2048 / 2074)
-    # PCIe 3 x16: the document says 252 Gbit/s for two, before the headers of transactions.
-    assert figure(machine, PCI).high == pytest.approx(8e9 * 16 * 128 / 130 / 8 * 256 / 280)
+    # 9000 bytes of MTU carry 8972 of payload in 9038 on the wire: the acceptance document of COBALT 2 says 9.9 Gbit/s.
+    assert expected_of(machine, "eth2").high == pytest.approx(10 * GBIT * 8972 / 9038)
+    # FDR: 14.0625 Gbit/s a lane, four lanes, 64b/66b. The document says 54.5 Gbit/s before packet headers.
+    assert expected_of(machine, "mlx4_0:1").high == pytest.approx(4 * 14.0625e9 / 8 * 64 / 66 * 2048 / 2074)
+    # PCIe 3 x16: the document says 252 Gbit/s for two GPUs, before the headers of transactions.
+    assert expected_of(machine, PCI).high == pytest.approx(8e9 * 16 * 128 / 130 / 8 * 256 / 280)
     assert {f.device for f in expected_figures(contexts(machine))} == {
         "eth0", "eth2", "eth3", "mlx4_0:1", "mlx4_1:1", PCI, "0000:83:00.0",
     }  # fmt: skip
@@ -67,15 +68,15 @@ def test_the_bounds_are_those_of_the_standards() -> None:
 def test_a_narrow_slot_of_an_adapter_is_the_bound() -> None:
     machine = sound_machine()
     machine["devices"]["0000:02:00.0"] = {"pcie.class": "network", "pcie.speed": 5e9, "pcie.width": 8}
-    bound = figure(machine, "mlx4_0:1")
+    bound = expected_of(machine, "mlx4_0:1")
     assert bound.high == pytest.approx(5e9 * 8 * 0.8 / 8 * 256 / 280)
     assert any("PCIe 5 GT/s x 8 lanes x 0.8 (8b/10b)" in step for step in bound.steps)
 
 
-def test_qdr_loses_a_fifth_to_its_line_code() -> None:
+def test_the_bound_of_qdr_includes_its_line_code() -> None:
     machine = sound_machine()
     machine["devices"]["mlx4_0:1"] |= {"rdma.rate": 40 * GBIT, "rdma.link": "4X QDR"}
-    assert figure(machine, "mlx4_0:1").high == pytest.approx(32 * GBIT * 2048 / 2074)
+    assert expected_of(machine, "mlx4_0:1").high == pytest.approx(32 * GBIT * 2048 / 2074)
 
 
 @pytest.mark.parametrize(
@@ -88,13 +89,13 @@ def test_qdr_loses_a_fifth_to_its_line_code() -> None:
         (PCI, {"pcie.width": 0}),
     ],
 )
-def test_what_is_not_known_has_no_interval(device: str, facts: dict[str, Any]) -> None:
+def test_devices_without_a_known_rate_have_no_interval(device: str, facts: dict[str, Any]) -> None:
     machine = sound_machine()
     machine["devices"][device] |= facts
     assert device not in {figure.device for figure in expected_figures(contexts(machine))}
 
 
-def test_what_is_done_in_software_has_no_interval() -> None:
+def test_software_devices_and_emulated_machines_have_no_interval() -> None:
     machine = sound_machine()
     del machine["devices"]["mlx4_0:1"]["device.pci"]
     assert "mlx4_0:1" not in {figure.device for figure in expected_figures(contexts(machine))}
@@ -107,20 +108,20 @@ def warnings(*records: AnyRecord) -> list[Finding]:
 
 
 @pytest.mark.parametrize("record", [udp(9.01), rdma(51.04), gpu(94), rdma(30, size=512), gpu(40, gpus="all")])
-def test_a_machine_in_order_is_not_warned_about(record: Measurement) -> None:
-    """Small messages, and GPUs that copy together, are no matter of these intervals."""
+def test_figures_within_their_intervals_are_no_findings(record: Measurement) -> None:
+    """Small messages, and GPUs that copy at the same time, have no interval."""
     assert warnings(record) == []
 
 
 @pytest.mark.parametrize(("record", "name"), [(udp(8.5), "eth2"), (rdma(45), "mlx4_0:1"), (gpu(80), PCI)])
-def test_a_figure_below_is_a_warning_with_its_derivation(record: Measurement, name: str) -> None:
+def test_a_figure_below_its_interval_is_a_warning_with_the_derivation(record: Measurement, name: str) -> None:
     (finding,) = warnings(record)
     assert (finding.severity, finding.evidence, name in finding.cause) == ("warning", [9], True)
     assert finding.effect is not None and finding.effect < 0
     assert any("Gbit/s" in step for step in finding.details)
 
 
-def test_the_best_figure_counts() -> None:
+def test_the_best_figure_of_a_device_is_compared() -> None:
     assert warnings(rdma(30), rdma(51)) == []
 
 
@@ -132,27 +133,27 @@ MODULES = {
 }
 
 
-def of_memory(**facts: Scalar) -> list[Expected]:
+def expected_of_memory(**facts: Scalar) -> list[Expected]:
     host = {"cpu.cores": 32, **MODULES, **{name.replace("_", ".", 1): value for name, value in facts.items()}}
     return expected_figures([Context(subject=Subject(host=HOST), facts=host)])
 
 
-def test_memory_is_expected_to_reach_what_its_channels_carry() -> None:
-    (figure,) = of_memory(memory_channels=6)
+def test_the_interval_of_memory_follows_from_its_channels() -> None:
+    (figure,) = expected_of_memory(memory_channels=6)
     assert figure.high == 6 * 2933e6 * 8 and figure.low == pytest.approx(0.7 * figure.high)
-    # Nothing names the channels: two modules may share one.
-    (figure,) = of_memory()
+    # The number of channels is unknown, and two modules may share a channel.
+    (figure,) = expected_of_memory()
     assert figure.high == 12 * 2933e6 * 8 and figure.low == pytest.approx(0.35 * figure.high)
     # Two cores do not fill six channels.
-    (figure,) = of_memory(memory_channels=6, cpu_cores=2)
+    (figure,) = expected_of_memory(memory_channels=6, cpu_cores=2)
     assert figure.low == pytest.approx(0.7 * 12e9)
-    assert of_memory(machine_virtual="yes") == []
+    assert expected_of_memory(machine_virtual="yes") == []
 
 
 @pytest.mark.parametrize(("rate", "severity"), [(100e9, None), (60e9, "warning"), (40e9, "fault")])
 def test_slow_memory_is_found_without_a_specification(rate: float, severity: str | None) -> None:
     """Six channels of 12 modules: 140.8 GB/s, so at least 98.5 GB/s."""
-    everywhere, one_core = (
+    all_cores, one_core = (
         Measurement(
             id=9, name="node.memory", metric="bandwidth", unit="B/s", better="higher", subject=Subject(host=HOST),
             params={"operation": "read", "threads": threads, "memory_node": node},
@@ -161,5 +162,5 @@ def test_slow_memory_is_found_without_a_specification(rate: float, severity: str
         for threads, node, value in ((32, "local", rate), (1, 0, 200e9))
     )  # fmt: skip
     host = Context(subject=Subject(host=HOST), facts={**MODULES, "cpu.cores": 32, "memory.channels": 6})
-    found = [f for f in explain([host, everywhere, one_core]) if f.rule == "below_expected"]
+    found = [f for f in explain([host, all_cores, one_core]) if f.rule == "below_expected"]
     assert [f.severity for f in found] == ([severity] if severity else [])

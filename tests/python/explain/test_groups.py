@@ -1,5 +1,5 @@
-"""Groups behind a shared path: found in the matrix, told from a busy path by measuring all their flows at once; and
-cables that only some destinations use."""
+"""Groups of hosts behind a slow shared path: they are suspects by the matrix, and measuring all their flows at once
+tells a slow path from a busy one. Also cables that only some destinations use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assay.records.schema import AnyRecord, Flows, Measurement, Pairs, Subject, 
 HOSTS = [f"h{i}" for i in range(32)]
 
 
-def measured(seed: int, noise: float = 0.02) -> np.ndarray:
+def healthy_matrix(seed: int, noise: float = 0.02) -> np.ndarray:
     return np.random.default_rng(seed).lognormal(np.log(1e9), noise, (32, 32))
 
 
@@ -29,7 +29,7 @@ def rows(bandwidth: np.ndarray) -> list[AnyRecord]:
     ]  # fmt: skip
 
 
-def together(rounds: list[list[tuple[str, str]]], slow: set[str], share: float) -> list[AnyRecord]:
+def group_flows(rounds: list[list[tuple[str, str]]], slow: set[str], share: float) -> list[AnyRecord]:
     return [
         Flows(name=MEASUREMENT, metric="rate", unit="B/s", params={"shape": SHAPE},
               sources=[a for a, _ in flows], targets=[b for _, b in flows],
@@ -38,7 +38,7 @@ def together(rounds: list[list[tuple[str, str]]], slow: set[str], share: float) 
     ]  # fmt: skip
 
 
-def alone(pairs: list[tuple[str, str]]) -> list[AnyRecord]:
+def healthy_retests(pairs: list[tuple[str, str]]) -> list[AnyRecord]:
     return [
         Measurement(name="network.pairs", metric="bandwidth", unit="B/s", subject=Subject(host=a, peer=b),
                     summary=Summary(n=1, median=1e9))
@@ -48,8 +48,8 @@ def alone(pairs: list[tuple[str, str]]) -> list[AnyRecord]:
 
 @pytest.mark.parametrize("share", [0.4, 0.7, 0.88])
 @pytest.mark.parametrize("side", [0, 1])
-def test_a_trunk_that_a_pair_alone_does_not_fill_is_found(share: float, side: int) -> None:
-    bandwidth = measured(1)
+def test_a_slow_trunk_is_found_by_flows_at_once(share: float, side: int) -> None:
+    bandwidth = healthy_matrix(1)
     view = bandwidth if side == 0 else bandwidth.T
     view[8:16, :8] *= share
     view[8:16, 16:] *= share
@@ -59,26 +59,26 @@ def test_a_trunk_that_a_pair_alone_does_not_fill_is_found(share: float, side: in
     assert (suspect.hosts if side == 0 else suspect.peers) == tuple(HOSTS[8:16])
     rounds = plan_groups([suspect], matrix)
     assert all(len({a for a, _ in flows}) == len({b for _, b in flows}) == 8 for flows in rounds)
-    own = [flows for flows in rounds if all(suspect.covers(*flow) for flow in flows)]
-    assert len(own) == 2 and len(rounds) == 8  # twice each, with three other groups
-    records += alone(plan_retest([suspect], matrix))
-    inside = set(HOSTS[8:16])
-    slow = inside if side == 0 else set(HOSTS) - inside
-    (finding,) = slow_block(Evidence(records + together(rounds, slow, share), HOSTS))
+    rounds_of_suspect = [flows for flows in rounds if all(suspect.covers(*flow) for flow in flows)]
+    assert len(rounds_of_suspect) == 2 and len(rounds) == 8  # twice each, with three other groups
+    records += healthy_retests(plan_retest([suspect], matrix))
+    group = set(HOSTS[8:16])
+    slow = group if side == 0 else set(HOSTS) - group
+    (finding,) = slow_block(Evidence(records + group_flows(rounds, slow, share), HOSTS))
     assert finding.effect == pytest.approx(share - 1, abs=0.02) and finding.severity == "fault"
     assert any("8 flows at once" in line for line in finding.details)
-    # The neighbours' traffic has gone: no fault.
-    assert slow_block(Evidence(records + together(rounds, slow, 1.0), HOSTS)) == []
+    # All flows at once are fast, so the path was only busy with other traffic: no fault.
+    assert slow_block(Evidence(records + group_flows(rounds, slow, 1.0), HOSTS)) == []
 
 
-def test_a_group_without_others_to_compare_with_is_left_open() -> None:
+def test_a_group_without_a_comparison_has_no_outcome() -> None:
     suspect = Suspect("block", tuple(HOSTS[:16]), tuple(HOSTS[16:]), -0.7, -9.0, 0.0)
-    flows = together([[(HOSTS[i], HOSTS[16 + i]) for i in range(16)]], set(HOSTS[:16]), 0.5)
+    flows = group_flows([[(HOSTS[i], HOSTS[16 + i]) for i in range(16)]], set(HOSTS[:16]), 0.5)
     assert group_outcome(suspect, [suspect], [r for r in flows if isinstance(r, Flows)]) is None
 
 
-def test_a_cable_up_that_some_destinations_use_is_a_path_to_them() -> None:
-    bandwidth = measured(2)
+def test_a_slow_up_cable_is_a_block_to_its_destinations() -> None:
+    bandwidth = healthy_matrix(2)
     targets = [1, 17, 25]  # by destination modulo 8
     bandwidth[np.ix_(range(8, 16), targets)] *= 0.6
     (suspect,) = suspects(PairMatrix.from_dense(bandwidth, HOSTS))
@@ -86,8 +86,8 @@ def test_a_cable_up_that_some_destinations_use_is_a_path_to_them() -> None:
     assert suspect.peers == tuple(HOSTS[t] for t in targets)
 
 
-def test_a_cable_down_to_one_host_is_a_path_and_not_the_host() -> None:
-    bandwidth = measured(3)
+def test_a_slow_down_cable_to_one_host_is_a_block() -> None:
+    bandwidth = healthy_matrix(3)
     bandwidth[:8, 12] *= 0.6
     bandwidth[16:, 12] *= 0.6
     (suspect,) = suspects(PairMatrix.from_dense(bandwidth, HOSTS))
@@ -95,6 +95,6 @@ def test_a_cable_down_to_one_host_is_a_path_and_not_the_host() -> None:
     assert set(suspect.hosts) == set(HOSTS) - set(HOSTS[8:16])
 
 
-def test_even_matrices_have_neither() -> None:
+def test_uniform_matrices_have_no_suspects() -> None:
     for seed in range(20):
-        assert suspects(PairMatrix.from_dense(measured(seed, 0.05), HOSTS)) == []
+        assert suspects(PairMatrix.from_dense(healthy_matrix(seed, 0.05), HOSTS)) == []

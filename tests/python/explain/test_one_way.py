@@ -1,4 +1,5 @@
-"""A side that both directions together hide: found one direction at a time; and what a run could have found."""
+"""A slow side that is hidden while both directions carry traffic is found by one-way measurements. Every verdict of no
+fault states its power: the smallest fault that the run would have found."""
 
 from __future__ import annotations
 
@@ -28,14 +29,15 @@ def one_way_rows(lab: TwoCabinets, noise: float) -> list[AnyRecord]:
     return rows
 
 
-def qualified(
+def simulate_run(
     seed: int,
     transmit: dict[int, float],
     receive: dict[int, float],
     with_one_way: bool = True,
     noise: float = 0.02,
 ) -> tuple[list[Finding], Evidence]:
-    """What a run does: the sweep sees nothing of the fault, since the duplex limit is what both directions reach."""
+    """The findings of a simulated run. Its all-to-all sweep is healthy, since the limit on both directions hides the
+    fault. Its one-way measurement and the retest of its suspects see the fault."""
     loaded = TwoCabinets(seed, noise=0.05)
     lab = TwoCabinets(seed, transmit=transmit, receive=receive, serial_noise=noise)
     rows = loaded.rows() + (one_way_rows(lab, noise) if with_one_way else [])
@@ -48,19 +50,21 @@ def qualified(
 def test_a_side_hidden_by_a_limit_on_both_directions_is_found(side: str) -> None:
     for seed in range(50):
         faults = {seed % 8: HIDDEN}
-        found, _ = qualified(seed, faults if side == "transmit" else {}, faults if side == "receive" else {})
+        found, _ = simulate_run(
+            seed, faults if side == "transmit" else {}, faults if side == "receive" else {}
+        )
         assert [(f.rule, f.side, f.subject.host) for f in found] == [("slow_host", side, f"h{seed % 8}")]
         assert found[0].effect == pytest.approx(HIDDEN - 1, abs=0.05)
 
 
-def test_the_sweep_alone_does_not_see_it_and_says_so() -> None:
-    found, evidence = qualified(1, {3: HIDDEN}, {}, with_one_way=False)
+def test_without_one_way_the_fault_is_hidden_and_the_power_says_so() -> None:
+    found, evidence = simulate_run(1, {3: HIDDEN}, {}, with_one_way=False)
     assert found == []
     assert "were not measured one at a time" in describe_power(evidence)
 
 
-def test_with_time_for_one_suspect_the_one_way_one_is_measured_again() -> None:
-    """The sweep suspects another host, by chance."""
+def test_with_time_for_one_retest_the_one_way_suspect_is_chosen() -> None:
+    """The all-to-all sweep has another suspect."""
     loaded = TwoCabinets(2, transmit={6: 0.7}, noise=0.02)
     lab = TwoCabinets(2, receive={3: HIDDEN})
     rows = loaded.rows() + one_way_rows(lab, 0.02)
@@ -72,8 +76,8 @@ def test_with_time_for_one_suspect_the_one_way_one_is_measured_again() -> None:
     assert not [pair for pair in planned if pair[0] == "h6"]
 
 
-def test_nine_tenths_are_found_where_the_figures_repeat_well() -> None:
-    found = [qualified(seed, {3: 0.9}, {}, noise=0.005)[0] for seed in range(40)]
+def test_a_side_at_90_percent_is_found_if_noise_is_low() -> None:
+    found = [simulate_run(seed, {3: 0.9}, {}, noise=0.005)[0] for seed in range(40)]
     assert sum(bool(findings) for findings in found) >= 36
     assert {f.subject.host for findings in found for f in findings} == {"h3"}
 
@@ -81,24 +85,24 @@ def test_nine_tenths_are_found_where_the_figures_repeat_well() -> None:
 def test_a_healthy_cluster_has_no_finding() -> None:
     for seed in range(100):
         for noise in (0.005, 0.02, 0.1):
-            assert qualified(seed, {}, {}, noise=noise)[0] == [], (seed, noise)
+            assert simulate_run(seed, {}, {}, noise=noise)[0] == [], (seed, noise)
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.06])
-def test_the_power_that_is_stated_is_there(noise: float) -> None:
-    """A fault of the stated size is found in nearly all runs like the healthy one that stated it."""
+def test_faults_of_the_stated_size_are_found(noise: float) -> None:
+    """A fault of the stated size is found in nearly all runs with the noise of the healthy run that stated it."""
     found = runs = 0
     for seed in range(60):
-        _, healthy = qualified(1000 + seed, {}, {}, noise=noise)
+        _, healthy = simulate_run(1000 + seed, {}, {}, noise=noise)
         stated = detectable(healthy.one_way, one_way=True)
         assert 0.3 < stated < 0.95
-        findings, _ = qualified(seed, {5: stated}, {}, noise=noise)
+        findings, _ = simulate_run(seed, {5: stated}, {}, noise=noise)
         found, runs = found + any(f.subject.host == "h5" for f in findings), runs + 1
     assert found >= 0.85 * runs
 
 
 def test_every_verdict_of_no_fault_states_the_power() -> None:
-    _, evidence = qualified(1, {}, {})
+    _, evidence = simulate_run(1, {}, {})
     passed = Verdict(criterion="no fault was found", outcome="PASS", observed=0.0, unit="1")
     failed = Verdict(criterion="no fault was found", outcome="FAIL", observed=1.0, unit="1", reason="h3")
     other = Verdict(criterion="fast", outcome="PASS", metric="network.wire/share", observed=0.0, unit="1")
@@ -107,7 +111,7 @@ def test_every_verdict_of_no_fault_states_the_power() -> None:
     assert (failed.reason, other.reason) == ("h3", "")
 
 
-def test_few_hosts_and_no_pairs_are_said() -> None:
+def test_the_power_of_two_hosts_and_of_no_pairs() -> None:
     two = TwoCabinets(1, count=2)
     assert "only pairs are compared" in describe_power(Evidence(two.rows(), two.hosts))
     assert describe_power(Evidence([])) == ""

@@ -1,4 +1,4 @@
-"""Packet loss: the host and the side, from planted counters of TCP."""
+"""Packet loss: the lossy host and side are found in planted TCP counters."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from assay.explain.matrix import ONE_WAY
 from assay.records.schema import AnyRecord, Measurement, Pairs, Subject, Summary
 
 SENT = 15_000.0  # segments of a host
-BEHIND = 13  # segments behind each gap, as a lab shows
+SEGMENTS_BEHIND_GAP = 13  # out-of-order segments after each lost one, as measured in a lab
 
 
-def counted(
+def planted_counters(
     count: int,
     transmit: dict[int, float],
     receive: dict[int, float],
@@ -23,15 +23,15 @@ def counted(
     """A one-way measurement in which each host sends evenly to its four neighbours in a ring. ``transmit``,
     ``receive``: by host, the share of packets that it loses; ``usual``: of all others. ``by_pair``: the kernel tells
     the receivers of a host apart."""
-    again, behind = [0.0] * count, [0.0] * count
+    retransmitted, out_of_order = [0.0] * count, [0.0] * count
     pairs: list[AnyRecord] = []
     rows: list[AnyRecord] = []
     for i in range(count):
         peers = sorted({(i + d) % count for d in (1, 2, -1, -2)} - {i})
         for j in peers:
             lost = SENT / len(peers) * (transmit.get(i, 0.0) + receive.get(j, 0.0) + usual)
-            again[i] += lost
-            behind[j] += lost * BEHIND
+            retransmitted[i] += lost
+            out_of_order[j] += lost * SEGMENTS_BEHIND_GAP
             pairs += pair_counts(i, j, SENT / len(peers), lost) if by_pair else []
         rows.append(
             Pairs(
@@ -40,7 +40,11 @@ def counted(
                 values=[1e9] * len(peers),
             )
         )  # fmt: skip
-    metrics = {"tcp_sent": [SENT] * count, "tcp_retransmitted": again, "tcp_out_of_order": behind}
+    metrics = {
+        "tcp_sent": [SENT] * count,
+        "tcp_retransmitted": retransmitted,
+        "tcp_out_of_order": out_of_order,
+    }
     return rows + pairs + [
         Measurement(
             name="network.counters", metric=metric, unit="1", subject=Subject(host=f"h{i}", device="tcp"),
@@ -60,25 +64,25 @@ def pair_counts(source: int, target: int, sent: float, lost: float) -> list[AnyR
     ]  # fmt: skip
 
 
-def named(records: list[AnyRecord]) -> list[tuple[str | None, str]]:
+def named_sides(records: list[AnyRecord]) -> list[tuple[str | None, str]]:
     return [(f.subject.host, f.side) for f in explain(records) if f.rule == "packet_loss"]
 
 
 @pytest.mark.parametrize("by_pair", [False, True])
 @pytest.mark.parametrize("count", [3, 4, 8, 100])
 def test_the_side_that_loses_is_named_and_its_partners_are_not(count: int, by_pair: bool) -> None:
-    assert named(counted(count, {1: 0.01}, {}, by_pair=by_pair)) == [("h1", "transmit")]
-    assert named(counted(count, {}, {1: 0.01}, by_pair=by_pair)) == [("h1", "receive")]
+    assert named_sides(planted_counters(count, {1: 0.01}, {}, by_pair=by_pair)) == [("h1", "transmit")]
+    assert named_sides(planted_counters(count, {}, {1: 0.01}, by_pair=by_pair)) == [("h1", "receive")]
 
 
 @pytest.mark.parametrize("by_pair", [False, True])
-def test_two_hosts_at_once(by_pair: bool) -> None:
-    found = named(counted(12, {1: 0.01}, {8: 0.02}, by_pair=by_pair))
+def test_two_lossy_hosts_are_both_named(by_pair: bool) -> None:
+    found = named_sides(planted_counters(12, {1: 0.01}, {8: 0.02}, by_pair=by_pair))
     assert set(found) == {("h1", "transmit"), ("h8", "receive")}
 
 
 def test_a_single_pair_that_loses_is_a_warning_and_neither_host_is_blamed() -> None:
-    records = counted(8, {}, {}, by_pair=True)
+    records = planted_counters(8, {}, {}, by_pair=True)
     for record in records:
         pair = record.subject.host, getattr(record.subject, "peer", None)
         if isinstance(record, Measurement) and pair == ("h2", "h3") and record.metric == "tcp_retransmitted":
@@ -88,13 +92,13 @@ def test_a_single_pair_that_loses_is_a_warning_and_neither_host_is_blamed() -> N
 
 
 def test_counts_of_pairs_are_used_only_if_all_pairs_have_them() -> None:
-    """Half of the pairs without a count: the fit of hosts still finds the side."""
-    records = counted(8, {1: 0.01}, {}, by_pair=True)
+    """Half of the pairs have no counts. The side is still found from the counts of hosts."""
+    records = planted_counters(8, {1: 0.01}, {}, by_pair=True)
     kept = [r for r in records if not (isinstance(r, Measurement) and r.subject.peer in ("h2", "h5"))]
-    assert len(kept) < len(records) and named(kept) == [("h1", "transmit")]
+    assert len(kept) < len(records) and named_sides(kept) == [("h1", "transmit")]
 
 
-def at_random(
+def planted_random_counters(
     rng: np.random.Generator,
     count: int,
     transmit: dict[int, float],
@@ -104,9 +108,9 @@ def at_random(
     unevenness: float,
     by_pair: bool,
 ) -> list[AnyRecord]:
-    """``counted``, but each segment is lost by chance. ``unevenness``: the deviation of the logarithm of each pair's
-    window (8 segments in the median); half of it is that of the segments that a host sends to each receiver."""
-    again, behind = [0] * count, [0] * count
+    """``planted_counters``, but each segment is lost by chance. ``unevenness``: the deviation of the logarithm of each
+    pair's window (8 segments in the median); half of it is that of the segments that a host sends to each receiver."""
+    retransmitted, out_of_order = [0] * count, [0] * count
     pairs: list[AnyRecord] = []
     for i in range(count):
         peers = sorted({(i + d) % count for d in (1, 2, -1, -2)} - {i})
@@ -116,20 +120,24 @@ def at_random(
             lost = int(rng.poisson(to_peer * share))
             pairs += pair_counts(i, j, to_peer, lost) if by_pair else []
             window = 8 * rng.lognormal(0.0, unevenness)
-            again[i] += lost
-            behind[j] += int(rng.geometric(min(1.0, 1 / window), lost).sum())
-    records = counted(count, {}, {})
+            retransmitted[i] += lost
+            out_of_order[j] += int(rng.geometric(min(1.0, 1 / window), lost).sum())
+    records = planted_counters(count, {}, {})
     for record in records:
         if isinstance(record, Measurement):
             host = int((record.subject.host or "h0")[1:])
-            value = {"tcp_sent": sent, "tcp_retransmitted": again[host], "tcp_out_of_order": behind[host]}
+            value = {
+                "tcp_sent": sent,
+                "tcp_retransmitted": retransmitted[host],
+                "tcp_out_of_order": out_of_order[host],
+            }
             record.summary = Summary(n=1, median=value[record.metric])
     return records + pairs
 
 
 @pytest.mark.parametrize("by_pair", [False, True])
 @pytest.mark.parametrize("unevenness", [0.0, 0.6])
-def test_among_random_losses_hardly_a_side_is_missed_or_wrong(unevenness: float, by_pair: bool) -> None:
+def test_random_losses_rarely_hide_a_side_or_name_a_wrong_one(unevenness: float, by_pair: bool) -> None:
     """100 networks of 5 to 12 hosts with up to two lossy sides of 1 to 3 %: 30 to 450 segments each."""
     rng = np.random.default_rng(0)
     planted_sides = missed = wrong = 0
@@ -141,8 +149,10 @@ def test_among_random_losses_hardly_a_side_is_missed_or_wrong(unevenness: float,
             lossy[side][int(rng.integers(count))] = float(rng.uniform(0.01, 0.03))
         usual = float(rng.choice([0.0002, 0.0005, 0.001]))
         sent = float(rng.choice([3000, 7000, 15000]))
-        records = at_random(rng, count, lossy["transmit"], lossy["receive"], usual, sent, unevenness, by_pair)
-        found = set(named(records))
+        records = planted_random_counters(
+            rng, count, lossy["transmit"], lossy["receive"], usual, sent, unevenness, by_pair
+        )
+        found = set(named_sides(records))
         planted = {(f"h{host}", side) for side, hosts in lossy.items() for host in hosts}
         planted_sides += len(planted)
         missed += len(planted - found)
@@ -151,24 +161,24 @@ def test_among_random_losses_hardly_a_side_is_missed_or_wrong(unevenness: float,
 
 
 @pytest.mark.parametrize("usual", [0.0, 0.0005, 0.01])
-def test_what_all_lose_alike_is_nobodys_fault(usual: float) -> None:
-    assert named(counted(8, {}, {}, usual)) == []
+def test_equal_loss_of_all_hosts_is_no_finding(usual: float) -> None:
+    assert named_sides(planted_counters(8, {}, {}, usual)) == []
 
 
 @pytest.mark.parametrize("late", [0.0, 0.02])
-def test_segments_that_were_late_are_not_lost(late: float) -> None:
-    """Many were sent again, by one host or by all, and one single gap was seen."""
-    records = counted(8, {2: late}, {}, 0.001)
+def test_late_segments_do_not_count_as_lost(late: float) -> None:
+    """Many segments were retransmitted, by one host or by all, but the receivers saw a single gap."""
+    records = planted_counters(8, {2: late}, {}, 0.001)
     gaps = [r for r in records if isinstance(r, Measurement) and r.metric == "tcp_out_of_order"]
     for record in gaps:
         record.summary = Summary(n=1, median=float(record is gaps[3]))
-    assert named(records) == []
+    assert named_sides(records) == []
 
 
 @pytest.mark.parametrize("sweep", ["network.all_to_all", "network.client_server"])
-def test_under_load_only_equals_are_compared_and_a_host_has_to_stand_out(sweep: str) -> None:
+def test_under_load_only_equal_hosts_with_large_differences_are_named(sweep: str) -> None:
     def loaded(share: float) -> list[AnyRecord]:
-        records = counted(8, {1: share}, {}, 0.002)
+        records = planted_counters(8, {1: share}, {}, 0.002)
         for record in records:
             if isinstance(record, Pairs):
                 record.name = sweep
@@ -176,21 +186,21 @@ def test_under_load_only_equals_are_compared_and_a_host_has_to_stand_out(sweep: 
                 record.params = {}
         return records
 
-    assert named(loaded(0.005)) == []
-    assert named(loaded(0.02)) == ([("h1", "transmit")] if sweep == "network.all_to_all" else [])
+    assert named_sides(loaded(0.005)) == []
+    assert named_sides(loaded(0.02)) == ([("h1", "transmit")] if sweep == "network.all_to_all" else [])
 
 
-def test_a_server_is_not_blamed_for_its_many_segments() -> None:
-    """It sends ten times as many as the others, and as large a share of them again."""
-    records = counted(8, {}, {}, 0.001)
+def test_a_server_with_many_segments_is_not_named() -> None:
+    """The server sends ten times as many segments as the others, and retransmits the same share."""
+    records = planted_counters(8, {}, {}, 0.001)
     for record in records:
         if isinstance(record, Measurement) and record.subject.host == "h0" and "order" not in record.metric:
             assert record.summary
             record.summary = Summary(n=1, median=record.summary.median * 10)
-    assert named(records) == []
+    assert named_sides(records) == []
 
 
-def test_the_figures_are_shares_of_packets() -> None:
-    (finding,) = [f for f in explain(counted(8, {1: 0.01}, {})) if f.rule == "packet_loss"]
+def test_a_finding_states_the_share_of_lost_packets() -> None:
+    (finding,) = [f for f in explain(planted_counters(8, {1: 0.01}, {})) if f.rule == "packet_loss"]
     assert finding.cause.startswith("h1 loses 1.03 % of the packets that it sends")
     assert finding.severity == "fault" and finding.details and finding.fix

@@ -1,4 +1,4 @@
-"""The other rules, each with its cause planted, and one healthy run in which none of them speaks."""
+"""Rules on corruption, counters and adapters: each finds its planted cause, and a healthy run has no finding."""
 
 import pytest
 from planted import TwoCabinets
@@ -16,7 +16,7 @@ def measured(
     )
 
 
-def damaged(host: str, peer: str, offset: int = 4096, identity: int = 1) -> Corruption:
+def corruption(host: str, peer: str, offset: int = 4096, identity: int = 1) -> Corruption:
     return Corruption(
         id=identity,
         name="network.all_to_all",
@@ -38,7 +38,7 @@ def server_bytes(first: float, second: float, third: float = 0.0) -> list[AnyRec
     ]
 
 
-ASKED = {"servers": "server[2]", "servers_hcas": "mlx5_0:mlx5_1"}
+OPTIONS = {"servers": "server[2]", "servers_hcas": "mlx5_0:mlx5_1"}
 
 
 def healthy() -> list[AnyRecord]:
@@ -58,19 +58,19 @@ def healthy() -> list[AnyRecord]:
 
 
 def test_a_healthy_run_has_no_finding() -> None:
-    assert explain(healthy(), options=ASKED) == []
+    assert explain(healthy(), options=OPTIONS) == []
 
 
-def test_a_rule_signs_its_findings() -> None:
-    """A specification that asks about a rule by name has to find what that rule found."""
+def test_findings_have_the_name_of_their_rule() -> None:
+    """A specification refers to findings by the name of their rule."""
     planted = [
         *TwoCabinets(0, transmit={3: 0.4}).rows(),
-        damaged("h1", "h2"),
+        corruption("h1", "h2"),
         measured("network.wire", "share", 0.2, "h3"),
         measured("network.counters", "symbol_error", 3, "h3", "mlx5_0"),
         *server_bytes(9e9, 0),
     ]
-    rules = {finding.rule for finding in explain(planted, options=ASKED)}
+    rules = {finding.rule for finding in explain(planted, options=OPTIONS)}
     assert rules == {"corruption", "wire_bypass", "port_errors", "hca_binding", "slow_host"}
     assert rules <= set(RULES)
 
@@ -83,7 +83,7 @@ def test_faults_come_before_warnings() -> None:
     assert [finding.severity for finding in explain(planted)] == ["fault", "warning"]
 
 
-def test_an_mpi_that_bypasses_the_network() -> None:
+def test_an_mpi_that_bypasses_the_network_is_a_fault() -> None:
     records: list[AnyRecord] = [
         measured("network.wire", "share", 0.03, "h3", identity=8),
         measured("network.wire", "share", 1.0, "h4"),
@@ -100,7 +100,7 @@ def test_an_mpi_that_bypasses_the_network() -> None:
 
 
 def test_one_corrupted_pair_is_located() -> None:
-    (finding,) = explain([damaged("h1", "h2", 4096, 5)])
+    (finding,) = explain([corruption("h1", "h2", 4096, 5)])
     assert (finding.side, finding.subject, finding.evidence) == ("pair", Subject("h1", "h2"), [5])
     (line,) = finding.details
     assert "message 7 of 64 KiB, offset 4096: expected 00ff00ff00ff00ff, got 00ff00fe00ff00ff" in line
@@ -113,22 +113,22 @@ def test_one_corrupted_pair_is_located() -> None:
 def test_corrupted_pairs_that_share_an_end_name_it(
     pairs: list[tuple[str, str]], side: str, host: str
 ) -> None:
-    (finding,) = explain([damaged(source, target) for source, target in pairs])
+    (finding,) = explain([corruption(source, target) for source, target in pairs])
     assert (finding.side, finding.subject) == (side, Subject(host=host))
     assert any("always at offset 4096" in line for line in finding.details)
 
 
-def test_corrupted_pairs_with_nothing_in_common_are_findings_each() -> None:
-    findings = explain([damaged("h1", "h2"), damaged("h3", "h4"), damaged("h3", "h4", 17)])
+def test_corrupted_pairs_without_a_common_end_are_separate_findings() -> None:
+    findings = explain([corruption("h1", "h2"), corruption("h3", "h4"), corruption("h3", "h4", 17)])
     assert [(f.subject.host, f.subject.peer, len(f.evidence)) for f in findings] == [
         ("h1", "h2", 1),
         ("h3", "h4", 2),
     ]
-    many = explain([damaged("h1", "h2", offset) for offset in range(30)])
+    many = explain([corruption("h1", "h2", offset) for offset in range(30)])
     assert len(many[0].details) == 9 and many[0].details[-1] == "and 22 more"
 
 
-def test_port_errors_are_a_warning_a_device() -> None:
+def test_port_errors_are_one_warning_per_device() -> None:
     records: list[AnyRecord] = [
         measured("network.counters", "symbol_error", 4, "h3", "mlx5_0"),
         measured("network.counters", "link_downed", 1, "h3", "mlx5_0"),
@@ -144,22 +144,22 @@ def test_port_errors_are_a_warning_a_device() -> None:
 
 
 @pytest.mark.parametrize(
-    ("carried", "device", "effect", "says"),
+    ("carried", "device", "effect", "message"),
     [
         ((9.9e9, 0.1e9), "mlx5_1", -0.98, "was requested and hardly used"),
         ((4e9, 4e9, 2e9), "mlx5_2", None, "was not requested"),
     ],
 )
-def test_an_adapter_that_did_not_do_what_it_was_asked(
-    carried: tuple[float, ...], device: str, effect: float | None, says: str
+def test_an_unused_requested_adapter_and_a_used_other_one_are_faults(
+    carried: tuple[float, ...], device: str, effect: float | None, message: str
 ) -> None:
-    (finding,) = explain(server_bytes(*carried), options=ASKED)
+    (finding,) = explain(server_bytes(*carried), options=OPTIONS)
     assert (finding.rule, finding.subject, finding.severity) == (
         "hca_binding",
         Subject("server2", device=device),
         "fault",
     )
-    assert says in finding.cause
+    assert message in finding.cause
     assert finding.effect == (None if effect is None else pytest.approx(effect))
 
 
@@ -170,35 +170,35 @@ def test_a_binding_without_counters_is_not_proven() -> None:
 
 
 def test_adapters_that_carried_nothing_have_no_counters_at_all() -> None:
-    """Only counters that grew are recorded, under the port's name."""
+    """Only counters that grew are recorded. Counters of a port count for its adapter."""
     other: list[AnyRecord] = [measured("network.counters", "tx_bytes", 9e9, "server2", "eth0")]
-    findings = explain(other, options=ASKED)
+    findings = explain(other, options=OPTIONS)
     assert {f.subject.device: f.severity for f in findings} == dict.fromkeys(
         ("mlx5_0", "mlx5_1", "eth0"), "fault"
     )
     port: list[AnyRecord] = [
         measured("network.counters", "port_xmit_data", 5e9, "server2", f"mlx5_{n}:1") for n in (0, 1)
     ]
-    assert explain(port, options=ASKED) == []
+    assert explain(port, options=OPTIONS) == []
 
 
 def test_a_network_interface_of_an_adapter_is_not_counted_twice() -> None:
     shadow: list[AnyRecord] = [measured("network.counters", "tx_bytes", 9e9, "server2", "ib0")]
-    assert explain(server_bytes(5e9, 5e9) + shadow, options=ASKED) == []
+    assert explain(server_bytes(5e9, 5e9) + shadow, options=OPTIONS) == []
 
 
-def test_a_device_that_damages_copies_is_named_and_no_pair_is_made_up() -> None:
+def test_a_device_that_corrupts_copies_is_named_without_a_pair() -> None:
     on_gpu = Corruption(id=3, name="node.gpu_copy", subject=Subject(host="h1", device="gpu1"))
     (finding,) = explain([on_gpu])
     assert finding.cause == "gpu1 on h1: payloads did not arrive as they were sent (1 message)"
     assert (finding.side, finding.severity, finding.evidence) == ("node", "fault", [3])
     assert "None" not in " ".join(finding.details)
-    both = explain([on_gpu, damaged("h1", "h2"), damaged("h1", "h3")])
+    both = explain([on_gpu, corruption("h1", "h2"), corruption("h1", "h3")])
     assert {f.side for f in both} == {"node", "transmit"}
 
 
 @pytest.mark.parametrize(("share", "count"), [(0.0, 1), (0.999, 1), (1.0, 0), (1.02, 0)])
-def test_rdma_payload_that_did_not_pass_the_adapter(share: float, count: int) -> None:
+def test_rdma_payload_that_did_not_leave_the_adapter_is_a_fault(share: float, count: int) -> None:
     record = measured("node.rdma", "wire", share, "h1", "mlx5_0:1")
     record.params = {"direction": "sent", "peer_device": "mlx5_1:1"}
     findings = explain([record])

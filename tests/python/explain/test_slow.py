@@ -1,4 +1,4 @@
-"""From records to findings about speed, on planted clusters: the fault and nothing but the fault."""
+"""Findings about speed on planted clusters: exactly the planted fault is found."""
 
 from collections import Counter
 
@@ -10,8 +10,8 @@ from assay.explain.matrix import PairMatrix
 from assay.records.schema import AnyRecord, Finding, Measurement, Pairs, Scalar, Subject, Summary
 
 
-def qualified(lab: TwoCabinets) -> list[Finding]:
-    """Measured, suspects measured again, explained: what a run does."""
+def findings_of_run(lab: TwoCabinets) -> list[Finding]:
+    """The findings of a simulated run: a measurement, the retest of its suspects, and their explanation."""
     rows = lab.rows()
     matrix = PairMatrix.of_bandwidth(rows, lab.hosts)
     return explain(rows + lab.retest(plan_retest(suspects(matrix), matrix)), lab.hosts)
@@ -35,54 +35,54 @@ def kinds(findings: list[Finding]) -> set[tuple[str, str, str | None]]:
 )
 def test_a_healthy_oversubscribed_cluster_has_no_finding(cluster: dict[str, float]) -> None:
     for seed in range(200):
-        assert qualified(TwoCabinets(seed, **cluster)) == [], f"seed {seed}"  # type: ignore[arg-type]
+        assert findings_of_run(TwoCabinets(seed, **cluster)) == [], f"seed {seed}"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("end", "side"), [("transmit", "transmit"), ("receive", "receive")])
 def test_a_host_at_half_its_rate_on_one_side_is_always_found(end: str, side: str) -> None:
     for seed in range(100):
-        findings = qualified(TwoCabinets(seed, **{end: {seed % 8: 0.5}}))  # type: ignore[arg-type]
+        findings = findings_of_run(TwoCabinets(seed, **{end: {seed % 8: 0.5}}))  # type: ignore[arg-type]
         assert kinds(findings) == {("slow_host", side, f"h{seed % 8}")}, f"seed {seed}"
 
 
 def test_a_host_at_80_percent_is_usually_found() -> None:
     counts: Counter[tuple[str, str, str | None]] = Counter()
     for seed in range(100):
-        counts.update(kinds(qualified(TwoCabinets(seed, transmit={3: 0.8}))))
+        counts.update(kinds(findings_of_run(TwoCabinets(seed, transmit={3: 0.8}))))
     assert counts["slow_host", "transmit", "h3"] >= 70
     assert sum(count for (_, _, host), count in counts.items() if host != "h3") == 0
 
 
 def test_a_host_that_is_slow_on_both_sides_is_one_finding() -> None:
-    (finding,) = qualified(TwoCabinets(4, transmit={2: 0.5}, receive={2: 0.4}))
+    (finding,) = findings_of_run(TwoCabinets(4, transmit={2: 0.5}, receive={2: 0.4}))
     assert (finding.side, finding.subject) == ("both", Subject(host="h2"))
     assert finding.effect == pytest.approx(-0.6, abs=0.1)
 
 
 def test_two_slow_hosts_are_two_findings() -> None:
-    findings = qualified(TwoCabinets(1, transmit={1: 0.5, 6: 0.6}))
+    findings = findings_of_run(TwoCabinets(1, transmit={1: 0.5, 6: 0.6}))
     assert kinds(findings) == {("slow_host", "transmit", "h1"), ("slow_host", "transmit", "h6")}
 
 
-def test_a_bad_path_is_a_pair() -> None:
-    (finding,) = qualified(TwoCabinets(2, pairs={(1, 6): 0.3}))
+def test_a_slow_path_between_two_hosts_is_a_pair() -> None:
+    (finding,) = findings_of_run(TwoCabinets(2, pairs={(1, 6): 0.3}))
     assert (finding.rule, finding.subject, finding.severity) == ("slow_pair", Subject("h1", "h6"), "fault")
 
 
-def test_a_bad_uplink_is_a_block() -> None:
-    (finding,) = qualified(TwoCabinets(2, cabinet_pairs={(0, 1): 0.5}))
+def test_a_slow_uplink_is_a_block() -> None:
+    (finding,) = findings_of_run(TwoCabinets(2, cabinet_pairs={(0, 1): 0.5}))
     assert (finding.rule, finding.side, finding.severity) == ("slow_block", "block", "fault")
     assert "from h[0-3] to h[4-7]" in finding.cause
 
 
-def test_two_hosts_name_the_pair_and_say_why_no_more() -> None:
-    (finding,) = qualified(TwoCabinets(2, count=2, transmit={1: 0.5}))
+def test_of_two_hosts_the_pair_is_named_and_the_reason_given() -> None:
+    (finding,) = findings_of_run(TwoCabinets(2, count=2, transmit={1: 0.5}))
     assert (finding.rule, finding.subject) == ("slow_pair", Subject("h1", "h0"))
     assert any("too few hosts" in line for line in finding.details)
 
 
-def test_a_finding_says_all_that_is_asked_of_it() -> None:
-    (finding,) = qualified(TwoCabinets(0, transmit={3: 0.5}))
+def test_a_finding_has_cause_effect_confidence_evidence_and_fix() -> None:
+    (finding,) = findings_of_run(TwoCabinets(0, transmit={3: 0.5}))
     assert finding.rule == "slow_host" and finding.severity == "fault"
     assert finding.cause.startswith("h3 sends at ") and finding.cause.endswith(" of its peers' rate")
     assert finding.effect == pytest.approx(-0.5, abs=0.1)
@@ -92,14 +92,14 @@ def test_a_finding_says_all_that_is_asked_of_it() -> None:
     assert "cable" in finding.fix and "h3" in finding.fix
 
 
-def test_without_a_second_look_it_is_less_sure_and_says_so() -> None:
+def test_without_a_retest_the_confidence_is_lower() -> None:
     lab = TwoCabinets(0, transmit={3: 0.5})
     (finding,) = explain(lab.rows(), lab.hosts)
     assert (finding.subject.host, finding.side, finding.confidence) == ("h3", "transmit", 0.7)
     assert any("not retested" in line for line in finding.details)
 
 
-def test_what_vanishes_alone_is_congestion_at_most() -> None:
+def test_a_slowness_that_vanishes_alone_is_at_most_congestion() -> None:
     large, small = (
         TwoCabinets(0, transmit={3: 0.4}, noise=0.05),
         TwoCabinets(0, transmit={3: 0.8}, noise=0.05),
@@ -157,7 +157,7 @@ def counter(host: str, name: str, value: float) -> Measurement:
     )
 
 
-def test_port_errors_of_the_same_host_make_it_surer() -> None:
+def test_port_errors_of_the_same_host_raise_the_confidence() -> None:
     lab = TwoCabinets(0, transmit={3: 0.5})
     rows: list[AnyRecord] = lab.rows()
     errors = [
@@ -165,13 +165,13 @@ def test_port_errors_of_the_same_host_make_it_surer() -> None:
         counter("h5", "port_xmit_wait", 9),
         counter("h3", "link_downed", 0),
     ]
-    plain = explain(rows, lab.hosts)[0]
-    joined = explain(rows + errors, lab.hosts)[0]
-    assert joined.rule == plain.rule == "slow_host"
+    without_errors = explain(rows, lab.hosts)[0]
+    with_errors = explain(rows + errors, lab.hosts)[0]
+    assert with_errors.rule == without_errors.rule == "slow_host"
     assert (
-        joined.confidence is not None
-        and plain.confidence is not None
-        and joined.confidence > plain.confidence
+        with_errors.confidence is not None
+        and without_errors.confidence is not None
+        and with_errors.confidence > without_errors.confidence
     )
-    assert "mlx5_0 symbol_error grew by 41" in joined.details and 900 in joined.evidence
-    assert not [line for line in joined.details if "link_downed" in line or "xmit_wait" in line]
+    assert "mlx5_0 symbol_error grew by 41" in with_errors.details and 900 in with_errors.evidence
+    assert not [line for line in with_errors.details if "link_downed" in line or "xmit_wait" in line]

@@ -1,4 +1,4 @@
-"""An MPI that fell back to a slow adapter, from planted facts and counters."""
+"""An MPI that fell back to a slow adapter is found from planted facts and counters."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sent(host: str, device: str, amount: float) -> Measurement:
     )  # fmt: skip
 
 
-def found(*records: AnyRecord) -> list[Finding]:
+def slow_adapter_findings(*records: AnyRecord) -> list[Finding]:
     return [finding for finding in explain(records) if finding.rule == "slow_adapter"]
 
 
@@ -43,14 +43,14 @@ def test_a_cluster_that_fell_back_as_a_whole_is_one_fault() -> None:
             sent(host, "eth0", 9e9),
             sent(host, "mlx5_0:1", 1e5),
         ]
-    (finding,) = found(*records)
+    (finding,) = slow_adapter_findings(*records)
     assert finding.cause == "n[1-2] used eth0 (1 Gbit/s) while mlx5_0:1 (200 Gbit/s) was up and idle"
     assert finding.severity == "fault" and finding.effect == pytest.approx(-0.995)
     assert finding.details[0] == "n1: eth0 sent 8.38 GiB, 100 % of its bytes"
 
 
 def test_one_host_that_fell_back_is_named() -> None:
-    (finding,) = found(
+    (finding,) = slow_adapter_findings(
         link("n1", "eth0", 1), link("n1", "eth1", 25), sent("n1", "eth1", 9e9),
         link("n2", "eth0", 1), link("n2", "eth1", 25), sent("n2", "eth0", 9e9),
     )  # fmt: skip
@@ -64,12 +64,12 @@ def test_one_host_that_fell_back_is_named() -> None:
         (link("n1", "eth0", 1), link("n1", "veth1", 200, kind="virtual"), sent("n1", "eth0", 9e9)),
         (link("n1", "eth0", 25), link("n1", "mlx5_0:1", 50), sent("n1", "eth0", 9e9)),
         (link("n1", "eth0", 1), link("n1", "mlx5_0:1", 200), sent("n1", "eth0", 1e9), sent("n1", "mlx5_0:1", 9e9)),
-        (sent("n1", "eth0", 9e9), link("n1", "mlx5_0:1", 200)),  # the speed of eth0 is not known
+        (sent("n1", "eth0", 9e9), link("n1", "mlx5_0:1", 200)),  # the speed of eth0 is unknown
         (link("n1", "eth0", 1), link("n1", "mlx5_0:1", 200)),  # nothing was counted
     ],
 )  # fmt: skip
-def test_what_is_no_fall_back(records: tuple[AnyRecord, ...]) -> None:
-    assert found(*records) == []
+def test_cases_that_are_no_fallback(records: tuple[AnyRecord, ...]) -> None:
+    assert slow_adapter_findings(*records) == []
 
 
 def test_the_bytes_of_each_adapter_are_added_up_over_the_parts_of_a_run() -> None:

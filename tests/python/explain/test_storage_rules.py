@@ -1,4 +1,4 @@
-"""Stragglers and wrong data, planted in records: who is named, and when nobody is."""
+"""Stragglers and wrong data of storage benchmarks, planted in records: which rank, node or file is named."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from assay.records.schema import AnyRecord, Corruption, Finding, Measurement, Su
 
 
 def slowest(rounds: Sequence[tuple[int, str, float]], nodes: int = 2) -> list[AnyRecord]:
-    """The slowest rank of each round, its host, and how slow."""
+    """The records of each round's slowest rank, from (rank, host, its time relative to the median rank)."""
     return [
         Measurement(
             name="storage.ior",
@@ -31,37 +31,40 @@ def slowest(rounds: Sequence[tuple[int, str, float]], nodes: int = 2) -> list[An
     ]
 
 
-def named(records: list[AnyRecord]) -> list[Finding]:
+def straggler_findings(records: list[AnyRecord]) -> list[Finding]:
     return [finding for finding in explain(records) if finding.rule == "straggler"]
 
 
 def test_a_rank_that_is_always_the_slowest_is_named() -> None:
-    (finding,) = named(slowest([(5, "n2", 2.0), (5, "n2", 2.2), (5, "n2", 2.1)]))
+    (finding,) = straggler_findings(slowest([(5, "n2", 2.0), (5, "n2", 2.2), (5, "n2", 2.1)]))
     assert finding.subject == Subject(host="n2", rank=5)
     assert finding.severity == "warning" and "2.1 times as long" in finding.cause
     assert finding.evidence == [1, 2, 3]
 
 
 def test_a_node_whose_ranks_take_turns_is_named() -> None:
-    (finding,) = named(slowest([(4, "n2", 2.0), (5, "n2", 2.2), (6, "n2", 2.1)]))
+    (finding,) = straggler_findings(slowest([(4, "n2", 2.0), (5, "n2", 2.2), (6, "n2", 2.1)]))
     assert finding.subject == Subject(host="n2")
     assert finding.cause.startswith("node n2")
 
 
-def test_nobody_is_named_where_the_slowest_changes() -> None:
-    assert named(slowest([(1, "n1", 2.0), (5, "n2", 2.2), (2, "n1", 2.1)])) == []
+def test_a_changing_slowest_rank_is_no_finding() -> None:
+    assert straggler_findings(slowest([(1, "n1", 2.0), (5, "n2", 2.2), (2, "n1", 2.1)])) == []
 
 
-def test_nobody_is_named_on_one_node_where_the_slowest_changes() -> None:
-    assert named(slowest([(1, "n1", 2.0), (0, "n1", 2.2), (1, "n1", 2.1), (0, "n1", 3.0)], nodes=1)) == []
+def test_a_changing_slowest_rank_on_one_node_is_no_finding() -> None:
+    assert (
+        straggler_findings(slowest([(1, "n1", 2.0), (0, "n1", 2.2), (1, "n1", 2.1), (0, "n1", 3.0)], nodes=1))
+        == []
+    )
 
 
-def test_nobody_is_named_for_little_or_for_once() -> None:
-    assert named(slowest([(5, "n2", 1.2), (5, "n2", 1.3), (5, "n2", 1.2)])) == []
-    assert named(slowest([(5, "n2", 4.0)])) == []
+def test_small_or_single_delays_are_no_finding() -> None:
+    assert straggler_findings(slowest([(5, "n2", 1.2), (5, "n2", 1.3), (5, "n2", 1.2)])) == []
+    assert straggler_findings(slowest([(5, "n2", 4.0)])) == []
 
 
-def test_wrong_data_are_a_matter_of_the_file_not_of_the_network() -> None:
+def test_wrong_data_name_the_file_and_not_the_network() -> None:
     wrong: list[AnyRecord] = [
         Corruption(
             name="storage.ior",

@@ -1,4 +1,6 @@
-"""Two directions that take turns between two hosts are told from a limiter, which they share with all partners."""
+"""Two hosts whose directions take turns are told from hosts with a limiter, which applies to all their partners.
+
+A limiter is a limit on the sum of a host's traffic in both directions."""
 
 from __future__ import annotations
 
@@ -9,6 +11,8 @@ NAME = "network.saturation"
 
 
 def study(pair: float, both: float) -> list[Flows]:
+    """Flows of a saturation study: the rate of a pair in both directions, and of a host with two partners, in B/s."""
+
     def flows(number: int, params: dict, ends: list[tuple[str, str]], rate: float) -> Flows:
         sources, targets = [a for a, _ in ends], [b for _, b in ends]
         return Flows(
@@ -24,12 +28,12 @@ def study(pair: float, both: float) -> list[Flows]:
     ]
 
 
-def test_turns_are_found():
+def test_directions_that_take_turns_are_found():
     (finding,) = explain(study(pair=12e6, both=19e6), ["a", "b", "c", "d"])
     assert finding.rule == "taking_turns" and finding.evidence == [1]
     assert {finding.subject.host, finding.subject.peer} == {"a", "b"}
     assert "btl_tcp_flags" in finding.fix
 
 
-def test_a_limiter_is_none_of_it():
+def test_a_limiter_does_not_count_as_taking_turns():
     assert explain(study(pair=18.5e6, both=19e6), ["a", "b", "c", "d"]) == []

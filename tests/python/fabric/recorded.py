@@ -1,4 +1,4 @@
-"""Files of OpenSM and the diagnostic tools that were recorded, and what else tests of readers share."""
+"""Recorded files of OpenSM and the diagnostic tools, and writers of the formats that no tool here can record."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "fabric"
 SIX = FIXTURES / "six"
 
 
-def unpacked(name: str, file: str, folder: Path) -> Path:
-    """A packed file of a recording, unpacked into ``folder``."""
+def decompress(name: str, file: str, folder: Path) -> Path:
+    """Decompresses a file of the recording ``name`` into ``folder``. Returns its path."""
     path = folder / file
     path.write_bytes(gzip.decompress((FIXTURES / name / f"{file}.gz").read_bytes()))
     return path
 
 
 def db_csv(fabric: Fabric) -> str:
-    """The fabric as ibdiagnet2.db_csv, with the columns that are read and one that is not."""
+    """The text of ibdiagnet2.db_csv for a fabric, with the columns that are read and a section that is not."""
     nodes, ports, links = [], [], []
     for s in range(fabric.switches):
         guid = f"{fabric.switch_guids[s]:#018x}"
@@ -58,7 +58,8 @@ def db_csv(fabric: Fabric) -> str:
 
 
 def snapshot(fabric: Fabric, tables: ForwardingTables | None = None) -> str:
-    """The fabric as ``opareport -o snapshot -r`` writes it: the elements that are read, and some that are not."""
+    """The text that ``opareport -o snapshot -r`` writes for a fabric: the elements that are read, and some that are
+    not."""
     lines = [
         '<?xml version="1.0" encoding="utf-8" ?>',
         '<Snapshot date="Mon" unixtime="1" stats="0" routes="1">',
@@ -75,10 +76,10 @@ def snapshot(fabric: Fabric, tables: ForwardingTables | None = None) -> str:
             lines += _port_info(guid, 0, guid, int(fabric.switch_lids[node]))
         for link in np.flatnonzero(fabric.link_from == node):
             host = node - fabric.switches
-            own, lid = (
+            port_guid, lid = (
                 ("0x0", 0) if is_switch else (f"{fabric.host_guids[host]:#018x}", fabric.host_lids[host])
             )
-            lines += _port_info(guid, int(fabric.link_from_port[link]), own, int(lid))
+            lines += _port_info(guid, int(fabric.link_from_port[link]), port_guid, int(lid))
         if is_switch and tables is not None:
             lines += ["<SwitchData><LinearFDBSize>49152</LinearFDBSize>", "<LinearFDB>"]
             lids = [*zip(fabric.host_lids, tables.ports[node], strict=True), (fabric.switch_lids[node], 0)]
@@ -100,11 +101,11 @@ def snapshot(fabric: Fabric, tables: ForwardingTables | None = None) -> str:
     return "\n".join([*lines, "</Links>", "</Snapshot>", ""])
 
 
-def _port_info(guid: str, port: int, own: str, lid: int) -> list[str]:
+def _port_info(guid: str, port: int, port_guid: str, lid: int) -> list[str]:
     """A port of four lanes at 25 Gbit/s."""
     return [
         f'<PortInfo id="{guid}:{port}">',
-        f"<PortNum>{port}</PortNum><GUID>{own}</GUID><EndPortLID>{lid:#010x}</EndPortLID><LID>0x0</LID>",
+        f"<PortNum>{port}</PortNum><GUID>{port_guid}</GUID><EndPortLID>{lid:#010x}</EndPortLID><LID>0x0</LID>",
         "<PortState>Active</PortState><PortState_Int>4</PortState_Int><LMC>0</LMC>",
         "<LinkWidthActive>4</LinkWidthActive><LinkWidthActive_Int>8</LinkWidthActive_Int>",
         "<LinkWidthSupported_Int>15</LinkWidthSupported_Int><LinkSpeedSupported_Int>2</LinkSpeedSupported_Int>",
@@ -115,7 +116,7 @@ def _port_info(guid: str, port: int, own: str, lid: int) -> list[str]:
 
 
 def opa_topology(fabric: Fabric) -> str:
-    """The cables as ``opareport -o topology -x`` writes them."""
+    """The text that ``opareport -o topology -x`` writes for the cables of a fabric."""
     lines = [
         '<?xml version="1.0" encoding="utf-8" ?>',
         '<Report date="Mon" unixtime="1" options="-o topology -x">',
@@ -145,5 +146,5 @@ def _guid(fabric: Fabric, node: int) -> str:
 
 
 def _node_guid(fabric: Fabric, host: int) -> str:
-    """As ibsim numbers them: one below the port's."""
+    """The GUID of a host's node. ibsim numbers it one below the GUID of its port."""
     return f"{int(fabric.host_guids[host]) - 1:#018x}"

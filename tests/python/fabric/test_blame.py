@@ -1,5 +1,5 @@
-"""The slow link of a network run, end to end: a fabric with a planted cable is simulated, measured by ``assay net`` and
-joined with its forwarding tables; in a virtual cluster a host's own cable is slowed down."""
+"""The slow link of a network run, end to end. A fabric with a planted slow cable is simulated, measured by ``assay
+net`` and joined with its forwarding tables. In a lab the cable of a host is slowed down."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ RATE = 12.5e9
 NET = ["--sizes", "1MiB", "--repeats", "3", "--no-retest"]
 
 
-def planted(folder: Path, text: str, link: str, share: float) -> None:
+def write_platform_and_dumps(folder: Path, text: str, link: str, share: float) -> None:
     """A platform whose ``link`` has ``share`` of its rate, and the dumps of the fabric."""
     fabric = synthetic.build(synthetic.parse(text))
-    made = tables.compute(fabric, "d-mod-k")
-    platform = platform_text(Routes(fabric, made), RATE)
+    routing = tables.compute(fabric, "d-mod-k")
+    platform = platform_text(Routes(fabric, routing), RATE)
     name = link.replace(">", "&gt;")
-    whole = f'<link id="{name}" bandwidth="{RATE:.6g}Bps"'
-    assert share == 1 or platform.count(whole) == 1
+    healthy_link = f'<link id="{name}" bandwidth="{RATE:.6g}Bps"'
+    assert share == 1 or platform.count(healthy_link) == 1
     (folder / "p.xml").write_text(
-        platform.replace(whole, f'<link id="{name}" bandwidth="{RATE * share:.6g}Bps"')
+        platform.replace(healthy_link, f'<link id="{name}" bandwidth="{RATE * share:.6g}Bps"')
     )
     (folder / "dumps").mkdir()
-    (folder / "dumps" / "snapshot.xml").write_text(snapshot(fabric, made))
+    (folder / "dumps" / "snapshot.xml").write_text(snapshot(fabric, routing))
 
 
-def measured(folder: Path) -> list[Finding]:
+def slow_links_of_run(folder: Path) -> list[Finding]:
     """The slow links that ``assay net --fabric DIR`` names, and ``assay fabric blame`` too."""
     command = [ASSAY, "simulate", folder / "p.xml", "--", "net", *NET]
     done = subprocess.run(
@@ -58,9 +58,11 @@ def measured(folder: Path) -> list[Finding]:
     assert "pairs of" in done.stderr and "conflicts of the shift taken into account" in done.stderr, (
         done.stderr
     )
-    found = [r for r in Run.load(folder / "run").records if isinstance(r, Finding) and r.rule == "slow_link"]
-    assert main(["fabric", "blame", str(folder / "run")]) == (1 if found else 0)  # no link without pairs
-    return found
+    findings = [
+        r for r in Run.load(folder / "run").records if isinstance(r, Finding) and r.rule == "slow_link"
+    ]
+    assert main(["fabric", "blame", str(folder / "run")]) == (1 if findings else 0)  # every link has pairs
+    return findings
 
 
 needs_simgrid = pytest.mark.skipif(not shutil.which("smpirun"), reason="smpirun is not installed")
@@ -70,8 +72,8 @@ needs_simgrid = pytest.mark.skipif(not shutil.which("smpirun"), reason="smpirun 
 @needs_simgrid
 @pytest.mark.parametrize("link", ["leaf1[5] -> spine0[2]", "spine2[3] -> leaf2[7]", "node03[1] -> leaf0[4]"])
 def test_a_planted_cable_is_named(link: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    planted(tmp_path, "radix=8,nodes=12", link, 0.5)
-    (found,) = measured(tmp_path)
+    write_platform_and_dumps(tmp_path, "radix=8,nodes=12", link, 0.5)
+    (found,) = slow_links_of_run(tmp_path)
     assert (found.subject.device, found.severity) == (link, "fault")
     assert -0.6 < found.effect < -0.4
     assert found.evidence
@@ -80,17 +82,18 @@ def test_a_planted_cable_is_named(link: str, tmp_path: Path, capsys: pytest.Capt
 
 @pytest.mark.programs
 @needs_simgrid
-def test_a_sound_fabric_has_no_slow_link(tmp_path: Path) -> None:
-    planted(tmp_path, "radix=8,nodes=12", "leaf1[5] -> spine0[2]", 1.0)
-    assert measured(tmp_path) == []
+def test_a_healthy_fabric_has_no_slow_link(tmp_path: Path) -> None:
+    write_platform_and_dumps(tmp_path, "radix=8,nodes=12", "leaf1[5] -> spine0[2]", 1.0)
+    assert slow_links_of_run(tmp_path) == []
 
 
 @pytest.mark.programs
 @needs_simgrid
 def test_links_that_share_all_their_pairs_are_not_told_apart(tmp_path: Path) -> None:
-    """The only host of leaf1 is reached over one cable, which has the pairs of the host's own."""
-    planted(tmp_path, "radix=8,nodes=9,levels=2", "spine0[3] -> leaf2[5]", 0.5)
-    (found,) = measured(tmp_path)
+    """The only host of its leaf switch is reached over one cable. The same pairs use this cable and the host's
+    cable."""
+    write_platform_and_dumps(tmp_path, "radix=8,nodes=9,levels=2", "spine0[3] -> leaf2[5]", 0.5)
+    (found,) = slow_links_of_run(tmp_path)
     assert found.severity == "warning"
     assert "spine0[3] -> leaf2[5]" in found.cause and "leaf2[1] -> node8[1]" in found.cause
     assert any(
@@ -100,19 +103,19 @@ def test_links_that_share_all_their_pairs_are_not_told_apart(tmp_path: Path) -> 
 
 @pytest.fixture
 def lab() -> Iterator[Lab]:
-    made = Lab.up(8, 1, Rates(up=100e6 / 8, down=100e6 / 8), name=f"blame-{os.getpid()}")
+    cluster = Lab.up(8, 1, Rates(up=100e6 / 8, down=100e6 / 8), name=f"blame-{os.getpid()}")
     try:
-        yield made
+        yield cluster
     finally:
-        made.down()
+        cluster.down()
 
 
 @pytest.mark.lab
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
-def test_a_slow_cable_of_a_virtual_cluster(lab: Lab, tmp_path: Path) -> None:
-    """Real bytes between eight hosts, cabled in the dumps to two leaf switches: what h4 sends is limited, and since
-    it answers what it receives over the same link, that may be slow as well."""
+def test_a_slow_cable_of_a_lab_is_named(lab: Lab, tmp_path: Path) -> None:
+    """Eight hosts of a lab, which the dumps cable to two leaf switches. The sending rate of h4 is limited. Since h4
+    also sends the acknowledgements of what it receives, its receiving rate may be low as well."""
     fabric = synthetic.build(synthetic.parse("radix=8,nodes=8"))
     fabric = replace(
         fabric, host_names=[f"h{k}" for k in range(8)], switch_names=["a", "b", *fabric.switch_names[2:]]
@@ -141,10 +144,10 @@ def test_a_slow_cable_of_a_virtual_cluster(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.programs
 @needs_simgrid
-def test_the_planned_exchange_is_measured_without_a_conflict(tmp_path: Path) -> None:
-    """``assay net`` follows schedule.txt of ``assay fabric schedule``: every pair has the rate of an empty fabric."""
+def test_the_planned_exchange_is_faster_than_a_shift(tmp_path: Path) -> None:
+    """With schedule.txt of ``assay fabric schedule`` no two flows share a link, so every pair reaches the full rate."""
     text = "radix=8,nodes=11"
-    planted(tmp_path, text, "leaf0[5] -> spine0[1]", 1.0)
+    write_platform_and_dumps(tmp_path, text, "leaf0[5] -> spine0[1]", 1.0)
     assert main(["fabric", "schedule", "--fat-tree", text, "--into", str(tmp_path / "made")]) == 0
     slowest = {}
     for name, schedule in {
@@ -175,7 +178,7 @@ def test_the_planned_exchange_is_measured_without_a_conflict(tmp_path: Path) -> 
         ),
     ],
 )
-def test_a_mistake_is_one_line_and_starts_nothing(
+def test_wrong_input_is_one_line_and_starts_nothing(
     arguments: list[str],
     message: str,
     capsys: pytest.CaptureFixture[str],
@@ -189,7 +192,7 @@ def test_a_mistake_is_one_line_and_starts_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_of_dumps(tmp_path: Path) -> None:
+def test_the_files_of_a_folder_of_dumps_are_found(tmp_path: Path) -> None:
     for name in ("topology.txt", "fts.txt", "opensm-subnet.lst", "opensm.fdbs"):
         shutil.copy(SIX / name, tmp_path / name)
     assert files_of(tmp_path) == (tmp_path / "topology.txt", tmp_path / "fts.txt")
@@ -201,8 +204,8 @@ def test_a_folder_of_dumps(tmp_path: Path) -> None:
         files_of(tmp_path / "empty")
 
 
-def test_pairs_with_a_conflict_are_judged_only_where_a_link_has_no_others() -> None:
-    """Link 0 has three pairs without a conflict and one with; link 1 has one with alone."""
+def test_pairs_with_a_conflict_count_only_for_links_without_other_pairs() -> None:
+    """Link 0 has three pairs without a conflict and one with a conflict. Link 1 has only one pair, with a conflict."""
     crossed = np.array([[0, 2], [0, 3], [0, 4], [0, 5], [1, 6]])
     lost = np.array([0.0, 0.0, 0.0, np.log(2), np.log(2)])
     clear = _pairs_to_judge(crossed, lost, 7)

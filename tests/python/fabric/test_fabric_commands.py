@@ -1,4 +1,4 @@
-"""``assay fabric`` from its options to its run: records, outcome, files, and one line for a mistake."""
+"""``assay fabric`` on the command line: the records, outcome and files of a run, and one line for wrong input."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded import SIX, unpacked
+from recorded import SIX, decompress
 
 from assay.cli import main
 from assay.errors import UserError
@@ -48,14 +48,14 @@ def test_the_pairs_of_each_shared_link_are_recorded() -> None:
     assert main(["fabric", "conflicts", *TREE, "-o", "run"]) == 0
     shared = [r for r in Run.load("run").records if isinstance(r, Flows)]
     assert sum(r.params["load"] - 1 for r in shared) == 81
-    (found,) = [r for r in shared if r.params["step"] == 28 and "node20" in r.sources]
-    assert found.subject.device == "leaf1[20] -> spine1[2]"
-    assert set(zip(found.sources, found.targets, strict=True)) == {("node20", "node37"), ("node29", "node01")}
+    (flows,) = [r for r in shared if r.params["step"] == 28 and "node20" in r.sources]
+    assert flows.subject.device == "leaf1[20] -> spine1[2]"
+    assert set(zip(flows.sources, flows.targets, strict=True)) == {("node20", "node37"), ("node29", "node01")}
 
 
-def test_real_files_and_an_order_with_empty_slots(tmp_path: Path) -> None:
+def test_recorded_files_with_and_without_an_order_with_empty_slots(tmp_path: Path) -> None:
     names = ("topology.txt", "opensm.fdbs", "opensm-ftree-ca-order.dump")
-    topology, tables, order = (str(unpacked("of45", name, tmp_path)) for name in names)
+    topology, tables, order = (str(decompress("of45", name, tmp_path)) for name in names)
     files = ["--fabric", topology, "--tables", tables]
     assert main(["fabric", "conflicts", *files, "-o", "plain"]) == 0
     assert main(["fabric", "conflicts", *files, "--order", order, "-o", "padded"]) == 0
@@ -74,7 +74,7 @@ def test_the_terminal_shows_totals_steps_and_pairs(capsys: pytest.CaptureFixture
     assert "and 7 more steps with conflicts" in text
 
 
-def test_hosts_take_part_in_their_order() -> None:
+def test_chosen_hosts_take_part_in_the_given_order() -> None:
     assert main(["fabric", "conflicts", *TREE, "-w", "node[00-17]", "-o", "one-leaf"]) == 0
     assert figures("one-leaf")["conflicts_total"] == 0
     assert figures("one-leaf")["rounds_bound"] == 18
@@ -93,8 +93,8 @@ def test_a_healthy_fabric_passes_and_a_broken_one_fails(tmp_path: Path) -> None:
     assert figures("bad")["unreachable_pairs"] > 0
 
 
-def test_the_check_says_what_cables_run_at(capsys: pytest.CaptureFixture[str]) -> None:
-    """Cables that are slow alike look healthy: their rate stands there for who knows what was bought."""
+def test_the_check_shows_the_rates_of_cables(capsys: pytest.CaptureFixture[str]) -> None:
+    """Cables that are all equally slow pass. The shown rate tells a user who knows what was bought."""
     assert main(["fabric", "check", *FILES, "-o", "good"]) == 0
     text = capsys.readouterr().out
     assert "most cables: to hosts 4x SDR, between switches 4x SDR; what the ports support is unknown" in text
@@ -106,7 +106,7 @@ def test_a_model_with_rates_passes() -> None:
     assert main(["fabric", "check", "--fat-tree", "radix=8,rate=4xHDR,dead=leaf0:5", "-o", "model"]) == 0
 
 
-def test_a_site_judges_conflicts_by_its_own_limit(tmp_path: Path) -> None:
+def test_a_specification_limits_the_share_of_conflicts(tmp_path: Path) -> None:
     (tmp_path / "site.toml").write_text(
         'title = "site"\n[[criterion]]\nmetric = "fabric.conflicts/conflicts_share"\nmax = "1 %"\n'
     )
@@ -119,7 +119,7 @@ def test_a_site_judges_conflicts_by_its_own_limit(tmp_path: Path) -> None:
 
 def test_anonymised_files_give_the_same_results(tmp_path: Path) -> None:
     names = ("topology.txt", "opensm.fdbs", "opensm-ftree-ca-order.dump")
-    topology, tables, order = (str(unpacked("of45", name, tmp_path)) for name in names)
+    topology, tables, order = (str(decompress("of45", name, tmp_path)) for name in names)
     files = ["--fabric", topology, "--tables", tables, "--order", order]
     assert main(["fabric", "anonymise", *files, "--into", "shared"]) == 0
     other = ["--fabric", "shared/topology.txt", "--tables", "shared/fts.txt"]
@@ -132,11 +132,11 @@ def test_anonymised_files_give_the_same_results(tmp_path: Path) -> None:
     assert main(["fabric", "check", *other, "-o", "d"]) == 0
 
 
-def test_nothing_of_the_site_is_left_in_anonymised_files() -> None:
+def test_anonymised_files_have_no_names_guids_or_dates() -> None:
     assert main(["fabric", "anonymise", *FILES, "--into", "shared"]) == 0
     text = Path("shared/topology.txt").read_text() + Path("shared/fts.txt").read_text()
-    for known in ("node", "leaf", "spine", "100009", "200002", "2026"):
-        assert known not in text
+    for identifying in ("node", "leaf", "spine", "100009", "200002", "2026"):
+        assert identifying not in text
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_nothing_of_the_site_is_left_in_anonymised_files() -> None:
         (["anonymise", "--fabric", FILES[1], "--into", str(SIX)], "exists already"),
     ],
 )
-def test_a_mistake_is_one_line(
+def test_wrong_input_is_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert main(["fabric", *arguments]) == 2
@@ -202,7 +202,7 @@ def test_routes_beyond_the_memory_are_one_line(
 
 
 @pytest.mark.parametrize("host", range(4))
-def test_a_hole_within_the_only_leaf_switch_is_seen(host: int) -> None:
+def test_a_missing_entry_of_the_only_leaf_switch_is_found(host: int) -> None:
     fabric = synthetic.build(synthetic.parse("radix=8,nodes=4"))
     ports = tables.d_mod_k(fabric).ports.copy()
     ports[0, host] = tables.NO_ENTRY
@@ -221,22 +221,22 @@ def test_a_hole_within_the_only_leaf_switch_is_seen(host: int) -> None:
     ],
 )
 def test_a_pipe_is_refused_at_once(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """Also one that nobody writes into, whose opening would wait."""
+    """Nobody writes into the pipe, so opening it would block."""
     os.mkfifo("pipe")
     assert main(["fabric", *arguments]) == 2
     assert capsys.readouterr().err.startswith("assay: pipe is a device or a pipe, and no file; fix: ")
 
 
-def test_rounds_know_of_hosts_to_which_several_send(tmp_path: Path) -> None:
-    """Three ranks of one switch send to rank 0: its own cable needs a round for each."""
+def test_several_senders_to_one_host_need_a_round_each(tmp_path: Path) -> None:
+    """Three ranks of a switch send to rank 0, whose cable carries one flow per round."""
     (tmp_path / "steps").write_text(" ".join(["-1", *["0"] * 3]) + "\n")
     tree = ["--fat-tree", "radix=8,nodes=4"]
     assert main(["fabric", "conflicts", *tree, "--schedule-file", "steps", "-o", "run"]) == 0
-    found = figures("run")
-    assert (found["conflicts_total"], found["rounds"], found["rounds_bound"]) == (0, 3, 1)
+    totals = figures("run")
+    assert (totals["conflicts_total"], totals["rounds"], totals["rounds_bound"]) == (0, 3, 1)
 
 
-def test_anonymised_aggregation_nodes_are_no_ranks(tmp_path: Path) -> None:
+def test_aggregation_nodes_in_anonymised_files_are_not_ranks(tmp_path: Path) -> None:
     text = (SIX / "topology.txt").read_text().replace('"node4"', '"Mellanox Technologies Aggregation Node"')
     (tmp_path / "sharp.txt").write_text(text)
     assert (

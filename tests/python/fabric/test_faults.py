@@ -1,4 +1,4 @@
-"""A fabric's own faults, each planted; a healthy fabric has none."""
+"""``assay fabric check``: each planted fault of a fabric is found, and a healthy fabric has no finding."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from assay.measure.fabric import check_records
 from assay.records.schema import AnyRecord, Finding
 
 
-def six() -> Routes:
+def recorded_routes() -> Routes:
+    """The recorded fabric of six hosts with OpenSM's tables."""
     fabric = read_fabric(SIX / "topology.txt")
     return Routes(fabric, read_tables(SIX / "fts.txt", fabric))
 
 
-def concluded(routes: Routes) -> tuple[str, list[Finding]]:
+def check_outcome(routes: Routes) -> tuple[str, list[Finding]]:
     """The outcome of ``assay fabric check``, and its findings."""
     records: list[AnyRecord] = list(check_records(routes))
     for number, record in enumerate(records, 1):
@@ -33,10 +34,10 @@ def concluded(routes: Routes) -> tuple[str, list[Finding]]:
     return overall(verdicts), findings
 
 
-def with_rate(fabric: Fabric, name: str, width: int, speed: str, both: bool = True) -> Fabric:
+def with_rate(fabric: Fabric, name: str, width: int, speed: str, both_directions: bool = True) -> Fabric:
     widths, speeds = fabric.link_width.copy(), list(fabric.link_speed)
     link = next(k for k in range(fabric.links) if fabric.link_name(k) == name)
-    for end in [link, int(fabric.reverse[link])] if both else [link]:
+    for end in [link, int(fabric.reverse[link])] if both_directions else [link]:
         widths[end], speeds[end] = width, speed
     return replace(fabric, link_width=widths, link_speed=speeds)
 
@@ -48,7 +49,7 @@ def with_port(routes: Routes, switch: int, host: int, port: int) -> Routes:
 
 
 def ring(switches: int) -> Fabric:
-    """Switches in a circle, one host on each: the smallest fabric whose shortest paths can deadlock. A host is at
+    """A ring of switches with one host on each: the smallest fabric whose shortest paths can deadlock. The host is at
     port 1, the next switch at port 2."""
     ends = [(switches + s, 1, s, 1) for s in range(switches)]
     ends += [(s, 2, (s + 1) % switches, 3) for s in range(switches)]
@@ -56,7 +57,7 @@ def ring(switches: int) -> Fabric:
 
 
 def connected(switches: int, pairs: list[tuple[int, int]], hosts: list[int]) -> Fabric:
-    """Cables between pairs of switches, and hosts on the given ones."""
+    """A fabric with a cable between each of ``pairs`` of switches, and host h on switch ``hosts[h]``."""
     used = [0] * switches
 
     def port(switch: int) -> int:
@@ -69,7 +70,8 @@ def connected(switches: int, pairs: list[tuple[int, int]], hosts: list[int]) -> 
 
 
 def cabled(switches: int, hosts: int, ends: list[tuple[int, int, int, int]]) -> Fabric:
-    both = np.array([*ends, *[(c, d, a, b) for a, b, c, d in ends]], np.int32)
+    """A fabric with these cables: node, port, node, port; hosts are the nodes after the switches."""
+    links = np.array([*ends, *[(c, d, a, b) for a, b, c, d in ends]], np.int32)
     return Fabric(
         switch_names=[f"s{s}" for s in range(switches)],
         switch_guids=np.arange(switches, dtype=np.uint64) + 1,
@@ -78,44 +80,44 @@ def cabled(switches: int, hosts: int, ends: list[tuple[int, int, int, int]]) -> 
         host_names=[f"h{h}" for h in range(hosts)],
         host_guids=np.arange(hosts, dtype=np.uint64) + 100,
         host_lids=np.arange(100, hosts + 100, dtype=np.int32),
-        link_from=both[:, 0],
-        link_from_port=both[:, 1],
-        link_to=both[:, 2],
-        link_to_port=both[:, 3],
-        link_width=np.full(len(both), 4, np.int32),
-        link_speed=["EDR"] * len(both),
+        link_from=links[:, 0],
+        link_from_port=links[:, 1],
+        link_to=links[:, 2],
+        link_to_port=links[:, 3],
+        link_width=np.full(len(links), 4, np.int32),
+        link_speed=["EDR"] * len(links),
     )
 
 
 def test_a_healthy_fabric_passes_without_a_finding() -> None:
-    assert concluded(six()) == ("PASS", [])
+    assert check_outcome(recorded_routes()) == ("PASS", [])
 
 
-@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize("both_directions", [True, False])
 @pytest.mark.parametrize(("width", "speed", "share"), [(1, "SDR", 0.25), (2, "SDR", 0.5)])
-def test_a_narrow_cable_is_named(width: int, speed: str, share: float, both: bool) -> None:
-    routes = six()
-    fabric = with_rate(routes.fabric, "leaf1[3] -> spine0[2]", width, speed, both)
-    outcome, (finding,) = concluded(Routes(fabric, routes.tables))
+def test_a_narrow_cable_is_named(width: int, speed: str, share: float, both_directions: bool) -> None:
+    routes = recorded_routes()
+    fabric = with_rate(routes.fabric, "leaf1[3] -> spine0[2]", width, speed, both_directions)
+    outcome, (finding,) = check_outcome(Routes(fabric, routes.tables))
     assert (outcome, finding.rule, finding.subject.device) == ("FAIL", "slow_cable", "leaf1[3] -> spine0[2]")
     assert finding.effect == pytest.approx(share - 1)
 
 
-def test_a_slow_cable_of_a_host_is_held_against_those_of_hosts() -> None:
-    routes = six()
+def test_a_hosts_cable_is_compared_with_cables_of_hosts() -> None:
+    routes = recorded_routes()
     speeds = np.where(routes.fabric.between_switches, "HDR", "EDR").tolist()
-    assert concluded(Routes(replace(routes.fabric, link_speed=speeds), routes.tables)) == ("PASS", [])
+    assert check_outcome(Routes(replace(routes.fabric, link_speed=speeds), routes.tables)) == ("PASS", [])
     slow = with_rate(replace(routes.fabric, link_speed=speeds), "leaf0[1] -> node0[1]", 4, "FDR")
-    outcome, (finding,) = concluded(Routes(slow, routes.tables))
+    outcome, (finding,) = check_outcome(Routes(slow, routes.tables))
     assert (outcome, finding.subject.device) == ("FAIL", "leaf0[1] -> node0[1]")
 
 
 @pytest.mark.parametrize(("supported", "outcome"), [(0.0, "PASS"), (10e9, "PASS"), (40e9, "FAIL")])
-def test_cables_that_are_slow_alike_are_held_against_their_ports(supported: float, outcome: str) -> None:
-    """All run at 4x SDR, 10 Gbit/s; the ports of hosts support that or more."""
-    routes = six()
-    most = np.where(routes.fabric.between_switches, 0.0, supported)
-    found, findings = concluded(Routes(replace(routes.fabric, link_max_rate=most), routes.tables))
+def test_equally_slow_cables_are_compared_with_their_ports(supported: float, outcome: str) -> None:
+    """All cables run at 4x SDR, 10 Gbit/s. ``supported``: the rate of the hosts' ports, 0: unknown."""
+    routes = recorded_routes()
+    port_rates = np.where(routes.fabric.between_switches, 0.0, supported)
+    found, findings = check_outcome(Routes(replace(routes.fabric, link_max_rate=port_rates), routes.tables))
     assert found == outcome
     assert [finding.cause for finding in findings] == (
         ["6 host cables run at 4x SDR, 25% of what both ends support"] if outcome == "FAIL" else []
@@ -123,16 +125,21 @@ def test_cables_that_are_slow_alike_are_held_against_their_ports(supported: floa
 
 
 def test_a_port_that_supports_more_than_its_peer_is_no_fault() -> None:
-    routes = six()
-    most = np.where(routes.fabric.link_from < routes.fabric.switches, 40e9, 10e9)
-    most[routes.fabric.between_switches] = 10e9
-    assert concluded(Routes(replace(routes.fabric, link_max_rate=most), routes.tables)) == ("PASS", [])
+    routes = recorded_routes()
+    port_rates = np.where(routes.fabric.link_from < routes.fabric.switches, 40e9, 10e9)
+    port_rates[routes.fabric.between_switches] = 10e9
+    assert check_outcome(Routes(replace(routes.fabric, link_max_rate=port_rates), routes.tables)) == (
+        "PASS",
+        [],
+    )
 
 
-def test_a_slow_cable_among_slow_ones_is_named_by_itself() -> None:
-    routes = six()
+def test_a_slow_cable_among_equally_slow_cables_is_named() -> None:
+    routes = recorded_routes()
     fabric = replace(routes.fabric, link_max_rate=np.full(routes.fabric.links, 40e9))
-    outcome, findings = concluded(Routes(with_rate(fabric, "leaf0[1] -> node0[1]", 1, "SDR"), routes.tables))
+    outcome, findings = check_outcome(
+        Routes(with_rate(fabric, "leaf0[1] -> node0[1]", 1, "SDR"), routes.tables)
+    )
     assert outcome == "FAIL"
     assert [finding.cause for finding in findings] == [
         "the cable leaf0[1] -> node0[1] runs at 1x SDR, 25% of the other host cables",
@@ -141,25 +148,25 @@ def test_a_slow_cable_among_slow_ones_is_named_by_itself() -> None:
     ]
 
 
-def test_rates_that_are_unknown_do_not_pass() -> None:
+def test_unknown_rates_are_inconclusive() -> None:
     fabric = synthetic.build(synthetic.parse("radix=4,nodes=6"))
-    outcome, findings = concluded(Routes(fabric, tables.d_mod_k(fabric)))
+    outcome, findings = check_outcome(Routes(fabric, tables.d_mod_k(fabric)))
     assert (outcome, findings) == ("INCONCLUSIVE", [])
 
 
-def test_a_hole_cuts_off_the_hosts_of_a_leaf_switch() -> None:
-    """Both hosts of leaf0 and, by way of no spine, nobody else."""
-    routes = with_port(six(), 0, 4, tables.NO_ENTRY)
+def test_a_missing_entry_of_a_leaf_switch_cuts_off_its_hosts() -> None:
+    """Both hosts of leaf0 cannot reach node4. No other route uses this entry."""
+    routes = with_port(recorded_routes(), 0, 4, tables.NO_ENTRY)
     assert faults.unreachable_pairs(routes) == 2
-    outcome, (finding,) = concluded(routes)
+    outcome, (finding,) = check_outcome(routes)
     assert (outcome, finding.rule) == ("FAIL", "lost_route")
     assert "2 ordered pairs" in finding.cause
     assert "black hole at leaf0" in finding.cause
     assert "LID 10 (node4)" in finding.details[0]
 
 
-def test_a_hole_in_a_spine_counts_every_pair() -> None:
-    routes = six()
+def test_missing_entries_of_spines_count_every_pair() -> None:
+    routes = recorded_routes()
     spines = np.flatnonzero(routes.fabric.levels == 1)
     for spine in spines:
         routes = with_port(routes, int(spine), 0, tables.NO_ENTRY)
@@ -167,11 +174,11 @@ def test_a_hole_in_a_spine_counts_every_pair() -> None:
     assert not routes.reachable()[:, 0][1:].any()
 
 
-def test_a_loop_is_found() -> None:
-    routes = six()
+def test_a_routing_loop_is_found() -> None:
+    routes = recorded_routes()
     for spine in np.flatnonzero(routes.fabric.levels == 1):
         routes = with_port(routes, int(spine), 5, 1)  # to leaf0, which sends it up again
-    outcome, findings = concluded(routes)
+    outcome, findings = check_outcome(routes)
     assert outcome == "FAIL"
     lost = [finding for finding in findings if finding.rule == "lost_route"]
     assert "loop" in lost[0].cause
@@ -186,12 +193,12 @@ def test_shortest_paths_in_a_ring_have_a_credit_loop(switches: int) -> None:
     loops = faults.credit_loops(routes)
     assert [len(loop) for loop in loops] == [switches]
     assert (fabric.link_to[loops[0]] == fabric.link_from[np.roll(loops[0], -1)]).all()
-    outcome, (finding,) = concluded(routes)
+    outcome, (finding,) = check_outcome(routes)
     assert (outcome, finding.rule, len(finding.details)) == ("FAIL", "credit_loop", switches)
 
 
 @pytest.mark.parametrize("switches", [3, 4, 5, 8])
-def test_up_down_in_a_ring_reaches_everyone_without_a_credit_loop(switches: int) -> None:
+def test_up_down_in_a_ring_has_no_credit_loop_and_no_lost_pair(switches: int) -> None:
     fabric = ring(switches)
     routes = Routes(fabric, tables.compute(fabric, "up/down"))
     assert faults.credit_loops(routes) == []
@@ -200,11 +207,11 @@ def test_up_down_in_a_ring_reaches_everyone_without_a_credit_loop(switches: int)
 
 @settings(deadline=None, max_examples=60)
 @given(st.data())
-def test_up_down_in_any_connected_fabric(data: st.DataObject) -> None:
+def test_routing_engines_reach_every_host_of_any_connected_fabric(data: st.DataObject) -> None:
     switches = data.draw(st.integers(2, 9))
     pairs = {(data.draw(st.integers(0, s - 1)), s) for s in range(1, switches)}
-    some = st.tuples(st.integers(0, switches - 1), st.integers(0, switches - 1))
-    pairs |= {(min(a, b), max(a, b)) for a, b in data.draw(st.lists(some, max_size=8)) if a != b}
+    pair = st.tuples(st.integers(0, switches - 1), st.integers(0, switches - 1))
+    pairs |= {(min(a, b), max(a, b)) for a, b in data.draw(st.lists(pair, max_size=8)) if a != b}
     hosts = data.draw(st.lists(st.integers(0, switches - 1), min_size=2, max_size=8))
     fabric = connected(switches, sorted(pairs), hosts)
     for engine in ("up/down", "min-hop"):
@@ -224,10 +231,10 @@ def test_trees_have_no_credit_loop(text: str, engine: str) -> None:
 
 
 def test_a_crowded_up_port_is_a_warning() -> None:
-    """All that leaf0 sends up goes by one of its two ports."""
-    routes = six()
+    """All routes from leaf0 upwards use one of its two ports."""
+    routes = recorded_routes()
     for host in range(2, 6):
         routes = with_port(routes, 0, host, 3)
-    outcome, (finding,) = concluded(routes)
+    outcome, (finding,) = check_outcome(routes)
     assert (outcome, finding.rule, finding.severity) == ("PASS", "crowded_port", "warning")
     assert finding.subject.device == "leaf0[3] -> spine0[1]"

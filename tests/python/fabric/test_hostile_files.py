@@ -1,4 +1,4 @@
-"""Every reader is given files that were damaged at random: it reads them, or refuses them in one line."""
+"""Readers of fabric files on randomly damaged files: each file is read or refused in one line."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from assay.fabric.remedies import placement
 from assay.fabric.remedies.slurm import differences, read_topology, topology_conf, topology_yaml, tree_of
 
 FABRIC = read_fabric(SIX / "topology.txt")
-GIVEN = read_tables(SIX / "fts.txt", FABRIC)
+TABLES = read_tables(SIX / "fts.txt", FABRIC)
 
 
-def topology(path: Path) -> None:
+def check_topology(path: Path) -> None:
     fabric = read_fabric(path)
     assert (
         fabric.links == len(fabric.reverse)
@@ -32,19 +32,19 @@ def topology(path: Path) -> None:
     assert all(name.isprintable() for name in [*fabric.host_names, *fabric.switch_names])
 
 
-def tables(path: Path) -> None:
+def check_tables(path: Path) -> None:
     unreachable_pairs(Routes(FABRIC, read_tables(path, FABRIC)))
 
 
-def schedule(path: Path) -> None:
+def check_schedule(path: Path) -> None:
     assert all((step >= -1).all() and (step < 6).all() for step in schedules.read(path, 6))
 
 
-def slurm(path: Path) -> None:
+def check_slurm(path: Path) -> None:
     differences(path, read_topology(path), FABRIC)
 
 
-def described(path: Path) -> None:
+def check_description(path: Path) -> None:
     tree = synthetic.read(path)
     if len(tree.places) <= 1000:
         synthetic.build(tree)
@@ -52,20 +52,20 @@ def described(path: Path) -> None:
 
 TREE = tree_of(FABRIC)
 SAMPLES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "ibnetdiscover": (topology, (SIX / "topology.txt").read_text()),
-    "subnet list": (topology, (SIX / "opensm-subnet.lst").read_text()),
-    "db_csv": (topology, db_csv(FABRIC)),
-    "snapshot": (topology, snapshot(FABRIC, GIVEN)),
-    "opa topology": (topology, opa_topology(FABRIC)),
-    "dump_fts": (tables, (SIX / "fts.txt").read_text()),
-    "lfts": (tables, (SIX / "opensm-lfts.dump").read_text()),
-    "fdbs": (tables, (SIX / "opensm.fdbs").read_text()),
-    "snapshot tables": (tables, snapshot(FABRIC, GIVEN)),
+    "ibnetdiscover": (check_topology, (SIX / "topology.txt").read_text()),
+    "subnet list": (check_topology, (SIX / "opensm-subnet.lst").read_text()),
+    "db_csv": (check_topology, db_csv(FABRIC)),
+    "snapshot": (check_topology, snapshot(FABRIC, TABLES)),
+    "opa topology": (check_topology, opa_topology(FABRIC)),
+    "dump_fts": (check_tables, (SIX / "fts.txt").read_text()),
+    "lfts": (check_tables, (SIX / "opensm-lfts.dump").read_text()),
+    "fdbs": (check_tables, (SIX / "opensm.fdbs").read_text()),
+    "snapshot tables": (check_tables, snapshot(FABRIC, TABLES)),
     "order": (lambda path: read_order(path, FABRIC), (SIX / "opensm-ftree-ca-order.dump").read_text()),
-    "schedule": (schedule, placement.schedule_text(schedules.circle(6), "six")),
-    "topology.conf": (slurm, topology_conf(TREE)),
-    "topology.yaml": (slurm, topology_yaml(TREE)),
-    "fat tree": (described, "radix=8\nnodes=30\nmissing=3;7\ndead=leaf0:5\nrate=4xHDR # all\n"),
+    "schedule": (check_schedule, placement.schedule_text(schedules.circle(6), "six")),
+    "topology.conf": (check_slurm, topology_conf(TREE)),
+    "topology.yaml": (check_slurm, topology_yaml(TREE)),
+    "fat tree": (check_description, "radix=8\nnodes=30\nmissing=3;7\ndead=leaf0:5\nrate=4xHDR # all\n"),
 }
 TOKENS = [
     "",
@@ -86,24 +86,24 @@ TOKENS = [
 
 
 def damaged(data: st.DataObject, text: str) -> str:
-    """Some cuts, copies, swaps of lines and strange words."""
+    """The text after one to three damages: a cut, a copy, truncation, a strange token, or two swapped lines."""
     for _ in range(data.draw(st.integers(1, 3))):
-        place = data.draw(st.integers(0, len(text)))
+        offset = data.draw(st.integers(0, len(text)))
         length = data.draw(st.integers(0, 80))
-        what = data.draw(st.sampled_from(["cut", "copy", "end", "word", "lines"]))
-        if what == "cut":
-            text = text[:place] + text[place + length :]
-        elif what == "copy":
-            text = text[:place] + text[place : place + length] * 2 + text[place + length :]
-        elif what == "end":
-            text = text[:place]
-        elif what == "word":
-            text = text[:place] + data.draw(st.sampled_from(TOKENS)) + text[place + length % 7 :]
+        damage = data.draw(st.sampled_from(["cut", "copy", "end", "word", "lines"]))
+        if damage == "cut":
+            text = text[:offset] + text[offset + length :]
+        elif damage == "copy":
+            text = text[:offset] + text[offset : offset + length] * 2 + text[offset + length :]
+        elif damage == "end":
+            text = text[:offset]
+        elif damage == "word":
+            text = text[:offset] + data.draw(st.sampled_from(TOKENS)) + text[offset + length % 7 :]
         else:
             lines = text.splitlines(keepends=True)
-            one, other = (data.draw(st.integers(0, max(len(lines) - 1, 0))) for _ in range(2))
+            first, second = (data.draw(st.integers(0, max(len(lines) - 1, 0))) for _ in range(2))
             if lines:
-                lines[one], lines[other] = lines[other], lines[one]
+                lines[first], lines[second] = lines[second], lines[first]
             text = "".join(lines)
     return text
 

@@ -1,4 +1,4 @@
-"""Routes and conflicts of fat trees that are described, against closed forms and known values."""
+"""Routes and conflicts of described fat trees, compared with closed forms and known values."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ def fat_tree(text: str) -> Fabric:
     return synthetic.build(synthetic.parse(text))
 
 
-def routed(text: str, engine: str = "d-mod-k") -> Routes:
+def routes_of(text: str, engine: str = "d-mod-k") -> Routes:
     fabric = fat_tree(text)
     return Routes(fabric, tables.compute(fabric, engine))
 
 
-def shifted(routes: Routes) -> conflicts.Conflicts:
+def conflicts_of_shift(routes: Routes) -> conflicts.Conflicts:
     ranks = routes.fabric.hosts
     return conflicts.analyse(routes, schedules.shift(ranks), np.arange(ranks))
 
 
 # Conflicts and lockstep rounds of radix-36 trees, from a model and from the tables of OpenSM.
 @pytest.mark.parametrize(("nodes", "total", "rounds"), [(45, 81, 62), (64, 160, 98), (512, 2160, 971)])
-def test_known_totals(nodes: int, total: int, rounds: int) -> None:
-    found = shifted(routed(f"radix=36,nodes={nodes}"))
-    assert (found.total, found.rounds, found.bound) == (total, rounds, nodes)
-    assert found.share == total / nodes**2
+def test_known_conflicts_and_rounds(nodes: int, total: int, rounds: int) -> None:
+    result = conflicts_of_shift(routes_of(f"radix=36,nodes={nodes}"))
+    assert (result.total, result.rounds, result.bound) == (total, rounds, nodes)
+    assert result.share == total / nodes**2
 
 
 def test_conflicts_by_step_of_45_nodes() -> None:
-    found = shifted(routed("radix=36,nodes=45"))
-    assert list(found.conflicts) == [max(0, 9 - abs(k - 27)) for k in range(45)]
+    result = conflicts_of_shift(routes_of("radix=36,nodes=45"))
+    assert list(result.conflicts) == [max(0, 9 - abs(k - 27)) for k in range(45)]
 
 
 def test_two_pairs_share_an_up_port_at_shift_28() -> None:
-    routes = routed("radix=36,nodes=45")
+    routes = routes_of("radix=36,nodes=45")
     shared = conflicts.Loads(routes, np.arange(45)).shared_links(schedules.shift(45).step(28))
     assert len(shared) == 8
     pairs = [set(zip(s.src.tolist(), s.dst.tolist(), strict=True)) for s in shared]
@@ -50,22 +50,22 @@ def test_two_pairs_share_an_up_port_at_shift_28() -> None:
 
 @settings(deadline=None, max_examples=25)
 @given(half=st.integers(2, 8), data=st.data())
-def test_closed_form(half: int, data: st.DataObject) -> None:
-    """With F full leaf switches of m hosts and a last one of r there are r (m - r) (F - 1) conflicts."""
+def test_conflicts_follow_the_closed_form(half: int, data: st.DataObject) -> None:
+    """F full leaf switches of m hosts and a last leaf switch of r hosts have r (m - r) (F - 1) conflicts."""
     full = data.draw(st.integers(1, 2 * half - 1))
     last = data.draw(st.integers(1, half))
-    found = shifted(routed(f"radix={2 * half},nodes={full * half + last}"))
-    assert found.total == last * (half - last) * (full - 1)
+    result = conflicts_of_shift(routes_of(f"radix={2 * half},nodes={full * half + last}"))
+    assert result.total == last * (half - last) * (full - 1)
 
 
 @pytest.mark.parametrize(
     "text", ["radix=8", "radix=8,levels=3", "radix=4,levels=4", "radix=12,nodes=36,spines=3"]
 )
 def test_complete_trees_have_no_conflict_in_shifts(text: str) -> None:
-    """Zahavi's theorem for d-mod-k."""
-    found = shifted(routed(text))
-    assert found.total == 0
-    assert found.rounds == found.bound
+    """Zahavi's theorem on d-mod-k routing of complete fat trees."""
+    result = conflicts_of_shift(routes_of(text))
+    assert result.total == 0
+    assert result.rounds == result.bound
 
 
 @settings(deadline=None, max_examples=30)
@@ -75,22 +75,24 @@ def test_complete_trees_have_no_conflict_in_shifts(text: str) -> None:
     engine=st.sampled_from(sorted(tables.ENGINES)),
     data=st.data(),
 )
-def test_every_route_arrives(half: int, levels: int, engine: str, data: st.DataObject) -> None:
+def test_every_route_leads_up_and_down_to_its_destination(
+    half: int, levels: int, engine: str, data: st.DataObject
+) -> None:
     """A route is a chain of links from its source to its destination that goes up and then down."""
     nodes = data.draw(st.integers(1, 2 * half**levels))
-    routes = routed(f"radix={2 * half},levels={levels},nodes={nodes}", engine)
+    routes = routes_of(f"radix={2 * half},levels={levels},nodes={nodes}", engine)
     fabric = routes.fabric
     src, dst = (a.ravel() for a in np.meshgrid(np.arange(nodes), np.arange(nodes)))
     for source, target, row in zip(src, dst, routes.links(src, dst), strict=True):
-        way = row[row >= 0]
-        assert list(row[len(way) :]) == [-1] * (len(row) - len(way))
+        path = row[row >= 0]
+        assert list(row[len(path) :]) == [-1] * (len(row) - len(path))
         if source == target:
-            assert len(way) == 0
+            assert len(path) == 0
             continue
-        assert fabric.link_from[way[0]] == fabric.switches + source
-        assert fabric.link_to[way[-1]] == fabric.switches + target
-        assert list(fabric.link_to[way[:-1]]) == list(fabric.link_from[way[1:]])
-        heights = fabric.levels[fabric.link_to[way[:-1]]].tolist()
+        assert fabric.link_from[path[0]] == fabric.switches + source
+        assert fabric.link_to[path[-1]] == fabric.switches + target
+        assert list(fabric.link_to[path[:-1]]) == list(fabric.link_from[path[1:]])
+        heights = fabric.levels[fabric.link_to[path[:-1]]].tolist()
         top = heights.index(max(heights))
         assert heights[: top + 1] == sorted(heights[: top + 1])
         assert heights[top:] == sorted(heights[top:], reverse=True)
@@ -101,20 +103,21 @@ def test_every_route_arrives(half: int, levels: int, engine: str, data: st.DataO
     [("radix=8,levels=1", 8, 1), ("radix=8,missing=3;31", 30, 12), ("radix=4,nodes=8,missing=0", 8, 15)],
 )
 def test_a_tree_has_room_for_all_its_hosts(text: str, hosts: int, switches: int) -> None:
-    """One level is one switch with all its ports down; without ``nodes`` every place is taken that is not missing."""
+    """One level is a single switch, all of whose ports lead to hosts. Without ``nodes`` all places but the missing are
+    used."""
     fabric = fat_tree(text)
     assert (fabric.hosts, fabric.switches) == (hosts, switches)
     assert (fabric.host_switch >= 0).all()
 
 
 def test_dead_links_are_routed_around() -> None:
-    routes = routed("radix=8,dead=leaf0:5")
+    routes = routes_of("radix=8,dead=leaf0:5")
     assert routes.reachable().all()
     assert not any("leaf0[5]" in routes.fabric.link_name(link) for link in range(routes.fabric.links))
-    assert shifted(routes).total > 0
+    assert conflicts_of_shift(routes).total > 0
 
 
-def test_both_directions_of_a_cable_know_each_other() -> None:
+def test_the_reverse_link_of_a_link_is_its_cables_other_direction() -> None:
     fabric = fat_tree("radix=8,nodes=16,spines=2")
     assert (fabric.reverse[fabric.reverse] == np.arange(fabric.links)).all()
     assert (fabric.link_from[fabric.reverse] == fabric.link_to).all()
@@ -122,7 +125,7 @@ def test_both_directions_of_a_cable_know_each_other() -> None:
     assert (fabric.levels == [0] * 4 + [1] * 2).all()
 
 
-def planted(switch: int, host: int, port: int) -> Routes:
+def routes_with_entry(switch: int, host: int, port: int) -> Routes:
     fabric = fat_tree("radix=4,nodes=6")
     ports = tables.d_mod_k(fabric).ports.copy()
     ports[switch, host] = port
@@ -140,11 +143,11 @@ def planted(switch: int, host: int, port: int) -> Routes:
 )
 def test_a_route_that_ends_is_named(port: int, message: str) -> None:
     with pytest.raises(UserError) as error:
-        planted(0, 5, port).links(np.array([0]), np.array([5]))
+        routes_with_entry(0, 5, port).links(np.array([0]), np.array([5]))
     assert str(error.value) == message
 
 
-def test_a_loop_is_named() -> None:
+def test_a_routing_loop_is_named() -> None:
     fabric = fat_tree("radix=4,nodes=6")
     ports = tables.d_mod_k(fabric).ports.copy()
     spine = int(np.flatnonzero(fabric.levels == 1)[0])
@@ -202,16 +205,16 @@ def test_any_text_is_a_description_or_an_error(text: str) -> None:
     assert tree.places
 
 
-def test_bisection_of_a_switch_is_full_and_of_a_starved_tree_is_not() -> None:
-    whole = routed("radix=8,nodes=4")
-    assert conflicts.bisection(whole, np.arange(4), 5).tolist() == [1.0] * 5
-    starved = routed("radix=12,nodes=60,per-leaf=8")
-    assert conflicts.bisection(starved, np.arange(60), 5).max() < 0.8
+def test_bisection_of_a_switch_is_full_and_of_an_oversubscribed_tree_is_not() -> None:
+    switch = routes_of("radix=8,nodes=4")
+    assert conflicts.bisection(switch, np.arange(4), 5).tolist() == [1.0] * 5
+    oversubscribed = routes_of("radix=12,nodes=60,per-leaf=8")
+    assert conflicts.bisection(oversubscribed, np.arange(60), 5).max() < 0.8
 
 
-def test_empty_slots_stand_idle() -> None:
-    """Nine empty slots fill the last leaf switch of 45 nodes: no conflict is left in 54 steps."""
-    routes = routed("radix=36,nodes=45")
+def test_empty_slots_avoid_all_conflicts() -> None:
+    """Nine empty slots fill the last leaf switch of 45 nodes. The 54 steps have no conflict."""
+    routes = routes_of("radix=36,nodes=45")
     members = np.concatenate([np.arange(45), np.full(9, -1)])
-    found = conflicts.analyse(routes, schedules.shift(54), members)
-    assert (found.total, found.rounds) == (0, 54)
+    result = conflicts.analyse(routes, schedules.shift(54), members)
+    assert (result.total, result.rounds) == (0, 54)

@@ -1,4 +1,4 @@
-"""Omni-Path: what opareport writes is read; what is damaged is refused with file and line."""
+"""Omni-Path: files of opareport are read, and damaged files are refused with file and line."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from assay.fabric.read import read_fabric, read_tables
 
 
 @pytest.fixture
-def six() -> tuple[Fabric, ForwardingTables]:
+def recorded() -> tuple[Fabric, ForwardingTables]:
     fabric = read_fabric(SIX / "topology.txt")
     return fabric, read_tables(SIX / "fts.txt", fabric)
 
 
 @pytest.fixture
-def file(six: tuple[Fabric, ForwardingTables], tmp_path: Path) -> Path:
+def snapshot_file(recorded: tuple[Fabric, ForwardingTables], tmp_path: Path) -> Path:
     path = tmp_path / "snapshot.xml"
-    path.write_text(snapshot(*six))
+    path.write_text(snapshot(*recorded))
     return path
 
 
-def test_a_snapshot_is_read(six: tuple[Fabric, ForwardingTables], file: Path) -> None:
-    truth, wanted = six
-    fabric = read_fabric(file)
+def test_a_snapshot_is_read(recorded: tuple[Fabric, ForwardingTables], snapshot_file: Path) -> None:
+    truth, expected = recorded
+    fabric = read_fabric(snapshot_file)
     for name in (
         "switch_guids",
         "switch_lids",
@@ -44,40 +44,44 @@ def test_a_snapshot_is_read(six: tuple[Fabric, ForwardingTables], file: Path) ->
     assert (fabric.switch_names, fabric.host_names) == (truth.switch_names, truth.host_names)
     assert (set(fabric.link_width), set(fabric.link_speed)) == ({4}, {"OPA25"})
     assert (fabric.link_max_rate == 4 * 25.78125e9).all()
-    table = read_tables(file, fabric)
-    assert (table.ports == wanted.ports).all()
-    lines = file.read_text().splitlines()
+    table = read_tables(snapshot_file, fabric)
+    assert (table.ports == expected.ports).all()
+    lines = snapshot_file.read_text().splitlines()
     assert (
         lines[table.lines[0, 3] - 1] == f'<Value LID="{fabric.host_lids[3]:#x}">{table.ports[0, 3]}</Value>'
     )
 
 
-def test_the_golden_conflicts_of_45_nodes(tmp_path: Path) -> None:
+def test_a_snapshot_of_45_nodes_has_the_known_conflicts(tmp_path: Path) -> None:
     truth = synthetic.build(synthetic.parse("radix=36,nodes=45"))
     (tmp_path / "s.xml").write_text(snapshot(truth, tables.d_mod_k(truth)))
     fabric = read_fabric(tmp_path / "s.xml")
-    found = conflicts.analyse(
+    result = conflicts.analyse(
         Routes(fabric, read_tables(tmp_path / "s.xml", fabric)), schedules.shift(45), np.arange(45)
     )
-    assert (found.total, found.rounds) == (81, 62)
+    assert (result.total, result.rounds) == (81, 62)
 
 
-def test_a_lane_that_failed_is_a_slow_cable(file: Path) -> None:
+def test_a_lane_that_failed_is_a_slow_cable(snapshot_file: Path) -> None:
     full = "<LinkWidthActive_Int>8</LinkWidthActive_Int>"
     down = full + "<LinkWidthDowngradeTxActive_Int>4</LinkWidthDowngradeTxActive_Int>"
-    file.write_text(file.read_text().replace(full, down, 3))  # leaf0: its port 0, that of a host, and another
-    found = faults.cable_rates(read_fabric(file))
-    assert {(slow.width, slow.rate / slow.usual) for slow in found.slow} == {(3, 0.75)}
-    assert 1 <= len(found.slow) <= 2
-    assert found.supported == found.cables
+    snapshot_file.write_text(
+        snapshot_file.read_text().replace(full, down, 3)
+    )  # three ports of leaf0, its port 0 among them
+    result = faults.cable_rates(read_fabric(snapshot_file))
+    assert {(slow.width, slow.rate / slow.usual) for slow in result.slow} == {(3, 0.75)}
+    assert 1 <= len(result.slow) <= 2
+    assert result.supported == result.cables
 
 
-def test_cables_alone_need_a_routing(six: tuple[Fabric, ForwardingTables], tmp_path: Path) -> None:
+def test_a_topology_without_tables_needs_a_routing_engine(
+    recorded: tuple[Fabric, ForwardingTables], tmp_path: Path
+) -> None:
     path = tmp_path / "topology.xml"
-    path.write_text(opa_topology(six[0]))
+    path.write_text(opa_topology(recorded[0]))
     fabric = read_fabric(path)
     assert {fabric.link_name(k) for k in range(fabric.links)} == {
-        six[0].link_name(k) for k in range(six[0].links)
+        recorded[0].link_name(k) for k in range(recorded[0].links)
     }
     assert (
         main(["fabric", "check", "--fabric", str(path), "--routing", "d-mod-k", "-o", str(tmp_path / "r")])
@@ -108,13 +112,13 @@ def test_cables_alone_need_a_routing(six: tuple[Fabric, ForwardingTables], tmp_p
         ("<NodeDesc>leaf0", "<NodeDesc>" + "x" * 5000, "a value of more than"),
     ],
 )
-def test_damaged_topologies_are_refused(old: str, new: str, message: str, file: Path) -> None:
-    text = re.sub(old, new, file.read_text(), count=1, flags=re.DOTALL)
-    assert text != file.read_text()
-    file.write_text(text)
+def test_damaged_topologies_are_refused(old: str, new: str, message: str, snapshot_file: Path) -> None:
+    text = re.sub(old, new, snapshot_file.read_text(), count=1, flags=re.DOTALL)
+    assert text != snapshot_file.read_text()
+    snapshot_file.write_text(text)
     with pytest.raises(UserError, match=message) as caught:
-        read_fabric(file)
-    assert re.match(rf"{re.escape(str(file))}:[0-9]+: ", caught.value.what)
+        read_fabric(snapshot_file)
+    assert re.match(rf"{re.escape(str(snapshot_file))}:[0-9]+: ", caught.value.what)
 
 
 @pytest.mark.parametrize(
@@ -128,19 +132,19 @@ def test_damaged_topologies_are_refused(old: str, new: str, message: str, file: 
         ("<LinearFDB>", "<Other>", "not XML"),
     ],
 )
-def test_damaged_tables_are_refused(old: str, new: str, message: str, file: Path) -> None:
-    fabric = read_fabric(file)
-    text = re.sub(old, new, file.read_text(), count=1, flags=re.DOTALL)
-    assert text != file.read_text()
-    file.write_text(text)
+def test_damaged_tables_are_refused(old: str, new: str, message: str, snapshot_file: Path) -> None:
+    fabric = read_fabric(snapshot_file)
+    text = re.sub(old, new, snapshot_file.read_text(), count=1, flags=re.DOTALL)
+    assert text != snapshot_file.read_text()
+    snapshot_file.write_text(text)
     with pytest.raises(UserError, match=message):
-        read_tables(file, fabric)
+        read_tables(snapshot_file, fabric)
 
 
-def test_a_snapshot_without_routes_says_how_to_take_it(
-    six: tuple[Fabric, ForwardingTables], file: Path
+def test_a_snapshot_without_routes_is_refused_with_the_command(
+    recorded: tuple[Fabric, ForwardingTables], snapshot_file: Path
 ) -> None:
-    file.write_text(snapshot(six[0]))
+    snapshot_file.write_text(snapshot(recorded[0]))
     with pytest.raises(UserError, match="no LinearFDB in it") as caught:
-        read_tables(file, read_fabric(file))
+        read_tables(snapshot_file, read_fabric(snapshot_file))
     assert "opareport -o snapshot -r" in caught.value.fix

@@ -1,4 +1,5 @@
-"""The platform of a fabric in SimGrid: the exchanges last as long as their rounds say."""
+"""The SimGrid platform of a fabric: its routes, and the simulated time of exchanges, which follows from their
+rounds."""
 
 from __future__ import annotations
 
@@ -27,14 +28,14 @@ def test_every_pair_has_the_links_of_its_route() -> None:
     routes = fat_tree("radix=4,nodes=6")
     fabric = routes.fabric
     root = ET.fromstring(platform_text(routes, RATE))
-    found = {
+    paths_by_pair = {
         (r.get("src"), r.get("dst")): [c.get("id") for c in r.findall("link_ctn")] for r in root.iter("route")
     }
-    assert len(found) == 6 * 5
-    for (src, dst), way in found.items():
+    assert len(paths_by_pair) == 6 * 5
+    for (src, dst), path in paths_by_pair.items():
         ends = fabric.find_hosts([str(src), str(dst)])
         crossed = routes.links(ends[:1], ends[1:])[0]
-        assert way == [fabric.link_name(link) for link in crossed if link >= 0]
+        assert path == [fabric.link_name(link) for link in crossed if link >= 0]
     assert len(list(root.iter("link"))) == fabric.links
 
 
@@ -42,7 +43,8 @@ def test_every_pair_has_the_links_of_its_route() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("smpicc"), reason="SimGrid is not installed")
 def test_the_planned_exchange_runs_at_line_rate_and_a_shift_at_45_of_62(tmp_path: Path) -> None:
-    """45 nodes; a shift idles in its first step. There is a barrier after each step."""
+    """A barrier follows each step. In the first step of a shift, ranks send to themselves, so 44 steps and 61 rounds
+    remain."""
     routes = fat_tree("radix=36,nodes=45")
     text = platform_text(routes, RATE)
     text = text.replace('latency="1us"', 'latency="1ns"')  # barriers cost nothing
@@ -53,15 +55,15 @@ def test_the_planned_exchange_runs_at_line_rate_and_a_shift_at_45_of_62(tmp_path
     )
     planned = conflict_free(demand_of(routes, np.arange(45)))
     share = {
-        "shift": at_rate(tmp_path, schedules.shift(45)),
-        "planned": at_rate(tmp_path, planned),
+        "shift": share_of_line_rate(tmp_path, schedules.shift(45)),
+        "planned": share_of_line_rate(tmp_path, planned),
     }
     assert abs(share["shift"] - 44 / 61) < 0.01
     assert share["planned"] > 0.99
 
 
-def at_rate(folder: Path, schedule: schedules.Schedule) -> float:
-    """The time of 44 messages at the full rate, over the simulated time."""
+def share_of_line_rate(folder: Path, schedule: schedules.Schedule) -> float:
+    """The time of 44 messages at the full rate divided by the simulated time."""
     steps = "".join(" ".join(map(str, step)) + "\n" for step in schedule)
     (folder / "steps").write_text(steps)
     options = ["-np", "45", "-platform", "fabric.xml", "-hostfile", "hosts", "--log=root.thresh:warning"]

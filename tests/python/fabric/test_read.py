@@ -1,4 +1,5 @@
-"""Readers: what OpenSM and the diagnostic tools wrote is read; what is damaged is refused with file and line."""
+"""Readers of fabric files: files of OpenSM and the diagnostic tools are read, damaged files are refused with file and
+line."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from recorded import SIX, db_csv, unpacked
+from recorded import SIX, db_csv, decompress
 
 from assay.errors import UserError
 from assay.fabric import Routes, conflicts, schedules, synthetic, tables
@@ -19,7 +20,7 @@ TOPOLOGIES = ["topology.txt", "opensm-subnet.lst"]
 TABLES = ["fts.txt", "opensm-lfts.dump", "opensm.fdbs"]
 
 
-def shifted(routes: Routes, members: np.ndarray | None = None) -> conflicts.Conflicts:
+def conflicts_of_shift(routes: Routes, members: np.ndarray | None = None) -> conflicts.Conflicts:
     chosen = np.arange(routes.fabric.hosts) if members is None else members
     return conflicts.analyse(routes, schedules.shift(len(chosen)), chosen)
 
@@ -27,20 +28,22 @@ def shifted(routes: Routes, members: np.ndarray | None = None) -> conflicts.Conf
 @pytest.mark.parametrize(
     ("nodes", "total", "rounds", "padded"), [(45, 81, 62, 54), (64, 160, 98, 72), (512, 2160, 971, 522)]
 )
-def test_tables_of_opensm(nodes: int, total: int, rounds: int, padded: int, tmp_path: Path) -> None:
-    """Real tables of OpenSM's fat-tree engine; with the empty slots of its order file no conflict is left."""
-    fabric = read_fabric(unpacked(f"of{nodes}", "topology.txt", tmp_path))
-    routes = Routes(fabric, read_tables(unpacked(f"of{nodes}", "opensm.fdbs", tmp_path), fabric))
-    found = shifted(routes)
-    assert (fabric.hosts, found.total, found.rounds) == (nodes, total, rounds)
-    order = read_order(unpacked(f"of{nodes}", "opensm-ftree-ca-order.dump", tmp_path), fabric)
-    found = shifted(routes, order)
-    assert (found.ranks, found.total, found.rounds) == (padded, 0, padded)
+def test_conflicts_of_recorded_tables_of_opensm(
+    nodes: int, total: int, rounds: int, padded: int, tmp_path: Path
+) -> None:
+    """Recorded tables of OpenSM's fat-tree engine. With the empty slots of its order file there is no conflict."""
+    fabric = read_fabric(decompress(f"of{nodes}", "topology.txt", tmp_path))
+    routes = Routes(fabric, read_tables(decompress(f"of{nodes}", "opensm.fdbs", tmp_path), fabric))
+    result = conflicts_of_shift(routes)
+    assert (fabric.hosts, result.total, result.rounds) == (nodes, total, rounds)
+    order = read_order(decompress(f"of{nodes}", "opensm-ftree-ca-order.dump", tmp_path), fabric)
+    result = conflicts_of_shift(routes, order)
+    assert (result.ranks, result.total, result.rounds) == (padded, 0, padded)
 
 
 def test_pairs_of_the_published_example_share_an_up_port(tmp_path: Path) -> None:
-    fabric = read_fabric(unpacked("of45", "topology.txt", tmp_path))
-    routes = Routes(fabric, read_tables(unpacked("of45", "opensm.fdbs", tmp_path), fabric))
+    fabric = read_fabric(decompress("of45", "topology.txt", tmp_path))
+    routes = Routes(fabric, read_tables(decompress("of45", "opensm.fdbs", tmp_path), fabric))
     shared = conflicts.Loads(routes, np.arange(45)).shared_links(schedules.shift(45).step(28))
     pairs = [set(zip(s.src.tolist(), s.dst.tolist(), strict=True)) for s in shared]
     assert {(20, 37), (29, 1)} in pairs
@@ -60,7 +63,7 @@ def test_a_topology_is_read_as_it_was_simulated(topology: str) -> None:
 
 
 def test_both_topologies_agree() -> None:
-    one, other = (read_fabric(SIX / name) for name in TOPOLOGIES)
+    first, second = (read_fabric(SIX / name) for name in TOPOLOGIES)
     for name in (
         "switch_guids",
         "switch_lids",
@@ -70,7 +73,7 @@ def test_both_topologies_agree() -> None:
         "link_to",
         "link_to_port",
     ):
-        assert (getattr(one, name) == getattr(other, name)).all(), name
+        assert (getattr(first, name) == getattr(second, name)).all(), name
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -81,7 +84,7 @@ def test_all_tables_agree(topology: str) -> None:
     assert (read[0].ports != tables.NO_ENTRY).all()
 
 
-def test_an_entry_knows_its_line() -> None:
+def test_entries_keep_their_line_numbers() -> None:
     fabric = read_fabric(SIX / "topology.txt")
     table = read_tables(SIX / "fts.txt", fabric)
     lines = (SIX / "fts.txt").read_text().splitlines()
@@ -91,7 +94,7 @@ def test_an_entry_knows_its_line() -> None:
             assert entry.startswith(f"{fabric.host_lids[host]:#06x} {table.ports[switch, host]:03d} ")
 
 
-def test_ibdiagnet_is_read(tmp_path: Path) -> None:
+def test_files_of_ibdiagnet_are_read(tmp_path: Path) -> None:
     truth = read_fabric(SIX / "topology.txt")
     path = tmp_path / "ibdiagnet2.db_csv"
     path.write_text(db_csv(truth))
@@ -114,6 +117,7 @@ def test_ibdiagnet_is_read(tmp_path: Path) -> None:
 
 
 def damaged(tmp_path: Path, name: str, change: Callable[[str], str]) -> Path:
+    """A recorded file after a change of its text."""
     text = (SIX / name).read_text()
     assert change(text) != text
     path = tmp_path / name
@@ -190,7 +194,7 @@ def test_damaged_tables_are_refused(
     assert str(error.value).startswith(f"{path}:")
 
 
-def test_a_table_with_a_hole_names_switch_lid_and_line(tmp_path: Path) -> None:
+def test_a_missing_entry_is_named_by_switch_lid_and_line(tmp_path: Path) -> None:
     fabric = read_fabric(SIX / "topology.txt")
     path = damaged(tmp_path, "opensm.fdbs", without_line("0x0005"))  # of leaf0, where node1 is
     routes = Routes(fabric, read_tables(path, fabric))
@@ -199,7 +203,7 @@ def test_a_table_with_a_hole_names_switch_lid_and_line(tmp_path: Path) -> None:
     assert str(error.value) == f"{path}:1: switch leaf0 has no entry for LID 5 (node1)"
 
 
-def test_a_loop_names_switch_lid_and_line(tmp_path: Path) -> None:
+def test_a_routing_loop_is_named_by_switch_lid_and_line(tmp_path: Path) -> None:
     """leaf0 sends node2 (LID 8) up, and both spines send it down to leaf0 again."""
     fabric = read_fabric(SIX / "topology.txt")
     parts = (SIX / "opensm.fdbs").read_text().split("dump_ucast_routes")
@@ -216,13 +220,13 @@ def test_a_loop_names_switch_lid_and_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_are_no_topology(name: str) -> None:
+def test_tables_are_refused_as_a_topology(name: str) -> None:
     with pytest.raises(UserError, match=":1: forwarding tables"):
         read_fabric(SIX / name)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
-def test_a_topology_is_no_tables(name: str) -> None:
+def test_a_topology_is_refused_as_tables(name: str) -> None:
     with pytest.raises(UserError, match=":1: a topology"):
         read_tables(SIX / name, read_fabric(SIX / "topology.txt"))
 
@@ -230,7 +234,7 @@ def test_a_topology_is_no_tables(name: str) -> None:
 def test_tables_of_another_fabric_are_refused(tmp_path: Path) -> None:
     fabric = read_fabric(SIX / "topology.txt")
     with pytest.raises(UserError, match="of different days"):
-        read_tables(unpacked("of45", "opensm.fdbs", tmp_path), fabric)
+        read_tables(decompress("of45", "opensm.fdbs", tmp_path), fabric)
 
 
 @pytest.mark.parametrize(
@@ -271,8 +275,8 @@ def test_a_wrong_order_is_refused(text: str, message: str, tmp_path: Path) -> No
     assert message in str(error.value)
 
 
-def test_further_lids_of_a_port_are_known_by_its_lmc(tmp_path: Path) -> None:
-    """With LMC 1 node5 has the LIDs 11 and 12; its first is followed."""
+def test_further_lids_of_a_port_follow_from_its_lmc(tmp_path: Path) -> None:
+    """With LMC 1 node5 has the LIDs 11 and 12. Routes use the first."""
     more = damaged(tmp_path, "topology.txt", lambda t: t.replace("lid 11 lmc 0", "lid 11 lmc 1"))
 
     def doubled(text: str) -> str:
@@ -286,7 +290,7 @@ def test_further_lids_of_a_port_are_known_by_its_lmc(tmp_path: Path) -> None:
     assert (read.ports == read_tables(SIX / "fts.txt", read_fabric(SIX / "topology.txt")).ports).all()
 
 
-def test_hosts_cabled_to_each_other_are_on_no_switch(tmp_path: Path) -> None:
+def test_routes_from_hosts_without_a_switch_are_refused(tmp_path: Path) -> None:
     pair = """
 Ca\t1 "H-00000000000aaaa0"\t\t# "left"
 [1](aaaa1) \t"H-00000000000bbbb0"[1](bbbb1)\t\t# lid 100 lmc 0 "right" lid 101 4xSDR
@@ -301,15 +305,15 @@ Ca\t1 "H-00000000000bbbb0"\t\t# "right"
         Routes(fabric, tables.compute(fabric, "min-hop")).links(np.array([0]), np.array([left]))
 
 
-def test_names_of_adapters_cannot_steer_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_names_of_adapters_are_replaced(tmp_path: Path) -> None:
     path = damaged(tmp_path, "topology.txt", lambda t: t.replace('"node4"', '"\x1b[31mred\x07"'))
     names = read_fabric(path).host_names
     assert "?[31mred?" in names
     assert all(name.isprintable() for name in names)
 
 
-def test_any_digit_of_unicode_may_be_in_a_name(tmp_path: Path) -> None:
-    """What Python calls a digit and does not convert: a superscript."""
+def test_unicode_digits_in_names_are_read(tmp_path: Path) -> None:
+    """str.isdigit is true of a superscript, which int does not convert."""
     path = damaged(tmp_path, "topology.txt", lambda t: t.replace('"node4"', '"²"').replace("node5", "٣x"))
     assert {"²", "٣x"} < set(read_fabric(path).host_names)
 
@@ -332,8 +336,8 @@ def test_a_rate_that_no_cable_has_is_unknown(rate: str, tmp_path: Path) -> None:
     assert sorted(zip(fabric.link_width.tolist(), fabric.link_speed, strict=True))[0] == (0, "")
 
 
-def test_what_ports_support_is_read(tmp_path: Path) -> None:
-    """Bits: widths 1x, 4x, 12x are 1, 2, 8; speeds SDR, DDR, QDR are 1, 2, 4, EDR is 512."""
+def test_supported_rates_of_ports_are_read(tmp_path: Path) -> None:
+    """The values are bit masks: widths 1x, 4x, 12x are 1, 2, 8; speeds SDR, DDR, QDR are 1, 2, 4, EDR is 512."""
     text = db_csv(read_fabric(SIX / "topology.txt"))
     rows, masks = [], iter([",3,7", ",2,0", ",N/A,N/A", *[",3,519"] * 99])
     for line in text.splitlines():
@@ -346,7 +350,7 @@ def test_what_ports_support_is_read(tmp_path: Path) -> None:
     assert set(read_fabric(SIX / "topology.txt").link_max_rate.tolist()) == {0.0}
 
 
-def test_an_aggregation_node_is_no_rank(tmp_path: Path) -> None:
+def test_an_aggregation_node_is_not_a_rank(tmp_path: Path) -> None:
     path = damaged(
         tmp_path, "topology.txt", lambda t: t.replace('"node4"', '"Mellanox Technologies Aggregation Node"')
     )
@@ -393,9 +397,9 @@ PORT_COLUMNS = [
 ]
 
 
-def test_the_columns_of_ibdiagnet_in_its_own_order(tmp_path: Path) -> None:
+def test_the_column_order_of_ibdiagnet_is_read(tmp_path: Path) -> None:
     """A switch of 65 ports at NDR with ibdiagnet's columns: codes and order as published dumps have them."""
-    known = {
+    common = {
         "LinkWidthActv": "2",
         "LinkSpeedActv": "2048",
         "LinkWidthSup": "19",
@@ -403,9 +407,9 @@ def test_the_columns_of_ibdiagnet_in_its_own_order(tmp_path: Path) -> None:
         "LMC": "0",
     }
 
-    def port(**own: str) -> str:
+    def port(**columns: str) -> str:
         return ",".join(
-            (known | own).get(column, "N/A" if column == "FECActv" else "0") for column in PORT_COLUMNS
+            (common | columns).get(column, "N/A" if column == "FECActv" else "0") for column in PORT_COLUMNS
         )
 
     switch, hosts = "0x0c42a103005a1c3a", [f"0x0c42a10300aa00{k:02x}" for k in range(2)]
@@ -440,11 +444,11 @@ def test_the_columns_of_ibdiagnet_in_its_own_order(tmp_path: Path) -> None:
     assert fabric.switch_lids.tolist() == [22]
 
 
-def test_the_list_of_ibdiagnet(tmp_path: Path) -> None:
+def test_the_subnet_list_of_ibdiagnet_is_read(tmp_path: Path) -> None:
     """ibdiagnet2.lst is of the same form, with hexadecimal digits in small letters and short device numbers."""
     text = (SIX / "opensm-subnet.lst").read_text()
     small = re.sub(r"(GUID|VenID|DevID|Rev):([0-9A-F]+)", lambda m: f"{m[1]}:{m[2].lower()}", text)
     small = re.sub(r"DevID:0*([0-9a-f]+)", r"DevID:\1", small)
     (tmp_path / "ibdiagnet2.lst").write_text(small)
-    one, other = read_fabric(tmp_path / "ibdiagnet2.lst"), read_fabric(SIX / "opensm-subnet.lst")
-    assert (one.host_guids == other.host_guids).all() and (one.link_to == other.link_to).all()
+    fabric, original = read_fabric(tmp_path / "ibdiagnet2.lst"), read_fabric(SIX / "opensm-subnet.lst")
+    assert (fabric.host_guids == original.host_guids).all() and (fabric.link_to == original.link_to).all()

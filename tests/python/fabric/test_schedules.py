@@ -1,4 +1,4 @@
-"""Schedules: each rank sends once and receives once a step, and every pair meets."""
+"""Schedules of exchanges: in a step each rank sends and receives at most once, and every pair of ranks exchanges."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_step_sends_to_a_rank_at_most_once(name: str, ranks: int) -> None:
 
 @settings(deadline=None)
 @given(name=st.sampled_from(["shift", "xor", "circle"]), ranks=st.integers(1, 40))
-def test_every_pair_meets_exactly_once(name: str, ranks: int) -> None:
+def test_every_pair_exchanges_exactly_once(name: str, ranks: int) -> None:
     pairs = [
         (src, int(dst)) for step in schedules.find(name, ranks) for src, dst in enumerate(step) if dst >= 0
     ]
@@ -38,18 +38,18 @@ def test_every_pair_meets_exactly_once(name: str, ranks: int) -> None:
 
 
 @pytest.mark.parametrize("ranks", [2, 5, 8])
-def test_partners_of_circle_exchange(ranks: int) -> None:
+def test_circle_pairs_send_to_each_other(ranks: int) -> None:
     for step in schedules.circle(ranks):
         active = np.flatnonzero(step >= 0)
         assert (step[step[active]] == active).all()
 
 
-def test_random_is_the_same_again() -> None:
+def test_a_random_schedule_is_reproducible() -> None:
     assert (schedules.random(20).array() == schedules.random(20).array()).all()
     assert (schedules.random(20, 1).array() != schedules.random(20, 2).array()).any()
 
 
-def test_a_file_is_read(tmp_path: Path) -> None:
+def test_a_schedule_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "steps"
     path.write_text("# two steps\n1 0 -1\n\n2 -1 0  # the second\n")
     assert schedules.read(path, 3).array().tolist() == [[1, 0, -1], [2, -1, 0]]
@@ -65,7 +65,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("# nothing\n", "has no step"),
     ],
 )
-def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_wrong_schedule_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "steps"
     path.write_text(text)
     with pytest.raises(UserError) as error:

@@ -1,4 +1,4 @@
-"""The real subnet manager on a simulated fabric, from the cables to the conflicts."""
+"""OpenSM routes simulated fabrics: the conflicts of its tables, compared with those of the models of its engines."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from assay.fabric.remedies.exchange import conflict_free, demand_of
 
 pytestmark = [
     pytest.mark.programs,
-    pytest.mark.skipif(bool(subnet_simulation.missing()), reason=subnet_simulation.missing() or "-"),
+    pytest.mark.skipif(
+        bool(subnet_simulation.missing_requirement()), reason=subnet_simulation.missing_requirement() or "-"
+    ),
 ]
 
 
 @pytest.mark.parametrize("engine", ["ftree", "minhop", "updn"])
-def test_opensm_routes_45_nodes(engine: str, tmp_path: Path) -> None:
+def test_tables_of_opensm_for_45_nodes_have_81_conflicts(engine: str, tmp_path: Path) -> None:
     subnet_simulation.simulate(synthetic.build(synthetic.parse("radix=36,nodes=45")), tmp_path, engine)
     fabric = read_fabric(tmp_path / subnet_simulation.TOPOLOGY)
     for name in (subnet_simulation.TABLES, "opensm-lfts.dump", "opensm.fdbs"):
@@ -52,17 +54,17 @@ def test_opensm_routes_around_a_dead_cable(tmp_path: Path) -> None:
     assert conflicts.analyse(routes, schedules.shift(32), np.arange(32)).total > 0
 
 
-def test_the_planned_exchange_of_a_real_dump_has_no_conflict(tmp_path: Path) -> None:
-    """OpenSM's own tables of 45 nodes, entry by entry from the text of dump_fts; the cables from ibnetdiscover."""
+def test_the_planned_exchange_has_no_conflict_in_opensms_tables(tmp_path: Path) -> None:
+    """The routes are followed here entry by entry, from the texts of dump_fts and ibnetdiscover."""
     subnet_simulation.simulate(synthetic.build(synthetic.parse("radix=36,nodes=45")), tmp_path)
     fabric = read_fabric(tmp_path / subnet_simulation.TOPOLOGY)
     routes = Routes(fabric, read_tables(tmp_path / subnet_simulation.TABLES, fabric))
     schedule = conflict_free(demand_of(routes, np.arange(45)))
-    forward = re.findall(
+    matches = re.findall(
         r"(0x[0-9a-f]{4}) ([0-9]{3}) :|\((\w+)\):$", (tmp_path / "fts.txt").read_text(), re.MULTILINE
     )
     entries, name = {}, ""
-    for lid, port, switch in forward:
+    for lid, port, switch in matches:
         name = switch or name
         if lid:
             entries[name, int(lid, 16)] = int(port)
@@ -71,19 +73,19 @@ def test_the_planned_exchange_of_a_real_dump_has_no_conflict(tmp_path: Path) -> 
         if owner := re.search(r'^Switch.*# "(\w+)"', block, re.MULTILINE):
             for port, peer in re.findall(r'^\[(\d+)\]\s+"\w-\w+"\[\d+\].*?# "(\w+)', block, re.MULTILINE):
                 cables[owner[1], int(port)] = peer
-    met: Counter = Counter()
+    pairs_sent: Counter = Counter()
     for step in schedule:
         load: Counter = Counter()
         for src, dst in enumerate(step.tolist()):
             if dst < 0:
                 continue
-            met[src, dst] += 1
-            at = next(switch for (switch, _), peer in cables.items() if peer == fabric.host_names[src])
-            while not at.startswith("node"):
-                out = at, entries[at, int(fabric.host_lids[dst])]
-                at = cables[out]
-                load[out] += 1
-            assert at == fabric.host_names[dst]
+            pairs_sent[src, dst] += 1
+            node = next(switch for (switch, _), peer in cables.items() if peer == fabric.host_names[src])
+            while not node.startswith("node"):
+                link = node, entries[node, int(fabric.host_lids[dst])]
+                node = cables[link]
+                load[link] += 1
+            assert node == fabric.host_names[dst]
         assert max(load.values()) == 1  # also of the cable to a host
     assert schedule.steps == 44
-    assert met == Counter((a, b) for a in range(45) for b in range(45) if a != b)
+    assert pairs_sent == Counter((a, b) for a in range(45) for b in range(45) if a != b)

@@ -1,4 +1,4 @@
-"""Damage to what readers are given, and what they may answer: a result, or UserError.
+"""Random damage to the input of readers. A reader must return a result or raise UserError.
 
 ``make fuzz`` runs more rounds: ASSAY_FUZZ_ROUNDS for each test.
 """
@@ -50,22 +50,23 @@ PIECES = [
 
 @st.composite
 def damaged(draw: st.DrawFn, seed: bytes) -> bytes:
-    """The seed with some places cut out, doubled or replaced; sometimes any bytes at all."""
+    """The seed after up to four replacements of a few bytes; in one of ten cases random bytes."""
     content = bytearray(seed)
     for _ in range(draw(st.integers(0, 4))):
-        at = draw(st.integers(0, len(content)))
-        to = min(len(content), at + draw(st.integers(0, 12)))
-        content[at:to] = draw(st.sampled_from(PIECES) | st.binary(max_size=6))
+        begin = draw(st.integers(0, len(content)))
+        end = min(len(content), begin + draw(st.integers(0, 12)))
+        content[begin:end] = draw(st.sampled_from(PIECES) | st.binary(max_size=6))
     return bytes(content) if draw(st.integers(0, 9)) else draw(st.binary(max_size=200))
 
 
-def answers(read: Callable[[], object]) -> None:
+def read_or_refuse(read: Callable[[], object]) -> None:
+    """Calls a reader, which may raise UserError and nothing else."""
     with contextlib.suppress(UserError):
         read()
 
 
-def of_file(content: bytes, name: str, read: Callable[[Path], object]) -> None:
+def read_or_refuse_file(content: bytes, name: str, read: Callable[[Path], object]) -> None:
     with tempfile.TemporaryDirectory(prefix="assay-hostile-") as folder:
         path = Path(folder) / name
         path.write_bytes(content)
-        answers(lambda: read(path))
+        read_or_refuse(lambda: read(path))

@@ -1,4 +1,4 @@
-"""Recordings and profiles of ``assay numa`` under mutated bytes: read and shown, or refused in one line.
+"""Recordings and profiles of ``assay numa`` under random damage: they are read and shown, or refused in one line.
 
 ``make fuzz`` runs more rounds: ASSAY_FUZZ_ROUNDS for each test.
 """
@@ -52,7 +52,7 @@ ROWS: list[list[object]] = [
     ["note", "nothing is missing"],
     ["end", 9, 0, 0],
 ]
-WHOLE = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
+UNDAMAGED = b"".join(json.dumps(row).encode() + b"\n" for row in ROWS)
 
 
 def profile_of(text: bytes) -> Profile:
@@ -61,7 +61,7 @@ def profile_of(text: bytes) -> Profile:
 
 
 def use(recording: Profile) -> None:
-    """All that a command does with a recording."""
+    """Everything that commands do with a recording."""
     plan(recording, [])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "1.json"
@@ -70,7 +70,7 @@ def use(recording: Profile) -> None:
 
 
 def show(profile: numa.NumaProfile) -> None:
-    """All that a command does with a profile."""
+    """Everything that commands do with a profile."""
     show_numa(Console(file=io.StringIO()), profile)
     profiles = Profiles(Path("/nowhere"))
     profiles.numa = [profile]
@@ -82,10 +82,12 @@ def show(profile: numa.NumaProfile) -> None:
 
 
 @fuzzed
-@given(position=st.integers(0, len(WHOLE) - 1), put=st.binary(max_size=8), removed=st.integers(0, 20))
-def test_recordings(position: int, put: bytes, removed: int) -> None:
+@given(
+    position=st.integers(0, len(UNDAMAGED) - 1), inserted=st.binary(max_size=8), removed=st.integers(0, 20)
+)
+def test_damaged_recordings(position: int, inserted: bytes, removed: int) -> None:
     try:
-        profile = profile_of(WHOLE[:position] + put + WHOLE[position + removed :])
+        profile = profile_of(UNDAMAGED[:position] + inserted + UNDAMAGED[position + removed :])
     except UserError:
         return
     use(profile)
@@ -93,14 +95,14 @@ def test_recordings(position: int, put: bytes, removed: int) -> None:
 
 @fuzzed
 @given(data=st.data())
-def test_profiles(data: st.DataObject) -> None:
+def test_damaged_profiles(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "1.0.json"
-        save_profile(profile_of(WHOLE), path)
-        whole = path.read_bytes()
-        position = data.draw(st.integers(0, len(whole) - 1))
-        put, removed = data.draw(st.binary(max_size=6)), data.draw(st.integers(0, 12))
-        path.write_bytes(whole[:position] + put + whole[position + removed :])
+        save_profile(profile_of(UNDAMAGED), path)
+        content = path.read_bytes()
+        position = data.draw(st.integers(0, len(content) - 1))
+        inserted, removed = data.draw(st.binary(max_size=6)), data.draw(st.integers(0, 12))
+        path.write_bytes(content[:position] + inserted + content[position + removed :])
         try:
             profile = load_profile(path)
         except UserError:
@@ -110,13 +112,13 @@ def test_profiles(data: st.DataObject) -> None:
 
 @fuzzed
 @given(data=st.data())
-def test_analyses(data: st.DataObject) -> None:
-    whole = msgspec.json.encode(analyse([profile_of(WHOLE)]))
-    position = data.draw(st.integers(0, len(whole) - 1))
-    put, removed = data.draw(st.binary(max_size=6)), data.draw(st.integers(0, 12))
+def test_damaged_analyses(data: st.DataObject) -> None:
+    content = msgspec.json.encode(analyse([profile_of(UNDAMAGED)]))
+    position = data.draw(st.integers(0, len(content) - 1))
+    inserted, removed = data.draw(st.binary(max_size=6)), data.draw(st.integers(0, 12))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "1.json"
-        path.write_bytes(whole[:position] + put + whole[position + removed :])
+        path.write_bytes(content[:position] + inserted + content[position + removed :])
         try:
             profile = numa.load_profile(path)
         except UserError:
@@ -124,5 +126,5 @@ def test_analyses(data: st.DataObject) -> None:
     show(profile)
 
 
-def test_the_rows_as_they_are() -> None:
-    use(profile_of(WHOLE))
+def test_undamaged_rows_are_read() -> None:
+    use(profile_of(UNDAMAGED))

@@ -1,4 +1,4 @@
-"""Every Python reader of foreign bytes, with hypothesis: it answers, or raises UserError; nothing else comes out.
+"""Every Python reader of foreign bytes under random damage (hypothesis): it returns a result or raises UserError.
 
 ``make fuzz`` runs more rounds: ASSAY_FUZZ_ROUNDS for each test.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 import make_heap
 import msgspec
 import pytest
-from damage import answers, damaged, fuzzed, of_file
+from damage import damaged, fuzzed, read_or_refuse, read_or_refuse_file
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,83 +47,83 @@ HEAP_ANALYSIS = msgspec.json.encode(make_heap.make_profile(3))
 
 @fuzzed
 @given(damaged(RECORD))
-def test_lines_of_engines(content: bytes) -> None:
+def test_damaged_lines_of_engines(content: bytes) -> None:
     with contextlib.suppress(msgspec.MsgspecError):
         decode_line(content)
 
 
 @fuzzed
 @given(damaged(RECORD + b"\n" + RECORD + b"\n"))
-def test_records(content: bytes) -> None:
-    of_file(content, "records.jsonl", lambda path: list(read_records(path)))
+def test_damaged_records(content: bytes) -> None:
+    read_or_refuse_file(content, "records.jsonl", lambda path: list(read_records(path)))
 
 
 @fuzzed
 @given(damaged(INFO), damaged(RECORD + b"\n"))
-def test_runs(info: bytes, records: bytes) -> None:
+def test_damaged_runs(info: bytes, records: bytes) -> None:
     with tempfile.TemporaryDirectory(prefix="assay-hostile-") as folder:
         (Path(folder) / "run.json").write_bytes(info)
         (Path(folder) / "records.jsonl").write_bytes(records)
-        answers(lambda: Run.load(folder))
+        read_or_refuse(lambda: Run.load(folder))
 
 
 @fuzzed
 @given(damaged(SPECIFICATION))
-def test_specifications(content: bytes) -> None:
-    of_file(content, "x.toml", lambda path: load_specification(path, Vocabulary()))
+def test_damaged_specifications(content: bytes) -> None:
+    read_or_refuse_file(content, "x.toml", lambda path: load_specification(path, Vocabulary()))
 
 
 @fuzzed
 @given(damaged(WORKLOAD))
-def test_workloads(content: bytes) -> None:
-    of_file(content, "x.toml", lambda path: load_workload(str(path)))
+def test_damaged_workloads(content: bytes) -> None:
+    read_or_refuse_file(content, "x.toml", lambda path: load_workload(str(path)))
 
 
 @fuzzed
 @given(damaged(PLATFORM))
-def test_platforms(content: bytes) -> None:
-    of_file(content, "x.xml", platform_hosts)
+def test_damaged_platforms(content: bytes) -> None:
+    read_or_refuse_file(content, "x.xml", platform_hosts)
 
 
 @fuzzed
 @given(st.text("0123456789-,²x ", max_size=30))
-def test_radicals(text: str) -> None:
-    answers(lambda: expand_radical(text, Path("x.xml")))
+def test_random_radicals_of_platforms(text: str) -> None:
+    read_or_refuse(lambda: expand_radical(text, Path("x.xml")))
 
 
 @fuzzed
 @given(damaged(b"# hosts\nnode[1-3],a\nrack[1-2]n[01-08]!rack1n02\n"))
-def test_host_files(content: bytes) -> None:
-    of_file(content, "hosts", lambda path: read_hosts(path, "--hosts-file"))
+def test_damaged_host_files(content: bytes) -> None:
+    read_or_refuse_file(content, "hosts", lambda path: read_hosts(path, "--hosts-file"))
 
 
 @fuzzed
 @given(st.text("abn0123456789-,[]!&^@:*%/ \n\0²", max_size=25))
-def test_host_lists(text: str) -> None:
-    answers(lambda: parse_hosts(text, "-w"))
+def test_random_host_lists(text: str) -> None:
+    read_or_refuse(lambda: parse_hosts(text, "-w"))
 
 
 @fuzzed
 @given(st.text(max_size=20) | st.from_regex(QUANTITY, fullmatch=True))
-def test_quantities(text: str) -> None:
-    answers(lambda: parse_quantity(text))
-    answers(lambda: parse_size(text))
+def test_random_quantities(text: str) -> None:
+    read_or_refuse(lambda: parse_quantity(text))
+    read_or_refuse(lambda: parse_size(text))
 
 
 @fuzzed
 @given(damaged(HEAP_ANALYSIS))
-def test_analyses_of_heap_traces(content: bytes) -> None:
-    of_file(content, "x.json", load_profile)
+def test_damaged_analyses_of_heap_traces(content: bytes) -> None:
+    read_or_refuse_file(content, "x.json", load_profile)
 
 
 @fuzzed
 @given(damaged(b'{"files": {"/a.c": {"text": "int a;", "changed": false}}, "left_out": {"/b": "c"}}'))
-def test_kept_sources(content: bytes) -> None:
-    of_file(content, "sources.json", lambda path: load_sources(path.parent))
+def test_damaged_kept_sources(content: bytes) -> None:
+    read_or_refuse_file(content, "sources.json", lambda path: load_sources(path.parent))
 
 
-def test_the_seeds_are_read(tmp_path: Path) -> None:
-    """Damage to what is refused anyway would test nothing."""
+def test_undamaged_seeds_are_read(tmp_path: Path) -> None:
+    """If the seeds were refused, damaging them would test nothing."""
     assert isinstance(decode_line(RECORD), Measurement)
     (tmp_path / "run.json").write_bytes(INFO)
     (tmp_path / "records.jsonl").write_bytes(RECORD + b"\n")
@@ -137,7 +137,7 @@ def test_the_seeds_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["no-such", "utf-32"])
-def test_a_platform_in_an_unknown_encoding(encoding: str, tmp_path: Path) -> None:
+def test_a_platform_in_an_unknown_encoding_is_refused(encoding: str, tmp_path: Path) -> None:
     (tmp_path / "x.xml").write_text(f'<?xml version="1.0" encoding="{encoding}"?><platform/>')
     with pytest.raises(UserError, match=r"not XML|no host"):
         platform_hosts(tmp_path / "x.xml")

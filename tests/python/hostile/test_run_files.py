@@ -1,4 +1,4 @@
-"""Files beside the records of a run, and what is shown of records that another has written."""
+"""Files beside the records of a run, and records of event building, under random damage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from damage import damaged, fuzzed, of_file
+from damage import damaged, fuzzed, read_or_refuse_file
 from hypothesis import given
 from hypothesis import strategies as st
 from planted_events import PlantedBuilding
@@ -57,14 +57,14 @@ ethernet_ports = [{count = 2, speed = "10 Gbit/s", mtu = "9000 B"}]
 ignore = ["mlx5_3:1"]
 """
 APPLIED = msgspec.json.encode([NumaApplied("a", "bind", 0.5, 0.1, None, False)])
-BUILT = [
+EVENT_RECORDS = [
     encode(record) for record in PlantedBuilding(hosts=["a", "b"], seconds=3, resumes={1: 0.2}).records()
 ]
 
 
 @fuzzed
 @given(damaged(MATRIX), damaged(ENDS), damaged(VALUES))
-def test_pair_matrices(record: bytes, ends: bytes, values: bytes) -> None:
+def test_damaged_pair_matrices(record: bytes, ends: bytes, values: bytes) -> None:
     with tempfile.TemporaryDirectory(prefix="assay-hostile-") as folder:
         files = {
             "run.json": INFO,
@@ -82,29 +82,29 @@ def test_pair_matrices(record: bytes, ends: bytes, values: bytes) -> None:
 
 @fuzzed
 @given(damaged(SCHEDULE))
-def test_schedules(content: bytes) -> None:
-    of_file(content, "schedule.txt", lambda path: schedules.read(path, 3))
+def test_damaged_schedules(content: bytes) -> None:
+    read_or_refuse_file(content, "schedule.txt", lambda path: schedules.read(path, 3))
 
 
 @fuzzed
 @given(damaged(INVENTORY))
-def test_inventories(content: bytes) -> None:
-    of_file(content, "x.toml", lambda path: load_specification(path, Vocabulary()))
+def test_damaged_inventories(content: bytes) -> None:
+    read_or_refuse_file(content, "x.toml", lambda path: load_specification(path, Vocabulary()))
 
 
 @fuzzed
 @given(damaged(APPLIED))
-def test_placements(content: bytes) -> None:
-    of_file(content, "applied.json", lambda path: load_applied(path.parent))
+def test_damaged_placements(content: bytes) -> None:
+    read_or_refuse_file(content, "applied.json", lambda path: load_applied(path.parent))
 
 
 @st.composite
-def built(draw: st.DrawFn) -> list[AnyRecord]:
-    """The records of an event builder, of which some have other figures, names or parameters."""
+def changed_event_records(draw: st.DrawFn) -> list[AnyRecord]:
+    """Records of event building, some of which are missing or have random figures, names or parameters."""
     records = []
     names = st.sampled_from(["a", "[/x]", "<script>alert(1)</script>", "\x1b[2J", "\ud83d\ude00" * 40, ""])
     figures = st.floats(width=32) | st.sampled_from([0.0, -1.0, 1e308, math.inf, math.nan])
-    for line in BUILT:
+    for line in EVENT_RECORDS:
         record = decode_record(line)
         assert isinstance(record, Measurement)
         if not draw(st.integers(0, 5)):
@@ -120,14 +120,14 @@ def built(draw: st.DrawFn) -> list[AnyRecord]:
 
 
 @fuzzed
-@given(built())
-def test_event_building_of_any_records(records: list[AnyRecord]) -> None:
+@given(changed_event_records())
+def test_changed_event_records_are_shown(records: list[AnyRecord]) -> None:
     buildings(records)
     show_events(Console(file=io.StringIO()), records)
     explain_evidence(Evidence(records, ["a", "b"]))
 
 
-def test_the_seeds_are_read(tmp_path: Path) -> None:
+def test_undamaged_seeds_are_read(tmp_path: Path) -> None:
     files = {"run.json": INFO, "records.jsonl": MATRIX + b"\n", "pairs-1.i32": ENDS, "pairs-1.f32": VALUES}
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
@@ -140,4 +140,4 @@ def test_the_seeds_are_read(tmp_path: Path) -> None:
     assert len(load_applied(tmp_path)) == 1
     (tmp_path / "x.toml").write_bytes(INVENTORY)
     assert load_specification(tmp_path / "x.toml", Vocabulary())
-    assert len(buildings([decode_record(line) for line in BUILT])) == 1
+    assert len(buildings([decode_record(line) for line in EVENT_RECORDS])) == 1

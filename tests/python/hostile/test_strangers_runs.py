@@ -1,4 +1,5 @@
-"""Runs whose folder another user has prepared: nothing outside them is written, none hangs, no command is theirs."""
+"""Runs whose folder another user has prepared: no file outside is written, reading does not hang, and no command of the
+other user is executed."""
 
 from __future__ import annotations
 
@@ -23,22 +24,22 @@ RECORD = Measurement(name="node.memory", metric="bandwidth", unit="B/s")
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    made = Run.create("net", ["assay", "list"], path=tmp_path / "run")
-    made.append(RECORD)
-    made.finish("partial", "killed")
-    return made
+    partial_run = Run.create("net", ["assay", "list"], path=tmp_path / "run")
+    partial_run.append(RECORD)
+    partial_run.finish("partial", "killed")
+    return partial_run
 
 
 @pytest.fixture
-def mine(tmp_path: Path) -> Path:
+def outside_file(tmp_path: Path) -> Path:
     """A file outside of the run, to which its links lead."""
     path = tmp_path / "mine"
     path.write_text("mine")
     return path
 
 
-def test_links_in_a_run_are_replaced_and_not_followed(run: Run, mine: Path) -> None:
-    """Also the names under which a file was once written before it was renamed."""
+def test_links_in_a_run_are_replaced_and_not_followed(run: Run, outside_file: Path) -> None:
+    """The names include temporary names, under which files are written before they are renamed."""
     names = [
         ".run.json",
         ".records.jsonl",
@@ -46,25 +47,25 @@ def test_links_in_a_run_are_replaced_and_not_followed(run: Run, mine: Path) -> N
         f".records.jsonl.{os.getpid()}.part",
     ]
     for name in names:
-        (run.path / name).symlink_to(mine)
+        (run.path / name).symlink_to(outside_file)
     reopened = Run.reopen(run.path)
     reopened.append(RECORD)
     reopened.finish("partial")
     for name in ("sources.json", "applied.json"):
-        (run.path / name).symlink_to(mine)
+        (run.path / name).symlink_to(outside_file)
     save_sources(run.path, Sources())
     save_applied(run.path, None, [])  # type: ignore[arg-type]
-    assert mine.read_text() == "mine"
-    assert len(Run.load(run.path).records) == 1  # a node is measured anew
+    assert outside_file.read_text() == "mine"
+    assert len(Run.load(run.path).records) == 1  # a reopened run measures the node again
 
 
-def test_a_link_in_place_of_the_records_is_not_appended_to(run: Run, mine: Path) -> None:
-    for put in (os.symlink, os.link):
+def test_a_link_in_place_of_the_records_is_not_appended_to(run: Run, outside_file: Path) -> None:
+    for make_link in (os.symlink, os.link):
         (run.path / "records.jsonl").unlink()
-        put(mine, run.path / "records.jsonl")
+        make_link(outside_file, run.path / "records.jsonl")
         with pytest.raises(OSError, match=r"link|symbolic"):
             Run(run.path, run.info, []).append(RECORD)
-    assert mine.read_text() == "mine"
+    assert outside_file.read_text() == "mine"
 
 
 def test_a_pipe_in_place_of_a_file_is_refused(run: Run, tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_a_pipe_in_place_of_a_file_is_refused(run: Run, tmp_path: Path) -> None:
             Run.load(run.path)
 
 
-def test_a_command_that_another_could_have_written_is_not_resumed(
+def test_a_run_that_others_can_write_is_not_resumed(
     run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (run.path / "run.json").chmod(0o666)
@@ -93,18 +94,18 @@ def test_a_command_that_another_could_have_written_is_not_resumed(
     assert "belongs to another user" in capsys.readouterr().err
 
 
-def test_files(tmp_path: Path, mine: Path) -> None:
+def test_links_are_read_but_not_written(tmp_path: Path, outside_file: Path) -> None:
     with pytest.raises(IsADirectoryError):
         open_regular(tmp_path)
     link = tmp_path / "link"
-    link.symlink_to(mine)
+    link.symlink_to(outside_file)
     with open_regular(link) as file:
         assert file.read() == b"mine"
     with pytest.raises(OSError, match="symbolic"):
         open_appended(link)
     with open_new(link, 0o600) as file:
         file.write(b"new")
-    assert (mine.read_text(), link.read_text()) == ("mine", "new")
+    assert (outside_file.read_text(), link.read_text()) == ("mine", "new")
     assert link.stat().st_mode & 0o777 == 0o600
     replace_file(link, b"newer")
     assert link.read_text() == "newer"

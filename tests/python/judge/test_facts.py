@@ -1,4 +1,4 @@
-"""Criteria on facts: what a host is, against what it should be."""
+"""Criteria on facts, which are the settings of hosts and devices."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def facts(host: str, device: str | None = None, **values: Scalar) -> Context:
     return Context(subject=Subject(host=host, device=device), facts=named)
 
 
-def verdict(tmp_path: Path, text: str, records: list[AnyRecord], hosts: list[str]) -> Verdict:
+def verdict_of(tmp_path: Path, text: str, records: list[AnyRecord], hosts: list[str]) -> Verdict:
     path = tmp_path / "site.toml"
     path.write_text(text)
-    (only,) = judge(load_specification(path, KNOWN), records, hosts)
-    return only
+    (single_verdict,) = judge(load_specification(path, KNOWN), records, hosts)
+    return single_verdict
 
 
 @pytest.mark.parametrize(
@@ -44,12 +44,14 @@ def verdict(tmp_path: Path, text: str, records: list[AnyRecord], hosts: list[str
         ([None, None], "INCONCLUSIVE"),
     ],
 )
-def test_every_host_has_to_be_as_required(tmp_path: Path, governors: list[str | None], outcome: str) -> None:
+def test_every_host_must_have_the_required_setting(
+    tmp_path: Path, governors: list[str | None], outcome: str
+) -> None:
     records: list[AnyRecord] = [
         facts(f"h{k}", **({"cpu__governor": governor} if governor else {}))
         for k, governor in enumerate(governors)
     ]
-    judged = verdict(tmp_path, GOVERNOR, records, ["h0", "h1"])
+    judged = verdict_of(tmp_path, GOVERNOR, records, ["h0", "h1"])
     assert judged.outcome == outcome
     if outcome == "FAIL":
         assert (judged.observed_text, judged.required_text, judged.fix) == (
@@ -60,15 +62,15 @@ def test_every_host_has_to_be_as_required(tmp_path: Path, governors: list[str | 
         assert "has no cpu.governor" in judged.reason
 
 
-def test_what_a_machine_lacks_passes_only_where_the_specification_says_so(tmp_path: Path) -> None:
+def test_a_missing_fact_passes_only_with_absent_pass(tmp_path: Path) -> None:
     allowed = GOVERNOR + 'absent = "pass"\n'
-    assert verdict(tmp_path, allowed, [facts("h0")], ["h0"]).outcome == "PASS"
-    assert verdict(tmp_path, allowed, [], ["h0"]).outcome == "INCONCLUSIVE"  # nothing was read at all
+    assert verdict_of(tmp_path, allowed, [facts("h0")], ["h0"]).outcome == "PASS"
+    assert verdict_of(tmp_path, allowed, [], ["h0"]).outcome == "INCONCLUSIVE"  # no settings were read
     powersave = facts("h0", cpu__governor="powersave")
-    assert verdict(tmp_path, allowed, [powersave], ["h0"]).outcome == "FAIL"
+    assert verdict_of(tmp_path, allowed, [powersave], ["h0"]).outcome == "FAIL"
 
 
-def test_the_worst_device_decides_and_each_is_fixed(tmp_path: Path) -> None:
+def test_the_worst_device_decides_and_each_has_a_fix(tmp_path: Path) -> None:
     records: list[AnyRecord] = [
         facts("h0", "eth0", interface__mtu=9000, interface__state="up"),
         facts("h0", "eth1", interface__mtu=1500, interface__state="up"),
@@ -76,16 +78,16 @@ def test_the_worst_device_decides_and_each_is_fixed(tmp_path: Path) -> None:
         facts("h0", "eth3", interface__mtu=1500, interface__state="down"),
         facts("h0", "br0", interface__mtu=1500, interface__state="up"),
     ]
-    judged = verdict(tmp_path, MTU, records, ["h0"])
+    judged = verdict_of(tmp_path, MTU, records, ["h0"])
     assert (judged.outcome, judged.subject.device) == ("FAIL", "eth1")
     assert (judged.observed, judged.required) == (1500, 9000)
     assert judged.margin == pytest.approx(-7500 / 9000)
     assert judged.fix == "ip link set eth1 mtu 9000; ip link set eth2 mtu 9000"
-    assert verdict(tmp_path, MTU, records[:1], ["h0"]).outcome == "PASS"
+    assert verdict_of(tmp_path, MTU, records[:1], ["h0"]).outcome == "PASS"
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "what"),
+    ("text", "line", "message"),
     [
         ('[[criterion]]\nfact = "cpu.govenor"\nis = "x"\n', 2, "unknown fact"),
         ('[[criterion]]\nfact = "cpu.governor"\n', 1, "no bound"),
@@ -101,10 +103,12 @@ def test_the_worst_device_decides_and_each_is_fixed(tmp_path: Path) -> None:
         (GOVERNOR + '[parameters."node.udp_send"]\nrate = "9 GB"\n', 6, "does not fit"),
     ],
 )
-def test_a_mistake_is_refused_with_its_line(tmp_path: Path, text: str, line: int, what: str) -> None:
+def test_a_wrong_criterion_is_refused_with_its_line(
+    tmp_path: Path, text: str, line: int, message: str
+) -> None:
     path = tmp_path / "site.toml"
     path.write_text(text)
-    with pytest.raises(UserError, match=what) as refused:
+    with pytest.raises(UserError, match=message) as refused:
         load_specification(path, KNOWN)
     assert f"site.toml:{line}:" in str(refused.value)
 

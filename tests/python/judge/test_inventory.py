@@ -1,4 +1,4 @@
-"""What a specification expects to be there, held against planted hosts."""
+"""Inventories: the components that a specification expects, compared with planted hosts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def host(name: str, **facts: Scalar) -> Context:
 
 
 def port(
-    device: str, rate: float, on: str = "n1", state: str = "ACTIVE", layer: str = "InfiniBand"
+    device: str, rate: float, host_name: str = "n1", state: str = "ACTIVE", layer: str = "InfiniBand"
 ) -> Context:
     facts: dict[str, Scalar] = {"rdma.state": state, "rdma.rate": rate * GBIT, "rdma.link_layer": layer}
-    return Context(subject=Subject(host=on, device=device), facts=facts)
+    return Context(subject=Subject(host=host_name, device=device), facts=facts)
 
 
 def gpu(pci: str) -> Context:
@@ -64,7 +64,7 @@ def test_memory_is_a_minimum(tmp_path: Path, memory: int, outcome: str) -> None:
     assert (verdict.outcome, verdict.required_text) == (outcome, "64 GiB")
 
 
-def test_every_host_is_held_against_it_and_one_without_facts_is_open(tmp_path: Path) -> None:
+def test_every_host_is_compared_and_a_host_without_facts_is_inconclusive(tmp_path: Path) -> None:
     both: list[AnyRecord] = [host("n1", cpu__packages=2), host("n2", cpu__packages=1)]
     (verdict,) = verdicts(tmp_path, "sockets = 2", both, ("n1", "n2"))
     assert (verdict.outcome, verdict.subject.host, verdict.reason) == ("FAIL", "n2", "n2 has 1, not 2")
@@ -75,7 +75,7 @@ def test_every_host_is_held_against_it_and_one_without_facts_is_open(tmp_path: P
     assert overall(verdicts(tmp_path, "sockets = 2", [])) == "INCONCLUSIVE"
 
 
-def test_a_device_counts_for_one_line_only_and_the_most_demanding_first(tmp_path: Path) -> None:
+def test_a_device_counts_once_and_demanding_lines_choose_first(tmp_path: Path) -> None:
     lines = 'rdma_ports = [{count = 2, rate = "25 Gbit/s"}, {count = 1, rate = "100 Gbit/s"}]'
     records: list[AnyRecord] = [host("n1"), port("a:1", 100), port("b:1", 25)]
     slow, fast = verdicts(tmp_path, lines, records)
@@ -84,7 +84,7 @@ def test_a_device_counts_for_one_line_only_and_the_most_demanding_first(tmp_path
     assert overall(verdicts(tmp_path, lines, [*records, port("c:1", 100)])) == "PASS"
 
 
-def test_what_was_found_instead_is_named(tmp_path: Path) -> None:
+def test_devices_that_do_not_fit_are_named(tmp_path: Path) -> None:
     line = 'rdma_ports = {count = 2, rate = "100 Gbit/s", link_layer = "InfiniBand"}'
     records: list[AnyRecord] = [host("n1"), port("a:1", 100), port("b:1", 100, state="DOWN"), port("c:1", 10)]
     (verdict,) = verdicts(tmp_path, line, records)
@@ -94,7 +94,7 @@ def test_what_was_found_instead_is_named(tmp_path: Path) -> None:
     assert "b:1" not in verdict.reason
 
 
-def test_a_gpu_counts_when_it_has_copied_and_its_link_is_what_it_should_be(tmp_path: Path) -> None:
+def test_a_gpu_counts_if_it_was_measured_with_the_expected_link(tmp_path: Path) -> None:
     line = 'gpus = {count = 1, link = "126 Gbit/s"}'
     on_bus: list[AnyRecord] = [host("n1"), gpu("0000:03:00.0")]
     (verdict,) = verdicts(tmp_path, line, on_bus)
@@ -113,7 +113,7 @@ def test_a_gpu_counts_when_it_has_copied_and_its_link_is_what_it_should_be(tmp_p
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "message"),
     [
         ("sockets = 0", 2, "not a count"),
         ("sockets = true", 2, "not a count"),
@@ -132,10 +132,12 @@ def test_a_gpu_counts_when_it_has_copied_and_its_link_is_what_it_should_be(tmp_p
         ("", 1, "expects nothing"),
     ],
 )
-def test_a_mistake_is_refused_with_its_line(tmp_path: Path, text: str, line: int, says: str) -> None:
+def test_a_wrong_inventory_is_refused_with_its_line(
+    tmp_path: Path, text: str, line: int, message: str
+) -> None:
     path = tmp_path / "site.toml"
     path.write_text(f"[inventory]\n{text}\n")
-    with pytest.raises(UserError, match=says) as refused:
+    with pytest.raises(UserError, match=message) as refused:
         load_specification(path)
     assert f"site.toml:{line}:" in str(refused.value) and "\n" not in str(refused.value)
 
@@ -157,7 +159,7 @@ lines = st.one_of(
     st.one_of(st.none(), st.integers(1, 4096)),
     st.lists(lines, max_size=6),
 )
-def test_what_is_written_reads_back(
+def test_a_written_inventory_is_read_back(
     tmp_path_factory: pytest.TempPathFactory,
     sockets: int,
     nodes: int | None,
@@ -174,7 +176,7 @@ def test_what_is_written_reads_back(
     assert (read.sockets, read.numa_nodes, read.memory) == (sockets, nodes, memory)
 
 
-def test_a_host_meets_the_inventory_that_was_made_of_it(tmp_path: Path) -> None:
+def test_a_host_meets_the_inventory_written_of_it(tmp_path: Path) -> None:
     ethernet: dict[str, Scalar] = {"interface.kind": "physical", "interface.state": "up", "interface.mtu": 9000,
                                    "interface.speed": 25 * GBIT}  # fmt: skip
     records: list[AnyRecord] = [
@@ -185,10 +187,10 @@ def test_a_host_meets_the_inventory_that_was_made_of_it(tmp_path: Path) -> None:
         Context(subject=Subject(host="n1", device="eth1"), facts={**ethernet, "interface.master": "bond0"}),
         Context(subject=Subject(host="n1", device="br0"), facts={"interface.kind": "virtual"}),
     ]
-    path = tmp_path / "made.toml"
+    path = tmp_path / "written.toml"
     path.write_text(to_toml(inventory_of(records, "n1")))
-    found = judge(load_specification(path), records, ["n1"])
-    assert len(found) == 5 and overall(found) == "PASS"
+    verdicts_of_host = judge(load_specification(path), records, ["n1"])
+    assert len(verdicts_of_host) == 5 and overall(verdicts_of_host) == "PASS"
     assert not_counted(records, "n1") == [
         "b:1 is DOWN",
         "eth1 is up at 25.00 Gbit/s, MTU 9000 B, part of bond0",
@@ -207,7 +209,7 @@ def test_a_host_meets_the_inventory_that_was_made_of_it(tmp_path: Path) -> None:
         (["10.0.0.8"], ["10.0.0.7", "10.0.0.9"], {"10.0.0.7": "10.0.0.8", "10.0.0.9": ""}),
     ],
 )
-def test_the_names_that_hosts_have_for_themselves(
+def test_listed_names_are_matched_with_names_in_records(
     seen: list[str], wanted: list[str], names: dict[str, str]
 ) -> None:
     assert names_in_records([host(name) for name in seen], wanted) == names

@@ -1,4 +1,4 @@
-"""Specifications: what is right is read whole; each mistake is refused with its line."""
+"""Specifications: a correct file is read completely, and each mistake is refused with its line."""
 
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -55,7 +55,7 @@ def write(folder: Path, text: str) -> Path:
     return path
 
 
-def test_reads_every_kind_of_criterion(tmp_path: Path) -> None:
+def test_every_kind_of_criterion_is_read(tmp_path: Path) -> None:
     specification = load_specification(write(tmp_path, GOOD), Vocabulary(METRICS, ["slow_host"]))
     first, second, third, fourth = specification.criteria
     assert (specification.name, specification.title) == ("site", "as bought")
@@ -69,11 +69,11 @@ def test_reads_every_kind_of_criterion(tmp_path: Path) -> None:
     assert [criterion.line for criterion in specification.criteria] == [3, 9, 19, 24]
 
 
-OK = '[[criterion]]\nmetric = "net.a/bandwidth"\nmin = "1 GB/s"\n\n'  # lines 1 to 4
+OK = '[[criterion]]\nmetric = "net.a/bandwidth"\nmin = "1 GB/s"\n\n'  # lines 1 to 4 of each file
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "says"),
+    ("text", "line", "message"),
     [
         ('[[criterion]]\nmetric = "net.a/bandwidth"\nleast = "1 GB/s"', 7, "unknown key 'least'"),
         (
@@ -140,15 +140,17 @@ OK = '[[criterion]]\nmetric = "net.a/bandwidth"\nmin = "1 GB/s"\n\n'  # lines 1 
         ('[[criterion]]\nmetric = "net.a', 6, "not valid TOML"),
     ],
 )
-def test_a_mistake_is_refused_with_its_line(tmp_path: Path, text: str, line: int, says: str) -> None:
+def test_a_wrong_criterion_is_refused_with_its_line(
+    tmp_path: Path, text: str, line: int, message: str
+) -> None:
     path = write(tmp_path, OK + text)
-    with pytest.raises(UserError, match=rf"(?s)^{path}:{line}: .*{says}") as caught:
+    with pytest.raises(UserError, match=rf"(?s)^{path}:{line}: .*{message}") as caught:
         load_specification(path, Vocabulary(METRICS, ["slow_host"]))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("", r"site\.toml:1: the file has no criterion"),
         ("criterion = 1", r"site\.toml:1: 'criterion' is not an array"),
@@ -156,12 +158,12 @@ def test_a_mistake_is_refused_with_its_line(tmp_path: Path, text: str, line: int
         ("[[criterion]]\nx = [", r"site\.toml:\d: not valid TOML"),
     ],
 )
-def test_a_file_that_is_no_specification(tmp_path: Path, text: str, says: str) -> None:
-    with pytest.raises(UserError, match=says):
+def test_a_file_that_is_no_specification_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         load_specification(write(tmp_path, text))
 
 
-def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot read the specification"):
         load_specification(tmp_path / "absent.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
@@ -169,7 +171,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         load_specification(tmp_path / "binary.toml")
 
 
-def test_the_built_in_ones_are_found_and_right() -> None:
+def test_built_in_specifications_are_found_by_name() -> None:
     for name in ("self", "net"):
         assert load_specification(find_specification(name)).name == name
     with pytest.raises(UserError, match=r"no specification named 'selv'; fix: choose one of .*net.*self"):
@@ -182,8 +184,9 @@ SHIPPED = sorted(path.stem for path in Path(find_specification("self")).parent.g
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_what_ships_asks_for_every_byte_and_for_faults(name: str) -> None:
-    """Whatever measurement a criterion names: if its engine counts wrong bytes, a criterion has to ask for none."""
+def test_built_in_specifications_allow_no_wrong_byte_and_no_fault(name: str) -> None:
+    """If a specification has a criterion on a measurement that counts wrong bytes, it must have a criterion that allows
+    none of them."""
     description = describe_if_built()
     if description is None:
         pytest.skip("the engines are not built")
@@ -191,14 +194,14 @@ def test_what_ships_asks_for_every_byte_and_for_faults(name: str) -> None:
     if all(criterion.fact for criterion in criteria):
         return  # settings alone: nothing is measured
     assert any(not criterion.metric and not criterion.fact and not criterion.rule for criterion in criteria)
-    asked = {criterion.metric for criterion in criteria if criterion.max == Quantity(0, "1")}
+    zero_metrics = {criterion.metric for criterion in criteria if criterion.max == Quantity(0, "1")}
     for measurement in description.measurements:
-        counts = f"{measurement.name}/corrupted"
-        named = any(
+        corrupted = f"{measurement.name}/corrupted"
+        is_judged = any(
             fnmatchcase(f"{measurement.name}/{metric.name}", criterion.metric)
             for criterion in criteria
             for metric in measurement.metrics
             if criterion.metric
         )
-        if named and any(metric.name == "corrupted" for metric in measurement.metrics):
-            assert any(fnmatchcase(counts, pattern) for pattern in asked), counts
+        if is_judged and any(metric.name == "corrupted" for metric in measurement.metrics):
+            assert any(fnmatchcase(corrupted, pattern) for pattern in zero_metrics), corrupted

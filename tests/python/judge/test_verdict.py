@@ -1,4 +1,4 @@
-"""Verdicts: the worst record decides, and what was not measured never passes."""
+"""Verdicts: the worst record decides, and a criterion without a measurement never passes."""
 
 from pathlib import Path
 
@@ -35,14 +35,14 @@ AT_LEAST = 'metric = "net.a/bandwidth"\nmin = "8 Gbit/s"'
 @pytest.mark.parametrize(
     ("value", "outcome", "margin"), [(1.5e9, "PASS", 0.5), (1e9, "PASS", 0), (0.9e9, "FAIL", -0.1)]
 )
-def test_a_minimum(tmp_path: Path, value: float, outcome: str, margin: float) -> None:
+def test_a_minimum_is_compared(tmp_path: Path, value: float, outcome: str, margin: float) -> None:
     verdict = verdict_on(tmp_path, AT_LEAST, [measurement(value, id=7)])
     assert (verdict.outcome, verdict.observed, verdict.required) == (outcome, value, 1e9)
     assert verdict.margin == pytest.approx(margin)
     assert (verdict.evidence, verdict.specification, verdict.unit) == ([7], "site", "B/s")
 
 
-def test_a_maximum_of_zero(tmp_path: Path) -> None:
+def test_a_maximum_of_zero_is_compared(tmp_path: Path) -> None:
     criterion = 'metric = "net.a/bandwidth"\nmax = 0'
     assert verdict_on(tmp_path, criterion, [measurement(0, unit="1")]).outcome == "PASS"
     assert verdict_on(tmp_path, criterion, [measurement(1, unit="1")]).outcome == "FAIL"
@@ -79,7 +79,7 @@ def test_conditions_match_parameters_and_subject(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "says"),
+    ("record", "message"),
     [
         (measurement(None, status="waived", reason="no second host"), "waived, no second host"),
         (measurement(5e9, status="error", reason="timed out"), "error, timed out"),
@@ -89,20 +89,20 @@ def test_conditions_match_parameters_and_subject(tmp_path: Path) -> None:
         (measurement(5e9, metric="latency"), "nothing measured net.a/bandwidth"),
     ],
 )
-def test_what_was_not_measured_never_passes(tmp_path: Path, record: Measurement, says: str) -> None:
+def test_unmeasured_values_are_inconclusive(tmp_path: Path, record: Measurement, message: str) -> None:
     verdict = verdict_on(tmp_path, AT_LEAST, [record])
     assert verdict.outcome == "INCONCLUSIVE"
-    assert says in verdict.reason
+    assert message in verdict.reason
 
 
-def test_a_doubt_spoils_a_pass_but_not_a_failure(tmp_path: Path) -> None:
+def test_a_waived_record_prevents_a_pass_but_not_a_failure(tmp_path: Path) -> None:
     waived = measurement(None, status="waived", reason="no device", subject=Subject(host="h2"))
     assert verdict_on(tmp_path, AT_LEAST, [measurement(5e9), waived]).reason == "h2: waived, no device"
     assert verdict_on(tmp_path, AT_LEAST, [measurement(5e9), waived]).outcome == "INCONCLUSIVE"
     assert verdict_on(tmp_path, AT_LEAST, [measurement(5e8), waived]).outcome == "FAIL"
 
 
-def test_every_host_has_to_have_its_figure_of_a_node(tmp_path: Path) -> None:
+def test_every_host_must_have_a_node_measurement(tmp_path: Path) -> None:
     criterion = 'metric = "node.m/bandwidth"\nmin = "1 GB/s"'
     hosts = [Subject(host=host) for host in ("h0", "h1")]
     records: list[AnyRecord] = [measurement(5e9, name="node.m", subject=subject) for subject in hosts]
@@ -112,12 +112,12 @@ def test_every_host_has_to_have_its_figure_of_a_node(tmp_path: Path) -> None:
     assert (missing.outcome, missing.reason) == ("INCONCLUSIVE", "h2: node.m/bandwidth was not measured")
 
 
-def test_of_a_network_not_every_host_has_a_figure(tmp_path: Path) -> None:
+def test_not_every_host_needs_a_network_measurement(tmp_path: Path) -> None:
     records: list[AnyRecord] = [measurement(5e9, subject=Subject(host="h0"))]
     assert verdict_on(tmp_path, AT_LEAST, records, ("h0", "h1")).outcome == "PASS"
 
 
-def test_another_statistic(tmp_path: Path) -> None:
+def test_a_criterion_may_be_on_a_percentile(tmp_path: Path) -> None:
     assert verdict_on(tmp_path, AT_LEAST + '\nstatistic = "p5"', [measurement(1.9e9)]).outcome == "FAIL"
     assert (
         "it has no p99" in verdict_on(tmp_path, AT_LEAST + '\nstatistic = "p99"', [measurement(9e9)]).reason
@@ -134,7 +134,7 @@ def memory(value: float, host: str | None = None, operation: str = "copy", ident
     return measurement(value, name="mem", params={"operation": operation}, subject=subject, id=identity)
 
 
-def test_a_limit_from_the_machine_itself(tmp_path: Path) -> None:
+def test_a_limit_may_be_a_share_of_another_metric(tmp_path: Path) -> None:
     records: list[AnyRecord] = [
         memory(20e9, identity=4),
         memory(90e9, operation="read"),
@@ -148,29 +148,29 @@ def test_a_limit_from_the_machine_itself(tmp_path: Path) -> None:
     assert "the limit needs mem/bandwidth operation=copy" in without.reason
 
 
-def test_a_share_is_of_the_same_host_where_it_can_be(tmp_path: Path) -> None:
+def test_a_share_refers_to_the_same_host_if_possible(tmp_path: Path) -> None:
     memories = [memory(20e9, "h0"), memory(40e9, "h1")]
     on_h1 = measurement(3e9, subject=Subject(host="h1"))
     assert verdict_on(tmp_path, SHARE, [*memories, on_h1]).required == 4e9
     assert verdict_on(tmp_path, SHARE, [*memories, measurement(4e9)]).required == 3e9
 
 
-def test_findings(tmp_path: Path) -> None:
+def test_a_criterion_may_allow_no_findings(tmp_path: Path) -> None:
     fault = Finding(rule="slow_host", cause="h3 is slow", confidence=0.9, id=8, subject=Subject(host="h3"))
-    doubt = Finding(rule="port_errors", cause="h2 had errors", severity="warning")
-    none = 'findings = "none"'
+    warning = Finding(rule="port_errors", cause="h2 had errors", severity="warning")
+    no_findings = 'findings = "none"'
     measured = measurement(1.0)
-    verdict = verdict_on(tmp_path, none, [measured, fault, doubt])
+    verdict = verdict_on(tmp_path, no_findings, [measured, fault, warning])
     assert (verdict.outcome, verdict.reason, verdict.evidence) == ("FAIL", "h3 is slow", [8])
-    assert verdict_on(tmp_path, none, [measured, doubt]).outcome == "PASS"
-    assert verdict_on(tmp_path, none + '\nrule = "wire_bypass"', [measured, fault]).outcome == "PASS"
-    assert verdict_on(tmp_path, none, []).reason == "nothing was measured"
-    assert verdict_on(tmp_path, none, [measurement(None, status="waived")]).outcome == "INCONCLUSIVE"
-    cut = verdict_on(tmp_path, none, [measured, Failure(problem="rank 3 on h3 died")])
+    assert verdict_on(tmp_path, no_findings, [measured, warning]).outcome == "PASS"
+    assert verdict_on(tmp_path, no_findings + '\nrule = "wire_bypass"', [measured, fault]).outcome == "PASS"
+    assert verdict_on(tmp_path, no_findings, []).reason == "nothing was measured"
+    assert verdict_on(tmp_path, no_findings, [measurement(None, status="waived")]).outcome == "INCONCLUSIVE"
+    cut = verdict_on(tmp_path, no_findings, [measured, Failure(problem="rank 3 on h3 died")])
     assert (cut.outcome, cut.reason) == ("INCONCLUSIVE", "the run was cut short: rank 3 on h3 died")
 
 
-def test_what_means_nothing_on_that_many_hosts_is_left_out(tmp_path: Path) -> None:
+def test_criteria_for_another_number_of_hosts_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
     path.write_text(f'[[criterion]]\n{AT_LEAST}\nhosts = "several"\n')
     specification = load_specification(path)
@@ -182,7 +182,7 @@ def test_what_means_nothing_on_that_many_hosts_is_left_out(tmp_path: Path) -> No
     assert judge(load_specification(path), [measurement(9e9)], ["h0", "h1"]) == []
 
 
-def test_the_verdict_over_all() -> None:
+def test_the_overall_outcome_is_the_worst() -> None:
     def verdicts(*outcomes: str) -> list[Verdict]:
         return [Verdict(criterion="", outcome=outcome) for outcome in outcomes]  # type: ignore[arg-type]
 

@@ -1,5 +1,5 @@
-"""Runs in a guest for ``test_guest.py``: prints what is there as one JSON object, leaves a file in the folder
-given, and ends with 7, so that the way of each back can be looked at."""
+"""Runs in a guest for ``test_guest.py``: prints facts of the guest as one JSON object, writes a file into the folder
+that is its argument, and exits with 7. The test checks that output, file and exit code arrive outside."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE = 2 << 20  # a whole huge page, as a device-DAX mapping has to be
 
 
 def map_sync(path: str, grow: bool) -> str:
-    """What a synchronous mapping of persistent memory gives back."""
+    """Writes a text through a synchronous mapping of persistent memory, and reads it back."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
     if grow:
         os.ftruncate(descriptor, SIZE)
@@ -29,7 +29,7 @@ def map_sync(path: str, grow: bool) -> str:
 
 
 def perftest() -> str:
-    """The client's words of ib_write_bw between the two devices."""
+    """The client's output of ib_write_bw between the two devices."""
     common = ["ib_write_bw", "-x", "1", "-F", "-n", "50"]
     server = subprocess.Popen([*common, "-d", "rxe0"], stdout=subprocess.DEVNULL)
     client = [*common, "-d", "rxe1", "127.0.0.1"]

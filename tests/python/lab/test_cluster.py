@@ -1,4 +1,4 @@
-"""A lab from outside: what it offers, that nodes are apart, and that nothing of it stays behind."""
+"""Labs: their hosts and isolation, entering hosts, faults, and that ``down`` removes everything, also after a crash."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from assay.lab.cluster import lay_out
 from assay.lab.namespaces import find_processes
 
 REPOSITORY = Path(__file__).parents[3]
-lab_only = pytest.mark.usefixtures("make_lab")  # marked as of the lab, and skipped where none can be made
+lab_only = pytest.mark.usefixtures(
+    "make_lab"
+)  # marks the test as one of labs, and skips it where no lab can be made
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +30,7 @@ def fabric(make_lab) -> Lab:
     return make_lab(3, 2)
 
 
-def inside(lab: Lab, host: str, *argv: str, **options) -> str:
+def run_inside(lab: Lab, host: str, *argv: str, **options) -> str:
     done = subprocess.run(lab.enter(host, argv), capture_output=True, text=True, timeout=20, **options)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -40,21 +42,21 @@ def cli(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, **options)
 
 
-def resident(lab: Lab, host: str, *how: str) -> subprocess.Popen[str]:
-    """A process that has arrived in the host and stays."""
-    argv = lab.enter(host, [*how, "sh", "-c", "echo arrived; exec sleep 1000"])
+def start_resident(lab: Lab, host: str, *wrapper: str) -> subprocess.Popen[str]:
+    """Starts a process in a host of the lab, and returns when it runs there."""
+    argv = lab.enter(host, [*wrapper, "sh", "-c", "echo arrived; exec sleep 1000"])
     child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None and child.stdout.readline() == "arrived\n"
     return child
 
 
-def traces(name: str) -> list[str]:
-    """What is left of a lab anywhere on the machine."""
-    left = [f"process {pid}" for pid in find_processes(name)]
-    left += [f"folder {state.folder(name)}"] if state.folder(name).exists() else []
+def leftovers(name: str) -> list[str]:
+    """The processes, folders and mounts that are left of a lab on this machine."""
+    found = [f"process {pid}" for pid in find_processes(name)]
+    found += [f"folder {state.folder(name)}"] if state.folder(name).exists() else []
     mounts = Path("/proc/self/mountinfo").read_text()
-    left += ["a mount"] if f"assay/lab/{name}" in mounts else []
-    return left
+    found += ["a mount"] if f"assay/lab/{name}" in mounts else []
+    return found
 
 
 @given(st.integers(1, 250), st.data())
@@ -72,64 +74,68 @@ def test_hosts_are_in_cabinet_order_and_spread_evenly(count, data):
     assert all(0 < int(part) < 255 for address in addresses for part in address.split(".")[3:])
 
 
-def test_a_lab_says_what_it_is(fabric):
+def test_a_lab_is_loaded_by_its_name(fabric):
     assert fabric.hosts == ["h0", "h1", "h2"]
     assert fabric.cabinets == {"c0": ["h0", "h1"], "c1": ["h2"]}
-    again = Lab.load(fabric.name)
-    assert (again.hosts, again.cabinets, again.agent) == (fabric.hosts, fabric.cabinets, fabric.agent)
+    loaded = Lab.load(fabric.name)
+    assert (loaded.hosts, loaded.cabinets, loaded.agent) == (fabric.hosts, fabric.cabinets, fabric.agent)
 
 
 @pytest.mark.parametrize("node", ["h0", "h2", "head"])
 def test_a_node_has_its_own_name_network_and_folders(fabric, node, tmp_path):
-    assert inside(fabric, node, "hostname") == node
-    assert fabric.address(node) in inside(fabric, node, "ip", "-brief", "address", "show", fabric.interface)
-    assert sorted(inside(fabric, node, "ls", "/sys/class/net").split()) == [fabric.interface, "lo"]
-    assert inside(fabric, node, "getent", "hosts", "h1").split() == [fabric.address("h1"), "h1"]
-    inside(fabric, node, "touch", "/tmp/assay-private", "/dev/shm/assay-private")
+    assert run_inside(fabric, node, "hostname") == node
+    assert fabric.address(node) in run_inside(
+        fabric, node, "ip", "-brief", "address", "show", fabric.interface
+    )
+    assert sorted(run_inside(fabric, node, "ls", "/sys/class/net").split()) == [fabric.interface, "lo"]
+    assert run_inside(fabric, node, "getent", "hosts", "h1").split() == [fabric.address("h1"), "h1"]
+    run_inside(fabric, node, "touch", "/tmp/assay-private", "/dev/shm/assay-private")
     assert not Path("/tmp/assay-private").exists() and not Path("/dev/shm/assay-private").exists()
-    inside(fabric, "h1", "sh", "-c", "[ ! -e /tmp/assay-private ] && [ ! -e /dev/shm/assay-private ]")
+    run_inside(fabric, "h1", "sh", "-c", "[ ! -e /tmp/assay-private ] && [ ! -e /dev/shm/assay-private ]")
 
 
 def test_folder_environment_and_exit_code_are_kept(fabric, tmp_path):
     (tmp_path / "file").write_text("seen")
     environment = {**os.environ, "ASSAY_TEST": "kept"}
     script = "echo $PWD $ASSAY_TEST $(cat file); echo made > by-host"
-    assert inside(fabric, "h0", "sh", "-c", script, cwd=tmp_path, env=environment) == f"{tmp_path} kept seen"
+    assert (
+        run_inside(fabric, "h0", "sh", "-c", script, cwd=tmp_path, env=environment) == f"{tmp_path} kept seen"
+    )
     assert (tmp_path / "by-host").read_text() == "made\n"
     assert subprocess.run(fabric.enter("h0", ["sh", "-c", "exit 7"]), timeout=20).returncode == 7
 
 
-def test_what_one_node_was_shown_of_tmp_all_see(fabric, tmp_path):
+def test_a_working_folder_below_tmp_appears_on_all_hosts(fabric, tmp_path):
     """Slurm starts tasks on other hosts than the one that was entered."""
-    inside(fabric, "head", "true", cwd=tmp_path)
-    inside(fabric, "h2", "test", "-d", str(tmp_path), cwd="/")
+    run_inside(fabric, "head", "true", cwd=tmp_path)
+    run_inside(fabric, "h2", "test", "-d", str(tmp_path), cwd="/")
 
 
-def test_the_agent_is_an_rsh(fabric, tmp_path):
+def test_the_agent_accepts_the_arguments_of_rsh(fabric, tmp_path):
     command = [fabric.agent, "-x", "-l", "root", "root@h1", "echo", "$(hostname);", "echo", "'a  b'"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=20)
     assert (done.returncode, done.stdout) == (0, "h1\na  b\n")
 
 
-def test_a_node_is_entered_from_the_head(fabric):
-    """As launchers do it: the agent is called within the head."""
-    assert inside(fabric, "head", fabric.agent, "h2", "hostname") == "h2"
+def test_the_agent_enters_a_node_from_the_head(fabric):
+    """Launchers call the agent within the head."""
+    assert run_inside(fabric, "head", fabric.agent, "h2", "hostname") == "h2"
 
 
-def test_two_labs_do_not_meet(fabric, make_lab):
+def test_two_labs_are_isolated(fabric, make_lab):
     other = make_lab(4)
     assert other.address("h0") == fabric.address("h0")
-    inside(fabric, "h0", "touch", "/tmp/first-lab")
-    inside(other, "h0", "test", "!", "-e", "/tmp/first-lab")
+    run_inside(fabric, "h0", "touch", "/tmp/first-lab")
+    run_inside(other, "h0", "test", "!", "-e", "/tmp/first-lab")
     assert "h3" in other.hosts and "h3" not in fabric.hosts
     other.down()
-    assert inside(fabric, "h0", "hostname") == "h0"
+    assert run_inside(fabric, "h0", "hostname") == "h0"
 
 
-def test_a_name_is_taken_once(fabric):
+def test_a_second_lab_of_the_same_name_is_refused(fabric):
     with pytest.raises(UserError, match=f"assay lab down --lab {fabric.name}"):
         Lab.up(2, name=fabric.name)
-    assert inside(fabric, "h0", "hostname") == "h0"
+    assert run_inside(fabric, "h0", "hostname") == "h0"
 
 
 def test_faults_add_up_and_are_remembered(make_lab):
@@ -142,19 +148,21 @@ def test_faults_add_up_and_are_remembered(make_lab):
     assert Lab.load(lab.name).nodes["h1"].fault == Fault()
 
 
-def test_down_ends_what_runs_inside_and_leaves_nothing(make_lab):
+def test_down_kills_all_processes_and_removes_everything(make_lab):
     lab = make_lab(3)
-    children = [resident(lab, host) for host in ("h0", "head")]
+    children = [start_resident(lab, host) for host in ("h0", "head")]
     lab.down()
     assert [child.wait(timeout=10) for child in children] == [-signal.SIGKILL] * 2
-    assert traces(lab.name) == []
+    assert leftovers(lab.name) == []
     assert take_down(lab.name) == (lab.name, False)
 
 
 @pytest.mark.parametrize("lose_state", [False, True], ids=["state-kept", "state-lost"])
-def test_down_after_a_crash_leaves_nothing(make_lab, lose_state):
+def test_down_after_a_crash_removes_everything(make_lab, lose_state):
     lab = make_lab(2)
-    hidden = resident(lab, "h0", "setsid", "env", "-i")  # a session of its own, the environment shed
+    hidden = start_resident(
+        lab, "h0", "setsid", "env", "-i"
+    )  # its own session and an empty environment, so it is hard to find
     switch = int((Path(lab.agent).parent / "nodes" / "switch" / "pid").read_text())
     namespace = os.readlink(f"/proc/{switch}/ns/net")
     for pid in {lab.nodes["h0"].pid, lab.nodes["h1"].pid, switch}:
@@ -163,14 +171,14 @@ def test_down_after_a_crash_leaves_nothing(make_lab, lose_state):
         shutil.rmtree(state.folder(lab.name))
     assert take_down(lab.name) == (lab.name, True)
     assert hidden.wait(timeout=10) == -signal.SIGKILL
-    assert traces(lab.name) == []
+    assert leftovers(lab.name) == []
     assert (
         namespace
         not in subprocess.run(["lsns", "-n", "-t", "net", "-o", "NS"], capture_output=True, text=True).stdout
     )
 
 
-def test_a_host_that_died_is_said_so(make_lab):
+def test_a_dead_host_is_named(make_lab):
     lab = make_lab(2)
     descriptor = os.pidfd_open(lab.nodes["h1"].pid)
     os.kill(lab.nodes["h1"].pid, signal.SIGKILL)
@@ -183,13 +191,13 @@ def test_a_host_that_died_is_said_so(make_lab):
 
 
 def await_end(pidfd: int) -> None:
-    """Until the process of the descriptor has ended, which is when it becomes readable."""
+    """Waits until the process has ended. Its descriptor then becomes readable."""
     assert select.select([pidfd], [], [], 10)[0]
     os.close(pidfd)
 
 
-def half_way_up(tmp_path: Path, name: str) -> subprocess.Popen[str]:
-    """An 'assay lab up' that got as far as tc, and stays there."""
+def start_up_that_stops_at_tc(tmp_path: Path, name: str) -> subprocess.Popen[str]:
+    """Starts an 'assay lab up' that stops when it calls tc, halfway through."""
     path, pipe = fake_tc(tmp_path, 'echo here >"$ASSAY_TEST_PIPE"; exec sleep 1000')
     environment = {
         **os.environ,
@@ -218,23 +226,23 @@ def half_way_up(tmp_path: Path, name: str) -> subprocess.Popen[str]:
 
 @lab_only
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_up_leaves_nothing(tmp_path, end):
+def test_an_interrupted_up_removes_everything(tmp_path, end):
     name = f"test-{os.getpid()}-interrupted"
-    starting = half_way_up(tmp_path, name)
+    starting = start_up_that_stops_at_tc(tmp_path, name)
     try:
         starting.send_signal(end)
         assert "interrupted" in starting.communicate(timeout=20)[1]
         assert starting.returncode == 130
-        assert traces(name) == []
+        assert leftovers(name) == []
     finally:
         starting.kill()
         take_down(name)
 
 
 @lab_only
-def test_nodes_of_an_up_that_was_killed_go_away(tmp_path):
+def test_nodes_of_a_killed_up_end(tmp_path):
     name = f"test-{os.getpid()}-killed"
-    starting = half_way_up(tmp_path, name)
+    starting = start_up_that_stops_at_tc(tmp_path, name)
     try:
         nodes = [os.pidfd_open(int(p.read_text())) for p in state.folder(name).glob("nodes/h*/pid")]
         assert len(nodes) == 4
@@ -247,17 +255,17 @@ def test_nodes_of_an_up_that_was_killed_go_away(tmp_path):
     finally:
         starting.kill()
         take_down(name)
-    assert traces(name) == []
+    assert leftovers(name) == []
 
 
 @lab_only
-def test_an_up_that_fails_leaves_nothing(tmp_path):
+def test_a_failed_up_removes_everything(tmp_path):
     name = f"test-{os.getpid()}-failed"
     path, _ = fake_tc(tmp_path, "echo 'no such thing' >&2; exit 1")
     done = cli("up", "--nodes", "2", "--host-rate", "10mbit", "--lab", name, env={"PATH": path})
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "no such thing" in done.stderr and "tbf" in done.stderr
-    assert traces(name) == []
+    assert leftovers(name) == []
 
 
 def fake_tc(tmp_path: Path, script: str) -> tuple[str, Path]:
@@ -270,10 +278,12 @@ def fake_tc(tmp_path: Path, script: str) -> tuple[str, Path]:
     return f"{tmp_path}:{os.environ['PATH']}", pipe
 
 
-def test_slurm_runs_on_it(make_lab, tmp_path):
+def test_slurm_runs_in_a_lab(make_lab, tmp_path):
     lab = make_lab(4, slurm=True)
     (tmp_path / "here").touch()
-    names = inside(lab, "head", "srun", "-N4", "-t1", "sh", "-c", "test -e here && hostname", cwd=tmp_path)
+    names = run_inside(
+        lab, "head", "srun", "-N4", "-t1", "sh", "-c", "test -e here && hostname", cwd=tmp_path
+    )
     assert sorted(names.split()) == ["h0", "h1", "h2", "h3"]
     lab.down()
-    assert traces(lab.name) == []
+    assert leftovers(lab.name) == []

@@ -88,7 +88,7 @@ def test_exec_on_several_hosts_prefixes_lines_with_the_host_and_returns_the_wors
         ("fly", "'fly'"),
     ],
 )
-def test_mistakes_without_a_lab(lab_cli, arguments, message):
+def test_wrong_input_without_a_lab_is_one_line(lab_cli, arguments, message):
     assert_one_line(lab_cli(*arguments.split()), message)
 
 
@@ -111,7 +111,7 @@ def test_mistakes_without_a_lab(lab_cli, arguments, message):
         ("up", "assay lab down"),
     ],
 )
-def test_mistakes_in_a_lab(lab_cli, fabric, arguments, message):
+def test_wrong_input_in_a_lab_is_one_line(lab_cli, fabric, arguments, message):
     assert_one_line(lab_cli(*arguments.split(), lab=fabric), message)
 
 
@@ -119,19 +119,19 @@ def test_a_share_needs_a_planted_rate(lab_cli, make_lab):
     assert_one_line(lab_cli("fault", "h0", "--tx", "50%", lab=make_lab(1)), "give an absolute rate")
 
 
-def test_down_twice(lab_cli, make_lab):
+def test_a_second_down_has_nothing_to_do(lab_cli, make_lab):
     lab = make_lab(2)
     assert lab_cli("down", lab=lab)[:2] == (0, f"lab '{lab.name}' is down\n")
     status, out, _ = lab_cli("down", lab=lab)
     assert status == 0 and "nothing to do" in out
 
 
-def test_without_root_it_says_so(lab_cli, monkeypatch):
+def test_without_root_up_is_refused(lab_cli, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert_one_line(lab_cli("up"), "run it as root")
 
 
-def test_without_iproute2_it_names_the_package(lab_cli, monkeypatch):
+def test_without_iproute2_the_package_is_named(lab_cli, monkeypatch):
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda tool, path=None: None)
     assert_one_line(lab_cli("up"), "apt-get install iproute2")

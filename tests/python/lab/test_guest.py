@@ -1,4 +1,4 @@
-"""A guest of the lab, for real: one boot with all its hardware answers most of what is asked here."""
+"""QEMU guests of the lab. One boot with all kinds of hardware serves most tests."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def test_persistent_memory_is_mapped_synchronously(booted: dict[str, Any]) -> No
     assert (booted["dax"], booted["fsdax"]) == ("hello", "hello")
 
 
-def test_the_job_is_as_at_home(booted: dict[str, Any]) -> None:
+def test_folder_path_output_and_files_pass_into_and_out_of_the_guest(booted: dict[str, Any]) -> None:
     assert booted["cwd"] == os.getcwd() and booted["path"] == os.environ["PATH"]
-    assert booted["stderr"] == "to the error\n"  # and nothing of a kernel
+    assert booted["stderr"] == "to the error\n"  # and no messages of the kernel
     assert (booted["folder"] / "came-back").read_text() == "from inside"
 
 
@@ -61,7 +61,7 @@ def test_a_guest_says_that_it_is_emulated(booted: dict[str, Any]) -> None:
     assert '"rxe0:1"' in booted["probe"] and '"rdma.state":"ACTIVE"' in booted["probe"]
 
 
-def running(mark: str) -> list[int]:
+def processes_with(mark: str) -> list[int]:
     """Processes of this machine that carry ``mark`` in their command line."""
     pids = []
     for entry in Path("/proc").iterdir():
@@ -74,8 +74,8 @@ def running(mark: str) -> list[int]:
     return pids
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-def test_a_guest_ends_with_the_one_who_started_it(in_guest: Any, tmp_path: Path, how: signal.Signals) -> None:
+@pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
+def test_a_guest_ends_with_its_starter(in_guest: Any, tmp_path: Path, signal_number: signal.Signals) -> None:
     mark = f"path={tmp_path},"
     started = subprocess.Popen(
         [sys.executable, "-m", "assay", "lab", "vm", "--share", str(tmp_path), "--", "sleep", "300"],
@@ -83,19 +83,19 @@ def test_a_guest_ends_with_the_one_who_started_it(in_guest: Any, tmp_path: Path,
         stderr=subprocess.DEVNULL,
     )
     deadline = time.monotonic() + 240  # against hangs
-    while not running(mark) and time.monotonic() < deadline:
+    while not processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert running(mark)
-    started.send_signal(how)
+    assert processes_with(mark)
+    started.send_signal(signal_number)
     started.wait(timeout=240)
-    while running(mark) and time.monotonic() < deadline:
+    while processes_with(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert running(mark) == []
+    assert processes_with(mark) == []
     left = list(Path(tempfile.gettempdir()).glob(f"assay-guest-{started.pid}-*"))
-    assert len(left) == (1 if how == signal.SIGKILL else 0)
+    assert len(left) == (1 if signal_number == signal.SIGKILL else 0)
 
 
-def test_time_is_limited_and_what_a_killed_one_left_behind_goes(in_guest: Any) -> None:
+def test_the_time_limit_and_the_removal_of_a_killed_guests_folder(in_guest: Any) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
     left = Path(tempfile.mkdtemp(prefix=f"assay-guest-{ended.pid}-"))
@@ -117,14 +117,14 @@ def test_time_is_limited_and_what_a_killed_one_left_behind_goes(in_guest: Any) -
         (["--numa", "none"], "--numa"),
     ],
 )
-def test_a_mistake_is_one_line_before_anything_starts(
+def test_wrong_input_is_one_line_and_starts_nothing(
     arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["lab", "vm", *arguments]) == 2
     assert expected in capsys.readouterr().err
 
 
-def test_the_payload_of_a_kernel_is_found() -> None:
+def test_the_compressed_payload_of_a_kernel_image_is_found() -> None:
     import lzma
 
     inside = b"\x7fELF" + bytes(range(256)) * 40
@@ -136,7 +136,7 @@ def test_the_payload_of_a_kernel_is_found() -> None:
     assert extract_payload(bytes(image)) == inside
 
 
-def test_memory_and_processors_are_shared_out() -> None:
+def test_memory_and_processors_are_divided_between_numa_nodes() -> None:
     kernel = Kernel("6", Path("/k"), Path("/m"), Path("/i"))
     guest = Guest(Hardware(cpus=6, memory=1000 << 20, numa=3), ["true"])
     command = " ".join(qemu_command(guest, kernel, Path("/job")))

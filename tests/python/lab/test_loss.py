@@ -1,4 +1,4 @@
-"""Planted loss, counted by plain sockets: the share is right, on one side of one host only."""
+"""Planted loss in a lab, counted with UDP sockets: the share is as planted, and only on the planted side of a host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.alone, pytest.mark.skipif(os.geteuid() != 0, reason="l
 
 SENT = 20_000
 SO_RCVBUFFORCE = 33  # linux/socket.h; Python does not name it
-PACE = 50  # datagrams between rests, so that no queue overflows
+PACE = 50  # datagrams between two pauses, so that no queue overflows
 
 
 @pytest.fixture(scope="module")
@@ -23,38 +23,38 @@ def fabric(make_lab) -> Lab:
     return make_lab(3)
 
 
-def lost(lab: Lab, sender: str, receiver: str) -> float:
+def lost_share(lab: Lab, sender: str, receiver: str) -> float:
     """The share of datagrams between two hosts that does not arrive."""
     with network_of(lab, receiver):
-        there = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        there.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
-        there.bind((lab.address(receiver), 0))
-        there.settimeout(0.5)
+        receiving = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        receiving.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+        receiving.bind((lab.address(receiver), 0))
+        receiving.settimeout(0.5)
     with network_of(lab, sender):
-        here = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    with here, there:
+        sending = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    with sending, receiving:
         for number in range(SENT):
-            here.sendto(b"x", there.getsockname())
+            sending.sendto(b"x", receiving.getsockname())
             if number % PACE == 0:
                 time.sleep(1e-4)
         arrived = 0
         try:
             while arrived < SENT:
-                there.recv(1)
+                receiving.recv(1)
                 arrived += 1
         except TimeoutError:
             pass
     return 1 - arrived / SENT
 
 
-def test_loss_is_as_planted_and_nowhere_else(fabric: Lab) -> None:
+def test_loss_is_as_planted_and_only_on_the_planted_sides(fabric: Lab) -> None:
     fabric.fault(["h1"], Fault(rx_loss=0.05))
     fabric.fault(["h2"], Fault(tx_loss=0.20))
-    # Five standard deviations of a binomial: one wrong alarm in two million runs.
-    assert lost(fabric, "h0", "h1") == pytest.approx(0.05, abs=5 * (0.05 * 0.95 / SENT) ** 0.5)
-    assert lost(fabric, "h2", "h0") == pytest.approx(0.20, abs=5 * (0.20 * 0.80 / SENT) ** 0.5)
-    assert lost(fabric, "h1", "h0") == 0
-    assert lost(fabric, "h0", "h2") == 0
+    # Five standard deviations of a binomial: a false alarm in two million runs.
+    assert lost_share(fabric, "h0", "h1") == pytest.approx(0.05, abs=5 * (0.05 * 0.95 / SENT) ** 0.5)
+    assert lost_share(fabric, "h2", "h0") == pytest.approx(0.20, abs=5 * (0.20 * 0.80 / SENT) ** 0.5)
+    assert lost_share(fabric, "h1", "h0") == 0
+    assert lost_share(fabric, "h0", "h2") == 0
     fabric.fault(["h1", "h2"], None)
-    assert lost(fabric, "h0", "h1") == 0
-    assert lost(fabric, "h2", "h0") == 0
+    assert lost_share(fabric, "h0", "h1") == 0
+    assert lost_share(fabric, "h2", "h0") == 0

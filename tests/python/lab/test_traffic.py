@@ -1,4 +1,4 @@
-"""Planted rates are real: what TCP carries through the lab, held against what was planted."""
+"""Planted rates of a lab, compared with the goodput of TCP through it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def fabric(make_lab) -> Lab:
         pytest.param([("head", "h0"), ("head", "h4")], 200, id="the-head-is-not-limited"),
     ],
 )
-def test_rates_are_real(fabric, flows, limit):
+def test_goodput_matches_the_planted_rate(fabric, flows, limit):
     assert goodput(fabric, flows) == pytest.approx(IDEAL * limit * MBIT, rel=TOLERANCE)
 
 
@@ -43,12 +43,12 @@ def test_sending_and_receiving_can_differ(make_lab):
 
 
 @pytest.mark.alone
-@pytest.mark.parametrize("side, out, into", [("tx", 50, 100), ("rx", 100, 50)])
-def test_a_fault_slows_one_side_only(fabric, side, out, into):
+@pytest.mark.parametrize("side, sent, received", [("tx", 50, 100), ("rx", 100, 50)])
+def test_a_fault_slows_one_side_only(fabric, side, sent, received):
     fabric.fault(["h5"], Fault(**{side: fabric.fault_rate("50%", side)}))
     try:
-        assert goodput(fabric, [("h5", "h6")]) == pytest.approx(IDEAL * out * MBIT, rel=TOLERANCE)
-        assert goodput(fabric, [("h6", "h5")]) == pytest.approx(IDEAL * into * MBIT, rel=TOLERANCE)
+        assert goodput(fabric, [("h5", "h6")]) == pytest.approx(IDEAL * sent * MBIT, rel=TOLERANCE)
+        assert goodput(fabric, [("h6", "h5")]) == pytest.approx(IDEAL * received * MBIT, rel=TOLERANCE)
     finally:
         fabric.fault(["h5"], None)
     assert goodput(fabric, [("h5", "h6")]) == pytest.approx(IDEAL * 100 * MBIT, rel=TOLERANCE)
@@ -71,7 +71,7 @@ def test_a_fault_is_possible_without_planted_rates(make_lab):
     lab.fault(["h0"], Fault(tx=parse_rate("40mbit")))
     assert goodput(lab, [("h0", "h1")]) == pytest.approx(IDEAL * 40 * MBIT, rel=TOLERANCE)
     lab.fault(["h0"], None)
-    assert goodput(lab, [("h0", "h1")]) > 10 * 40 * MBIT  # memory speed: no limit is left
+    assert goodput(lab, [("h0", "h1")]) > 10 * 40 * MBIT  # far above the fault's rate: no limit is left
 
 
 @pytest.mark.parametrize(
@@ -88,12 +88,12 @@ def test_any_possible_rate_is_read_exactly(bits):
 
 
 @pytest.mark.parametrize("text", ["fast", "", "mbit", "-5mbit", "0mbit", "100", "100 MB", "1e30bit", "5 s"])
-def test_what_is_no_rate_is_refused(text):
+def test_wrong_rates_are_refused(text):
     with pytest.raises(UserError):
         parse_rate(text)
 
 
-def test_a_host_sends_at_the_least_of_its_limits():
+def test_the_planted_rate_is_the_smallest_limit():
     assert planted_rate(Rates(up=100, duplex=60), "tx") == 60
     assert planted_rate(Rates(up=50, down=70, duplex=60), "tx") == 50
     assert planted_rate(Rates(up=50), "rx") is None

@@ -1,7 +1,7 @@
-"""What the network really carries: TCP flows between nodes of a lab, driven by one process.
+"""Measures the goodput of TCP flows between nodes of a lab, from one process.
 
-A socket belongs to the network namespace that it was made in, whoever uses it later. So one thread
-visits the nodes to make the sockets, and then drives all flows by one clock: nothing to synchronise.
+A socket belongs to the network namespace in which it was created, also if it is used elsewhere. One thread enters the
+nodes to create the sockets and then drives all flows, so no synchronisation is needed.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from pathlib import Path
 
 from assay.lab import Lab
 
-IDEAL = 0.956  # what of a rate on the wire TCP can carry: headers take the rest
-_WARM_UP_S = 0.3  # the buckets are full at first
+IDEAL = 0.956  # payload's share of the rate on the wire; the rest is headers
+_WARM_UP_S = 0.3  # the shapers' token buckets are full at first and let a burst pass
 _CHUNK = bytes(1 << 16)
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
 def network_of(lab: Lab, node: str) -> Iterator[None]:
+    """Enters the network namespace of a node for the block."""
     folder = Path(lab.agent).parent / "nodes" / node
     with (
         open("/proc/thread-self/ns/net") as home,
-        open(f"/proc/{int((folder / 'pid').read_text())}/ns/net") as there,
+        open(f"/proc/{int((folder / 'pid').read_text())}/ns/net") as namespace_file,
     ):
-        _enter(there.fileno())
+        _enter(namespace_file.fileno())
         try:
             yield
         finally:
@@ -49,8 +50,8 @@ def connect(
         listener = socket.create_server((lab.address(receiver), 0))
     with listener, network_of(lab, sender):
         listener.settimeout(limit_s)
-        out = socket.create_connection(listener.getsockname(), timeout=limit_s)
-        return out, listener.accept()[0]
+        sending = socket.create_connection(listener.getsockname(), timeout=limit_s)
+        return sending, listener.accept()[0]
 
 
 def goodput(lab: Lab, flows: Sequence[tuple[str, str]], seconds: float = 1.0) -> float:
@@ -58,8 +59,8 @@ def goodput(lab: Lab, flows: Sequence[tuple[str, str]], seconds: float = 1.0) ->
     received = 0
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
         for sender, receiver in flows:
-            out, into = connect(lab, sender, receiver)
-            for end, event in ((out, selectors.EVENT_WRITE), (into, selectors.EVENT_READ)):
+            sending, receiving = connect(lab, sender, receiver)
+            for end, event in ((sending, selectors.EVENT_WRITE), (receiving, selectors.EVENT_READ)):
                 stack.enter_context(end)
                 end.setblocking(False)
                 selector.register(end, event)

@@ -1,4 +1,5 @@
-"""Ranks without MPI: the launcher against small programs that behave as ranks do, and the engine over TCP and UDP."""
+"""Ranks without MPI: the direct launcher with small programs that behave like ranks, and the engine over its
+transports."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from assay.records.schema import AnyRecord, Measurement, Pairs
 
 LIMIT_S = 90
 
-# A rank that listens, reads its table and then does what `body` says.
+# The functions of a planted rank. A test appends a body that calls them.
 RANK = """
 import json, os, signal, sys, time
 rank = int(os.environ["ASSAY_RANK"])
@@ -52,21 +53,21 @@ def launch(
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
-def test_all_ranks_get_one_table_and_one_token() -> None:
+def test_all_ranks_get_the_same_table_and_token() -> None:
     code, lines, _ = launch(
         'listen(); t = table(); result(token=t["token"], peers=t["peers"], incarnation=t["incarnation"])'
     )
     assert code == 0
-    assert len(lines) == 3, "what ranks say of themselves is not passed on"
+    assert len(lines) == 3, "lines about the ranks' ports are not passed on"
     facts = [line["facts"] for line in lines]
     assert facts[0] == facts[1] == facts[2]
     assert len(facts[0]["token"]) == 64 and facts[0]["incarnation"] == "0"
     assert "1002" in facts[0]["peers"]
-    again = launch('listen(); result(token=table()["token"])', ranks=1)[1][0]["facts"]["token"]
-    assert again != facts[0]["token"], "the token is of one job"
+    second_token = launch('listen(); result(token=table()["token"])', ranks=1)[1][0]["facts"]["token"]
+    assert second_token != facts[0]["token"], "each job has its own token"
 
 
-def test_the_token_is_on_no_command_line_and_in_no_environment() -> None:
+def test_the_token_is_in_no_command_line_or_environment() -> None:
     code, lines, _ = launch(
         "listen(); token = table()['token']\n"
         "seen = [open(f'/proc/{pid}/{file}', 'rb').read() for pid in (os.getpid(), os.getppid())"
@@ -87,7 +88,7 @@ def test_a_rank_that_is_killed_ends_the_job_and_is_named() -> None:
     assert failure["subject"]["rank"] == 1 and failure["primary"]
 
 
-def test_a_job_that_survives_goes_on_without_a_rank_but_not_without_rank_0() -> None:
+def test_a_surviving_job_goes_on_without_a_rank_other_than_0() -> None:
     body = "listen(); table()\nif rank == {}: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(1); result(rank=rank)"
     code, lines, err = launch(body.format(2), survive=True)
     assert code == 0
@@ -98,7 +99,7 @@ def test_a_job_that_survives_goes_on_without_a_rank_but_not_without_rank_0() -> 
     assert "rank 0 on localhost was ended by signal 9" in lines[0]["problem"]
 
 
-COMES_BACK = """
+RESTARTED_RANK = """
 listen(); t = table()
 if rank == 1 and t["incarnation"] == 0: os.kill(os.getpid(), signal.SIGKILL)
 if rank == 1: result(**t, rank=rank)
@@ -106,20 +107,22 @@ else: time.sleep(3)
 """
 
 
-def test_a_rank_comes_back_with_a_higher_incarnation_and_the_same_token() -> None:
-    code, lines, _ = launch(COMES_BACK, survive=True, restart_s=0.1)
+def test_a_restarted_rank_has_a_higher_incarnation() -> None:
+    code, lines, _ = launch(RESTARTED_RANK, survive=True, restart_s=0.1)
     assert code == 0
     (facts,) = [line["facts"] for line in lines]
     assert facts["incarnation"] == "1" and "1002" in facts["peers"]
 
 
-def test_a_rank_is_started_again_on_request() -> None:
-    code, lines, _ = launch(COMES_BACK, survive=True, lines=('{"restart": 1}', "nonsense", '{"restart": 99}'))
+def test_a_rank_is_restarted_on_request() -> None:
+    code, lines, _ = launch(
+        RESTARTED_RANK, survive=True, lines=('{"restart": 1}', "nonsense", '{"restart": 99}')
+    )
     assert code == 0
     assert [line["facts"]["incarnation"] for line in lines] == ["1"]
 
 
-def test_a_rank_that_comes_back_learns_no_port_of_one_that_is_gone() -> None:
+def test_a_restarted_rank_gets_no_port_of_a_dead_rank() -> None:
     code, lines, _ = launch(
         "listen(); t = table()\n"
         "if rank == 2: os._exit(0)\n"
@@ -147,7 +150,7 @@ def test_a_rank_that_ends_before_it_listens_ends_the_job() -> None:
     assert "assay-probe: no interface" in err
 
 
-def test_nothing_is_left_when_the_launcher_is_ended() -> None:
+def test_no_rank_is_left_when_the_launcher_is_terminated() -> None:
     direct = Direct("tcp")
     body = "listen(); table(); result(pid=os.getpid()); time.sleep(60)"
     argv = direct.command(HERE, [Segment(["localhost"] * 2)], [sys.executable, "-c", RANK + body])
@@ -236,11 +239,11 @@ def test_a_wrong_environment_is_one_line(variable: str, value: str, message: str
 
 @pytest.mark.parametrize("transport", ["tcp", "ofi:shm"])
 def test_a_rank_that_waits_for_its_peers_ends_at_the_first_sigterm(transport: str) -> None:
-    """PSM, which libfabric loads, catches the signal and would call exit(): that can hang."""
-    place = {"ASSAY_RANK": "0", "ASSAY_RANKS": "2", "ASSAY_INTERFACE": "lo"}
+    """PSM, which libfabric loads, would catch the signal and call exit(), which can hang."""
+    rank_environment = {"ASSAY_RANK": "0", "ASSAY_RANKS": "2", "ASSAY_INTERFACE": "lo"}
     process = subprocess.Popen(
         [str(probe("")), "run", "network.all_to_all"],
-        env={**os.environ, **place, "ASSAY_TRANSPORT": transport},
+        env={**os.environ, **rank_environment, "ASSAY_TRANSPORT": transport},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
@@ -255,7 +258,7 @@ def test_a_rank_that_waits_for_its_peers_ends_at_the_first_sigterm(transport: st
 
 
 @pytest.mark.parametrize("line", ["", "hello\n", '{"kind":"peers"}\n'])
-def test_a_wrong_line_of_peers_is_one_line(line: str) -> None:
+def test_a_wrong_table_of_peers_is_one_line(line: str) -> None:
     done = subprocess.run(
         [str(probe("")), "run", "network.all_to_all"],
         env={
@@ -281,7 +284,7 @@ def lab(make_lab: Callable[..., Lab]) -> Lab:
 
 @pytest.mark.lab
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_four_hosts_of_a_lab(lab: Lab, transport: str) -> None:
+def test_the_network_measurement_runs_on_four_hosts_of_a_lab(lab: Lab, transport: str) -> None:
     ending, records = measure(transport, lab_site(lab), lab.hosts)
     assert ending.failure is None, ending.stderr
     rows = [r for r in records if isinstance(r, Pairs) and r.metric == "bandwidth"]
@@ -292,7 +295,7 @@ def test_four_hosts_of_a_lab(lab: Lab, transport: str) -> None:
 
 
 @pytest.mark.lab
-def test_datagrams_that_a_host_loses_are_sent_again(lab: Lab) -> None:
+def test_lost_datagrams_are_retransmitted(lab: Lab) -> None:
     lab.fault(["h2"], Fault(rx_loss=0.02))
     try:
         ending, records = measure("udp", lab_site(lab), lab.hosts)
@@ -308,7 +311,7 @@ def test_datagrams_that_a_host_loses_are_sent_again(lab: Lab) -> None:
 def test_a_host_whose_link_goes_down_is_named(lab: Lab, transport: str) -> None:
     hosts = lab.hosts
 
-    def cut(record: AnyRecord) -> None:
+    def take_link_down(record: AnyRecord) -> None:
         if isinstance(record, Pairs):  # the first size is measured: the second is under way
             lab.fault(["h3"], Fault(down=True))
 
@@ -317,12 +320,12 @@ def test_a_host_whose_link_goes_down_is_named(lab: Lab, transport: str) -> None:
     argv = direct.command(lab_site(lab), [Segment(hosts)], [*engine, "--timeout", "30", "--yield-us", "0"])
     try:
         started = EngineProcess(argv, direct.environment(lab_site(lab)), hosts)
-        ending = run_engine(started, cut, lambda _: None, direct.diagnose)
+        ending = run_engine(started, take_link_down, lambda _: None, direct.diagnose)
     finally:
         lab.fault(["h3"], None)
     assert ending.failure is not None
-    # The others name it, or it names itself: it has lost all of them.
-    said = ending.failure.problem
+    # Either the other ranks name h3, or h3 reports that it hears no other rank.
+    message = ending.failure.problem
     assert (
-        "rank 3 at" in said and "nothing was heard from it for 900 ms" in said
-    ) or "h3 hears no other" in said
+        "rank 3 at" in message and "nothing was heard from it for 900 ms" in message
+    ) or "h3 hears no other" in message

@@ -1,4 +1,4 @@
-"""Host lists: what the Network Sanitizer documents, what HPC users write, and each refusal."""
+"""Host lists: the syntax of the Network Sanitizer and of HPC users is read, and wrong lists are refused."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from assay.launch.hosts import fold, host_list, parse_hosts, read_hosts, refuse_
         ("n[1-3/2]", ["n1", "n3"]),
     ],
 )
-def test_reads_what_users_write(text: str, hosts: list[str]) -> None:
+def test_host_lists_are_expanded(text: str, hosts: list[str]) -> None:
     assert parse_hosts(text, "--clients") == hosts
 
 
 @pytest.mark.parametrize("text", ["client[5-1]", "", " ", "client[", "client[1-", "n[1-3]!n[1-3]"])
-def test_refuses_with_the_option_named(text: str) -> None:
+def test_a_wrong_list_is_refused_with_its_option(text: str) -> None:
     with pytest.raises(UserError) as refused:
         parse_hosts(text, "--clients")
     assert str(refused.value).startswith("--clients ")
@@ -37,7 +37,7 @@ def test_refuses_with_the_option_named(text: str) -> None:
 
 
 @given(st.sets(st.integers(0, 9999), min_size=1, max_size=50))
-def test_folding_and_reading_are_inverse(numbers: set[int]) -> None:
+def test_a_folded_list_is_read_back(numbers: set[int]) -> None:
     hosts = [f"n{i}" for i in sorted(numbers)]
     assert parse_hosts(fold(hosts), "-w") == hosts
 
@@ -48,14 +48,14 @@ def test_a_file_has_names_sets_and_comments(tmp_path: Path) -> None:
     assert read_hosts(file, "--clients-file") == ["n1", "n2", "login", "n9"]
 
 
-def test_a_fault_in_a_file_names_the_line(tmp_path: Path) -> None:
+def test_a_wrong_line_of_a_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("n1\nn[3-1]\n")
     with pytest.raises(UserError, match=r"hosts:2:"):
         read_hosts(file, "--clients-file")
 
 
-def test_a_file_that_is_missing_empty_or_no_text(tmp_path: Path) -> None:
+def test_missing_empty_and_binary_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         read_hosts(tmp_path / "none", "--clients-file")
     (tmp_path / "empty").write_text("# nothing\n")
@@ -66,7 +66,7 @@ def test_a_file_that_is_missing_empty_or_no_text(tmp_path: Path) -> None:
         read_hosts(tmp_path / "binary", "--clients-file")
 
 
-def test_one_source_no_repetition_no_double_role(tmp_path: Path) -> None:
+def test_double_sources_hosts_and_roles_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="both given"):
         host_list("a", str(tmp_path), "--servers")
     file = tmp_path / "hosts"

@@ -1,4 +1,5 @@
-"""One name for each host: lists with aliases, domains, other adapters' names; machines that go by another name."""
+"""Each host has one name: lists with aliases, domains and names of other adapters are matched with the machines'
+names."""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from assay.launch.identity import HostRenamer, match_names
 from assay.records.schema import Context, Failure, Flows, Machine, Measurement, Pairs, Ranks, Subject
 
 
-def nobody(_name: str) -> set[str]:
+def no_addresses(_name: str) -> set[str]:
     return set()
 
 
 def report(*hosts: Machine, host_index: list[int] | None = None) -> Ranks:
-    """The engine's report of its ranks, with labels as it makes them."""
+    """The engine's report of its ranks. ``host_index``: by rank, the index of its machine; None: a rank a machine."""
     host_index = list(range(len(hosts))) if host_index is None else host_index
     several = {k for k in host_index if host_index.count(k) > 1}
     labels = [
@@ -26,28 +27,28 @@ def report(*hosts: Machine, host_index: list[int] | None = None) -> Ranks:
     return Ranks(labels, host_index, list(hosts))
 
 
-def labels(asked: list[str], ranks: Ranks, resolve: object = nobody) -> list[str]:
-    names = HostRenamer(asked, resolve)  # type: ignore[arg-type]
+def labels(listed: list[str], ranks: Ranks, resolve: object = no_addresses) -> list[str]:
+    names = HostRenamer(listed, resolve)  # type: ignore[arg-type]
     names.match_ranks(ranks)
     return names.labels
 
 
 @pytest.mark.parametrize(
-    ("asked", "own"),
+    ("listed", "own_names"),
     [
         (["n1", "n2"], ["n1.site", "n2.site"]),
         (["n1.site", "n2.site"], ["n1", "n2"]),
         (["N1", "n2"], ["n1.Site", "n2"]),
-        (["a", "b"], ["b", "a"]),  # the launcher may order the ranks otherwise
+        (["a", "b"], ["b", "a"]),  # the launcher may start the ranks in another order
     ],
 )
-def test_a_domain_and_the_order_make_no_difference(asked: list[str], own: list[str]) -> None:
-    found = labels(asked, report(*map(Machine, own)))
-    wanted = {name.partition(".")[0].lower(): name for name in asked}
-    assert found == [wanted[host.partition(".")[0].lower()] for host in own]
+def test_domains_and_the_order_of_ranks_do_not_matter(listed: list[str], own_names: list[str]) -> None:
+    found = labels(listed, report(*map(Machine, own_names)))
+    listed_name_of = {name.partition(".")[0].lower(): name for name in listed}
+    assert found == [listed_name_of[host.partition(".")[0].lower()] for host in own_names]
 
 
-def test_another_adapters_name_is_recognised_by_its_address() -> None:
+def test_the_name_of_another_adapter_is_matched_by_its_address() -> None:
     addresses = {"n1-ib": {"10.1.0.1"}, "n2-ib": {"10.1.0.2"}}
     ranks = report(
         Machine("node-b", addresses=["172.17.0.1", "10.1.0.2"]),
@@ -62,21 +63,21 @@ def test_another_adapters_name_is_recognised_by_its_address() -> None:
     ]
 
 
-def test_slurm_may_call_a_node_otherwise() -> None:
+def test_slurms_name_of_a_node_is_matched() -> None:
     ranks = report(Machine("ip-10-0-0-2", ["c2"]), Machine("ip-10-0-0-1", ["c1"]))
     assert labels(["c1", "c2"], ranks) == ["c2", "c1"]
 
 
-def test_unknown_names_follow_the_ranks_that_were_started_there() -> None:
+def test_unknown_names_are_matched_by_the_order_of_ranks() -> None:
     assert labels(["x", "y"], report(Machine("vm7"), Machine("vm8"))) == ["x", "y"]
-    # y's rank runs where n1 runs: it is not known whose it is, so that nothing is invented.
-    names = HostRenamer(["n1", "n1", "y"], nobody)
+    # The ranks of n1 and y run on one machine, z: it is unknown which name is z's, so z keeps its own name.
+    names = HostRenamer(["n1", "n1", "y"], no_addresses)
     contexts = names.match_ranks(report(Machine("n1"), Machine("z"), host_index=[0, 1, 1]))
     assert names.labels == ["n1", "z:0", "z:1"]
     assert [c.facts for c in contexts if c.subject.host == "z"] == [{"host.unlisted": True}]
 
 
-def test_two_names_of_one_machine_are_said() -> None:
+def test_a_second_name_of_a_machine_is_recorded_as_an_alias() -> None:
     ranks = report(Machine("n1", addresses=["10.1.0.1"]), Machine("n2"), host_index=[0, 0, 1])
     names = HostRenamer(["n1", "n1-ib", "n2"], lambda _name: {"10.1.0.1"})
     (context,) = names.match_ranks(ranks)
@@ -90,7 +91,7 @@ def test_several_ranks_of_a_host_keep_their_numbers() -> None:
 
 
 def test_every_kind_of_record_is_renamed() -> None:
-    names = HostRenamer(["n1", "n2"], nobody)
+    names = HostRenamer(["n1", "n2"], no_addresses)
     names.match_ranks(report(Machine("n1.site"), Machine("n2.site")))
     pair = Subject(host="n1.site", peer="n2.site")
     row = names.rename(Pairs(name="x", metric="m", unit="B/s", subject=pair, peers=["n2.site"], values=[1.0]))
@@ -109,17 +110,19 @@ def test_without_a_list_the_hosts_keep_their_names() -> None:
 
 def test_a_report_that_contradicts_itself_is_refused() -> None:
     with pytest.raises(UserError, match="contradicts itself"):
-        HostRenamer(["a"], nobody).match_ranks(Ranks(["a"], [3], [Machine("a")]))
+        HostRenamer(["a"], no_addresses).match_ranks(Ranks(["a"], [3], [Machine("a")]))
 
 
 hosts = st.lists(st.sampled_from(["n1", "n2", "n1.s", "n2.s", "n1-ib", "10.0.0.1"]), min_size=1, max_size=6)
 
 
-@given(asked=hosts, own=hosts, data=st.data())
-def test_no_two_machines_get_one_name(asked: list[str], own: list[str], data: st.DataObject) -> None:
-    machines = [Machine(name, addresses=[f"10.0.0.{k}"]) for k, name in enumerate(dict.fromkeys(own))]
-    of = data.draw(st.lists(st.integers(0, len(machines) - 1), min_size=len(asked), max_size=len(asked)))
-    resolved = {name: {f"10.0.0.{k % 3}"} for k, name in enumerate(dict.fromkeys(asked))}
-    matches = match_names(asked, machines, of, lambda name: resolved[name])
-    given_names = [name for match in matches for name in match.names]
-    assert len(given_names) == len(set(given_names)) and set(given_names) <= set(asked)
+@given(listed=hosts, own_names=hosts, data=st.data())
+def test_no_two_machines_get_the_same_name(
+    listed: list[str], own_names: list[str], data: st.DataObject
+) -> None:
+    machines = [Machine(name, addresses=[f"10.0.0.{k}"]) for k, name in enumerate(dict.fromkeys(own_names))]
+    of = data.draw(st.lists(st.integers(0, len(machines) - 1), min_size=len(listed), max_size=len(listed)))
+    resolved = {name: {f"10.0.0.{k % 3}"} for k, name in enumerate(dict.fromkeys(listed))}
+    matches = match_names(listed, machines, of, lambda name: resolved[name])
+    assigned_names = [name for match in matches for name in match.names]
+    assert len(assigned_names) == len(set(assigned_names)) and set(assigned_names) <= set(listed)

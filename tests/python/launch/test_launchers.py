@@ -1,4 +1,4 @@
-"""Launchers: what their last words mean, and what is said where one cannot be used."""
+"""Launchers: their command lines, the diagnosis of their error output, and the reasons why one cannot be used."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay.launch.launchers import LAUNCHERS, Hydra, Local, OpenMpi, Srun, defau
 from assay.launch.placement import REMOTE, Segment
 
 
-def test_last_words_name_rank_and_host() -> None:
+def test_the_error_output_names_rank_and_host() -> None:
     stderr = "mpirun noticed that process rank 3 with PID 0 on node h3 exited on signal 9 (Killed)."
     assert OpenMpi().diagnose(stderr) == "rank 3 on h3 was ended by signal 9"
     stderr = "=   BAD TERMINATION OF ONE OF YOUR PROCESSES\n=   PID 77 RUNNING AT n5\n=   EXIT CODE: 9\n"
@@ -22,20 +22,20 @@ def test_last_words_name_rank_and_host() -> None:
         assert launcher.diagnose("all is well") is None
 
 
-def test_srun_keeps_the_order_of_ranks_and_ends_all_with_one() -> None:
+def test_srun_keeps_the_order_of_ranks_and_kills_all_if_one_fails() -> None:
     command = Srun().command(REMOTE, [Segment(["n2", "n1"])], ["probe"])
     assert "--nodelist=n2,n1" in command and "--distribution=arbitrary" in command
     assert "--kill-on-bad-exit=1" in command and command[-1] == "probe"
 
 
-def test_under_srun_every_rank_waits_for_all_in_mpi_init(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_srun_sets_the_fence_of_pmix_unless_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLURM_PMIX_FENCE", raising=False)
     assert Srun().environment(REMOTE)["SLURM_PMIX_FENCE"] == "ring"
     monkeypatch.setenv("SLURM_PMIX_FENCE", "mixed")
     assert "SLURM_PMIX_FENCE" not in Srun().environment(REMOTE)
 
 
-def test_srun_binds_segments_by_a_list_of_programs() -> None:
+def test_srun_starts_segments_by_a_multi_prog_file() -> None:
     segments = [
         Segment(["s1"], {"UCX_NET_DEVICES": "mlx5_0:1"}),
         Segment(["s1"], {"UCX_NET_DEVICES": "mlx5_1:1"}),
@@ -52,7 +52,7 @@ def test_srun_binds_segments_by_a_list_of_programs() -> None:
         Srun().command(REMOTE, segments, ["/opt/my probe", "run"])
 
 
-def test_a_host_is_no_option_of_ssh() -> None:
+def test_a_host_name_is_never_an_option_of_ssh() -> None:
     command = Local().command(REMOTE, [Segment(["-oProxyCommand=x"])], ["probe"])
     assert command[command.index("--") + 1 :] == ["-oProxyCommand=x", "probe"]
 
@@ -64,7 +64,7 @@ def test_srun_needs_no_ssh_port(monkeypatch: pytest.MonkeyPatch) -> None:
         reach.check_hosts(REMOTE, ["n1"], "openmpi")
 
 
-def test_an_unknown_launcher_is_told_the_known_ones() -> None:
+def test_an_unknown_launcher_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match="openmpi, intelmpi, pals, aprun, mpich, mpich-wheel, srun, local"):
         find_launcher("teleport")
 

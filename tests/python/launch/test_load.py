@@ -1,4 +1,4 @@
-"""Load by others: planted tables of processes, of which some belong to the measurement."""
+"""Load by other programs, from planted tables of processes, some of which belong to the measurement."""
 
 from __future__ import annotations
 
@@ -15,23 +15,38 @@ from assay.launch.load import Load, LoadMeter
 
 SECOND = os.sysconf("SC_CLK_TCK")
 TOKEN = "ASSAY_RUN=planted"
-ME = os.getpid()
+OWN_PID = os.getpid()
 
 
-def test_what_belongs_to_the_measurement_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others: one that ran before (3 s more), one that came meanwhile (2 s), one that reused an id (1 s)."""
+def test_processes_of_the_measurement_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each table is pid: (parent, start time, processor time in 1/100 s). Other programs: one that ran before (3 s
+    more), one that started during the measurement (2 s), and one that reused a process number (1 s)."""
     tables = [
-        {1: (0, 1, 50), ME: (1, 2, 10), 70: (1, 3, 400), 80: (1, 4, 900)},
-        {1: (0, 1, 50), ME: (1, 2, 90), 70: (1, 3, 550), 71: (ME, 5, 30), 72: (1, 6, 40), 73: (1, 7, 200)},
-        {1: (0, 1, 50), ME: (1, 2, 95), 70: (1, 3, 700), 72: (1, 6, 900), 74: (71, 8, 10), 80: (1, 9, 100)},
+        {1: (0, 1, 50), OWN_PID: (1, 2, 10), 70: (1, 3, 400), 80: (1, 4, 900)},
+        {
+            1: (0, 1, 50),
+            OWN_PID: (1, 2, 90),
+            70: (1, 3, 550),
+            71: (OWN_PID, 5, 30),
+            72: (1, 6, 40),
+            73: (1, 7, 200),
+        },
+        {
+            1: (0, 1, 50),
+            OWN_PID: (1, 2, 95),
+            70: (1, 3, 700),
+            72: (1, 6, 900),
+            74: (71, 8, 10),
+            80: (1, 9, 100),
+        },
     ]
-    looks = iter(tables)
+    remaining_tables = iter(tables)
     monkeypatch.setattr(
         load,
         "_processes",
         lambda: {
             pid: load._Process(parent, started, ticks * SECOND // 100)
-            for pid, (parent, started, ticks) in next(looks).items()
+            for pid, (parent, started, ticks) in next(remaining_tables).items()
         },
     )
     monkeypatch.setattr(load, "_environment", lambda pid: TOKEN.encode() if pid == 72 else b"PATH=/bin")
@@ -43,8 +58,8 @@ def test_what_belongs_to_the_measurement_is_left_out(monkeypatch: pytest.MonkeyP
     assert meter.end().others == pytest.approx((3 + 2 + 1) / 4)
 
 
-def test_another_program_is_seen_and_a_child_is_not() -> None:
-    """A child burns processor time; to a meter in another process it is another program."""
+def test_a_child_is_no_other_program_except_to_another_process() -> None:
+    """A child of this process uses processor time. To a meter in another process, the child is another program."""
     burn = subprocess.Popen([sys.executable, "-c", "while True: pass"])
     try:
         watcher = (
@@ -57,21 +72,21 @@ def test_another_program_is_seen_and_a_child_is_not() -> None:
         )  # fmt: skip
         assert other.stdout is not None
         other.stdout.readline()
-        mine = LoadMeter("ASSAY_RUN=x")
-        begin = used(burn.pid)
-        while used(burn.pid) < begin + 0.5:
+        own_meter = LoadMeter("ASSAY_RUN=x")
+        begin = processor_time_s(burn.pid)
+        while processor_time_s(burn.pid) < begin + 0.5:
             time.sleep(0.05)
         other_load = float(other.communicate("", timeout=60)[0])
-        mine.end()
+        own_meter.end()
         assert other_load > 0
-        assert mine._measurement_processes[burn.pid, load._processes()[burn.pid].started]
+        assert own_meter._measurement_processes[burn.pid, load._processes()[burn.pid].started]
     finally:
         burn.kill()
         burn.wait()
 
 
-def used(pid: int) -> float:
-    """Seconds of processor time."""
+def processor_time_s(pid: int) -> float:
+    """The processor time of a process, in s."""
     return load._processes()[pid].ticks / SECOND
 
 
@@ -87,5 +102,5 @@ def used(pid: int) -> float:
         (Load(stolen=0.2, processors=2), "this machine was busy: the hypervisor took 20% of the processors' time"),
     ],
 )  # fmt: skip
-def test_the_reason(planted: Load, reason: str) -> None:
+def test_the_reason_of_a_busy_machine(planted: Load, reason: str) -> None:
     assert planted.reason() == reason

@@ -1,4 +1,4 @@
-"""Which MPI a compiler wrapper belongs to, by the macros of its mpi.h, whatever its paths are."""
+"""The kind of MPI of a compiler wrapper, which CMake finds by the macros of its mpi.h and not by its paths."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kind(wrapper: str | Path, tmp_path: Path) -> str:
         ("#define MPI_VERSION 3", ""),
     ],
 )
-def test_the_header_decides(macros: str, expected: str, tmp_path: Path) -> None:
+def test_the_macros_of_the_header_decide(macros: str, expected: str, tmp_path: Path) -> None:
     wrapper = tmp_path / "mpicxx"
     wrapper.write_text(f"#!/bin/sh\ncat <<'END'\n{macros}\nEND\n")
     wrapper.chmod(0o755)
@@ -40,7 +40,7 @@ def test_the_header_decides(macros: str, expected: str, tmp_path: Path) -> None:
 
 @needs_cmake
 @pytest.mark.parametrize("name", ["openmpi", "mpich"])
-def test_the_mpis_of_this_machine(name: str, tmp_path: Path) -> None:
+def test_the_kinds_of_the_mpis_of_this_machine(name: str, tmp_path: Path) -> None:
     wrapper = shutil.which(f"mpicxx.{name}")
     if wrapper is None:
         pytest.skip(f"no mpicxx.{name} here")
@@ -48,7 +48,7 @@ def test_the_mpis_of_this_machine(name: str, tmp_path: Path) -> None:
 
 
 @needs_cmake
-def test_a_wrapper_that_is_none_has_no_kind(tmp_path: Path) -> None:
+def test_a_missing_wrapper_has_no_kind(tmp_path: Path) -> None:
     assert kind("/nonexistent/mpicxx", tmp_path) == ""
 
 
@@ -63,8 +63,8 @@ message(NOTICE "${{compile}} ${{link}} ${{paths}}")
 """
 
 
-def mpich_found(tmp_path: Path, **environment: str) -> str:
-    """The flags of the target that CMake makes for MPICH, with that environment."""
+def mpich_flags(tmp_path: Path, **environment: str) -> str:
+    """The compiler and linker flags of CMake's target for MPICH, in this environment."""
     (tmp_path / "CMakeLists.txt").write_text(PROJECT.format(folder=SCRIPT.parent))
     done = subprocess.run(
         ["cmake", "-S", tmp_path, "-B", tmp_path / "built"],
@@ -74,35 +74,37 @@ def mpich_found(tmp_path: Path, **environment: str) -> str:
 
 
 @needs_cmake
-def test_crays_module_names_the_folder_of_its_mpi(tmp_path: Path) -> None:
+def test_the_folder_of_crays_mpi_comes_from_its_module(tmp_path: Path) -> None:
     cray = tmp_path / "cray"
     (cray / "include").mkdir(parents=True)
     (cray / "include" / "mpi.h").write_text("")
-    assert mpich_found(tmp_path, CRAY_MPICH_DIR=str(cray)) == (
+    assert mpich_flags(tmp_path, CRAY_MPICH_DIR=str(cray)) == (
         f"-I{cray}/include -L{cray}/lib -lmpi -Wl,-rpath,{cray}/lib"
     )
 
 
 @needs_cmake
-def test_crays_compiler_prints_its_flags(tmp_path: Path) -> None:
-    """A stand-in, as no Cray is at hand: CC that answers --cray-print-opts=all alone."""
+def test_the_flags_of_crays_mpi_come_from_its_compiler(tmp_path: Path) -> None:
+    """Cray's compiler is planted: a CC that answers only --cray-print-opts=all."""
     wrapper = tmp_path / "bin" / "CC"
     wrapper.parent.mkdir()
     flags = "-I/opt/cray/pe/mpich/include -L/opt/cray/pe/mpich/lib -lmpi_gnu_91 -lsci"
     wrapper.write_text(f'#!/bin/sh\n[ "$1" = --cray-print-opts=all ] && echo "{flags}"\n')
     wrapper.chmod(0o755)
-    found = mpich_found(tmp_path, PATH=f"{wrapper.parent}:{os.environ['PATH']}", CRAY_MPICH_DIR="")
-    assert found.startswith("-I/opt/cray/pe/mpich/include -L/opt/cray/pe/mpich/lib -lmpi_gnu_91 -lsci")
-    assert found.endswith("-Wl,-rpath,/opt/cray/pe/mpich/lib")
+    flags_of_mpich = mpich_flags(tmp_path, PATH=f"{wrapper.parent}:{os.environ['PATH']}", CRAY_MPICH_DIR="")
+    assert flags_of_mpich.startswith(
+        "-I/opt/cray/pe/mpich/include -L/opt/cray/pe/mpich/lib -lmpi_gnu_91 -lsci"
+    )
+    assert flags_of_mpich.endswith("-Wl,-rpath,/opt/cray/pe/mpich/lib")
 
 
 @needs_cmake
-def test_another_compiler_called_cc_is_not_taken_for_crays(tmp_path: Path) -> None:
+def test_another_compiler_called_cc_is_not_crays(tmp_path: Path) -> None:
     if shutil.which("mpicxx.mpich") is None:
         pytest.skip("no mpicxx.mpich here")
     wrapper = tmp_path / "bin" / "CC"
     wrapper.parent.mkdir()
     wrapper.write_text("#!/bin/sh\necho unknown option >&2\nexit 1\n")
     wrapper.chmod(0o755)
-    found = mpich_found(tmp_path, PATH=f"{wrapper.parent}:{os.environ['PATH']}", CRAY_MPICH_DIR="")
-    assert "cray" not in found
+    flags_of_mpich = mpich_flags(tmp_path, PATH=f"{wrapper.parent}:{os.environ['PATH']}", CRAY_MPICH_DIR="")
+    assert "cray" not in flags_of_mpich

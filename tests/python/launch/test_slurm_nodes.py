@@ -61,7 +61,7 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     return plant
 
 
-def test_node_names_of_slurm_are_kept_without_a_start_of_srun(slurm: Callable[..., Path]) -> None:
+def test_slurms_node_names_are_kept_without_starting_srun(slurm: Callable[..., Path]) -> None:
     srun_log = slurm(allocated=True)
     assert node_names(("n3", "n1")) == {"n3": "n3", "n1": "n1"}
     assert not srun_log.exists()
@@ -74,14 +74,14 @@ def test_host_names_domain_names_addresses_and_aliases_become_nodes(slurm: Calla
     assert not srun_log.exists()
 
 
-def test_names_that_slurm_does_not_know_are_asked_of_the_allocated_nodes(slurm: Callable[..., Path]) -> None:
+def test_names_unknown_to_slurm_are_matched_by_asking_the_nodes(slurm: Callable[..., Path]) -> None:
     srun_log = slurm(allocated=True)
     assert node_names(("host1", "n3-ib", "n2")) == {"host1": "n1", "n3-ib": "n3", "n2": "n2"}
     (line,) = srun_log.read_text().splitlines()
     assert "--nodes=3 --ntasks=3 --ntasks-per-node=1" in line and line.endswith("--identity")
 
 
-def test_srun_is_told_the_nodes_in_the_order_of_the_list(slurm: Callable[..., Path]) -> None:
+def test_srun_gets_the_nodes_in_the_order_of_the_list(slurm: Callable[..., Path]) -> None:
     slurm()
     command = Srun().command(REMOTE, [Segment(["alias-two", "rack1-01"])], ["probe"])
     assert "--nodelist=n2,n1" in command
@@ -120,7 +120,7 @@ def test_two_names_of_one_node_are_refused(slurm: Callable[..., Path]) -> None:
         node_names(("n2", "alias-two", "n1"))
 
 
-def test_names_stay_if_slurm_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_kept_if_slurm_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert node_names(("anything",)) == {"anything": "anything"}
     monkeypatch.setattr(slurm_nodes, "_nodes", dict)

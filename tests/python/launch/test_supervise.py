@@ -1,4 +1,4 @@
-"""Supervision, against small programs that behave as engines and launchers do, well and badly."""
+"""The supervision of engines and launchers, tested with small programs that behave like them, correctly and wrongly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from assay.errors import UserError
 from assay.launch.supervise import EngineProcess, EngineResult, Limits, run_engine
 from assay.records.schema import AnyRecord, Measurement, Progress
 
-SPEAK = """
+ENGINE_FUNCTIONS = """
 import json, sys, time, os, signal
 def say(**line): print(json.dumps(line), flush=True)
 def hello(rank, host): say(kind="hello", rank=rank, host=host)
@@ -27,7 +27,7 @@ def measured(n): say(kind="measurement", name="x", metric="y", unit="1", samples
 
 @pytest.fixture
 def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For engines that would sleep on: nothing is gained by waiting for them."""
+    """Shortens the time that a sleeping engine gets to end by itself."""
     monkeypatch.setattr("assay.launch.supervise.GRACE_S", 0.2)
 
 
@@ -36,12 +36,12 @@ def run(
 ) -> tuple[EngineResult, list[AnyRecord], list[Progress]]:
     records: list[AnyRecord] = []
     progress: list[Progress] = []
-    started = EngineProcess([sys.executable, "-c", SPEAK + program], {"MARK": "1"}, hosts or [])
+    started = EngineProcess([sys.executable, "-c", ENGINE_FUNCTIONS + program], {"MARK": "1"}, hosts or [])
     ending = run_engine(started, records.append, progress.append, lambda stderr: diagnosis, limits)
     return ending, records, progress
 
 
-def test_records_and_progress_arrive_and_other_words_are_passed_over() -> None:
+def test_records_and_progress_arrive_and_other_output_is_ignored() -> None:
     ending, records, progress = run(
         'hello(0, "a"); print("mpirun says hello"); measured(1); say(kind="progress", done=0.5); measured(2)',
         hosts=["a"],
@@ -52,7 +52,7 @@ def test_records_and_progress_arrive_and_other_words_are_passed_over() -> None:
 
 
 def test_a_rank_that_never_answers_is_named(short_grace: None) -> None:
-    # Long against the start of Python on a busy machine.
+    # The limit is long compared with the start of Python on a busy machine.
     ending, _, _ = run('hello(0, "a"); hello(2, "c"); time.sleep(60)', ["a", "b", "c"], Limits(start=2))
     assert ending.failure is not None
     assert ending.failure.problem.startswith("no answer from b within")
@@ -68,17 +68,17 @@ def test_silence_after_the_start_ends_the_run_and_keeps_the_records(short_grace:
 
 
 def test_a_silent_phase_is_reported_until_a_line_comes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine goes on when it has been reported twice, so that the test waits for nothing else."""
+    """The engine goes on after two reports of silence, so the test needs no fixed time."""
     monkeypatch.setattr("assay.launch.supervise.SILENCE_REPORT_S", 0.1)
     reading, writing = os.pipe()
-    heard: list[float] = []
+    reported_silences: list[float] = []
 
     def on_silence(seconds: float) -> None:
-        heard.append(seconds)
-        if len(heard) == 2:
+        reported_silences.append(seconds)
+        if len(reported_silences) == 2:
             os.write(writing, b"go")
 
-    program = SPEAK + 'hello(0, "a"); sys.stdin.buffer.read(2); measured(1)'
+    program = ENGINE_FUNCTIONS + 'hello(0, "a"); sys.stdin.buffer.read(2); measured(1)'
     started = EngineProcess([sys.executable, "-c", program], {}, ["a"], stdin=reading)
     records: list[AnyRecord] = []
     ending = run_engine(
@@ -91,10 +91,10 @@ def test_a_silent_phase_is_reported_until_a_line_comes(monkeypatch: pytest.Monke
     )
     os.close(reading), os.close(writing)
     assert ending.failure is None and len(records) == 1
-    assert len(heard) >= 2 and heard[0] >= 0.09
+    assert len(reported_silences) >= 2 and reported_silences[0] >= 0.09
 
 
-def test_an_engines_own_failure_is_kept_and_joined_with_the_launchers_words() -> None:
+def test_an_engines_failure_is_joined_with_the_launchers_diagnosis() -> None:
     ending, records, _ = run(
         'say(kind="failure", problem="h1 waited 30 s for h3", subject={"host": "h1", "peer": "h3"});sys.exit(1)',
         diagnosis="rank 3 on h3 was ended by signal 9",
@@ -104,7 +104,7 @@ def test_an_engines_own_failure_is_kept_and_joined_with_the_launchers_words() ->
     assert ending.failure.subject.peer == "h3" and records == []
 
 
-def test_a_rank_that_was_killed_is_the_cause_of_those_that_fell_with_it() -> None:
+def test_a_killed_rank_is_reported_before_ranks_that_crashed_after_it() -> None:
     ending, _, _ = run(
         'say(kind="failure", problem="rank 0 crashed"); say(kind="failure", problem="rank 2 killed", primary=True);'
         'say(kind="failure", problem="rank 5 crashed"); sys.exit(1)'
@@ -112,7 +112,7 @@ def test_a_rank_that_was_killed_is_the_cause_of_those_that_fell_with_it() -> Non
     assert ending.failure is not None and ending.failure.problem == "rank 2 killed"
 
 
-def test_a_launcher_that_lingers_after_a_failure_is_ended(short_grace: None) -> None:
+def test_a_launcher_that_hangs_after_a_failure_is_killed(short_grace: None) -> None:
     begun = time.monotonic()
     ending, _, _ = run(
         'say(kind="failure", problem="h1 waits for h3"); time.sleep(60)', limits=Limits(silence=50)
@@ -121,7 +121,7 @@ def test_a_launcher_that_lingers_after_a_failure_is_ended(short_grace: None) -> 
     assert time.monotonic() - begun < 30
 
 
-def test_an_engines_refusal_is_the_cause_not_the_launchers_talk_after_it() -> None:
+def test_an_engines_error_is_reported_and_not_the_launchers_output() -> None:
     ending, _, _ = run(
         'print("assay-probe: sizes of 0; fix: give at least 1", file=sys.stderr);'
         'print("-----\\nmpirun noticed", file=sys.stderr); sys.exit(2)'
@@ -129,12 +129,12 @@ def test_an_engines_refusal_is_the_cause_not_the_launchers_talk_after_it() -> No
     assert ending.failure is not None and ending.failure.problem == "sizes of 0; fix: give at least 1"
 
 
-def test_a_death_without_words_still_says_how_it_ended() -> None:
+def test_a_death_without_output_is_reported_by_its_signal() -> None:
     ending, _, _ = run("os.kill(os.getpid(), signal.SIGKILL)")
     assert ending.failure is not None and "signal 9 (Killed)" in ending.failure.problem
 
 
-def test_nothing_is_left_running_not_even_what_left_the_group(tmp_path: Path) -> None:
+def test_processes_that_left_the_process_group_are_killed(tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     ending, _, _ = run(
         f"""
@@ -159,8 +159,8 @@ def _alive(pid: int) -> bool:
         return False
 
 
-def test_ctrl_c_amid_a_stream_of_lines_does_not_hang(short_grace: None) -> None:
-    """A signal that interrupts queue.Queue.get often leaves its lock taken."""
+def test_ctrl_c_during_a_stream_of_lines_does_not_hang(short_grace: None) -> None:
+    """A signal that interrupts queue.Queue.get often leaves the queue's lock locked."""
     for k in range(8):
         timer = threading.Timer(0.3 + k / 100, os.kill, (os.getpid(), signal.SIGINT))
         with time_limit(30):
@@ -183,7 +183,7 @@ def time_limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def test_ctrl_c_ends_the_engine_and_keeps_what_was_measured() -> None:
+def test_ctrl_c_ends_the_engine_and_keeps_the_measurements() -> None:
     main = threading.main_thread().ident
     assert main is not None
     records: list[AnyRecord] = []
@@ -193,19 +193,19 @@ def test_ctrl_c_ends_the_engine_and_keeps_what_was_measured() -> None:
         if len(records) == 1:
             signal.pthread_kill(main, signal.SIGINT)
 
-    started = EngineProcess([sys.executable, "-c", SPEAK + "measured(1); time.sleep(60)"], {}, [])
+    started = EngineProcess([sys.executable, "-c", ENGINE_FUNCTIONS + "measured(1); time.sleep(60)"], {}, [])
     begun = time.monotonic()
     ending = run_engine(started, interrupt_after_the_first, lambda p: None, lambda w: None)
     assert ending.interrupted and ending.failure is None
     assert len(records) == 1 and time.monotonic() - begun < 30
 
 
-def test_a_program_that_is_not_there_is_one_line() -> None:
+def test_a_missing_program_is_one_line() -> None:
     with pytest.raises(UserError, match="cannot start /nowhere/mpirun"):
         run_engine(EngineProcess(["/nowhere/mpirun"], {}), lambda r: None, lambda p: None, lambda w: None)
 
 
-def test_the_telling_line_is_the_error_not_the_launchers_talk_about_help() -> None:
+def test_the_error_line_is_reported_and_not_the_launchers_hints() -> None:
     ending, _, _ = run(
         'print("[h0] *** An error occurred\\n[h0] *** MPI_ERR_WIN: invalid window\\n'
         '5 more processes have sent help message\\nSet MCA parameter orte_base_help_aggregate to 0",'
@@ -214,9 +214,14 @@ def test_the_telling_line_is_the_error_not_the_launchers_talk_about_help() -> No
     assert ending.failure is not None and "MPI_ERR_WIN: invalid window" in ending.failure.problem
 
 
-def run_two(first: str, other: str, limits: Limits | None = None) -> tuple[EngineResult, list[AnyRecord]]:
+def run_two_sides(
+    first: str, other: str, limits: Limits | None = None
+) -> tuple[EngineResult, list[AnyRecord]]:
     records: list[AnyRecord] = []
-    sides = [EngineProcess([sys.executable, "-c", SPEAK + program], {}, []) for program in (first, other)]
+    sides = [
+        EngineProcess([sys.executable, "-c", ENGINE_FUNCTIONS + program], {}, [])
+        for program in (first, other)
+    ]
     ending = run_engine(sides[0], records.append, lambda _: None, lambda stderr: None, limits, sides[1])
     return ending, records
 
@@ -225,24 +230,24 @@ def test_the_other_side_is_started_when_the_first_is_ready(tmp_path: Path) -> No
     mark = tmp_path / "ready"
     first = f"open({str(mark)!r}, 'w').close(); say(kind='ready'); measured(1); time.sleep(0.3); measured(3)"
     other = f"assert os.path.exists({str(mark)!r}); measured(2)"
-    ending, records = run_two(first, other)
+    ending, records = run_two_sides(first, other)
     assert ending.failure is None
     assert sorted(r.samples[0] for r in records if isinstance(r, Measurement)) == [1.0, 2.0, 3.0]
 
 
 def test_a_first_side_that_fails_never_starts_the_other(tmp_path: Path) -> None:
     mark = tmp_path / "started"
-    ending, _ = run_two("print('assay-probe: the port is in use', file=sys.stderr); sys.exit(2)",
+    ending, _ = run_two_sides("print('assay-probe: the port is in use', file=sys.stderr); sys.exit(2)",
                         f"open({str(mark)!r}, 'w').close()")  # fmt: skip
     assert ending.failure is not None and ending.failure.problem == "the port is in use"
     assert not mark.exists()
 
 
-def test_a_failure_of_the_other_side_is_told_and_both_are_ended(short_grace: None, tmp_path: Path) -> None:
+def test_a_failure_of_the_other_side_is_reported_and_ends_both(short_grace: None, tmp_path: Path) -> None:
     mark = tmp_path / "pid"
     first = f"open({str(mark)!r}, 'w').write(str(os.getpid())); say(kind='ready'); time.sleep(60)"
     other = "print('assay-probe: no such device', file=sys.stderr); sys.exit(2)"
-    ending, _ = run_two(first, other)
+    ending, _ = run_two_sides(first, other)
     assert ending.failure is not None
     assert "no such device" in ending.failure.problem
     assert not Path(f"/proc/{mark.read_text()}").exists()

@@ -1,4 +1,5 @@
-"""Launchers that cannot be had here, as planted executables: what they are given, and that ranks start through them."""
+"""Vendors' launchers that are not installed here, as planted executables: their arguments, and that ranks start by
+them."""
 
 from __future__ import annotations
 
@@ -18,18 +19,19 @@ from assay.launch.placement import HERE, REMOTE, Segment
 from assay.launch.vendors import Aprun, IntelMpi, Pals
 from assay.measure.adapters import binding
 
-# A stand-in notes its arguments, and starts the ranks by the MPICH that is here, without options that it lacks.
-STAND_IN = """#!/usr/bin/env python3
+# A planted launcher records its arguments and starts the ranks by the installed MPICH, without options that MPICH
+# lacks.
+PLANTED_LAUNCHER = """#!/usr/bin/env python3
 import json, os, sys
-open({seen!r}, "w").write(json.dumps(sys.argv[1:]))
-words, options = sys.argv[1:], {options!r}
+open({argument_log!r}, "w").write(json.dumps(sys.argv[1:]))
+arguments, options = sys.argv[1:], {options!r}
 command = []
-while words:
-    word = words.pop(0)
-    if word in options:
-        words.pop(0)
+while arguments:
+    argument = arguments.pop(0)
+    if argument in options:
+        arguments.pop(0)
     else:
-        command.append(word)
+        command.append(argument)
 os.execv({mpiexec!r}, [{mpiexec!r}, "-launcher", "fork", *command])
 """
 NO_MPICH = not Path(WHEEL_MPIEXEC).is_file() or "mpich-wheel" not in flavours()
@@ -37,10 +39,12 @@ NO_MPICH = not Path(WHEEL_MPIEXEC).is_file() or "mpich-wheel" not in flavours()
 
 def plant(folder: Path, name: str, options: list[str]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    tool, seen = folder / name, folder / "seen"
-    tool.write_text(STAND_IN.format(seen=str(seen), options=options, mpiexec=WHEEL_MPIEXEC))
+    tool, argument_log = folder / name, folder / "seen"
+    tool.write_text(
+        PLANTED_LAUNCHER.format(argument_log=str(argument_log), options=options, mpiexec=WHEEL_MPIEXEC)
+    )
     tool.chmod(0o755)
-    return seen
+    return argument_log
 
 
 @pytest.fixture
@@ -66,23 +70,23 @@ TOOLS = [
 def test_ranks_start_with_their_environment(
     launcher, tool: str, options: list[str], site, planted: Path
 ) -> None:
-    seen = plant(planted, tool, options)
+    argument_log = plant(planted, tool, options)
     assert launcher.unavailable() is None
     segments = [Segment(["n1"], {"BOUND": "to a"}), Segment(["n2", "n3"])]
     argv = [shutil.which("python3") or "python3", "-c", "import os; print(os.environ.get('BOUND', 'free'))"]
     command = launcher.command(site, segments, argv)
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert sorted(re.findall("free|to a", done.stdout)) == ["free", "free", "to a"], done.stderr
-    words = json.loads(seen.read_text())
+    arguments = json.loads(argument_log.read_text())
     if site is REMOTE and tool == "mpiexec.hydra":
-        assert Path(words[words.index("-machine") + 1]).read_text() == "n1:1\nn2:1\nn3:1\n"
+        assert Path(arguments[arguments.index("-machine") + 1]).read_text() == "n1:1\nn2:1\nn3:1\n"
     elif site is REMOTE:
-        at = [i for i, word in enumerate(words) if word in ("--hosts", "-L")]
-        assert [words[i + 1] for i in at] == ["n1", "n2,n3"]
+        positions = [i for i, argument in enumerate(arguments) if argument in ("--hosts", "-L")]
+        assert [arguments[i + 1] for i in positions] == ["n1", "n2,n3"]
 
 
 @pytest.mark.skipif(NO_MPICH, reason="no MPICH to start ranks with")
-def test_the_engine_measures_under_a_stand_in(planted: Path) -> None:
+def test_the_engine_measures_under_a_planted_launcher(planted: Path) -> None:
     plant(planted, "aprun", ["-N", "-L"])
     argv = [str(probe("mpich-wheel")), "run", "network.all_to_all", "--sizes", "1024", "--repeats", "3"]
     command = Aprun().command(REMOTE, [Segment(["nid00001", "nid00002", "nid00003"])], argv)
@@ -97,14 +101,14 @@ def test_hosts_that_are_listed_unevenly_are_refused() -> None:
         Aprun().command(REMOTE, [Segment(["n1", "n1", "n2"])], ["probe"])
 
 
-def test_without_them_it_is_said_what_to_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_launcher_names_the_module_to_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("I_MPI_ROOT", raising=False)
     for launcher, word in ((IntelMpi(), "setvars.sh"), (Pals(), "cray-pals"), (Aprun(), "cray-pals")):
         assert word in str(launcher.unavailable())
 
 
-def test_their_last_words_name_rank_and_host() -> None:
+def test_the_error_output_names_rank_and_host() -> None:
     stderr = "=   BAD TERMINATION\n=   RANK 2 PID 7 RUNNING AT n5\n=   KILLED BY SIGNAL: 9 (Killed)\n"
     assert IntelMpi().diagnose(stderr) == "rank 2 on n5 was ended by signal 9"
     assert (
@@ -121,7 +125,7 @@ def test_their_last_words_name_rank_and_host() -> None:
         ("none", ["openmpi"], ("pmix", "openmpi")),
     ],
 )
-def test_srun_starts_by_what_slurm_has(
+def test_srun_uses_a_pmi_type_that_slurm_and_an_engine_have(
     types: str, built: list[str], expected: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = tmp_path / "srun"
@@ -139,7 +143,7 @@ def test_srun_starts_by_what_slurm_has(
         launchers._pmi_types.cache_clear()
 
 
-def test_a_slurm_without_a_way_that_an_engine_knows_is_refused(
+def test_a_slurm_without_a_pmi_type_of_an_engine_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tool = tmp_path / "srun"
@@ -154,7 +158,7 @@ def test_a_slurm_without_a_way_that_an_engine_knows_is_refused(
         launchers._pmi_types.cache_clear()
 
 
-def test_adapters_of_slingshot_are_counted() -> None:
+def test_ranks_are_bound_to_adapters_of_slingshot() -> None:
     assert binding("mpich", "cxi1") == {"MPICH_OFI_NIC_POLICY": "USER", "MPICH_OFI_NIC_MAPPING": "1:0-255"}
     assert binding("mpich", "hsn0")["FI_TCP_IFACE"] == "hsn0"
     assert binding("openmpi", "p1p1") == {"OMPI_MCA_btl_tcp_if_include": "p1p1"}

@@ -1,6 +1,6 @@
-"""Run in a guest that has rxe0 and rxe1: what ``test_rdma_guest.py`` asserts on, as one JSON object.
+"""Runs in a guest with the SoftRoCE devices rxe0 and rxe1 for ``test_rdma_guest.py``, and prints one JSON object.
 
-Each part is a function that returns what was seen; nothing is asserted here, so that one boot answers all.
+Each part is a function that returns its observations. It asserts nothing, so that one boot serves all tests.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ CAP_IPC_LOCK, PR_CAPBSET_DROP = 14, 24  # linux/capability.h, linux/prctl.h
 
 
 def assay(*arguments: str, prepare: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """A command in a copy of this process, which has imported Assay: an emulated processor takes long for that.
+    """Runs a command in a fork of this process, which has already imported Assay; an emulated processor imports slowly.
 
-    ``prepare`` is called in the copy. SIGALRM ends it after ``LIMIT_S``; the code is then -SIGALRM.
+    ``prepare`` is called in the fork. SIGALRM ends it after ``LIMIT_S``; the code is then -SIGALRM.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         pid = os.fork()
@@ -58,7 +58,7 @@ def assay(*arguments: str, prepare: Callable[[], None] = lambda: None) -> dict[s
 
 
 def figures(done: dict[str, Any]) -> list[dict[str, Any]]:
-    """The measurements of a run that was asked for with --json."""
+    """The measurements in the output of a command with --json."""
     try:
         records = json.loads(done["out"])["records"]
     except ValueError:
@@ -81,7 +81,7 @@ def sent_bytes() -> int:
 
 
 def interfaces() -> list[str]:
-    """Those of the two devices."""
+    """The network interfaces of the two devices."""
     names = []
     for device in ("rxe0", "rxe1"):
         names.append(Path(f"/sys/class/infiniband/{device}/ports/1/gid_attrs/ndevs/0").read_text().strip())
@@ -89,8 +89,8 @@ def interfaces() -> list[str]:
 
 
 def operations() -> dict[str, Any]:
-    """Every port as sender; few messages in flight, since one that answers a read does not mind how much a
-    shaper's queue holds, and SoftRoCE recovers badly from what is dropped."""
+    """Every port sends. Few messages are in flight: the responder to a read would overflow the shaper's queue, and
+    SoftRoCE recovers badly from dropped packets."""
     before = sent_bytes()
     arguments = ["--iterations", "64", "--repeats", "1", "--depth", "4", "--op", "write,read,send", "--json"]
     done = assay("rdma", *arguments)
@@ -102,7 +102,7 @@ def sweep() -> dict[str, Any]:
     return assay("rdma", *arguments, "--repeats", "1", "--qps", "2", "--depth", "4", "--bidirectional")
 
 
-def started(*arguments: str) -> subprocess.Popen[str]:
+def start_probe(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*PROBE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     )
@@ -115,49 +115,53 @@ def await_line(process: subprocess.Popen[str], word: str) -> None:
             return
 
 
-def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
+def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
     stderr = process.communicate(timeout=LIMIT_S)[1]
     return {"code": process.returncode, "err": stderr}
 
 
-def listening(*arguments: str) -> subprocess.Popen[str]:
-    server = started("--device", "rxe0", "--listen", "lo", "--timeout", "10", *arguments)
+def start_server(*arguments: str) -> subprocess.Popen[str]:
+    server = start_probe("--device", "rxe0", "--listen", "lo", "--timeout", "10", *arguments)
     await_line(server, '"ready"')
     return server
 
 
-def killed(which: str) -> dict[str, Any]:
-    """Two engines at work, one of which is killed: what the other says, and how soon."""
-    server = listening()
-    client = started("--device", "rxe1", "--peer", "127.0.0.1", "--iterations", "1000000", "--timeout", "10")
-    await_line(client, '"progress"')  # it is in the timed part
-    victim, other = (server, client) if which == "server" else (client, server)
+def kill_one_side(victim_name: str) -> dict[str, Any]:
+    """Kills one of two measuring engines. Returns the other's error output and the time until it ended."""
+    server = start_server()
+    client = start_probe(
+        "--device", "rxe1", "--peer", "127.0.0.1", "--iterations", "1000000", "--timeout", "10"
+    )
+    await_line(client, '"progress"')  # the client is in the timed part
+    victim, other = (server, client) if victim_name == "server" else (client, server)
     begin = time.monotonic()
     victim.kill()
-    survivor = ended(other)
+    survivor = finish(other)
     victim.communicate()
     return {**survivor, "seconds": time.monotonic() - begin}
 
 
-def refused(*arguments: str) -> dict[str, Any]:
-    """A client that cannot do what it is asked for: what it says, and what the other side does."""
-    server = listening()
-    client = ended(started("--device", "rxe1", "--peer", "127.0.0.1", *arguments))
-    return {**client, "server": ended(server)}
+def failing_client(*arguments: str) -> dict[str, Any]:
+    """Runs a client with impossible options. Returns its error output and that of the server."""
+    server = start_server()
+    client = finish(start_probe("--device", "rxe1", "--peer", "127.0.0.1", *arguments))
+    return {**client, "server": finish(server)}
 
 
 def taken_port() -> dict[str, Any]:
     with socket.create_server(("127.0.0.1", 18777)):
-        return ended(started("--device", "rxe0", "--listen", "127.0.0.1", "--port", "18777"))
+        return finish(start_probe("--device", "rxe0", "--listen", "127.0.0.1", "--port", "18777"))
 
 
 def stranger() -> dict[str, Any]:
-    """perftest calls at our port, then our own client does."""
-    server = listening()
-    theirs = ["timeout", "20", "ib_write_bw", "-d", "rxe1", "-F", "-n", "10", "127.0.0.1"]
-    subprocess.run(theirs, capture_output=True, check=False)
-    client = ended(started("--device", "rxe1", "--peer", "127.0.0.1", "--iterations", "20", "--repeats", "1"))
-    return {**client, "server": ended(server)}
+    """A client of perftest connects to the server's port, then a client of Assay."""
+    server = start_server()
+    perftest = ["timeout", "20", "ib_write_bw", "-d", "rxe1", "-F", "-n", "10", "127.0.0.1"]
+    subprocess.run(perftest, capture_output=True, check=False)
+    client = finish(
+        start_probe("--device", "rxe1", "--peer", "127.0.0.1", "--iterations", "20", "--repeats", "1")
+    )
+    return {**client, "server": finish(server)}
 
 
 def without_locked_memory() -> dict[str, Any]:
@@ -174,22 +178,22 @@ def without_locked_memory() -> dict[str, Any]:
 PARTS: dict[str, Callable[[], Any]] = {
     "operations": operations,
     "sweep": sweep,
-    "server_killed": lambda: killed("server"),
-    "client_killed": lambda: killed("client"),
+    "server_killed": lambda: kill_one_side("server"),
+    "client_killed": lambda: kill_one_side("client"),
     "taken_port": taken_port,
     "stranger": stranger,
     "locked_memory": without_locked_memory,
-    "no_device": lambda: ended(started("--device", "rxe7", "--peer", "127.0.0.1")),
-    "no_gid": lambda: refused("--gid-index", "7"),
-    "no_mtu": lambda: refused("--mtu", "3000"),
-    "no_depth": lambda: refused("--depth", "32768"),
-    "realtime": lambda: ended(started("--device", "rxe0", "--realtime")),
-    "nobody": lambda: ended(started("--device", "rxe0", "--wait", "1")),
-    "nobody_there": lambda: ended(started("--device", "rxe0", "--peer", "127.0.0.1")),
+    "no_device": lambda: finish(start_probe("--device", "rxe7", "--peer", "127.0.0.1")),
+    "no_gid": lambda: failing_client("--gid-index", "7"),
+    "no_mtu": lambda: failing_client("--mtu", "3000"),
+    "no_depth": lambda: failing_client("--depth", "32768"),
+    "realtime": lambda: finish(start_probe("--device", "rxe0", "--realtime")),
+    "nobody": lambda: finish(start_probe("--device", "rxe0", "--wait", "1")),
+    "nobody_there": lambda: finish(start_probe("--device", "rxe0", "--peer", "127.0.0.1")),
 }
 
 
-def answer() -> None:
+def main_in_guest() -> None:
     os.environ["PYTHONPATH"] = str(ROOT / "python")
     os.chdir("/tmp")
     load("rdma")
@@ -203,4 +207,4 @@ def answer() -> None:
 
 
 if __name__ == "__main__":
-    answer()
+    main_in_guest()

@@ -1,4 +1,4 @@
-"""Adapters: how they are named, and which rank is bound to which."""
+"""Network adapters: how lists of them are parsed, and how ranks are bound to them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from assay.measure.adapters import binding, parse_adapters
 from assay.measure.network import NetworkRequest, rank_labels
 
 
-def test_names_are_separated_by_colons() -> None:
+def test_lists_of_adapters_are_separated_by_colons() -> None:
     assert parse_adapters("mlx5_0:mlx5_1") == ["mlx5_0", "mlx5_1"]
     for wrong in ("", "mlx5_0:", "mlx5 0", "a:a", "mlx5_0;reboot"):
         with pytest.raises(UserError, match="--servers-hcas"):
             parse_adapters(wrong)
 
 
-def test_each_mpi_is_told_in_its_own_words() -> None:
+def test_each_mpi_is_bound_by_its_own_variables() -> None:
     assert binding("openmpi", "mlx5_0") == {"UCX_NET_DEVICES": "mlx5_0:1"}
     assert binding("openmpi", "eth1") == {"OMPI_MCA_btl_tcp_if_include": "eth1"}
     assert binding("mpich", "mlx5_0")["MPIR_CVAR_CH4_OFI_PREF_NIC"] == "mlx5_0"

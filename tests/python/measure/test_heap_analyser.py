@@ -1,4 +1,4 @@
-"""An analyser that ends badly: one line that says how, and nothing left behind."""
+"""A heap analyser that fails: one line names the cause, and no file is left."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from assay.measure import heap
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "message"),
     [
         ("kill -SEGV $$", r"x\.heap: its analysis was ended by signal 11 \(Segmentation fault\)$"),
         ("kill -KILL $$", r"ended by signal 9 \(Killed\), as when memory runs out"),
@@ -24,7 +24,9 @@ from assay.measure import heap
         ("sleep 20", "has not ended within 1 s"),
     ],
 )
-def test_the_message(script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_analysis_is_one_line_and_leaves_no_file(
+    script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     analyser = tmp_path / "assay-heap"
     analyser.write_text(f"#!/bin/sh\necho '{{'\n{script}\n")
     analyser.chmod(0o755)
@@ -34,5 +36,5 @@ def test_the_message(script: str, said: str, tmp_path: Path, monkeypatch: pytest
     trace.write_bytes(b"")
     with pytest.raises(UserError) as raised:
         heap.analyse_trace(trace)
-    assert re.search(said, raised.value.what), raised.value.what
+    assert re.search(message, raised.value.what), raised.value.what
     assert sorted(path.name for path in tmp_path.iterdir()) == ["assay-heap", "x.heap"]

@@ -1,4 +1,4 @@
-"""The time of a network run: a machine on which engines start slowly gives them less to measure with."""
+"""The time budget of a network run: if engines start slowly, they get less time to measure."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ BUDGET = 30.0
 
 
 @pytest.mark.parametrize("start", [0.3, 2.0, 4.0])
-def test_the_budget_is_kept_within_a_fifth_whatever_an_engine_takes_to_start(start: float) -> None:
-    """Sweep, each direction by itself, and the retest: each uses what it was given, and its start."""
+def test_the_budget_is_kept_within_20_percent_for_any_start_time(start: float) -> None:
+    """The engines of the sweep, of single directions and of the retest each use their start time and their given
+    time."""
     now = 0.0
     time_budget = TimeBudget(BUDGET, lambda: now)
     sweep_budget = SWEEP_SHARE * BUDGET
@@ -45,7 +46,7 @@ def test_the_budget_is_kept_within_a_fifth_whatever_an_engine_takes_to_start(sta
     assert now >= 0.9 * BUDGET or start > 1
 
 
-def test_an_engine_has_some_time_however_late_it_is() -> None:
+def test_a_late_engine_still_gets_the_minimum_time() -> None:
     now = 0.0
     time_budget = TimeBudget(BUDGET, lambda: now)
     now = 2 * BUDGET
@@ -56,8 +57,9 @@ def test_without_a_budget_there_is_no_limit() -> None:
     assert TimeBudget(0.0).next(5.0) == 0.0
 
 
-class PlayedBack(Session):
-    """Engines that take planted times and report a cluster of 32 hosts of which two cabinets of four send slowly."""
+class SimulatedSession(Session):
+    """A session whose engines take planted times and report a cluster of 32 hosts, with two cabinets of four that send
+    slowly."""
 
     def __init__(self, run: Run, start: float) -> None:
         super().__init__(run, quiet=True)
@@ -134,11 +136,12 @@ class PlayedBack(Session):
     ("budget", "start"),
     [(8.0, 0.2), (12.0, 1.0), (20.0, 0.2), (20.0, 1.0), (20.0, 2.0), (60.0, 2.0), (60.0, 6.0)],
 )
-def test_the_retest_of_groups_is_within_the_budget_too(
+def test_the_retest_of_groups_keeps_the_budget(
     budget: float, start: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two slow uplinks: pairs alone, then groups of flows; five engines start, each with a planted time."""
-    session = PlayedBack(Run.create("net", ["net"], path=tmp_path / "run"), start)
+    """Two slow uplinks are suspects. Their pairs are measured alone, then groups of flows. Five engines start, each
+    with a planted time."""
+    session = SimulatedSession(Run.create("net", ["net"], path=tmp_path / "run"), start)
     monkeypatch.setattr(network, "TimeBudget", lambda limit: TimeBudget(limit, lambda: session.now))
     request = NetworkRequest(Local(), Site("ssh"), [], session.labels, params={"budget": budget})
     network.measure_network(session, request)

@@ -1,5 +1,5 @@
-"""How a run of the Network Sanitizer ends on a virtual cluster when a rank dies, a host falls silent, or the user has
-had enough. No test asks for a rate, so they run beside others."""
+"""How ``assay net`` ends in a lab when a rank dies, a host becomes unreachable, or the user presses Ctrl-C. No test
+depends on rates, so they run beside others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from test_network_lab import ACROSS_HOSTS, LIMIT_S, SWEEP, afflicted, command
+from test_network_lab import ACROSS_HOSTS, LIMIT_S, SWEEP, command, planted_fault
 
 from assay.lab import Fault, Lab
 from assay.lab.namespaces import find_processes
@@ -27,7 +27,7 @@ def lab(make_lab) -> Lab:
 
 
 def test_a_host_without_a_network_is_named_before_anything_starts(lab: Lab, tmp_path: Path) -> None:
-    with afflicted(lab, "h4", Fault(down=True)):
+    with planted_fault(lab, "h4", Fault(down=True)):
         begun = time.monotonic()
         done = subprocess.run(
             command(lab, tmp_path / "run", SWEEP), capture_output=True, text=True, timeout=LIMIT_S
@@ -39,14 +39,14 @@ def test_a_host_without_a_network_is_named_before_anything_starts(lab: Lab, tmp_
 
 
 @contextmanager
-def running(lab: Lab, where: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def running(lab: Lab, run_path: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """`assay net --lab` in the background, until its first size is recorded."""
     process = subprocess.Popen(
-        command(lab, where, arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(lab, run_path, arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         deadline = time.monotonic() + 60
-        records = where / "records.jsonl"
+        records = run_path / "records.jsonl"
         while not (records.exists() and b'"pairs"' in records.read_bytes()):
             assert process.poll() is None and time.monotonic() < deadline, "no record came"
             time.sleep(0.05)
@@ -89,39 +89,37 @@ def _cmdline(pid: int) -> bytes:
 
 
 def check_not_judged(run: Run, code: int) -> None:
-    """A run that was cut short cannot pass. It fails where a host was slow until then, and the noise of a busy machine
-    may look so: that is accepted only where Assay says that the machine was busy."""
+    """A run that ended early cannot pass. It fails if a host was slow until then. The noise of a busy machine may look
+    like a slow host, so a failure is accepted only if Assay reports that the machine was busy."""
     faults = [r for r in run.records if isinstance(r, Finding) and r.severity == "fault"]
     expected = (1, "FAIL") if faults and run.info.busy else (2, "INCONCLUSIVE")
     assert (code, run.info.outcome, run.info.state) == (*expected, "partial"), faults
 
 
 @pytest.mark.parametrize("launcher", ACROSS_HOSTS)
-def test_a_rank_that_dies_is_named_and_what_was_measured_is_kept(
-    lab: Lab, tmp_path: Path, launcher: str
-) -> None:
-    where = tmp_path / "run"
-    with running(lab, where, *LONG, "--launcher", launcher) as process:
-        # The one that measures, as the kernel would when memory is short; its guardian lives.
-        both = engines_in(lab, "h2")
-        (measuring,) = [pid for pid in both if _parent(pid) in both]
+def test_a_dead_rank_is_named_and_the_measurements_are_kept(lab: Lab, tmp_path: Path, launcher: str) -> None:
+    run_path = tmp_path / "run"
+    with running(lab, run_path, *LONG, "--launcher", launcher) as process:
+        # Kills the measuring process, as the kernel does when memory is short. Its guardian process survives.
+        measuring_and_guardian = engines_in(lab, "h2")
+        (measuring,) = [pid for pid in measuring_and_guardian if _parent(pid) in measuring_and_guardian]
         os.kill(measuring, signal.SIGKILL)
         _, stderr = process.communicate(timeout=90)
-    run = Run.load(where)
+    run = Run.load(run_path)
     assert "Traceback" not in stderr
     check_not_judged(run, process.returncode)
     (failure,) = [r for r in run.records if isinstance(r, Failure)]
     assert failure.problem.startswith("rank 2 on h2 was ended by signal 9")
     assert any(isinstance(r, Pairs) for r in run.records)
-    assert (where / "report.html").exists()
+    assert (run_path / "report.html").exists()
     assert engines_in(lab) == []
 
 
-def test_a_host_that_falls_silent_is_named_within_the_time_out(lab: Lab, tmp_path: Path) -> None:
-    where = tmp_path / "run"
-    with running(lab, where, *LONG) as process, afflicted(lab, "h6", Fault(down=True)):
+def test_an_unreachable_host_is_named_within_the_timeout(lab: Lab, tmp_path: Path) -> None:
+    run_path = tmp_path / "run"
+    with running(lab, run_path, *LONG) as process, planted_fault(lab, "h6", Fault(down=True)):
         process.communicate(timeout=90)
-    run = Run.load(where)
+    run = Run.load(run_path)
     check_not_judged(run, process.returncode)
     (failure,) = [r for r in run.records if isinstance(r, Failure)]
     assert "h6" in failure.problem
@@ -129,15 +127,15 @@ def test_a_host_that_falls_silent_is_named_within_the_time_out(lab: Lab, tmp_pat
     assert engines_in(lab) == []
 
 
-def test_ctrl_c_leaves_a_readable_partial_run_and_nothing_running(lab: Lab, tmp_path: Path) -> None:
-    where = tmp_path / "run"
-    with running(lab, where, *LONG, "--json") as process:
+def test_ctrl_c_leaves_a_readable_partial_run_and_no_process(lab: Lab, tmp_path: Path) -> None:
+    run_path = tmp_path / "run"
+    with running(lab, run_path, *LONG, "--json") as process:
         process.send_signal(signal.SIGINT)
         out, stderr = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in stderr
-    run = Run.load(where)
+    run = Run.load(run_path)
     assert (run.info.state, run.info.reason) == ("partial", "interrupted")
     assert any(isinstance(r, Pairs) for r in run.records)
     assert json.loads(out)["run"]["state"] == "partial"
-    assert (where / "report.html").exists()
+    assert (run_path / "report.html").exists()
     assert engines_in(lab) == []

@@ -1,7 +1,7 @@
-"""The same suite under every MPI on this one host, and under srun across hosts.
+"""``assay net`` under every MPI on this host, and under srun on the hosts of a lab.
 
-Open MPI and MPICH of the system, and the MPICH wheel: both modes, every operation, odd numbers of ranks,
-exact accounting. Figures of speed are not looked at.
+The MPIs are Open MPI and MPICH of the system and the MPICH wheel. The tests cover both modes, every operation, odd
+numbers of ranks, and exact counts of bytes. No test depends on speed.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ SIZES = (1, 4096, 300_000)
 SWEEP = ["--sizes", ",".join(map(str, SIZES)), "--repeats", str(ITERATIONS)]
 
 
-def assay(where: Path, verb: str, *arguments: str) -> tuple[int, Run]:
+def assay(run_path: Path, verb: str, *arguments: str) -> tuple[int, Run]:
     done = subprocess.run(
-        [str(ASSAY), verb, "-o", str(where), *arguments], capture_output=True, text=True, timeout=LIMIT_S
+        [str(ASSAY), verb, "-o", str(run_path), *arguments], capture_output=True, text=True, timeout=LIMIT_S
     )
     assert "Traceback" not in done.stderr, done.stderr
-    assert (where / "run.json").exists(), done.stderr
-    return done.returncode, Run.load(where)
+    assert (run_path / "run.json").exists(), done.stderr
+    return done.returncode, Run.load(run_path)
 
 
 def values(run: Run, metric: str) -> dict[tuple[object, object], float]:
@@ -47,26 +47,26 @@ def values(run: Run, metric: str) -> dict[tuple[object, object], float]:
     }
 
 
-def nothing_failed(run: Run) -> None:
+def check_no_failure(run: Run) -> None:
     assert [r for r in run.records if isinstance(r, Failure | Corruption)] == []
     assert run.info.state == "complete"
     assert set(values(run, "corrupted").values()) == {0.0}
 
 
-def test_the_mpis_of_the_suite_are_here() -> None:
+def test_the_mpis_of_these_tests_are_installed() -> None:
     reasons = {x.name: x.unavailable() for x in LAUNCHERS if x.name in MPIS}
     assert reasons == dict.fromkeys(MPIS)
 
 
 @pytest.mark.parametrize("schedule", ["shift", "circle", "random"])
 @pytest.mark.parametrize("launcher", MPIS)
-def test_all_to_all_of_three(tmp_path: Path, launcher: str, schedule: str) -> None:
+def test_all_to_all_of_three_ranks_counts_every_byte(tmp_path: Path, launcher: str, schedule: str) -> None:
     status, run = assay(
         tmp_path / "run", "net", "--ranks", "3", "--launcher", launcher, "--schedule", schedule,
         "--op", "send,put,get", *SWEEP,
     )  # fmt: skip
     assert status == 0
-    nothing_failed(run)
+    check_no_failure(run)
     rounds = 2 if schedule != "random" else None
     for (op, size), arrived in values(run, "bytes").items():
         assert op in ("send", "put", "get")
@@ -80,29 +80,29 @@ def test_all_to_all_of_three(tmp_path: Path, launcher: str, schedule: str) -> No
 
 
 @pytest.mark.parametrize("launcher", MPIS)
-def test_results_that_are_too_long_for_one_gather(
+def test_results_beyond_the_limit_of_one_gather_arrive(
     tmp_path: Path, launcher: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As with 10,000 ranks, whose results exceed 2 GiB; here the limit is 10 bytes."""
+    """The results of 10,000 ranks exceed 2 GiB. Here the limit is set to 10 bytes."""
     monkeypatch.setenv("ASSAY_MAX_GATHERED", "10")
     status, run = assay(tmp_path / "run", "net", "--ranks", "3", "--launcher", launcher, *SWEEP)
     assert status == 0
-    nothing_failed(run)
+    check_no_failure(run)
     pairs = {(r.subject.host, peer) for r in run.records if isinstance(r, Pairs) for peer in r.peers}
     assert len(pairs) == 6
 
 
 @pytest.mark.parametrize("launcher", MPIS)
-def test_client_server(tmp_path: Path, launcher: str) -> None:
+def test_client_server_counts_every_byte(tmp_path: Path, launcher: str) -> None:
     status, run = assay(
         tmp_path / "run", "run", "network.client_server", "--ranks", "4", "--launcher", launcher,
         "--servers", "1", "--op", "send,put,get", "--nflight", "4", *SWEEP,
     )  # fmt: skip
     assert status == 0
-    nothing_failed(run)
+    check_no_failure(run)
     for (_, size), arrived in values(run, "bytes").items():
         assert arrived == 3 * 1 * ITERATIONS * float(str(size))
-    # A send is answered: half its round trip is reported apart from its latency.
+    # A send is answered, so half of its round trip is reported besides its latency.
     trips, latencies = values(run, "half_round_trip"), values(run, "latency")
     assert {op for op, _ in trips} == {"send"}
     for key, trip in trips.items():
@@ -110,20 +110,20 @@ def test_client_server(tmp_path: Path, launcher: str) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
-def test_srun_across_hosts(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+def test_srun_starts_ranks_on_the_hosts_of_a_lab(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
     assert shutil.which("slurmctld"), "install slurm-wlm"
     lab = make_lab(hosts=4, host_rate="100mbit", slurm=True)
     status, run = assay(
         tmp_path / "run", "net", "--lab", lab.name, "--launcher", "srun", "--sizes", "1KiB,64KiB",
         "--budget", "4s",
     )  # fmt: skip
-    nothing_failed(run)
+    check_no_failure(run)
     assert status == 0
     of_hosts = [r for r in run.records if isinstance(r, Context) and not r.subject.device]
     assert sorted(str(r.subject.host) for r in of_hosts) == lab.hosts
     shares = [r for r in run.records if isinstance(r, Measurement) and r.metric == "share"]
     wire = [r for r in shares if r.name == "network.wire" and r.summary]
-    # Of all to all, and of each direction by itself.
+    # One of the all-to-all measurement and one of the one-way measurement.
     assert sorted(str(r.subject.host) for r in wire) == sorted(lab.hosts * 2)
     assert all(r.summary is not None and r.summary.median >= 1.0 for r in wire)
 
@@ -134,41 +134,43 @@ def test_pairs_are_measured_alone_and_sizes_have_units(tmp_path: Path) -> None:
         "--repeats", "3",
     )  # fmt: skip
     assert status == 0
-    nothing_failed(run)
+    check_no_failure(run)
     alone = [r for r in run.records if isinstance(r, Measurement) and r.metric == "bandwidth"]
     assert [str(r.subject.host)[-2:] + str(r.subject.peer)[-2:] for r in alone] == [":0:2", ":2:1"]
     assert {r.params["size"] for r in alone} == {65536}
     for record in alone:
-        # A pair ends after a second too, which a single burst takes on a machine that is busy with other programs.
+        # A pair also ends after a second. On a busy machine a single burst may take that long.
         longest = record.params["iterations"] * 65536 / min(record.samples)
         assert len(record.samples) == 3 or (1 <= len(record.samples) < 3 and longest >= 1)
 
 
 def test_a_run_that_ended_early_is_resumed(tmp_path: Path) -> None:
-    where = tmp_path / "run"
-    status, whole = assay(where, "net", "--ranks", "2", *SWEEP)
+    run_path = tmp_path / "run"
+    status, complete_run = assay(run_path, "net", "--ranks", "2", *SWEEP)
     assert status == 0
-    # As it would be after a kill during the second size: no later record, no conclusion.
-    cut = next(i for i, r in enumerate(whole.records) if getattr(r, "params", {}).get("size") == SIZES[1])
-    lines = (where / "records.jsonl").read_bytes().splitlines(keepends=True)
-    (where / "records.jsonl").write_bytes(b"".join(lines[: cut + 2]) + b'{"kind":"measu')
-    whole.info.state, whole.info.outcome, whole.info.completed = "running", None, []
-    whole.save()
+    # As after a kill during the second size: later records and the conclusion are missing.
+    cut = next(
+        i for i, r in enumerate(complete_run.records) if getattr(r, "params", {}).get("size") == SIZES[1]
+    )
+    lines = (run_path / "records.jsonl").read_bytes().splitlines(keepends=True)
+    (run_path / "records.jsonl").write_bytes(b"".join(lines[: cut + 2]) + b'{"kind":"measu')
+    complete_run.info.state, complete_run.info.outcome, complete_run.info.completed = "running", None, []
+    complete_run.save()
 
     done = subprocess.run(
-        [str(ASSAY), "run", "--resume", str(where)], capture_output=True, text=True, timeout=LIMIT_S
+        [str(ASSAY), "run", "--resume", str(run_path)], capture_output=True, text=True, timeout=LIMIT_S
     )
     assert done.returncode == 0, done.stderr
-    run = Run.load(where)
+    run = Run.load(run_path)
     assert (run.info.state, run.info.outcome) == ("complete", "PASS")
     assert sorted(values(run, "corrupted")) == [("send", size) for size in SIZES]
     kept_ids = [r.id for r in run.records if isinstance(r, Measurement) and r.params.get("size") == SIZES[0]]
     assert kept_ids == [
-        r.id for r in whole.records if isinstance(r, Measurement) and r.params.get("size") == SIZES[0]
+        r.id for r in complete_run.records if isinstance(r, Measurement) and r.params.get("size") == SIZES[0]
     ]
     assert len({r.id for r in run.records}) == len(run.records)
 
-    again = subprocess.run(
-        [str(ASSAY), "run", "--resume", str(where)], capture_output=True, text=True, timeout=LIMIT_S
+    second = subprocess.run(
+        [str(ASSAY), "run", "--resume", str(run_path)], capture_output=True, text=True, timeout=LIMIT_S
     )
-    assert again.returncode == 2 and "nothing to resume" in again.stderr
+    assert second.returncode == 2 and "nothing to resume" in second.stderr

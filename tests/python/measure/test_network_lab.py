@@ -1,7 +1,7 @@
-"""The Network Sanitizer on a virtual cluster whose faults we planted ourselves.
+"""``assay net`` on a lab with planted faults.
 
-Two cabinets of four hosts at 100 Mbit/s each way, 160 both ways together, 300 between the cabinets: healthy
-but oversubscribed, so that congestion is there and must not be blamed on anyone.
+The lab has two cabinets of four hosts with 100 Mbit/s in each direction, 160 Mbit/s for both directions together, and
+300 Mbit/s between the cabinets. It is oversubscribed, so congestion occurs and must not count as a host's fault.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ SWEEP = ["--sizes", "1KiB,64KiB,512KiB", "--budget", "24s", "--timeout", "10s"]
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
     rates = Rates(up=100 * MBIT, down=100 * MBIT, duplex=160 * MBIT, cabinet=300 * MBIT)
-    made = Lab.up(8, 2, rates, name=f"net-{os.getpid()}")
+    cluster = Lab.up(8, 2, rates, name=f"net-{os.getpid()}")
     try:
-        yield made
+        yield cluster
     finally:
-        made.down()
+        cluster.down()
 
 
 @contextmanager
-def afflicted(lab: Lab, host: str, fault: Fault) -> Iterator[None]:
+def planted_fault(lab: Lab, host: str, fault: Fault) -> Iterator[None]:
     lab.fault([host], fault)
     try:
         yield
@@ -51,15 +51,15 @@ def afflicted(lab: Lab, host: str, fault: Fault) -> Iterator[None]:
         lab.fault([host], None)
 
 
-def net(lab: Lab, where: Path, *arguments: str) -> tuple[int, Run]:
+def net(lab: Lab, run_path: Path, *arguments: str) -> tuple[int, Run]:
     """`assay net --lab`, its exit code and its run."""
-    done = subprocess.run(command(lab, where, arguments), capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(command(lab, run_path, arguments), capture_output=True, text=True, timeout=LIMIT_S)
     assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, Run.load(where)
+    return done.returncode, Run.load(run_path)
 
 
-def command(lab: Lab, where: Path, arguments: Sequence[str]) -> list[str]:
-    return [str(ASSAY), "net", "--lab", lab.name, "-o", str(where), *arguments]
+def command(lab: Lab, run_path: Path, arguments: Sequence[str]) -> list[str]:
+    return [str(ASSAY), "net", "--lab", lab.name, "-o", str(run_path), *arguments]
 
 
 def findings(run: Run) -> list[Finding]:
@@ -67,7 +67,7 @@ def findings(run: Run) -> list[Finding]:
 
 
 @pytest.mark.parametrize("launcher", ACROSS_HOSTS)
-def test_a_healthy_lab_has_no_findings_and_its_bytes_are_on_the_wire(
+def test_a_healthy_lab_has_no_findings_and_its_bytes_use_the_network(
     lab: Lab, tmp_path: Path, launcher: str
 ) -> None:
     status, run = net(lab, tmp_path / "run", *SWEEP, "--launcher", launcher)
@@ -80,7 +80,7 @@ def test_a_healthy_lab_has_no_findings_and_its_bytes_are_on_the_wire(
     rows = [r for r in run.records if isinstance(r, Pairs) and r.params["size"] == 512 * 1024]
     directed = {(r.subject.host, peer) for r in rows for peer in r.peers}
     assert len(directed) == 8 * 7, "both directions of every pair"
-    # No pair is faster than its link, beyond what the shaper's burst lets through unhindered.
+    # No pair is faster than its link, apart from the burst that the shaper lets pass.
     assert max(value for r in rows for value in r.values) < 1.35 * 100 * MBIT
 
 
@@ -95,7 +95,7 @@ def test_a_healthy_lab_has_no_findings_and_its_bytes_are_on_the_wire(
 def test_a_slow_side_of_one_host_is_named(
     lab: Lab, tmp_path: Path, launcher: str, host: str, fault: Fault, side: str
 ) -> None:
-    with afflicted(lab, host, fault):
+    with planted_fault(lab, host, fault):
         status, run = net(lab, tmp_path / "run", *SWEEP, "--launcher", launcher)
     named = [(f.subject.host, f.side, f.severity) for f in findings(run)]
     assert named == [(host, side, "fault")]
@@ -107,8 +107,8 @@ def test_a_slow_side_of_one_host_is_named(
     assert page.startswith("<!") and len(page) > 100_000
 
 
-def test_hosts_that_are_all_slow_alike_are_found(lab: Lab, tmp_path: Path) -> None:
-    """Each sends at a fifth of what the lab was made with; compared with each other, they are in order."""
+def test_equally_slow_hosts_are_found(lab: Lab, tmp_path: Path) -> None:
+    """Each host sends at a fifth of its planted rate, so comparing hosts finds nothing."""
     lab.fault(lab.hosts, Fault(tx=20 * MBIT))
     try:
         status, run = net(lab, tmp_path / "run", "--sizes", "512KiB", "--budget", "12s", "--timeout", "10s")
@@ -121,7 +121,7 @@ def test_hosts_that_are_all_slow_alike_are_found(lab: Lab, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("launcher", ACROSS_HOSTS)
-def test_clients_against_servers(lab: Lab, tmp_path: Path, launcher: str) -> None:
+def test_clients_and_servers_exchange_in_both_directions(lab: Lab, tmp_path: Path, launcher: str) -> None:
     status, run = net(
         lab, tmp_path / "run", "--servers", "h[0-1]", "--clients", "h[2-5]", "--launcher", launcher,
         "--sizes", "1KiB,256KiB", "--budget", "6s",
@@ -141,16 +141,18 @@ def test_clients_against_servers(lab: Lab, tmp_path: Path, launcher: str) -> Non
 
 @pytest.fixture(scope="module")
 def slow_lab() -> Iterator[Lab]:
-    """So slow that a busy machine keeps up: figures then scatter little."""
-    made = Lab.up(6, 1, Rates(up=20 * MBIT, down=20 * MBIT, duplex=32 * MBIT), name=f"net-slow-{os.getpid()}")
+    """A lab with rates that a busy machine sustains, so its figures scatter little."""
+    cluster = Lab.up(
+        6, 1, Rates(up=20 * MBIT, down=20 * MBIT, duplex=32 * MBIT), name=f"net-slow-{os.getpid()}"
+    )
     try:
-        yield made
+        yield cluster
     finally:
-        made.down()
+        cluster.down()
 
 
-def could_have_found(run: Run) -> float:
-    """The share of its peers' rate at which a run says that it finds a host."""
+def detectable_share(run: Run) -> float:
+    """The share of its peers' rate at which a slow host would have been found, as the verdict states it."""
     (verdict,) = [r for r in run.records if isinstance(r, Verdict) and "fault" in r.criterion]
     match = re.search(r"at ([\d.]+) % of its peers' rate would have been found", verdict.reason)
     assert match, verdict.reason
@@ -163,14 +165,14 @@ def could_have_found(run: Run) -> float:
 def test_a_side_that_the_duplex_limit_hides_is_found(
     slow_lab: Lab, tmp_path: Path, fault: Fault, side: str
 ) -> None:
-    """Both directions together reach 16 Mbit/s each on every host, so the sweep sees nothing."""
-    with afflicted(slow_lab, "h4", fault):
+    """With traffic in both directions every host reaches 16 Mbit/s each way, so the sweep cannot show the fault."""
+    with planted_fault(slow_lab, "h4", fault):
         status, run = net(slow_lab, tmp_path / "run", "--sizes", "64KiB,256KiB", "--budget", "30s")
     found = [f for f in findings(run) if f.severity == "fault"]
     if (
         not found
     ):  # a busy machine's figures scatter too much: then the verdict has to say that it cannot see this
-        assert could_have_found(run) < 0.8
+        assert detectable_share(run) < 0.8
         return
     (finding,) = found
     assert (finding.rule, finding.subject.host, finding.side) == ("slow_host", "h4", side)
@@ -178,17 +180,18 @@ def test_a_side_that_the_duplex_limit_hides_is_found(
     assert status == 1
 
 
-def test_hosts_that_lose_packets_are_named_with_their_sides(slow_lab: Lab, tmp_path: Path) -> None:
-    """One that loses what it sends and one that loses what it receives, in one run: neither hides the other."""
-    with afflicted(slow_lab, "h1", Fault(tx_loss=0.02)), afflicted(slow_lab, "h3", Fault(rx_loss=0.02)):
+def test_lossy_hosts_are_named_with_their_sides(slow_lab: Lab, tmp_path: Path) -> None:
+    """One host loses sent packets and another loses received packets, in the same run."""
+    with (
+        planted_fault(slow_lab, "h1", Fault(tx_loss=0.02)),
+        planted_fault(slow_lab, "h3", Fault(rx_loss=0.02)),
+    ):
         status, run = net(slow_lab, tmp_path / "run", "--sizes", "64KiB,256KiB", "--budget", "30s")
     lossy = sorted((f.subject.host or "", f.side) for f in findings(run) if f.rule == "packet_loss")
     assert lossy == [("h1", "transmit"), ("h3", "receive")] and status == 1
 
 
-def test_two_runs_at_once_notice_each_other_and_a_passing_one_states_its_power(
-    slow_lab: Lab, tmp_path: Path
-) -> None:
+def test_two_simultaneous_runs_notice_each_other(slow_lab: Lab, tmp_path: Path) -> None:
     arguments = ["--sizes", "64KiB", "--budget", "10s"]
     first = subprocess.Popen(
         command(slow_lab, tmp_path / "first", arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -202,10 +205,10 @@ def test_two_runs_at_once_notice_each_other_and_a_passing_one_states_its_power(
     for run in (second, Run.load(tmp_path / "first")):
         assert [f.severity for f in findings(run) if f.rule == "shared_network"] == ["warning"]
     if status == 0:
-        assert 0 < could_have_found(second) < 1
+        assert 0 < detectable_share(second) < 1
 
 
-def test_a_check_of_the_lab_is_a_check_of_its_network(lab: Lab, tmp_path: Path) -> None:
+def test_a_check_of_a_lab_measures_its_network(lab: Lab, tmp_path: Path) -> None:
     arguments = [str(ASSAY), "check", "--lab", lab.name, "--budget", "3s", "-o", str(tmp_path / "run")]
     done = subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT_S)
     run = Run.load(tmp_path / "run")

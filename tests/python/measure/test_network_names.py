@@ -1,4 +1,4 @@
-"""The whole of a network run against a planted engine whose hosts call themselves otherwise than the list does."""
+"""A complete network run with a planted engine whose hosts have other names than the host list."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assay.records.run import Run
 from assay.records.schema import Finding, Measurement
 
 HOSTS = [f"n{i}" for i in range(8)]
-# Prints what an engine would: rank r on n<r>.site, where n3 sends at half its rate, also alone.
+# The planted engine: rank r runs on n<r>.site, and n3 sends at half its rate, also alone.
 ENGINE = """
 import json, sys
 own = [f"n{i}.site" for i in range(8)]
@@ -39,7 +39,7 @@ else:
 """
 
 
-class Planted:
+class PlantedLauncher:
     """A launcher that starts the planted engine in place of the real one."""
 
     name = flavour = "planted"
@@ -63,13 +63,13 @@ class Planted:
 
 
 @pytest.mark.parametrize("listed", [HOSTS, HOSTS[::-1], [f"{host}.site" for host in HOSTS]])
-def test_a_suspect_is_measured_again_under_the_lists_name(
+def test_a_suspect_is_retested_under_its_listed_name(
     listed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = tmp_path / "engine.py"
     engine.write_text(ENGINE)
     monkeypatch.setattr(sessions, "probe", lambda _flavour: engine)
-    launcher = Planted(engine)
+    launcher = PlantedLauncher(engine)
     session = Session(Run.create("net", ["net"], path=tmp_path / "run"), quiet=True)
     session.run.info.hosts = list(listed)
     request = NetworkRequest(launcher, Site("ssh"), [], list(listed), params={"budget": 60.0})
@@ -89,17 +89,19 @@ def test_a_suspect_is_measured_again_under_the_lists_name(
     assert {r.subject.host for r in alone} <= set(listed) and any(r.median == 5e8 for r in alone)
 
 
-def test_the_budget_is_shared_and_kept_by_fewer_pairs(
+def test_the_budget_is_divided_between_the_measurements(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = tmp_path / "engine.py"
     engine.write_text(ENGINE)
     monkeypatch.setattr(sessions, "probe", lambda _flavour: engine)
-    launcher = Planted(engine)
+    launcher = PlantedLauncher(engine)
     session = Session(Run.create("net", ["net"], path=tmp_path / "run"), quiet=True)
     measure_network(session, NetworkRequest(launcher, Site("ssh"), [], HOSTS, params={"budget": 15.0}))
-    given = {argv[2]: float(argv[argv.index("--budget") + 1]) for argv in launcher.started}
-    assert 1.0 <= given["network.pairs"] <= 15.0
-    assert given["network.all_to_all"] == pytest.approx(6.75)
-    assert given["network.one_way"] <= 15.0 - 1.0 - 1.0 - 12 * 0.45  # what one suspect needs is kept back
+    budgets = {argv[2]: float(argv[argv.index("--budget") + 1]) for argv in launcher.started}
+    assert 1.0 <= budgets["network.pairs"] <= 15.0
+    assert budgets["network.all_to_all"] == pytest.approx(6.75)
+    assert (
+        budgets["network.one_way"] <= 15.0 - 1.0 - 1.0 - 12 * 0.45
+    )  # the time of the retest of one suspect is reserved
     assert session.run.info.hosts == HOSTS

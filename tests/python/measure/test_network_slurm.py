@@ -1,5 +1,5 @@
-"""A network run as users of Slurm start one: inside an allocation, from the head, on hosts that call themselves
-otherwise than Slurm does, have two adapters each, and are listed by other names than Slurm's."""
+"""A network run inside an allocation of Slurm, started on the head node. The hosts have other names than Slurm's nodes
+and two adapters each, and the host list names them in several ways."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ pytestmark = [
 ASSAY = Path(__file__).parents[3] / "assay"
 
 
-def second_adapter(lab: Lab) -> None:
-    """Gives each host eth1 in a network of its own, and another name than the lab's."""
+def add_adapters_and_rename(lab: Lab) -> None:
+    """Adds the adapter eth1 in another network to each host, and changes its host name."""
     for number, host in enumerate(lab.hosts):
         script = (
             f"ip link add link eth0 name eth1 type macvlan mode bridge && "
@@ -38,21 +38,21 @@ def second_adapter(lab: Lab) -> None:
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A folder that the lab's hosts see: they have a /tmp of their own."""
+    """A folder outside /tmp, which all hosts of the lab share. Each has its own /tmp."""
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="assay-test-") as folder:
         yield Path(folder)
 
 
-# A node's name, a host's own name, an address of the second adapter, which Slurm does not know, and the address that it
-# knows.
+# A node name of Slurm, a host name, an address of the second adapter, which Slurm does not know, and an address that
+# Slurm knows.
 LISTED = ["h0", "n1.site", "10.99.0.3", "10.77.0.4"]
 
 
-def test_inside_an_allocation_across_hosts_with_other_names_and_two_adapters(
+def test_hosts_with_other_names_and_two_adapters_are_measured_under_srun(
     make_lab: Callable[..., Lab], shared: Path
 ) -> None:
     lab = make_lab(hosts=4, host_rate="100mbit", slurm=True)
-    second_adapter(lab)
+    add_adapters_and_rename(lab)
     command = [
         "salloc",
         "-Q",
@@ -78,9 +78,11 @@ def test_inside_an_allocation_across_hosts_with_other_names_and_two_adapters(
     assert (done.returncode, run.info.state) == (0, "complete"), done.stdout
     pairs = {(r.subject.host, peer) for r in run.records if isinstance(r, Pairs) for peer in r.peers}
     assert {host for pair in pairs for host in pair} == set(LISTED)  # not the hosts' own names, nor Slurm's
-    own = {r.subject.host: r.facts["host.own_name"] for r in run.records
+    own_names = {r.subject.host: r.facts["host.own_name"] for r in run.records
            if isinstance(r, Context) and "host.own_name" in r.facts}  # fmt: skip
-    assert own == {host: f"n{number}.site" for number, host in enumerate(LISTED) if host != f"n{number}.site"}
+    assert own_names == {
+        host: f"n{number}.site" for number, host in enumerate(LISTED) if host != f"n{number}.site"
+    }
     wire = [
         r
         for r in run.records
@@ -88,8 +90,8 @@ def test_inside_an_allocation_across_hosts_with_other_names_and_two_adapters(
     ]
     assert {r.subject.host for r in wire} == set(LISTED) and min(r.median for r in wire) >= 1.0
 
-    strange = [*command[:3], str(ASSAY), "net", "-w", "h0,h7", "-o", str(shared / "none")]
-    refused = subprocess.run(lab.enter("head", strange), capture_output=True, text=True, timeout=120)
+    wrong_host = [*command[:3], str(ASSAY), "net", "-w", "h0,h7", "-o", str(shared / "none")]
+    refused = subprocess.run(lab.enter("head", wrong_host), capture_output=True, text=True, timeout=120)
     assert refused.returncode == 2 and refused.stderr.count("\n") == 1, refused.stderr
     assert "h7: no node of this allocation (h[0-3]) has this name or address" in refused.stderr
     assert not (shared / "none").exists()

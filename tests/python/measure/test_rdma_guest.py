@@ -1,6 +1,6 @@
-"""RDMA for real: two SoftRoCE devices in a guest of the lab, whose wires have a planted rate.
+"""RDMA between two SoftRoCE devices in a guest of the lab, whose network has a planted rate.
 
-One boot answers all (``rdma_in_guest.py`` runs inside); each test asserts on a part of what was seen there.
+``rdma_in_guest.py`` runs inside. One boot serves all tests; each asserts on a part of its output.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ RATE_MBIT = 80
 # and acknowledgements, the payload is within this share of the rate.
 LOW, HIGH = 0.80, 1.12
 
-Seen = dict[str, Any]
+Observations = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def results(in_guest: Callable[..., CompletedProcess[str]]) -> Seen:
+def results(in_guest: Callable[..., CompletedProcess[str]]) -> Observations:
     wires = ["--rdma", "2", "--rdma-rate", f"{RATE_MBIT}mbit"]
     meter = LoadMeter("no other token")
     done = in_guest(*wires, "--", sys.executable, str(INSIDE))
     assert done.returncode == 0, done.stderr
-    parts: Seen = json.loads(done.stdout.splitlines()[-1])
+    parts: Observations = json.loads(done.stdout.splitlines()[-1])
     return {**parts, "busy": meter.end().reason()}
 
 
-def test_every_port_sends_and_the_planted_rate_is_found(results: Seen) -> None:
+def test_every_port_sends_and_the_planted_rate_is_found(results: Observations) -> None:
     part = results["operations"]
     assert part["code"] == 0, part
     medians = {(f["device"], f["op"], f["metric"]): f["median"] for f in part["figures"]}
@@ -47,8 +47,7 @@ def test_every_port_sends_and_the_planted_rate_is_found(results: Seen) -> None:
         for op in ("write", "read", "send"):
             share = medians[device, op, "bandwidth"] / (RATE_MBIT * 1e6 / 8)
             assert 0 < share <= HIGH, (device, op, share)
-            # An emulated processor that other programs keep from running cannot fill the wire. A send waits where
-            # its receiver was not ready for it.
+            # On a busy machine an emulated processor cannot fill the link. A send waits if its receiver is not ready.
             assert share >= (LOW if op != "send" else 0.5) or results["busy"], (device, op, share)
             assert medians[device, op, "peak"] >= medians[device, op, "bandwidth"]
             rate = medians[device, op, "message_rate"] * 65536
@@ -56,19 +55,19 @@ def test_every_port_sends_and_the_planted_rate_is_found(results: Seen) -> None:
             assert medians[device, op, "corrupted"] == 0
 
 
-def test_the_bytes_went_over_the_wire(results: Seen) -> None:
-    """Two directions, three operations, 64 messages of 64 KiB each, and those that are verified apart."""
+def test_the_bytes_used_the_network(results: Observations) -> None:
+    """Two directions with three operations of 64 messages of 64 KiB each, and separate messages that are verified."""
     assert results["operations"]["wire"] >= 2 * 3 * 64 * 65536
     shares = {
         (f["device"], f["op"], f["direction"]): f["median"]
         for f in results["operations"]["figures"]
         if f["metric"] == "wire"
     }
-    # Both ends of both directions, by the counters of their own interfaces.
+    # Both ends of both directions, by the counters of their interfaces.
     assert len(shares) == 2 * 3 * 2 and min(shares.values()) >= 1
 
 
-def test_the_table_in_both_directions_with_several_queue_pairs(results: Seen) -> None:
+def test_the_table_in_both_directions_with_several_queue_pairs(results: Observations) -> None:
     part = results["sweep"]
     assert part["code"] == 0, part
     assert "guest rxe0:1 <-> guest rxe1:1  (RC, 2 queue pairs, depth 4" in part["out"]
@@ -78,21 +77,21 @@ def test_the_table_in_both_directions_with_several_queue_pairs(results: Seen) ->
 
 
 @pytest.mark.parametrize("which", ["server", "client"])
-def test_a_side_that_is_killed_is_named_by_the_other(results: Seen, which: str) -> None:
+def test_a_side_that_is_killed_is_named_by_the_other(results: Observations, which: str) -> None:
     part = results[f"{which}_killed"]
     assert part["code"] == 2
     assert "has gone away" in part["err"]
     assert part["seconds"] < 20
 
 
-def test_a_stranger_is_sent_away_and_the_client_served(results: Seen) -> None:
+def test_a_foreign_client_is_refused_and_the_right_one_served(results: Observations) -> None:
     part = results["stranger"]
     assert part["code"] == 0, part
     assert part["server"]["code"] == 0, part
     assert "refused: 127.0.0.1 does not speak the protocol" in part["server"]["err"]
 
 
-def test_too_little_lockable_memory_says_what_fixes_it(results: Seen) -> None:
+def test_a_low_limit_on_locked_memory_is_named_with_its_fix(results: Observations) -> None:
     part = results["locked_memory"]
     assert part["code"] == 2
     done = " ".join(part["out"].split())
@@ -113,7 +112,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_one_line(results: Seen, case: str) -> None:
+def test_impossible_settings_are_one_line(results: Observations, case: str) -> None:
     part = results[case]
     assert part["code"] == 2, part
     (line,) = [text for text in part["err"].splitlines() if text.startswith("assay-probe: ")]
@@ -121,5 +120,5 @@ def test_what_cannot_be_is_one_line(results: Seen, case: str) -> None:
     assert "defect" not in line
     if "server" in part:
         assert part["server"]["code"] == 2
-        # It hears of it, or finds the same of its own device.
+        # The server learns of the client's failure, or finds the same limit on its own device.
         assert "gave up: rxe1:1" in part["server"]["err"] or "assay-probe: rxe0:1" in part["server"]["err"]

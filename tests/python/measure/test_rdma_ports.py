@@ -1,4 +1,5 @@
-"""Which port sends to which, from planted devices; and what the two sides of a measurement are told."""
+"""The plan of RDMA ports (which port sends to which) for planted devices, and the parameters of a measurement's
+sides."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ def context(device: str, host: str = "n1", **facts: Scalar) -> Context:
     return Context(subject=Subject(host=host, device=device), facts=planted)
 
 
-def planned(*contexts: AnyRecord) -> list[tuple[str, str, bool]]:
+def planned_pairs(*contexts: AnyRecord) -> list[tuple[str, str, bool]]:
     pairs = plan_ports(ports_of(contexts, "n1"))
     return [(pair.sender, pair.receiver, pair.same_card) for pair in pairs]
 
@@ -27,13 +28,13 @@ def planned(*contexts: AnyRecord) -> list[tuple[str, str, bool]]:
 def test_two_cards_send_to_each_other() -> None:
     first = context("mlx4_0:1", device__pci="0000:02:00.0", rdma__adapter="0002:c903:00e1:0003")
     second = context("mlx4_1:1", device__pci="0000:81:00.0", rdma__adapter="0002:c903:00e1:1003")
-    assert planned(first, second) == [("mlx4_0:1", "mlx4_1:1", False), ("mlx4_1:1", "mlx4_0:1", False)]
+    assert planned_pairs(first, second) == [("mlx4_0:1", "mlx4_1:1", False), ("mlx4_1:1", "mlx4_0:1", False)]
 
 
-def test_two_dual_port_cards_each_port_sends_and_each_receives() -> None:
-    """Devices of one card: two functions of one slot, as mlx5 shows them."""
+def test_each_port_of_two_dual_port_cards_sends_and_receives() -> None:
+    """The two devices of a card are functions of one slot, as mlx5 shows them."""
     cards = {"mlx5_0:1": "3b:00.0", "mlx5_1:1": "3b:00.1", "mlx5_2:1": "d8:00.0", "mlx5_3:1": "d8:00.1"}
-    pairs = planned(*(context(device, device__pci=f"0000:{pci}") for device, pci in cards.items()))
+    pairs = planned_pairs(*(context(device, device__pci=f"0000:{pci}") for device, pci in cards.items()))
     assert [sender for sender, _, _ in pairs] == list(cards)
     assert sorted(receiver for _, receiver, _ in pairs) == sorted(cards)
     for sender, receiver, same_card in pairs:
@@ -41,10 +42,10 @@ def test_two_dual_port_cards_each_port_sends_and_each_receives() -> None:
         assert cards[sender][:2] != cards[receiver][:2]
 
 
-def test_two_ports_of_one_device_and_a_card_elsewhere() -> None:
+def test_two_ports_of_one_device_and_another_card() -> None:
     ports = [context(f"mlx4_0:{n}", device__pci="0000:02:00.0") for n in (1, 2)]
     other = context("mlx4_1:1", device__pci="0000:81:00.0")
-    assert [(s, r) for s, r, _ in planned(*ports, other)] == [
+    assert [(s, r) for s, r, _ in planned_pairs(*ports, other)] == [
         ("mlx4_0:1", "mlx4_1:1"),
         ("mlx4_0:2", "mlx4_1:1"),
         ("mlx4_1:1", "mlx4_0:1"),
@@ -55,21 +56,21 @@ def test_two_ports_of_one_device_and_a_card_elsewhere() -> None:
     "facts",
     [
         [{"device__pci": "0000:3b:00.0"}, {"device__pci": "0000:3b:00.1"}],
-        # One card in two slots: its GUID is one.
+        # One card in two slots, which have the same GUID.
         [
             {"device__pci": "0000:3b:00.0", "rdma__adapter": "b859:9f03:0011:2233"},
             {"device__pci": "0000:86:00.0", "rdma__adapter": "b859:9f03:0011:2233"},
         ],
     ],
 )
-def test_one_card_is_better_than_nothing_and_is_said(facts: list[dict[str, Scalar]]) -> None:
-    pairs = planned(context("mlx5_0:1", **facts[0]), context("mlx5_1:1", **facts[1]))
+def test_ports_of_one_card_are_paired_if_no_other_exists(facts: list[dict[str, Scalar]]) -> None:
+    pairs = planned_pairs(context("mlx5_0:1", **facts[0]), context("mlx5_1:1", **facts[1]))
     assert pairs == [("mlx5_0:1", "mlx5_1:1", True), ("mlx5_1:1", "mlx5_0:1", True)]
 
 
-def test_what_is_no_card_is_not_one_card() -> None:
-    """SoftRoCE has no PCI address; a GUID of zeros is none."""
-    pairs = planned(*(context(f"rxe{n}:1", rdma__adapter="0000:0000:0000:0000") for n in (0, 1)))
+def test_devices_without_a_card_do_not_count_as_one_card() -> None:
+    """SoftRoCE devices have no PCI address. A GUID of zeros does not identify a card."""
+    pairs = planned_pairs(*(context(f"rxe{n}:1", rdma__adapter="0000:0000:0000:0000") for n in (0, 1)))
     assert [same for _, _, same in pairs] == [False, False]
 
 
@@ -79,15 +80,15 @@ def test_ports_that_are_down_elsewhere_or_of_another_kind_are_left_out() -> None
     elsewhere = context("mlx5_2:1", host="n2")
     ethernet = context("mlx5_3:1", rdma__link_layer="Ethernet")
     interface = Context(subject=Subject(host="n1", device="eth0"), facts={"net.mtu": 9000})
-    assert planned(active, down, elsewhere, ethernet, interface) == []
-    assert planned() == []
+    assert planned_pairs(active, down, elsewhere, ethernet, interface) == []
+    assert planned_pairs() == []
 
 
-def test_a_port_of_the_same_subnet_comes_first() -> None:
-    """Two rails that are not connected: each card has one port on either."""
+def test_ports_of_the_same_subnet_are_preferred() -> None:
+    """Two separate rails: the subnets are not connected."""
     rails = [("fe80:0000:0000:0000", "mlx5_0:1", "3b"), ("fe80:0000:0000:0001", "mlx5_1:1", "5e")]
     rails += [("fe80:0000:0000:0001", "mlx5_2:1", "86"), ("fe80:0000:0000:0000", "mlx5_3:1", "d8")]
-    pairs = planned(
+    pairs = planned_pairs(
         *(
             context(device, rdma__subnet=subnet, device__pci=f"0000:{bus}:00.0")
             for subnet, device, bus in rails
@@ -101,19 +102,19 @@ def test_a_port_of_the_same_subnet_comes_first() -> None:
     ]
 
 
-class Sides:
-    """In place of a session: keeps what it is asked to start."""
+class RecordingSession:
+    """Stands for a session. It records the two sides that it is asked to start."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[Side, Side, dict[str, Any]]] = []
 
-    def measure_pair(self, first: Side, other: Side, **how: Any) -> bool:
-        self.requests.append((first, other, how))
+    def measure_pair(self, first: Side, other: Side, **options: Any) -> bool:
+        self.requests.append((first, other, options))
         return True
 
 
-def test_both_sides_here_meet_at_a_free_port() -> None:
-    session: Any = Sides()
+def test_two_local_sides_use_a_free_port() -> None:
+    session: Any = RecordingSession()
     params: dict[str, Scalar] = {
         "op": "write",
         "sizes": "65536",
@@ -122,24 +123,24 @@ def test_both_sides_here_meet_at_a_free_port() -> None:
         "timeout": 7,
     }
     assert measure_rdma(session, (HERE, "n1", "rxe0"), (HERE, "n1", "rxe1"), params, more=True)
-    ((listening, posting, how),) = session.requests
+    ((listening, posting, options),) = session.requests
     port = listening.params["port"]
     assert 1024 <= int(port) <= 65535
     expected = {"port": port, "timeout": 7, "realtime": True, "gid_index": 3, "device": "rxe1", "mute": True}
     assert listening.params == {**expected, "listen": "127.0.0.1"}
     assert posting.params == {**params, "port": port, "device": "rxe0", "peer": "127.0.0.1"}
-    assert how == {"silence_s": 37.0, "more": True}
+    assert options == {"silence_s": 37.0, "more": True}
 
 
-def test_two_hosts_meet_at_the_receiver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The receiver listens on the address that the sender calls, and on no other."""
+def test_the_receiver_listens_on_the_address_that_the_sender_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The receiver does not listen on other addresses."""
 
-    def known(host: str, *_args: object, **_how: object) -> list[object]:
+    def resolve(host: str, *_args: object, **_how: object) -> list[object]:
         assert host == "n2"
         return [(0, 0, 0, "", ("192.0.2.2", 0))]
 
-    monkeypatch.setattr(rdma.socket, "getaddrinfo", known)
-    session: Any = Sides()
+    monkeypatch.setattr(rdma.socket, "getaddrinfo", resolve)
+    session: Any = RecordingSession()
     measure_rdma(
         session, Endpoint(HERE, "n1", "mlx5_0"), Endpoint(REMOTE, "n2", "mlx5_3:1"), {"iterations": 10}
     )
@@ -149,8 +150,8 @@ def test_two_hosts_meet_at_the_receiver(monkeypatch: pytest.MonkeyPatch) -> None
     assert posting.params == {"iterations": 10, "device": "mlx5_0", "peer": "n2"}
 
 
-def test_the_receiver_listens_where_it_is_told_to() -> None:
-    session: Any = Sides()
+def test_the_receiver_listens_on_the_given_interface() -> None:
+    session: Any = RecordingSession()
     ends = Endpoint(HERE, "n1", "mlx5_0"), Endpoint(REMOTE, "n2", "mlx5_3")
     measure_rdma(session, *ends, {"listen": "ib0"})
     ((listening, posting, _),) = session.requests
@@ -158,6 +159,6 @@ def test_the_receiver_listens_where_it_is_told_to() -> None:
     assert "listen" not in posting.params
 
 
-def test_pairs_and_ports_are_values() -> None:
+def test_pairs_are_compared_by_value_and_ports_of_a_device_share_a_card() -> None:
     assert Pair("a:1", "b:1", False) == Pair("a:1", "b:1", False)
     assert Port("a:1", True, "Ethernet").shares_card(Port("a:2", True, "Ethernet"))

@@ -1,5 +1,5 @@
-"""The two sides of a UDP measurement recognise each other by the run's token; strangers are refused, and none of it
-is on a command line."""
+"""The token of a run, by which the two sides of a UDP measurement recognise each other. Senders without it are refused,
+and it appears on no command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(not ENGINE.is_file(), reason="the engines are no
 
 
 def free_port() -> int:
-    """A control port with a free one behind it, for data."""
+    """A free port for control whose successor is free for data."""
     for port in range(21000, 31000, 7):
         with socket.socket(type=socket.SOCK_DGRAM) as control, socket.socket(type=socket.SOCK_DGRAM) as data:
             try:
@@ -53,7 +53,7 @@ def start(side: str, port: int, *arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def receiver(port: int, *arguments: object) -> subprocess.Popen[str]:
+def start_receiver(port: int, *arguments: object) -> subprocess.Popen[str]:
     process = start("receive", port, "--size", 1000, "--sockets", 1, *arguments)
     assert process.stdout is not None
     while '"ready"' not in process.stdout.readline():
@@ -63,7 +63,7 @@ def receiver(port: int, *arguments: object) -> subprocess.Popen[str]:
 
 def test_sides_with_the_same_token_measure(tmp_path: Path) -> None:
     port, token = free_port(), token_file(tmp_path, "1")
-    listening = receiver(port, "--token", token)
+    listening = start_receiver(port, "--token", token)
     sender = start("send", port, *SLOW, "--token", token)
     assert sender.wait(LIMIT_S) == 0, sender.communicate()
     output, errors = listening.communicate(timeout=LIMIT_S)
@@ -75,7 +75,7 @@ def test_sides_with_the_same_token_measure(tmp_path: Path) -> None:
 
 def test_a_sender_with_another_token_or_none_is_refused(tmp_path: Path) -> None:
     port = free_port()
-    listening = receiver(port, "--token", token_file(tmp_path, "1"))
+    listening = start_receiver(port, "--token", token_file(tmp_path, "1"))
     strangers = [
         start("send", port, *SLOW[:-1], "0.5", *arguments)
         for arguments in ([], ["--token", token_file(tmp_path, "2")])
@@ -86,7 +86,7 @@ def test_a_sender_with_another_token_or_none_is_refused(tmp_path: Path) -> None:
     for process in strangers:
         assert process.wait(LIMIT_S) == 2
         assert "does not answer" in process.communicate()[1]
-    # It has stayed up, and takes the legitimate sender.
+    # The receiver still runs and accepts the legitimate sender.
     sender = start("send", port, *SLOW, "--token", token_file(tmp_path, "1"))
     assert sender.wait(LIMIT_S) == 0, sender.communicate()
     _, errors = listening.communicate(timeout=LIMIT_S)
@@ -94,12 +94,12 @@ def test_a_sender_with_another_token_or_none_is_refused(tmp_path: Path) -> None:
     assert errors.count("a control message that is not of this run") == 1, errors
 
 
-@pytest.mark.parametrize("how", ["mode", "content", "missing"])
-def test_a_token_that_cannot_be_used_is_one_line(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("fault", ["mode", "content", "missing"])
+def test_an_unusable_token_file_is_one_line(tmp_path: Path, fault: str) -> None:
     path = token_file(tmp_path, "1")
-    if how == "mode":
+    if fault == "mode":
         path.chmod(0o644)
-    elif how == "content":
+    elif fault == "content":
         path.write_text("secret\n")
     else:
         path.unlink()
@@ -112,17 +112,17 @@ def test_a_token_that_cannot_be_used_is_one_line(tmp_path: Path, how: str) -> No
 def test_a_pair_gets_a_new_token_that_no_command_line_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stand-ins for both engines write down their command line and the first line of their standard input."""
-    stand_in = tmp_path / "engine"
-    stand_in.write_text(
+    """Planted engines record their command line and the first line of their standard input."""
+    planted_engine = tmp_path / "engine"
+    planted_engine.write_text(
         f"#!{sys.executable}\n"
         "import json, os, pathlib, sys\n"
         f"seen = pathlib.Path({str(tmp_path)!r}) / sys.argv[2]\n"
         "seen.write_text(json.dumps([sys.argv, sys.stdin.readline(), sorted(os.environ.values())]))\n"
         'print(json.dumps({"kind": "ready", "listens": "x"}), flush=True)\n'
     )
-    stand_in.chmod(0o755)
-    monkeypatch.setattr("assay.measure.session.probe", lambda flavour="": stand_in)
+    planted_engine.chmod(0o755)
+    monkeypatch.setattr("assay.measure.session.probe", lambda flavour="": planted_engine)
     tokens = []
     for number in range(2):
         session = Session(Run.create("udp", [], path=tmp_path / f"run{number}"), quiet=True)

@@ -1,4 +1,4 @@
-"""The conductor of a saturation study, without a network."""
+"""The conductor of a saturation study, which sends rounds to the engine and receives results, without an engine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def latency(request: Round, host: str, peer: str) -> Measurement:
     )
 
 
-def test_a_host_that_nobody_has_named_ends_the_study():
-    """Two of the names were of one machine, which calls itself otherwise."""
+def test_a_record_of_an_unlisted_host_ends_the_study():
+    """Two of the listed names are one machine, which has another name."""
     request = Round((("a", "b"),), sizes=(8,), count=1)
     answers: list[Result] = []
 

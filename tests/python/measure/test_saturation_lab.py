@@ -1,8 +1,8 @@
-"""The three commands on a lab of two cabinets with planted rates: what was planted is found, and the platform that
-is written carries the same curves in the simulator.
+"""``assay saturate`` and ``assay model`` on a lab of two cabinets with planted rates: the planted capacities are found,
+and the simulation of the written platform agrees with the measurements.
 
-Rates are what TCP leaves of a planted rate. Where Assay itself says that the machine was busy with other programs, the
-study is made again. Where it is busy still, the proof must not say FAIL, and the test is skipped aloud.
+Expected rates are the payload's share of planted rates. If Assay reports that the machine was busy with other programs,
+the study is repeated. If it is still busy, the comparison must not FAIL, and the test is skipped with a reason.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from assay.launch.launchers import find_launcher
 from assay.records.run import Run
 from assay.records.schema import Capacity, Comparison, Measurement
 
-GOODPUT = 0.956  # of a planted rate: what headers leave (1448 of 1514 bytes)
+GOODPUT = 0.956  # payload's share of a planted rate (1448 of 1514 bytes)
 MBIT = 1e6 / 8
 HOST, DUPLEX, CABINET = 200, 320, 500
-LONG = 64 << 10  # bytes: from here on a message's time is known as well as a rate, whatever its interval
-TRIES = 2
-STAYED_BUSY = "optional: Assay said at each try that this machine was busy; its figures were not judged"
+LONG = 64 << 10  # bytes; times of longer messages are known as accurately as rates
+ATTEMPTS = 2
+STAYED_BUSY = (
+    "optional: Assay reported at each attempt that this machine was busy; its figures were not judged"
+)
 
 
-def missing(launcher: str) -> str | None:
+def missing_launcher(launcher: str) -> str | None:
     try:
         find_launcher(launcher)
     except UserError as error:
@@ -37,7 +39,7 @@ def missing(launcher: str) -> str | None:
     return None
 
 
-def unable() -> str | None:
+def missing_requirement() -> str | None:
     if os.geteuid() != 0:
         return "a lab needs root"
     return simulator.unavailable()
@@ -46,7 +48,7 @@ def unable() -> str | None:
 pytestmark = [
     pytest.mark.lab,
     pytest.mark.alone,
-    pytest.mark.skipif(unable() is not None, reason=str(unable())),
+    pytest.mark.skipif(missing_requirement() is not None, reason=str(missing_requirement())),
 ]
 
 
@@ -78,18 +80,18 @@ def study(lab: Lab, folder: Path, launcher: str) -> tuple[list, int, str]:
         "--confidence",
         "4%",
     ]
-    measured = assay("saturate", *arguments, "-o", str(folder))
-    assert measured.returncode == 0, measured.stderr
-    proved = assay("model", str(folder), "--platform", str(folder / "platform.xml"))
-    return Run.load(folder).records, proved.returncode, proved.stdout + proved.stderr
+    study_run = assay("saturate", *arguments, "-o", str(folder))
+    assert study_run.returncode == 0, study_run.stderr
+    comparison = assay("model", str(folder), "--platform", str(folder / "platform.xml"))
+    return Run.load(folder).records, comparison.returncode, comparison.stdout + comparison.stderr
 
 
-def busy(folder: Path) -> bool:
+def was_busy(folder: Path) -> bool:
     return bool(Run.load(folder).info.busy)
 
 
-def off(records: list) -> dict[str, float]:
-    """How far each planted capacity is from what was found."""
+def relative_errors(records: list) -> dict[str, float]:
+    """The relative error of each capacity that was found."""
     planted = {("host", "up"): HOST, ("host", "down"): HOST, ("host", "limiter"): DUPLEX}
     planted |= {("cabinet", "up"): CABINET, ("cabinet", "down"): CABINET}
     capacities = [r for r in records if isinstance(r, Capacity) and (r.level, r.direction) in planted]
@@ -102,19 +104,19 @@ def off(records: list) -> dict[str, float]:
     }
 
 
-def test_planted_rates_come_out_and_the_simulation_agrees(lab: Lab, tmp_path: Path):
-    """With Open MPI; MPICH makes the study below."""
+def test_planted_capacities_are_found_and_the_simulation_agrees(lab: Lab, tmp_path: Path):
+    """The MPI is Open MPI. The next test uses MPICH."""
     launcher = "openmpi"
-    if why := missing(launcher):
-        pytest.skip(why)
-    for attempt in range(TRIES):
+    if reason := missing_launcher(launcher):
+        pytest.skip(reason)
+    for attempt in range(ATTEMPTS):
         records, status, stderr = study(lab, tmp_path / str(attempt), launcher)
-        if not busy(tmp_path / str(attempt)):
+        if not was_busy(tmp_path / str(attempt)):
             break
     else:
         assert status == 0 or "this machine was busy" in stderr, stderr
         pytest.skip(STAYED_BUSY)
-    errors = off(records)
+    errors = relative_errors(records)
     assert max(errors.values()) <= 0.05, errors
     assert status == 0, stderr
     points = [r for r in records if isinstance(r, Comparison)]
@@ -126,33 +128,33 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab: Lab, tmp_path: Pa
     assert sum(r.uncertainty > 0.05 for r in points) <= len(points) / 3
     long = [r for r in points if r.axis == "message size" and r.x >= LONG]
     assert len(long) >= 14 and all(r.error is not None and abs(r.error) <= 0.05 for r in long)
-    # No MPI has gone round the network.
+    # All bytes used the network.
     shares = [
         r for r in records if isinstance(r, Measurement) and (r.name, r.metric) == ("network.wire", "share")
     ]
     assert len(shares) == 6 and all(r.summary.median >= 1 for r in shares if r.summary)
 
 
-def test_cabinets_that_nobody_names_are_found(make_lab, tmp_path: Path):
-    """Where latency hardly tells: by what a full link between them leaves of each flow."""
-    if why := missing("mpich-wheel"):
-        pytest.skip(why)
-    narrow, expected = 250, ["c1=h[0-2]", "c2=h[3-5]"]
-    name = make_lab(6, 2, host_rate=f"{HOST}mbit", cabinet_rate=f"{narrow}mbit").name
-    for attempt in range(TRIES):
+def test_unlisted_cabinets_are_found(make_lab, tmp_path: Path):
+    """Latency hardly differs, so the cabinets are found by the flows' rates over the full link between them."""
+    if reason := missing_launcher("mpich-wheel"):
+        pytest.skip(reason)
+    cabinet_rate, expected = 250, ["c1=h[0-2]", "c2=h[3-5]"]
+    name = make_lab(6, 2, host_rate=f"{HOST}mbit", cabinet_rate=f"{cabinet_rate}mbit").name
+    for attempt in range(ATTEMPTS):
         folder = tmp_path / str(attempt)
         arguments = ["--lab", name, "--launcher", "mpich-wheel", "--confidence", "4%", "-o", str(folder)]
-        measured = assay("saturate", *arguments)
-        assert measured.returncode == 0, measured.stderr
-        proved = assay("model", str(folder), "--platform", str(folder / "platform.xml"))
-        if not busy(folder):
+        study_run = assay("saturate", *arguments)
+        assert study_run.returncode == 0, study_run.stderr
+        comparison = assay("model", str(folder), "--platform", str(folder / "platform.xml"))
+        if not was_busy(folder):
             break
     else:
-        assert proved.returncode == 0 or "this machine was busy" in proved.stdout, proved.stdout
+        assert comparison.returncode == 0 or "this machine was busy" in comparison.stdout, comparison.stdout
         pytest.skip(STAYED_BUSY)
     assert Run.load(folder).info.options["cabinets"] == expected
-    assert proved.returncode == 0, proved.stdout
+    assert comparison.returncode == 0, comparison.stdout
     capacities = [r for r in Run.load(folder).records if isinstance(r, Capacity)]
     links = [r for r in capacities if r.level == "cabinet" and r.direction in ("up", "down")]
     assert len(links) == 4
-    assert all(abs((r.value or 0) / (narrow * MBIT * GOODPUT) - 1) <= 0.05 for r in links)
+    assert all(abs((r.value or 0) / (cabinet_rate * MBIT * GOODPUT) - 1) <= 0.05 for r in links)

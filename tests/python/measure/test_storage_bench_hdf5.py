@@ -1,4 +1,4 @@
-"""``assay io bench hdf5``: every pattern of memory and file holds the same values, also to another reader."""
+"""``assay io bench hdf5``: every pattern of memory and file holds the same values, also read by h5dump."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from storage_benches import bench, median, of_kind, show_every_prefix, with_hdf5
+from storage_benches import bench, has_hdf5, median, records_of_kind, show_every_prefix
 
 from assay.cli import main
 
 pytestmark = pytest.mark.programs
 
 MPIS = [
-    pytest.param(mpi, marks=pytest.mark.skipif(not with_hdf5(mpi), reason=f"no {mpi} with HDF5 here"))
+    pytest.param(mpi, marks=pytest.mark.skipif(not has_hdf5(mpi), reason=f"no {mpi} with HDF5 here"))
     for mpi in ("openmpi", "mpich")
 ]
 PATTERNS = ("CONTIG", "INTERLEAVED")
@@ -32,7 +32,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("mpi", MPIS)
 @pytest.mark.parametrize("memory", PATTERNS)
 @pytest.mark.parametrize("file", PATTERNS)
-def test_what_is_written_is_read(capfd: pytest.CaptureFixture[str], mpi: str, memory: str, file: str) -> None:
+def test_written_values_are_read_back(
+    capfd: pytest.CaptureFixture[str], mpi: str, memory: str, file: str
+) -> None:
     arguments = [
         f"MEM_PATTERN={memory}",
         f"FILE_PATTERN={file}",
@@ -67,7 +69,9 @@ def test_parts_are_read_and_compared(
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-def test_computing_is_not_observed(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+def test_compute_time_is_not_part_of_the_observed_time(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
+) -> None:
     arguments = ["EMULATED_COMPUTE_TIME_PER_TIMESTEP=500 ms", "--h5bench-csv", "h5.csv"]
     records = bench(capfd, "hdf5", mpi, *SMALL, *arguments)
     assert median(records, "compute_time", op="write") >= 1.0
@@ -80,8 +84,8 @@ def test_computing_is_not_observed(folder: Path, capfd: pytest.CaptureFixture[st
 
 @pytest.mark.skipif(shutil.which("h5dump") is None, reason="no h5dump (Debian: hdf5-tools)")
 @pytest.mark.parametrize("mpi", MPIS)
-def test_hdf5s_own_tool_reads_the_file(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
-    """Both ranks' shares beside each other, in the type that was asked for."""
+def test_h5dump_reads_the_file(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    """The file has the parts of both ranks after each other, in the requested type."""
     from assay.launch.engines import storage_bench
     from assay.launch.launchers import find_launcher
     from assay.launch.placement import HERE, Segment
@@ -114,7 +118,7 @@ def test_hdf5s_own_tool_reads_the_file(folder: Path, capfd: pytest.CaptureFixtur
     ],
 )
 def test_bad_input_is_one_line(capfd: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    mpi = next((m for m in ("openmpi", "mpich") if with_hdf5(m)), None)
+    mpi = next((m for m in ("openmpi", "mpich") if has_hdf5(m)), None)
     if mpi is None:
         pytest.skip("no MPI with HDF5 here")
     assert main(["io", "bench", "hdf5", "--mpi", mpi, "-n", "2", "--stock", "-o", "out", *arguments]) == 2
@@ -122,12 +126,12 @@ def test_bad_input_is_one_line(capfd: pytest.CaptureFixture[str], arguments: lis
     assert message in captured.err + captured.out and "Traceback" not in captured.err
 
 
-def test_settings_come_from_h5benchs_own_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    mpi = next((m for m in ("openmpi", "mpich") if with_hdf5(m)), None)
+def test_settings_are_read_from_a_file_of_h5bench(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    mpi = next((m for m in ("openmpi", "mpich") if has_hdf5(m)), None)
     if mpi is None:
         pytest.skip("no MPI with HDF5 here")
     settings = ["# h5bench's", "MEM_PATTERN=INTERLEAVED", "TIMESTEPS=1", "", "DIM_1=1 K", "MODE=SYNC"]
     (folder / "sample.cfg").write_text("\n".join(settings))
     records = bench(capfd, "hdf5", mpi, "--repeats", "1", "--config", "sample.cfg", "TIMESTEPS=2")
-    params = of_kind(records, "measurement")[0]["params"]
+    params = records_of_kind(records, "measurement")[0]["params"]
     assert (params["mem_pattern"], params["timesteps"], params["dims"]) == ("INTERLEAVED", 2, "1024 x 1 x 1")

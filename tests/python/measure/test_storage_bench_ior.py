@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema_of_ior
 import pytest
-from storage_benches import MPIS, available, bench, of_kind, plant, show_every_prefix
+from storage_benches import MPIS, bench, is_available, plant, records_of_kind, show_every_prefix
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
@@ -35,8 +35,10 @@ def ior(
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
-    """A write and a read per repetition, whose bandwidth is bytes divided by time."""
+def test_the_json_of_ior_has_each_write_and_read(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
+) -> None:
+    """Each repetition has a write and a read, whose bandwidth is bytes divided by time."""
     arguments = [
         "--",
         "-w",
@@ -67,9 +69,13 @@ def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixt
         assert record["totalTime"] >= max(record["openTime"], record["wrRdTime"], record["closeTime"])
         assert record["xferKiB"] == 47008 / 1024
     assert {record["operation"] for record in ior_json["summary"]} == {"write", "read"}
-    percentiles = [r["summary"] for r in of_kind(records, "measurement") if r["metric"] == "latency"]
+    percentiles = [r["summary"] for r in records_of_kind(records, "measurement") if r["metric"] == "latency"]
     assert all(s["n"] == 2 * 2 * 40 and s["min"] <= s["median"] <= s["p99"] <= s["max"] for s in percentiles)
-    read = {r["params"]["data"] for r in of_kind(records, "measurement") if r["params"].get("op") == "read"}
+    read = {
+        r["params"]["data"]
+        for r in records_of_kind(records, "measurement")
+        if r["params"].get("op") == "read"
+    }
     assert read == {"another rank's"}
     show_every_prefix(folder / "out")
 
@@ -83,12 +89,12 @@ def test_a_wrong_byte_is_reported_with_its_offset(
     plant(monkeypatch, mpi, flip="70003")
     arguments = ["--repeats", "1", "--", "-w", "-r", option, "-t", "4k", "-b", "64k"]
     records = ior(capfd, mpi, *arguments, status=1)
-    corruptions = of_kind(records, "corruption")
+    corruptions = records_of_kind(records, "corruption")
     assert {r["params"]["file_offset"] for r in corruptions} == {70003}
     assert {(r["params"]["writer"], r["message"], r["offset"]) for r in corruptions} == {
         (1, 1, 70003 - 65536 - 4096)
     }
-    (finding,) = (f for f in of_kind(records, "finding") if f["rule"] == "wrong_data")
+    (finding,) = (f for f in records_of_kind(records, "finding") if f["rule"] == "wrong_data")
     assert "offset 70003" in finding["cause"]
     wrong = int(corruptions[0]["expected"], 16) ^ int(corruptions[0]["observed"], 16)
     assert wrong.bit_count() == 1
@@ -103,12 +109,12 @@ def test_stale_data_are_detected_without_full_comparison(
     ior(capfd, mpi, "--repeats", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-w", "-o", file)
     (folder / "out").rename(folder / "before")
     same = ior(capfd, mpi, "--repeats", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-r", "-o", file)
-    assert of_kind(same, "corruption") == []
+    assert records_of_kind(same, "corruption") == []
     (folder / "out").rename(folder / "again")
     other = ior(
         capfd, mpi, "--repeats", "1", "-t", "4k", "-b", "64k", "-G", "8", "--", "-r", "-o", file, status=1
     )
-    wrong = [r["summary"]["median"] for r in of_kind(other, "measurement") if r["metric"] == "wrong"]
+    wrong = [r["summary"]["median"] for r in records_of_kind(other, "measurement") if r["metric"] == "wrong"]
     assert wrong == [2 * 16]
     assert not (folder / "kept").exists()  # without -k
 
@@ -119,7 +125,7 @@ def test_a_slow_rank_is_named(
 ) -> None:
     plant(monkeypatch, mpi, slow="1:2000")
     records = ior(capfd, mpi, "--repeats", "3", "-t", "4k", "-b", "64k")
-    findings = [f for f in of_kind(records, "finding") if f["rule"] == "straggler"]
+    findings = [f for f in records_of_kind(records, "finding") if f["rule"] == "straggler"]
     assert [f["subject"]["rank"] for f in findings] == [1]
     assert findings[0]["severity"] == "warning" and "rank 1 on" in findings[0]["cause"]
 
@@ -131,7 +137,8 @@ def test_a_hanging_rank_is_named(
     plant(monkeypatch, mpi, stall="1")
     records = ior(capfd, mpi, "--repeats", "1", "--timeout", "2s", "-t", "4k", "-b", "8k", status=2)
     assert any(
-        re.search("rank 1 on .* writes for more than 2 s", f["problem"]) for f in of_kind(records, "failure")
+        re.search("rank 1 on .* writes for more than 2 s", f["problem"])
+        for f in records_of_kind(records, "failure")
     )
 
 
@@ -151,7 +158,7 @@ def test_a_hanging_rank_is_named(
 def test_bad_input_is_one_line(
     folder: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    mpi = next((m for m in ("openmpi", "mpich") if available(m)), None)
+    mpi = next((m for m in ("openmpi", "mpich") if is_available(m)), None)
     if mpi is None:
         pytest.skip("no MPI here")
     assert main(["io", "bench", "ior", "--mpi", mpi, "--stock", "-o", "out", *arguments]) == 2
@@ -164,7 +171,7 @@ def test_a_missing_accelerator_is_detected(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file with the library's name that is no library: the engine checks which library provides MPI-IO."""
-    if not available("openmpi"):
+    if not is_available("openmpi"):
         pytest.skip("no openmpi here")
     engines = folder / "engines"
     engines.mkdir()
@@ -179,14 +186,14 @@ def test_a_missing_accelerator_is_detected(
     assert "the accelerator is not loaded" in capfd.readouterr().out
 
 
-def accelerated(mpi: str) -> bool:
-    return available(mpi) and (engines_folder() / f"libassay-io-{mpi}.so").is_file()
+def has_accelerator(mpi: str) -> bool:
+    return is_available(mpi) and (engines_folder() / f"libassay-io-{mpi}.so").is_file()
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+def test_stock_and_accelerated_alternate(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
     """Both are verified in every byte, and the ratio of each round is that of its own figures."""
-    if not accelerated(mpi):
+    if not has_accelerator(mpi):
         pytest.skip(f"no accelerator for {mpi} here")
     arguments = [
         "--both",
@@ -203,9 +210,9 @@ def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFix
     ior = ["-b", "1m", "-C", "-e", "-w", "-r", "-W", "-R"]
     assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", *arguments, "--", *ior]) == 0
     records = json.loads(capfd.readouterr().out)["records"]
-    figures = [r for r in of_kind(records, "measurement") if r["metric"] == "bandwidth"]
-    turns = list(dict.fromkeys((r["params"]["round"], r["params"]["io"]) for r in figures))
-    assert turns == [
+    figures = [r for r in records_of_kind(records, "measurement") if r["metric"] == "bandwidth"]
+    order = list(dict.fromkeys((r["params"]["round"], r["params"]["io"]) for r in figures))
+    assert order == [
         (1, "stock"),
         (1, "accelerated"),
         (2, "accelerated"),
@@ -213,7 +220,7 @@ def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFix
         (3, "stock"),
         (3, "accelerated"),
     ]
-    speedups = [r for r in of_kind(records, "measurement") if r["name"] == "storage.speedup"]
+    speedups = [r for r in records_of_kind(records, "measurement") if r["name"] == "storage.speedup"]
     assert len(speedups) == 2 * 2 * 2  # sizes, operations, with and without opening and closing
     (record,) = (r for r in speedups if r["params"]["figure"] == "bandwidth" and r["params"]["op"] == "write"
               and r["params"]["transfer"] == 65536)  # fmt: skip
@@ -229,7 +236,7 @@ def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFix
 
 def test_an_interrupted_run_is_resumed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A stalled round ends the run; resumed without the fault it runs only the missing steps."""
-    if not available("openmpi"):
+    if not is_available("openmpi"):
         pytest.skip("no openmpi here")
     arguments = ["--repeats", "2", "-t", "4k", "-b", "64k"]
     with pytest.MonkeyPatch.context() as context:
@@ -247,8 +254,8 @@ def test_an_interrupted_run_is_resumed(folder: Path, capfd: pytest.CaptureFixtur
 def test_a_fallback_is_not_measured_as_accelerated(
     folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
 ) -> None:
-    """A store that is too small: its error message, and no figure."""
-    if not accelerated(mpi):
+    """The store is too small. The error is reported, and no bandwidth is recorded."""
+    if not has_accelerator(mpi):
         pytest.skip(f"no accelerator for {mpi} here")
     arguments = ["--accelerated", "--repeats", "1", "--store-size", "1M", "-t", "4k", "-b", "1m"]
     assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", "-o", "out", *arguments]) == 2

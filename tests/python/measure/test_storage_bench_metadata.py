@@ -1,4 +1,4 @@
-"""``assay io bench metadata``: counts are exact, and a slow, lying or failing file system is found."""
+"""``assay io bench metadata``: counts are exact, and a file system that is slow, fails, or hides files is found."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage_benches import MPIS, available, bench, of_kind, show_every_prefix
+from storage_benches import MPIS, bench, is_available, records_of_kind, show_every_prefix
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
@@ -16,9 +16,9 @@ pytestmark = pytest.mark.programs
 
 FAULTY_FS = engines_folder().parent / "tests/faulty_fs/libfaulty-fs.so"
 ITEMS, RANKS = 20, 2
-OF_DIRECTORIES = ["mkdir", "stat directory", "rmdir"]
-OF_FILES = ["create", "stat", "open", "readdir", "rename", "unlink"]
-OF_MPI = ["create", "open", "delete"]
+DIRECTORY_OPERATIONS = ["mkdir", "stat directory", "rmdir"]
+FILE_OPERATIONS = ["create", "stat", "open", "readdir", "rename", "unlink"]
+MPI_OPERATIONS = ["create", "open", "delete"]
 
 Records = list[dict[str, Any]]
 
@@ -29,8 +29,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def metadata(capfd: pytest.CaptureFixture[str], mpi: str, *options: str, **about: Any) -> Records:
-    return bench(capfd, "metadata", mpi, "--repeats", "1", "--", "-n", str(ITEMS), *options, **about)
+def metadata(capfd: pytest.CaptureFixture[str], mpi: str, *options: str, **options_of_bench: Any) -> Records:
+    return bench(
+        capfd, "metadata", mpi, "--repeats", "1", "--", "-n", str(ITEMS), *options, **options_of_bench
+    )
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, rule: str, files: str, rank: int = 0) -> None:
@@ -43,19 +45,19 @@ def plant(monkeypatch: pytest.MonkeyPatch, rule: str, files: str, rank: int = 0)
 
 
 def samples(records: Records, metric: str, api: str, op: str) -> list[float]:
-    (found,) = (
+    (matching,) = (
         r["samples"]
-        for r in of_kind(records, "measurement")
+        for r in records_of_kind(records, "measurement")
         if r["metric"] == metric and (r["params"]["api"], r["params"]["op"]) == (api, op)
     )
-    return list(found)
+    return list(matching)
 
 
 def wrong(records: Records) -> dict[tuple[str, str], float]:
     """The operations with wrong items."""
     return {
         (r["params"]["api"], r["params"]["op"]): r["summary"]["median"]
-        for r in of_kind(records, "measurement")
+        for r in records_of_kind(records, "measurement")
         if r["metric"] == "wrong" and r["summary"]["median"]
     }
 
@@ -66,36 +68,36 @@ def test_counts_are_exact(folder: Path, capfd: pytest.CaptureFixture[str], mpi: 
     """In a shared directory every rank lists the files of all ranks."""
     options = ["-i", "3", "-w", "100", "-e", "100", "-y", "-d", str(folder), *(["-u"] if unique else [])]
     records = metadata(capfd, mpi, *options)
-    measured = {(r["params"]["api"], r["params"]["op"]) for r in of_kind(records, "measurement")}
-    posix = [("posix", op) for op in (*OF_DIRECTORIES, *OF_FILES)]
-    assert measured == {*posix, *(("mpiio", op) for op in OF_MPI)}
+    measured = {(r["params"]["api"], r["params"]["op"]) for r in records_of_kind(records, "measurement")}
+    posix = [("posix", op) for op in (*DIRECTORY_OPERATIONS, *FILE_OPERATIONS)]
+    assert measured == {*posix, *(("mpiio", op) for op in MPI_OPERATIONS)}
     for api, op in measured:
         listed = RANKS if op == "readdir" and not unique else 1
         counts = samples(records, "operations", api, op)
         assert counts == [RANKS * ITEMS * listed] * 3
         times, rates = samples(records, "time", api, op), samples(records, "rate", api, op)
         assert [rate * time for rate, time in zip(rates, times, strict=True)] == pytest.approx(counts)
-        (latency,) = of_latencies(records, api, op)
+        (latency,) = latency_records(records, api, op)
         assert latency["summary"]["n"] == (3 * RANKS if op == "readdir" else sum(counts))
     assert wrong(records) == {}
-    assert {v["outcome"] for v in of_kind(records, "verdict")} == {"PASS"}
+    assert {v["outcome"] for v in records_of_kind(records, "verdict")} == {"PASS"}
     assert sorted(path.name for path in folder.iterdir()) == ["out"]  # all items are gone
     show_every_prefix(folder / "out")
 
 
-def of_latencies(records: Records, api: str, op: str) -> Records:
+def latency_records(records: Records, api: str, op: str) -> Records:
     return [
         r
-        for r in of_kind(records, "measurement")
+        for r in records_of_kind(records, "measurement")
         if r["metric"] == "latency" and (r["params"]["api"], r["params"]["op"]) == (api, op)
     ]
 
 
 @pytest.mark.parametrize("mpi", MPIS)
 def test_files_or_directories_only(capfd: pytest.CaptureFixture[str], mpi: str) -> None:
-    for options, ops in ((["-F", "-a", "POSIX"], OF_FILES), (["-D"], OF_DIRECTORIES)):
+    for options, ops in ((["-F", "-a", "POSIX"], FILE_OPERATIONS), (["-D"], DIRECTORY_OPERATIONS)):
         records = metadata(capfd, mpi, *options, "-i", "1")
-        assert {r["params"]["op"] for r in of_kind(records, "measurement")} == set(ops)
+        assert {r["params"]["op"] for r in records_of_kind(records, "measurement")} == set(ops)
         Path("out").rename(f"out-{options[0]}")
 
 
@@ -103,7 +105,8 @@ def test_files_or_directories_only(capfd: pytest.CaptureFixture[str], mpi: str) 
 def test_items_of_another_rank_are_used(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
-    """Rank 0 cannot open a file of rank 1: with a shift of 1 it misses it once in each iteration, without one never."""
+    """Rank 0 cannot open a certain file of rank 1. With a shift of 1 rank 0 fails once in each iteration, without a
+    shift never."""
     plant(monkeypatch, "open:ENOENT", "*/file.1.7")
     records = metadata(capfd, mpi, "-a", "posix", "-i", "3", "-N", "1", status=1)
     assert wrong(records) == {("posix", "open"): 3}
@@ -119,7 +122,9 @@ def test_a_listing_that_leaves_files_out_is_found(
 ) -> None:
     plant(monkeypatch, "readdir:HIDE", "*/file.*.3")
     records = metadata(capfd, mpi, "-F", "-a", "posix", "-i", "2", status=1)
-    assert wrong(records) == {("posix", "readdir"): 2 * RANKS}  # a file of each rank, in rank 0's listings
+    assert wrong(records) == {
+        ("posix", "readdir"): 2 * RANKS
+    }  # one file of each rank is missing in rank 0's listings
     assert samples(records, "operations", "posix", "readdir") == [RANKS * RANKS * ITEMS - RANKS] * 2
 
 
@@ -134,11 +139,11 @@ def test_a_slow_rank_is_named(
     )
     times = [
         r["samples"]
-        for r in of_kind(records, "measurement")
+        for r in records_of_kind(records, "measurement")
         if r["metric"] == "time" and r["params"]["op"] == "create"
     ]
-    assert len(times) == 3 and min(min(of_round) for of_round in times) >= ITEMS * 0.01
-    findings = [f for f in of_kind(records, "finding") if f["rule"] == "straggler"]
+    assert len(times) == 3 and min(min(round_samples) for round_samples in times) >= ITEMS * 0.01
+    findings = [f for f in records_of_kind(records, "finding") if f["rule"] == "straggler"]
     assert 1 in [f["subject"]["rank"] for f in findings]
 
 
@@ -146,14 +151,15 @@ def test_a_slow_rank_is_named(
 def test_a_stonewall_stops_each_phase(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
-    """Rank 1 creates a file in 25 ms: about 40 of 100,000; rank 0 as many as it can. Nothing else is used or left."""
+    """Rank 1 needs 25 ms to create a file, so it creates about 40 of 100,000. Rank 0 creates as many as it can. Later
+    phases use only created files, and none is left."""
     plant(monkeypatch, "open:SLEEP25", "*/file.*", rank=1)
     options = ["-n", "100000", "-F", "-a", "posix", "-i", "1", "-W", "1", "-d", str(folder)]
     records = bench(capfd, "metadata", mpi, "--repeats", "1", "--", *options)
     (created,) = samples(records, "operations", "posix", "create")
     (opened,) = samples(records, "operations", "posix", "open")
     assert RANKS <= created < 2 * 100_000 and opened <= created
-    (slow,) = (r for r in of_latencies(records, "posix", "create"))
+    (slow,) = (r for r in latency_records(records, "posix", "create"))
     assert slow["summary"]["n"] == created and slow["summary"]["max"] >= 0.025
     assert samples(records, "time", "posix", "create")[0] >= 1
     assert wrong(records) == {}
@@ -167,7 +173,7 @@ def test_a_refused_file_is_one_line(
     plant(monkeypatch, "open:EDQUOT", "*/file.1.7", rank=1)
     records = metadata(capfd, mpi, "-a", "posix", status=2)
     assert any("rank 1 on" in f["problem"] and "/file.1.7: Disk quota exceeded" in f["problem"]
-               for f in of_kind(records, "failure"))  # fmt: skip
+               for f in records_of_kind(records, "failure"))  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -182,21 +188,23 @@ def test_a_refused_file_is_one_line(
         (["-d", "/proc/nowhere"], "cannot make the directory /proc/nowhere/assay-metadata"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(
+def test_contradicting_options_are_one_line(
     capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    mpi = next((m for m in ("openmpi", "mpich") if available(m)), None)
+    mpi = next((m for m in ("openmpi", "mpich") if is_available(m)), None)
     if mpi is None:
         pytest.skip("no MPI here")
     common = ["--mpi", mpi, "-n", "2", "--stock", "--repeats", "1", "-o", "out"]
     assert main(["io", "bench", "metadata", *common, "--", *arguments]) == 2
     captured = capfd.readouterr()
-    said = " ".join((captured.err + captured.out).split())
-    assert message in said and "Traceback" not in said
+    output = " ".join((captured.err + captured.out).split())
+    assert message in output and "Traceback" not in output
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-def test_accelerated_mpi_files_are_the_same(capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+def test_counts_of_mpi_files_are_the_same_when_accelerated(
+    capfd: pytest.CaptureFixture[str], mpi: str
+) -> None:
     if not (engines_folder() / f"libassay-io-{mpi}.so").is_file():
         pytest.skip(f"no accelerator for {mpi} here")
     arguments = ["--mpi", mpi, "-n", "2", "--both", "--json", "-o", "out", "--repeats", "1"]
@@ -209,7 +217,7 @@ def test_accelerated_mpi_files_are_the_same(capfd: pytest.CaptureFixture[str], m
     records: Records = json.loads(capfd.readouterr().out)["records"]
     for io in ("stock", "accelerated"):
         of_io = [r for r in records if r.get("params", {}).get("io") == io]
-        assert all(samples(of_io, "operations", "mpiio", op) == [20, 20] for op in OF_MPI)
+        assert all(samples(of_io, "operations", "mpiio", op) == [20, 20] for op in MPI_OPERATIONS)
         assert wrong(of_io) == {}
-    speedups = [r for r in of_kind(records, "measurement") if r["name"] == "storage.speedup"]
-    assert {r["params"]["op"] for r in speedups} == set(OF_MPI)
+    speedups = [r for r in records_of_kind(records, "measurement") if r["name"] == "storage.speedup"]
+    assert {r["params"]["op"] for r in speedups} == set(MPI_OPERATIONS)

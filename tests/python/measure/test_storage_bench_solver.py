@@ -1,5 +1,5 @@
-"""``assay io bench reaction-diffusion``: snapshots that a reader can compute again, the same whatever the sharing-out
-and the way of writing; and a file that changed under way is seen."""
+"""``assay io bench reaction-diffusion``: the snapshots equal those computed here, for every decomposition and way of
+writing, and a changed file is detected."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from storage_benches import MPIS, bench, median, of_kind, plant, show_every_prefix
+from storage_benches import MPIS, bench, median, plant, records_of_kind, show_every_prefix
 
 pytestmark = pytest.mark.programs
 
@@ -18,8 +18,8 @@ LENGTH, STEPS, INTERVAL = 24, 6, 3
 FEED, KILL, DT, DU, DV = 0.04, 0.06075, 0.2, 0.05, 0.1
 
 
-def computed(steps: int) -> NDArray[np.float64]:
-    """u after so many steps, by the same operations in the same order, so that every bit must agree."""
+def expected_cells(steps: int) -> NDArray[np.float64]:
+    """The field u after ``steps`` steps, by the same operations in the same order, so every bit must agree."""
     u, v = np.zeros((LENGTH, LENGTH)), np.zeros((LENGTH, LENGTH))
     middle = LENGTH // 2
     u[middle - 3 : middle + 3, middle - 3 : middle + 3] = 0.7
@@ -37,9 +37,11 @@ def computed(steps: int) -> NDArray[np.float64]:
     return u
 
 
-def solve(capfd: pytest.CaptureFixture[str], mpi: str, *arguments: str, **about: Any) -> list[dict[str, Any]]:
+def solve(
+    capfd: pytest.CaptureFixture[str], mpi: str, *arguments: str, **options_of_bench: Any
+) -> list[dict[str, Any]]:
     common = ["-L", str(LENGTH), "-s", str(STEPS), "-i", str(INTERVAL), "--repeats", "1"]
-    return bench(capfd, "reaction-diffusion", mpi, *common, *arguments, **about)
+    return bench(capfd, "reaction-diffusion", mpi, *common, *arguments, **options_of_bench)
 
 
 @pytest.fixture(autouse=True)
@@ -59,36 +61,42 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (4, ["--iotype", "chunk"]),
     ],
 )
-def test_snapshots_are_what_the_equations_give(
+def test_snapshots_equal_the_computed_field(
     folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, ranks: int, arguments: list[str]
 ) -> None:
     records = solve(capfd, mpi, *arguments, "--", "-o", str(folder / "out_"), ranks=ranks)
     assert median(records, "wrong") == 0
-    assert {r["params"]["files"] for r in of_kind(records, "measurement")} == {3}
-    about = of_kind(records, "measurement")[0]["params"]
-    width, height = LENGTH // about["xnp"], LENGTH // about["ynp"]
+    assert {r["params"]["files"] for r in records_of_kind(records, "measurement")} == {3}
+    params = records_of_kind(records, "measurement")[0]["params"]
+    width, height = LENGTH // params["xnp"], LENGTH // params["ynp"]
     names = [f"out_{LENGTH}x{LENGTH}-{width}x{height}-{number:06}.bin" for number in range(3)]
     assert sorted(path.name for path in folder.glob("out_*")) == names
     for number, name in enumerate(names):
         cells = np.fromfile(folder / name)
         if "chunk" in arguments:  # tile after tile, in the order of ranks
-            tiles = cells.reshape(about["ynp"], about["xnp"], height, width)
+            tiles = cells.reshape(params["ynp"], params["xnp"], height, width)
             cells = tiles.transpose(0, 2, 1, 3).reshape(-1)
-        assert np.array_equal(cells.reshape(LENGTH, LENGTH), computed(number * INTERVAL))
+        assert np.array_equal(cells.reshape(LENGTH, LENGTH), expected_cells(number * INTERVAL))
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-def test_the_digest_is_that_of_the_cells(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+def test_the_digest_does_not_depend_on_ranks_or_way_of_writing(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
+) -> None:
     digests = set()
     for ranks, iotype in ((1, "view"), (2, "chunk"), (4, "manual")):
         records = solve(capfd, mpi, "--iotype", iotype, ranks=ranks)
-        digests |= {r["params"]["digest"] for r in of_kind(records, "measurement") if r["metric"] == "wrong"}
+        digests |= {
+            r["params"]["digest"] for r in records_of_kind(records, "measurement") if r["metric"] == "wrong"
+        }
         (folder / "out").rename(folder / f"before-{ranks}")
     assert len(digests) == 1
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-def test_its_own_json_and_the_phases(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+def test_the_json_of_rdbench_and_the_times_of_phases(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
+) -> None:
     records = solve(capfd, mpi, "--nosync", "--rdbench-json", "rd.json")
     rdbench = json.loads((folder / "rd.json").read_text())
     assert (rdbench["L"], rdbench["nprocs"], rdbench["nfiles"], rdbench["nosync"]) == (LENGTH, 2, 3, True)
@@ -103,13 +111,13 @@ def test_its_own_json_and_the_phases(folder: Path, capfd: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-def test_a_snapshot_that_was_changed_is_seen(
+def test_a_changed_snapshot_is_detected(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
     plant(monkeypatch, mpi, flip="1000")
     records = solve(capfd, mpi, "--iotype", "manual", status=1)
     assert median(records, "wrong") == 3
-    assert any(v["outcome"] == "FAIL" for v in of_kind(records, "verdict"))
+    assert any(v["outcome"] == "FAIL" for v in records_of_kind(records, "verdict"))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_every_combination_is_measured_and_its_data_compared(
     assert list((folder / "disk").iterdir()) == []
 
 
-def test_what_cannot_be_measured_is_waived_once(capfd: pytest.CaptureFixture[str]) -> None:
+def test_impossible_combinations_are_waived_once(capfd: pytest.CaptureFixture[str]) -> None:
     """With 8 threads and 4 MiB, a thread's part is shorter than a transfer of 2 MiB."""
     records = measured(capfd, "disk", "--threads", "8", "--sizes", "4k,2m", "--method", "call,mmap")
     waived = [r for r in records if r.get("status") == "waived"]
@@ -101,7 +101,7 @@ def test_bad_input_is_one_line(capfd: pytest.CaptureFixture[str], arguments: lis
     assert message in captured.err + captured.out and "Traceback" not in captured.err
 
 
-def test_ctrl_c_keeps_what_was_measured_and_removes_the_file(folder: Path) -> None:
+def test_ctrl_c_keeps_the_measurements_and_removes_the_file(folder: Path) -> None:
     command = [sys.executable, "-m", "assay", "io", "device", "disk", "--budget", "0.3", "--repeats", "1", "-o", "out",
                "--bytes", "4MiB", "--threads", "1"]  # fmt: skip
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}

@@ -1,4 +1,5 @@
-"""Persistent memory, in a guest: a device of memory is swept through its mapping, and holds the accelerator's store."""
+"""Persistent memory in a guest: ``assay io device`` measures a device-DAX device, which then holds the accelerator's
+store."""
 
 from __future__ import annotations
 
@@ -8,19 +9,19 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
-from storage_benches import available
+from storage_benches import is_available
 
 from assay.launch.engines import engines_folder
 from assay.records.run import Run
 from assay.records.schema import Measurement
 from assay.records.storage import DEVICE, IOR
 
-needs_accelerator = not available("openmpi") or not (engines_folder() / "libassay-io-openmpi.so").is_file()
+lacks_accelerator = not is_available("openmpi") or not (engines_folder() / "libassay-io-openmpi.so").is_file()
 
-pytestmark = pytest.mark.skipif(needs_accelerator, reason="no openmpi with an accelerator here")
+pytestmark = pytest.mark.skipif(lacks_accelerator, reason="no openmpi with an accelerator here")
 
 
-def test_devdax_is_swept_and_holds_the_store(
+def test_device_dax_is_measured_and_holds_the_store(
     in_guest: Callable[..., CompletedProcess[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
@@ -37,11 +38,15 @@ def test_devdax_is_swept_and_holds_the_store(
     monkeypatch.chdir(tmp_path)
     done = in_guest("--pmem", "32MiB", "--share", str(out), "--", sys.executable, "-c", script)
     assert done.returncode == 0, done.stdout + done.stderr
-    swept = [r for r in Run.load(out / "device").records if isinstance(r, Measurement) and r.name == DEVICE]
-    measured = {r.params["method"] for r in swept if r.metric == "bandwidth" and r.status == "ok"}
+    device_records = [
+        r for r in Run.load(out / "device").records if isinstance(r, Measurement) and r.name == DEVICE
+    ]
+    measured = {r.params["method"] for r in device_records if r.metric == "bandwidth" and r.status == "ok"}
     assert measured == {"mmap", "stream"}
-    assert {r.reason for r in swept if r.status == "waived"} == {"a /dev/dax device can only be mapped"}
-    assert {r.summary.median for r in swept if r.metric == "wrong" and r.summary} == {0}
+    assert {r.reason for r in device_records if r.status == "waived"} == {
+        "a /dev/dax device can only be mapped"
+    }
+    assert {r.summary.median for r in device_records if r.metric == "wrong" and r.summary} == {0}
     figures = [r for r in Run.load(out / "ior").records if isinstance(r, Measurement) and r.name == IOR]
     assert {r.params["io"] for r in figures} == {"accelerated"}
     assert {r.summary.median for r in figures if r.metric == "wrong" and r.summary} == {0}

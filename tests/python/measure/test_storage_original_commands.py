@@ -1,5 +1,5 @@
-"""The command lines of IOR, RDBench and h5bench mean what they mean there: data, stonewall, choice of readers,
-and the files of the results."""
+"""Command lines of IOR, RDBench and h5bench have the same meaning in ``assay io bench``: data, stonewall, choice of
+readers, and files of results. Several are those of the test suite Peanuts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema_of_ior
 import numpy as np
 import pytest
-from storage_benches import MPIS, available, bench, median, of_kind, plant, with_hdf5
+from storage_benches import MPIS, bench, has_hdf5, is_available, median, plant, records_of_kind
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
@@ -21,7 +21,7 @@ from assay.launch.engines import engines_folder
 pytestmark = pytest.mark.programs
 
 HDF5_MPIS = [
-    pytest.param(mpi, marks=pytest.mark.skipif(not with_hdf5(mpi), reason=f"no {mpi} with HDF5 here"))
+    pytest.param(mpi, marks=pytest.mark.skipif(not has_hdf5(mpi), reason=f"no {mpi} with HDF5 here"))
     for mpi in ("openmpi", "mpich")
 ]
 SIGNATURE = -1401473791
@@ -44,12 +44,14 @@ def run(
     mpi: str,
     command: list[str],
     variant: Sequence[str] = ("--stock",),
-    **about: Any,
+    **options_of_bench: Any,
 ) -> Records:
-    """A command line of the original, in a run folder of its own."""
+    """Runs a command line of the original benchmark into a new run folder."""
     if Path("out").exists():
         Path("out").rename(f"out-{len(list(Path().glob('out*')))}")
-    records = bench(capfd, benchmark, mpi, "--repeats", "1", "--", *command, variant=variant, **about)
+    records = bench(
+        capfd, benchmark, mpi, "--repeats", "1", "--", *command, variant=variant, **options_of_bench
+    )
     if "--store" in variant:  # the files have what was acknowledged in memory
         assert main(["io", "drain", "--timeout", "60s", variant[-1]]) == 0
         capfd.readouterr()
@@ -61,29 +63,31 @@ def ior_command(file: Path, *options: str, block: int = BLOCK, transfer: int = T
             "-t", str(transfer), "-o", str(file), *options]  # fmt: skip
 
 
-def body(file: Path) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def transfer_words(file: Path) -> np.ndarray[Any, np.dtype[np.uint64]]:
     """The words of each rank's transfers: [rank, transfer, word]; the first word of a page is a hash of its offset."""
     return np.fromfile(file, "<u8").reshape(2, BLOCK // TRANSFER, TRANSFER // 8)
 
 
 @pytest.mark.parametrize("mpi", MPIS)
 def test_ior_as_peanuts_calls_it(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
-    """Three starts: write, remote and local read; each leaves its JSON; -G below 0 is the unsigned number."""
+    """Three starts: a write, a remote read and a local read, each with its JSON. A negative -G is read as unsigned."""
     file = folder / "testfile"
     for number, options in enumerate((["-w"], ["-r", "-C", "-Q", "1"], ["-r"])):
         summary = folder / f"ior_summary_{number}.json"
         outputs = ["-O", "summaryFormat=JSON", "-O", f"summaryFile={summary}"]
         records = run(capfd, "ior", mpi, ior_command(file, "-l", "timestamp", *outputs, *options))
-        wrong = [r["summary"]["median"] for r in of_kind(records, "measurement") if r["metric"] == "wrong"]
+        wrong = [
+            r["summary"]["median"] for r in records_of_kind(records, "measurement") if r["metric"] == "wrong"
+        ]
         assert wrong == ([] if "-w" in options else [0])
-        *verified, fault_free = sorted(v["criterion"] for v in of_kind(records, "verdict"))
+        *verified, fault_free = sorted(v["criterion"] for v in records_of_kind(records, "verdict"))
         assert (fault_free, len(verified)) == ("no fault was found", 0 if "-w" in options else 1)
         ior_json = json.loads(summary.read_text())
         jsonschema_of_ior.check(ior_json)
         (result,) = ior_json["tests"][0]["Results"][0]
         assert result["access"] == ("write" if "-w" in options else "read")
         assert ior_json["summary"][0]["xsizeMiB"] == 2 * BLOCK / 2**20
-    words = body(file)
+    words = transfer_words(file)
     for rank in (0, 1):
         assert set(words[rank, :, 2::2][:, 255:][:, 1:].ravel()) == {rank << 32 | SIGNATURE & 0xFFFFFFFF}
         assert (words[rank, :, 1::2] == np.arange(8, TRANSFER, 16)).all()
@@ -102,7 +106,7 @@ def test_each_type_of_data_is_written_and_compared(
     file = folder / "testfile"
     written = run(capfd, "ior", mpi, ior_command(file, "-w", "-W", "-l", packet))
     assert median(written, "wrong") == 0
-    words = body(file)
+    words = transfer_words(file)
     inner = np.delete(words, [0, PAGE // 8], axis=2)
     repeats = {"timestamp": True, "random": True, "offset": False, "incompressible": False}
     assert (inner == inner[:, :1]).all() == repeats[packet]
@@ -110,18 +114,18 @@ def test_each_type_of_data_is_written_and_compared(
         assert (words[..., 1::2].ravel() == np.arange(8, 2 * BLOCK, 16)).all()
     if packet in ("random", "incompressible"):
         assert len(set(inner[:, 0].ravel())) == inner[:, 0].size
-    place = BLOCK + 3 * TRANSFER + 77  # rank 1's fourth transfer
+    offset = BLOCK + 3 * TRANSFER + 77  # rank 1's fourth transfer
     data = bytearray(file.read_bytes())
-    data[place] ^= 4
+    data[offset] ^= 4
     file.write_bytes(data)
     records = run(capfd, "ior", mpi, ior_command(file, "-r", "-R", "-l", packet), status=1)
-    (wrong,) = of_kind(records, "corruption")
-    assert (wrong["params"]["file_offset"], wrong["params"]["writer"], wrong["message"]) == (place, 1, 3)
+    (wrong,) = records_of_kind(records, "corruption")
+    assert (wrong["params"]["file_offset"], wrong["params"]["writer"], wrong["message"]) == (offset, 1, 3)
 
 
 @pytest.mark.parametrize("mpi", MPIS)
 def test_readers_are_placed_at_random(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
-    """A wrong byte in each block tells who reads it."""
+    """A wrong byte in each block shows which rank reads it."""
     file, ranks = folder / "testfile", 4
     run(capfd, "ior", mpi, ior_command(file, "-w"), ranks=ranks)
     data = bytearray(file.read_bytes())
@@ -132,32 +136,37 @@ def test_readers_are_placed_at_random(folder: Path, capfd: pytest.CaptureFixture
     def writers(seed: int) -> tuple[int, ...]:
         command = ior_command(file, "-r", "-R", "-Z", "-X", str(seed))
         records = run(capfd, "ior", mpi, command, ranks=ranks, status=1)
-        assert {r["params"].get("data") for r in of_kind(records, "corruption")} == {"a random rank's"}
-        pairs = {r["params"]["reader"]: r["params"]["writer"] for r in of_kind(records, "corruption")}
+        assert {r["params"].get("data") for r in records_of_kind(records, "corruption")} == {
+            "a random rank's"
+        }
+        pairs = {r["params"]["reader"]: r["params"]["writer"] for r in records_of_kind(records, "corruption")}
         return tuple(pairs[rank] for rank in range(ranks))
 
-    drawn = [writers(seed) for seed in (1, 2, 3)]
-    assert len(set(drawn)) > 1
-    assert writers(1) == drawn[0]
+    writers_by_seed = [writers(seed) for seed in (1, 2, 3)]
+    assert len(set(writers_by_seed)) > 1
+    assert writers(1) == writers_by_seed[0]
 
 
 def blocks_written(file: Path, block: int, transfer: int) -> list[int]:
-    """Per rank: transfers that are in the file."""
+    """The number of transfers of each rank that are in the file."""
     data = file.read_bytes().ljust(2 * block, b"\0")
     return [
-        sum(any(data[at : at + transfer]) for at in range(rank * block, (rank + 1) * block, transfer))
+        sum(
+            any(data[offset : offset + transfer])
+            for offset in range(rank * block, (rank + 1) * block, transfer)
+        )
         for rank in (0, 1)
     ]
 
 
-SLOW = {"block": 4 << 20, "transfer": 4096}  # 1024 transfers; rank 1 makes one in 2 ms
+SLOW = {"block": 4 << 20, "transfer": 4096}  # 1024 transfers; rank 1 needs 2 ms for each
 
 
 @pytest.mark.parametrize("mpi", MPIS)
 def test_a_stonewall_stops_each_rank(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
-    """What was not written is not read, and does not count."""
+    """Transfers that were not written are not read and not counted."""
     file = folder / "testfile"
     plant(monkeypatch, mpi, slow="1:2000")
     records = run(capfd, "ior", mpi, ior_command(file, "-w", "-r", "-R", "-W", "-D", "1", **SLOW))
@@ -165,7 +174,9 @@ def test_a_stonewall_stops_each_rank(
     assert 0 < slow <= 501 < fast
     assert median(records, "moved", op="write") == (fast + slow) * 4096
     assert median(records, "moved", op="read") <= (fast + slow) * 4096
-    assert {r["summary"]["median"] for r in of_kind(records, "measurement") if r["metric"] == "wrong"} == {0}
+    assert {
+        r["summary"]["median"] for r in records_of_kind(records, "measurement") if r["metric"] == "wrong"
+    } == {0}
     rate = median(records, "bandwidth", op="write") * median(records, "total_time", op="write")
     assert rate == pytest.approx((fast + slow) * 4096)
     assert median(records, "transfer_time", op="write") >= 1
@@ -206,7 +217,7 @@ def test_wear_out_brings_every_rank_to_the_fastest(
 def test_a_status_file_carries_a_stonewall_to_a_later_read(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
-    """Rank 1 writes fewer blocks. A read in another start reads as many of each rank, and no more."""
+    """Rank 1 writes fewer transfers. A later read reads exactly the written transfers of each rank."""
     file, status = folder / "testfile", folder / "status"
     plant(monkeypatch, mpi, slow="1:2000")
     outputs = ["-O", f"stoneWallingStatusFile={status}"]
@@ -220,7 +231,7 @@ def test_a_status_file_carries_a_stonewall_to_a_later_read(
     refused = run(capfd, "ior", mpi, ior_command(file, "-r", *outputs, **SLOW), status=2)
     assert any(
         f"{status} does not hold the transfers of 2 ranks" in f["problem"]
-        for f in of_kind(refused, "failure")
+        for f in records_of_kind(refused, "failure")
     )
 
 
@@ -229,7 +240,7 @@ def test_a_status_file_carries_a_stonewall_to_a_later_read(
 def test_a_view_places_the_same_bytes(
     folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, variant: str
 ) -> None:
-    """-V: interleaved blocks of three segments, as without a view; -Y and -E besides."""
+    """-V writes three segments of interleaved blocks, as without a view. -Y and -E are tested as well."""
     shape = ["-s", "3", "-l", "offset"]
     for name, options in (("offsets", []), ("view", ["-V", "-Y", "-v", "-v", "-A", "3"])):
         records = run(
@@ -248,13 +259,13 @@ def test_a_view_places_the_same_bytes(
 
 @pytest.fixture(params=["file", "memory"])
 def accelerated(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """The options of a benchmark with the accelerator at each level, with a store of its own."""
+    """The options of an accelerated benchmark at each level, with a new store."""
     store = tempfile.mkdtemp(prefix="assay-test-io-", dir="/dev/shm")
     yield ["--accelerated", "--until", request.param, "--store", store]
     shutil.rmtree(store)
 
 
-def with_accelerator(mpi: str) -> None:
+def skip_without_accelerator(mpi: str) -> None:
     if not (engines_folder() / f"libassay-io-{mpi}.so").is_file():
         pytest.skip(f"no accelerator for {mpi} here")
 
@@ -263,8 +274,8 @@ def with_accelerator(mpi: str) -> None:
 def test_ior_of_peanuts_with_the_accelerator(
     folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, accelerated: list[str]
 ) -> None:
-    """What it writes is the file that the MPI itself writes, and each reads the other's."""
-    with_accelerator(mpi)
+    """The accelerator writes the same file as the MPI's own I/O, and each reads the other's file."""
+    skip_without_accelerator(mpi)
     options = ["-l", "timestamp", "-O", "summaryFormat=JSON", "-O", f"summaryFile={folder}/ior.json"]
     for name, variant in (("stock", ["--stock"]), ("fast", accelerated)):
         run(capfd, "ior", mpi, ior_command(folder / name, "-w", *options), variant=variant)
@@ -279,7 +290,9 @@ def test_ior_of_peanuts_with_the_accelerator(
             variant=variant,
         )
         assert median(read, "wrong") == 0
-        assert {r["params"]["io"] for r in of_kind(read, "measurement")} == {variant[0].removeprefix("--")}
+        assert {r["params"]["io"] for r in records_of_kind(read, "measurement")} == {
+            variant[0].removeprefix("--")
+        }
     assert (folder / "stock").read_bytes() == (folder / "fast").read_bytes()
 
 
@@ -288,7 +301,7 @@ def test_rdbench_of_peanuts_with_the_accelerator(
     folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, accelerated: list[str]
 ) -> None:
     """Snapshots are equal to the last bit."""
-    with_accelerator(mpi)
+    skip_without_accelerator(mpi)
     for name, variant in (("stock", ["--stock"]), ("fast", accelerated)):
         command = [
             "rdbench",
@@ -312,8 +325,8 @@ def test_rdbench_of_peanuts_with_the_accelerator(
 def test_h5bench_of_peanuts_with_the_accelerator(
     folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, accelerated: list[str]
 ) -> None:
-    """It writes a file with the accelerator, which the MPI itself reads, and the other way round."""
-    with_accelerator(mpi)
+    """The MPI's own I/O reads a file that the accelerator wrote, and the other way round."""
+    skip_without_accelerator(mpi)
     lines = ["MEM_PATTERN=CONTIG", "FILE_PATTERN=CONTIG", "TIMESTEPS=2", "COLLECTIVE_DATA=NO", "READ_OPTION=FULL",
              "EMULATED_COMPUTE_TIME_PER_TIMESTEP=0 s", "NUM_DIMS=1", "DIM_1=4 K"]  # fmt: skip
     (folder / "h5.cfg").write_text("\n".join(lines) + "\n")
@@ -355,33 +368,33 @@ def test_h5bench_of_peanuts_with_the_accelerator(
         ("hdf5", ["BENCHMARK_TYPE=append"], "is not supported"),
     ],
 )
-def test_what_cannot_be_meant_is_one_line(
+def test_contradicting_options_are_one_line(
     capfd: pytest.CaptureFixture[str], benchmark: str, command: list[str], message: str
 ) -> None:
-    there = with_hdf5 if benchmark == "hdf5" else available
-    mpi = next((m for m in ("openmpi", "mpich") if there(m)), None)
+    is_installed = has_hdf5 if benchmark == "hdf5" else is_available
+    mpi = next((m for m in ("openmpi", "mpich") if is_installed(m)), None)
     if mpi is None:
         pytest.skip("no MPI here")
     arguments = ["--mpi", mpi, "-n", "2", "--stock", "--repeats", "1", "-o", "out"]
     assert main(["io", "bench", benchmark, *arguments, "--", *command]) == 2
     captured = capfd.readouterr()
-    said = " ".join((captured.err + captured.out).split())
-    assert message in said and "Traceback" not in said
+    output = " ".join((captured.err + captured.out).split())
+    assert message in output and "Traceback" not in output
 
 
 @pytest.mark.parametrize("mpi", MPIS)
 def test_rdbench_as_peanuts_calls_it(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
-    """No snapshot of the initial state, and none is read back: a planted wrong byte stays in the file unnoticed."""
+    """The options write no initial snapshot and read none back, so a planted wrong byte stays unnoticed."""
     command = ["rdbench", "--length", "32", "--output", str(folder / "o_1"), "--nomkdir", "--iotype", "view",
                "--steps", "20", "--interval", "10", "--disable-initial-output", "--xnp", "2", "--nosync"]  # fmt: skip
     validated = run(capfd, "reaction-diffusion", mpi, command)
     assert median(validated, "wrong") == 0
     names = [f"o_132x32-16x32-{number:06}.bin" for number in (0, 1)]
     assert sorted(path.name for path in folder.glob("o_1*")) == names
-    right = [np.fromfile(folder / name) for name in names]
-    assert not np.array_equal(*right)
+    correct = [np.fromfile(folder / name) for name in names]
+    assert not np.array_equal(*correct)
     plant(monkeypatch, mpi, flip="1000")
     capfd.readouterr()
     Path("out").rename("before")
@@ -401,7 +414,7 @@ def test_rdbench_as_peanuts_calls_it(
     command += ["--iotype", "manual", "--novalidate", "--prettify"]
     assert main(["io", "bench", "reaction-diffusion", *arguments, "--", *command]) == 0
     wrong = [np.flatnonzero(np.fromfile(folder / name).view("u8") != cells.view("u8"))
-             for name, cells in zip(names, right, strict=True)]  # fmt: skip
+             for name, cells in zip(names, correct, strict=True)]  # fmt: skip
     assert [list(cells) for cells in wrong] == [[1000 // 8]] * 2
     assert b'"wrong"' not in Path("out/records.jsonl").read_bytes()
     text = Path("rd.json").read_text()
@@ -416,27 +429,28 @@ def test_rdbench_as_peanuts_calls_it(
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-def test_rdbench_makes_its_folder(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
-    run(capfd, "reaction-diffusion", mpi, ["-L", "32", "-s", "2", "-i", "2", "-o", "made/by/it/o_"])
-    assert len(list((folder / "made/by/it").iterdir())) == 2
+def test_rdbench_creates_its_folder(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    run(capfd, "reaction-diffusion", mpi, ["-L", "32", "-s", "2", "-i", "2", "-o", "new/nested/folder/o_"])
+    assert len(list((folder / "new/nested/folder").iterdir())) == 2
 
 
 @pytest.mark.parametrize("mpi", HDF5_MPIS)
 def test_h5bench_as_peanuts_calls_it(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
-    """One start writes the file, another reads it; each leaves its CSV; a wrong value in between is found."""
+    """One start writes the file and another reads it, each with its CSV. A value that is changed in between is
+    found."""
     common = ["MEM_PATTERN=CONTIG", "FILE_PATTERN=CONTIG", "TIMESTEPS=2", "COLLECTIVE_DATA=NO",
               "COLLECTIVE_METADATA=NO", "EMULATED_COMPUTE_TIME_PER_TIMESTEP=0 s",
               "NUM_DIMS=3", "DIM_1=8", "DIM_2=8", "DIM_3=8"]  # fmt: skip
-    for op, more in (("write", []), ("read", ["READ_OPTION=FULL"])):
-        lines = [*common, *more, f"CSV_FILE={folder}/output-{op}.csv"]
+    for op, options in (("write", []), ("read", ["READ_OPTION=FULL"])):
+        lines = [*common, *options, f"CSV_FILE={folder}/output-{op}.csv"]
         (folder / f"{op}.cfg").write_text("\n".join(lines) + "\n")
 
-    def h5bench(op: str, **about: Any) -> Records:
-        return run(capfd, "hdf5", mpi, [f"h5bench_{op}", f"{op}.cfg", "rw.h5"], **about)
+    def h5bench(op: str, **options_of_bench: Any) -> Records:
+        return run(capfd, "hdf5", mpi, [f"h5bench_{op}", f"{op}.cfg", "rw.h5"], **options_of_bench)
 
-    assert {r["params"]["op"] for r in of_kind(h5bench("write"), "measurement")} == {"write"}
+    assert {r["params"]["op"] for r in records_of_kind(h5bench("write"), "measurement")} == {"write"}
     records = h5bench("read")
-    assert {r["params"]["op"] for r in of_kind(records, "measurement")} == {"read"}
+    assert {r["params"]["op"] for r in records_of_kind(records, "measurement")} == {"read"}
     assert median(records, "wrong") == 0
     for op in ("write", "read"):
         csv = (folder / f"output-{op}.csv").read_text()
@@ -447,8 +461,8 @@ def test_h5bench_as_peanuts_calls_it(folder: Path, capfd: pytest.CaptureFixture[
         )
     data = bytearray((folder / "rw.h5").read_bytes())
     value = (1 * 2654435761 ^ 6 * 7919) & 0xFFFFFF  # id_1 of rank 0's second particle in the first step
-    place = data.find(value.to_bytes(4, "little"))
-    assert place > 0
-    data[place] ^= 1
+    offset = data.find(value.to_bytes(4, "little"))
+    assert offset > 0
+    data[offset] ^= 1
     (folder / "rw.h5").write_bytes(data)
     assert median(h5bench("read", status=1), "wrong") == 1

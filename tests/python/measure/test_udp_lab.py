@@ -1,6 +1,6 @@
-"""UDP between two hosts of a virtual cluster, with a rate, a loss and failures that we planted ourselves.
+"""UDP between two hosts of a lab with a planted rate, loss and failures.
 
-Five streams of 60 Mbit/s over cables of 400 Mbit/s: what a 10GbE port has to take, at a thirtieth.
+Five streams of 60 Mbit/s over cables of 400 Mbit/s are a thirtieth of the load of a 10GbE port.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (net
 ASSAY = Path(__file__).parents[3] / "assay"
 MBIT = 1e6 / 8
 OFFERED = 300 * MBIT
-TRIES = 3
+ATTEMPTS = 3
 LIMIT_S = 60
 LOAD = ["--streams", "5", "--rate", "60 Mbit/s", "--budget", "1.5"]
 
@@ -59,7 +59,7 @@ def lab(make_lab: Callable[..., Lab]) -> Lab:
 
 
 @contextmanager
-def afflicted(lab: Lab, host: str, fault: Fault) -> Iterator[None]:
+def planted_fault(lab: Lab, host: str, fault: Fault) -> Iterator[None]:
     lab.fault([host], fault)
     try:
         yield
@@ -68,8 +68,8 @@ def afflicted(lab: Lab, host: str, fault: Fault) -> Iterator[None]:
 
 
 @contextmanager
-def on(lab: Lab, host: str, command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """The tool as its user starts it on a host."""
+def running_on(lab: Lab, host: str, command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """A command of Assay that runs on a host for the block. Its engines are killed at the end."""
     process = subprocess.Popen(
         lab.enter(host, [str(ASSAY), *command]), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -84,12 +84,12 @@ def on(lab: Lab, host: str, command: Sequence[str]) -> Iterator[subprocess.Popen
                 os.kill(pid, signal.SIGKILL)
 
 
-def await_word(process: subprocess.Popen[str], word: str) -> None:
+def await_text(process: subprocess.Popen[str], text: str) -> None:
     assert process.stderr is not None
     for line in process.stderr:
-        if word in line:
+        if text in line:
             return
-    raise AssertionError(f"it never said '{word}'")
+    raise AssertionError(f"the output never had '{text}'")
 
 
 def engines_in(lab: Lab, host: str, measurement: str) -> list[int]:
@@ -103,7 +103,7 @@ def engines_in(lab: Lab, host: str, measurement: str) -> list[int]:
 
 
 def await_data(lab: Lab, host: str, amount: float) -> None:
-    """Until so many bytes have come to a host."""
+    """Waits until a host has received ``amount`` more bytes."""
 
     def received() -> int:
         table = Path(f"/proc/{lab.nodes[host].pid}/net/dev").read_text()
@@ -116,19 +116,20 @@ def await_data(lab: Lab, host: str, amount: float) -> None:
         time.sleep(0.01)
 
 
-def judged(lab: Lab, where: Path, tested: str, peer: str, specification: Path) -> tuple[int, Run]:
-    """On a machine that has better things to do, a sender falls behind and nothing is judged: then once more."""
+def judged_run(lab: Lab, folder: Path, tested: str, peer: str, specification: Path) -> tuple[int, Run]:
+    """Runs ``assay comply``. On a busy machine the sender falls behind and the run is not judged; it is then
+    repeated."""
     arguments = ["comply", str(specification), "--lab", lab.name, "-w", tested, "--peer", peer]
-    for attempt in range(TRIES):
-        into = where / str(attempt)
+    for attempt in range(ATTEMPTS):
+        run_path = folder / str(attempt)
         done = subprocess.run(
-            [str(ASSAY), *arguments, "--interfaces", "eth0", "-o", str(into)],
+            [str(ASSAY), *arguments, "--interfaces", "eth0", "-o", str(run_path)],
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
         )
         assert "Traceback" not in done.stderr, done.stderr
-        run = Run.load(into)
+        run = Run.load(run_path)
         reasons = [r.reason or "" for r in run.records if isinstance(r, Measurement)]
         if not any(reason.startswith("the sender could only send") for reason in reasons):
             break
@@ -161,8 +162,8 @@ def specification(tmp_path: Path) -> Path:
 
 
 @pytest.mark.alone
-def test_what_arrives_whole_passes(lab: Lab, tmp_path: Path, specification: Path) -> None:
-    status, run = judged(lab, tmp_path / "run", "h1", "h0", specification)
+def test_a_port_without_loss_passes(lab: Lab, tmp_path: Path, specification: Path) -> None:
+    status, run = judged_run(lab, tmp_path / "run", "h1", "h0", specification)
     assert outcomes(run) == {"total speed": "PASS", "average loss": "PASS"}, run.records
     assert status == 0
     assert figure(run, "bandwidth") == pytest.approx(OFFERED, rel=0.003)
@@ -178,8 +179,8 @@ def test_what_arrives_whole_passes(lab: Lab, tmp_path: Path, specification: Path
 def test_planted_loss_is_judged_in_each_direction(
     lab: Lab, tmp_path: Path, specification: Path, tested: str, peer: str, outcome: str
 ) -> None:
-    with afflicted(lab, "h1", Fault(rx_loss=0.01)):
-        status, run = judged(lab, tmp_path / "run", tested, peer, specification)
+    with planted_fault(lab, "h1", Fault(rx_loss=0.01)):
+        status, run = judged_run(lab, tmp_path / "run", tested, peer, specification)
     assert outcomes(run)["average loss"] == outcome
     assert status == (1 if outcome == "FAIL" else 0)
     if outcome == "PASS":
@@ -197,39 +198,41 @@ def test_planted_loss_is_judged_in_each_direction(
 def test_a_slow_port_is_judged_in_each_direction(
     lab: Lab, tmp_path: Path, specification: Path, tested: str, peer: str, outcome: str
 ) -> None:
-    with afflicted(lab, "h1", Fault(rx=200 * MBIT)):
-        _, run = judged(lab, tmp_path / "run", tested, peer, specification)
+    with planted_fault(lab, "h1", Fault(rx=200 * MBIT)):
+        _, run = judged_run(lab, tmp_path / "run", tested, peer, specification)
     assert outcomes(run) == {"total speed": outcome, "average loss": outcome}
     if outcome == "FAIL":
         # 200 Mbit/s on the wire, of which a message is 8900 of 8942 bytes; the queue holds a little besides.
         assert figure(run, "bandwidth") == pytest.approx(200 * MBIT * 8900 / 8942, rel=0.06)
 
 
-# ---- by hand, on each side
+# ---- started by hand on each side
 
 
 @pytest.mark.alone
-def test_the_two_commands_of_the_seed(lab: Lab, tmp_path: Path) -> None:
-    """And with clocks that are hours apart: neither side looks at the other's."""
+def test_sender_and_receiver_are_started_by_hand(lab: Lab, tmp_path: Path) -> None:
+    """The clocks of the hosts are hours apart. Neither side uses the other's clock."""
     receive = ["udp", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run")]
     send = ["udp", "send", "-w", lab.address("h1"), *LOAD, "-o", str(tmp_path / "send")]
-    with on(lab, "h1", receive) as receiver:
-        await_word(receiver, "waiting for a sender")
-        away = ["unshare", "--time", "--monotonic", "100000", "--fork", "--", str(ASSAY), *send]
-        sender = subprocess.run(lab.enter("h0", away), capture_output=True, text=True, timeout=LIMIT_S)
+    with running_on(lab, "h1", receive) as receiver:
+        await_text(receiver, "waiting for a sender")
+        with_other_clock = ["unshare", "--time", "--monotonic", "100000", "--fork", "--", str(ASSAY), *send]
+        sender = subprocess.run(
+            lab.enter("h0", with_other_clock), capture_output=True, text=True, timeout=LIMIT_S
+        )
         out, err = receiver.communicate(timeout=LIMIT_S)
     assert (sender.returncode, receiver.returncode) == (0, 0), sender.stderr + out + err
     assert "Total speed:  0.30 Gbit/s" in out and "Average loss: 0.000%" in out
     assert "the receiver has 100.000% of the messages" in sender.stdout
 
 
-def test_a_sender_that_is_killed(lab: Lab, tmp_path: Path) -> None:
-    """What arrived is kept and reckoned; a run without its sender's last word never passes."""
+def test_a_killed_sender_is_named_and_its_data_counted(lab: Lab, tmp_path: Path) -> None:
+    """The received messages are counted. A run without its sender's final message never passes."""
     receive = ["udp", "receive", "-w", lab.address("h1"), "--json", "-o", str(tmp_path / "run")]
     send = ["udp", "send", "-w", lab.address("h1"), *LOAD[:4], "--budget", "60", "-o", str(tmp_path / "run")]
-    with on(lab, "h1", receive) as receiver:
-        await_word(receiver, "waiting for a sender")
-        with on(lab, "h0", send):
+    with running_on(lab, "h1", receive) as receiver:
+        await_text(receiver, "waiting for a sender")
+        with running_on(lab, "h0", send):
             await_data(lab, "h1", OFFERED)
             for pid in engines_in(lab, "h0", "node.udp_send"):
                 os.kill(pid, signal.SIGKILL)
@@ -252,12 +255,14 @@ def test_a_sender_that_is_killed(lab: Lab, tmp_path: Path) -> None:
 
 @pytest.mark.alone
 @pytest.mark.parametrize(
-    ("ports", "says"),
+    ("ports", "message"),
     [("15301-15400", "nothing of what h0 sent arrived"), ("15300-15400", "no sender came")],
     ids=["no data", "nothing at all"],
 )
-def test_when_nothing_arrives(lab: Lab, tmp_path: Path, ports: str, says: str) -> None:
-    """A firewall on the tested host, for the data alone and for everything."""
+def test_a_firewall_that_drops_data_or_everything_is_reported(
+    lab: Lab, tmp_path: Path, ports: str, message: str
+) -> None:
+    """A firewall on the tested host drops only the data, or everything."""
     nft = f"table ip wall {{ chain in {{ type filter hook input priority 0; udp dport {ports} drop; }}; }}"
     subprocess.run(lab.enter("h1", ["nft", "-f", "-"]), input=nft, text=True, timeout=10, check=True)
     try:
@@ -272,14 +277,14 @@ def test_when_nothing_arrives(lab: Lab, tmp_path: Path, ports: str, says: str) -
     assert run.info.outcome != "PASS"
     if ports.startswith("15301"):
         assert (done.returncode, figure(run, "loss")) == (1, 1.0), done.stderr
-        assert says in done.stderr
+        assert message in done.stderr
     else:
         assert done.returncode == 2
-        assert says in done.stderr + done.stdout or "does not answer" in done.stdout
+        assert message in done.stderr + done.stdout or "does not answer" in done.stdout
 
 
 @pytest.mark.alone
-def test_ctrl_c_keeps_what_has_arrived(lab: Lab, tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_measurements(lab: Lab, tmp_path: Path) -> None:
     arguments = ["udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4]]
     process = subprocess.Popen(
         [str(ASSAY), *arguments, "--budget", "60", "-o", str(tmp_path / "run")],
@@ -295,10 +300,10 @@ def test_ctrl_c_keeps_what_has_arrived(lab: Lab, tmp_path: Path) -> None:
     assert engines_in(lab, "h0", "node.udp") == engines_in(lab, "h1", "node.udp") == []
 
 
-# ---- bad input: one line
+# ---- wrong input is one line
 
 
-def refused(lab: Lab, host: str, *arguments: str) -> str:
+def refusal(lab: Lab, host: str, *arguments: str) -> str:
     done = subprocess.run(
         lab.enter(host, [str(ASSAY), "udp", *arguments]),
         capture_output=True,
@@ -311,33 +316,35 @@ def refused(lab: Lab, host: str, *arguments: str) -> str:
     return " ".join((done.stdout + done.stderr).split())
 
 
-def test_a_port_in_use(lab: Lab, tmp_path: Path) -> None:
-    with on(lab, "h1", ["udp", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "first")]) as first:
-        await_word(first, "waiting for a sender")
-        output = refused(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "second"))
+def test_a_port_in_use_is_refused(lab: Lab, tmp_path: Path) -> None:
+    with running_on(
+        lab, "h1", ["udp", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "first")]
+    ) as first:
+        await_text(first, "waiting for a sender")
+        output = refusal(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "second"))
     assert "15300" in output and "in use" in output
 
 
-def test_a_host_that_does_not_resolve(lab: Lab, tmp_path: Path) -> None:
-    output = refused(lab, "h0", "send", "-w", "nowhere.invalid", "-o", str(tmp_path / "run"))
+def test_an_unknown_host_is_refused(lab: Lab, tmp_path: Path) -> None:
+    output = refusal(lab, "h0", "send", "-w", "nowhere.invalid", "-o", str(tmp_path / "run"))
     assert "nowhere.invalid" in output
 
 
-def test_an_interface_without_jumbo_frames(lab: Lab, tmp_path: Path) -> None:
+def test_an_interface_without_jumbo_frames_is_refused(lab: Lab, tmp_path: Path) -> None:
     subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "1500"]), timeout=10, check=True)
     try:
-        output = refused(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run"))
+        output = refusal(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run"))
     finally:
         subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "9000"]), timeout=10, check=True)
     assert "MTU" in output and "1500" in output and "eth0" in output
 
 
-def test_no_receiver(lab: Lab, tmp_path: Path) -> None:
-    output = refused(lab, "h0", "send", "-w", lab.address("h1"), "--wait", "1", "-o", str(tmp_path / "run"))
+def test_a_sender_without_a_receiver_is_refused(lab: Lab, tmp_path: Path) -> None:
+    output = refusal(lab, "h0", "send", "-w", lab.address("h1"), "--wait", "1", "-o", str(tmp_path / "run"))
     assert "udp receive" in output and lab.address("h1") in output
 
 
-def test_json(lab: Lab, tmp_path: Path) -> None:
+def test_json_output_has_the_metrics(lab: Lab, tmp_path: Path) -> None:
     done = subprocess.run(
         [str(ASSAY), "udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4],
          "--budget", "0.3", "--json", "-o", str(tmp_path / "run")],

@@ -1,4 +1,4 @@
-"""Workload files: what COBALT's comes to, and one line for every mistake in one's own."""
+"""Workload files: the total of the built-in cobalt2, reading a user's file, and one line for every mistake in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from assay.errors import UserError
 from assay.measure.workload import load_workload
 
-OWN = """
+USER_WORKLOAD = """
 title = "own"
 stations = 2
 [transpose]
@@ -22,8 +22,8 @@ rate = "8 Mbit/s"
 """
 
 
-def test_cobalt_moves_621_gbits() -> None:
-    """As its document says of the ten steps; a copy and a transposition read and write."""
+def test_cobalt2_moves_621_gbit_per_second() -> None:
+    """The total of its ten steps is that of the acceptance document. Copies and transpositions both read and write."""
     workload = json.loads(load_workload("cobalt2"))
     assert (workload["stations"], len(workload["steps"])) == (18, 10)
     moved = sum(
@@ -32,8 +32,8 @@ def test_cobalt_moves_621_gbits() -> None:
     assert moved * workload["stations"] * 8 == pytest.approx(621e9)
 
 
-def test_what_the_engine_gets(tmp_path: Path) -> None:
-    (tmp_path / "own.toml").write_text(OWN)
+def test_a_workload_is_passed_to_the_engine_as_json(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text(USER_WORKLOAD)
     assert json.loads(load_workload(str(tmp_path / "own.toml"))) == {
         "name": "own",
         "stations": 2,
@@ -44,7 +44,7 @@ def test_what_the_engine_gets(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("was", "becomes", "line", "says"),
+    ("old", "new", "line", "message"),
     [
         ("stations = 2", "stations = 0", 3, "'stations'"),
         ("stations = 2", "stations = true", 3, "'stations'"),
@@ -60,16 +60,16 @@ def test_what_the_engine_gets(tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_are_refused_with_their_line(
-    was: str, becomes: str, line: int, says: str, tmp_path: Path
+    old: str, new: str, line: int, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "own.toml"
-    path.write_text(OWN.replace(was, becomes))
+    path.write_text(USER_WORKLOAD.replace(old, new))
     with pytest.raises(UserError) as refused:
         load_workload(str(path))
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert f"own.toml:{line}" in str(refused.value)
 
 
-def test_there_is_none_of_that_name() -> None:
+def test_an_unknown_workload_is_refused() -> None:
     with pytest.raises(UserError, match="no-such"):
         load_workload("no-such")

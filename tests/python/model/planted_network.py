@@ -1,4 +1,4 @@
-"""A network that answers rounds by itself: max-min shares of planted capacities, no engine and no clock."""
+"""A network that answers the rounds of a study from planted capacities, without running an engine."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from assay.records.schema import AnyRecord, Flows, Measurement, Subject, Summary
 TimeOfSize = Callable[[int], float]  # s of a message of that size in B
 
 
-class Planted:
-    """``inside`` and ``between``: seconds of a message of so many bytes. ``spoil`` may change what is measured."""
+class PlantedNetwork:
+    """``inside`` and ``between`` give a message's time from its size. ``distort`` may change each record of rates."""
 
     def __init__(
         self,
         network: Network,
         inside: TimeOfSize,
         between: TimeOfSize,
-        spoil: Callable[[Flows], None] = lambda _: None,
+        distort: Callable[[Flows], None] = lambda _: None,
     ) -> None:
-        self.network, self.inside, self.between, self.spoil = network, inside, between, spoil
+        self.network, self.inside, self.between, self.distort = network, inside, between, distort
         self.records: list[AnyRecord] = []
-        self.pairs = 0  # that played ping-pong
+        self.pairs = 0  # that a latency was asked of
 
     def answer(self, request: Round) -> Result:
         params = {**request.params, "round": request.key}
@@ -44,13 +44,13 @@ class Planted:
             values=rates, slices=[[rate] * 8 for rate in rates],
             params={**params, "size": request.size, "window_s": request.seconds * 10, "messages": 10},
         )  # fmt: skip
-        self.spoil(record)
+        self.distort(record)
         self.records.append(record)
         return Result(flows=record)
 
     def _latency(self, a: str, b: str, size: int, params: dict) -> Measurement:
-        home = self.network.cabinet_of
-        time = (self.inside if home[a] == home[b] else self.between)(size)
+        cabinet = self.network.cabinet_of
+        time = (self.inside if cabinet[a] == cabinet[b] else self.between)(size)
         record = Measurement(
             id=len(self.records) + 1, name=NAME, metric="latency", unit="s", subject=Subject(host=a, peer=b),
             params={**params, "size": size}, summary=Summary(n=3, median=time), samples=[time] * 3,
@@ -67,18 +67,20 @@ class Planted:
 
 
 def conduct(conversation: Generator[Round, Result, object], answer: Callable[[Round], Result]) -> list[Round]:
-    request: list[Round] = []
+    """Answers each round that the conversation requests. Returns the requested rounds."""
+    requested: list[Round] = []
     try:
-        request.append(next(conversation))
+        requested.append(next(conversation))
         while True:
-            request.append(conversation.send(answer(request[-1])))
+            requested.append(conversation.send(answer(requested[-1])))
     except StopIteration:
-        return request
+        return requested
 
 
 def cluster(
     cabinets: int, hosts: int, up: float = 1e8, down: float = 1e8, limiter: float | None = None
 ) -> Network:
+    """Equal hosts in equal cabinets. ``hosts``: in each cabinet."""
     members = {f"rack{c}": [f"n{c * hosts + i}" for i in range(hosts)] for c in range(cabinets)}
     network = Network(members)
     for host in network.cabinet_of:
@@ -89,5 +91,5 @@ def cluster(
     return network
 
 
-def line(latency: float, rate: float = 1e8) -> TimeOfSize:
+def linear_time(latency: float, rate: float = 1e8) -> TimeOfSize:
     return lambda size: latency + size / rate

@@ -1,4 +1,4 @@
-"""The proof of a platform: errors, doubts, and what proves nothing."""
+"""The verdict of a platform's proof, from errors, their uncertainties and waived points."""
 
 from __future__ import annotations
 
@@ -23,28 +23,26 @@ def point(error: float | None, uncertainty: float = 0.0, waived: str = "") -> Co
     [
         ([point(0.04)], "PASS"),
         ([point(0.06)], "FAIL"),
-        ([point(0.09, 0.1)], "PASS"),  # within what the measurement itself knows
+        ([point(0.09, 0.1)], "PASS"),  # within the measurement's own uncertainty
         ([point(0.12, 0.1)], "FAIL"),
-        ([point(2.0, 2.5)], "INCONCLUSIVE"),  # so large a doubt excuses nothing
-        ([point(0.01, 2.5)], "INCONCLUSIVE"),  # nor does it confirm
+        ([point(2.0, 2.5)], "INCONCLUSIVE"),  # too uncertain to excuse an error
+        ([point(0.01, 2.5)], "INCONCLUSIVE"),  # too uncertain to confirm a small error
         ([point(0.01), point(0.01, 0.16)], "INCONCLUSIVE"),
-        ([point(0.01)] * 2 + [point(0.1, 0.16)], "PASS"),  # the others prove enough
-        ([point(0.01)] * 9 + [point(3.0, 2.5)], "FAIL"),  # beyond every doubt
-        ([point(0.06), point(0.01, 2.5)], "FAIL"),  # what is known badly hides no other error
+        ([point(0.01)] * 2 + [point(0.1, 0.16)], "PASS"),  # enough points are certain
+        ([point(0.01)] * 9 + [point(3.0, 2.5)], "FAIL"),  # beyond even this uncertainty
+        ([point(0.06), point(0.01, 2.5)], "FAIL"),  # an uncertain point hides no other error
         ([point(0.01), point(None)], "INCONCLUSIVE"),
         ([point(2.0, waived="a bucket")], "INCONCLUSIVE"),
         ([], "INCONCLUSIVE"),
     ],
 )
-def test_a_platform_passes_where_every_point_is_known_and_near(
-    points: list[Comparison], outcome: str
-) -> None:
-    found = verdict(points, LIMIT)
-    assert found.outcome == outcome
-    assert found.reason or found.outcome != "INCONCLUSIVE"
+def test_the_outcome_follows_from_errors_and_uncertainties(points: list[Comparison], outcome: str) -> None:
+    result = verdict(points, LIMIT)
+    assert result.outcome == outcome
+    assert result.reason or result.outcome != "INCONCLUSIVE"
 
 
-def test_a_verdict_says_how_many_times_prove_nothing() -> None:
-    found = verdict([point(0.01)] * 5 + [point(0.1, 0.2)], LIMIT)
-    assert found.outcome == "PASS" and found.observed == pytest.approx(0.01)
-    assert "1 times are known too badly to prove anything" in found.required_text
+def test_a_verdict_counts_the_times_that_are_too_uncertain() -> None:
+    result = verdict([point(0.01)] * 5 + [point(0.1, 0.2)], LIMIT)
+    assert result.outcome == "PASS" and result.observed == pytest.approx(0.01)
+    assert "1 times are known too badly to prove anything" in result.required_text

@@ -1,4 +1,4 @@
-"""Cabinets found by contention, where all hosts are equally far from each other; and nothing where it does not show."""
+"""Cabinets found by contention, where all hosts are equally far apart; no cabinets where no link is ever full."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import hidden_platforms
 import pytest
-from planted_network import Planted, cluster, conduct, line
+from planted_network import PlantedNetwork, cluster, conduct, linear_time
 
 from assay.model.contention import discover_by_contention
 from assay.model.network import Network, Topology
@@ -15,20 +15,20 @@ from assay.model.rounds import Result, Round
 from assay.model.study import Effort, Study
 
 
-def same(discovered: Topology, truth: Topology) -> bool:
+def same_grouping(discovered: Topology, truth: Topology) -> bool:
     return {frozenset(hosts) for hosts in discovered.values()} == {
         frozenset(hosts) for hosts in truth.values()
     }
 
 
-def planted(network: Network, noise: float = 0.0) -> Planted:
+def planted(network: Network, noise: float = 0.0) -> PlantedNetwork:
     """All messages take the same time; rates vary by as much as ``noise``."""
-    chance = random.Random(7)
+    rng = random.Random(7)
 
-    def spoil(record) -> None:
-        record.values = [rate * chance.uniform(1 - noise, 1 + noise) for rate in record.values]
+    def distort(record) -> None:
+        record.values = [rate * rng.uniform(1 - noise, 1 + noise) for rate in record.values]
 
-    return Planted(network, line(20e-6), line(20e-6), spoil)
+    return PlantedNetwork(network, linear_time(20e-6), linear_time(20e-6), distort)
 
 
 def discovered(network: Network, noise: float = 0.0) -> tuple[Topology, list[Round]]:
@@ -43,31 +43,31 @@ def discovered(network: Network, noise: float = 0.0) -> tuple[Topology, list[Rou
 
 @pytest.mark.parametrize("seed", [1, 3, 4, 8, 12, 16])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
-def test_every_host_in_its_cabinet(seed: int, noise: float):
-    """Random platforms: names that tell nothing, hosts alike or not, with limiters or without."""
-    hidden = hidden_platforms.draw(seed, (2, 8), (4, 32))
+def test_every_host_is_put_in_its_cabinet(seed: int, noise: float):
+    """Random platforms: shuffled host names, equal or unequal hosts, with and without limiters."""
+    hidden = hidden_platforms.draw_platform(seed, (2, 8), (4, 32))
     grouped, _ = discovered(Network(hidden.cabinets, dict(hidden.capacity)), noise)
-    assert same(grouped, hidden.cabinets)
+    assert same_grouping(grouped, hidden.cabinets)
 
 
-def test_in_far_fewer_flows_than_there_are_pairs():
+def test_discovery_needs_far_fewer_flows_than_pairs():
     network = cluster(4, 40)
     for name in network.cabinets:
         for direction in ("up", "down"):
             network.capacity["cabinet", name, direction] = 40 * 1e8 / 4
     grouped, rounds = discovered(network)
-    assert same(grouped, network.cabinets)
+    assert same_grouping(grouped, network.cabinets)
     assert sum(len(request.flows) for request in rounds) < 160 * 160 / 4
 
 
-def test_the_study_says_what_the_cabinets_were_found_by():
+def test_the_study_records_that_contention_gave_the_cabinets():
     network = cluster(2, 4)
     network.capacity["cabinet", "rack0", "up"] = network.capacity["cabinet", "rack1", "up"] = 1e8
     study = planted(network).study()
-    assert same(study.cabinets, network.cabinets) and study.grouped_by == "contention"
+    assert same_grouping(study.cabinets, network.cabinets) and study.grouped_by == "contention"
 
 
 @pytest.mark.parametrize("cabinets, hosts", [(1, 12), (3, 6), (1, 2), (1, 3)])
-def test_where_no_link_is_ever_full_nobody_can_tell(cabinets: int, hosts: int):
+def test_without_a_full_link_all_hosts_are_one_cabinet(cabinets: int, hosts: int):
     study = planted(cluster(cabinets, hosts, limiter=1.4e8), noise=0.05).study()
     assert len(study.cabinets) == 1 and study.grouped_by == ""

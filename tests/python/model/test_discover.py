@@ -1,11 +1,11 @@
-"""Cabinets found by latency alone, in far fewer pairs than there are."""
+"""Cabinets found by latency alone, from far fewer measured pairs than exist."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from planted_network import Planted, cluster, conduct, line
+from planted_network import PlantedNetwork, cluster, conduct, linear_time
 
 from assay.model.discover import discover
 from assay.model.network import Network, Topology
@@ -18,10 +18,10 @@ def groups(cabinets) -> set[frozenset[str]]:
 
 
 @pytest.mark.parametrize("cabinets, hosts", [(1, 9), (2, 4), (5, 20), (3, 1), (2, 1)])
-def test_every_host_in_its_cabinet(cabinets: int, hosts: int):
-    planted = Planted(cluster(cabinets, hosts), line(20e-6), line(26e-6))
+def test_every_host_is_put_in_its_cabinet(cabinets: int, hosts: int):
+    planted = PlantedNetwork(cluster(cabinets, hosts), linear_time(20e-6), linear_time(26e-6))
     discovered = planted.study().cabinets
-    if hosts == 1:  # all are equally far from each other: that is one cabinet, as far as anyone can tell
+    if hosts == 1:  # all are equally far apart, which looks like one cabinet
         assert len(discovered) == 1
         return
     assert groups(discovered) == groups(planted.network.cabinets)
@@ -29,24 +29,25 @@ def test_every_host_in_its_cabinet(cabinets: int, hosts: int):
     assert planted.pairs <= 2 * (cabinets + 1) * n + 2
 
 
-def test_a_host_alone_in_its_cabinet_comes_first():
+def test_the_first_host_may_be_alone_in_its_cabinet():
     network = Network({"a": ["n0"], "b": ["n1", "n2", "n3", "n4"]})
     for host in network.cabinet_of:
         network.capacity["host", host, "up"] = network.capacity["host", host, "down"] = 1e8
-    assert groups(Planted(network, line(20e-6), line(30e-6)).study().cabinets) == groups(network.cabinets)
+    study = PlantedNetwork(network, linear_time(20e-6), linear_time(30e-6)).study()
+    assert groups(study.cabinets) == groups(network.cabinets)
 
 
 def test_times_that_only_vary_show_no_cabinets():
     noise = random.Random(4)
-    planted = Planted(
+    planted = PlantedNetwork(
         cluster(2, 6), lambda _: noise.uniform(20e-6, 60e-6), lambda _: noise.uniform(20e-6, 60e-6)
     )
     assert len(planted.study().cabinets) == 1
 
 
 def discovered_by(microseconds: list[list[float]]) -> Topology:
-    """What latencies between hosts h0, h1, ... give. Each visit differs by 0.1 % from the one before."""
-    found: list[Topology] = []
+    """The cabinets that these latencies of hosts h0, h1, ... give. Each visit differs by 0.1 % from the one before."""
+    topologies: list[Topology] = []
 
     def answer(request: Round) -> Result:
         visit = int(request.params["visit"])
@@ -62,14 +63,14 @@ def discovered_by(microseconds: list[list[float]]) -> Topology:
         return Result(latencies=records)
 
     def conversation():
-        found.append((yield from discover([f"h{i}" for i in range(len(microseconds))], 100)))
+        topologies.append((yield from discover([f"h{i}" for i in range(len(microseconds))], 100)))
 
     conduct(conversation(), answer)
-    return found[0]
+    return topologies[0]
 
 
-def test_processors_that_add_the_same_time_in_every_visit_are_no_cabinets():
-    """Ranks share two processors of one machine: a time depends on where the two run, and hardly varies."""
+def test_processors_with_steady_latencies_are_no_cabinets():
+    """Ranks share the processors of one machine: a latency depends on the two processors, and hardly varies."""
     times = {(0, 0): 6.8, (0, 1): 9.8, (0, 2): 13.0, (1, 2): 10.2, (2, 2): 10.2}
     processor = [0, 0, 0, 1, 2, 2]
     table = [[times[min(a, b), max(a, b)] if (a, b) != (1, 1) else 0.0 for b in processor] for a in processor]

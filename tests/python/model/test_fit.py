@@ -1,27 +1,27 @@
-"""Experiments and fit recover the capacities of a planted network, and mark those that cannot be known."""
+"""Experiments and fit recover the capacities of a planted network, and mark those that no traffic can measure."""
 
 from __future__ import annotations
 
 import pytest
-from planted_network import Planted, cluster, line
+from planted_network import PlantedNetwork, cluster, linear_time
 
 from assay.model.fit import fit
 from assay.model.rounds import REPLACES
 from assay.records.schema import Flows
 
 
-def fitted(planted: Planted, level: str, resource: str, direction: str):
+def fitted(planted: PlantedNetwork, level: str, resource: str, direction: str):
     study = planted.study(planted.network.cabinets)
     capacity = fit(planted.records, study.cabinets).find(level, resource, direction)
     assert capacity is not None
     return capacity
 
 
-def planted(network, **more) -> Planted:
-    return Planted(network, line(20e-6), line(30e-6), **more)
+def planted(network, **more) -> PlantedNetwork:
+    return PlantedNetwork(network, linear_time(20e-6), linear_time(30e-6), **more)
 
 
-def test_up_down_and_limiter_of_each_host():
+def test_up_down_and_limiter_of_each_host_are_recovered():
     network = cluster(1, 7, up=1e8, down=1.2e8, limiter=1.5e8)
     network.capacity["host", "n3", "up"] = 0.6e8
     for (level, resource, direction), truth in network.capacity.items():
@@ -30,7 +30,7 @@ def test_up_down_and_limiter_of_each_host():
         assert capacity.state == "measured" and capacity.evidence
 
 
-def test_without_a_limiter_it_is_only_known_to_be_no_less():
+def test_without_a_limiter_only_a_lower_bound_is_known():
     capacity = fitted(planted(cluster(1, 6)), "host", "n0", "limiter")
     assert capacity.state == "at_least" and capacity.value == pytest.approx(2e8)
 
@@ -41,7 +41,7 @@ def test_a_limiter_as_narrow_as_the_link_hides_the_link():
     assert "limiter or up link" in up.reason
 
 
-def test_a_plateau_inside_a_cabinet():
+def test_a_limit_inside_a_cabinet_is_recovered():
     network = cluster(1, 12)
     network.capacity["inside", "rack0", "through"] = 4e8
     capacity = fitted(planted(network), "inside", "rack0", "through")
@@ -58,7 +58,7 @@ def test_two_cabinets_cannot_tell_an_up_link_from_a_down_link():
     assert "the up link of rack0 or the down link of rack1" in up.reason and "a third would tell" in up.reason
 
 
-def test_cabinet_links_limiters_and_backbone_of_many():
+def test_links_limiters_and_backbone_of_many_cabinets_are_recovered():
     network = cluster(4, 8)
     for i, name in enumerate(network.cabinets):
         network.capacity["cabinet", name, "up"] = 3e8 + i * 1e7
@@ -76,30 +76,30 @@ def test_cabinet_links_limiters_and_backbone_of_many():
 
 
 def test_one_round_far_off_does_not_move_a_capacity():
-    """Half of a round's slices are spoilt: its doubt asks for repetitions, whose median holds."""
-    spoilt: list[str] = []
+    """Half of a round's slices are too slow: the round is uncertain, is repeated, and the median is right."""
+    distorted: list[str] = []
 
-    def spoil(record: Flows) -> None:
-        if record.params["experiment"] == "host" and record.params["direction"] == "up" and not spoilt:
-            spoilt.append(record.params["round"])
+    def distort(record: Flows) -> None:
+        if record.params["experiment"] == "host" and record.params["direction"] == "up" and not distorted:
+            distorted.append(record.params["round"])
             record.slices = [
                 [rate * (0.3 if i < 3 else 1.0) for i, rate in enumerate(row)] for row in record.slices
             ]
 
-    capacity = fitted(planted(cluster(1, 6), spoil=spoil), "host", "n0", "up")
-    assert spoilt and capacity.value == pytest.approx(1e8)
+    capacity = fitted(planted(cluster(1, 6), distort=distort), "host", "n0", "up")
+    assert distorted and capacity.value == pytest.approx(1e8)
 
 
-def test_rounds_that_were_too_short_count_for_nothing():
-    """The first answer to each comes from a window of one message, and is twice too much; the next one is right."""
+def test_rounds_that_were_too_short_are_replaced():
+    """The first result of each round is from a window of one message and twice too high; the next is right."""
 
-    def spoil(record: Flows) -> None:
+    def distort(record: Flows) -> None:
         if record.params["experiment"] == "host" and REPLACES not in record.params:
             record.slices = [[2 * rate for rate in row] for row in record.slices]
             record.values = [2 * rate for rate in record.values]
             record.params["window_s"] = record.params["size"] / min(record.values)
 
-    study = planted(cluster(1, 6), spoil=spoil)
+    study = planted(cluster(1, 6), distort=distort)
     model = fit(study.records, study.study(study.network.cabinets).cabinets)
     assert sum(REPLACES in r.params for r in study.records) >= 6
     for host in study.network.cabinet_of:
@@ -118,19 +118,19 @@ def test_a_host_that_was_not_measured_stays_unknown():
     assert capacity is not None and capacity.state == "unknown" and capacity.value is None
 
 
-def test_breaks_between_protocols_are_found():
+def test_a_change_of_protocol_starts_a_segment():
     def times(size: int) -> float:
         return 20e-6 + size / 4e7 if size <= 5000 else 60e-6 + size / 1e8
 
     network = cluster(1, 4)
-    study = Planted(network, times, times).study(network.cabinets)
+    study = PlantedNetwork(network, times, times).study(network.cabinets)
     assert len(study.segments) == 2
     assert 5000 < study.segments[1].start < 5000 * 1.25
     assert study.segments[0].latency == pytest.approx(20e-6, rel=0.02)
     assert 1 / study.segments[1].gap == pytest.approx(1e8, rel=0.02)
 
 
-def test_a_cabinet_link_that_the_others_cannot_fill_is_only_known_to_be_no_less():
+def test_a_cabinet_link_that_the_others_cannot_fill_has_a_lower_bound():
     network = cluster(3, 8)
     for name in network.cabinets:
         network.capacity["cabinet", name, "up"] = 7e8 if name == "rack0" else 3e8

@@ -1,4 +1,4 @@
-"""More than two levels: rows of cabinets, told by latency or by rates, and never where there are two."""
+"""Networks of three levels (rows of cabinets) are reported, by latency or by rates; networks of two are not."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import random
 import re
 
 import pytest
-from hidden_platforms import draw
-from planted_network import Planted, cluster, line
+from hidden_platforms import draw_platform
+from planted_network import PlantedNetwork, cluster, linear_time
 
 from assay.model.fit import fit
 from assay.model.levels import more_levels
@@ -27,7 +27,7 @@ class Rows(Network):
         return links
 
 
-class PlantedRows(Planted):
+class PlantedRows(PlantedNetwork):
     """``further``: seconds more to another row."""
 
     further = 0.0
@@ -50,37 +50,38 @@ def rows(cabinets: int, row_link: float | None, further: float) -> PlantedRows:
             network.capacity["cabinet", name, direction] = 3e8
             if row_link is not None:
                 network.capacity["row", str(index // 2), direction] = row_link
-    planted = PlantedRows(network, line(20e-6), line(26e-6))
+    planted = PlantedRows(network, linear_time(20e-6), linear_time(26e-6))
     planted.further = further
     return planted
 
 
-def signs(planted: Planted) -> list[str]:
+def third_level_signs(planted: PlantedNetwork) -> list[str]:
     study = planted.study()
     return more_levels(planted.records, fit(planted.records, study.cabinets))
 
 
 @pytest.mark.parametrize("cabinets", [4, 6])
 @pytest.mark.parametrize("noise", [0.0, 0.01])
-def test_rows_that_are_further_away_are_told_by_latency(cabinets: int, noise: float) -> None:
+def test_rows_that_are_further_away_show_in_latency(cabinets: int, noise: float) -> None:
     planted = rows(cabinets, None, 8e-6)
     planted.noise = noise
-    found = signs(planted)
-    assert len(found) == 1 and re.search(
-        r"some hosts are (20|26)\S* µs away and the others (26|34)\S* µs", found[0]
-    ), found
+    signs = third_level_signs(planted)
+    assert len(signs) == 1 and re.search(
+        r"some hosts are (20|26)\S* µs away and the others (26|34)\S* µs", signs[0]
+    ), signs
 
 
 @pytest.mark.parametrize("row_link", [2e8, 4e8])
-def test_rows_that_are_not_further_away_are_told_by_rates(row_link: float) -> None:
-    """Less than an uplink of a cabinet, and less than two of them, which no cabinet alone fills."""
-    found = signs(rows(4, row_link, 0.0))
-    assert found and all("two levels let expect" in sign for sign in found)
+def test_rows_at_equal_distance_show_in_rates(row_link: float) -> None:
+    """A row's link below one cabinet's uplink; or below two of them, which no cabinet alone fills."""
+    signs = third_level_signs(rows(4, row_link, 0.0))
+    assert signs and all("two levels let expect" in sign for sign in signs)
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_two_levels_are_two(seed: int) -> None:
-    hidden = draw(seed, (2, 6), (4, 10))
+def test_two_levels_show_no_third(seed: int) -> None:
+    hidden = draw_platform(seed, (2, 6), (4, 10))
     network = Network(hidden.cabinets, dict(hidden.capacity))
-    near = 2 * hidden.latency
-    assert signs(Planted(network, line(near), line(near + 2 * hidden.between))) == []
+    near = 2 * hidden.host_latency
+    far = near + 2 * hidden.cabinet_latency
+    assert third_level_signs(PlantedNetwork(network, linear_time(near), linear_time(far))) == []

@@ -1,4 +1,4 @@
-"""The sweep over message sizes behind a token bucket: times are those of an empty bucket, on machines of any speed."""
+"""Message sizes swept behind a token bucket: the times are those of an empty bucket, on fast and slow machines."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class TokenBuckets:
 
     def _fill(self, direction: int) -> None:
         # A message longer than the bucket takes what comes in while it passes.
-        most = max(BUCKET, self.tokens[direction])
+        limit = max(BUCKET, self.tokens[direction])
         self.tokens[direction] = min(
-            most, self.tokens[direction] + (self.clock - self.updated[direction]) * RATE
+            limit, self.tokens[direction] + (self.clock - self.updated[direction]) * RATE
         )
         self.updated[direction] = self.clock
 

@@ -1,4 +1,4 @@
-"""A study that ended early gives a platform that loads, and says what it lacks."""
+"""A study that ended early gives a platform that SimGrid loads and that names what it lacks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import hidden_platforms
 import pytest
-from planted_network import Planted, line
+from planted_network import PlantedNetwork, linear_time
 
 from assay.cli import main
 from assay.errors import UserError
@@ -20,13 +20,15 @@ from assay.records.run import Run
 from assay.records.schema import AnyRecord, Flows, Verdict
 
 
-def studied() -> tuple[hidden_platforms.Hidden, list[AnyRecord], dict[str, list[str]]]:
+def planted_study() -> tuple[hidden_platforms.HiddenPlatform, list[AnyRecord], dict[str, list[str]]]:
     """Hosts alike, so that one time of a message holds for all."""
-    hidden = next(h for s in range(1000) if not (h := hidden_platforms.draw(s, (3, 3), (4, 6))).heterogeneous)
-    near = 2 * hidden.latency
+    hidden = next(
+        h for s in range(1000) if not (h := hidden_platforms.draw_platform(s, (3, 3), (4, 6))).heterogeneous
+    )
+    near = 2 * hidden.host_latency
     rate = min(value for (level, _, way), value in hidden.capacity.items() if level == "host" and way == "up")
     network = Network(hidden.cabinets, dict(hidden.capacity))
-    planted = Planted(network, line(near, rate), line(near + 2e-6, rate))
+    planted = PlantedNetwork(network, linear_time(near, rate), linear_time(near + 2e-6, rate))
     return hidden, planted.records, planted.study(hidden.cabinets).cabinets
 
 
@@ -35,9 +37,9 @@ def routes(root: ET.Element) -> set[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.9, 1.0])
-def test_every_part_of_a_study_gives_routes_between_all_of_its_hosts(share: float) -> None:
-    """Or a clear word that nothing is known yet."""
-    _, records, cabinets = studied()
+def test_a_part_of_a_study_gives_routes_between_all_hosts(share: float) -> None:
+    """Or an error that nothing is known yet."""
+    _, records, cabinets = planted_study()
     model = fit(records[: int(share * len(records))], cabinets)
     try:
         root = build(model, "a run -- cut short")
@@ -59,9 +61,9 @@ def without(records: list[AnyRecord], *experiments: str) -> list[AnyRecord]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
-def test_simgrid_loads_it_and_no_proof_passes(tmp_path: Path) -> None:
+def test_simgrid_loads_a_partial_platform_whose_proof_cannot_pass(tmp_path: Path) -> None:
     """Cut off before the links between cabinets were measured."""
-    _, records, cabinets = studied()
+    _, records, cabinets = planted_study()
     run = Run.create("saturate", ["saturate"], path=tmp_path / "run")
     run.info.hosts = [host for hosts in cabinets.values() for host in hosts]
     run.info.options["cabinets"] = [f"{name}={','.join(hosts)}" for name, hosts in cabinets.items()]
@@ -75,8 +77,8 @@ def test_simgrid_loads_it_and_no_proof_passes(tmp_path: Path) -> None:
     assert verdict.outcome == "INCONCLUSIVE" and "the platform is partial" in verdict.reason
 
 
-def test_no_text_makes_invalid_xml(tmp_path: Path) -> None:
-    _, records, cabinets = studied()
+def test_comments_and_markup_in_reasons_keep_the_xml_valid(tmp_path: Path) -> None:
+    _, records, cabinets = planted_study()
     model: Model = fit(records, {name: list(hosts) for name, hosts in cabinets.items()})
     for capacity in model.capacities:
         capacity.reason += " --->-- & <link>"

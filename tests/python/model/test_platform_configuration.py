@@ -1,11 +1,11 @@
-"""What the platform file says of computing and of collective operations, for programs that run on it."""
+"""The settings of computing and of collective operations in a platform file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from planted_network import Planted, cluster, line
+from planted_network import PlantedNetwork, cluster, linear_time
 
 from assay.errors import UserError
 from assay.launch.simulator import computing
@@ -15,7 +15,7 @@ from assay.records.schema import AnyRecord, Context, Subject
 
 
 def configuration(*more: AnyRecord) -> dict[str, str]:
-    planted = Planted(cluster(2, 5), line(20e-6), line(26e-6))
+    planted = PlantedNetwork(cluster(2, 5), linear_time(20e-6), linear_time(26e-6))
     study = planted.study()
     root = build(fit([*planted.records, *more], study.cabinets), "a run")
     return {str(prop.get("id")): str(prop.get("value")) for prop in root.iter("prop")}
@@ -30,26 +30,26 @@ def configuration(*more: AnyRecord) -> dict[str, str]:
         ("Intel(R) MPI Library 2021.12", "impi"),
     ],
 )
-def test_collectives_are_those_of_the_mpi_that_was_measured(library: str, selector: str) -> None:
+def test_collectives_are_those_of_the_measured_mpi(library: str, selector: str) -> None:
     measured = Context(subject=Subject(host="n0"), facts={"mpi.library": library})
     assert configuration(measured)["smpi/coll-selector"] == selector
 
 
-def test_of_an_unknown_mpi_nothing_is_said() -> None:
-    found = configuration(Context(subject=Subject(host="n0"), facts={"mpi.library": "null"}))
-    assert "smpi/coll-selector" not in found and "smpi/coll-selector" not in configuration()
+def test_an_unknown_mpi_sets_no_collectives() -> None:
+    settings = configuration(Context(subject=Subject(host="n0"), facts={"mpi.library": "null"}))
+    assert "smpi/coll-selector" not in settings and "smpi/coll-selector" not in configuration()
 
 
-def test_computing_takes_as_long_as_here() -> None:
-    found = configuration()
-    assert found["smpi/simulate-computation"] == "yes" and found["smpi/host-speed"] == "1Gf"
+def test_computing_takes_as_long_as_on_this_machine() -> None:
+    settings = configuration()
+    assert settings["smpi/simulate-computation"] == "yes" and settings["smpi/host-speed"] == "1Gf"
 
 
 @pytest.mark.parametrize(
     ("speed", "faster", "host_speed"),
     [("1Gf", 1, 1e9), ("1Gf", 4, 2.5e8), ("2.5e9f", 1, 2.5e9), ("100Mf,50Mf", 0.5, 2e8), ("3e9", 3, 1e9)],
 )
-def test_the_factor_is_between_this_machine_and_the_platforms_first_host(
+def test_a_compute_factor_is_relative_to_the_first_host(
     speed: str, faster: float, host_speed: float, tmp_path: Path
 ) -> None:
     path = tmp_path / "p.xml"
@@ -60,7 +60,7 @@ def test_the_factor_is_between_this_machine_and_the_platforms_first_host(
 
 
 @pytest.mark.parametrize("speed", ["fast", "0f", "", "1Zf"])
-def test_a_speed_that_is_none_is_one_line(speed: str, tmp_path: Path) -> None:
+def test_a_bad_host_speed_is_one_line(speed: str, tmp_path: Path) -> None:
     path = tmp_path / "p.xml"
     path.write_text(f'<platform><host id="a" speed="{speed or "f"}"/></platform>')
     with pytest.raises(UserError, match="the speed"):

@@ -1,4 +1,4 @@
-"""The whole way in SimGrid: a hidden platform, the study on it, the platform that is written, and its proof."""
+"""End to end in SimGrid: the study of a hidden platform, the platform that it writes, and that platform's proof."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def studied(request, tmp_path_factory):
     hidden = next(
         h
         for s in range(seed, 1000)
-        if (h := hidden_platforms.draw(s, (3, 3), (4, 7))).heterogeneous == heterogeneous
+        if (h := hidden_platforms.draw_platform(s, (3, 3), (4, 7))).heterogeneous == heterogeneous
     )
-    platform = hidden_platforms.write(hidden, folder / "hidden.xml")
+    platform = hidden_platforms.write_platform(hidden, folder / "hidden.xml")
     assert main(["simulate", str(platform), "--", "saturate", "-o", str(folder / "run")]) == 0
     return hidden, folder
 
@@ -44,17 +44,19 @@ def test_cabinets_and_capacities_are_recovered(studied):
     for level, resource, direction in hidden.capacity:
         measured_name = names[frozenset(hidden.cabinets[resource])] if level == "cabinet" else resource
         capacity = values[level, measured_name, direction]
-        assert capacity.value == pytest.approx(hidden.visible((level, resource, direction)), rel=0.01), (
+        assert capacity.value == pytest.approx(
+            hidden.visible_capacity((level, resource, direction)), rel=0.01
+        ), (
             level,
             resource,
             direction,
         )
 
 
-def test_cabinets_are_found_by_contention_where_latency_does_not_tell(tmp_path: Path, capfd):
-    hidden = hidden_platforms.draw(1, (3, 3), (4, 7))
-    hidden.between = 0.0
-    platform = hidden_platforms.write(hidden, tmp_path / "hidden.xml")
+def test_cabinets_are_found_by_contention_where_latencies_are_equal(tmp_path: Path, capfd):
+    hidden = hidden_platforms.draw_platform(1, (3, 3), (4, 7))
+    hidden.cabinet_latency = 0.0
+    platform = hidden_platforms.write_platform(hidden, tmp_path / "hidden.xml")
     assert main(["simulate", str(platform), "--", "saturate", "-o", str(tmp_path / "run")]) == 0
     assert "3 cabinets, found by contention" in capfd.readouterr().err
     cabinets = read_cabinets(Run.load(tmp_path / "run").info.options["cabinets"])
@@ -63,7 +65,7 @@ def test_cabinets_are_found_by_contention_where_latency_does_not_tell(tmp_path: 
     }
 
 
-def test_the_platform_that_is_written_reproduces_every_point(studied, capsys):
+def test_the_written_platform_reproduces_every_point(studied, capsys):
     _, folder = studied
     target = folder / "platform.xml"
     assert main(["model", str(folder / "run"), "--platform", str(target), "--limit", "2%"]) == 0
@@ -77,9 +79,8 @@ def test_the_platform_that_is_written_reproduces_every_point(studied, capsys):
     assert verdict.outcome == "PASS" and verdict.specification == "model"
 
 
-def test_a_platform_with_a_wrong_link_is_not_called_good(studied, capsys):
-    """The proof compares with what was measured: here single pairs are told to have been faster than they were, which
-    no capacity is fitted to."""
+def test_a_platform_with_a_wrong_link_fails_its_proof(studied, capsys):
+    """The recorded rates of single pairs, which no capacity is fitted to, are raised by half."""
     _, folder = studied
     run = Run.load(folder / "run")
     lines = (run.path / "records.jsonl").read_bytes().splitlines(keepends=True)
@@ -102,7 +103,7 @@ def test_a_platform_with_a_wrong_link_is_not_called_good(studied, capsys):
     assert "FAIL" in capsys.readouterr().out
 
 
-def test_a_users_program_runs_on_it_with_more_and_faster_links(studied, capfd, tmp_path: Path):
+def test_a_program_runs_on_the_platform_with_more_and_faster_links(studied, capfd, tmp_path: Path):
     hidden, folder = studied
     source = tmp_path / "transfer.c"
     source.write_text(PROGRAM)
@@ -129,7 +130,7 @@ def test_a_users_program_runs_on_it_with_more_and_faster_links(studied, capfd, t
     assert faster < before / 2
 
 
-def test_nets_sweep_runs_in_the_simulator(studied, tmp_path: Path):
+def test_the_sweep_of_assay_net_runs_in_the_simulator(studied, tmp_path: Path):
     hidden, folder = studied
     sweep = ["--sizes", "1KiB,64KiB", "--repeats", "4", "--rounds", "2", "--no-retest"]
     arguments = ["--nodes", "4", "--", "net", *sweep, "-o", str(tmp_path / "net")]
@@ -148,24 +149,24 @@ def test_nets_sweep_runs_in_the_simulator(studied, tmp_path: Path):
 def test_a_programs_own_computing_takes_time(tmp_path: Path, capfd):
     """The same loop, on processors as fast as here, four times as fast, and infinitely fast. Its time is the
     processor's, so a busy machine hardly changes it."""
-    hidden = hidden_platforms.draw(1, (2, 2), (4, 4))
-    platform = str(hidden_platforms.write(hidden, tmp_path / "p.xml"))
+    hidden = hidden_platforms.draw_platform(1, (2, 2), (4, 4))
+    platform = str(hidden_platforms.write_platform(hidden, tmp_path / "p.xml"))
     source = tmp_path / "compute.c"
-    source.write_text(COMPUTES)
+    source.write_text(COMPUTE_SOURCE)
 
     def seconds(*options: str) -> tuple[float, str]:
         assert main(["simulate", platform, "--nodes", "2", *options, "--", str(source)]) == 0
         shown = capfd.readouterr()
         return float(shown.out.split()[-1]), shown.err
 
-    here, said = seconds()
-    assert here > 0.02 and "takes as long as here" in said
-    faster, said = seconds("--compute", "4")
-    assert faster / here == pytest.approx(0.25, rel=0.5) and "is 4 times as fast" in said
-    none, said = seconds("--compute", "no")
-    assert none < 0.05 * here and "takes no time" in said
-    again, _ = seconds("--cfg", "smpi/simulate-computation:no")
-    assert again < 0.05 * here
+    native, message = seconds()
+    assert native > 0.02 and "takes as long as here" in message
+    faster, message = seconds("--compute", "4")
+    assert faster / native == pytest.approx(0.25, rel=0.5) and "is 4 times as fast" in message
+    without, message = seconds("--compute", "no")
+    assert without < 0.05 * native and "takes no time" in message
+    without, _ = seconds("--cfg", "smpi/simulate-computation:no")
+    assert without < 0.05 * native
 
 
 @pytest.mark.parametrize(
@@ -177,8 +178,8 @@ def test_a_programs_own_computing_takes_time(tmp_path: Path, capfd):
     ],
 )
 def test_bad_options_of_computing_are_one_line(options: list[str], what: str, tmp_path: Path, capfd):
-    hidden = hidden_platforms.draw(1, (2, 2), (4, 4))
-    platform = str(hidden_platforms.write(hidden, tmp_path / "p.xml"))
+    hidden = hidden_platforms.draw_platform(1, (2, 2), (4, 4))
+    platform = str(hidden_platforms.write_platform(hidden, tmp_path / "p.xml"))
     try:
         assert main(["simulate", platform, *options, "--", str(tmp_path / "p.xml")]) == 2
     except SystemExit as ended:
@@ -187,7 +188,7 @@ def test_bad_options_of_computing_are_one_line(options: list[str], what: str, tm
     assert what in err and "Traceback" not in err
 
 
-COMPUTES = """
+COMPUTE_SOURCE = """
 #include <mpi.h>
 #include <stdio.h>
 int main(int argc, char** argv) {

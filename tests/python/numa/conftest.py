@@ -1,4 +1,4 @@
-"""Programs whose placement is known."""
+"""Builds the programs whose memory placement is known."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def numa(run: Path, *arguments: str) -> int:
 
 def record(folder: Path, placed: str, *counted: str) -> dict[str, int]:
     """The exit code of each run in ``folder``. ``counted``: programs that count their accesses."""
-    codes = {how: numa(folder / how, "--", placed, how) for how in ("serial", "parallel")}
+    codes = {mode: numa(folder / mode, "--", placed, mode) for mode in ("serial", "parallel")}
     bind_memory({MEMORY_NODE})
     codes["far"] = numa(folder / "far", "--", placed, "parallel")
     bind_memory(set())
@@ -74,5 +74,5 @@ def keep_page_faults_counted() -> int:
 if __name__ == "__main__":
     keep_page_faults_counted()
     keep_pages_in_place()
-    where = Path(sys.argv[1])
-    (where / "codes").write_text(json.dumps(record(where, *sys.argv[2:])))
+    folder = Path(sys.argv[1])
+    (folder / "codes").write_text(json.dumps(record(folder, *sys.argv[2:])))

@@ -7,13 +7,11 @@ import json
 from assay.numa.profile import Location, Profile
 from assay.numa.recording import PARTS, parse_recording
 
-PAGES, USES = (
-    1600,
-    20,
-)  # of the array; accesses to each of its 512 numbers a page, after the one that initialises
+PAGES = 1600  # of the array, each with 512 numbers
+USES_PER_NUMBER = 20  # accesses to each number, after the one that initialises it
 
 
-def recorded(
+def planted_profile(
     threads: int,
     nodes: int = 2,
     is_serial: bool = True,
@@ -24,7 +22,7 @@ def recorded(
 ) -> Profile:
     """``threads`` workers on as many processors, of which each node has as many, use equal parts of one array. It is
     touched first by the main thread on processor 0, or by its users."""
-    home = [k * nodes // threads for k in range(threads)]  # of processor k, and of worker k
+    home = [k * nodes // threads for k in range(threads)]  # the node of processor k and of worker k
     rows: list[list[object]] = [["process", 1, mode, 100, 1, 4096, nodes, "./a\x00", rank]]
     rows += [["node", n, [k for k in range(threads) if home[k] == n], 0, []] for n in range(nodes)]
     rows += [["thread", k, 100 + k, "a"] for k in range(threads + 1)]
@@ -39,11 +37,12 @@ def recorded(
     pages = PAGES // PARTS
     for part in range(PARTS):
         worker = part * threads // PARTS
-        toucher, there = (0, 0) if is_serial else (worker + 1, home[worker])
-        rows.append(["touch", 0, 2, toucher, there, there, policy, pages, 0])
-        for thread, node, stack, count in ((toucher, there, 2, 1), (worker + 1, home[worker], 3, USES)):
-            rows.append(["part", 0, part, thread, node, there, count * pages * 512])
-            rows.append(["access", 0, stack, thread, node, there, 0, count * pages * 512])
+        toucher, page_node = (0, 0) if is_serial else (worker + 1, home[worker])
+        rows.append(["touch", 0, 2, toucher, page_node, page_node, policy, pages, 0])
+        initialise, use = (toucher, page_node, 2, 1), (worker + 1, home[worker], 3, USES_PER_NUMBER)
+        for thread, node, stack, count in (initialise, use):
+            rows.append(["part", 0, part, thread, node, page_node, count * pages * 512])
+            rows.append(["access", 0, stack, thread, node, page_node, 0, count * pages * 512])
     rows.append(["end", 5_000_000, 0, 0])
     recording = parse_recording([json.dumps(row).encode() + b"\n" for row in rows], "planted")
     places = [

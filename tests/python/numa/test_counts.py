@@ -1,5 +1,5 @@
-"""The engines of exact mode on loops whose accesses are known (``fixtures/numa/loops.c``): each counts them, also where
-the compiler unrolls a loop or the program leaves it early."""
+"""Each engine of exact mode counts the known accesses of loops (``fixtures/numa/loops.c``), also of loops that the
+compiler unrolls or the program leaves early."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from test_exact import ROOT, assay
 from assay.measure.numa import FOLDER, load_profiles
 
 SOURCE = ROOT / "tests" / "fixtures" / "numa" / "loops.c"
-COUNT, ROWS, COLUMNS, LEAVE_AT = 20000, 37, 113, 12345
+COUNT, ROWS, COLUMNS, END_INDEX = 20000, 37, 113, 12345
 TRIANGLE = 200 * 199 // 2
 # Reads and writes by function.
 TRUTH = {
@@ -21,9 +21,9 @@ TRUTH = {
     "strided": (2 * COUNT // 10, COUNT // 10),
     "nested": (2 * ROWS * COLUMNS, ROWS * COLUMNS),
     "gather": (2 * COUNT, COUNT),
-    "leave": (LEAVE_AT + 1, 0),
-    "sometimes": (COUNT, COUNT // 4),
-    "ended": (0, LEAVE_AT),
+    "early_exit": (END_INDEX + 1, 0),
+    "conditional_store": (COUNT, COUNT // 4),
+    "ended_by_longjmp": (0, END_INDEX),
     "triangle": (TRIANGLE, TRIANGLE),
 }
 ENGINES = {
@@ -37,18 +37,18 @@ def counts(run: Path) -> dict[str, tuple[int, int]]:
     """Reads and writes of each function of ``TRUTH``."""
     [profile] = [p for p in load_profiles(run / FOLDER) if p.is_exact]
     assert profile.recording.end is not None and profile.recording.end.lost == 0
-    found = dict.fromkeys(TRUTH, (0, 0))
+    totals = dict.fromkeys(TRUTH, (0, 0))
     for row in profile.recording.accesses:
         name = profile.site(row.stack).function
-        if name in found:
-            found[name] = (found[name][0] + row.reads, found[name][1] + row.writes)
-    return found
+        if name in totals:
+            totals[name] = (totals[name][0] + row.reads, totals[name][1] + row.writes)
+    return totals
 
 
 def check(run: Path, truth: dict[str, tuple[int, int]]) -> None:
-    found = counts(run)
+    counted = counts(run)
     for name, expected in truth.items():
-        assert found[name] == pytest.approx(expected, rel=0.005, abs=20), name
+        assert counted[name] == pytest.approx(expected, rel=0.005, abs=20), name
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -68,4 +68,4 @@ def test_the_emulator_counts_each_access(tmp_path: Path) -> None:
     done = assay("--every-access", "-o", tmp_path / "run", "--", program)
     assert done.returncode == 0, done.stderr
     # Each call writes its return address.
-    check(tmp_path / "run", TRUTH | {"ended": (0, 2 * LEAVE_AT)})
+    check(tmp_path / "run", TRUTH | {"ended_by_longjmp": (0, 2 * END_INDEX)})

@@ -34,7 +34,7 @@ def assay(*arguments: object, **environment: str) -> subprocess.CompletedProcess
     )
 
 
-def counting(compiler: str, program: Path) -> Path:
+def build_counting(compiler: str, program: Path) -> Path:
     done = assay("cc", "-O1", "-pthread", FIXTURE, "-o", program, CC=compiler)
     assert done.returncode == 0, done.stderr
     return program
@@ -43,7 +43,7 @@ def counting(compiler: str, program: Path) -> Path:
 @pytest.fixture(scope="module", params=COMPILERS)
 def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of known placement, compiled so that it counts its accesses."""
-    return counting(request.param, tmp_path_factory.mktemp(request.param) / "placed")
+    return build_counting(request.param, tmp_path_factory.mktemp(request.param) / "placed")
 
 
 def array_of(profile: Profile) -> int:
@@ -52,9 +52,9 @@ def array_of(profile: Profile) -> int:
 
 def of_function(profile: Profile, function: str) -> Counts:
     counts = Counts()
-    for location, found in by_site(profile).items():
+    for location, accesses in by_site(profile).items():
         if location.function == function:
-            for (thread, page), count in found.cells.items():
+            for (thread, page), count in accesses.cells.items():
                 counts.add(thread, page, count)
     return counts
 
@@ -86,7 +86,7 @@ def test_every_access_is_counted(counted: Path, tmp_path: Path) -> None:
 
 
 @two_processors
-def test_advice_is_proved(counted: Path, tmp_path: Path) -> None:
+def test_applied_advice_gives_the_predicted_placement(counted: Path, tmp_path: Path) -> None:
     before = assay("--emulate", "2", "-o", tmp_path / "before", "--", counted, "serial", 2)
     assert before.returncode == 7
     [advice] = advise(load_profiles(tmp_path / "before" / FOLDER)[0])
@@ -106,7 +106,9 @@ def test_advice_is_proved(counted: Path, tmp_path: Path) -> None:
 
 
 @two_processors
-def test_the_emulator_agrees(counted: Path, placed: Path, tmp_path: Path) -> None:
+def test_the_emulator_counts_what_compiled_programs_count(
+    counted: Path, placed: Path, tmp_path: Path
+) -> None:
     """The compiled program against the unmodified one: accesses of the lines that both count."""
     compiled = assay("--emulate", "2", "-o", tmp_path / "compiled", "--", counted, "serial", 2)
     emulated = assay(
@@ -127,7 +129,7 @@ def _written(profile: Profile, function: str) -> list[int]:
     return [sum(row.writes for row in rows if row.thread_node == node) for node in (0, 1)]
 
 
-def test_compiling_alone_and_with_the_link(tmp_path: Path) -> None:
+def test_counting_works_compiled_apart_or_with_the_link(tmp_path: Path) -> None:
     [alone] = commands_of("cc", ["-O2", "-c", "a.c"], tmp_path)
     assert "-fsanitize=thread" in alone and not any("rpath" in word for word in alone)
     compiled, linked = commands_of("cc", ["-O2", "a.c", "b.o", "-lm", "-o", "a"], tmp_path)

@@ -1,4 +1,4 @@
-"""Predictions for another topology against planted truth, and against a run on the other topology."""
+"""Predictions for another topology, compared with planted placements and with a run on that topology."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from planted_numa import USES, recorded
+from planted_numa import USES_PER_NUMBER, planted_profile
 
 from assay.errors import UserError
 from assay.numa.predict import predict
@@ -18,17 +18,17 @@ from assay.numa.topology import synthetic
 ROOT = Path(__file__).parents[3]
 SOURCE = ROOT / "tests" / "fixtures" / "numa" / "placed.c"
 PROCESSORS = len(os.sched_getaffinity(0))
-WITHIN = 0.02  # what a prediction may miss
+TOLERANCE = 0.02  # of a predicted remote share
 
 
-def test_nodes_of_a_synthetic_string() -> None:
+def test_a_synthetic_string_gives_nodes() -> None:
     assert synthetic("numa:2 core:2 pu:2").processors == ((0, 1, 2, 3), (4, 5, 6, 7))
     far = synthetic("[numa] pack:2 [numa] pu:2")
     assert sorted(far.processors) == [(), (0, 1), (2, 3)] and far.processors[far.memory_nodes[0]] == ()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "hwloc reads no topology"),
         ("four nodes", "hwloc reads no topology"),
@@ -39,54 +39,58 @@ def test_nodes_of_a_synthetic_string() -> None:
         ("numa:2\0pu:1", "too large"),
     ],
 )
-def test_no_topology(text: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_a_bad_topology_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
         synthetic(text)
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 4])
-def test_serial_initialisation_on_more_nodes(nodes: int) -> None:
+def test_serial_initialisation_is_remote_on_more_nodes(nodes: int) -> None:
     """All pages lie on the main thread's node: all uses by the others are remote."""
-    found = predict([recorded(threads=4)], synthetic(f"numa:{nodes} pu:{4 // nodes}"))
-    assert found.recorded == pytest.approx(USES / 2 / (USES + 1))
-    assert found.shares["first touch"] == pytest.approx((1 - 1 / nodes) * USES / (USES + 1))
+    prediction = predict([planted_profile(threads=4)], synthetic(f"numa:{nodes} pu:{4 // nodes}"))
+    assert prediction.recorded == pytest.approx(USES_PER_NUMBER / 2 / (USES_PER_NUMBER + 1))
+    assert prediction.shares["first touch"] == pytest.approx(
+        (1 - 1 / nodes) * USES_PER_NUMBER / (USES_PER_NUMBER + 1)
+    )
     # A part on its user's node: only its initialisation by the main thread comes from afar.
-    assert found.shares["parallel first touch"] == pytest.approx((1 - 1 / nodes) / (USES + 1))
-    assert found.shares["interleave"] == pytest.approx(1 - 1 / nodes)
+    assert prediction.shares["parallel first touch"] == pytest.approx((1 - 1 / nodes) / (USES_PER_NUMBER + 1))
+    assert prediction.shares["interleave"] == pytest.approx(1 - 1 / nodes)
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 4])
 def test_parallel_initialisation_stays_local(nodes: int) -> None:
-    found = predict([recorded(threads=4, is_serial=False)], synthetic(f"numa:{nodes} pu:{4 // nodes}"))
-    assert found.recorded == 0
-    assert found.shares["first touch"] == pytest.approx(0, abs=1e-9)
+    prediction = predict(
+        [planted_profile(threads=4, is_serial=False)], synthetic(f"numa:{nodes} pu:{4 // nodes}")
+    )
+    assert prediction.recorded == 0
+    assert prediction.shares["first touch"] == pytest.approx(0, abs=1e-9)
 
 
-def test_a_memory_only_node() -> None:
+def test_a_node_of_memory_alone_is_remote_to_all_threads() -> None:
     topology = synthetic("[numa] pack:2 [numa] pu:2")
-    found = predict([recorded(threads=4)], topology)
-    assert found.shares[f"node {topology.memory_nodes[0]}"] == 1  # nobody runs there
-    assert found.shares["first touch"] == pytest.approx(USES / 2 / (USES + 1))
-    assert found.shares["interleave"] == pytest.approx(2 / 3)
+    prediction = predict([planted_profile(threads=4)], topology)
+    assert prediction.shares[f"node {topology.memory_nodes[0]}"] == 1  # no thread runs there
+    assert prediction.shares["first touch"] == pytest.approx(USES_PER_NUMBER / 2 / (USES_PER_NUMBER + 1))
+    assert prediction.shares["interleave"] == pytest.approx(2 / 3)
 
 
 def test_threads_that_are_not_bound_are_spread() -> None:
-    found = predict([recorded(threads=4, nodes=1, bound=False)], synthetic("numa:4 pu:2"))
-    assert found.shares["first touch"] == pytest.approx(3 / 4 * USES / (USES + 1))
-    bound = predict([recorded(threads=4)], synthetic("numa:4 pu:2"))  # on processors 0 to 3: two nodes
-    assert bound.shares["first touch"] == pytest.approx(1 / 2 * USES / (USES + 1))
-    spread = predict([recorded(threads=4)], synthetic("numa:4 pu:2"), spread=True)
-    assert spread.shares == found.shares
+    prediction = predict([planted_profile(threads=4, nodes=1, bound=False)], synthetic("numa:4 pu:2"))
+    assert prediction.shares["first touch"] == pytest.approx(3 / 4 * USES_PER_NUMBER / (USES_PER_NUMBER + 1))
+    bound = predict([planted_profile(threads=4)], synthetic("numa:4 pu:2"))  # on processors 0 to 3: two nodes
+    assert bound.shares["first touch"] == pytest.approx(1 / 2 * USES_PER_NUMBER / (USES_PER_NUMBER + 1))
+    spread = predict([planted_profile(threads=4)], synthetic("numa:4 pu:2"), spread=True)
+    assert spread.shares == prediction.shares
 
 
 def test_an_interleaved_program_stays_interleaved() -> None:
-    found = predict([recorded(threads=4, policy=3)], synthetic("numa:4 pu:1"))
-    assert found.shares["first touch"] == pytest.approx(3 / 4)
+    prediction = predict([planted_profile(threads=4, policy=3)], synthetic("numa:4 pu:1"))
+    assert prediction.shares["first touch"] == pytest.approx(3 / 4)
 
 
-def test_first_touches_alone_predict_nothing() -> None:
+def test_first_touches_without_accesses_are_refused() -> None:
     with pytest.raises(UserError, match="were not counted; fix: compile it"):
-        predict([recorded(threads=2, mode="touch")], synthetic("numa:2 pu:1"))
+        predict([planted_profile(threads=2, mode="touch")], synthetic("numa:2 pu:1"))
 
 
 @pytest.mark.skipif(PROCESSORS < 2 or (PROCESSORS > 2 and PROCESSORS % 4), reason="no equal emulated nodes")
@@ -118,4 +122,4 @@ def test_emulated_two_nodes_predict_four(tmp_path: Path) -> None:
     for nodes in (1, 2):
         done = assay("predict", tmp_path / f"{nodes}", topology, "--json")
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["predicted"]["first touch"] == pytest.approx(share, abs=WITHIN)
+        assert json.loads(done.stdout)["predicted"]["first touch"] == pytest.approx(share, abs=TOLERANCE)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from planted_numa import PAGES, USES, recorded
+from planted_numa import PAGES, USES_PER_NUMBER, planted_profile
 
 from assay.errors import UserError
 from assay.explain import explain_evidence
@@ -25,34 +25,34 @@ from assay.profile.profiles import NUMA_FOLDER, Profiles
 NUMBERS = PAGES * 512  # in the array
 
 
-def loaded(profile: object, folder: Path, name: str = "1.json") -> NumaProfile:
+def reloaded(profile: object, folder: Path, name: str = "1.json") -> NumaProfile:
     (folder / NUMA_FOLDER).mkdir(parents=True, exist_ok=True)
     path = folder / NUMA_FOLDER / name
     path.write_bytes(msgspec.json.encode(profile))
     return numa.load_profile(path)
 
 
-def test_every_figure_of_a_planted_program(tmp_path: Path) -> None:
-    profile = loaded(analyse([recorded(threads=4)]), tmp_path)
-    assert numa.total(profile.matrix) == NUMBERS * (USES + 1)
-    assert numa.remote_share(profile.matrix) == pytest.approx(USES / 2 / (USES + 1))
+def test_a_profile_has_the_planted_figures(tmp_path: Path) -> None:
+    profile = reloaded(analyse([planted_profile(threads=4)]), tmp_path)
+    assert numa.total(profile.matrix) == NUMBERS * (USES_PER_NUMBER + 1)
+    assert numa.remote_share(profile.matrix) == pytest.approx(USES_PER_NUMBER / 2 / (USES_PER_NUMBER + 1))
     [array] = profile.objects
     assert array.name == "make (/src/a.c:3)" and array.bytes == PAGES * 4096
     assert numa.total(array.touched) == PAGES * 4096
     # Workers 2 and 3 run on node 1 and use the second half.
-    assert array.parts[1] == [0] * 8 + [USES * NUMBERS // 16] * 8
+    assert array.parts[1] == [0] * 8 + [USES_PER_NUMBER * NUMBERS // 16] * 8
     lines = {figures.location.function: figures for figures in profile.by("accesses", "line")}
-    assert lines["use"].exclusive == USES * NUMBERS and lines["init"].exclusive == NUMBERS
-    assert (lines["main"].exclusive, lines["main"].inclusive) == (0, (USES + 1) * NUMBERS)
+    assert lines["use"].exclusive == USES_PER_NUMBER * NUMBERS and lines["init"].exclusive == NUMBERS
+    assert (lines["main"].exclusive, lines["main"].inclusive) == (0, (USES_PER_NUMBER + 1) * NUMBERS)
     sites = {figures.location.function: figures for figures in profile.by("used_remote", "line")}
-    assert sites["make"].exclusive == USES * NUMBERS // 2
+    assert sites["make"].exclusive == USES_PER_NUMBER * NUMBERS // 2
     assert all(thread.pinned for thread in profile.threads)
     assert profile.first_touches.bytes == [PAGES * 4096]
 
 
 @pytest.mark.parametrize(("reads", "is_advised"), [(100, True), (5, True), (4, False)])
 def test_copies_are_advised_where_all_nodes_read_everything(reads: int, is_advised: bool) -> None:
-    planted = recorded(threads=2)
+    planted = planted_profile(threads=2)
     rows, writes = planted.recording, 1600
     rows.parts.clear()
     rows.accesses.clear()
@@ -62,17 +62,17 @@ def test_copies_are_advised_where_all_nodes_read_everything(reads: int, is_advis
         rows.parts += [Part(0, part, node + 1, node, 0, reads * writes // 16) for node in (0, 1)]
     rows.accesses.append(Access(0, 2, 0, 0, 0, 0, writes))
     rows.accesses += [Access(0, 3, node + 1, node, 0, reads * writes, 0) for node in (0, 1)]
-    found = advise(planted)
-    assert [advice.action for advice in found] == (["replicate"] if is_advised else [])
-    for advice in found:
+    suggestions = advise(planted)
+    assert [advice.action for advice in suggestions] == (["replicate"] if is_advised else [])
+    for advice in suggestions:
         assert advice.nodes == (0, 1) and advice.before == pytest.approx(reads / (2 * reads + 1))
         assert advice.predicted == pytest.approx(1 / (2 * reads + 2))  # each number is written twice
-    assert applicable(found) == []
+    assert applicable(suggestions) == []
 
 
 @pytest.mark.parametrize(("loads", "is_advised"), [(4000, True), (90, False)])
-def test_samples_are_shares_of_what_was_sampled(loads: int, is_advised: bool) -> None:
-    planted = recorded(threads=2, mode="sample")
+def test_samples_are_attributed_and_few_of_them_give_no_advice(loads: int, is_advised: bool) -> None:
+    planted = planted_profile(threads=2, mode="sample")
     rows = planted.recording
     rows.parts.clear()
     rows.accesses.clear()
@@ -96,8 +96,8 @@ def test_samples_are_shares_of_what_was_sampled(loads: int, is_advised: bool) ->
 
 
 def test_recordings_of_one_process_are_one_profile() -> None:
-    exact, touch = recorded(threads=2), recorded(threads=2, mode="touch")
-    other = recorded(threads=2, mode="touch", is_serial=False)
+    exact, touch = planted_profile(threads=2), planted_profile(threads=2, mode="touch")
+    other = planted_profile(threads=2, mode="touch", is_serial=False)
     other.recording.process.pid = 7
     assert processes([touch, exact, other]) == [[exact, touch], [other]]
     profile = analyse([exact, touch])
@@ -105,33 +105,33 @@ def test_recordings_of_one_process_are_one_profile() -> None:
     assert numa.total(profile.touched) == PAGES * 4096
 
 
-def test_advice_is_rules(tmp_path: Path) -> None:
-    loaded(analyse([recorded(threads=4)]), tmp_path)
+def test_advice_is_a_finding_of_explain(tmp_path: Path) -> None:
+    reloaded(analyse([planted_profile(threads=4)]), tmp_path)
     [finding] = explain_evidence(Evidence([], ["h"], profiles=Profiles(tmp_path)))
     assert finding.rule == "numa_placement" and "47.6 %" in finding.cause
     assert any("init (a.c:9)" in detail for detail in finding.details)
 
 
 def test_good_placement_has_no_finding(tmp_path: Path) -> None:
-    loaded(analyse([recorded(threads=4, is_serial=False)]), tmp_path)
+    reloaded(analyse([planted_profile(threads=4, is_serial=False)]), tmp_path)
     assert explain_evidence(Evidence([], ["h"], profiles=Profiles(tmp_path))) == []
 
 
-def test_a_thread_that_moves_between_nodes(tmp_path: Path) -> None:
-    moving = recorded(threads=2)
+def test_a_thread_that_moves_between_nodes_is_a_finding(tmp_path: Path) -> None:
+    moving = planted_profile(threads=2)
     for binding in moving.recording.bindings:
         binding.processors = [0, 1]
     for row in moving.recording.accesses[:4]:
         row.thread_node = 1 - row.thread_node
-    loaded(analyse([moving]), tmp_path)
-    found = explain_evidence(Evidence([], ["h"], profiles=Profiles(tmp_path)))
-    [threads] = [finding for finding in found if finding.rule == "numa_threads"]
+    reloaded(analyse([moving]), tmp_path)
+    findings = explain_evidence(Evidence([], ["h"], profiles=Profiles(tmp_path)))
+    [threads] = [finding for finding in findings if finding.rule == "numa_threads"]
     assert "bind threads" in threads.fix and threads.details
 
 
 def test_ranks_are_added_up(tmp_path: Path) -> None:
     for rank in range(3):
-        loaded(analyse([recorded(threads=4, rank=str(rank))]), tmp_path, f"{rank}.json")
+        reloaded(analyse([planted_profile(threads=4, rank=str(rank))]), tmp_path, f"{rank}.json")
     profiles = Profiles(tmp_path)
     assert [profile.process.rank for profile in mpi_ranks(profiles.numa)] == ["0", "1", "2"]
     merged = profiles.numa_main
@@ -140,7 +140,7 @@ def test_ranks_are_added_up(tmp_path: Path) -> None:
     assert numa.total(merged.matrix) == 3 * numa.total(single.matrix)
     assert numa.remote_share(merged.matrix) == numa.remote_share(single.matrix)
     [array] = merged.objects
-    assert array.bytes == 3 * PAGES * 4096 and array.parts[1][15] == 3 * USES * NUMBERS // 16
+    assert array.bytes == 3 * PAGES * 4096 and array.parts[1][15] == 3 * USES_PER_NUMBER * NUMBERS // 16
     assert merged.calls.of_stacks("accesses").sum() == 3 * numa.total(single.matrix)
     assert "Over time" in [row.view for row in merged.absent]
     assert len(merged.threads) == 15 and merged.threads[14].name.startswith("rank 2: 4")
@@ -148,8 +148,8 @@ def test_ranks_are_added_up(tmp_path: Path) -> None:
     numa.check(merged)
 
 
-def test_ranks_with_other_nodes_say_so() -> None:
-    ranks = [recorded(threads=4, nodes=nodes, rank=str(nodes)) for nodes in (2, 4)]
+def test_ranks_with_different_nodes_are_reported() -> None:
+    ranks = [planted_profile(threads=4, nodes=nodes, rank=str(nodes)) for nodes in (2, 4)]
     profiles = [msgspec.convert(msgspec.to_builtins(analyse([rank])), NumaProfile) for rank in ranks]
     merged = merge_ranks(profiles)
     assert "the ranks have different nodes" in " ".join(merged.problems)
@@ -158,8 +158,8 @@ def test_ranks_with_other_nodes_say_so() -> None:
 
 
 def test_exports_hold_the_planted_counts(tmp_path: Path) -> None:
-    profile = loaded(analyse([recorded(threads=4)]), tmp_path)
-    remote = USES * NUMBERS // 2
+    profile = reloaded(analyse([planted_profile(threads=4)]), tmp_path)
+    remote = USES_PER_NUMBER * NUMBERS // 2
     assert collapsed(profile, "remote") == f"main (a.c:20);use (a.c:14) {remote}\n"
     shown = json.loads(speedscope(profile))
     assert {row["name"]: row["endValue"] for row in shown["profiles"]}["remote accesses"] == remote
@@ -168,16 +168,16 @@ def test_exports_hold_the_planted_counts(tmp_path: Path) -> None:
 
 
 def test_a_recursive_function_counts_once() -> None:
-    planted = recorded(threads=2)
+    planted = planted_profile(threads=2)
     planted.stacks = {1: [0, 3], 2: [1, 3], 3: [2, 3, 2, 3]}
     profile = msgspec.convert(msgspec.to_builtins(analyse([planted])), NumaProfile)
     figures = {row.location.function: row for row in profile.by("accesses", "function")}
-    assert figures["use"].inclusive == USES * NUMBERS
-    assert figures["main"].inclusive == (USES + 1) * NUMBERS
+    assert figures["use"].inclusive == USES_PER_NUMBER * NUMBERS
+    assert figures["main"].inclusive == (USES_PER_NUMBER + 1) * NUMBERS
 
 
 def test_the_recorders_own_memory_is_left_out() -> None:
-    planted = recorded(threads=2)
+    planted = planted_profile(threads=2)
     planted.locations[1] = Location("report", "", 0, "/x/libassay-numa-exact.so")
     planted.locations[3] = Location("start", "", 0, "/x/libassay-numa-exact.so")
     profile = analyse([planted])
@@ -187,12 +187,12 @@ def test_the_recorders_own_memory_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("processors", "text"), [([0, 1, 2, 8], "0-2,8"), ([], ""), ([5], "5"), ([3, 1], "1,3")]
 )
-def test_processors_as_the_kernel_lists_them(processors: list[int], text: str) -> None:
+def test_processors_are_written_as_the_kernel_lists_them(processors: list[int], text: str) -> None:
     assert format_processors(processors) == text
 
 
 def test_a_damaged_profile_is_one_line(tmp_path: Path) -> None:
-    profile = analyse([recorded(threads=2)])
+    profile = analyse([planted_profile(threads=2)])
     profile.first_touches.thread[0] = 99
     with pytest.raises(UserError, match="a thread that does not exist; fix: delete it"):
-        loaded(profile, tmp_path)
+        reloaded(profile, tmp_path)

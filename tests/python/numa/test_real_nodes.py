@@ -1,5 +1,5 @@
-"""Both modes on real nodes: four with a processor each and one of memory alone, those of a guest, of which one boot
-runs every program (``numa_in_guest.py``)."""
+"""Touch and exact mode on a guest with real nodes: four with a processor each and one of memory alone. One boot runs
+every program (``numa_in_guest.py``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from subprocess import CompletedProcess
 from typing import Protocol
 
 import pytest
-from test_exact import COMPILERS, COUNT, REPEATS, array_counts, counting
+from test_exact import COMPILERS, COUNT, REPEATS, array_counts, build_counting
 from test_touch import ARRAY_PAGES, array_of, check_placement
 
 from assay.measure.numa import FOLDER, load_profiles
@@ -29,7 +29,7 @@ def runs(in_guest: RunInGuest, placed: Path, tmp_path_factory: pytest.TempPathFa
     """The folder of all runs: ``serial``, ``parallel``, ``far``, and ``before`` and ``after`` with the number of a
     compiler."""
     folder = tmp_path_factory.mktemp("nodes")
-    counted = [counting(compiler, folder / compiler) for compiler in COMPILERS]
+    counted = [build_counting(compiler, folder / compiler) for compiler in COMPILERS]
     hardware = ["--cpus", "4", "--numa", "4", "--memory-nodes", "1", "--memory", "1280MiB"]
     hardware += ["--share", str(folder)]
     program = [sys.executable, str(INSIDE), str(folder), str(placed), *map(str, counted)]
@@ -48,9 +48,9 @@ def profile_of(run: Path) -> Profile:
     return profile
 
 
-@pytest.mark.parametrize("how", ["serial", "parallel"])
-def test_pages_lie_where_they_were_first_touched(runs: Path, how: str) -> None:
-    check_placement(profile_of(runs / how), how == "parallel", nodes=4)
+@pytest.mark.parametrize("mode", ["serial", "parallel"])
+def test_pages_lie_where_they_were_first_touched(runs: Path, mode: str) -> None:
+    check_placement(profile_of(runs / mode), mode == "parallel", nodes=4)
 
 
 def test_all_accesses_to_a_node_of_memory_alone_are_remote(runs: Path) -> None:
@@ -62,7 +62,7 @@ def test_all_accesses_to_a_node_of_memory_alone_are_remote(runs: Path) -> None:
 
 
 @pytest.mark.parametrize("number", range(len(COMPILERS)), ids=COMPILERS)
-def test_accesses_are_counted_and_advice_is_proved(runs: Path, number: int) -> None:
+def test_accesses_are_counted_and_applied_advice_is_followed(runs: Path, number: int) -> None:
     before, after = (profile_of(runs / f"{when}{number}") for when in ("before", "after"))
     for node in (1, 2, 3):
         assert abs(array_counts(before).cells[node, 0] - COUNT * REPEATS / 2) <= 512 * 20

@@ -1,4 +1,4 @@
-"""Readers of recordings: what a stranger wrote is checked, and damage is one line."""
+"""Recordings are checked when they are read; a damaged one is an error of one line."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_every_row_is_read() -> None:
     assert recording.end is not None and recording.end.ns == 9
 
 
-def test_a_file_that_was_cut_off_is_read_to_there(tmp_path: Path) -> None:
+def test_a_truncated_file_is_read_up_to_its_end(tmp_path: Path) -> None:
     whole = b"".join(lines(ROWS))
     path = tmp_path / "1.0.numa"
     path.write_bytes(whole[:-5])
@@ -56,7 +56,7 @@ def test_a_file_that_was_cut_off_is_read_to_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
         (["touch", 5, 1, 0, 0, 0, 0, 2, 0], "object 5"),
         (["touch", 0, 9, 0, 0, 0, 0, 2, 0], "stack 9"),
@@ -75,21 +75,21 @@ def test_a_file_that_was_cut_off_is_read_to_there(tmp_path: Path) -> None:
         (["sampling", "x", 1, 0, [1, 2]], "length"),
     ],
 )
-def test_a_row_that_is_wrong_names_its_line(row: list[object], said: str) -> None:
-    with pytest.raises(UserError, match=f"x, line {len(ROWS)}: .*{said}"):
+def test_a_row_that_is_wrong_names_its_line(row: list[object], message: str) -> None:
+    with pytest.raises(UserError, match=f"x, line {len(ROWS)}: .*{message}"):
         parse_recording(lines([*ROWS[:-1], row]), "x")
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [({1: 2}, "version 2"), ({2: "psychic"}, "unknown mode"), ({5: 0}, ">= 1")],
 )
-def test_the_first_row(change: dict[int, object], said: str) -> None:
+def test_a_wrong_first_row_is_refused(change: dict[int, object], message: str) -> None:
     first = [change.get(k, value) for k, value in enumerate(ROWS[0])]
-    with pytest.raises(UserError, match=f"line 1: .*{said}"):
+    with pytest.raises(UserError, match=f"line 1: .*{message}"):
         parse_recording(lines([first]), "x")
 
 
-def test_an_empty_file() -> None:
+def test_an_empty_file_is_refused() -> None:
     with pytest.raises(UserError, match="empty"):
         parse_recording([], "x")

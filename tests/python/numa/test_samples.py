@@ -1,4 +1,4 @@
-"""Sample mode without a PMU: a machine whose "loads" are the kernel's page faults, and one that has none."""
+"""Sample mode without a PMU: on a planted PMU whose "loads" are page faults, and on a machine that has none."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sampled(run: Path, environment: dict[str, str], *command: object) -> subproc
 
 
 @two_processors
-def test_samples_are_given_to_objects_lines_and_threads(
+def test_samples_are_attributed_to_objects_lines_and_threads(
     placed: Path, planted_pmu: dict[str, str], tmp_path: Path
 ) -> None:
     done = sampled(tmp_path / "run", planted_pmu, placed, "parallel", 2)
@@ -82,18 +82,18 @@ def _check_shown(run: Path, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--samples"], "no PMU here samples memory accesses"),
         (["--samples", "--every-access"], "--samples with --every-access; fix: give one of them"),
     ],
 )
-def test_what_cannot_be_sampled_is_one_line(options: list[str], said: str, tmp_path: Path) -> None:
+def test_what_cannot_be_sampled_is_one_line(options: list[str], message: str, tmp_path: Path) -> None:
     (tmp_path / "root").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "ASSAY_ROOT": str(tmp_path / "root")}
     command = [sys.executable, "-m", "assay", "numa", *options, "-o", str(tmp_path / "run"), "--", "true"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
-    assert done.returncode == 2 and said in done.stderr, done.stderr
+    assert done.returncode == 2 and message in done.stderr, done.stderr
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "run").exists()
 
 

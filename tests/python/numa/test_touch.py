@@ -45,10 +45,12 @@ def array_of(profile: Profile) -> int:
 
 
 def check_placement(profile: Profile, is_parallel: bool, nodes: int = 2) -> None:
-    """``nodes``: on which threads run."""
+    """``nodes``: the number of nodes that threads run on."""
     number = array_of(profile)
     touched = by_object(profile)[number].by_thread_node()
-    by_line = [(where, c.total) for (obj, where, _), c in first_touches(profile).items() if obj == number]
+    by_line = [
+        (location, c.total) for (obj, location, _), c in first_touches(profile).items() if obj == number
+    ]
     initialised = sum(pages for location, pages in by_line if location.function == "initialise")
     assert ARRAY_PAGES - 4 <= initialised <= ARRAY_PAGES + 1
     assert all(location.file.endswith("placed.c") for location, _ in by_line)
@@ -66,15 +68,17 @@ def check_placement(profile: Profile, is_parallel: bool, nodes: int = 2) -> None
 
 
 @two_processors
-@pytest.mark.parametrize("how", ["serial", "parallel"])
-def test_emulated_nodes(how: str, placed: Path, tmp_path: Path) -> None:
-    done = numa(tmp_path / "run", placed, how, 2, options=("--emulate", "2"))
+@pytest.mark.parametrize("initialisation", ["serial", "parallel"])
+def test_first_touches_on_emulated_nodes_are_recorded(
+    initialisation: str, placed: Path, tmp_path: Path
+) -> None:
+    done = numa(tmp_path / "run", placed, initialisation, 2, options=("--emulate", "2"))
     assert (done.returncode, done.stdout) == (7, "10\n")
     assert "2 emulated" in done.stderr and "nodes are emulated" in done.stderr
     profile = load_profiles(tmp_path / "run" / FOLDER)[0]
     assert profile.recording.process.emulated == 2
     # Threads 0 and 2 run on processor 0, the others on 1: emulated node 0 and 1.
-    check_placement(profile, how == "parallel")
+    check_placement(profile, initialisation == "parallel")
     timeline = Profiles(tmp_path / "run").numa[0].timeline.slices
     assert sum(timeline.local) + sum(timeline.remote) + sum(timeline.unknown) >= ARRAY_PAGES - 1
     assert sum(timeline.local) >= 0.9 * ARRAY_PAGES  # the default policy places pages locally
@@ -121,7 +125,9 @@ def test_without_page_faults_pages_are_looked_up(placed: Path, tmp_path: Path) -
         ('for k in 3 4 5 6 7 8 9; do eval "exec $k>&-"; done; echo out', 0, "out\n"),
     ],
 )
-def test_output_and_status_are_the_programs(script: str, status: int, output: str, tmp_path: Path) -> None:
+def test_output_and_status_are_those_of_the_program(
+    script: str, status: int, output: str, tmp_path: Path
+) -> None:
     done = numa(tmp_path / "run", "bash", "-c", script)
     assert (done.returncode, done.stdout) == (status, output), done.stderr
     assert load_profiles(tmp_path / "run" / FOLDER)
@@ -133,7 +139,7 @@ def test_a_crash_is_the_programs_own(tmp_path: Path) -> None:
     assert load_profiles(tmp_path / "run" / FOLDER)
 
 
-def test_a_static_program(tmp_path: Path) -> None:
+def test_a_static_program_has_touches_but_no_allocations(tmp_path: Path) -> None:
     source = tmp_path / "static.c"
     source.write_text("#include <stdlib.h>\n#include <string.h>\nint main(void) { char *p = malloc(1 << 20);\n"
                       "memset(p, 1, 1 << 20); return p[5]; }\n")  # fmt: skip
@@ -148,7 +154,7 @@ def test_a_static_program(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "no program given"),
         (["--", "no-such-program"], "cannot run no-such-program"),
@@ -158,12 +164,12 @@ def test_a_static_program(tmp_path: Path) -> None:
         (["show", "/nowhere"], "/nowhere"),
     ],
 )
-def test_bad_input_is_one_line(arguments: list[str], said: str, tmp_path: Path) -> None:
+def test_bad_input_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "assay", "numa", *arguments],
         capture_output=True, text=True, timeout=60, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
     )  # fmt: skip
-    assert done.returncode == 2 and said in done.stderr
+    assert done.returncode == 2 and message in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []

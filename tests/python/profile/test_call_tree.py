@@ -42,11 +42,11 @@ def profile(nodes: int = 400) -> HeapProfile:
 
 
 def test_the_largest_stack_is_first_by_line_and_function() -> None:
-    made = profile()
+    planted = profile()
     for group in ("line", "function"):
-        first = made.by("bytes", group)[0]
+        first = planted.by("bytes", group)[0]
         assert first.location.function == make_heap.PLANTED
-        assert first.exclusive == first.inclusive == pytest.approx(made.totals.bytes / 2, abs=1)
+        assert first.exclusive == first.inclusive == pytest.approx(planted.totals.bytes / 2, abs=1)
 
 
 def test_a_mean_is_the_quotient_of_its_metrics() -> None:
@@ -80,14 +80,14 @@ def _at_roots(calls: CallTree, metric: Metric) -> float:
     return float(calls.column(nodes.figures, metric.key, nodes.rows)[calls.parent < 0].sum())
 
 
-def test_one_process_merged_is_itself() -> None:
-    made = profile()
+def test_merging_one_process_changes_nothing() -> None:
+    planted = profile()
     merged = MergedTree(METRICS)
-    merged.add(made.calls)
+    merged.add(planted.calls)
     calls = CallTree(merged.tree(), METRICS)
     for name in ("bytes", "min_size", "max_lifetime", "mean_size"):
-        assert calls.of_stacks(name).tolist() == made.calls.of_stacks(name).tolist()
-        assert calls.by(name, "function") == made.by(name, "function")
+        assert calls.of_stacks(name).tolist() == planted.calls.of_stacks(name).tolist()
+        assert calls.by(name, "function") == planted.by(name, "function")
 
 
 @pytest.mark.parametrize("damage", ["parent", "location", "site", "metric", "line_id"])

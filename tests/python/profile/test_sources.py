@@ -1,4 +1,4 @@
-"""Which files a report takes in: hostile debug information names all kinds of them."""
+"""Which source files a report embeds: debug information may name any file of the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from assay.records.profile import Source
 
 LIMIT = 1 << 20
 SECRET = "planted secret"
-OTHER = 12345  # a user id that is not ours
+OTHER_UID = 12345  # of no user that runs this test
 
 
 @pytest.fixture
@@ -73,26 +73,26 @@ def test_special_files_are_refused_at_once(tmp_path: Path) -> None:
             read_source(tmp_path / name, LIMIT)
 
 
-def test_no_file_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = tmp_path / "theirs.cpp"
     source.write_text("x")
     if os.geteuid() == 0:
-        os.chown(source, OTHER, OTHER)
+        os.chown(source, OTHER_UID, OTHER_UID)
         monkeypatch.setattr(module.os, "geteuid", lambda: 0)
     else:
-        monkeypatch.setattr(module.os, "geteuid", lambda: OTHER)
+        monkeypatch.setattr(module.os, "geteuid", lambda: OTHER_UID)
     with pytest.raises(Refused, match="another user"):
         read_source(source, LIMIT)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to own a file as root")
 def test_a_file_of_root_must_be_readable_by_everybody(secret: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.os, "geteuid", lambda: OTHER)  # as with a capability that reads all
+    monkeypatch.setattr(module.os, "geteuid", lambda: OTHER_UID)  # as with a capability that reads all
     with pytest.raises(Refused, match="readable by everybody"):
         read_source(secret, LIMIT)
 
 
-def test_size_and_text(tmp_path: Path) -> None:
+def test_files_that_are_too_large_or_binary_are_refused(tmp_path: Path) -> None:
     source = tmp_path / "big.c"
     source.write_bytes(b"x" * 1001)
     with pytest.raises(Refused, match="1001 bytes"):
@@ -117,7 +117,7 @@ def test_kept_sources_come_back_and_damaged_ones_are_one_line(tmp_path: Path) ->
             load_sources(tmp_path)
 
 
-def test_the_notice_is_one_line() -> None:
+def test_the_notice_of_sources_is_one_line() -> None:
     assert Sources().notice() == ""
     left_out = {"/etc/shadow": "not readable by everybody", "/dev/zero": "not a regular file"}
     notice = Sources(left_out=left_out).notice()
@@ -142,7 +142,7 @@ int main() {{ secret(); environment(); waits(); endless(); kept = std::malloc(10
 
 @pytest.mark.programs
 @pytest.mark.skipif(bool([mark for mark in REQUIREMENTS if mark.args[0]]), reason="needs the engines and g++")
-def test_a_program_that_names_secrets(secret: Path, tmp_path: Path) -> None:
+def test_a_program_that_names_secrets_gets_none_of_them(secret: Path, tmp_path: Path) -> None:
     fifo, own, hostile = tmp_path / "fifo.c", tmp_path / "own.cpp", tmp_path / "hostile.cpp"
     os.mkfifo(fifo)
     own.write_text("// the program's own source\n")
@@ -174,8 +174,8 @@ def test_a_program_that_names_secrets(secret: Path, tmp_path: Path) -> None:
         [ROOT / "assay", "heap", "show", tmp_path / "run"], check=True, capture_output=True, timeout=LIMIT_S
     )
     assert load_sources(tmp_path / "run") == Sources()
-    again = [ROOT / "assay", "heap", "show", tmp_path / "run", "--sources"]
-    subprocess.run(again, check=True, capture_output=True, timeout=LIMIT_S)
+    show = [ROOT / "assay", "heap", "show", tmp_path / "run", "--sources"]
+    subprocess.run(show, check=True, capture_output=True, timeout=LIMIT_S)
     assert str(own) in load_sources(tmp_path / "run").files
 
     profile = load_profile(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""The committed schema and types are what the structs say today, and they accept what is really written."""
+"""The committed schema and TypeScript types match the structs and describe the records that are written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPES = ["PROFILE_TYPES_FILE", "HEAP_TYPES_FILE", "NUMA_TYPES_FILE"]
 @pytest.mark.parametrize(
     "name", [generate.SCHEMA_FILE, generate.TYPES_FILE, *(getattr(generate, name) for name in TYPES)]
 )
-def test_committed_file_is_fresh(name: str) -> None:
+def test_the_committed_file_is_what_the_generator_writes(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8") == generate.generated()[name], (
         "run: python -m assay.records.generate"
     )

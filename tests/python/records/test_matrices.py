@@ -1,4 +1,4 @@
-"""Pair matrices of many hosts: rows become files that a record names, and readers check these."""
+"""Pair matrices of many hosts: rows are written to files that a record names; readers check these files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> Run:
     return run
 
 
-def test_rows_of_many_hosts_are_a_record_a_size_with_files_beside(run: Run) -> None:
+def test_rows_of_many_hosts_become_one_record_a_size_with_files(run: Run) -> None:
     kinds = [json.loads(line)["kind"] for line in (run.path / "records.jsonl").read_text().splitlines()]
     assert kinds == ["matrix", "matrix", "measurement"]
     files = {path.name: path.stat().st_size for path in run.path.glob("pairs-*")}
@@ -50,14 +50,18 @@ def test_rows_of_many_hosts_are_a_record_a_size_with_files_beside(run: Run) -> N
     assert [r.id for r in run.records] == [1, 2, 3]
 
 
-def test_a_matrix_is_the_rows_that_came(run: Run) -> None:
+def test_a_matrix_has_the_rows_that_were_appended(run: Run) -> None:
     matrices = [r for r in Run.load(run.path).records if isinstance(r, Matrix)]
     for matrix, size in zip(matrices, SIZES, strict=True):
-        back = {row.subject.host: row for row in rows_of(matrix)}
+        reloaded = {row.subject.host: row for row in rows_of(matrix)}
         for row in rows(size):
-            again = back[row.subject.host]
-            assert (again.peers, again.params, again.id) == (row.peers, row.params, matrix.id)
-            assert again.values == pytest.approx(row.values, rel=1e-6)
+            reloaded_row = reloaded[row.subject.host]
+            assert (reloaded_row.peers, reloaded_row.params, reloaded_row.id) == (
+                row.peers,
+                row.params,
+                matrix.id,
+            )
+            assert reloaded_row.values == pytest.approx(row.values, rel=1e-6)
 
 
 def test_the_culprit_is_the_same_from_rows_and_from_files(run: Run) -> None:
@@ -86,7 +90,7 @@ def test_rows_that_no_other_record_follows_are_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "complaint"),
+    ("damage", "complaint"),
     [
         (lambda folder: (folder / "pairs-1.f32").write_bytes(b"\0" * 10), "10 bytes"),
         (lambda folder: (folder / "pairs-1.f32").unlink(), "missing"),
@@ -101,8 +105,8 @@ def test_rows_that_no_other_record_follows_are_kept(tmp_path: Path) -> None:
         (lambda folder: _link(folder), "no plain file"),
     ],
 )
-def test_files_that_do_not_fit_are_refused(run: Run, spoil, complaint: str) -> None:
-    spoil(run.path)
+def test_files_that_do_not_fit_are_refused(run: Run, damage, complaint: str) -> None:
+    damage(run.path)
     matrix = next(r for r in Run.load(run.path).records if isinstance(r, Matrix))
     with pytest.raises(UserError, match=complaint):
         cells_of(matrix)

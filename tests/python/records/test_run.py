@@ -1,4 +1,4 @@
-"""Run directories: append-only, whole after a kill, refused when they are something else."""
+"""Run directories are append-only, keep whole lines after a kill, and are refused when they are something else."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def test_what_is_appended_is_read_back_with_ids(tmp_path: Path) -> None:
     )
     run.info.hosts = ["a", "b"]
     run.finish("complete")
-    again = Run.load(run.path)
-    assert [r.id for r in again.records] == [1, 2]
-    assert again.info.state == "complete" and again.info.hosts == ["a", "b"]
-    assert isinstance(again.records[1], Pairs) and again.records[1].values == [2.0]
+    reloaded = Run.load(run.path)
+    assert [r.id for r in reloaded.records] == [1, 2]
+    assert reloaded.info.state == "complete" and reloaded.info.hosts == ["a", "b"]
+    assert isinstance(reloaded.records[1], Pairs) and reloaded.records[1].values == [2.0]
     assert newest_run(tmp_path) == run.path
 
 
@@ -36,18 +36,18 @@ def test_a_killed_run_keeps_its_whole_lines_and_says_that_it_is_partial(tmp_path
         run.append(measured(float(value)))
     with open(run.path / "records.jsonl", "ab") as file:  # killed in the middle of a line
         file.write(b'{"kind":"measurement","na')
-    again = Run.load(run.path)
-    assert len(again.records) == 5
-    assert again.info.state == "partial" and "killed" in again.info.reason
+    reloaded = Run.load(run.path)
+    assert len(reloaded.records) == 5
+    assert reloaded.info.state == "partial" and "killed" in reloaded.info.reason
 
 
-def test_a_loaded_run_goes_on_counting(tmp_path: Path) -> None:
+def test_a_reloaded_run_continues_its_ids(tmp_path: Path) -> None:
     run = Run.create("net", [], parent=tmp_path)
     run.append(measured(1.0))
     run.finish("partial", "interrupted")
-    again = Run.load(run.path)
-    again.append(measured(2.0))
-    again.finish("complete")
+    reloaded = Run.load(run.path)
+    reloaded.append(measured(2.0))
+    reloaded.finish("complete")
     assert [r.id for r in Run.load(run.path).records] == [1, 2]
 
 

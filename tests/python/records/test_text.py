@@ -1,4 +1,4 @@
-"""Foreign text: nothing of it acts on a terminal, and none of it is dropped."""
+"""Foreign text for a terminal: no character of it acts, and none is dropped."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud80
         ("5 µs ± 1 %\tof\n2", "5 µs ± 1 %\tof\n2"),
     ],
 )
-def test_examples(text: str, shown: str) -> None:
+def test_acting_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
 
 
 @given(st.text(st.characters()))
-def test_nothing_acts(text: str) -> None:
+def test_no_character_of_any_text_acts(text: str) -> None:
     assert not ACTING.search(printable(text))
     line = one_line(text)
     assert "\n" not in line and not ACTING.search(line)
     assert len(line.splitlines()) <= 1
 
 
-def test_lines_are_joined() -> None:
+def test_one_line_joins_lines() -> None:
     assert one_line("first\n\n  second:\tx \r\nthird\n") == "first; second: x; third"

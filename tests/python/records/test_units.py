@@ -1,4 +1,4 @@
-"""Units: bits are not bytes, what is written can be read back, and a wrong unit is named."""
+"""Quantities are parsed, formatted and read back; an unknown unit is named in the error."""
 
 import json
 import re
@@ -43,7 +43,7 @@ from assay.records.units import (
         ("1e3 1", 1000, "1"),
     ],
 )
-def test_reads_what_the_spelling_says(text: str, value: float, unit: str) -> None:
+def test_a_quantity_is_read_in_its_base_unit(text: str, value: float, unit: str) -> None:
     assert parse_quantity(text) == Quantity(pytest.approx(value, rel=1e-15), unit)
 
 
@@ -91,7 +91,7 @@ def test_another_kind_of_quantity_is_refused() -> None:
         ("4M", 2**22),
     ],
 )
-def test_option_sizes(text: str, size: int) -> None:
+def test_sizes_of_options_are_read(text: str, size: int) -> None:
     assert parse_size(text) == size
 
 
@@ -114,7 +114,7 @@ def test_formats_a_size_as_the_report_does(size: int, text: str) -> None:
     assert format_size(size) == text
 
 
-def test_formats_what_only_the_terminal_shows() -> None:
+def test_nan_shares_and_bit_rates_are_formatted() -> None:
     assert format_quantity(float("nan"), "B/s") == "nan B/s"
     assert format_share(0.9975) == "99.8 %"
     assert (format_bit_rate(22.5e9), format_bit_rate(6.25e6)) == ("180.00 Gbit/s", "50.00 Mbit/s")
@@ -122,9 +122,9 @@ def test_formats_what_only_the_terminal_shows() -> None:
 
 @given(st.floats(min_value=1e-12, max_value=1e14), st.sampled_from(["B", "B/s", "1/s", "s"]))
 def test_what_is_shown_reads_back_within_its_digits(value: float, unit: str) -> None:
-    again = parse_quantity(format_quantity(value, unit))
-    assert again.unit == unit
-    assert again.value == pytest.approx(value, rel=5.01e-3)
+    reparsed = parse_quantity(format_quantity(value, unit))
+    assert reparsed.unit == unit
+    assert reparsed.value == pytest.approx(value, rel=5.01e-3)
 
 
 @given(st.integers(min_value=1, max_value=2**45))

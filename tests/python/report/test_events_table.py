@@ -1,10 +1,10 @@
-"""Event building in the terminal: rates beside what the network carries, the ledger, the line over time, a search."""
+"""Event building in the terminal: rates beside the network's, the ledger, rates over time, and a search."""
 
 from __future__ import annotations
 
 import io
 
-from planted_events import RATE, PlantedBuilding, carried
+from planted_events import RATE, PlantedBuilding, reference_records
 from rich.console import Console
 
 from assay.events.space import Axis, Space
@@ -23,7 +23,7 @@ def shown(records: list[AnyRecord]) -> str:
 
 
 def test_rates_stand_beside_what_the_network_carries() -> None:
-    text = shown(PlantedBuilding(noise=0).records() + carried(HOSTS, RATE, 8 * RATE))
+    text = shown(PlantedBuilding(noise=0).records() + reference_records(HOSTS, RATE, 8 * RATE))
     assert "push, shift, 512 KiB, 2 credits, 8 parallel" in text
     assert "800 MB/s" in text and "700 MB/s" in text
     assert "87.5 %" in text  # 700 of 800, both beside it

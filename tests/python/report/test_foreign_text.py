@@ -1,4 +1,4 @@
-"""What strangers name: hosts, causes and files with markup and control characters, in every table of a run."""
+"""Foreign names (of hosts, causes, files) with markup and control characters are shown inert in every table."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def records(name: str) -> list[AnyRecord]:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_records(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_foreign_names_in_records_are_inert(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     text = printed(monkeypatch, lambda out: show_run(out, records(name)))
     assert not set(text) & set(FORBIDDEN)
     if name.isprintable():
@@ -66,7 +66,7 @@ def test_records(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_failure_and_its_outcome_are_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launchers and simulators say much in several lines; a line of theirs must not look like a verdict."""
+    """Launchers and simulators write several lines; none of these may look like a verdict."""
     what = "SimGrid failed:\n  Parse error\r\nPASS\n" + 20 * "long line "
     text = printed(monkeypatch, lambda out: show_run(out, [Failure(problem=what, fix=what)]))
     assert len(text.splitlines()) == 2
@@ -76,7 +76,9 @@ def test_a_failure_and_its_outcome_are_a_line_each(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress(name: str, terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_name_in_progress_is_inert(
+    name: str, terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = console()
     out.file = io.StringIO()
     monkeypatch.setattr(Console, "is_terminal", terminal)

@@ -1,4 +1,4 @@
-"""The report's heap pages: what is left out of a tree that is too large, and what stays true of the rest."""
+"""The report's heap pages: a tree that is too large loses its smallest calls, and the rest keeps its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python puts into the page: the whole run, in a file that appears whole; and a user's mistakes."""
+"""The HTML report holds the whole run and is written atomically; bad input is an error of one line."""
 
 from __future__ import annotations
 
@@ -86,15 +86,15 @@ def test_the_same_run_gives_the_same_file_and_leaves_nothing_else(tmp_path: Path
     assert sorted(path.name for path in run.iterdir()) == ["records.jsonl", "report.html", "run.json"]
 
 
-def test_the_verb_writes_the_newest_run_or_where_it_is_told(
+def test_the_report_is_of_the_newest_run_or_of_the_given_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     make_run.make("partial", Path("runs/one"))
     assert main(["report"]) == 0
     assert capsys.readouterr().out == "runs/one/report.html\n"
-    assert main(["report", "runs/one", "--html", "mine.html"]) == 0
-    assert Path("mine.html").read_bytes() == Path("runs/one/report.html").read_bytes()
+    assert main(["report", "runs/one", "--html", "other.html"]) == 0
+    assert Path("other.html").read_bytes() == Path("runs/one/report.html").read_bytes()
 
 
 @pytest.mark.parametrize(

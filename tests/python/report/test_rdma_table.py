@@ -1,4 +1,4 @@
-"""The table that perftest's users know, to the character where the seed's example has it."""
+"""The table of RDMA rates, in perftest's format; the row of the seed's example is equal to the character."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def shown(*given: AnyRecord) -> str:
     return out.getvalue()
 
 
-def test_the_row_of_the_example() -> None:
+def test_the_row_of_the_seeds_example_is_reproduced() -> None:
     """An FDR card: 51.04 Gb/sec are 97356 messages of 64 KiB a second."""
     row = table_row(65536, 5000, 51.05e9 / 8, 51.04e9 / 8, 97356)
     assert row.split() == ["65536", "5000", "51.05", "51.04", "0.097356"]
@@ -58,11 +58,11 @@ def test_the_row_of_the_example() -> None:
         assert abs(HEADER.index(title) - row.index(value)) <= 3
 
 
-def test_little_is_not_rounded_away() -> None:
+def test_small_rates_keep_their_digits() -> None:
     assert table_row(64, 10, 24.5e6, 24.1e6, 376000).split()[2:4] == ["0.1960", "0.1928"]
 
 
-def test_a_table_for_each_operation_a_row_for_each_size() -> None:
+def test_each_operation_has_a_table_and_each_size_a_row() -> None:
     text = shown(*records(6.38e9), *records(3e9, size=4096), *records(5e9, op="read"))
     assert text.count(RULER) == 4
     assert text.count(HEADER) == 2
@@ -73,7 +73,7 @@ def test_a_table_for_each_operation_a_row_for_each_size() -> None:
     assert "corrupted" not in text
 
 
-def test_both_directions_and_wrong_messages_are_said() -> None:
+def test_both_directions_and_wrong_messages_are_shown() -> None:
     text = shown(*records(6.38e9, corrupted=2, repeats=1, bidirectional=True, qps=4))
     assert "n1 mlx4_0:1 <-> n2 mlx4_1:1" in text
     assert "4 queue pairs" in text

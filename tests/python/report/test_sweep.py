@@ -43,10 +43,10 @@ def test_prints_the_published_table(golden: str, peers: int, servers: list[str],
     clients = [f"client{i}" for i in range(1, 9)]
     printed = netsan_table(rows, servers, adapters, clients).splitlines()
     assert printed[:4] == published[:4]
-    for mine, theirs in zip(printed[4:], published[4:], strict=True):
-        size, time, bandwidth, latency, iops = mine.split()
-        size0, time0, bandwidth0, latency0, iops0 = theirs.split()
-        assert len(mine) == len(theirs)
+    for printed_row, published_row in zip(printed[4:], published[4:], strict=True):
+        size, time, bandwidth, latency, iops = printed_row.split()
+        size0, time0, bandwidth0, latency0, iops0 = published_row.split()
+        assert len(printed_row) == len(published_row)
         assert (size, time) == (size0, time0)
         # The last printed digit may differ: the input is the rounded output.
         assert abs(int(bandwidth) - int(bandwidth0)) <= max(1, int(bandwidth0) * 2e-3)

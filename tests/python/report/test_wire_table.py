@@ -1,4 +1,4 @@
-"""The table of the wire, from planted counters."""
+"""The table of bytes on the wire, from planted adapter counters."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def test_each_adapter_is_a_row_with_its_share_and_link() -> None:
     assert rows["eth2"][:3] == ["n[1-3]", "0", "B"]  # up, and idle
 
 
-def test_hosts_that_differ_are_apart() -> None:
+def test_hosts_that_differ_have_their_own_rows() -> None:
     records: list[AnyRecord] = [WIRE, counted("n1", "eth0", 1e9), counted("n2", "eth0", 1e9)]
     records += [link("n1", "eth0", 1.25e8), link("n2", "eth0", 1.25e9)]
     assert [line.split()[1] for line in shown(records).splitlines()[1:] if line.strip()] == ["n1", "n2"]
 
 
-def test_without_a_network_or_with_nothing_to_tell_there_is_no_table() -> None:
+def test_without_a_network_or_anything_to_compare_there_is_no_table() -> None:
     assert shown([counted("n1", "eth0", 1e9)]) == ""
     assert shown([WIRE, counted("n1", "eth0", 1e9)]) == ""

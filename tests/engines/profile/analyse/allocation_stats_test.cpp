@@ -105,7 +105,7 @@ TEST_CASE("a temporary block is freed by its own thread before the next allocati
     CHECK(stats.stacks[3].temporary == 1);
 }
 
-TEST_CASE("unknown frees, and blocks that were freed unseen") {
+TEST_CASE("unknown frees are counted, and a block allocated again at its address is freed") {
     AllocationStats stats(0, 1000, 10, 4);
     stats.add(1, event(Kind::free, 1, 0x10));
     CHECK(stats.unknown_frees == 1);

@@ -80,7 +80,7 @@ TEST_CASE("a C frame without its Python frames has none") {
           "eval sort eval key parse");
 }
 
-TEST_CASE("a damaged trace") {
+TEST_CASE("joined stacks and frames that a damaged trace lacks are left out") {
     Planted p;
     const auto c = p.add(p.add(stack::complete_root, caller), eval);
     CHECK(p.functions_of(p.join(c, 4711)) == "main eval");
@@ -105,7 +105,7 @@ TEST_CASE("the interpreter allocates for the function that it runs, a library fo
     CHECK(site(library_allocation) == "parse");
 }
 
-TEST_CASE("the Python metadata of a trace") {
+TEST_CASE("Python metadata is parsed, and lines that are damaged are skipped") {
     PythonMetadata python;
     python.parse(
         "place 12 34 /a folder/f.py\tC.<locals>.f g\nnonsense\nplace x\neval "

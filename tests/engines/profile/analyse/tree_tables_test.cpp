@@ -133,14 +133,14 @@ TEST_CASE("figures by line and by function, with and without callees, of random 
             }
             profile::TreeTables tables(tree, is_used);
             tables.add("figure", values, fold, 0, {});
-            const profile::Tree made = tables.move_tree();
+            const profile::Tree tables_of_tree = tables.move_tree();
             for (const auto& [groups, id] :
-                 {std::pair(&made.lines, &CallTree::TreeLocation::line_id),
-                  std::pair(&made.functions, &CallTree::TreeLocation::function_id)}) {
+                 {std::pair(&tables_of_tree.lines, &CallTree::TreeLocation::line_id),
+                  std::pair(&tables_of_tree.functions, &CallTree::TreeLocation::function_id)}) {
                 check_groups(*groups, groups->exclusive, expected(tree, values, fold, false, id));
                 check_groups(*groups, groups->inclusive, expected(tree, values, fold, true, id));
             }
-            CHECK(made.stacks.rows ==
+            CHECK(tables_of_tree.stacks.rows ==
                   static_cast<std::uint64_t>(std::ranges::count(is_used, true)));
         }
     }
@@ -174,12 +174,14 @@ TEST_CASE("every column of the definition is written, and no other") {
         tables, heap_columns, tree.nodes().size(),
         [&](std::uint32_t) -> const HeapFigures& { return figures; }, 1e-9,
         [](profile::Table, std::uint32_t) { return std::uint64_t{3}; });
-    const profile::Tree made = tables.move_tree();
-    CHECK(made.stacks.figures.size() == std::size(heap_columns));
-    CHECK(made.nodes.figures.size() == std::size(heap_columns));
-    CHECK(made.lines.inclusive.size() == std::size(heap_columns));
-    CHECK(unpacked(made.functions.exclusive.at("peak"), made.functions.rows).front() == 3);
-    CHECK(made.nodes.figures.at("min_size").type == "zero");  // an unknown least stands as 0
+    const profile::Tree tables_of_tree = tables.move_tree();
+    CHECK(tables_of_tree.stacks.figures.size() == std::size(heap_columns));
+    CHECK(tables_of_tree.nodes.figures.size() == std::size(heap_columns));
+    CHECK(tables_of_tree.lines.inclusive.size() == std::size(heap_columns));
+    CHECK(unpacked(tables_of_tree.functions.exclusive.at("peak"), tables_of_tree.functions.rows)
+              .front() == 3);
+    CHECK(tables_of_tree.nodes.figures.at("min_size").type ==
+          "zero");  // an unknown least stands as 0
 }
 
 TEST_CASE("columns take the narrowest type that holds them exactly") {

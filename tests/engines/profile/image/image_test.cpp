@@ -17,9 +17,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// This machine's number and the loader that this test uses.
-struct Own {
-    Own() {
+// The ELF header of this test's executable.
+struct OwnExecutable {
+    OwnExecutable() {
         std::ifstream self("/proc/self/exe", std::ios::binary);
         self.read(reinterpret_cast<char*>(&header), sizeof header);
     }
@@ -53,7 +53,7 @@ std::string executable(const std::string& loader, const std::string& names) {
     constexpr std::size_t loader_offset = sizeof(Elf64_Ehdr) + segments * sizeof(Elf64_Phdr);
     const std::size_t dynamic_offset = loader_offset + loader.size() + 1,
                       names_offset = dynamic_offset + dynamic_count * sizeof(Elf64_Dyn);
-    Elf64_Ehdr header = Own().header;
+    Elf64_Ehdr header = OwnExecutable().header;
     header.e_phoff = sizeof header;
     header.e_phnum = segments;
     std::string file;
@@ -73,7 +73,7 @@ std::string executable(const std::string& loader, const std::string& names) {
 
 constexpr const char* glibc = "/lib64/ld-linux-x86-64.so.2";
 
-TEST_CASE("the sign of a sanitizer is found wherever it stands in the names") {
+TEST_CASE("a sanitizer's symbol is found at any offset of the names") {
     const Files files;
     CHECK(obstacle_of(files.write(executable(glibc, "libc.so.6")).c_str()) == Obstacle::none);
     for (std::size_t before = 4060; before < 4110; ++before) {
@@ -83,21 +83,21 @@ TEST_CASE("the sign of a sanitizer is found wherever it stands in the names") {
     }
 }
 
-TEST_CASE("an executable that is cut anywhere, or another's, is no more than an obstacle") {
+TEST_CASE("a truncated executable, or another machine's, is an obstacle or none") {
     const Files files;
     const std::string whole = executable("/lib/ld-musl-x86_64.so.1", "libc.so");
     CHECK(obstacle_of(files.write(whole).c_str()) == Obstacle::musl);
     for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-        const Obstacle found = obstacle_of(files.write(whole.substr(0, bytes)).c_str());
-        CHECK((found == Obstacle::none || found == Obstacle::musl ||
-               found == Obstacle::statically_linked));
+        const Obstacle obstacle = obstacle_of(files.write(whole.substr(0, bytes)).c_str());
+        CHECK((obstacle == Obstacle::none || obstacle == Obstacle::musl ||
+               obstacle == Obstacle::statically_linked));
     }
     std::string other = whole;
     other[EI_CLASS] = ELFCLASS32;
     CHECK(obstacle_of(files.write(other).c_str()) == Obstacle::other_machine);
 }
 
-TEST_CASE("pipes are not opened, and scripts that name each other come to an end") {
+TEST_CASE("a pipe is not opened, and a script that names itself as interpreter ends") {
     const Files files;
     const std::string pipe = files.folder / "pipe";
     REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);

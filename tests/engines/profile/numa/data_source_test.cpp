@@ -19,7 +19,7 @@ MemoryLevel by_level(std::uint64_t level, std::uint64_t remote = 0, std::uint64_
 
 }  // namespace
 
-TEST_CASE("what answered, by the bits of older kernels") {
+TEST_CASE("the memory level of an access is read from the level bits of older kernels") {
     CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_L1) == MemoryLevel::local_cache);
     CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_L3) == MemoryLevel::local_cache);
     CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_LOC_RAM) == MemoryLevel::local_memory);
@@ -30,7 +30,7 @@ TEST_CASE("what answered, by the bits of older kernels") {
     CHECK(by_bits(PERF_MEM_LVL_HIT | PERF_MEM_LVL_UNC) == MemoryLevel::unknown);
 }
 
-TEST_CASE("what answered, by the level of newer kernels") {
+TEST_CASE("the memory level of an access is read from the level number of newer kernels") {
     CHECK(by_level(PERF_MEM_LVLNUM_L2) == MemoryLevel::local_cache);
     CHECK(by_level(PERF_MEM_LVLNUM_RAM) == MemoryLevel::local_memory);
     CHECK(by_level(PERF_MEM_LVLNUM_RAM, 1, PERF_MEM_HOPS_1) == MemoryLevel::remote_memory);
@@ -42,7 +42,7 @@ TEST_CASE("what answered, by the level of newer kernels") {
     CHECK(by_level(PERF_MEM_LVLNUM_NA) == MemoryLevel::unknown);
 }
 
-TEST_CASE("the operation") {
+TEST_CASE("an operation that stores at all is a store, and a prefetch is none") {
     CHECK(read_data_source(planted_source(PERF_MEM_OP_LOAD, 0)).operation == Operation::load);
     CHECK(read_data_source(planted_source(PERF_MEM_OP_STORE, 0)).operation == Operation::store);
     CHECK(read_data_source(planted_source(PERF_MEM_OP_LOAD | PERF_MEM_OP_STORE, 0)).operation ==

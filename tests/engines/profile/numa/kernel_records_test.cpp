@@ -28,17 +28,17 @@ Read read(const PlantedRing& ring) {
 }  // namespace
 
 TEST_CASE("every record of a ring is read, also across its end") {
-    const Read found = read(planted_ring());
-    REQUIRE(found.events.size() == 7);
-    const KernelEvent &mapped = found.events[0], &fault = found.events[2], &load = found.events[3],
-                      &store = found.events[4];
+    const Read result = read(planted_ring());
+    REQUIRE(result.events.size() == 7);
+    const KernelEvent &mapped = result.events[0], &fault = result.events[2],
+                      &load = result.events[3], &store = result.events[4];
     CHECK(mapped.kind == Kind::map);
     CHECK(mapped.name == "/bin/a");
     CHECK(mapped.executable);
     CHECK(mapped.offset == 0x2000);
-    CHECK(found.events[1].kind == Kind::start);
-    CHECK(found.events[1].pid == 200);
-    CHECK(found.events[1].parent == 100);
+    CHECK(result.events[1].kind == Kind::start);
+    CHECK(result.events[1].pid == 200);
+    CHECK(result.events[1].parent == 100);
     CHECK(fault.kind == Kind::fault);
     CHECK(fault.address == 0x10000);
     CHECK(fault.processor == 3);
@@ -54,12 +54,12 @@ TEST_CASE("every record of a ring is read, also across its end") {
     CHECK(store.address == 0x30000);
     CHECK(store.source.operation == Operation::store);
     CHECK(store.source.level == MemoryLevel::local_cache);
-    CHECK(found.events[5].kind == Kind::exec);
-    CHECK(found.events[6].kind == Kind::exit);
-    for (std::size_t k = 1; k < found.events.size(); ++k)
-        CHECK(found.events[k - 1].ns < found.events[k].ns);
-    CHECK(found.losses.lost == 12);
-    CHECK(found.losses.throttled == 1);
+    CHECK(result.events[5].kind == Kind::exec);
+    CHECK(result.events[6].kind == Kind::exit);
+    for (std::size_t k = 1; k < result.events.size(); ++k)
+        CHECK(result.events[k - 1].ns < result.events[k].ns);
+    CHECK(result.losses.lost == 12);
+    CHECK(result.losses.throttled == 1);
 }
 
 TEST_CASE("a stack is kept up to its limit") {
@@ -68,10 +68,10 @@ TEST_CASE("a stack is kept up to its limit") {
              planted_sample(planted_load, 1, 9, 100)
                  .put(planted_source(PERF_MEM_OP_LOAD, PERF_MEM_LVL_LOC_RAM | PERF_MEM_LVL_HIT))
                  .bytes);
-    const Read found = read(ring);
-    REQUIRE(found.events.size() == 1);
-    CHECK(found.events[0].used_words == stack_words);
-    CHECK(found.events[0].source.level == MemoryLevel::local_memory);
+    const Read result = read(ring);
+    REQUIRE(result.events.size() == 1);
+    CHECK(result.events[0].used_words == stack_words);
+    CHECK(result.events[0].source.level == MemoryLevel::local_memory);
 }
 
 TEST_CASE("a record that is too short is lost, and those behind it are read") {
@@ -80,10 +80,10 @@ TEST_CASE("a record that is too short is lost, and those behind it are read") {
              planted_sample(planted_load, 1, 9).bytes);  // without its data source
     ring.add(PERF_RECORD_EXIT, 0, {});
     ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, planted_sample(planted_fault, 2, 9).bytes);
-    const Read found = read(ring);
-    REQUIRE(found.events.size() == 1);
-    CHECK(found.events[0].ns == 2);
-    CHECK(found.losses.lost == 2);
+    const Read result = read(ring);
+    REQUIRE(result.events.size() == 1);
+    CHECK(result.events[0].ns == 2);
+    CHECK(result.losses.lost == 2);
 }
 
 TEST_CASE("what follows an impossible record is lost") {
@@ -93,9 +93,9 @@ TEST_CASE("what follows an impossible record is lost") {
         std::memcpy(&ring.data[offsetof(perf_event_header, size)], &size, sizeof size);
         ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
                  planted_sample(planted_fault, 2, 9).bytes);
-        const Read found = read(ring);
-        CHECK(found.events.empty());
-        CHECK(found.losses.lost == 1);
+        const Read result = read(ring);
+        CHECK(result.events.empty());
+        CHECK(result.losses.lost == 1);
     }
 }
 

@@ -47,7 +47,7 @@ void plant_intel(Devices& devices, const std::string& name = "cpu") {
 
 }  // namespace
 
-TEST_CASE("the loads and stores of Intel") {
+TEST_CASE("Intel's events of loads and stores are found") {
     Devices devices;
     plant_intel(devices);
     const auto events = devices.find();
@@ -65,7 +65,7 @@ TEST_CASE("the loads and stores of Intel") {
     CHECK(devices.find(77)[1].period == 77);
 }
 
-TEST_CASE("both kinds of cores, and loads that need a leader") {
+TEST_CASE("each kind of core has its events, and loads have a leader where they need one") {
     Devices devices;
     plant_intel(devices, "cpu_core");
     plant_intel(devices, "cpu_atom");
@@ -79,7 +79,7 @@ TEST_CASE("both kinds of cores, and loads that need a leader") {
     CHECK(events[3].processors == std::vector<int>{2, 3, 6});
 }
 
-TEST_CASE("AMD's sampling of instructions") {
+TEST_CASE("AMD's sampling of instructions is found") {
     Devices devices;
     devices.file("ibs_op/type", "11").file("ibs_op/format/cnt_ctl", "config:19");
     auto events = devices.find(1001);
@@ -95,20 +95,20 @@ TEST_CASE("AMD's sampling of instructions") {
     CHECK(events[0].period % 16 == 0);
 }
 
-TEST_CASE("bits in several ranges") {
+TEST_CASE("a value is spread over several ranges of bits") {
     Devices devices;
     plant_intel(devices);
     devices.file("cpu/format/event", "config:0-3,32-35");
     CHECK(devices.find()[0].config[0] == 0xc'0000'010d);
 }
 
-TEST_CASE("a machine without such a PMU") {
+TEST_CASE("a machine without a PMU that samples accesses is refused") {
     const Devices devices;
     CHECK_THROWS_WITH_AS(devices.find(), doctest::Contains("no PMU here samples memory accesses"),
                          assay::Error);
 }
 
-TEST_CASE("events that are described otherwise are refused") {
+TEST_CASE("events whose description cannot be read are refused") {
     for (const auto& [name, content] : {std::pair{"cpu/events/mem-loads", "event=zz"},
                                         {"cpu/events/mem-loads", "weight=1"},
                                         {"cpu/events/mem-loads", "../type=1"},

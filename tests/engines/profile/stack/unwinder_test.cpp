@@ -296,7 +296,7 @@ void run_coroutine(void* memory, std::size_t bytes, int depth) {
 
 }  // namespace
 
-TEST_CASE("stacks of coroutines, in memory that is mapped and unmapped") {
+TEST_CASE("stacks of coroutines are captured in memory that is mapped and unmapped") {
     tally = {};
     constexpr std::size_t bytes = 256 << 10;
     std::mt19937 random(7);
@@ -380,7 +380,7 @@ __attribute__((noinline)) void grow_once(Random& random, int depth) {
 
 }  // namespace
 
-TEST_CASE("a recursion with more stacks than the memo holds") {
+TEST_CASE("a recursion with more stacks than the memo holds is captured as a walk would") {
     Random random(5);
     const std::uint64_t lost = unwinder().counts().lost;
     while (compared < 300'000) grow_once(random, 14);

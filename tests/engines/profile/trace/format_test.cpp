@@ -116,7 +116,7 @@ TEST_CASE("threads are merged in the order of time, frees before allocations") {
     CHECK(order == expected);
 }
 
-TEST_CASE("a trace with any flipped byte or of any length: only whole chunks are read") {
+TEST_CASE("only whole chunks are read of a trace with a flipped byte or of any length") {
     const Directory directory;
     const std::string path = directory / "a.heap", damaged = directory / "b.heap";
     std::mt19937_64 random(2);

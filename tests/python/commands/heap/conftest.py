@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from heap_attached import compiled
+from heap_attached import compile_source
 from heap_runs import build_planted
 
 
@@ -16,4 +16,4 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("small") / "small", "small.c")
+    return compile_source(tmp_path_factory.mktemp("small") / "small", "small.c")

@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heap_attached import Attached, Recorder, compiled, running
+from heap_attached import AttachedProfiler, Recorder, compile_source, running
 from heap_runs import (
     ASSAY,
     LIMIT_S,
     REQUIREMENTS,
-    arenas_of,
+    arena_folder,
     can_trace_page_faults,
     finding_causes,
     functions_on_stack,
     load_profile,
-    stacks_of,
-    total_of,
+    stack_metrics,
+    total_of_function,
     usage_error,
 )
 
@@ -47,7 +47,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("running") / "running", "running.c")
+    return compile_source(tmp_path_factory.mktemp("running") / "running", "running.c")
 
 
 @contextlib.contextmanager
@@ -75,62 +75,73 @@ sys.stdin.read()
 """
 
 
-def test_what_is_asked_for_meanwhile_is_known_to_the_byte(program: Path, tmp_path: Path) -> None:
+def test_allocations_while_attached_are_recorded_exactly(program: Path, tmp_path: Path) -> None:
     with running(program, "counts") as target:
-        target.tell("keep 500")
+        target.execute("keep 500")
         outputs = {}
-        for turn, blocks in (("first", 1000), ("second", 10)):
-            attached = Attached(target.pid, tmp_path / turn)
-            target.tell(f"keep {blocks}")
-            outputs[turn] = attached.end()
-            target.tell("keep 7")
+        for run_name, blocks in (("first", 1000), ("second", 10)):
+            attached = AttachedProfiler(target.pid, tmp_path / run_name)
+            target.execute(f"keep {blocks}")
+            outputs[run_name] = attached.end()
+            target.execute("keep 7")
         lines = target.end()
-    for turn, blocks in (("first", 1000), ("second", 10)):
-        node = total_of(load_profile(tmp_path / turn), "new_block")
+    for run_name, blocks in (("first", 1000), ("second", 10)):
+        node = total_of_function(load_profile(tmp_path / run_name), "new_block")
         assert (node.count, node.bytes, node.leaked_count) == (blocks, 1000 * blocks, blocks)
-        assert total_of(load_profile(tmp_path / turn), "count").bytes % 64 == 0
-        assert re.search(rf"attached to {target.pid} for \d+\.\d s, \d+\.\d s after its start", outputs[turn])
-        assert f"left {target.pid}: it goes on" in outputs[turn] and "may still be freed" in outputs[turn]
-        assert not any("never freed" in cause for cause in finding_causes(tmp_path / turn))
+        assert total_of_function(load_profile(tmp_path / run_name), "count").bytes % 64 == 0
+        assert re.search(
+            rf"attached to {target.pid} for \d+\.\d s, \d+\.\d s after its start", outputs[run_name]
+        )
+        assert (
+            f"left {target.pid}: it goes on" in outputs[run_name]
+            and "may still be freed" in outputs[run_name]
+        )
+        assert not any("never freed" in cause for cause in finding_causes(tmp_path / run_name))
     numbers = [int(line.split()[1]) for line in lines if line.startswith("number")]
     assert numbers == list(range(len(numbers))) and len(numbers) > 10
     assert lines[-1] == "end"
 
 
-def test_blocks_from_before_are_counted_apart(program: Path, tmp_path: Path) -> None:
+def test_blocks_allocated_before_attaching_are_counted_separately(program: Path, tmp_path: Path) -> None:
     with running(program, "obeys") as target:
-        target.tell("keep 300")
-        attached = Attached(target.pid, tmp_path / "run")
-        target.tell("grow 5000")
-        target.tell("keep 20")
-        target.tell("release")
+        target.execute("keep 300")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute("grow 5000")
+        target.execute("keep 20")
+        target.execute("release")
         output = attached.end()
         target.end()
     profile = load_profile(tmp_path / "run")
     assert "leaked" not in {
         record.metric for record in Run.load(tmp_path / "run").records if isinstance(record, Measurement)
     }
-    assert (total_of(profile, "execute").count, total_of(profile, "execute").bytes) == (300, 300 * 5000)
-    assert total_of(profile, "new_block").count == 20 and total_of(profile, "new_block").leaked == 0
+    assert (total_of_function(profile, "execute").count, total_of_function(profile, "execute").bytes) == (
+        300,
+        300 * 5000,
+    )
+    assert (
+        total_of_function(profile, "new_block").count == 20
+        and total_of_function(profile, "new_block").leaked == 0
+    )
     assert profile.totals.unknown_frees == 300 and "300 of them were freed or reallocated" in output
     assert profile.totals.leaked == 0 and profile.fragmentation is None
 
 
-def test_a_library_that_is_loaded_later(program: Path, tmp_path: Path) -> None:
-    late = compiled(tmp_path / "late.so", "late.c", "-shared", "-fPIC")
+def test_a_library_loaded_while_attached_is_recorded(program: Path, tmp_path: Path) -> None:
+    late = compile_source(tmp_path / "late.so", "late.c", "-shared", "-fPIC")
     with running(program, "obeys") as target:
-        attached = Attached(target.pid, tmp_path / "run")
-        target.tell(f"load {late}")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute(f"load {late}")
         attached.end()
         target.end()
-    assert total_of(load_profile(tmp_path / "run"), "of_library").count == 300
+    assert total_of_function(load_profile(tmp_path / "run"), "of_library").count == 300
 
 
-def test_until_its_end(program: Path, tmp_path: Path) -> None:
+def test_recording_until_the_program_ends(program: Path, tmp_path: Path) -> None:
     with running(program, "obeys") as target:
-        attached = Attached(target.pid, tmp_path / "run")
-        target.tell("keep 100")
-        target.tell("toss 30")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute("keep 100")
+        target.execute("toss 30")
         target.end()
         output = attached.end(None)
     profile = load_profile(tmp_path / "run")
@@ -138,22 +149,22 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
     assert "leaked" in {
         record.metric for record in Run.load(tmp_path / "run").records if isinstance(record, Measurement)
     }
-    assert total_of(profile, "new_block").leaked == 100_000 and "not freed" in output
-    (tossed,) = (stack for stack in stacks_of(profile) if stack.bytes == 3000)
+    assert total_of_function(profile, "new_block").leaked == 100_000 and "not freed" in output
+    (tossed,) = (stack for stack in stack_metrics(profile) if stack.bytes == 3000)
     assert {"t", "new_block"} <= functions_on_stack(profile, tossed.node)
 
 
 @pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
-def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
+def test_first_touches_while_attached_are_counted(program: Path, tmp_path: Path) -> None:
     """Pages touched by two existing threads and by a later one: each is counted once."""
     pages = {"touch 20": 20 * 256, "let it touch 12": 12 * 256, "let another touch 7": 7 * 256}
     with running(program, "counts") as target:
-        target.tell("touch 5")
-        attached = Attached(target.pid, tmp_path / "run")
+        target.execute("touch 5")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
         for line in pages:
-            target.tell(line)
+            target.execute(line)
         attached.end()
-        target.tell("touch 3")
+        target.execute("touch 3")
         target.end()
     touches = load_profile(tmp_path / "run").touches
     assert touches is not None
@@ -161,16 +172,16 @@ def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
     assert abs(touches.line_pages[line] - sum(pages.values())) <= len(pages)
     assert sorted(pages.values()) == pytest.approx(sorted(touches.thread_pages), abs=50)
     with running(program, "obeys") as target:
-        attached = Attached(target.pid, tmp_path / "without", "--no-faults")
-        target.tell("touch 1")
+        attached = AttachedProfiler(target.pid, tmp_path / "without", "--no-faults")
+        target.execute("touch 1")
         attached.end()
         target.end()
     assert load_profile(tmp_path / "without").touches is None
 
 
-def test_for_a_time(program: Path, tmp_path: Path) -> None:
+def test_recording_ends_after_the_budget(program: Path, tmp_path: Path) -> None:
     with running(program, "counts") as target:
-        output = Attached(target.pid, tmp_path / "run", "--budget", "200ms").end(None)
+        output = AttachedProfiler(target.pid, tmp_path / "run", "--budget", "200ms").end(None)
         target.end()
     assert "for 200 ms, or until Ctrl-C" in output and "it goes on" in output
     assert 0.2 <= load_profile(tmp_path / "run").process.seconds < 5
@@ -190,48 +201,48 @@ sys.exit(7)
 
 
 @pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="no Python of the system's")
-def test_python(tmp_path: Path) -> None:
+def test_python_functions_of_an_attached_interpreter(tmp_path: Path) -> None:
     with running("/usr/bin/python3", "-c", PYTHON) as target:
-        target.tell("50")
-        attached = Attached(target.pid, tmp_path / "run")
-        target.tell("400")
+        target.execute("50")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute("400")
         attached.end()
         target.end()
     profile = load_profile(tmp_path / "run")
     counts = [
         stack.count
-        for stack in stacks_of(profile)
+        for stack in stack_metrics(profile)
         if stack.max_size > 5000 and any("planted" in f for f in functions_on_stack(profile, stack.node))
     ]
     assert sum(counts) == 400
 
 
 @pytest.mark.parametrize("turns", [6])
-def test_waits_are_not_disturbed(program: Path, tmp_path: Path, turns: int) -> None:
+def test_attaching_does_not_interrupt_system_calls(program: Path, tmp_path: Path, turns: int) -> None:
     """Threads in read, nanosleep, epoll_wait, sem_wait and sigwaitinfo, with every signal blocked."""
     with running(program, "waits") as target:
         for turn in range(turns):
             Recorder(target.pid, tmp_path / str(turn)).end()
-        target.tell("go on", "undisturbed")
+        target.execute("go on", "undisturbed")
         target.end()
 
 
-def test_a_stopped_process_stays_so(program: Path, tmp_path: Path) -> None:
+def test_a_stopped_process_stays_stopped(program: Path, tmp_path: Path) -> None:
     with running(program, "obeys") as target:
         target.process.send_signal(signal.SIGSTOP)
         os.waitid(os.P_PID, target.pid, os.WSTOPPED | os.WNOWAIT)
         Recorder(target.pid, tmp_path / "run").end()
-        # The stop is delivered anew when the recorder lets go, which a busy machine does a little later.
+        # The kernel delivers the stop again after the recorder has detached, on a busy machine a little later.
         end = time.monotonic() + LIMIT_S
         while "State:\tT" not in Path(f"/proc/{target.pid}/status").read_text():
             assert time.monotonic() < end, "the process runs"
             time.sleep(0.01)
         target.process.send_signal(signal.SIGCONT)
-        target.tell("keep 1")
+        target.execute("keep 1")
         target.end()
 
 
-def test_signals_meanwhile_are_delivered(program: Path, tmp_path: Path) -> None:
+def test_signals_during_attach_are_delivered(program: Path, tmp_path: Path) -> None:
     with running(program, "signals") as target:
         for turn in range(8):
             starting = subprocess.Popen(
@@ -247,7 +258,7 @@ def test_signals_meanwhile_are_delivered(program: Path, tmp_path: Path) -> None:
                 stdout=subprocess.DEVNULL,
             )
             target.process.send_signal(signal.SIGUSR1)
-            target.tell("how many?", f"{turn + 1} signals")
+            target.execute("how many?", f"{turn + 1} signals")
             assert starting.wait(timeout=LIMIT_S) == 0
         target.end()
 
@@ -271,7 +282,9 @@ def wait_until_all_threads_ran(pid: int, on_processor_s: float = 0.02) -> None:
 
 
 @pytest.mark.parametrize("allocator", ["", "libjemalloc.so.2", "libtcmalloc_minimal.so.4"])
-def test_threads_that_do_nothing_else(program: Path, tmp_path: Path, allocator: str) -> None:
+def test_attaching_to_threads_that_allocate_without_pause(
+    program: Path, tmp_path: Path, allocator: str
+) -> None:
     if (
         allocator
         and allocator not in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
@@ -280,7 +293,7 @@ def test_threads_that_do_nothing_else(program: Path, tmp_path: Path, allocator: 
     with running(program, "tight", environment={"LD_PRELOAD": allocator} if allocator else None) as target:
         for turn in range(20 if not allocator else 4):
             Recorder(target.pid, tmp_path / str(turn)).end()
-        attached = Attached(target.pid, tmp_path / "run")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
         wait_until_all_threads_ran(target.pid)
         attached.end()
         lines = target.end()
@@ -289,44 +302,45 @@ def test_threads_that_do_nothing_else(program: Path, tmp_path: Path, allocator: 
     assert len(profile.threads) == 4 and all(thread.calls["malloc"].count > 100 for thread in profile.threads)
 
 
-def test_a_fork_is_a_process_of_its_own(program: Path, tmp_path: Path) -> None:
+def test_a_child_forked_while_attached_has_its_own_profile(program: Path, tmp_path: Path) -> None:
     with running(program, "obeys") as target:
-        attached = Attached(target.pid, tmp_path / "run")
-        target.tell("keep 5")
-        target.tell("fork 9")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute("keep 5")
+        target.execute("fork 9")
         attached.end()
         target.end()
     profiles = {p.process.pid == target.pid: p for p in load_profiles(tmp_path / "run")}
-    assert total_of(profiles[True], "new_block").count == 5
+    assert total_of_function(profiles[True], "new_block").count == 5
     assert (
-        total_of(profiles[False], "child_block").count == 9 and profiles[False].process.parent == target.pid
+        total_of_function(profiles[False], "child_block").count == 9
+        and profiles[False].process.parent == target.pid
     )
 
 
-def test_an_exec_ends_it(program: Path, tmp_path: Path) -> None:
+def test_an_exec_ends_the_recording(program: Path, tmp_path: Path) -> None:
     with running(program, "obeys") as target:
-        attached = Attached(target.pid, tmp_path / "run")
-        target.tell("keep 5")
-        target.tell("exec", "ready")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute("keep 5")
+        target.execute("exec", "ready")
         output = attached.end(None)
-        target.tell("keep 3")
+        target.execute("keep 3")
         Recorder(target.pid, tmp_path / "again").end()
         target.end()
     assert "runs another program now" in output
-    assert total_of(load_profile(tmp_path / "run"), "new_block").count == 5
+    assert total_of_function(load_profile(tmp_path / "run"), "new_block").count == 5
 
 
-def test_killed_meanwhile(program: Path, tmp_path: Path) -> None:
+def test_the_profile_of_a_program_killed_while_attached(program: Path, tmp_path: Path) -> None:
     with running(program, "obeys") as target:
-        attached = Attached(target.pid, tmp_path / "run")
-        target.tell("keep 50")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute("keep 50")
         target.process.kill()
         output = attached.end(None)
     assert "the recording ended early" in output
-    assert total_of(load_profile(tmp_path / "run"), "new_block").leaked == 50_000
+    assert total_of_function(load_profile(tmp_path / "run"), "new_block").leaked == 50_000
 
 
-def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
+def test_a_killed_recorder_leaves_the_program_unharmed(program: Path, tmp_path: Path) -> None:
     """The program goes on without waiting, the hooks are removed, and it can be attached to again."""
     with running(program, "tight") as target:
         recorder = Recorder(target.pid, tmp_path / "killed")
@@ -334,7 +348,7 @@ def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
         while not any(path.stat().st_size > 1 << 20 for path in (tmp_path / "killed").glob("*.heap")):
             assert time.monotonic() < until
             time.sleep(0.01)
-        arenas = arenas_of(target.pid)
+        arenas = arena_folder(target.pid)
         recorder.process.kill()
         recorder.process.wait()
         while arenas.exists():  # the program deletes them when its buffers are full
@@ -349,11 +363,11 @@ def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
     assert analysis.returncode == 0 and b'"complete":false' in analysis.stdout.replace(b" ", b"")
 
 
-def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
-    """All words of the global offset tables are as before, except those that were unbound."""
+def test_detaching_removes_all_hooks_and_buffers(program: Path, tmp_path: Path) -> None:
+    """No word in the process's files that are mapped points into the library of the hooks."""
     with running(program, "obeys") as target:
         recorder = Recorder(target.pid, tmp_path / "run")
-        arenas = arenas_of(target.pid)
+        arenas = arena_folder(target.pid)
         assert arenas.is_dir()
         recorder.end()
         assert not arenas.exists()
@@ -391,7 +405,7 @@ def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_
     assert "there is no process 99999999" in refusal(99999999)
     assert "there is no process 0" in refusal(0)
     assert "is a thread of the kernel" in refusal(2) or "there is no process 2" in refusal(2)
-    static = compiled(tmp_path / "static", "running.c", "-static")
+    static = compile_source(tmp_path / "static", "running.c", "-static")
     with running(static) as target:
         assert "is statically linked" in refusal(target.pid)
     with running(program) as target:
@@ -403,8 +417,8 @@ def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_
         target.end()
 
 
-def test_a_debugger_that_comes_meanwhile(program: Path, tmp_path: Path) -> None:
-    """The recorder cannot remove the hooks then: they remove themselves."""
+def test_hooks_remove_themselves_while_a_debugger_traces(program: Path, tmp_path: Path) -> None:
+    """A recorder that cannot trace the process cannot remove the hooks, so they remove themselves."""
     with running(program, "tight") as target:
         recorder = Recorder(target.pid, tmp_path / "run")
         with traced(target.pid):
@@ -415,7 +429,7 @@ def test_a_debugger_that_comes_meanwhile(program: Path, tmp_path: Path) -> None:
         assert target.end()[-1] == "0 wrong"
 
 
-def test_another_users_process(program: Path, tmp_path: Path) -> None:
+def test_root_attaches_to_another_users_process_and_users_do_not(program: Path, tmp_path: Path) -> None:
     if os.geteuid() != 0:
         pytest.skip("being another user needs root")
     nobody: dict[str, Any] = {"user": 65534, "group": 65534}
@@ -424,13 +438,13 @@ def test_another_users_process(program: Path, tmp_path: Path) -> None:
         pytest.skip("optional: no other user may read this checkout")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
-        others = shutil.copy(program, folder)
-        with running(others, "obeys", **nobody) as target:
-            attached = Attached(target.pid, tmp_path / "run")
-            target.tell("keep 30")
+        copy = shutil.copy(program, folder)
+        with running(copy, "obeys", **nobody) as target:
+            attached = AttachedProfiler(target.pid, tmp_path / "run")
+            target.execute("keep 30")
             attached.end()
             target.end()
-    assert total_of(load_profile(tmp_path / "run"), "new_block").count == 30
+    assert total_of_function(load_profile(tmp_path / "run"), "new_block").count == 30
     with running(program, "obeys") as target:
         command = [engines_folder() / "assay-heap", "record", "--attach", str(target.pid), "/tmp"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, **nobody)
@@ -438,7 +452,7 @@ def test_another_users_process(program: Path, tmp_path: Path) -> None:
         target.end()
 
 
-ALOOF = """
+UNDUMPABLE = """
 import ctypes, sys
 assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0  # PR_SET_DUMPABLE
 print("ready", flush=True)
@@ -447,8 +461,9 @@ sys.exit(7)
 """
 
 
-def test_a_process_that_keeps_others_out() -> None:
-    """Also a process that refuses tracing itself: the system's setting would affect the whole machine."""
+def test_processes_that_refuse_tracing_are_named() -> None:
+    """A process that is not dumpable refuses tracing. Yama's setting is planted, since the real one is the
+    machine's."""
     nobody: dict[str, Any] = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
     recorder = engines_folder() / "assay-heap"
     if nobody and subprocess.run(["test", "-x", recorder], **nobody).returncode != 0:
@@ -468,7 +483,7 @@ def test_a_process_that_keeps_others_out() -> None:
         return done.stderr
 
     with (
-        running("/usr/bin/python3", "-c", ALOOF, **nobody) as target,
+        running("/usr/bin/python3", "-c", UNDUMPABLE, **nobody) as target,
         tempfile.TemporaryDirectory() as planted,
     ):
         Path(planted).chmod(0o755)
@@ -481,8 +496,8 @@ def test_a_process_that_keeps_others_out() -> None:
         target.end()
 
 
-def test_a_program_of_32_bits(tmp_path: Path) -> None:
-    other = compiled(
+def test_a_32_bit_program_is_refused(tmp_path: Path) -> None:
+    other = compile_source(
         tmp_path / "other32", "other32.c", "-m32", "-nostdlib", "-static", "-fno-stack-protector"
     )
     try:
@@ -495,13 +510,13 @@ def test_a_program_of_32_bits(tmp_path: Path) -> None:
         target.end()
 
 
-def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+def test_contradicting_options_are_refused(tmp_path: Path) -> None:
     assert "'heap attach' takes no program" in usage_error("attach", "1", "--", "true", cwd=tmp_path)
     assert "unrecognised: --budget" in usage_error("--budget", "1s", "--", "true", cwd=tmp_path)
     assert "not a time above zero" in usage_error("attach", "1", "--budget=-1", cwd=tmp_path)
 
 
-def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None:
+def test_attaching_to_a_recorded_program_is_refused(program: Path, tmp_path: Path) -> None:
     command = [ASSAY, "heap", "-o", tmp_path / "run", "--", program, "obeys"]
     with running(*command) as target:
         children = Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text().split()

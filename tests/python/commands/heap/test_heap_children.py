@@ -1,4 +1,4 @@
-"""What a recorded program starts: programs that cannot be recorded run as they are, and are named."""
+"""Children of recorded programs: those that cannot be recorded run unchanged and are named."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ int main(int argc, char** argv) {
 }
 """
 
-# Starts programs in every way that the C library has. In the child of a vfork, memory is the parent's.
+# Starts programs by every function of the C library that does. The child of a vfork shares its parent's memory.
 STARTER = r"""
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -87,7 +87,7 @@ int main(int argc, char** programs) {
     }
     snprintf(command, sizeof command, "%s system", path);
     printf("system: %d\n", WEXITSTATUS(system(command)));
-    // Libraries of the user's own stay where they are.
+    // A user's own preloaded libraries stay in LD_PRELOAD.
     const char* before = getenv("LD_PRELOAD");
     snprintf(command, sizeof command, "LD_PRELOAD=%s%s/own/first.so:/own/second.so", before ? before : "",
              before ? ":" : "");
@@ -102,7 +102,7 @@ int main(int argc, char** programs) {
 """
 
 
-def compiled(folder: Path, name: str, source: str, compiler: str = "gcc", *options: str) -> Path:
+def compile_source(folder: Path, name: str, source: str, compiler: str = "gcc", *options: str) -> Path:
     (folder / f"{name}.c").write_text(source)
     command = [compiler, *options, "-o", folder / name, folder / f"{name}.c"]
     subprocess.run(command, check=True, timeout=LIMIT_S)
@@ -112,23 +112,25 @@ def compiled(folder: Path, name: str, source: str, compiler: str = "gcc", *optio
 def test_children_that_cannot_be_recorded(tmp_path: Path) -> None:
     """AddressSanitizer and musl end a program into which the hooks are loaded."""
     children = {
-        compiled(tmp_path, "asan", CHILD, "gcc", "-fsanitize=address"): "is built with AddressSanitizer",
-        compiled(tmp_path, "static", CHILD, "gcc", "-static"): "is statically linked",
+        compile_source(
+            tmp_path, "asan", CHILD, "gcc", "-fsanitize=address"
+        ): "is built with AddressSanitizer",
+        compile_source(tmp_path, "static", CHILD, "gcc", "-static"): "is statically linked",
     }
     if shutil.which("musl-gcc"):
-        children[compiled(tmp_path, "musl", CHILD, "musl-gcc")] = "uses the C library musl"
+        children[compile_source(tmp_path, "musl", CHILD, "musl-gcc")] = "uses the C library musl"
     if os.geteuid() == 0:
-        privileged = compiled(tmp_path, "privileged", CHILD)
+        privileged = compile_source(tmp_path, "privileged", CHILD)
         os.chown(privileged, 65534, 65534)
         privileged.chmod(0o4755)
         tmp_path.chmod(0o755)
         children[privileged] = "is setuid"
-    recordable = compiled(tmp_path, "recordable", CHILD)
+    recordable = compile_source(tmp_path, "recordable", CHILD)
     script = tmp_path / "script"
     script.write_text(f"#!{tmp_path / 'asan'} -x\n")
     script.chmod(0o755)
     programs = [*children, recordable, script]
-    starter = compiled(tmp_path, "starter", STARTER)
+    starter = compile_source(tmp_path, "starter", STARTER)
 
     bare = subprocess.run([starter, *programs], capture_output=True, text=True, timeout=LIMIT_S)
     done = run_heap(tmp_path / "run", starter, *programs)
@@ -148,7 +150,7 @@ def test_children_that_cannot_be_recorded(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 def test_children_of_another_user(tmp_path: Path) -> None:
-    """They cannot write the buffers, and are named: after an exec, and after a fork."""
+    """Processes of another user cannot write the buffers. They are named, after an exec and after a fork."""
     script = "import os; os.setuid(65534); os.fork() or os._exit(0); os.wait()"
     for program in (
         ["setpriv", "--reuid=65534", "--clear-groups", "sh", "-c", "exit 7"],

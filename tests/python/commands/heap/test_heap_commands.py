@@ -1,4 +1,4 @@
-"""The sub-verbs of ``assay heap``: which one is understood, and what to type for the spellings of earlier versions."""
+"""The sub-verbs of ``assay heap``: how arguments select one, and the messages for spellings of earlier versions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.commands.heap import Heap
 from assay.errors import UserError
 
 
-def test_a_program_is_recorded() -> None:
+def test_a_program_without_a_sub_verb_is_recorded() -> None:
     assert Heap().complete(["--", "ls", "-l"]) == ["record", "--", "ls", "-l"]
     assert Heap().complete(["-o", "x", "--", "show"]) == ["record", "-o", "x", "--", "show"]
     assert Heap().complete(["record", "--", "ls"]) == ["record", "--", "ls"]
@@ -18,7 +18,7 @@ def test_a_program_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "now"),
+    ("typed", "current"),
     [
         ("--attach 4711", "assay heap attach PID"),
         ("--attach=4711 -o x", "assay heap attach PID"),
@@ -30,14 +30,14 @@ def test_a_program_is_recorded() -> None:
         ("", "assay heap -- ./program"),
     ],
 )
-def test_earlier_spellings_say_what_to_type(typed: str, now: str, tmp_path: Path) -> None:
+def test_earlier_spellings_name_the_current_ones(typed: str, current: str, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     arguments = [str(tmp_path) if word == "RUN" else word for word in typed.split()]
     with pytest.raises(UserError) as raised:
         Heap().complete(arguments)
-    assert now.replace("RUN", str(tmp_path)) in raised.value.fix
+    assert current.replace("RUN", str(tmp_path)) in raised.value.fix
 
 
-def test_a_word_that_is_nearly_one() -> None:
+def test_a_misspelt_sub_verb_is_corrected() -> None:
     with pytest.raises(UserError, match="did you mean 'show'"):
         Heap().complete(["shwo", "x"])

@@ -16,7 +16,7 @@ from heap_runs import (
     REQUIREMENTS,
     load_profile,
     run_heap,
-    stacks_of,
+    stack_metrics,
     usage_error,
 )
 
@@ -25,7 +25,9 @@ from assay.cli import main
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
 
-def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_diff_shows_the_planted_leak(
+    planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_heap(tmp_path / "a", planted, "clean")
     run_heap(tmp_path / "b", planted, "leak")
     arguments = ["heap", "diff", str(tmp_path / "a"), str(tmp_path / "b")]
@@ -39,7 +41,7 @@ def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "no function differs" in capsys.readouterr().out
 
 
-def test_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_heap(tmp_path / "run", planted, "leak")
     assert main(["heap", "show", str(tmp_path / "run"), "--json"]) == 0
     (profile,) = json.loads(capsys.readouterr().out)
@@ -48,7 +50,7 @@ def test_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.skipif(shutil.which("callgrind_annotate") is None, reason="no valgrind")
-def test_callgrind_reads_it(planted: Path, tmp_path: Path) -> None:
+def test_callgrind_annotate_reads_the_export(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "leak")
     text = subprocess.run(
         [ASSAY, "heap", "export", tmp_path / "run", "callgrind"], capture_output=True, check=True
@@ -62,7 +64,7 @@ def test_callgrind_reads_it(planted: Path, tmp_path: Path) -> None:
     assert "1,000,000" in line
 
 
-def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
+def test_the_pprof_export_has_the_planted_leak(planted: Path, tmp_path: Path) -> None:
     """The fields of a pprof profile by number (profile.proto)."""
     run_heap(tmp_path / "run", planted, "leak")
     exported = subprocess.run(
@@ -126,7 +128,9 @@ def varints(data: int | bytes) -> list[int]:
     return values
 
 
-def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_and_the_collapsed_and_speedscope_exports(
+    planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_heap(tmp_path / "run", planted, "leak")
     assert main(["heap", "show", str(tmp_path / "run")]) == 0
     assert "not freed" in capsys.readouterr().out
@@ -143,7 +147,7 @@ def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.skipif(shutil.which("heaptrack") is None, reason="no heaptrack")
-def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
+def test_import_of_a_heaptrack_file(planted: Path, tmp_path: Path) -> None:
     subprocess.run(
         ["heaptrack", "-o", tmp_path / "peer", planted, "leak"], capture_output=True, timeout=LIMIT_S
     )
@@ -157,7 +161,7 @@ def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "imported from heaptrack" in done.stdout
     profile = load_profile(tmp_path / "run")
-    nodes = [stack for stack in stacks_of(profile) if stack.count and "leak" in stack.site.function]
+    nodes = [stack for stack in stack_metrics(profile) if stack.count and "leak" in stack.site.function]
     assert [(n.count, n.bytes, n.leaked) for n in nodes] == [(10, 1_000_000, 1_000_000)]
     assert (tmp_path / "run/report.html").is_file()
     cut = tmp_path / "cut.zst"
@@ -168,7 +172,7 @@ def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
     assert done.returncode in (0, 2) and "Traceback" not in done.stderr
 
 
-def test_what_cannot_be_imported(tmp_path: Path) -> None:
+def test_files_that_cannot_be_imported_are_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.zst"
     other.write_text("hello")
     assert "is not a heaptrack file" in usage_error("import", other, cwd=tmp_path)

@@ -16,8 +16,8 @@ from heap_runs import (
     functions_on_stack,
     load_profile,
     run_heap,
-    stacks_of,
-    total_of,
+    stack_metrics,
+    total_of_function,
 )
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
@@ -35,28 +35,28 @@ def test_a_clean_program_has_no_findings(planted: Path, tmp_path: Path) -> None:
     assert finding_causes(tmp_path / "run") == []
     result = load_profile(tmp_path / "run")
     assert result.process.complete
-    assert total_of(result, "main").bytes >= 400_000
+    assert total_of_function(result, "main").bytes >= 400_000
 
 
-def test_a_leak(planted: Path, tmp_path: Path) -> None:
+def test_a_leak_is_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "leak")
-    node = total_of(load_profile(tmp_path / "run"), "leak")
+    node = total_of_function(load_profile(tmp_path / "run"), "leak")
     assert (node.count, node.bytes, node.leaked, node.leaked_count) == (10, 1_000_000, 1_000_000, 10)
     (cause,) = finding_causes(tmp_path / "run")
     assert "leak" in cause and "planted.cpp:" in cause and "977 KiB" in cause
 
 
-def test_short_lived_blocks(planted: Path, tmp_path: Path) -> None:
+def test_short_lived_blocks_are_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "churn")
-    node = total_of(load_profile(tmp_path / "run"), "churn")
+    node = total_of_function(load_profile(tmp_path / "run"), "churn")
     assert (node.count, node.bytes, node.temporary, node.leaked) == (50_000, 5_000_000, 50_000, 0)
     (cause,) = finding_causes(tmp_path / "run")
     assert "50000 blocks that are freed before the next" in cause
 
 
-def test_reallocation_in_a_loop(planted: Path, tmp_path: Path) -> None:
+def test_reallocation_in_a_loop_is_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "grow")
-    node = total_of(load_profile(tmp_path / "run"), "grow")
+    node = total_of_function(load_profile(tmp_path / "run"), "grow")
     assert (node.count, node.bytes, node.reallocated) == (5000, 10 * 5000 * 5001 // 2, 4999)
     (cause,) = finding_causes(tmp_path / "run")
     assert "reallocates 4999 times" in cause
@@ -64,14 +64,14 @@ def test_reallocation_in_a_loop(planted: Path, tmp_path: Path) -> None:
 
 def test_one_reallocation_per_block_is_no_finding(small: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", small, "once")
-    node = total_of(load_profile(tmp_path / "run"), "enlarge")
+    node = total_of_function(load_profile(tmp_path / "run"), "enlarge")
     assert (node.reallocated, node.foreign_reallocations) == (2000, 2000)
     assert not any("reallocates" in cause for cause in finding_causes(tmp_path / "run"))
 
 
 def test_an_allocation_wrapper_is_not_the_cause(small: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", small, "wrapped")
-    assert total_of(load_profile(tmp_path / "run"), "wrapped_allocations").leaked == 5_000_000
+    assert total_of_function(load_profile(tmp_path / "run"), "wrapped_allocations").leaked == 5_000_000
     assert any("wrapped_allocations" in cause for cause in finding_causes(tmp_path / "run"))
 
 
@@ -88,17 +88,17 @@ def test_a_functions_line_is_the_one_with_most_bytes(small: Path, tmp_path: Path
     )
 
 
-def test_blocks_of_one_byte(planted: Path, tmp_path: Path) -> None:
+def test_many_blocks_of_one_byte_are_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "tiny")
     (cause,) = finding_causes(tmp_path / "run")
     assert "5000 blocks of 1 byte" in cause
 
 
-def test_every_allocation_function(planted: Path, tmp_path: Path) -> None:
+def test_every_allocation_function_is_recorded(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "ways")
     result = load_profile(tmp_path / "run")
     nodes = [
-        n for n in stacks_of(result) if "every_allocation_function" in functions_on_stack(result, n.node)
+        n for n in stack_metrics(result) if "every_allocation_function" in functions_on_stack(result, n.node)
     ]
     # 12 blocks and strdup's source string; libstdc++ rounds an aligned block up from 1000 to 1024 bytes.
     assert sum(n.count for n in nodes if n.min_size == n.max_size == 1000) == 12
@@ -111,25 +111,25 @@ def test_mmap_munmap_and_brk_are_counted(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "bare", planted, "clean")
     run_heap(tmp_path / "run", planted, "maps")
     bare, result = load_profile(tmp_path / "bare"), load_profile(tmp_path / "run")
-    more = {
+    difference = {
         kind: result.threads[0].calls[kind].count
         - (bare.threads[0].calls[kind].count if kind in bare.threads[0].calls else 0)
         for kind in ("map", "unmap", "brk")
     }
-    assert more == {"map": 2, "unmap": 2, "brk": 2}  # mremap counts as unmap and map
+    assert difference == {"map": 2, "unmap": 2, "brk": 2}  # mremap counts as unmap and map
     assert result.totals.mapped_bytes - bare.totals.mapped_bytes == (1 << 20) + (3 << 20)
 
 
-def test_threads(planted: Path, tmp_path: Path) -> None:
+def test_allocations_of_threads_are_recorded_exactly(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "threads")
     result = load_profile(tmp_path / "run")
-    node = total_of(result, "churn")
+    node = total_of_function(result, "churn")
     assert (node.count, node.bytes, node.temporary) == (80_000, 8_000_000, 80_000)
     assert sorted(t.calls["malloc"].count for t in result.threads)[-8:] == [10_000] * 8
     assert len(result.threads) == 9
 
 
-def test_blocks_that_another_thread_frees(planted: Path, tmp_path: Path) -> None:
+def test_blocks_freed_by_another_thread_are_counted(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "handover")
     result = load_profile(tmp_path / "run")
     assert result.totals.unknown_frees == 0
@@ -156,7 +156,7 @@ def test_peaks_of_blocks_that_are_not_live_together_do_not_add_up(planted: Path,
     assert sorted(callers) == [1_000_000, 3_000_000]  # each on its own line
 
 
-def test_fragmentation(planted: Path, tmp_path: Path) -> None:
+def test_fragmentation_is_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "fragments")
     result = load_profile(tmp_path / "run")
     assert result.fragmentation is not None
@@ -171,14 +171,14 @@ def test_fragmentation(planted: Path, tmp_path: Path) -> None:
     assert "interleave" in cause and "nearly empty pages" in cause
 
 
-def test_shared_memory_and_libraries_are_no_fragmentation(planted: Path, tmp_path: Path) -> None:
+def test_shared_memory_is_not_fragmentation(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "shared")
     result = load_profile(tmp_path / "run")
     assert max(result.timeline.resident) > 8 << 20
     assert result.fragmentation is None
 
 
-def test_stack_depth(planted: Path, tmp_path: Path) -> None:
+def test_stack_depth_is_measured(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "deep")
     (thread,) = load_profile(tmp_path / "run").threads
     assert 1_000_000 < thread.deepest < 1_200_000
@@ -188,14 +188,14 @@ def test_stack_depth(planted: Path, tmp_path: Path) -> None:
     assert max(thread.depth) == thread.deepest
 
 
-def test_implicit_copies(planted: Path, tmp_path: Path) -> None:
+def test_implicit_copies_are_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "copies")
     causes = finding_causes(tmp_path / "run")
     assert any("by_value" in cause and "copies" in cause for cause in causes), causes
 
 
 @pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
-def test_first_touch(planted: Path, tmp_path: Path) -> None:
+def test_first_touch_by_another_thread_is_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "touch")
     result = load_profile(tmp_path / "run")
     assert result.touches is not None
@@ -228,7 +228,7 @@ def test_first_touch_by_library_functions(planted: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
-def test_pages_that_are_faulted_in_repeatedly(planted: Path, tmp_path: Path) -> None:
+def test_pages_faulted_in_repeatedly_are_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "cycle")
     (cause,) = finding_causes(tmp_path / "run")
     assert "allocate_large" in cause and "8 times their peak" in cause
@@ -237,7 +237,7 @@ def test_pages_that_are_faulted_in_repeatedly(planted: Path, tmp_path: Path) -> 
     assert finding_causes(tmp_path / "without") == []
 
 
-def test_global_variables(tmp_path: Path) -> None:
+def test_large_global_variables_are_found(tmp_path: Path) -> None:
     program = tmp_path / "globals"
     source = ROOT / "tests/fixtures/heap/globals.cpp"
     subprocess.run(["g++", "-std=c++17", "-O1", "-g", source, "-o", program], check=True, timeout=LIMIT_S)

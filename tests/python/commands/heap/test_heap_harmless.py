@@ -1,4 +1,4 @@
-"""Recording never harms a program: one with a malloc of its own, many threads, a full /dev/shm, static programs."""
+"""Recording harms no program: programs with their own malloc, many threads, a full /dev/shm, static programs."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from heap_runs import ASSAY, LIMIT_S, REQUIREMENTS, ROOT, load_profile, run_heap, stacks_of, total_of
+from heap_runs import (
+    ASSAY,
+    LIMIT_S,
+    REQUIREMENTS,
+    ROOT,
+    load_profile,
+    run_heap,
+    stack_metrics,
+    total_of_function,
+)
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
-# An allocator as in rustc and chromium: part of the executable, it maps memory while it holds its lock. A thread's
-# first call of a hook is then that mmap.
+# An allocator inside the executable, as in rustc and chromium. It maps memory while it holds its lock, so the first
+# hook that a thread calls is that of mmap.
 OWN_MALLOC = r"""
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -23,19 +32,19 @@ OWN_MALLOC = r"""
 #include <sys/mman.h>
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char *at, *end;
+static char *free_begin, *free_end;
 
 void* malloc(size_t size) {
     pthread_mutex_lock(&lock);
     size_t bytes = (size + 31) & ~(size_t)15;
-    if (at == NULL || (size_t)(end - at) < bytes) {
+    if (free_begin == NULL || (size_t)(free_end - free_begin) < bytes) {
         size_t room = bytes > (1 << 20) ? bytes : 1 << 20;
-        at = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        end = at + room;
+        free_begin = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        free_end = free_begin + room;
     }
-    *(size_t*)at = size;
-    void* block = at + 16;
-    at += bytes;
+    *(size_t*)free_begin = size;
+    void* block = free_begin + 16;
+    free_begin += bytes;
     pthread_mutex_unlock(&lock);
     return block;
 }
@@ -123,20 +132,20 @@ def build(folder: Path, source: str, *options: str) -> Path:
     return folder / "program"
 
 
-def test_an_executable_with_its_own_malloc(tmp_path: Path) -> None:
+def test_an_executable_with_its_own_malloc_runs_unchanged(tmp_path: Path) -> None:
     program = build(tmp_path, OWN_MALLOC, "-fno-builtin", "-rdynamic")
     done = run_heap(tmp_path / "run", program)
     assert (done.returncode, done.stdout) == (5, "done\n")
     assert "the executable has a malloc of its own" in done.stderr
-    # strdup ends in a jump to malloc, so the copies are of the line that calls it.
-    assert total_of(load_profile(tmp_path / "run"), "main").count == 1000
+    # strdup ends in a jump to malloc, so the copies are counted at the line in main that calls strdup.
+    assert total_of_function(load_profile(tmp_path / "run"), "main").count == 1000
 
 
 STATIC_ALLOCATORS = {"jemalloc": "libjemalloc.a", "tcmalloc": "libtcmalloc_minimal.a"}
 
 
 @pytest.mark.parametrize("allocator", STATIC_ALLOCATORS)
-def test_an_allocator_linked_in(allocator: str, tmp_path: Path) -> None:
+def test_a_statically_linked_allocator_is_named(allocator: str, tmp_path: Path) -> None:
     archive = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu" / STATIC_ALLOCATORS[allocator]
     if not archive.is_file():
         pytest.skip(f"optional: no {archive.name} here")
@@ -153,7 +162,7 @@ def test_an_allocator_linked_in(allocator: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (9, "done\n")
     assert done.stderr.count("the executable has a malloc of its own") == 1
     # What the C library allocates for the program is recorded: the buffer of its standard output.
-    assert total_of(load_profile(tmp_path / "run"), "__GI__IO_file_doallocate").count == 1
+    assert total_of_function(load_profile(tmp_path / "run"), "__GI__IO_file_doallocate").count == 1
 
 
 OTHER_NAME = r"""
@@ -164,8 +173,8 @@ int main(void) { return puts(mi_malloc(32) != NULL ? "done" : "none") < 0; }
 """
 
 
-def test_an_allocator_under_another_name(tmp_path: Path) -> None:
-    """It is warned of where the executable defines it, and not where it calls that of a library."""
+def test_an_allocator_with_functions_of_other_names_is_warned_of(tmp_path: Path) -> None:
+    """The warning appears if the executable defines such a function, and not if a library does."""
     done = run_heap(tmp_path / "run", build(tmp_path, OTHER_NAME))
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert "has an allocator of its own under another name (mi_malloc)" in done.stderr
@@ -180,15 +189,15 @@ def test_an_allocator_under_another_name(tmp_path: Path) -> None:
     assert "under another name" not in done.stderr
 
 
-def test_two_thousand_threads_that_live_at_a_time(tmp_path: Path) -> None:
+def test_two_thousand_simultaneous_threads_are_recorded(tmp_path: Path) -> None:
     done = run_heap(tmp_path / "run", build(tmp_path, THREADS), "2000")
     assert (done.returncode, done.stdout) == (6, "done\n"), done.stderr
-    assert total_of(load_profile(tmp_path / "run"), "work").count == 2000
+    assert total_of_function(load_profile(tmp_path / "run"), "work").count == 2000
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a /dev/shm needs root")
 @pytest.mark.parametrize("room", ["64k", "64m"])
-def test_a_small_shm(tmp_path: Path, room: str) -> None:
+def test_a_full_shm_moves_the_buffers_to_the_run(tmp_path: Path, room: str) -> None:
     """Where /dev/shm has no room, the buffers are in the run's folder."""
     program = build(tmp_path, CHURN)
     script = f'mount -t tmpfs -o size={room} none /dev/shm && exec "$@"'
@@ -199,11 +208,11 @@ def test_a_small_shm(tmp_path: Path, room: str) -> None:
         timeout=LIMIT_S,
     )
     assert done.returncode == 4, done.stderr
-    assert sum(stack.count for stack in stacks_of(load_profile(tmp_path / "run"))) >= 120_000
+    assert sum(stack.count for stack in stack_metrics(load_profile(tmp_path / "run"))) >= 120_000
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
-def test_buffers_that_find_no_memory(tmp_path: Path) -> None:
+def test_lost_events_are_counted_when_the_file_system_fills(tmp_path: Path) -> None:
     """The file system fills while the program runs: events are lost, counted and named; the program goes on."""
     program = build(tmp_path, THREADS)
     script = 'mount -t tmpfs -o size=34m none /dev/shm && exec "$@"'
@@ -236,7 +245,7 @@ def test_buffers_that_find_no_memory(tmp_path: Path) -> None:
     [(["-static"], "is statically linked"), (["-fsanitize=address"], "is built with AddressSanitizer")],
     ids=["static", "asan"],
 )
-def test_programs_that_cannot_be_recorded_run_as_they_are(
+def test_programs_that_cannot_be_recorded_run_unchanged(
     tmp_path: Path, options: list[str], reason: str
 ) -> None:
     done = run_heap(tmp_path / "run", build(tmp_path, THREADS, *options), "3")

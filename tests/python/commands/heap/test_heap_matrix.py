@@ -17,8 +17,8 @@ QUICK = [program for program in PROGRAMS if program.quick]
 
 
 @pytest.mark.parametrize("program", QUICK, ids=[program.name for program in QUICK])
-def test_it_does_the_same(program: Program, tmp_path: Path) -> None:
-    if (name := heap_programs.missing(program)) is not None:
+def test_a_recorded_program_behaves_the_same(program: Program, tmp_path: Path) -> None:
+    if (name := heap_programs.missing_executable(program)) is not None:
         pytest.skip(f"optional: no {name} here; Debian: apt-get install {program.package}")
     problem, line = compare(program, tmp_path)
     assert problem is None, line
@@ -36,12 +36,12 @@ def test_it_does_the_same(program: Program, tmp_path: Path) -> None:
     ],
     ids=["exit code", "output", "file"],
 )
-def test_a_program_that_differs(command: str, problem: str, tmp_path: Path) -> None:
-    """It sees that it is recorded, and does something else."""
+def test_a_planted_difference_is_reported(command: str, problem: str, tmp_path: Path) -> None:
+    """The planted program detects that it is recorded, and behaves differently."""
     assert compare(Program("planted", "dash", command, files=("made",)), tmp_path)[0] == problem
 
 
-def test_a_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_hangs_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heap_programs, "LIMIT_S", 1)
     hangs = heap_programs.run(Program("planted", "dash", "sleep 600"), tmp_path / "work", recorded=None)
     ends = heap_programs.Result(b"", 0, {})

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from heap_runs import LIMIT_S, REQUIREMENTS, ROOT, load_profile, run_heap, stacks_of
+from heap_runs import LIMIT_S, REQUIREMENTS, ROOT, load_profile, run_heap, stack_metrics
 
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
@@ -18,23 +18,23 @@ ALLOCATORS = {
 }
 LIBRARIES = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu"
 
-# What tests/fixtures/heap/operators.cpp does: blocks, bytes, bytes that are not freed.
+# The allocations of each function of tests/fixtures/heap/operators.cpp: blocks, bytes, bytes that are not freed.
 PLANTED = {
-    "one": (100, 2400, 0),
+    "single": (100, 2400, 0),
     "array": (50, 2000, 400),
     "nothrow": (50, 30 * 56 + 20 * 72, 0),
     "aligned": (50, 40 * 128 + 10 * 192, 2 * 192),
     "aligned_nothrow": (20, 15 * 256 + 5 * 320, 0),
-    "beside": (60, 960, 320),
+    "by_malloc": (60, 960, 320),
     "strings": (25, 25 * 1001, 0),
-    "in_thread": (80, 80 * 88, 0),
+    "single_in_thread": (80, 80 * 88, 0),
     "keep_reserve": (1, 4000, 0),
     "early": (1, 480, 480),
     "plugin": (35, 35 * 96, 5 * 96),
 }
 
 
-def compiled(output: Path, source: str, *options: str) -> Path:
+def compile_source(output: Path, source: str, *options: str) -> Path:
     subprocess.run(
         [
             *("g++", "-std=c++17", "-O1", "-g", "-fPIC", "-pthread", *options),
@@ -47,7 +47,7 @@ def compiled(output: Path, source: str, *options: str) -> Path:
     return output
 
 
-def linked(executable: Path, operators: Path, *options: str) -> Path:
+def link_program(executable: Path, operators: Path, *options: str) -> Path:
     subprocess.run(
         ["g++", "-pthread", operators, *options, "-o", executable, "-ldl"], check=True, timeout=LIMIT_S
     )
@@ -56,12 +56,12 @@ def linked(executable: Path, operators: Path, *options: str) -> Path:
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("plugin") / "plugin.so", "plugin.cpp", "-shared")
+    return compile_source(tmp_path_factory.mktemp("plugin") / "plugin.so", "plugin.cpp", "-shared")
 
 
 @pytest.fixture(scope="module")
 def operators(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compiled(tmp_path_factory.mktemp("operators") / "operators.o", "operators.cpp", "-c")
+    return compile_source(tmp_path_factory.mktemp("operators") / "operators.o", "operators.cpp", "-c")
 
 
 def library_of(allocator: str) -> Path:
@@ -71,21 +71,21 @@ def library_of(allocator: str) -> Path:
     return library
 
 
-def recorded(run: Path) -> dict[str, tuple[int, int, int]]:
-    """Blocks, bytes and bytes not freed of each planted function, with what it calls."""
+def recorded_allocations(run: Path) -> dict[str, tuple[int, int, int]]:
+    """Blocks, bytes, and bytes not freed of each planted function, including its callees."""
     profile = load_profile(run)
-    found = dict.fromkeys(PLANTED, (0, 0, 0))
-    for stack in stacks_of(profile):
+    totals = dict.fromkeys(PLANTED, (0, 0, 0))
+    for stack in stack_metrics(profile):
         names = [location.function.partition("(")[0] for location in profile.calls.callers(stack.node)]
         for name in PLANTED:
             if name in names:
-                before = found[name]
-                found[name] = (before[0] + stack.count, before[1] + stack.bytes, before[2] + stack.leaked)
-    return found
+                before = totals[name]
+                totals[name] = (before[0] + stack.count, before[1] + stack.bytes, before[2] + stack.leaked)
+    return totals
 
 
 @pytest.mark.parametrize(
-    ("allocator", "way"),
+    ("allocator", "binding"),
     [
         ("jemalloc", "linked late"),
         ("jemalloc", "preloaded"),
@@ -95,38 +95,46 @@ def recorded(run: Path) -> dict[str, tuple[int, int, int]]:
         ("mimalloc", "preloaded"),
     ],
 )
-def test_of_an_allocator(
-    allocator: str, way: str, operators: Path, plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_operators_of_a_preloaded_or_linked_allocator(
+    allocator: str,
+    binding: str,
+    operators: Path,
+    plugin: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     library = library_of(allocator)
-    binding = "-Wl,-z,lazy" if way == "linked late" else "-Wl,-z,now"
-    if way == "preloaded":
+    flag = "-Wl,-z,lazy" if binding == "linked late" else "-Wl,-z,now"
+    if binding == "preloaded":
         monkeypatch.setenv("LD_PRELOAD", str(library))
-        program = linked(tmp_path / "program", operators)
+        program = link_program(tmp_path / "program", operators)
     else:
-        program = linked(tmp_path / "program", operators, "-Wl,--no-as-needed", str(library), binding)
-    # mimalloc ends the program where memory is refused, as it is written in C.
+        program = link_program(tmp_path / "program", operators, "-Wl,--no-as-needed", str(library), flag)
+    # mimalloc is written in C: it ends the program when memory is refused, so no bad_alloc is thrown.
     arguments, expected = ["refuse"], PLANTED
     if allocator == "mimalloc":
         arguments, expected = [], {**PLANTED, "keep_reserve": (0, 0, 0)}
     done = run_heap(tmp_path / "run", program, plugin, *arguments)
     assert (done.returncode, done.stdout) == (9, "done\n"), done.stderr
-    assert recorded(tmp_path / "run") == expected
+    assert recorded_allocations(tmp_path / "run") == expected
 
 
-def test_of_the_standard_library(operators: Path, plugin: Path, tmp_path: Path) -> None:
-    done = run_heap(tmp_path / "run", linked(tmp_path / "program", operators), plugin, "refuse")
+def test_operators_of_the_standard_library(operators: Path, plugin: Path, tmp_path: Path) -> None:
+    done = run_heap(tmp_path / "run", link_program(tmp_path / "program", operators), plugin, "refuse")
     assert (done.returncode, done.stdout) == (9, "done\n"), done.stderr
-    assert recorded(tmp_path / "run") == PLANTED
+    assert recorded_allocations(tmp_path / "run") == PLANTED
 
 
-def test_of_the_program(plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They stay in use, called as often as without recording, also beside an allocator that has its own."""
+def test_operators_that_the_program_defines(
+    plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program's operators are called as often as without recording, also if an allocator that has operators is
+    preloaded."""
     monkeypatch.setenv("LD_PRELOAD", str(library_of("jemalloc")))
-    program = compiled(tmp_path / "program", "operators.cpp", "-DREPLACED", "-rdynamic", "-ldl")
+    program = compile_source(tmp_path / "program", "operators.cpp", "-DREPLACED", "-rdynamic", "-ldl")
     command = [program, plugin, "refuse"]
     bare = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     done = run_heap(tmp_path / "run", *command)
     assert done.stdout.startswith("replaced ") and done.stdout.endswith("done\n")
     assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout)
-    assert recorded(tmp_path / "run") == PLANTED
+    assert recorded_allocations(tmp_path / "run") == PLANTED

@@ -14,7 +14,7 @@ from heap_runs import (
     REQUIREMENTS,
     load_profile,
     run_heap,
-    total_of,
+    total_of_function,
 )
 
 from assay.profile.profiles import load_dumps, load_profiles
@@ -22,22 +22,22 @@ from assay.profile.profiles import load_dumps, load_profiles
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
 
-def test_blocks_of_a_size_and_more(planted: Path, tmp_path: Path) -> None:
+def test_at_least_records_blocks_of_that_size_and_more(planted: Path, tmp_path: Path) -> None:
     done = run_heap(tmp_path / "run", planted, "grow", options=["--at-least", "40kB"])
-    node = total_of(load_profile(tmp_path / "run"), "grow")
-    # Of sizes 10, 20 ... 50,000 those from 40,000 on; one or two smaller blocks have that usable size.
+    node = total_of_function(load_profile(tmp_path / "run"), "grow")
+    # 1001 of the sizes 10, 20 ... 50,000 are at least 40,000. A few smaller blocks have a usable size of 40,000.
     assert 1001 <= node.count <= 1004
     assert "blocks under 39.1 KiB were left out" in done.stderr
 
 
-@pytest.mark.parametrize("what", ["churn", "grow"])
-def test_a_sample_estimates_the_whole(planted: Path, tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("scenario", ["churn", "grow"])
+def test_a_sample_estimates_the_whole(planted: Path, tmp_path: Path, scenario: str) -> None:
     shares = []
     for run in ("first", "second", "third"):
-        done = run_heap(tmp_path / run, planted, what, options=["--sample", "4KiB"])
+        done = run_heap(tmp_path / run, planted, scenario, options=["--sample", "4KiB"])
         profile = load_profile(tmp_path / run)
-        node = total_of(profile, what)
-        planted_bytes = 5_000_000 if what == "churn" else 10 * 5000 * 5001 // 2
+        node = total_of_function(profile, scenario)
+        planted_bytes = 5_000_000 if scenario == "churn" else 10 * 5000 * 5001 // 2
         assert node.bytes == pytest.approx(planted_bytes, rel=0.25)
         assert profile.trace.events < 20_000
         assert "figures are estimates" in done.stderr
@@ -51,7 +51,7 @@ RANKED = 'if test "$OMPI_COMM_WORLD_RANK" = 2; then "$0" leak; else "$0" tiny; f
 
 
 @pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="no Open MPI")
-def test_ranks_are_added_up_and_the_odd_one_is_named(
+def test_ranks_are_summed_and_the_outlier_is_named(
     planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"]
@@ -67,29 +67,29 @@ def test_ranks_are_added_up_and_the_odd_one_is_named(
         if profile.process.rank and "planted" in profile.process.program
     ]
     assert only.process.rank == "2"
-    assert total_of(only, "leak").leaked == 1_000_000
+    assert total_of_function(only, "leak").leaked == 1_000_000
 
 
-def test_a_profile_on_the_way(planted: Path, tmp_path: Path) -> None:
+def test_sigusr1_dumps_a_profile_while_the_program_runs(planted: Path, tmp_path: Path) -> None:
     process = subprocess.Popen(
         [ASSAY, "heap", "-o", tmp_path / "run", "--", planted, "waits"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGUSR1)
-    until = time.monotonic() + 30
+    deadline = time.monotonic() + 30
     while not list((tmp_path / "run/heap").glob("*.dump1.json")):
-        assert time.monotonic() < until
+        assert time.monotonic() < deadline
         time.sleep(0.05)
     process.communicate("go on\n", timeout=30)
     assert process.returncode == 7
     (dump,) = load_dumps(tmp_path / "run")
     whole = load_profile(tmp_path / "run")
     assert not dump.process.complete and whole.process.complete
-    assert 0 < total_of(dump, "churn").count <= total_of(whole, "churn").count == 50_000
+    assert 0 < total_of_function(dump, "churn").count <= total_of_function(whole, "churn").count == 50_000
 
 
-def test_a_profile_when_much_is_in_memory(planted: Path, tmp_path: Path) -> None:
+def test_dump_at_dumps_profiles_above_a_heap_size(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "fragments", options=["--dump-at", "40MB"])
     dumps = load_dumps(tmp_path / "run")
     assert dumps and all("interleave" in str(dump.calls.locations) for dump in dumps)

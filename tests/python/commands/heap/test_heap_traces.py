@@ -1,4 +1,4 @@
-"""Damaged and packed traces, and programs that cannot be recorded, which give one clear line."""
+"""Damaged and packed traces, and programs that cannot be recorded, which are named in one line."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from assay.records.run import Run
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
 
-@pytest.mark.parametrize(("what", "blocks"), [("live", 400_000), ("large", 20_000)])
-def test_many_live_blocks_in_bounded_memory(small: Path, tmp_path: Path, what: str, blocks: int) -> None:
+@pytest.mark.parametrize(("scenario", "blocks"), [("live", 400_000), ("large", 20_000)])
+def test_many_live_blocks_in_bounded_memory(small: Path, tmp_path: Path, scenario: str, blocks: int) -> None:
     """Their addresses, and their ids in a packed trace, share most of their bits."""
     tool = engines_folder() / "assay-heap"
-    subprocess.run([tool, "record", tmp_path, "--", small, what], check=True, timeout=LIMIT_S)
+    subprocess.run([tool, "record", tmp_path, "--", small, scenario], check=True, timeout=LIMIT_S)
     (trace,) = tmp_path.glob("*.heap")
     for _ in range(2):
         analysis = subprocess.run(
@@ -54,11 +54,11 @@ def test_a_truncated_trace_shows_what_it_holds(planted: Path, tmp_path: Path) ->
     assert "the trace is damaged" in done.stdout or "did not end by itself" in done.stdout
 
 
-@pytest.mark.parametrize("what", ["ways", "grow", "handover", "threads"])
-def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("scenario", ["ways", "grow", "handover", "threads"])
+def test_packing_loses_nothing(planted: Path, tmp_path: Path, scenario: str) -> None:
     """A trace gives the same figures as recorded, packed (and much smaller), and packed twice."""
     tool = engines_folder() / "assay-heap"
-    subprocess.run([tool, "record", tmp_path, "--", planted, what], capture_output=True, timeout=LIMIT_S)
+    subprocess.run([tool, "record", tmp_path, "--", planted, scenario], capture_output=True, timeout=LIMIT_S)
     (trace,) = tmp_path.glob("*.heap")
     analyses, sizes = [], []
     for _ in range(3):
@@ -74,27 +74,27 @@ def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None
         subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
     assert analyses[0] == analyses[1] == analyses[2]
     assert sizes[1] < sizes[0]
-    if what == "threads":
+    if scenario == "threads":
         assert sizes[1] < sizes[0] / 10
 
 
-def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_program_is_one_line(tmp_path: Path) -> None:
     error = usage_error("--", "no-such-program", cwd=tmp_path)
     assert error.startswith("assay: cannot run no-such-program; fix: check that it is on PATH")
     assert error.count("\n") == 1
 
 
-def test_a_static_program(tmp_path: Path) -> None:
+def test_a_static_program_runs_unrecorded(tmp_path: Path) -> None:
     static = build_planted(tmp_path / "static", "-static")
     done = run_heap(tmp_path / "run", static, "leak")
     assert (done.returncode, done.stdout) == (7, "done\n")  # its own exit code
     assert "nothing was recorded" in done.stderr and "statically linked" in done.stderr
 
 
-def test_a_setuid_program(planted: Path, tmp_path: Path) -> None:
+def test_a_setuid_program_runs_unrecorded(planted: Path, tmp_path: Path) -> None:
     """The loader ignores LD_PRELOAD for setuid programs."""
     if os.geteuid() != 0:
-        pytest.skip("making one needs root")
+        pytest.skip("making a setuid program needs root")
     other = tmp_path / "setuid"
     shutil.copy(planted, other)
     os.chown(other, 65534, 65534)
@@ -104,12 +104,12 @@ def test_a_setuid_program(planted: Path, tmp_path: Path) -> None:
     assert "nothing was recorded" in done.stderr and "as another user" in done.stderr
 
 
-def test_runs_that_are_none(tmp_path: Path) -> None:
+def test_wrong_runs_and_sizes_are_refused(tmp_path: Path) -> None:
     assert "a is not a run" in usage_error("diff", "a", "b", cwd=tmp_path)
     assert "'-5' is not a quantity" in usage_error("--at-least", "-5", "--", "true", cwd=tmp_path)
 
 
-def test_a_limit_on_a_programs_memory(
+def test_a_criterion_limits_a_programs_leaks(
     planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_heap(tmp_path / "run", planted, "leak")
@@ -120,16 +120,16 @@ def test_a_limit_on_a_programs_memory(
         assert main(["judge", str(tmp_path / "run"), str(spec)]) == status, capsys.readouterr().out
 
 
-def test_no_program(tmp_path: Path) -> None:
+def test_a_missing_command_is_refused(tmp_path: Path) -> None:
     assert "no program given" in usage_error(cwd=tmp_path)
 
 
-def test_a_run_without_a_trace(tmp_path: Path) -> None:
+def test_a_run_without_a_trace_is_refused(tmp_path: Path) -> None:
     Run.create("net", ["assay", "net"], path=tmp_path / "run")
     assert "no heap trace" in usage_error("show", "run", cwd=tmp_path)
 
 
-def test_a_full_disk(planted: Path, tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_recording_and_not_the_program(planted: Path, tmp_path: Path) -> None:
     """The program goes on and ends normally; what was written before is kept."""
     if os.geteuid() != 0:
         pytest.skip("a small file system needs root")

@@ -1,4 +1,4 @@
-"""The order of ranks with empty slots, and the files of the launchers."""
+"""The placement of ranks with empty slots, which avoids conflicts of shifts, and the launchers' files for it."""
 
 from collections import Counter
 from pathlib import Path
@@ -17,26 +17,26 @@ def fat_tree(text: str) -> Routes:
 
 
 @pytest.mark.parametrize(("nodes", "slots"), [(45, 54), (64, 72), (512, 522)])
-def test_empty_slots_end_the_conflicts_of_a_shift(nodes: int, slots: int) -> None:
+def test_empty_slots_avoid_the_conflicts_of_a_shift(nodes: int, slots: int) -> None:
     routes = fat_tree(f"radix=36,nodes={nodes}")
     order = placement.by_slots(routes, np.arange(nodes))
     assert len(order) == slots
     assert sorted(order[order >= 0]) == list(range(nodes))
-    found = analyse(routes, placement.padded_shift(order), order[order >= 0])
-    assert (found.total, found.rounds) == (0, slots)
+    result = analyse(routes, placement.padded_shift(order), order[order >= 0])
+    assert (result.total, result.rounds) == (0, slots)
     assert analyse(routes, schedules.shift(slots), order).total == 0
 
 
 def test_a_padded_shift_has_each_pair_once() -> None:
     order = np.array([4, -1, 0, 2, -1, 1, 3])
-    met = Counter(
+    pairs_sent = Counter(
         (src, int(dst)) for step in placement.padded_shift(order) for src, dst in enumerate(step) if dst >= 0
     )
-    assert met == Counter((src, dst) for src in range(5) for dst in range(5))
+    assert pairs_sent == Counter((src, dst) for src in range(5) for dst in range(5))
 
 
-def test_missing_places_in_the_middle_become_the_slots_that_fit_the_routes() -> None:
-    """D-mod-k of this model counts hosts, not places, so the second leaf begins with another up port."""
+def test_missing_places_within_the_tree_become_empty_slots() -> None:
+    """D-mod-k counts hosts and not places, so the second leaf switch begins with another up port."""
     routes = fat_tree("radix=8,nodes=30,missing=5;9")
     hosts = np.arange(30)
     plain = analyse(routes, schedules.shift(30), hosts).total
@@ -44,7 +44,7 @@ def test_missing_places_in_the_middle_become_the_slots_that_fit_the_routes() -> 
     assert analyse(routes, placement.padded_shift(order), order[order >= 0]).total < plain
 
 
-def test_files_of_the_launchers() -> None:
+def test_the_files_of_each_launcher() -> None:
     hosts = ["a", "b", "a"]
     assert placement.rankfile(hosts) == "rank 0=a slot=0\nrank 1=b slot=0\nrank 2=a slot=1\n"
     assert placement.mpich_hosts(hosts) == "a:1\nb:1\na:1\n"

@@ -1,4 +1,4 @@
-"""Slurm's topology: emitted, read back, and each planted difference named."""
+"""Slurm's topology files: written, read back, and each planted difference from the fabric is named."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ FABRIC = synthetic.build(synthetic.parse("radix=4,nodes=14,levels=3"))
 
 
 @pytest.mark.parametrize("write", [topology_conf, topology_yaml])
-def test_what_is_emitted_agrees(write, tmp_path: Path) -> None:
+def test_a_written_file_agrees_with_the_fabric(write, tmp_path: Path) -> None:
     file = tmp_path / "topology"
     file.write_text(write(tree_of(FABRIC)))
     assert differences(file, read_topology(file), FABRIC) == []
@@ -26,7 +26,7 @@ def test_two_levels_are_leaves_and_one_switch_above() -> None:
     )
 
 
-def changed(tmp_path: Path, old: str, new: str) -> list[str]:
+def differences_after_change(tmp_path: Path, old: str, new: str) -> list[str]:
     text = topology_conf(tree_of(FABRIC))
     assert old in text
     file = tmp_path / "topology.conf"
@@ -34,8 +34,8 @@ def changed(tmp_path: Path, old: str, new: str) -> list[str]:
     return [line.replace(str(file), "F") for line in differences(file, read_topology(file), FABRIC)]
 
 
-def test_other_names_of_switches_are_no_difference(tmp_path: Path) -> None:
-    assert changed(tmp_path, "leaf", "isw") == []
+def test_different_names_of_switches_are_not_a_difference(tmp_path: Path) -> None:
+    assert differences_after_change(tmp_path, "leaf", "isw") == []
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_other_names_of_switches_are_no_difference(tmp_path: Path) -> None:
         ("Switches=leaf[2-3]", "Switches=leaf[2-3,9]", "F:9: switch leaf9 of level1-1 is not defined"),
     ],
 )
-def test_a_difference_is_a_line(old: str, new: str, line: str, tmp_path: Path) -> None:
-    assert line in changed(tmp_path, old, new)
+def test_each_difference_is_named_with_its_line(old: str, new: str, line: str, tmp_path: Path) -> None:
+    assert line in differences_after_change(tmp_path, old, new)
 
 
-def test_wrong_groups_above_the_leaves(tmp_path: Path) -> None:
-    lines = changed(tmp_path, "Switches=leaf[0-1]", "Switches=leaf[0,2]")
+def test_wrong_groups_above_the_leaf_switches_are_named(tmp_path: Path) -> None:
+    lines = differences_after_change(tmp_path, "Switches=leaf[0-1]", "Switches=leaf[0,2]")
     assert "F:8: no part of the fabric has just the 4 hosts of level1-0" in lines
     assert "F: no switch joins the 4 hosts that the fabric joins at level1-0" in lines
 
@@ -76,12 +76,12 @@ def test_wrong_groups_above_the_leaves(tmp_path: Path) -> None:
         ("{[", "neither topology.conf nor topology.yaml"),
     ],
 )
-def test_bad_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
+def test_wrong_files_are_refused(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "t").write_text(text)
     with pytest.raises(UserError, match=message):
         read_topology(tmp_path / "t")
 
 
-def test_a_circle_of_switches_ends(tmp_path: Path) -> None:
+def test_a_cycle_of_switches_is_reported(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
     assert differences(tmp_path / "t", read_topology(tmp_path / "t"), FABRIC)
