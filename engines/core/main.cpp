@@ -1,3 +1,4 @@
+// Prints what a program's main throws.
 #include "core/main.hpp"
 
 #include <fmt/format.h>

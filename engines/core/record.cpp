@@ -1,3 +1,4 @@
+// Composes records and writes them as JSON lines (see record.hpp).
 #include "core/record.hpp"
 
 #include <fmt/format.h>
@@ -159,8 +160,9 @@ void Sink::hello(int rank, const std::string& host) {
     write({{"kind", "hello"}, {"rank", rank}, {"host", host}});
 }
 
-void Sink::ranks(std::span<const std::string> labels, std::span<const int> of, const Json& hosts) {
-    write({{"kind", "ranks"}, {"labels", labels}, {"of", of}, {"hosts", hosts}});
+void Sink::ranks(std::span<const std::string> labels, std::span<const int> host_of_rank,
+                 const Json& hosts) {
+    write({{"kind", "ranks"}, {"labels", labels}, {"of", host_of_rank}, {"hosts", hosts}});
 }
 
 void Sink::ready(std::string_view label) { write({{"kind", "ready"}, {"label", label}}); }

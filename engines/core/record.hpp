@@ -48,7 +48,8 @@ public:
                       std::span<const std::uint64_t> counts);
     void waived(const Measurement&, std::string_view metric, const Subject&, const Json& params,
                 const std::string& reason);
-    // A value that something other than the subject limited. It never passes a criterion.
+    // A value that something other than the subject limited, given by `reason`. It never passes a
+    // criterion.
     void doubtful(const Measurement&, std::string_view metric, const Subject&, const Json& params,
                   const Summary&, const std::string& reason);
     // One row of a pair matrix: values[k] belongs to peers[k].
@@ -59,13 +60,16 @@ public:
     void corruption(const Measurement&, const Subject&, const Json& params, std::uint64_t message,
                     std::uint64_t offset, std::uint64_t expected, std::uint64_t observed);
     void context(const Subject&, const Json& facts);
-    // `primary`: caused from outside, so not the consequence of another failure.
+    // `primary`: the failure has its cause outside the run, so it is not the consequence of another
+    // failure.
     void failure(const std::string& what, const std::string& fix, const Subject&,
                  bool primary = false);
+    // This process has started; written before its transport connects.
     void hello(int rank, const std::string& host);
     // The label of each rank, and the `hosts` (objects with host, names, addresses) of the ranks;
-    // of[r] is the host of rank r. Written before any record that has a label.
-    void ranks(std::span<const std::string> labels, std::span<const int> of, const Json& hosts);
+    // host_of_rank[r] is an index into `hosts`. Written before any record that has a label.
+    void ranks(std::span<const std::string> labels, std::span<const int> host_of_rank,
+               const Json& hosts);
     // This process (a receiver, a server) can now be reached by its peer.
     void ready(std::string_view label);
     // `done` is 0 to 1; `left` is in seconds, negative if unknown.
