@@ -17,9 +17,10 @@ struct Token {
     std::array<unsigned char, 32> bytes{};
 };
 
-// Random. None: the kernel has no random numbers.
+// A random token; none if the kernel provides no random numbers.
 std::optional<Token> make_token();
-// 64 hexadecimal digits.
+// The text of a token is 64 hexadecimal digits, in lower case. token_from() returns none for any
+// other text.
 std::string to_text(const Token& token);
 std::optional<Token> token_from(std::string_view text);
 
