@@ -1,3 +1,4 @@
+// A GPU, its buffers and streams, and copies to and from it (see device.hpp).
 #include "node/gpu/device.hpp"
 
 #include <fmt/format.h>
@@ -15,18 +16,16 @@
 namespace assay::gpu {
 namespace {
 
-constexpr int clear_value = 0xA5;
+constexpr int clear_byte = 0xA5;  // fills destinations before a copy
 
 std::string fix_for(Result code) {
     switch (code) {
         case result::out_of_memory:
             return "see in nvidia-smi who uses its memory, use a smaller --size, or raise the "
-                   "limit on "
-                   "locked memory (ulimit -l)";
+                   "limit on locked memory (ulimit -l)";
         case result::device_unavailable:
             return "see in nvidia-smi whether another program uses it exclusively; if not, look "
-                   "for "
-                   "'Xid' in dmesg";
+                   "for 'Xid' in dmesg";
         default: return "look for 'Xid' in dmesg, and check nvidia-smi";
     }
 }
@@ -104,7 +103,7 @@ void Gpu::give_up(const std::string& what) const {
 
 HostBuffer::HostBuffer(const Gpu& gpu, std::size_t bytes)
     : gpu_(gpu), memory_(bytes, gpu.memory_node()) {
-    std::memset(memory_.data(), clear_value, memory_.size());
+    std::memset(memory_.data(), clear_byte, memory_.size());
     gpu_.make_current();
     gpu_.check(driver().pin(memory_.data(), memory_.size(), host_register_portable),
                "cuMemHostRegister");
@@ -194,12 +193,11 @@ std::uint64_t CopyChannel::key(int copy) const {
 
 void CopyChannel::clear() {
     if (direction_ == CopyDirection::d2h) {
-        std::memset(host_.data(), clear_value, size_.total());
+        std::memset(host_.data(), clear_byte, size_.total());
         return;
     }
     gpu_.make_current();
-    gpu_.check(driver().fill(device_.at(0), clear_value, size_.total(), stream_),
-               "cuMemsetD8Async");
+    gpu_.check(driver().fill(device_.at(0), clear_byte, size_.total(), stream_), "cuMemsetD8Async");
     wait_for_stream();
 }
 
@@ -257,7 +255,7 @@ int CopyChannel::verify(std::optional<Corruption>& first) {
         const std::byte* arrived = host_.data() + offset;
         if (direction_ == CopyDirection::h2d) {
             gpu_.make_current();
-            std::memset(readback_->data(), clear_value, size_.bytes);
+            std::memset(readback_->data(), clear_byte, size_.bytes);
             gpu_.check(
                 driver().copy_from(readback_->data(), device_.at(offset), size_.bytes, stream_),
                 "cuMemcpyDtoHAsync");

@@ -1,5 +1,5 @@
-// The paced workload runs one thread for each step of each station. The thread and its buffers are
-// on NUMA node (station mod nodes).
+// Runs a paced workload (workload.hpp): one thread for each step of each station. The thread and
+// its buffers are on NUMA node (station mod nodes).
 //
 // Block k of a step is due at t0 + (k + phase) * block / rate. The phases of the threads are spread
 // over the period, as the data of different stations arrive; with equal phases all threads would
@@ -36,6 +36,7 @@ constexpr std::array<double, 15> edges = {0,    1e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e
                                           1e-2, 3e-2, 1e-1, 3e-1, 1,    10,   1e4};
 constexpr Nanoseconds warm_up = 200'000'000;  // from the last thread's start to the first block
 
+// The result of one thread.
 struct Outcome {
     std::uint64_t blocks = 0, late = 0;
     double elapsed = 0;  // seconds, at least the planned time
@@ -112,7 +113,7 @@ Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::u
     const auto due = [&](std::uint64_t k) {
         return begin + static_cast<Nanoseconds>(static_cast<double>(k) * period * 1e9);
     };
-    const Nanoseconds horizon = due(blocks);
+    const Nanoseconds end_time = due(blocks);
     Nanoseconds clock = now();
     for (std::uint64_t k = 0; k < blocks && !interrupted(); ++k) {
         const Nanoseconds start = due(k);
@@ -120,14 +121,14 @@ Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::u
             sleep_until(start);
             clock = now();
         }
-        if (clock >= horizon) break;
+        if (clock >= end_time) break;
         outcome.lateness.record(std::max<Nanoseconds>(clock - start, 0));
         outcome.late += clock >= due(k + 1);
         worker.work(k);
         ++outcome.blocks;
         clock = now();
     }
-    const Nanoseconds planned = interrupted() ? clock : horizon;
+    const Nanoseconds planned = interrupted() ? clock : end_time;
     outcome.elapsed = seconds(std::max(clock, planned) - begin);
     return outcome;
 }
@@ -154,9 +155,9 @@ struct Plan {
 // Runs the workload. Outcomes are ordered by station, then step.
 std::vector<Outcome> run(const Plan& plan, Sink& sink) {
     const auto& nodes = numa_nodes();
-    std::vector<const NumaNode*> with_cores;
+    std::vector<const NumaNode*> nodes_with_cores;
     for (const NumaNode& node : nodes)
-        if (!node.cores.empty()) with_cores.push_back(&node);
+        if (!node.cores.empty()) nodes_with_cores.push_back(&node);
     const auto& steps = plan.workload.steps;
     const std::size_t threads = static_cast<std::size_t>(plan.workload.stations) * steps.size();
     std::vector<Outcome> outcomes(threads);
@@ -174,7 +175,8 @@ std::vector<Outcome> run(const Plan& plan, Sink& sink) {
             const PacedStep& step = steps[t % steps.size()];
             try {
                 prctl(PR_SET_TIMERSLACK, 1);  // the default lets it wake up to 50 us late
-                const NumaNode& node = *with_cores[(t / steps.size()) % with_cores.size()];
+                const NumaNode& node =
+                    *nodes_with_cores[(t / steps.size()) % nodes_with_cores.size()];
                 bind_to_node(node);
                 worker.emplace(plan.workload, step, node.bytes > 0 ? node.number : NodeMemory::any);
             } catch (...) {
@@ -220,7 +222,7 @@ struct Totals {
     double mean_late() const { return threads > 0 ? late / static_cast<double>(threads) : 0; }
 };
 
-std::vector<std::uint64_t> binned(const Histogram& histogram) {
+std::vector<std::uint64_t> binned_counts(const Histogram& histogram) {
     std::vector<std::uint64_t> counts(edges.size() - 1);
     histogram.for_each([&](double value_s, std::uint64_t count) {
         const auto above = std::upper_bound(edges.begin() + 1, edges.end() - 1, value_s);
@@ -256,7 +258,7 @@ void report(const Plan& plan, const std::vector<Outcome>& outcomes, double scale
     single("achieved", total->achieved(), params);
     single("late", total->mean_late(), params);
     sink.distribution(memory_paced, "lateness", subject, params, total->lateness.summary(), edges,
-                      binned(total->lateness));
+                      binned_counts(total->lateness));
 }
 
 }  // namespace

@@ -1,14 +1,14 @@
 // The protocol of the UDP measurements: the header of each data message, and the control messages
 // on the control port. Control messages are JSON and are repeated until answered.
 //
-//     sender    hello ->            what it will send, with a random run number
+//     sender    hello ->            the streams that it will send, with a random run number
 //     receiver        <- welcome    or refusal, with the reason
 //     sender    data  =>            to the ports after the control port, round-robin by stream
 //     sender    end   ->            messages sent on each stream, and the achieved rate
 //     receiver        <- report     messages received
 //
-// With a token each control message is signed. A recorded one is of no use later, because the token
-// is of one run.
+// With a token each control message is signed. A recorded message is useless later, because each
+// run has its own token.
 //
 // The clocks of the two sides are never compared: only differences of sending times are used.
 #pragma once
@@ -27,6 +27,8 @@
 
 namespace assay::node {
 
+// The start of each data message, big-endian: magic and stream (4 bytes each), then run, sequence
+// number and time of sending in ns of the sender's clock (8 bytes each).
 struct DataHeader {
     static constexpr std::uint32_t magic_word = 0x41555031;  // "AUP1"
     static constexpr std::size_t bytes = 32;
@@ -40,7 +42,7 @@ struct DataHeader {
         std::memcpy(to, words, sizeof words);
         std::memcpy(to + sizeof words, longs, sizeof longs);
     }
-    // Returns false if it is not a message of this protocol. `from` has at least `bytes`.
+    // Returns false if it is not a message of this protocol. `from` has at least `bytes` bytes.
     bool get(const std::byte* from) {
         std::uint32_t words[2];
         std::uint64_t longs[3];
@@ -100,13 +102,13 @@ struct ControlMessage {
     std::optional<Report> report{};
 };
 
-// Signs control messages with the token of the run, if there is one, and opens those that are so
-// signed: " " and an HMAC-SHA-256 of the text before it, as 64 hexadecimal digits, at the end.
+// Signs and verifies control messages with the token of the run, if there is one. A signed message
+// ends with " " and an HMAC-SHA-256 of the text before, as 64 hexadecimal digits.
 class Seal {
 public:
     explicit Seal(const std::optional<session::Token>& token) : token_(token) {}
     std::string sign(std::string text) const;
-    // None: it is not a valid control message, or not of this run.
+    // Verifies and decodes. None: it is not a valid control message, or not of this run.
     std::optional<ControlMessage> open(std::string_view datagram) const;
 
 private:

@@ -67,7 +67,7 @@ TEST_CASE("messages pass both ways, whole") {
     int sockets[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
     Connection left(sockets[0], "left", 5), right(sockets[1], "right", 5);
-    const std::string large(longest_message / 2, 'x');  // more than a socket's buffer
+    const std::string large(max_message_bytes / 2, 'x');  // more than a socket's buffer
     std::jthread other([&] { right.exchange({{"type", "address"}, {"size", 2}}); });
     const Json reply = left.exchange({{"type", "address"}, {"text", large}});
     CHECK(reply["size"] == 2);
@@ -85,7 +85,7 @@ TEST_CASE("another protocol is recognised by its first bytes") {
 TEST_CASE("wrong version, length, JSON and message types are refused") {
     const std::pair<std::string, const char*> wrong[] = {
         {framed("{}", 2), "version 2 of this measurement's protocol, this side version 1"},
-        {word(control_magic) + word(control_version) + word(longest_message + 1),
+        {word(control_magic) + word(control_version) + word(max_message_bytes + 1),
          "announces a message of 1048577 bytes"},
         {framed("{\"type\":"), "cannot be read"},
         {framed("[1,2]"), "cannot be read"},
@@ -103,7 +103,7 @@ TEST_CASE("wrong version, length, JSON and message types are refused") {
     }
 }
 
-TEST_CASE("numbers that the other side cannot mean are refused") {
+TEST_CASE("numbers out of bounds from the other side are refused") {
     CHECK(whole(Json(65535U), 65535) == 65535);
     for (const Json& value : {Json(65536U), Json(-1), Json(7e20), Json(1.5), Json("1"), Json()})
         CHECK_THROWS_AS(whole(value, 65535), PeerError);
@@ -160,7 +160,7 @@ TEST_CASE("check() sees an end, and keeps messages that came early") {
 
 TEST_CASE("a side that does not read cannot block the other for ever") {
     Ends ends(0.05);
-    const Json much = {{"type", "x"}, {"text", std::string(longest_message / 2, 'x')}};
+    const Json much = {{"type", "x"}, {"text", std::string(max_message_bytes / 2, 'x')}};
     CHECK_THROWS_AS(
         {
             for (int i = 0; i < 100; ++i) ends.connection->send(much);

@@ -1,6 +1,6 @@
 // The receiving threads and the evaluation of their counts, with datagrams that this test sends
 // over loopback.
-#include "node/udp/listen.hpp"
+#include "node/udp/receive_threads.hpp"
 
 #include <doctest/doctest.h>
 
@@ -56,7 +56,7 @@ void await(const std::function<bool()>& done) {
 
 TEST_CASE("messages are counted by stream, and foreign datagrams are not") {
     Wire wire;
-    Listener listener(wire.sockets, wire.hello, true, 2, -1);
+    ReceiveThreads listener(wire.sockets, wire.hello, true, 2, -1);
     for (std::uint64_t m = 0; m < 100; ++m)
         if (m % 10 != 3) wire.message(0, m);                        // ten lost
     for (std::uint64_t m = 0; m < 50; ++m) wire.message(1, m ^ 1);  // pairwise exchanged
