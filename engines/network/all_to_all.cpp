@@ -14,7 +14,7 @@ void detail::run_all_to_all(const Options& options, Bench& bench) {
     run_group(options, bench, [&](Session& session) {
         const std::string& shape = options.text("schedule");
         const Schedule schedule =
-            shape == "file" ? Schedule::of_file(options.text("schedule_file"), session.size())
+            shape == "file" ? Schedule::from_file(options.text("schedule_file"), session.size())
                             : Schedule::all_to_all(shape, session.size());
         SweepOptions sweep = parse_sweep(options, Op::stream);
         sweep.rounds = static_cast<int>(options.integer("rounds"));

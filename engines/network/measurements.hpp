@@ -223,8 +223,7 @@ inline constexpr std::array counters_metrics = {
 inline constexpr std::array wire_metrics = {
     Metric{"share", "1", Better::none,
            "bytes that left the host on the wire, over the payload it sent to other hosts; under 1 "
-           "the MPI "
-           "went round the network"},
+           "the MPI went round the network"},
     Metric{"other_runs", "1", Better::lower,
            "other network measurements that ran on the host at the same time"},
 };

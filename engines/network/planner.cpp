@@ -1,3 +1,4 @@
+// The rounds, windows and deadlines of a sweep, from its cost models.
 #include "network/planner.hpp"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ constexpr double max_window =
 
 }  // namespace
 
-LinearCost LinearCost::through_points(double x0, double y0, double x1, double y1) {
+LinearCost LinearCost::from_points(double x0, double y0, double x1, double y1) {
     const double slope = x1 > x0 ? std::max(0.0, (y1 - y0) / (x1 - x0)) : 0;
     return {std::max(0.0, y0 - slope * x0), slope};
 }
@@ -34,7 +35,7 @@ double Planner::min_pass_seconds(std::size_t item) const {
 int Planner::affordable_rounds(int all) const {
     if (input_.budget <= 0) return all;
     double one_round = 0;
-    for (std::size_t item = 0; item < items(); ++item)
+    for (std::size_t item = 0; item < item_count(); ++item)
         one_round += burst_.at(static_cast<double>(size_of(item)));
     const double affordable = std::min(input_.budget / one_round, static_cast<double>(all));
     return std::max(static_cast<int>(affordable), std::min(min_rounds, all));
@@ -68,16 +69,16 @@ std::vector<std::size_t> Planner::drop_sizes(double seconds) {
 
 double Planner::burst_target() const {
     if (input_.budget <= 0) return max_burst_target;
-    const double share = input_.budget / static_cast<double>(items());
+    const double share = input_.budget / static_cast<double>(item_count());
     return std::clamp(share / (target_passes * rounds_), min_burst_target, max_burst_target);
 }
 
 int Planner::clamp_window(std::size_t size, double window) const {
     const std::size_t messages =
         input_.memory / (stride(size) * static_cast<std::size_t>(input_.max_flows));
-    const double fitting = static_cast<double>(messages);
+    const double max_messages = static_cast<double>(messages);
     const double max_flows = input_.max_flows;
-    window = std::min({window, fitting, std::max(1.0, max_window / max_flows)});
+    window = std::min({window, max_messages, std::max(1.0, max_window / max_flows)});
     return std::max(input_.smallest_window, static_cast<int>(window));
 }
 
@@ -100,9 +101,10 @@ int Planner::next_window(std::size_t size, int window, double longest) const {
 double Planner::deadline(std::size_t item, double elapsed) const {
     if (input_.budget <= 0) return std::numeric_limits<double>::infinity();
     double reserved = 0;
-    for (std::size_t later = item; later < items(); ++later) reserved += min_pass_seconds(later);
+    for (std::size_t later = item; later < item_count(); ++later)
+        reserved += min_pass_seconds(later);
     const double spare = std::max(0.0, input_.budget - elapsed - reserved);
-    return elapsed + min_pass_seconds(item) + spare / static_cast<double>(items() - item);
+    return elapsed + min_pass_seconds(item) + spare / static_cast<double>(item_count() - item);
 }
 
 bool Planner::finished(std::int64_t messages, const std::vector<double>& passes) const {
@@ -113,7 +115,7 @@ bool Planner::finished(std::int64_t messages, const std::vector<double>& passes)
 
 double Planner::remaining(std::size_t item, double elapsed) const {
     double min_seconds = 0, target_seconds = 0;
-    for (; item < items(); ++item) {
+    for (; item < item_count(); ++item) {
         min_seconds += min_pass_seconds(item);
         target_seconds += rounds_ *
                           std::max(burst_.at(static_cast<double>(size_of(item))), burst_target()) *

@@ -50,7 +50,7 @@ public:
     static Schedule listed(const std::vector<RankPair>& pairs);          // one pair per round
     static Schedule matched(std::vector<std::vector<RankPair>> rounds);  // disjoint in each round
     // The steps of a file (core/steps.hpp) as rounds. Throws Error.
-    static Schedule of_file(const std::string& path, int ranks);
+    static Schedule from_file(const std::string& path, int ranks);
 
     int rounds() const { return rounds_; }
     Round round(int index, int rank) const;

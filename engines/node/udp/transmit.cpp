@@ -70,7 +70,7 @@ Transmitter::Transmitter(const Hello& hello, const Route& route)
       limit_(start_ + static_cast<Nanoseconds>(hello.seconds * 1e9) + grace_time) {
     const double rate = hello.rate / static_cast<double>(hello.size);
     const Address control = route.receiver;
-    // The control has the same offset in sockaddr_in6.
+    // The port has the same offset in sockaddr_in6.
     const int control_port = ntohs(reinterpret_cast<const sockaddr_in&>(control.storage).sin_port);
     for (std::uint32_t s = 0; s < hello.streams; ++s) {
         UdpSocket socket(control);

@@ -73,6 +73,6 @@ TEST_CASE("growth: what was new counts whole, what ended or rested does not, pee
     const auto growth = growth_by_peer(before, after);
     CHECK(growth.size() == 2);
     CHECK(growth.at("a").sent == 24);
-    CHECK(growth.at("a").sent_again == 4);
+    CHECK(growth.at("a").retransmitted == 4);
     CHECK(growth.at("d").sent == 6);
 }

@@ -10,7 +10,7 @@
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "core/text.hpp"
-#include "network/presence.hpp"
+#include "network/concurrent_runs.hpp"
 #include "ranks.hpp"
 
 using namespace assay;
@@ -195,15 +195,15 @@ TEST_CASE("one way needs a network: ranks of one host are refused") {
 }
 
 TEST_CASE("two measurements on a host notice each other, also the one that began first") {
-    Presence first;
-    CHECK(first.others() == 0);
+    ConcurrentRuns first;
+    CHECK(first.count() == 0);
     {
-        Presence second;
-        CHECK(second.others() == 1);
-        CHECK(first.others() == 1);
+        ConcurrentRuns second;
+        CHECK(second.count() == 1);
+        CHECK(first.count() == 1);
     }
-    Presence third;  // the first is still here, the second is not
-    CHECK(third.others() == 1);
+    ConcurrentRuns third;  // the first is still here, the second is not
+    CHECK(third.count() == 1);
 }
 
 TEST_CASE("labels: host names, with a number for several ranks on a host") {

@@ -56,7 +56,7 @@ void await(const std::function<bool()>& done) {
 
 TEST_CASE("messages are counted by stream, and foreign datagrams are not") {
     Wire wire;
-    ReceiveThreads listener(wire.sockets, wire.hello, true, 2, -1);
+    ReceiveThreads threads(wire.sockets, wire.hello, true, 2, -1);
     for (std::uint64_t m = 0; m < 100; ++m)
         if (m % 10 != 3) wire.message(0, m);                        // ten lost
     for (std::uint64_t m = 0; m < 50; ++m) wire.message(1, m ^ 1);  // pairwise exchanged
@@ -73,9 +73,9 @@ TEST_CASE("messages are counted by stream, and foreign datagrams are not") {
     wire.raw(0, {});
     wire.message(0, 100);
     wire.message(1, 50);
-    await([&] { return listener.received() == 90 + 50 + 1 + 2; });
-    listener.stop();
-    const Arrivals a = listener.arrivals();
+    await([&] { return threads.received() == 90 + 50 + 1 + 2; });
+    threads.stop();
+    const Arrivals a = threads.arrivals();
     CHECK(a.streams[0].unique == 91);
     CHECK(a.streams[0].next == 101);
     CHECK(a.streams[1].unique == 51);
