@@ -1,11 +1,11 @@
-// The event builder: readout units send the fragments of each event to one builder unit, which an
-// event manager chose. It runs on any transport:
+// The event-building measurements. Readout units send the fragments of each event to one builder
+// unit, which an event manager has chosen. They run on any transport:
 //
 //     mpirun -np 8 assay-probe-openmpi run events.build --protocol push --schedule shift
 //     ASSAY_NULL_RANKS=4 assay-probe run events.build --events 10000 --fragment 64KiB
 //     mpirun -np 8 assay-probe-openmpi run events.alltoall --fragment 512KiB
 //
-// events.slices is written by events.build: what each slice of time carried.
+// events.build also writes events.slices: the throughput in each slice of time.
 #pragma once
 
 #include <array>

@@ -43,7 +43,7 @@ public:
         track(transport_.receive(data, bytes, operation.peer, tag), operation);
     }
     void send_control(int peer, int tag, std::shared_ptr<const Bytes> message);
-    std::size_t control_in_flight() const { return control_in_flight_; }  // sends
+    std::size_t control_in_flight() const { return control_in_flight_; }  // unfinished sends
     // Calls on_completed(operation, success) for each operation that has ended. Returns their
     // number.
     template <class Callback>

@@ -232,7 +232,7 @@ void read_messages(const std::uint8_t* data, std::size_t size) {
     const events::Bytes copy(reinterpret_cast<const std::byte*>(data),
                              reinterpret_cast<const std::byte*>(data) + size);
     const std::span<const std::byte> message(copy);
-    answers([&] { events::kind_of(message); });
+    answers([&] { events::read_kind(message); });
     answers([&] { events::read_hello(message); });
     answers([&] { events::read_done(message); });
     answers([&] { events::read_rank(message); });
@@ -255,7 +255,7 @@ void read_schedule(const std::uint8_t* data, std::size_t size) {
     fuzz::Parts parts(data, size);
     const int ranks = 1 + parts.take<std::uint8_t>() % 8;
     const std::string text = parts.take_bytes(size);
-    const auto schedule = events::Schedule::listed(text, "x", ranks);
+    const auto schedule = events::Schedule::from_text(text, "x", ranks);
     std::vector<int> all(static_cast<std::size_t>(ranks));
     std::iota(all.begin(), all.end(), 0);
     for (const int rank : all) {
@@ -276,7 +276,8 @@ void read_sizes(const std::uint8_t* data, std::size_t size) {
     const auto sizes = events::Sizes::read(text, "x", sources, 1);
     for (int source = 0; source < sources; ++source)
         for (std::uint64_t event = 0; event < 4; ++event)
-            if (sizes.of(source, event) > sizes.largest(source) || sizes.of(source, event) == 0)
+            if (sizes.fragment_bytes(source, event) > sizes.largest(source) ||
+                sizes.fragment_bytes(source, event) == 0)
                 std::abort();
 }
 
