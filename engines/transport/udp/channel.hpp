@@ -22,11 +22,11 @@ struct Prefix {
     std::uint32_t from;
     Kind kind;
     std::array<std::uint8_t, 3> unused;
-    std::array<unsigned char, 8> tag;  // of data: of all above; else of the whole datagram
+    std::array<unsigned char, 8> tag;  // of data: over all above; else over the whole datagram
 };
 static_assert(sizeof(Prefix) == 32);
 
-// What both sides tell each other before the first datagram, over the pair's TCP connection.
+// The message that each side sends over the pair's TCP connection before the first datagram.
 struct Setup {
     std::uint16_t port, unused;
     std::uint32_t window;  // bytes of the stream that the other side may send at first
@@ -40,7 +40,8 @@ struct Traffic {
 
 class Channel {
 public:
-    // `connection`: the pair's TCP connection, of which the addresses are taken. Throws Error.
+    // `connection`: the pair's TCP connection, whose addresses the socket uses. Throws Error if no
+    // socket can be opened.
     Channel(int connection, int rank, int peer, const session::Proof& key);
     ~Channel();
     Channel(const Channel&) = delete;
@@ -48,11 +49,12 @@ public:
 
     int socket() const { return socket_; }
     Setup setup() const;
-    // The other side's word: datagrams may flow.
+    // The other side's setup has arrived: datagrams may be sent.
     void begin(const Setup& peer_setup);
     bool has_begun() const { return sender_.has_value(); }
 
-    // Reads what has arrived. Calls take(data, bytes) for the bytes of the stream in order.
+    // Reads the datagrams that have arrived. Calls take(data, bytes) for the bytes of the stream in
+    // order; it returns how many it has consumed.
     template <class Take>
     void receive(Nanoseconds time, Take take) {
         while (read_batch())
@@ -95,7 +97,7 @@ private:
     bool send_batch(const direct::Outbox& outbox, Nanoseconds time);
     bool transmit(std::span<iovec> pieces, std::size_t bytes, std::size_t segment);
     void fit_path();
-    std::array<unsigned char, 8> tag(std::span<const std::byte> bytes) const;
+    std::array<unsigned char, 8> compute_tag(std::span<const std::byte> bytes) const;
 
     const int rank_, peer_;
     int socket_ = -1;
@@ -106,7 +108,7 @@ private:
     std::optional<Receiver> receiver_;
     std::uint64_t acknowledgements_ = 0;
     Nanoseconds acknowledge_at_ = 0;  // 0: none
-    bool segments_ = true;            // the kernel cuts datagrams (GSO)
+    bool segments_ = true;            // whether the kernel splits a send into datagrams (GSO)
     std::vector<std::byte> buffer_;
     std::vector<std::span<std::byte>> batch_;
     Traffic traffic_;

@@ -152,7 +152,7 @@ TEST_CASE("deaths at random times: every fragment is accounted for") {
         Faults::Death death{
             .rank = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1)),
             .at = 100'000 + static_cast<Nanoseconds>(random() % 2'000'000)};
-        if (random() % 2 == 0) death.back = 30'000'000;
+        if (random() % 2 == 0) death.return_delay = 30'000'000;
         faults.deaths = {death};
         // Policy wait waits half of the timeout, from the loss on.
         std::vector<std::string> options = with({"--duration", "0.06", "--timeout", "0.8"});
@@ -184,7 +184,7 @@ TEST_CASE("deaths at random times: every fragment is accounted for") {
 TEST_CASE("under policy wait, the fragments of a rank that comes back complete its events") {
     for (const std::string protocol : {"push", "pull"}) {
         Faults faults = links_1_gbps();
-        faults.deaths = {{.rank = 3, .at = 1'000'000, .back = 40'000'000}};
+        faults.deaths = {{.rank = 3, .at = 1'000'000, .return_delay = 40'000'000}};
         // Ranks 1 and 3 are readout units, 2 is the builder unit.
         const EventBuilderRun run(4, faults,
                                   with({"--units", "split", "--duration", "0.2", "--policy", "wait",

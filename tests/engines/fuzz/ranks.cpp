@@ -183,7 +183,7 @@ void read_flow(const std::uint8_t* data, std::size_t size) {
         if (number % 5 == 0 && flow.may_send()) flow.sent();
         flow.on_acknowledged(number % 7);
         flow.arrived(number, buffer);
-        for (; flow.front() != ofi::Flow::none; flow.take(buffer))
+        for (; flow.front() != ofi::Flow::none; flow.consume(buffer))
             if (flow.front() > buffer) std::abort();
         if (flow.acknowledgement_due(buffer)) flow.acknowledged();
         if (!flow.may_send() && flow.all_acknowledged()) std::abort();
