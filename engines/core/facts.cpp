@@ -104,7 +104,7 @@ void set_text(Json& facts, const char* name, const std::string& text) {
     if (!text.empty()) facts[name] = text;
 }
 
-// Sets value * scale, as an integer where it is one.
+// Sets value * scale, as an integer if it is one.
 void set_number(Json& facts, const char* name, std::optional<double> value, double scale = 1) {
     if (!value) return;
     const double scaled = *value * scale;

@@ -1,4 +1,4 @@
-// Prints what a program's main throws.
+// Prints the exceptions of a program's main.
 #include "core/main.hpp"
 
 #include <fmt/format.h>

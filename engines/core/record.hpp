@@ -21,7 +21,8 @@ using Json = nlohmann::ordered_json;
 
 inline constexpr int schema_version = 3;
 
-// What a record is about. Empty members are left out. In a pair, bytes go from host to peer.
+// The subject of a record: a host, a pair, a device, ... Empty members are left out. In a pair,
+// bytes go from host to peer.
 struct Subject {
     std::string host{}, peer{}, device{};
     std::optional<int> numa{}, rank{};

@@ -11,7 +11,7 @@
 
 namespace assay::events {
 
-// What is done with an event that has lost a fragment.
+// The treatment of an event that has lost a fragment.
 enum class Policy : std::uint8_t { drop, mark, wait };
 
 struct Settings {

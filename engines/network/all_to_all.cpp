@@ -1,8 +1,8 @@
 // network.all_to_all: every rank with every other, in rounds. In a round each rank sends to one
 // rank and receives from one.
 //
-// Sends are streams timed by their receivers, so a pair's bandwidth is what arrived, independent of
-// what else the sender does.
+// Sends are streams timed by their receivers, so a pair's bandwidth is the rate of arrival,
+// independent of the sender's other work.
 #include "core/options.hpp"
 #include "network/group.hpp"
 #include "network/measurements.hpp"

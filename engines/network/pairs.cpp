@@ -1,6 +1,6 @@
 // network.pairs: the given pairs one after the other, while all other ranks are silent. It shows
-// what a suspect pair reaches without competing traffic: a pair that stays slow has a hardware
-// fault, one that becomes fast suffered from congestion.
+// the bandwidth of a suspect pair without competing traffic: a pair that stays slow has a hardware
+// fault; a pair that becomes fast suffered from congestion.
 #include <fmt/format.h>
 
 #include <algorithm>

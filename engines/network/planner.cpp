@@ -29,14 +29,14 @@ LinearCost LinearCost::from_points(double x0, double y0, double x1, double y1) {
 }
 
 double Planner::min_pass_seconds(std::size_t item) const {
-    return rounds_ * burst_.at(static_cast<double>(size_of(item)));
+    return rounds_ * burst_.seconds_for(static_cast<double>(size_of(item)));
 }
 
 int Planner::affordable_rounds(int all) const {
     if (input_.budget <= 0) return all;
     double one_round = 0;
     for (std::size_t item = 0; item < item_count(); ++item)
-        one_round += burst_.at(static_cast<double>(size_of(item)));
+        one_round += burst_.seconds_for(static_cast<double>(size_of(item)));
     const double affordable = std::min(input_.budget / one_round, static_cast<double>(all));
     return std::max(static_cast<int>(affordable), std::min(min_rounds, all));
 }
@@ -45,7 +45,7 @@ std::vector<std::size_t> Planner::drop_sizes(double seconds) {
     std::vector<std::size_t> dropped;
     const auto cost = [&](std::size_t size) {  // with a message for its latency in each round
         const double x = static_cast<double>(size);
-        return rounds_ * input_.operations * (burst_.at(x) + message_.at(x));
+        return rounds_ * input_.operations * (burst_.seconds_for(x) + message_.seconds_for(x));
     };
     std::size_t anchor = *std::ranges::min_element(input_.sizes);
     std::size_t smallest_bandwidth = std::numeric_limits<std::size_t>::max();
@@ -86,8 +86,8 @@ int Planner::window(std::size_t size) const {
     if (input_.iterations > 0)
         return static_cast<int>(
             std::min<std::int64_t>(clamp_window(size, max_window), input_.iterations));
-    return clamp_window(size,
-                        burst_target() / std::max(message_.at(static_cast<double>(size)), 1e-9));
+    return clamp_window(
+        size, burst_target() / std::max(message_.seconds_for(static_cast<double>(size)), 1e-9));
 }
 
 int Planner::next_window(std::size_t size, int window, double longest) const {
@@ -117,9 +117,10 @@ double Planner::remaining(std::size_t item, double elapsed) const {
     double min_seconds = 0, target_seconds = 0;
     for (; item < item_count(); ++item) {
         min_seconds += min_pass_seconds(item);
-        target_seconds += rounds_ *
-                          std::max(burst_.at(static_cast<double>(size_of(item))), burst_target()) *
-                          target_passes;
+        target_seconds +=
+            rounds_ *
+            std::max(burst_.seconds_for(static_cast<double>(size_of(item))), burst_target()) *
+            target_passes;
     }
     if (input_.budget <= 0) return target_seconds;
     return std::max(min_seconds, std::min(target_seconds, input_.budget - elapsed));

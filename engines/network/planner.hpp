@@ -28,8 +28,9 @@ struct PlannerInput {
 // Seconds as a linear function of the message size.
 struct LinearCost {
     double fixed = 0, slope = 0;
-    double at(double x) const { return fixed + slope * x; }
-    // The line through two points, with slope and intercept raised to 0 where they are negative.
+    double seconds_for(double size) const { return fixed + slope * size; }
+    // The line through two points (size, seconds), with slope and intercept raised to 0 if they are
+    // negative.
     static LinearCost from_points(double x0, double y0, double x1, double y1);
 };
 
@@ -53,7 +54,7 @@ public:
     // Messages per flow in the first burst of a size.
     int window(std::size_t size) const;
     double burst_seconds(std::size_t size, int window) const {
-        return message_.at(static_cast<double>(size)) * window;
+        return message_.seconds_for(static_cast<double>(size)) * window;
     }
     // The window for the next pass, after bursts of `window` messages took up to `longest` seconds.
     int next_window(std::size_t size, int window, double longest) const;

@@ -19,7 +19,7 @@ namespace assay::network {
 // One rank's results for one size and operation, over all passes.
 class Tally {
 public:
-    Tally(Op of, std::size_t bytes_each) : op(of), size(bytes_each) {}
+    Tally(Op operation, std::size_t message_bytes) : op(operation), size(message_bytes) {}
 
     void add(const Burst& burst, const Outcome& outcome);
     // The results as bytes, to be gathered on rank 0.

@@ -28,7 +28,7 @@ namespace assay::network {
 using RankPair = std::pair<int, int>;  // from, to
 
 // A flow seen from one of its ends. Each rank numbers its flows by direction from 0; the index
-// tells where the flow's messages are in the rank's buffers.
+// determines where the flow's messages are in the rank's buffers.
 struct Flow {
     int peer;
     int local_index;  // at this rank

@@ -88,7 +88,7 @@ public:
 
     // Collective. Bytes of memory that each rank may use: `requested`, but at most half of the
     // available memory per rank on the host that has least. Throws Error on every rank if some
-    // rank's `minimum` is not available; `purpose` says in the message what needs the memory.
+    // rank's `minimum` is not available; its message names the `purpose` of the memory.
     double memory(double minimum, double requested, const std::string& purpose);
 
     // Whether SIGINT or SIGTERM has arrived. The process ends 3 s after a signal if the measurement

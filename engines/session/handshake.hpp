@@ -7,8 +7,8 @@
 //   listener  welcome     HMAC-SHA-256 (32 bytes)
 //
 // The HMACs cover the role, the purpose of the port and both random numbers. So neither side can be
-// made to answer for the other, and no proof holds for another port. What follows is neither
-// encrypted nor signed: see docs/security.md.
+// made to answer for the other, and no proof holds for another port. Messages after the handshake
+// are neither encrypted nor signed: see docs/security.md.
 //
 // Compiled without exceptions, because it is loaded into other programs.
 #pragma once

@@ -1,5 +1,5 @@
-// The secret of a run. Whoever knows it belongs to the run; see handshake.hpp for how a caller
-// proves that without sending it.
+// The secret token of a run. A process that knows it belongs to the run; in the handshake
+// (handshake.hpp) a caller proves that without sending the token.
 //
 // A launcher hands it to both sides: to an MPI job through MPI, to others in a file of mode 0600 or
 // in the environment. A command line would show it to every user of the host.

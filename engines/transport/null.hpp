@@ -36,18 +36,19 @@ struct Faults {
         std::uint64_t message;  // counted as for a flip
     };
     std::vector<Duplicate> duplicates;
-    // A rank is killed at time `at`. Its peers notice at different times, from `notice_delay` to
+    // A rank is killed at `kill_time`. Its peers notice at different times, from `notice_delay` to
     // `notice_delay` + `notice_spread` later. It comes back as a new process `return_delay` after
     // the kill (0: never). With deaths, Transport::survives() is true.
     struct Death {
         int rank;
-        Nanoseconds at, notice_delay = 20'000'000, notice_spread = 5'000'000, return_delay = 0;
+        Nanoseconds kill_time, notice_delay = 20'000'000, notice_spread = 5'000'000,
+                               return_delay = 0;
     };
     std::vector<Death> deaths;
-    // A rank does nothing for `duration` from time `at`, and is not lost.
+    // A rank does nothing for `duration` from `start` on, and is not lost.
     struct Stall {
         int rank;
-        Nanoseconds at, duration;
+        Nanoseconds start, duration;
     };
     std::vector<Stall> stalls;
     // By rank: the number of posted operations after which it blocks until the job ends.

@@ -181,7 +181,7 @@ CopyChannel::CopyChannel(const Gpu& gpu, CopyDirection direction, const CopySize
         readback_.emplace(gpu_, size_.bytes);
         return;
     }
-    gpu_.check(driver().copy_to(device_.at(0), host_.data(), size_.total(), stream_),
+    gpu_.check(driver().copy_to(device_.address(0), host_.data(), size_.total(), stream_),
                "cuMemcpyHtoDAsync");
     wait_for_stream();
 }
@@ -197,7 +197,8 @@ void CopyChannel::clear() {
         return;
     }
     gpu_.make_current();
-    gpu_.check(driver().fill(device_.at(0), clear_byte, size_.total(), stream_), "cuMemsetD8Async");
+    gpu_.check(driver().fill(device_.address(0), clear_byte, size_.total(), stream_),
+               "cuMemsetD8Async");
     wait_for_stream();
 }
 
@@ -208,13 +209,13 @@ void CopyChannel::queue(const StreamBlocker& blocker) {
     for (int c = 0; c < size_.copies; ++c) {
         const std::size_t offset = static_cast<std::size_t>(c) * size_.bytes;
         if (direction_ == CopyDirection::h2d)
-            gpu_.check(
-                driver().copy_to(device_.at(offset), host_.data() + offset, size_.bytes, stream_),
-                "cuMemcpyHtoDAsync");
+            gpu_.check(driver().copy_to(device_.address(offset), host_.data() + offset, size_.bytes,
+                                        stream_),
+                       "cuMemcpyHtoDAsync");
         else
-            gpu_.check(
-                driver().copy_from(host_.data() + offset, device_.at(offset), size_.bytes, stream_),
-                "cuMemcpyDtoHAsync");
+            gpu_.check(driver().copy_from(host_.data() + offset, device_.address(offset),
+                                          size_.bytes, stream_),
+                       "cuMemcpyDtoHAsync");
     }
     gpu_.check(driver().record(end_event_, stream_), "cuEventRecord");
 }
@@ -256,9 +257,9 @@ int CopyChannel::verify(std::optional<Corruption>& first) {
         if (direction_ == CopyDirection::h2d) {
             gpu_.make_current();
             std::memset(readback_->data(), clear_byte, size_.bytes);
-            gpu_.check(
-                driver().copy_from(readback_->data(), device_.at(offset), size_.bytes, stream_),
-                "cuMemcpyDtoHAsync");
+            gpu_.check(driver().copy_from(readback_->data(), device_.address(offset), size_.bytes,
+                                          stream_),
+                       "cuMemcpyDtoHAsync");
             wait_for_stream();
             arrived = readback_->data();
         }

@@ -68,7 +68,7 @@ public:
     ~DeviceBuffer();
     DeviceBuffer(const DeviceBuffer&) = delete;
     DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-    DevicePointer at(std::size_t offset) const { return pointer_ + offset; }
+    DevicePointer address(std::size_t offset) const { return pointer_ + offset; }
 
 private:
     const Gpu& gpu_;

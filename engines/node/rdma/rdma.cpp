@@ -64,8 +64,8 @@ Workload workload_from(const Options& options) {
 
 // The address that the listening side listens on: the given interface, address or name of this
 // host; else the first address of the device's own network interface.
-Address listening_address(const std::string& given, const PortName& device, int port) {
-    if (!given.empty()) return find_local(given, port).first;
+Address listening_address(const std::string& requested, const PortName& device, int port) {
+    if (!requested.empty()) return find_local(requested, port).first;
     for (const std::string& interface : interfaces(device))
         if (const auto address = address_of_interface(interface, port)) return *address;
     throw Error(device.text() + " has no network interface with an address to listen on",

@@ -37,22 +37,22 @@ struct DataHeader {
     std::uint64_t run = 0, sequence = 0, sent_at = 0;
 
     void put(std::byte* to) const {
-        const std::uint32_t words[2] = {htobe32(magic_word), htobe32(stream)};
-        const std::uint64_t longs[3] = {htobe64(run), htobe64(sequence), htobe64(sent_at)};
-        std::memcpy(to, words, sizeof words);
-        std::memcpy(to + sizeof words, longs, sizeof longs);
+        const std::uint32_t fields_32[2] = {htobe32(magic_word), htobe32(stream)};
+        const std::uint64_t fields_64[3] = {htobe64(run), htobe64(sequence), htobe64(sent_at)};
+        std::memcpy(to, fields_32, sizeof fields_32);
+        std::memcpy(to + sizeof fields_32, fields_64, sizeof fields_64);
     }
     // Returns false if it is not a message of this protocol. `from` has at least `bytes` bytes.
     bool get(const std::byte* from) {
-        std::uint32_t words[2];
-        std::uint64_t longs[3];
-        std::memcpy(words, from, sizeof words);
-        std::memcpy(longs, from + sizeof words, sizeof longs);
-        stream = be32toh(words[1]);
-        run = be64toh(longs[0]);
-        sequence = be64toh(longs[1]);
-        sent_at = be64toh(longs[2]);
-        return be32toh(words[0]) == magic_word;
+        std::uint32_t fields_32[2];
+        std::uint64_t fields_64[3];
+        std::memcpy(fields_32, from, sizeof fields_32);
+        std::memcpy(fields_64, from + sizeof fields_32, sizeof fields_64);
+        stream = be32toh(fields_32[1]);
+        run = be64toh(fields_64[0]);
+        sequence = be64toh(fields_64[1]);
+        sent_at = be64toh(fields_64[2]);
+        return be32toh(fields_32[0]) == magic_word;
     }
 };
 

@@ -17,8 +17,8 @@ const Faults::Death* Fabric::next_death(int rank) const {
 
 Nanoseconds Fabric::stalled_until(int rank) const {
     for (const Faults::Stall& stall : faults_.stalls)
-        if (stall.rank == rank && stall.at <= time() && time() < stall.at + stall.duration)
-            return stall.at + stall.duration;
+        if (stall.rank == rank && stall.start <= time() && time() < stall.start + stall.duration)
+            return stall.start + stall.duration;
     return 0;
 }
 
@@ -91,8 +91,8 @@ bool Fabric::restart(int rank) {
     if (!last || last->return_delay == 0) return false;
     const std::size_t deaths = state(rank).deaths;
     // It comes back after all peers have noticed its death, and before they notice its return.
-    state(rank).wake =
-        last->at + std::max(last->return_delay, last->notice_delay + last->notice_spread + 1);
+    state(rank).wake = last->kill_time +
+                       std::max(last->return_delay, last->notice_delay + last->notice_spread + 1);
     const auto due = [&] { return time() >= state(rank).wake || state(0).ended; };
     if (simulated()) {
         wait_until(lock, due);
@@ -108,8 +108,8 @@ bool Fabric::restart(int rank) {
     state(rank) = {};
     state(rank).lost.resize(states_.size());
     for (int peer = 0; peer < size(); ++peer) {
-        const bool gone = peer != rank && (state(peer).ended || state(peer).dead);
-        if (gone) deliver({rank, {peer, PeerChange::State::lost}});
+        const bool is_gone = peer != rank && (state(peer).ended || state(peer).dead);
+        if (is_gone) deliver({rank, {peer, PeerChange::State::lost}});
     }
     state(rank).deaths = deaths;
     return true;
@@ -118,18 +118,18 @@ bool Fabric::restart(int rank) {
 void Fabric::changes(int rank, std::vector<PeerChange>& changes) {
     const Lock lock(mutex_);
     deliver_due_notices();
-    std::vector<PeerChange>& own = state(rank).changes;
-    changes.insert(changes.end(), own.begin(), own.end());
-    own.clear();
+    std::vector<PeerChange>& unreported = state(rank).changes;
+    changes.insert(changes.end(), unreported.begin(), unreported.end());
+    unreported.clear();
 }
 
 void Fabric::failed(int rank, std::vector<Ticket>& tickets) {
     const Lock lock(mutex_);
     deliver_due_notices();
-    std::vector<Ticket>& own = state(rank).failed;
-    tickets.insert(tickets.end(), own.begin(), own.end());
-    state(rank).free.insert(state(rank).free.end(), own.begin(), own.end());
-    own.clear();
+    std::vector<Ticket>& unreported = state(rank).failed;
+    tickets.insert(tickets.end(), unreported.begin(), unreported.end());
+    state(rank).free.insert(state(rank).free.end(), unreported.begin(), unreported.end());
+    unreported.clear();
 }
 
 }  // namespace assay::null

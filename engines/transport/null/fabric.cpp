@@ -32,7 +32,7 @@ void Fabric::advance_time() {
         if (rank.ended) continue;
         include(rank.wake);
         include(stalled_until(static_cast<int>(i)));
-        if (const Faults::Death* death = next_death(static_cast<int>(i))) include(death->at);
+        if (const Faults::Death* death = next_death(static_cast<int>(i))) include(death->kill_time);
     }
     if (!notices_.empty()) include(notices_.begin()->first);
     if (next == std::numeric_limits<Nanoseconds>::max()) {

@@ -118,7 +118,7 @@ private:
     const Faults::Death* next_death(int rank) const;
     bool death_is_due(int rank) const {
         const Faults::Death* death = next_death(rank);
-        return death && death->at <= time();
+        return death && death->kill_time <= time();
     }
     [[noreturn]] void kill(int rank);
     void discard_posted(int rank);

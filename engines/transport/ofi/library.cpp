@@ -105,7 +105,7 @@ Info find_provider(const std::string& provider, const std::string& address) {
     if (!result || !has_ip_address(*result))
         result = query(result && provider.empty() ? provider_name(*result) : provider, "");
     if (result) return result;
-    const std::vector<std::string> known = providers();
+    const std::vector<std::string> available = providers();
     const std::string message =
         provider.empty() ? "libfabric has no provider of reliable datagrams (RDM) on this host"
                          : fmt::format(
@@ -113,8 +113,8 @@ Info find_provider(const std::string& provider, const std::string& address) {
                                "(RDM) on this host",
                                provider);
     std::string choice;
-    for (const std::string& name : known) choice += (choice.empty() ? "ofi:" : ", ofi:") + name;
-    throw Error(message, known.empty() ? "see 'fi_info'" : "choose one of " + choice);
+    for (const std::string& name : available) choice += (choice.empty() ? "ofi:" : ", ofi:") + name;
+    throw Error(message, available.empty() ? "see 'fi_info'" : "choose one of " + choice);
 }
 
 }  // namespace assay::ofi

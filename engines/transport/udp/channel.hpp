@@ -55,14 +55,14 @@ public:
 
     // Reads the datagrams that have arrived. Calls take(data, bytes) for the bytes of the stream in
     // order; it returns how many it has consumed.
-    template <class Take>
-    void receive(Nanoseconds time, Take take) {
+    template <class PassOn>
+    void receive(Nanoseconds time, PassOn pass_on) {
         while (read_batch())
-            for (const std::span<std::byte> datagram : batch_) accept(datagram, time, take);
+            for (const std::span<std::byte> datagram : batch_) accept(datagram, time, pass_on);
     }
-    template <class Take>
-    void resume(Take take) {
-        receiver_->resume(take);
+    template <class PassOn>
+    void resume(PassOn pass_on) {
+        receiver_->resume(pass_on);
     }
     // Sends bytes of the outbox as far as the window permits, and an acknowledgement if one is due.
     void send(const direct::Outbox& outbox, Nanoseconds time);
@@ -78,8 +78,8 @@ private:
     bool check(std::span<const std::byte> datagram, Prefix& prefix);
     void accept_acknowledgement(std::span<const std::byte> datagram, std::uint64_t granted,
                                 Nanoseconds time);
-    template <class Take>
-    void accept(std::span<const std::byte> datagram, Nanoseconds time, Take take) {
+    template <class PassOn>
+    void accept(std::span<const std::byte> datagram, Nanoseconds time, PassOn pass_on) {
         Prefix prefix;
         if (!check(datagram, prefix)) {
             ++traffic_.forged;
@@ -88,7 +88,7 @@ private:
         } else {
             const auto payload = datagram.subspan(sizeof prefix);
             if (!receiver_->on_datagram(prefix.number, prefix.offset, payload.data(),
-                                        payload.size(), take))
+                                        payload.size(), pass_on))
                 ++traffic_.repeated;
         }
     }

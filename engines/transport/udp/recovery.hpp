@@ -1,7 +1,7 @@
 // A reliable stream of bytes over datagrams that may be lost, repeated or reordered. It uses no
 // sockets and no clock, so that tests can plant all of these.
 //
-// Every datagram has a number of its own, also one that carries bytes again. The receiver
+// Every datagram has a new number, even if it carries the same bytes again. The receiver
 // acknowledges ranges of numbers. So a round trip is never measured against the wrong copy, and a
 // datagram is known to be lost when later ones have arrived (RFC 9002, section 6). The window is
 // reduced on a loss, by CUBIC's factor, and restored if the datagram was only late. The receiver
@@ -108,27 +108,27 @@ public:
     // A datagram with bytes of the stream has arrived. Calls take(data, bytes), which returns how
     // many bytes it has consumed, for all bytes that are in order; the rest is held. Returns false,
     // and does nothing, if the number has arrived before or the bytes are beyond the granted ones.
-    template <class Take>
+    template <class PassOn>
     bool on_datagram(std::uint64_t number, std::uint64_t offset, const std::byte* data,
-                     std::size_t bytes, Take take) {
+                     std::size_t bytes, PassOn pass_on) {
         if (offset > consumed_ + window_ || bytes > consumed_ + window_ - offset ||
             out_of_order_bytes_ > 2 * window_ || !record(number))
             return false;
         if (offset <= consumed_ && offset + bytes > consumed_ && !refused_) {
             const std::size_t skip = consumed_ - offset;
-            const std::size_t accepted = take(data + skip, bytes - skip);
+            const std::size_t accepted = pass_on(data + skip, bytes - skip);
             consumed_ += accepted;
             refused_ = accepted < bytes - skip;
         }
         if (offset + bytes > consumed_) store_out_of_order(offset, data, bytes);
-        deliver_in_order(take);
+        deliver_in_order(pass_on);
         return true;
     }
     // Passes on the held bytes that are in order, when the program can consume more.
-    template <class Take>
-    void resume(Take take) {
+    template <class PassOn>
+    void resume(PassOn pass_on) {
         refused_ = false;
-        deliver_in_order(take);
+        deliver_in_order(pass_on);
     }
     bool refused() const { return refused_; }
     std::uint64_t consumed() const { return consumed_; }
@@ -149,14 +149,14 @@ private:
     static constexpr std::size_t max_unacknowledged = 16;  // datagrams
     bool record(std::uint64_t number);
     void store_out_of_order(std::uint64_t offset, const std::byte* data, std::size_t bytes);
-    template <class Take>
-    void deliver_in_order(Take take) {
+    template <class PassOn>
+    void deliver_in_order(PassOn pass_on) {
         while (!refused_ && !out_of_order_.empty() && out_of_order_.begin()->first <= consumed_) {
             const auto first = out_of_order_.begin();
             const std::uint64_t skip = consumed_ - first->first;
             if (skip < first->second.size()) {
                 const std::size_t bytes = first->second.size() - skip;
-                const std::size_t accepted = take(first->second.data() + skip, bytes);
+                const std::size_t accepted = pass_on(first->second.data() + skip, bytes);
                 consumed_ += accepted;
                 refused_ = accepted < bytes;
                 if (refused_) return;

@@ -159,11 +159,11 @@ void Udp::receive(int peer, Nanoseconds time) {
     PeerState& p = state(peer);
     if (!p.channel || !p.channel->has_begun()) return;
     std::string fault;
-    const auto take = [&](const std::byte* data, std::size_t bytes) {
+    const auto pass_on = [&](const std::byte* data, std::size_t bytes) {
         return fault.empty() ? consume(peer, data, bytes, fault) : 0;
     };
-    if (inbox(peer).is_blocked() && resume(peer, fault)) p.channel->resume(take);
-    p.channel->receive(time, take);
+    if (inbox(peer).is_blocked() && resume(peer, fault)) p.channel->resume(pass_on);
+    p.channel->receive(time, pass_on);
     if (!fault.empty()) end_peer(peer, fault);
 }
 

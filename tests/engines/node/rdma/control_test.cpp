@@ -104,9 +104,9 @@ TEST_CASE("wrong version, length, JSON and message types are refused") {
 }
 
 TEST_CASE("numbers out of bounds from the other side are refused") {
-    CHECK(whole(Json(65535U), 65535) == 65535);
+    CHECK(whole_number(Json(65535U), 65535) == 65535);
     for (const Json& value : {Json(65536U), Json(-1), Json(7e20), Json(1.5), Json("1"), Json()})
-        CHECK_THROWS_AS(whole(value, 65535), PeerError);
+        CHECK_THROWS_AS(whole_number(value, 65535), PeerError);
 }
 
 TEST_CASE("a closed connection is reported, also within a message") {
