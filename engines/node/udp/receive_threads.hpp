@@ -31,10 +31,11 @@ struct StreamArrivals {
     double jitter = 0;       // seconds
 };
 
+// The counts of all threads.
 struct Arrivals {
     std::vector<StreamArrivals> streams{};
     std::uint64_t unique = 0, foreign = 0, corrupted = 0;  // foreign: not of this run
-    std::uint64_t first_batch = 0;  // messages in the batch that started the clock
+    std::uint64_t first_batch = 0;  // messages of the first batch, at whose arrival timing starts
     // When the threads started, and the first and last arrival (0 if nothing arrived).
     Nanoseconds start = 0, first = 0, last = 0;
     Nanoseconds gap = 0;                     // longest time in which a thread received nothing

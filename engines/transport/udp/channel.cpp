@@ -17,7 +17,7 @@
 #include "transport/direct/rendezvous.hpp"
 
 #ifndef UDP_GRO
-#define UDP_GRO 104  // linux/udp.h, which is in the way of netinet/udp.h
+#define UDP_GRO 104  // from linux/udp.h, which conflicts with netinet/udp.h
 #endif
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -27,12 +27,12 @@ namespace assay::udp {
 namespace {
 
 constexpr std::size_t max_stream_bytes = 16320;  // four datagrams fill a send of 64 KiB
-constexpr std::size_t min_path = 576;            // path MTU that every path has (RFC 791)
-constexpr std::size_t receive_buffer = 32U << 20;
+constexpr std::size_t min_path_mtu = 576;        // path MTU that every path has (RFC 791)
+constexpr std::size_t socket_buffer_bytes = 32U << 20;
 constexpr std::uint32_t max_window = 8U << 20;
-constexpr std::size_t max_send_bytes = 65000;  // of a UDP datagram before the kernel cuts it
+constexpr std::size_t max_send_bytes = 65000;  // of one sendmsg, which the kernel may split (GSO)
 constexpr Nanoseconds min_acknowledgement_delay = 250'000, max_acknowledgement_delay = 4'000'000;
-constexpr int buffers = 8;  // of one recvmmsg
+constexpr int receive_count = 8;  // buffers of one recvmmsg
 
 direct::Address address_of(int socket, bool of_peer) {
     direct::Address address;
@@ -50,14 +50,14 @@ direct::Address address_of(int socket, bool of_peer) {
 struct AcknowledgementBody {
     std::uint64_t end;
     struct {
-        std::uint32_t length, gap;  // numbers that arrived, and that are missing below them
+        std::uint32_t length, gap;  // numbers that have arrived; missing numbers below them
     } ranges[max_reported];
 };
 
 }  // namespace
 
 Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
-    : rank_(rank), peer_(peer), buffer_(buffers * largest) {
+    : rank_(rank), peer_(peer), buffer_(receive_count * max_block_bytes) {
     std::copy_n(key.begin(), key_.size(), key_.begin());
     direct::Address own_address = address_of(connection, false),
                     other = address_of(connection, true);
@@ -72,7 +72,7 @@ Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
     // datagrams pass. If this fails, their tags are refused.
     other.set_port(9);
     [[maybe_unused]] const int status = connect(socket_, other.data(), other.length);
-    const int buffer_bytes = receive_buffer, enabled = 1, probe = IP_PMTUDISC_DO;
+    const int buffer_bytes = socket_buffer_bytes, enabled = 1, probe = IP_PMTUDISC_DO;
     if (setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes) != 0)
         setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
     if (setsockopt(socket_, SOL_SOCKET, SO_SNDBUFFORCE, &buffer_bytes, sizeof buffer_bytes) != 0)
@@ -106,14 +106,15 @@ void Channel::begin(const Setup& peer_setup) {
 // Sets the datagram size to the largest that the path carries in one packet.
 void Channel::fit_path() {
     const bool v4 = address_of(socket_, false).storage.ss_family == AF_INET;
-    int path = 0;
-    socklen_t length = sizeof path;
-    if (getsockopt(socket_, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &path,
+    int path_mtu = 0;
+    socklen_t length = sizeof path_mtu;
+    if (getsockopt(socket_, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &path_mtu,
                    &length) != 0)
-        path = 1500;
+        path_mtu = 1500;
     const std::size_t headers = (v4 ? 20 : 40) + sizeof(udphdr) + sizeof(Prefix);
-    max_bytes_ = std::min(std::max<std::size_t>(static_cast<std::size_t>(path), min_path) - headers,
-                          max_stream_bytes);
+    max_bytes_ =
+        std::min(std::max<std::size_t>(static_cast<std::size_t>(path_mtu), min_path_mtu) - headers,
+                 max_stream_bytes);
     if (sender_) sender_->set_max_bytes(max_bytes_);
 }
 
@@ -128,18 +129,18 @@ std::array<unsigned char, 8> Channel::compute_tag(std::span<const std::byte> byt
 
 // Reads datagrams into the batch with one call. Returns false if there are none.
 bool Channel::read_batch() {
-    std::array<mmsghdr, buffers> messages{};
-    std::array<iovec, buffers> pieces;
-    std::array<std::array<char, CMSG_SPACE(sizeof(int))>, buffers> controls;
-    for (std::size_t i = 0; i < buffers; ++i) {
-        pieces[i] = {buffer_.data() + i * largest, largest};
+    std::array<mmsghdr, receive_count> messages{};
+    std::array<iovec, receive_count> pieces;
+    std::array<std::array<char, CMSG_SPACE(sizeof(int))>, receive_count> controls;
+    for (std::size_t i = 0; i < receive_count; ++i) {
+        pieces[i] = {buffer_.data() + i * max_block_bytes, max_block_bytes};
         messages[i].msg_hdr.msg_iov = &pieces[i];
         messages[i].msg_hdr.msg_iovlen = 1;
         messages[i].msg_hdr.msg_control = controls[i].data();
         messages[i].msg_hdr.msg_controllen = controls[i].size();
     }
     batch_.clear();
-    const int count = recvmmsg(socket_, messages.data(), buffers, MSG_DONTWAIT, nullptr);
+    const int count = recvmmsg(socket_, messages.data(), receive_count, MSG_DONTWAIT, nullptr);
     for (int i = 0; i < count; ++i) {
         mmsghdr& message = messages[static_cast<std::size_t>(i)];
         std::size_t segment = message.msg_len;
@@ -150,7 +151,7 @@ bool Channel::read_batch() {
             std::memcpy(&size, CMSG_DATA(c), sizeof size);
             if (size > 0) segment = static_cast<std::size_t>(size);
         }
-        std::byte* data = buffer_.data() + static_cast<std::size_t>(i) * largest;
+        std::byte* data = buffer_.data() + static_cast<std::size_t>(i) * max_block_bytes;
         for (std::size_t offset = 0; offset < message.msg_len; offset += segment)
             batch_.emplace_back(data + offset,
                                 std::min<std::size_t>(segment, message.msg_len - offset));
@@ -158,7 +159,7 @@ bool Channel::read_batch() {
     return count > 0;
 }
 
-bool Channel::check(std::span<const std::byte> datagram, Prefix& prefix) {
+bool Channel::verify_datagram(std::span<const std::byte> datagram, Prefix& prefix) {
     if (datagram.size() < sizeof prefix) return false;
     std::memcpy(&prefix, datagram.data(), sizeof prefix);
     if (prefix.from != static_cast<std::uint32_t>(peer_)) return false;

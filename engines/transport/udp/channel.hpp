@@ -33,6 +33,7 @@ struct Setup {
 };
 static_assert(sizeof(Setup) == 8);
 
+// Received datagrams that were discarded.
 struct Traffic {
     std::uint64_t forged = 0;  // datagrams with a wrong tag or layout
     std::uint64_t repeated = 0;
@@ -72,16 +73,16 @@ public:
     const Traffic& traffic() const { return traffic_; }
 
 private:
-    static constexpr std::size_t largest = 65536, max_datagrams = 64;
+    static constexpr std::size_t max_block_bytes = 65536, max_datagrams = 64;
     bool read_batch();
-    // Whether a datagram is the peer's; fills `prefix`.
-    bool check(std::span<const std::byte> datagram, Prefix& prefix);
+    // Whether a datagram has the peer's tag and a valid layout; sets `prefix`.
+    bool verify_datagram(std::span<const std::byte> datagram, Prefix& prefix);
     void accept_acknowledgement(std::span<const std::byte> datagram, std::uint64_t granted,
                                 Nanoseconds time);
     template <class PassOn>
     void accept(std::span<const std::byte> datagram, Nanoseconds time, PassOn pass_on) {
         Prefix prefix;
-        if (!check(datagram, prefix)) {
+        if (!verify_datagram(datagram, prefix)) {
             ++traffic_.forged;
         } else if (prefix.kind == Kind::acknowledgement) {
             accept_acknowledgement(datagram, prefix.offset, time);
