@@ -36,8 +36,8 @@ constexpr std::array<double, 15> edges = {0,    1e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e
                                           1e-2, 3e-2, 1e-1, 3e-1, 1,    10,   1e4};
 constexpr Nanoseconds warm_up = 200'000'000;  // from the last thread's start to the first block
 
-// The result of one thread.
-struct Outcome {
+// The counts of one thread.
+struct ThreadResult {
     std::uint64_t blocks = 0, late = 0;
     double elapsed = 0;  // seconds, at least the planned time
     Histogram lateness;
@@ -65,7 +65,7 @@ public:
         }
     }
 
-    void work(std::uint64_t round) {
+    void process_block(std::uint64_t round) {
         switch (step_.operation) {
             case Operation::write:
                 std::memset(target_.data(), static_cast<int>(round & 0xff), step_.block);
@@ -106,10 +106,12 @@ private:
     double consumed_ = 0;
 };
 
-// Processes block after block, each when it is due.
-Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::uint64_t blocks) {
-    Outcome outcome;
-    const Nanoseconds begin = t0 + static_cast<Nanoseconds>(phase * period * 1e9);
+// Processes `blocks` blocks, each when it is due. Block k is due `(phase + k) * period` seconds
+// after `common_start`.
+ThreadResult run_paced(Worker& worker, Nanoseconds common_start, double phase, double period,
+                       std::uint64_t blocks) {
+    ThreadResult result;
+    const Nanoseconds begin = common_start + static_cast<Nanoseconds>(phase * period * 1e9);
     const auto due = [&](std::uint64_t k) {
         return begin + static_cast<Nanoseconds>(static_cast<double>(k) * period * 1e9);
     };
@@ -122,15 +124,15 @@ Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::u
             clock = now();
         }
         if (clock >= end_time) break;
-        outcome.lateness.record(std::max<Nanoseconds>(clock - start, 0));
-        outcome.late += clock >= due(k + 1);
-        worker.work(k);
-        ++outcome.blocks;
+        result.lateness.record(std::max<Nanoseconds>(clock - start, 0));
+        result.late += clock >= due(k + 1);
+        worker.process_block(k);
+        ++result.blocks;
         clock = now();
     }
     const Nanoseconds planned = interrupted() ? clock : end_time;
-    outcome.elapsed = seconds(std::max(clock, planned) - begin);
-    return outcome;
+    result.elapsed = seconds(std::max(clock, planned) - begin);
+    return result;
 }
 
 // The phase of a thread, 0 to 1: evenly spread for any number of threads (multiples of the golden
@@ -140,6 +142,7 @@ double phase(std::size_t thread) {
     return turns - std::floor(turns);
 }
 
+// The workload and its duration.
 struct Plan {
     Workload workload;
     double seconds;
@@ -153,14 +156,14 @@ struct Plan {
 };
 
 // Runs the workload. Outcomes are ordered by station, then step.
-std::vector<Outcome> run(const Plan& plan, Sink& sink) {
+std::vector<ThreadResult> run(const Plan& plan, Sink& sink) {
     const auto& nodes = numa_nodes();
     std::vector<const NumaNode*> nodes_with_cores;
     for (const NumaNode& node : nodes)
         if (!node.cores.empty()) nodes_with_cores.push_back(&node);
     const auto& steps = plan.workload.steps;
     const std::size_t threads = static_cast<std::size_t>(plan.workload.stations) * steps.size();
-    std::vector<Outcome> outcomes(threads);
+    std::vector<ThreadResult> results(threads);
     std::vector<std::exception_ptr> errors(threads);
     std::atomic<bool> failed{false};
     Nanoseconds begin = 0;
@@ -185,21 +188,22 @@ std::vector<Outcome> run(const Plan& plan, Sink& sink) {
             }
             ready.arrive_and_wait();
             if (!failed)
-                outcomes[t] = pace(*worker, begin, phase(t), plan.period(step), plan.blocks(step));
+                results[t] =
+                    run_paced(*worker, begin, phase(t), plan.period(step), plan.blocks(step));
             --running;
         });
     const Nanoseconds first = now();
     while (running > 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
-        const double passed = seconds(now() - first);
+        const double elapsed = seconds(now() - first);
         if (!failed)
-            sink.progress(std::min(1.0, passed / plan.seconds), plan.workload.name,
-                          std::max(0.0, plan.seconds - passed));
+            sink.progress(std::min(1.0, elapsed / plan.seconds), plan.workload.name,
+                          std::max(0.0, plan.seconds - elapsed));
     }
     pool.clear();
     for (const auto& error : errors)
         if (error) std::rethrow_exception(error);
-    return outcomes;
+    return results;
 }
 
 // Totals of some threads: bytes per second measured and desired, and the share of late blocks.
@@ -208,14 +212,14 @@ struct Totals {
     std::size_t threads = 0;
     Histogram lateness;
 
-    void add(const Outcome& outcome, const PacedStep& step) {
-        const double bytes = static_cast<double>(outcome.blocks * step.block) * step.traffic();
-        measured += outcome.elapsed > 0 ? bytes / outcome.elapsed : 0;
+    void add(const ThreadResult& result, const PacedStep& step) {
+        const double bytes = static_cast<double>(result.blocks * step.block) * step.traffic();
+        measured += result.elapsed > 0 ? bytes / result.elapsed : 0;
         desired += step.rate * step.traffic();
-        late += outcome.blocks > 0
-                    ? static_cast<double>(outcome.late) / static_cast<double>(outcome.blocks)
+        late += result.blocks > 0
+                    ? static_cast<double>(result.late) / static_cast<double>(result.blocks)
                     : 1;
-        lateness.merge(outcome.lateness.counts());
+        lateness.merge(result.lateness.counts());
         ++threads;
     }
     double achieved() const { return desired > 0 ? measured / desired : 0; }
@@ -231,20 +235,20 @@ std::vector<std::uint64_t> binned_counts(const Histogram& histogram) {
     return counts;
 }
 
-void report(const Plan& plan, const std::vector<Outcome>& outcomes, double scale, Sink& sink) {
+void write_records(const Plan& plan, const std::vector<ThreadResult>& results, double scale,
+                   Sink& sink) {
     const auto& steps = plan.workload.steps;
     const auto total = std::make_unique<Totals>();
     const Subject subject{.host = host_name()};
-    Json params = {
-        {"workload", plan.workload.name}, {"scale", scale}, {"threads", outcomes.size()}};
+    Json params = {{"workload", plan.workload.name}, {"scale", scale}, {"threads", results.size()}};
     const auto single = [&](const char* metric, double value, const Json& step_params) {
         sink.measurement(memory_paced, metric, subject, step_params, summarize({&value, 1}));
     };
     for (std::size_t s = 0; s < steps.size(); ++s) {
         const auto step_total = std::make_unique<Totals>();
-        for (std::size_t t = s; t < outcomes.size(); t += steps.size()) {
-            step_total->add(outcomes[t], steps[s]);
-            total->add(outcomes[t], steps[s]);
+        for (std::size_t t = s; t < results.size(); t += steps.size()) {
+            step_total->add(results[t], steps[s]);
+            total->add(results[t], steps[s]);
         }
         Json step_params = params;
         step_params["step"] = s + 1;
@@ -275,8 +279,8 @@ void detail::run_memory_paced(const Options& options, Bench& bench) {
                     "free memory on this node, or use a smaller workload");
     if (options.flag("realtime")) enter_realtime();
     catch_interrupts();
-    const auto outcomes = run(plan, bench.sink);
-    report(plan, outcomes, scale, bench.sink);
+    const auto results = run(plan, bench.sink);
+    write_records(plan, results, scale, bench.sink);
     if (interrupted()) throw Error("interrupted: the results cover the time until then");
 }
 
