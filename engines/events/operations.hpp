@@ -10,8 +10,8 @@
 
 namespace assay::events {
 
-// Tags of the transport. Fragments of slot s have the tag `fragments + s`. In SimGrid (its
-// simulated_requests.hpp) payloads, which keep no contents there, have tags from 32 on.
+// Tags of the transport. Fragments of slot s have the tag `fragments + s`. In SimGrid, messages with
+// tags from 32 on are payloads, whose contents are not kept (transport/simulated_requests.hpp).
 namespace tag {
 inline constexpr int to_manager = 16, from_manager = 17, unit = 18, event = 32, fragments = 64;
 }  // namespace tag

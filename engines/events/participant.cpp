@@ -110,6 +110,7 @@ void Participant::on_manager_message(std::span<const std::byte> message) {
             Membership members = read_members(message);
             if (members.since.size() != context_.members.since.size())
                 throw Error("the manager has another number of ranks", "start all ranks together");
+            // The new membership lists the connected process of these peers.
             for (std::size_t peer = 0; peer < members.since.size(); ++peer)
                 if (context_.connected[peer] && members.since[peer] != context_.members.since[peer])
                     context_.reachable[peer] = true;
@@ -205,6 +206,7 @@ void Participant::on_completed(const Operation& operation, bool success) {
     }
 }
 
+// Handles the loss or the return of a peer, as the transport reports it.
 void Participant::on_change(const PeerChange& change) {
     const auto peer = static_cast<std::size_t>(change.rank);
     const bool joined = change.state == PeerChange::State::joined;
