@@ -28,8 +28,8 @@ struct Subject {
     std::optional<int> numa{}, rank{};
 };
 
-// Concurrent flows: their ends, rates, and the rates in equal slices of the common time. An empty
-// source stands for all other ranks. `values` is empty when the flows had no common time.
+// Concurrent flows: their ends, rates, and the rates in equal slices of the time in which all flows
+// ran. An empty source stands for all other ranks. `values` is empty if there was no such time.
 struct FlowRates {
     explicit FlowRates(std::size_t flows) : values(flows), slices(flows) {}
     std::vector<std::string> sources{}, targets{};

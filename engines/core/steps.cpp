@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t max_steps = 1U << 20U;
 constexpr int idle = -1;  // the destination of a rank that does not send
 constexpr std::string_view expected_format =
-    "write a step a line, the destination of each rank, -1 for none";
+    "write each step as a line with the destination of each rank, -1 for none: 1 2 0";
 
 std::vector<int> parse_destinations(const std::string& line, const std::string& location) {
     std::istringstream tokens(line.substr(0, line.find('#')));

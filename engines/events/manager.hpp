@@ -53,8 +53,8 @@ public:
         int ranks, credits, slots;
         bool in_rounds;
         std::uint32_t events_per_group;
-        std::uint64_t events;  // 0: without end
-        bool drop;             // policy: events that lost a fragment are not reassigned
+        std::uint64_t events;  // 0: until stop()
+        bool drop;             // events that have lost a fragment are not reassigned (policy)
     };
     EventManager(const Units& units, const Options& options);
 

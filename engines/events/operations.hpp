@@ -10,8 +10,9 @@
 
 namespace assay::events {
 
-// Tags of the transport. Fragments of slot s have the tag `fragments + s`. In SimGrid, messages with
-// tags from 32 on are payloads, whose contents are not kept (transport/simulated_requests.hpp).
+// Tags of the transport. Fragments of slot s have the tag `fragments + s`. In SimGrid, messages
+// with tags from 32 on are payloads, whose contents are not kept
+// (transport/simulated_requests.hpp).
 namespace tag {
 inline constexpr int to_manager = 16, from_manager = 17, unit = 18, event = 32, fragments = 64;
 }  // namespace tag
@@ -32,6 +33,7 @@ struct Operation {
     std::uint32_t index;
 };
 
+// Posts operations and tracks them by their tickets.
 class OperationTracker {
 public:
     explicit OperationTracker(Transport& transport) : transport_(transport) {}
