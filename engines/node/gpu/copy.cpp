@@ -173,7 +173,7 @@ void Copier::run() {
 
 void Copier::measure(const GpuList& gpus, Direction direction, const char* scope) {
     const std::string label =
-        gpus.size() == 1 ? gpus[0]->gpu.direction_name() : fmt::format("all {} GPUs", gpus.size());
+        gpus.size() == 1 ? gpus[0]->gpu.text() : fmt::format("all {} GPUs", gpus.size());
     Series series(gpus.size());
     for (std::int64_t k = -1; k < settings_.repeats; ++k) {
         if (interrupted()) throw Error("interrupted: the results cover the copies until then");
