@@ -9,7 +9,8 @@
 set(ASSAY_MPIS "")
 include(${CMAKE_CURRENT_LIST_DIR}/MpiKind.cmake)
 
-# FLAGS: of compiling and linking, as a list.
+# Defines the target assay_mpi_NAME. FLAGS: the wrapper's flags for compiling and linking, as a list. ORIGIN: where they
+# come from, for the message.
 function(assay_add_mpi_flags name origin flags)
   # Assay calls the C interface only.
   list(FILTER flags EXCLUDE REGEX "^-l(mpi_cxx|mpichcxx|mpicxx)$")
@@ -35,6 +36,7 @@ function(assay_add_mpi_flags name origin flags)
   message(STATUS "MPI: ${name} (${origin})")
 endfunction()
 
+# Defines the target assay_mpi_NAME from the flags that WRAPPER prints; does nothing if there is no such wrapper.
 function(assay_add_mpi name wrapper)
   if(NOT EXISTS "${wrapper}" OR name IN_LIST ASSAY_MPIS)
     return()
@@ -50,8 +52,8 @@ function(assay_add_mpi name wrapper)
   set(ASSAY_MPIS ${ASSAY_MPIS} PARENT_SCOPE)
 endfunction()
 
-# Cray's compilers, cc and CC, are wrappers of all libraries whose modules are loaded; none is called mpicxx, and they know
-# no -show. The module cray-mpich names its folder; without it CC prints its flags.
+# Cray's compilers, cc and CC, are wrappers for all libraries whose modules are loaded. None is called mpicxx, and they
+# have no -show. The module cray-mpich sets CRAY_MPICH_DIR; without it CC prints its flags.
 if(EXISTS "$ENV{CRAY_MPICH_DIR}/include/mpi.h")
   assay_add_mpi_flags(mpich "$ENV{CRAY_MPICH_DIR}"
                       "-I$ENV{CRAY_MPICH_DIR}/include;-L$ENV{CRAY_MPICH_DIR}/lib;-lmpi")

@@ -1,7 +1,7 @@
 # Sets RESULT to the kind of MPI that a compiler wrapper builds for: "openmpi", "mpich", or "" if it has no mpi.h.
 #
-# The macros of its mpi.h decide, as Open MPI 5 and HPC-X have neither "openmpi" in their paths nor libraries of their
-# own names. MPICH's is the ABI of Intel MPI, MVAPICH and Cray's MPI too.
+# The macros of mpi.h decide, because the paths and library names of Open MPI 5 and HPC-X do not contain "openmpi".
+# Intel MPI, MVAPICH and Cray's MPI have MPICH's ABI and count as "mpich".
 function(assay_mpi_kind wrapper result)
   set(kind "")
   string(RANDOM LENGTH 8 unique)

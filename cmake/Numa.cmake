@@ -1,7 +1,8 @@
-# The NUMA profiler: the recorder assay-numa, the part that it preloads (libassay-numa.so), and the parts of the exact
-# modes.
+# The NUMA profiler: the recorder assay-numa, the library that it preloads (libassay-numa.so), and the libraries of the
+# exact modes, which count every access: the runtime, the pass for clang and the plugin for QEMU.
 
-# Injected into other programs: without core, without exceptions, linked to the C library only.
+# Adds a shared library that is loaded into other programs: without core, without exceptions, linked to the C library
+# only. NAME is its file's name without lib and .so.
 function(assay_numa_injected target name)
   add_library(${target} SHARED ${ARGN})
   target_compile_options(${target} PRIVATE ${ASSAY_WARNINGS} -fPIC -fno-exceptions -fno-rtti -fno-omit-frame-pointer

@@ -9,8 +9,8 @@
 
 namespace assay {
 
-// The fastest mode among a bit mask of the kernel's link modes (linux/ethtool.h), in bit/s; none if
-// it holds no mode with a speed that is known here.
+// The speed of the fastest mode in a bit mask of the kernel's link modes (linux/ethtool.h), in
+// bit/s; none if the mask holds no mode whose speed is known here.
 std::optional<double> fastest_of(std::span<const std::uint32_t> modes);
 
 // The fastest mode that an interface of this host supports, in bit/s; none if its driver does not

@@ -1,3 +1,4 @@
+// The table of known facts, and their values on this host from /proc and /sys.
 #include "core/facts.hpp"
 
 #include <fmt/format.h>
@@ -20,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array table = {
+constexpr std::array fact_table = {
     Fact{"os.name", "", "the distribution"},
     Fact{"kernel.release", "", "as printed by uname -r"},
     Fact{"kernel.sched_rt_runtime", "s", "time that real-time threads may use in each period"},
@@ -93,7 +94,7 @@ constexpr std::array table = {
 };
 
 // The number at the start of a text; none when there is no number.
-std::optional<double> number(const std::string& text) {
+std::optional<double> leading_number(const std::string& text) {
     std::istringstream in(text);
     double value = 0;
     return in >> value ? std::optional(value) : std::nullopt;
@@ -103,7 +104,7 @@ void set_text(Json& facts, const char* name, const std::string& text) {
     if (!text.empty()) facts[name] = text;
 }
 
-// Whole numbers stay integers in the record.
+// Sets value * scale, as an integer if it is one.
 void set_number(Json& facts, const char* name, std::optional<double> value, double scale = 1) {
     if (!value) return;
     const double scaled = *value * scale;
@@ -112,6 +113,7 @@ void set_number(Json& facts, const char* name, std::optional<double> value, doub
     else facts[name] = scaled;
 }
 
+// The names in a folder, sorted; empty if it cannot be read.
 std::vector<std::string> entries(const std::string& folder) {
     std::vector<std::string> names;
     std::error_code ignored;
@@ -130,6 +132,7 @@ std::string link_name(const std::string& path) {
 
 // ---- the host
 
+// The frequency governors of all processors, without repetition: "performance, powersave".
 std::string governors() {
     std::set<std::string> names;
     const std::string folder = sysfs("devices/system/cpu");
@@ -160,6 +163,7 @@ std::string selected_choice(const std::string& line) {
                : line.substr(open + 1, close - open - 1);
 }
 
+// Whether the processor reports that it runs under a hypervisor.
 bool is_virtual() {
     std::ifstream file(procfs("cpuinfo"));
     for (std::string line; std::getline(file, line);)
@@ -176,7 +180,7 @@ std::optional<double> soft_limit(const std::string& name) {
             const std::string rest = line.substr(name.size());
             return rest.find_first_not_of(' ') == rest.find("unlimited")
                        ? std::optional(9223372036854775808.0)
-                       : number(rest);
+                       : leading_number(rest);
         }
     return std::nullopt;
 }
@@ -192,13 +196,13 @@ void set_udp_memory(Json& facts) {
 
 // ---- devices
 
-std::optional<int> numa_of(const std::string& device_folder) {
-    const auto node = number(read_line(device_folder + "/numa_node"));
+std::optional<int> numa_node_of(const std::string& device_folder) {
+    const auto node = leading_number(read_line(device_folder + "/numa_node"));
     return node && *node >= 0 ? std::optional(static_cast<int>(*node)) : std::nullopt;
 }
 
 // The PCI address of the device behind an entry of a class; empty for other buses.
-std::string pci_of(const std::string& entry) {
+std::string pci_address_of(const std::string& entry) {
     const std::string name = link_name(entry + "/device");
     return std::count(name.begin(), name.end(), ':') == 2 ? name : "";
 }
@@ -214,12 +218,12 @@ std::string link_layer(const std::string& folder) {
 
 Context interface_context(const std::string& name) {
     const std::string folder = sysfs("class/net/" + name);
-    Context context{{.host = host_name(), .device = name, .numa = numa_of(folder + "/device")},
+    Context context{{.host = host_name(), .device = name, .numa = numa_node_of(folder + "/device")},
                     Json::object()};
     Json& facts = context.facts;
-    set_number(facts, "interface.mtu", number(read_line(folder + "/mtu")));
+    set_number(facts, "interface.mtu", leading_number(read_line(folder + "/mtu")));
     // In Mbit/s; -1 or a read error without a negotiated speed.
-    if (const auto speed = number(read_line(folder + "/speed")); speed && *speed > 0)
+    if (const auto speed = leading_number(read_line(folder + "/speed")); speed && *speed > 0)
         set_number(facts, "interface.speed", speed, 1e6 / 8);
     set_number(facts, "interface.speed_max", fastest_link_mode(name), 1.0 / 8);
     if (const auto duplex = read_line(folder + "/duplex"); duplex != "unknown")
@@ -229,7 +233,7 @@ Context interface_context(const std::string& name) {
     facts["interface.kind"] = fs::exists(folder + "/device") ? "physical" : "virtual";
     facts["interface.link_layer"] = link_layer(folder);
     set_text(facts, "interface.master", link_name(folder + "/master"));
-    set_text(facts, "device.pci", pci_of(folder));
+    set_text(facts, "device.pci", pci_address_of(folder));
     return context;
 }
 
@@ -250,20 +254,21 @@ std::string after_colon(const std::string& line) {
 Context rdma_port_context(const std::string& device, const std::string& port) {
     const std::string folder = sysfs("class/infiniband/" + device),
                       port_folder = folder + "/ports/" + port;
-    Context context{
-        {.host = host_name(), .device = device + ":" + port, .numa = numa_of(folder + "/device")},
-        Json::object()};
+    Context context{{.host = host_name(),
+                     .device = device + ":" + port,
+                     .numa = numa_node_of(folder + "/device")},
+                    Json::object()};
     Json& facts = context.facts;
     set_text(facts, "rdma.state", after_colon(read_line(port_folder + "/state")));
     set_text(facts, "rdma.physical_state", after_colon(read_line(port_folder + "/phys_state")));
-    set_number(facts, "rdma.rate", number(read_line(port_folder + "/rate")), 1e9 / 8);
+    set_number(facts, "rdma.rate", leading_number(read_line(port_folder + "/rate")), 1e9 / 8);
     set_text(facts, "rdma.link", in_brackets(read_line(port_folder + "/rate")));
     set_text(facts, "rdma.link_layer", read_line(port_folder + "/link_layer"));
     set_text(facts, "rdma.firmware", read_line(folder + "/fw_ver"));
     set_text(facts, "rdma.adapter", read_line(folder + "/sys_image_guid"));
     if (facts.value("rdma.link_layer", "") == "InfiniBand")
         set_text(facts, "rdma.subnet", read_line(port_folder + "/gids/0").substr(0, 19));
-    set_text(facts, "device.pci", pci_of(folder));
+    set_text(facts, "device.pci", pci_address_of(folder));
     return context;
 }
 
@@ -285,14 +290,17 @@ double lane_rate(double transfers) {
     return transfers <= 5e9 ? transfers * 0.8 : transfers * 128 / 130;
 }
 
+// A PCIe link.
 struct Link {
     std::optional<double> speed, width;  // transfers per second; lanes
+    // bit/s in one direction; 0 if unknown.
     double rate() const { return speed && width ? lane_rate(*speed) * *width : 0; }
 };
 
+// `prefix`: "current" or "max", of the files of a PCI device in /sys.
 Link read_link(const std::string& folder, const char* prefix) {
-    Link link{number(read_line(folder + "/" + prefix + "_link_speed")),
-              number(read_line(folder + "/" + prefix + "_link_width"))};
+    Link link{leading_number(read_line(folder + "/" + prefix + "_link_speed")),
+              leading_number(read_line(folder + "/" + prefix + "_link_width"))};
     if (link.speed) *link.speed *= 1e9;  // "8.0 GT/s PCIe"
     if (link.width && (*link.width <= 0 || *link.width > 64))
         link.width.reset();  // 0, 255: no link
@@ -305,30 +313,30 @@ std::optional<Context> pci_device_context(const std::string& address) {
     const std::string kind = pci_class(read_line(entry + "/class"));
     if (kind.empty()) return std::nullopt;
     const std::string vendor = read_line(entry + "/vendor");  // "0x10de"
-    const Link now = read_link(entry, "current"), device = read_link(entry, "max");
-    // A GPU counts also where its link is lost or not shown, as in some guests.
+    const Link current = read_link(entry, "current"), device = read_link(entry, "max");
+    // A GPU is reported even if its link is lost or not shown, as in some guests.
     const bool is_gpu = vendor == "0x10de" && (kind == "display" || kind == "accelerator");
-    if (now.rate() == 0 && !is_gpu) return std::nullopt;
+    if (current.rate() == 0 && !is_gpu) return std::nullopt;
     // The port above the device is the parent folder of the device's own.
     const fs::path real = fs::canonical(entry, ignored);
     const Link slot = ignored ? Link{} : read_link(real.parent_path(), "max");
-    Context context{{.host = host_name(), .device = address, .numa = numa_of(entry)},
+    Context context{{.host = host_name(), .device = address, .numa = numa_node_of(entry)},
                     Json::object()};
     Json& facts = context.facts;
     facts["pcie.class"] = kind;
     if (vendor.starts_with("0x")) set_text(facts, "pcie.vendor", vendor.substr(2));
-    set_number(facts, "pcie.speed", now.speed);
-    set_number(facts, "pcie.width", now.width);
+    set_number(facts, "pcie.speed", current.speed);
+    set_number(facts, "pcie.width", current.width);
     set_number(facts, "pcie.speed_max", device.speed);
     set_number(facts, "pcie.width_max", device.width);
     set_number(facts, "pcie.slot_speed_max", slot.speed);
     set_number(facts, "pcie.slot_width_max", slot.width);
-    if (now.rate() > 0 && device.rate() > 0) {
-        facts["pcie.device_share"] = now.rate() / device.rate();
+    if (current.rate() > 0 && device.rate() > 0) {
+        facts["pcie.device_share"] = current.rate() / device.rate();
         Link agreed = device;
         if (slot.speed) agreed.speed = std::min(*device.speed, *slot.speed);
         if (slot.width) agreed.width = std::min(*device.width, *slot.width);
-        facts["pcie.share"] = now.rate() / agreed.rate();
+        facts["pcie.share"] = current.rate() / agreed.rate();
     }
     return context;
 }
@@ -345,17 +353,18 @@ Json host_settings() {
     set_text(facts, "cpu.turbo", turbo());
     set_text(facts, "memory.transparent_huge_pages",
              selected_choice(read_line(sysfs("kernel/mm/transparent_hugepage/enabled"))));
-    set_number(facts, "memory.huge_pages", number(read_line(procfs("sys/vm/nr_hugepages"))));
+    set_number(facts, "memory.huge_pages",
+               leading_number(read_line(procfs("sys/vm/nr_hugepages"))));
     if (const auto balancing = read_line(procfs("sys/kernel/numa_balancing")); !balancing.empty())
         facts["memory.numa_balancing"] = balancing == "0" ? "off" : "on";
     set_number(facts, "limits.locked_memory", soft_limit("Max locked memory"));
     set_number(facts, "limits.realtime_priority", soft_limit("Max realtime priority"));
     set_number(facts, "kernel.sched_rt_runtime",
-               number(read_line(procfs("sys/kernel/sched_rt_runtime_us"))), 1e-6);
+               leading_number(read_line(procfs("sys/kernel/sched_rt_runtime_us"))), 1e-6);
     for (const char* name :
          {"rmem_max", "rmem_default", "wmem_max", "wmem_default", "netdev_max_backlog"})
         set_number(facts, (std::string("net.core.") + name).c_str(),
-                   number(read_line(procfs(std::string("sys/net/core/") + name))));
+                   leading_number(read_line(procfs(std::string("sys/net/core/") + name))));
     set_udp_memory(facts);
     set_text(facts, "machine.product", read_line(sysfs("class/dmi/id/product_name")));
     if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
@@ -369,7 +378,7 @@ Json host_settings() {
 
 }  // namespace
 
-std::span<const Fact> known_facts() { return table; }
+std::span<const Fact> known_facts() { return fact_table; }
 
 std::vector<Context> contexts() {
     std::vector<Context> contexts = {{{.host = host_name()}, host_facts()}};

@@ -1,3 +1,4 @@
+// Names and addresses of this host, and labels of the ranks of a job.
 #include "core/identity.hpp"
 
 #include <arpa/inet.h>
@@ -18,7 +19,7 @@ namespace {
 
 // The text of an IPv4 or IPv6 address. Empty for other families, and for link-local addresses,
 // because hosts on different links may have the same one.
-std::string text_of(const sockaddr* address) {
+std::string address_text(const sockaddr* address) {
     char text[INET6_ADDRSTRLEN] = {};
     if (address->sa_family == AF_INET) {
         const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
@@ -38,7 +39,7 @@ std::vector<std::string> local_addresses() {
     if (getifaddrs(&interfaces) != 0) return addresses;
     for (const ifaddrs* entry = interfaces; entry; entry = entry->ifa_next) {
         if (!entry->ifa_addr || (entry->ifa_flags & IFF_LOOPBACK)) continue;
-        std::string text = text_of(entry->ifa_addr);
+        std::string text = address_text(entry->ifa_addr);
         if (!text.empty()) addresses.push_back(std::move(text));
     }
     freeifaddrs(interfaces);

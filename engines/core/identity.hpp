@@ -10,13 +10,14 @@
 namespace assay {
 
 struct Identity {
-    std::string host;                    // its host name, made unique among the hosts of the job
-    std::string boot;                    // id of the running kernel; empty if unknown
-    std::vector<std::string> names;      // other names that the system gave it
-    std::vector<std::string> addresses;  // IPv4 and IPv6, of all its interfaces but loopback
+    std::string host;                    // host name, made unique among the hosts of the job
+    std::string boot;                    // the kernel's boot id; empty if unknown
+    std::vector<std::string> names;      // other names of the host, such as Slurm's node name
+    std::vector<std::string> addresses;  // IPv4 and IPv6, of all interfaces but loopback
 };
 
-// This host. `host` is the transport's name of it; a simulated host has nothing else.
+// The identity of this host. `host` is the name that the transport gives it. A simulated host has
+// only this name.
 Identity identify(const std::string& host, bool simulated);
 
 Json to_json(const Identity& identity);
@@ -33,7 +34,7 @@ std::string printable(std::string text);
 // ... in the order of ranks.
 std::vector<std::string> rank_labels(const std::vector<std::string>& hosts);
 
-// Tells Python the labels of the ranks, and what else their hosts are called.
+// Writes the labels of the ranks, and the names and addresses of their hosts (a `ranks` line).
 void report_ranks(Sink& sink, const std::vector<Identity>& ranks,
                   const std::vector<std::string>& labels);
 

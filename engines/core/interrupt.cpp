@@ -1,3 +1,4 @@
+// The signal handlers, which set one flag.
 #include "core/interrupt.hpp"
 
 #include <csignal>

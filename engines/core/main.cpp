@@ -1,3 +1,4 @@
+// Prints the exceptions of a program's main.
 #include "core/main.hpp"
 
 #include <fmt/format.h>

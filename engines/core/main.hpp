@@ -6,7 +6,7 @@
 
 namespace assay {
 
-inline constexpr int exit_unusable = 2;  // bad input, or it cannot run here
+inline constexpr int exit_unusable = 2;  // bad input, or the program cannot run here
 
 // Returns the exit code of `body`. An Error is printed as "program: what; fix: ..." and gives
 // exit_unusable; any other exception is printed as a defect.

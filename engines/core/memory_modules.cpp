@@ -1,3 +1,4 @@
+// Memory modules from the SMBIOS table, udev's database and the kernel's EDAC drivers.
 #include "core/memory_modules.hpp"
 
 #include <algorithm>
@@ -34,28 +35,30 @@ enum : std::size_t {
     extended_speed = 0x54,
     extended_configured_speed = 0x58
 };
-constexpr std::uint32_t unknown_16 = 0xffff;
+constexpr std::uint32_t unknown_16 = 0xffff;  // in 16-bit fields: unknown, or in a longer field
 // std::regex_search calls itself for each character: a long text would exhaust the stack.
 constexpr std::size_t longest_name = 256;
-// ROM, flash and logical non-volatile devices: by number, and by udev's names.
-const std::set<std::string>& non_dram_types() {
+// Types of modules that are not volatile memory (ROM, flash, logical non-volatile devices), as
+// SMBIOS numbers and as udev names them.
+const std::set<std::string>& nonvolatile_types() {
     static const std::set<std::string> types = {
         "8", "9", "31", "ROM", "FLASH", "Flash", "Logical non-volatile device"};
     return types;
 }
 
-std::uint32_t little_endian(std::span<const std::uint8_t> bytes, std::size_t at,
+// The little-endian number of `count` bytes; 0 if the structure is too short for it.
+std::uint32_t little_endian(std::span<const std::uint8_t> bytes, std::size_t offset,
                             std::size_t count) {
-    if (at + count > bytes.size()) return 0;
+    if (offset + count > bytes.size()) return 0;
     std::uint32_t value = 0;
-    for (std::size_t i = count; i-- > 0;) value = value << 8 | bytes[at + i];
+    for (std::size_t i = count; i-- > 0;) value = value << 8 | bytes[offset + i];
     return value;
 }
 
-// In mega-transfers a second; 0: not given.
-std::uint32_t rate_field(std::span<const std::uint8_t> structure, std::size_t at,
+// A transfer rate in MT/s, from its 16-bit field or from the longer field `extended`; 0: not given.
+std::uint32_t rate_field(std::span<const std::uint8_t> structure, std::size_t offset,
                          std::size_t extended) {
-    const std::uint32_t value = little_endian(structure, at, 2);
+    const std::uint32_t value = little_endian(structure, offset, 2);
     return value == unknown_16 ? little_endian(structure, extended, 4) : value;
 }
 
@@ -78,66 +81,67 @@ bool read_strings(std::span<const std::uint8_t> table, std::size_t& next,
     return false;
 }
 
-std::string string_at(std::span<const std::uint8_t> structure, std::size_t at,
-                      const std::vector<std::string>& strings) {
-    const std::uint32_t index = little_endian(structure, at, 1);
+// The string whose number (from 1) a field holds; empty if there is none.
+std::string string_field(std::span<const std::uint8_t> structure, std::size_t offset,
+                         const std::vector<std::string>& strings) {
+    const std::uint32_t index = little_endian(structure, offset, 1);
     return index == 0 || index > strings.size() ? "" : strings[index - 1];
 }
 
-// 0: not a number.
-std::uint32_t number_in(const std::string& text) {
+// The value of a text that is a whole number; 0 for any other text.
+std::uint32_t whole_number(const std::string& text) {
     std::uint32_t number = 0;
     const char* end = text.data() + text.size();
     const auto read = std::from_chars(text.data(), end, number);
     return read.ec == std::errc() && read.ptr == end ? number : 0;
 }
 
-std::string whole_file(const std::string& path) {
+std::string read_whole_file(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Channels with a module, by the kernel's memory controllers: "csrow 0 channel 1", "channel 1 slot
-// 0".
-std::optional<int> channels_of_edac() {
+// Number of channels with a module, from the locations that the kernel's memory controllers report:
+// "csrow 0 channel 1", "channel 1 slot 0".
+std::optional<int> edac_channels() {
     static const std::regex channel("channel ([0-9]+)");
-    std::set<std::string> found;
-    std::error_code none;
-    for (const auto& controller : fs::directory_iterator(sysfs("devices/system/edac/mc"), none))
-        for (const auto& module : fs::directory_iterator(controller.path(), none)) {
-            const std::string where = read_line(module.path() / "dimm_location");
+    std::set<std::string> channels;
+    std::error_code ignored;
+    for (const auto& controller : fs::directory_iterator(sysfs("devices/system/edac/mc"), ignored))
+        for (const auto& module : fs::directory_iterator(controller.path(), ignored)) {
+            const std::string location = read_line(module.path() / "dimm_location");
             std::smatch match;
             const bool occupied =
                 std::strtoll(read_line(module.path() / "size").c_str(), nullptr, 10) > 0;
-            if (occupied && std::regex_search(where, match, channel))
-                found.insert(controller.path().filename().string() + " " + match[1].str());
+            if (occupied && std::regex_search(location, match, channel))
+                channels.insert(controller.path().filename().string() + " " + match[1].str());
         }
-    return found.empty() ? std::nullopt : std::optional(static_cast<int>(found.size()));
+    return channels.empty() ? std::nullopt : std::optional(static_cast<int>(channels.size()));
 }
 
 }  // namespace
 
 std::vector<MemoryModule> modules_of_table(std::span<const std::uint8_t> table) {
     std::vector<MemoryModule> modules;
-    for (std::size_t at = 0; at + 4 <= table.size();) {
-        const std::uint8_t type = table[at], length = table[at + 1];
-        if (type == end_of_table || length < 4 || at + length > table.size()) break;
-        const auto structure = table.subspan(at, length);
+    for (std::size_t offset = 0; offset + 4 <= table.size();) {
+        const std::uint8_t type = table[offset], length = table[offset + 1];
+        if (type == end_of_table || length < 4 || offset + length > table.size()) break;
+        const auto structure = table.subspan(offset, length);
         std::vector<std::string> strings;
-        std::size_t next = at + length;
+        std::size_t next = offset + length;
         if (!read_strings(table, next, strings)) break;
-        at = next;
+        offset = next;
         if (type != memory_device || little_endian(structure, size, 2) == 0) continue;
         MemoryModule module;
-        module.locator = string_at(structure, locator, strings);
-        module.bank = string_at(structure, bank, strings);
+        module.locator = string_field(structure, locator, strings);
+        module.bank = string_field(structure, bank, strings);
         std::uint32_t rate = rate_field(structure, configured_speed, extended_configured_speed);
         if (rate == 0) rate = rate_field(structure, speed, extended_speed);
         module.transfer_rate = 1e6 * rate;
         const std::uint32_t bits = little_endian(structure, data_width, 2);
         module.data_bits = bits == unknown_16 ? 0 : bits;
         module.type = std::to_string(little_endian(structure, memory_type, 1));
-        if (!non_dram_types().contains(module.type)) modules.push_back(std::move(module));
+        if (!nonvolatile_types().contains(module.type)) modules.push_back(std::move(module));
     }
     return modules;
 }
@@ -160,47 +164,50 @@ std::vector<MemoryModule> modules_of_udev(const std::string& text) {
     for (auto& [number, properties] : slots) {
         // An empty slot says PRESENT=0 and has no size.
         if (properties["PRESENT"] == "0" || properties["SIZE"].empty() ||
-            non_dram_types().contains(properties["TYPE"]))
+            nonvolatile_types().contains(properties["TYPE"]))
             continue;
         const std::string& rate = properties["CONFIGURED_SPEED_MTS"].empty()
                                       ? properties["SPEED_MTS"]
                                       : properties["CONFIGURED_SPEED_MTS"];
-        modules.push_back({properties["LOCATOR"], properties["BANK_LOCATOR"], 1e6 * number_in(rate),
-                           number_in(properties["DATA_WIDTH"]), properties["TYPE"]});
+        modules.push_back({properties["LOCATOR"], properties["BANK_LOCATOR"],
+                           1e6 * whole_number(rate), whole_number(properties["DATA_WIDTH"]),
+                           properties["TYPE"]});
     }
     return modules;
 }
 
 std::optional<int> channels_named(const std::vector<MemoryModule>& modules) {
-    // "P0 CHANNEL A", "ChannelA-DIMM0", "P0_Node1_Channel2_Dimm0"; "CPU1_DIMM_A1", "P2-DIMMF1": a
-    // letter is the channel, the digit after it the slot. "A1" and "DIMM 3" name no channel.
-    static const std::regex by_word("^(.*)channel[ _-]*([0-9]+|[a-z])(?![a-z])", std::regex::icase),
-        by_letter("^(.*)dimm[ _-]*([a-z])[0-9]$", std::regex::icase);
+    // Two forms name a channel. The word: "P0 CHANNEL A", "ChannelA-DIMM0",
+    // "P0_Node1_Channel2_Dimm0". A letter after DIMM, with the slot's digit: "CPU1_DIMM_A1",
+    // "P2-DIMMF1". "A1" and "DIMM 3" name no channel.
+    static const std::regex channel_word("^(.*)channel[ _-]*([0-9]+|[a-z])(?![a-z])",
+                                         std::regex::icase),
+        dimm_letter("^(.*)dimm[ _-]*([a-z])[0-9]$", std::regex::icase);
     std::set<std::string> channels;
     for (const MemoryModule& module : modules) {
         std::smatch match;
-        const std::string* named = nullptr;
+        const std::string* matching = nullptr;
         for (const std::string* text : {&module.bank, &module.locator})
-            if (named == nullptr && text->size() <= longest_name &&
-                std::regex_search(*text, match, by_word))
-                named = text;
-        if (named == nullptr && module.locator.size() <= longest_name &&
-            std::regex_search(module.locator, match, by_letter))
-            named = &module.locator;
-        if (named == nullptr) return std::nullopt;
+            if (matching == nullptr && text->size() <= longest_name &&
+                std::regex_search(*text, match, channel_word))
+                matching = text;
+        if (matching == nullptr && module.locator.size() <= longest_name &&
+            std::regex_search(module.locator, match, dimm_letter))
+            matching = &module.locator;
+        if (matching == nullptr) return std::nullopt;
         channels.insert(match[1].str() + " " + match[2].str());
     }
     return channels.empty() ? std::nullopt : std::optional(static_cast<int>(channels.size()));
 }
 
 std::optional<MemoryModules> memory_modules() {
-    const std::string table = whole_file(sysfs("firmware/dmi/tables/DMI"));
+    const std::string table = read_whole_file(sysfs("firmware/dmi/tables/DMI"));
     auto modules =
         modules_of_table({reinterpret_cast<const std::uint8_t*>(table.data()), table.size()});
     if (modules.empty())
-        modules = modules_of_udev(whole_file(under_root("/run/udev/data/+dmi:id")));
+        modules = modules_of_udev(read_whole_file(under_root("/run/udev/data/+dmi:id")));
     if (modules.empty()) return std::nullopt;
-    MemoryModules all{.modules = static_cast<int>(modules.size()), .channels = channels_of_edac()};
+    MemoryModules all{.modules = static_cast<int>(modules.size()), .channels = edac_channels()};
     if (!all.channels) all.channels = channels_named(modules);
     all.transfer_rate = modules.front().transfer_rate;
     all.width = modules.front().data_bits / 8.0;

@@ -1,8 +1,9 @@
-// Memory modules of this host as its firmware describes them, for the bandwidth that they allow.
+// Memory modules of this host as its firmware describes them. Their number and rate bound the
+// memory bandwidth.
 //
-// Sources: System Management BIOS Reference Specification 3.7 (DMTF DSP0134), structure 17; its
-// table where it is readable (root), else what udev's dmi_memory_id has read of it; the kernel's
-// EDAC drivers for channels.
+// Sources: structure 17 of the SMBIOS table (System Management BIOS Reference Specification 3.7,
+// DMTF DSP0134) where the table is readable (root); else udev's database, which dmi_memory_id fills
+// from that table. Channels come from the kernel's EDAC drivers.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +15,31 @@
 namespace assay {
 
 struct MemoryModule {
-    std::string locator, bank;    // where it is, in the vendor's words: "DIMM_A1", "P0 CHANNEL A"
-    double transfer_rate = 0;     // configured, 1/s; 0: not told
-    std::uint32_t data_bits = 0;  // width without check bits; 0: not told
-    std::string type;             // as the specification numbers it, or as udev names it
+    std::string locator, bank;    // labels given by the vendor: "DIMM_A1", "P0 CHANNEL A"
+    double transfer_rate = 0;     // configured, 1/s; 0: not reported
+    std::uint32_t data_bits = 0;  // width without check bits; 0: not reported
+    std::string type;             // SMBIOS' number of the memory type, or udev's name of it
 };
 
-// Of a SMBIOS table: slots with a module of memory in them; flash and persistent memory do not
-// count. A structure that is cut ends the list.
+// The modules in an SMBIOS table. Empty slots, flash and persistent memory are left out. A
+// truncated structure ends the list.
 std::vector<MemoryModule> modules_of_table(std::span<const std::uint8_t> table);
 
-// Of the text of udev's database entry of the firmware.
+// The modules in udev's database entry of the firmware (/run/udev/data/+dmi:id).
 std::vector<MemoryModule> modules_of_udev(const std::string& text);
 
-// Number of different channels that the locators name; none where one of them names none or is
+// Number of different channels in the modules' locators. None if any locator names no channel or is
 // longer than 256 bytes.
 std::optional<int> channels_named(const std::vector<MemoryModule>& modules);
 
 struct MemoryModules {
-    int modules = 0;
+    int modules = 0;              // their number
     std::optional<int> channels;  // with a module
     double transfer_rate = 0;     // of the slowest module, 1/s
     double width = 0;             // of the narrowest module, bytes a transfer
 };
-// None where a module does not tell its rate or its width, or modules differ in type (HBM beside
-// DDR).
+// The modules of this host. None if a module does not report its rate or its width, or if modules
+// differ in type (HBM beside DDR).
 std::optional<MemoryModules> memory_modules();
 
 }  // namespace assay

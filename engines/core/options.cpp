@@ -1,3 +1,4 @@
+// Parses and checks the options of a measurement with CLI11.
 #include "core/options.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Allocates buffers at page boundaries.
 #include "core/pages.hpp"
 
 #include <sys/mman.h>
@@ -14,11 +15,12 @@ constexpr std::size_t page = 4096, huge_page = 2 << 20;
 }  // namespace
 
 std::byte* allocate_pages(std::size_t bytes) {
-    const std::size_t unit = bytes < huge_page ? page : huge_page;
-    const std::size_t whole = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
+    const std::size_t alignment = bytes < huge_page ? page : huge_page;
+    const std::size_t rounded_bytes = (std::max<std::size_t>(bytes, 1) + page - 1) / page * page;
     void* memory = nullptr;
-    if (posix_memalign(&memory, unit, whole) != 0) throw std::bad_alloc();
-    if (unit == huge_page) madvise(memory, whole, MADV_HUGEPAGE);  // refused: small pages
+    if (posix_memalign(&memory, alignment, rounded_bytes) != 0) throw std::bad_alloc();
+    if (alignment == huge_page)
+        madvise(memory, rounded_bytes, MADV_HUGEPAGE);  // if refused, pages stay small
     return static_cast<std::byte*>(memory);
 }
 

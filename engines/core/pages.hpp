@@ -1,5 +1,5 @@
-// Page-aligned memory for large buffers. From 2 MiB on it is in huge pages where the kernel gives
-// them: a copy by another process then looks up one page in place of 512.
+// Page-aligned memory for large buffers. Buffers of 2 MiB and more use huge pages if the kernel has
+// them. MPI's copies between processes (process_vm_readv) then look up one page instead of 512.
 #pragma once
 
 #include <cstddef>

@@ -1,3 +1,4 @@
+// Stamps and verifies payloads, 64 bytes at a time.
 #include "core/pattern.hpp"
 
 #include <algorithm>
@@ -16,7 +17,8 @@ std::uint64_t mix_bits(std::uint64_t x) {
     return x ^ (x >> 31);
 }
 
-// 64 bytes offset once; each clone of a function compiles it for its instruction set.
+// 64 bytes, processed together. The compiler makes a clone of each function below for each
+// instruction set; the loader chooses one.
 using Block = std::uint64_t __attribute__((vector_size(64), aligned(8), may_alias));
 constexpr std::size_t block_bytes = sizeof(Block);
 

@@ -13,6 +13,7 @@
 
 namespace assay {
 
+// The key of a message: a hash of its source, destination and number.
 std::uint64_t stamp_key(int source, int destination, std::uint64_t message);
 
 // The expected 8 bytes at `offset`, a multiple of 8.
@@ -25,8 +26,9 @@ void stamp(std::byte* data, std::size_t bytes, std::uint64_t key);
 std::optional<std::size_t> first_wrong_byte(const std::byte* data, std::size_t bytes,
                                             std::uint64_t key);
 
-// Fills the buffer of a message under 8 bytes with the complement of its stamp. The stamps of two
-// short messages can be equal, so a missing one would otherwise go unnoticed.
+// Prepares a receive buffer: one of under 8 bytes is filled with the stamp of the complement of the
+// key, longer ones stay as they are. The stamps of two short messages can be equal, so a message
+// that never arrived would otherwise go unnoticed.
 void poison(std::byte* data, std::size_t bytes, std::uint64_t key);
 
 }  // namespace assay

@@ -1,3 +1,4 @@
+// Sets real-time priority (see realtime.hpp).
 #include "core/realtime.hpp"
 
 #include <sched.h>

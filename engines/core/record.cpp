@@ -1,3 +1,4 @@
+// Composes records and writes them as JSON lines (see record.hpp).
 #include "core/record.hpp"
 
 #include <fmt/format.h>

@@ -21,14 +21,15 @@ using Json = nlohmann::ordered_json;
 
 inline constexpr int schema_version = 4;
 
-// What a record is about. Empty members are left out. In a pair, bytes go from host to peer.
+// The subject of a record: a host, a pair, a device, ... Empty members are left out. In a pair,
+// bytes go from host to peer.
 struct Subject {
     std::string host{}, peer{}, device{};
     std::optional<int> numa{}, rank{};
 };
 
-// Concurrent flows: their ends, rates, and the rates in equal slices of the common time. An empty
-// source stands for all other ranks. `values` is empty when the flows had no common time.
+// Concurrent flows: their ends, rates, and the rates in equal slices of the time in which all flows
+// ran. An empty source stands for all other ranks. `values` is empty if there was no such time.
 struct FlowRates {
     explicit FlowRates(std::size_t flows) : values(flows), slices(flows) {}
     std::vector<std::string> sources{}, targets{};
@@ -48,7 +49,8 @@ public:
                       std::span<const std::uint64_t> counts);
     void waived(const Measurement&, std::string_view metric, const Subject&, const Json& params,
                 const std::string& reason);
-    // A value that something other than the subject limited. It never passes a criterion.
+    // A value that something other than the subject limited, given by `reason`. It never passes a
+    // criterion.
     void doubtful(const Measurement&, std::string_view metric, const Subject&, const Json& params,
                   const Summary&, const std::string& reason);
     // One row of a pair matrix: values[k] belongs to peers[k].
@@ -59,12 +61,14 @@ public:
     void corruption(const Measurement&, const Subject&, const Json& params, std::uint64_t message,
                     std::uint64_t offset, std::uint64_t expected, std::uint64_t observed);
     void context(const Subject&, const Json& facts);
-    // `primary`: caused from outside, so not the consequence of another failure.
+    // `primary`: the failure has its cause outside the run, so it is not the consequence of another
+    // failure.
     void failure(const std::string& problem, const std::string& fix, const Subject&,
                  bool primary = false);
+    // This process has started; written before its transport connects.
     void hello(int rank, const std::string& host);
     // The label of each rank, and the `hosts` (objects with host, names, addresses) of the ranks;
-    // host_index[r] is the index in `hosts` of rank r. Written before any record that has a label.
+    // host_index[r] is an index into `hosts`. Written before any record that has a label.
     void ranks(std::span<const std::string> labels, std::span<const int> host_index,
                const Json& hosts);
     // This process (a receiver, a server) can now be reached by its peer.

@@ -1,3 +1,4 @@
+// Finds measurements and metrics by name.
 #include <fmt/format.h>
 
 #include "core/error.hpp"

@@ -39,8 +39,8 @@ struct Metric {
     std::string_view help;
 };
 
-// The facilities that a running measurement gets. `transport` connects the ranks of a group; a node
-// measurement runs once on its host and does not use it.
+// The interfaces that a running measurement gets: where its records go, and the connection to the
+// other ranks of a group. A node measurement runs once on its host and does not use `transport`.
 struct Bench {
     Sink& sink;
     Transport& transport;

@@ -1,3 +1,4 @@
+// Percentiles, summaries and the histogram of durations.
 #include "core/statistics.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads and checks a file of exchange steps.
 #include "core/steps.hpp"
 
 #include <fmt/format.h>
@@ -16,36 +17,36 @@ namespace assay {
 namespace {
 
 constexpr std::size_t max_steps = 1U << 20U;
-constexpr int idle = -1;
+constexpr int idle = -1;  // the destination of a rank that does not send
 constexpr std::string_view expected_format =
-    "write a step a line, the destination of each rank, -1 for none";
+    "write each step as a line with the destination of each rank, -1 for none: 1 2 0";
 
-std::vector<int> numbers(const std::string& line, const std::string& where) {
+std::vector<int> parse_destinations(const std::string& line, const std::string& location) {
     std::istringstream tokens(line.substr(0, line.find('#')));
     std::vector<int> targets;
-    for (std::string word; tokens >> word;) {
+    for (std::string token; tokens >> token;) {
         int value = 0;
-        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-        if (error != std::errc() || end != word.data() + word.size())
-            throw Error(fmt::format("{}: not a list of ranks", where),
+        const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
+        if (error != std::errc() || end != token.data() + token.size())
+            throw Error(fmt::format("{}: not a list of ranks", location),
                         std::string(expected_format));
         targets.push_back(value);
     }
     return targets;
 }
 
-void check(std::vector<int>& step, int ranks, const std::string& where) {
+void check_step(std::vector<int>& step, int ranks, const std::string& location) {
     if (step.size() != static_cast<std::size_t>(ranks))
-        throw Error(fmt::format("{}: {} destinations for {} ranks", where, step.size(), ranks),
+        throw Error(fmt::format("{}: {} destinations for {} ranks", location, step.size(), ranks),
                     "make the schedule for these hosts");
     std::set<int> receivers;
     for (std::size_t rank = 0; rank < step.size(); ++rank) {
         int& to = step[rank];
         if (to < idle || to >= ranks)
-            throw Error(fmt::format("{}: there is no rank {} among {}", where, to, ranks));
+            throw Error(fmt::format("{}: there is no rank {} among {}", location, to, ranks));
         if (to == static_cast<int>(rank)) to = idle;
         if (to != idle && !receivers.insert(to).second)
-            throw Error(fmt::format("{}: rank {} receives from two ranks", where, to),
+            throw Error(fmt::format("{}: rank {} receives from two ranks", location, to),
                         "give each receiver one sender in a step");
     }
 }
@@ -53,21 +54,21 @@ void check(std::vector<int>& step, int ranks, const std::string& where) {
 }  // namespace
 
 std::vector<std::vector<int>> read_steps(const std::string& path, int ranks) {
-    struct stat facts{};
-    if (stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode))
+    struct stat file_status{};
+    if (stat(path.c_str(), &file_status) != 0 || !S_ISREG(file_status.st_mode))
         throw Error(fmt::format("cannot read the schedule {}: no such file on this host", path),
                     "put it where every host can read it");
     std::ifstream file(path);
     std::vector<std::vector<int>> steps;
-    std::size_t number = 0, flows = 0;
+    std::size_t line_number = 0, flows = 0;
     for (std::string line; std::getline(file, line);) {
-        const std::string where = fmt::format("{}:{}", path, ++number);
-        std::vector<int> step = numbers(line, where);
+        const std::string location = fmt::format("{}:{}", path, ++line_number);
+        std::vector<int> step = parse_destinations(line, location);
         if (step.empty()) continue;
-        check(step, ranks, where);
+        check_step(step, ranks, location);
         for (const int to : step) flows += to == idle ? 0 : 1;
         if (steps.size() == max_steps)
-            throw Error(fmt::format("{}: more than {} steps", where, max_steps));
+            throw Error(fmt::format("{}: more than {} steps", location, max_steps));
         steps.push_back(std::move(step));
     }
     if (flows == 0)

@@ -1,6 +1,6 @@
-// The steps of an exchange, from a file: a step a line, the destinations of rank 0, 1, ...
-// separated by blanks, -1 for none; text after # is a comment. `assay fabric schedule` writes such
-// files.
+// Reads the steps of an exchange from a file. Each line is a step: the destinations of rank 0, 1,
+// ..., separated by blanks; -1 means none. Text after # is a comment. `assay fabric schedule`
+// writes such files.
 #pragma once
 
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace assay {
 
-// [steps][ranks] destinations, -1 for none; nobody sends to itself, and a rank receives from one
-// other at most. Throws Error with the line for anything else, and for a file without a flow.
+// Returns the destinations as [step][rank], -1 for none. A rank that names itself does not send. In
+// a step each rank receives from at most one other. Throws Error with the line number for anything
+// else, and for a file in which no rank sends.
 std::vector<std::vector<int>> read_steps(const std::string& path, int ranks);
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// Splitting of text at a separator.
+// Splits text at a separator.
 #pragma once
 
 #include <algorithm>

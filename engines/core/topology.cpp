@@ -1,3 +1,4 @@
+// This host's topology from hwloc, /proc and /sys, binding of threads, and memory on NUMA nodes.
 #include "core/topology.hpp"
 
 #include <hwloc.h>

@@ -30,7 +30,7 @@ void bind_to_node(const NumaNode&);  // binds the calling thread to the node's c
 // Page-aligned memory on one NUMA node, with huge pages requested. Its pages are not touched yet.
 class NodeMemory {
 public:
-    static constexpr int any = -1;  // on the node that touches it first
+    static constexpr int any = -1;  // each page on the node of the thread that touches it first
 
     NodeMemory(std::size_t bytes, int node);
     ~NodeMemory();
@@ -48,8 +48,8 @@ private:
     std::size_t bytes_ = 0;
 };
 
-// A path of the machine, such as one below /sys or /proc. $ASSAY_ROOT, "/" by default, is put in
-// front of it, so that tests can provide the files of another machine.
+// Prefixes a path of this machine with $ASSAY_ROOT, "/" by default, so that tests can provide the
+// files of another machine. sysfs() and procfs() take paths relative to /sys and /proc.
 std::string under_root(const std::string& path);
 std::string sysfs(const std::string& path);
 std::string procfs(const std::string& path);

@@ -1,5 +1,5 @@
-// events.alltoall: the library's own exchange at the same message size, to hold the event builder
-// against.
+// events.alltoall: MPI_Alltoall and MPI_Alltoallv with messages of the same size, for comparison
+// with the event builder.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -36,6 +36,7 @@ public:
                           transport.keeps_contents() ? size_ * message_bytes : message_bytes),
           counts_(size_, static_cast<int>(message_bytes)) {}
 
+    // Writes the messages of an exchange.
     void produce(std::uint64_t number) {
         if (!transport_.keeps_contents()) return;
         for (std::size_t to = 0; to < size_; ++to)
@@ -47,6 +48,7 @@ public:
             transport_.all_to_all(send_buffer_.data(), counts_, receive_buffer_.data(), counts_);
         else transport_.all_to_all(send_buffer_.data(), receive_buffer_.data(), message_bytes_);
     }
+    // Whether every received message is as written.
     bool intact(std::uint64_t number) const {
         if (!transport_.keeps_contents()) return true;
         const EventGroup expected = group(number, static_cast<std::size_t>(transport_.rank()));
@@ -80,9 +82,9 @@ void max_over_ranks(Transport& transport, std::span<double> values) {
 
 void detail::run_all_to_all(const Options& options, Bench& bench) {
     Transport& transport = bench.transport;
-    const bool first = transport.rank() == 0;
+    const bool is_first_rank = transport.rank() == 0;
     const auto refuse = [&](const char* what, const char* fix) {
-        if (first) throw Error(what, fix);
+        if (is_first_rank) throw Error(what, fix);
     };
     if (!transport.has_all_to_all())
         return refuse("events.alltoall: only MPI has an all-to-all of its own",
@@ -109,7 +111,7 @@ void detail::run_all_to_all(const Options& options, Bench& bench) {
     std::vector<std::string> hosts;
     hosts.reserve(identities.size());
     for (const Identity& identity : identities) hosts.push_back(identity.host);
-    if (first) report_ranks(bench.sink, identities, rank_labels(hosts));
+    if (is_first_rank) report_ranks(bench.sink, identities, rank_labels(hosts));
 
     Exchange exchange(transport, message_bytes);
     const double ranks = transport.size();
@@ -146,7 +148,7 @@ void detail::run_all_to_all(const Options& options, Bench& bench) {
             rates.push_back(bytes / maxima[0]);
             verified.push_back(bytes / maxima[1]);
         }
-        if (!first || rates.empty()) continue;
+        if (!is_first_rank || rates.empty()) continue;
         const Json params = {{"operation", use_alltoallv ? "MPI_Alltoallv" : "MPI_Alltoall"},
                              {"fragment", message_bytes},
                              {"ranks", transport.size()},

@@ -1,3 +1,4 @@
+// The dissemination barrier (see barrier.hpp).
 #include "events/barrier.hpp"
 
 #include <algorithm>

@@ -31,7 +31,7 @@ public:
     void on_message(int peer, const BarrierMessage& message);
     std::uint64_t passed() const { return passed_; }  // barriers passed in this epoch
     // Takes the messages that are to be sent.
-    std::vector<Outgoing> outgoing() { return std::exchange(outgoing_, {}); }
+    std::vector<Outgoing> take_outgoing() { return std::exchange(outgoing_, {}); }
 
 private:
     // The member `distance` positions after, or before, this rank; the list is circular.

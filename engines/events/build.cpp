@@ -13,16 +13,16 @@ namespace assay::events {
 namespace {
 
 constexpr int exit_unusable = 2;
-constexpr Nanoseconds decline_limit = 1'000'000'000;  // for the message that a rank cannot start
+constexpr Nanoseconds report_limit = 1'000'000'000;  // for the message to rank 0 to be sent
 
-// A rank whose own files or settings are wrong tells rank 0, which ends the run.
-void decline(Transport& transport, const Error& error) {
+// Sends the error of a rank whose files or settings are wrong to rank 0, which ends the run.
+void report_to_manager(Transport& transport, const Error& error) {
     OperationTracker operations(transport);
     const Json hello = {{"error", error.what()}, {"fix", error.fix}};
     operations.send_control(0, tag::to_manager,
                             std::make_shared<const Bytes>(write_hello(hello.dump())));
     const Nanoseconds begin = transport.clock();
-    while (operations.control_in_flight() > 0 && transport.clock() - begin < decline_limit)
+    while (operations.control_in_flight() > 0 && transport.clock() - begin < report_limit)
         operations.poll([](const Operation&, bool) {});
 }
 
@@ -39,10 +39,10 @@ void detail::run_build(const Options& options, Bench& bench) {
     Transport& transport = bench.transport;
     std::optional<Settings> settings;
     try {
-        settings = read_settings(options, transport.size(), transport.simulated());
+        settings = read_settings(options, transport.size());
     } catch (const Error& error) {
         if (transport.rank() == 0) throw;
-        decline(transport, error);
+        report_to_manager(transport, error);
         return;
     }
     if (!transport.simulated()) catch_interrupts();

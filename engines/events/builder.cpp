@@ -1,3 +1,4 @@
+// A builder unit (see builder.hpp).
 #include "events/builder.hpp"
 
 #include <algorithm>
@@ -15,7 +16,7 @@ std::vector<std::size_t> source_offsets(const Settings& settings) {
     return offsets;
 }
 
-// The memory of all slots. Where messages keep no contents, the largest message suffices.
+// Bytes of the memory of all slots. If messages keep no contents, the largest message suffices.
 std::size_t memory_bytes(const RankContext& context, const std::vector<std::size_t>& offsets) {
     const Settings& settings = context.settings;
     if (context.verify) return offsets.back() * static_cast<std::size_t>(settings.slots());
@@ -41,7 +42,7 @@ Builder::Builder(RankContext& context)
     for (Slot& slot : slots_) slot.source_states.resize(settings_.units.readouts.size());
 }
 
-// Where messages keep no contents, all share the memory of one.
+// The memory for a source's message in a slot. If messages keep no contents, all share the same.
 std::byte* Builder::source_data(std::uint32_t slot, int source) const {
     if (!context_.verify) return memory_.data();
     return memory_.data() + slot * offsets_.back() + offsets_[static_cast<std::size_t>(source)];
@@ -49,17 +50,17 @@ std::byte* Builder::source_data(std::uint32_t slot, int source) const {
 
 void Builder::on_batch(const Batch& batch, Nanoseconds time) {
     const auto sources =
-        static_cast<std::uint32_t>(context_.members.of(settings_.units.readouts).size());
+        static_cast<std::uint32_t>(context_.members.intersect(settings_.units.readouts).size());
     for (std::size_t i = 0; i < batch.new_slots.size(); ++i)
         if (batch.new_slots[i].builder == context_.rank)
-            open({batch.first + i, batch.new_slots[i]}, batch.epoch, sources, time);
+            open_slot({batch.first + i, batch.new_slots[i]}, batch.epoch, sources, time);
     for (const Reassignment& moved : batch.reassigned)
         if (moved.to.target.builder == context_.rank)
-            open(moved.to, moved.epoch, moved.sources, time);
+            open_slot(moved.to, moved.epoch, moved.sources, time);
 }
 
-void Builder::open(const Assignment& assignment, Epoch epoch, std::uint32_t expected,
-                   Nanoseconds time) {
+void Builder::open_slot(const Assignment& assignment, Epoch epoch, std::uint32_t expected,
+                        Nanoseconds time) {
     const std::uint32_t index = assignment.target.slot;
     Slot& slot = slots_.at(index);
     const Membership& members = context_.members;
@@ -75,14 +76,14 @@ void Builder::open(const Assignment& assignment, Epoch epoch, std::uint32_t expe
     slot.filter = -1;
     slot.event_bytes = 0;
     std::ranges::fill(slot.source_states, SourceState::absent);
-    std::uint32_t unknown = 0, known = 0;
+    std::uint32_t non_member_count = 0, member_count = 0;
     for (const int rank : settings_.units.readouts) {
         SourceState& state = slot.source_states[static_cast<std::size_t>(source(rank))];
-        if (!members.had(rank, epoch)) {
-            ++unknown;
+        if (!members.has_since(rank, epoch)) {
+            ++non_member_count;
             continue;
         }
-        ++known;
+        ++member_count;
         if (rank != context_.rank && !context_.is_reachable(rank)) {
             state = SourceState::lost;
             continue;
@@ -91,16 +92,16 @@ void Builder::open(const Assignment& assignment, Epoch epoch, std::uint32_t expe
         state = settings_.pull ? SourceState::to_request : SourceState::awaited;
         if (!settings_.pull && rank != context_.rank) receive(index, rank);
     }
-    // A reassigned group may have had sources that are lost now. They are identified where each
-    // readout unit that is no member since `epoch` was one of them.
-    if (unknown == expected - known)
+    // A reassigned group may have had sources that are lost now. They can only be identified if all
+    // readout units that have not been members since `epoch` were sources.
+    if (non_member_count == expected - member_count)
         for (const int rank : settings_.units.readouts)
-            if (!members.had(rank, epoch))
+            if (!members.has_since(rank, epoch))
                 slot.source_states[static_cast<std::size_t>(source(rank))] = SourceState::lost;
     if (settings_.pull) {
-        slot.sources_to_request =
-            settings_.schedule.sources(context_.rank, members.of(settings_.units.readouts),
-                                       members.of(settings_.units.builders), assignment.group);
+        slot.sources_to_request = settings_.schedule.sources(
+            context_.rank, members.intersect(settings_.units.readouts),
+            members.intersect(settings_.units.builders), assignment.group);
         std::erase_if(slot.sources_to_request, [&](int rank) {
             return slot.source_states[static_cast<std::size_t>(source(rank))] !=
                    SourceState::to_request;
@@ -138,13 +139,13 @@ void Builder::send_requests(std::uint32_t index) {
             readout_->on_request(rank, request);
         } else {
             receive(index, rank);
-            context_.to_unit(rank, write_slot(MessageKind::request, request));
+            context_.send_to_unit(rank, write_slot(MessageKind::request, request));
         }
     }
 }
 
 void Builder::on_local_message(std::uint32_t index, const std::byte* data, std::size_t bytes) {
-    // A filter unit takes the event from one piece of memory.
+    // With filter units the event must be in the memory of the slot, from which it is sent.
     const bool copied = context_.verify && !settings_.units.filters.empty();
     if (copied) std::memcpy(source_data(index, source(context_.rank)), data, bytes);
     slots_[index].local_data = copied ? source_data(index, source(context_.rank)) : data;
@@ -153,7 +154,7 @@ void Builder::on_local_message(std::uint32_t index, const std::byte* data, std::
 
 void Builder::on_received(int rank, std::uint32_t index, bool success, Nanoseconds time) {
     if (success) verify(index, rank, time);
-    else finish_source(index, source(rank), SourceState::lost, time);
+    else end_source(index, source(rank), SourceState::lost, time);
 }
 
 void Builder::verify(std::uint32_t index, int rank, Nanoseconds time) {
@@ -176,14 +177,14 @@ void Builder::verify(std::uint32_t index, int rank, Nanoseconds time) {
     if (!check.damaged.empty() && slot.damaged_events.empty())
         slot.damaged_events.resize(slot.group.events);
     for (const std::uint32_t event : check.damaged) slot.damaged_events[event] = 1;
-    for (const WrongByte& wrong : check.located)
-        context_.to_manager(
+    for (const WrongByte& wrong : check.wrong_bytes)
+        context_.send_to_manager(
             write_damage({rank, wrong.event, wrong.offset, wrong.expected, wrong.observed}));
-    finish_source(index, from, check.damaged.empty() ? SourceState::verified : SourceState::damaged,
-                  time);
+    end_source(index, from, check.damaged.empty() ? SourceState::verified : SourceState::damaged,
+               time);
 }
 
-void Builder::finish_source(std::uint32_t index, int from, SourceState state, Nanoseconds time) {
+void Builder::end_source(std::uint32_t index, int from, SourceState state, Nanoseconds time) {
     Slot& slot = slots_[index];
     slot.source_states[static_cast<std::size_t>(from)] = state;
     slot.arrived_sources += state != SourceState::lost;
@@ -195,25 +196,25 @@ void Builder::finish_source(std::uint32_t index, int from, SourceState state, Na
     if (slot.pending_sources == 0) on_gathered(index, time);
 }
 
-// Every source has delivered or is lost.
+// Every source has delivered or is lost: the event is closed, delivered, or waits for lost sources.
 void Builder::on_gathered(std::uint32_t index, Nanoseconds time) {
     Slot& slot = slots_[index];
-    const bool may_return =
+    const bool waits_for_lost =
         settings_.policy == Policy::wait && slot.state == State::gathering &&
         slot.arrived_sources < slot.expected_sources &&
         std::ranges::find(slot.source_states, SourceState::lost) != slot.source_states.end();
-    if (may_return) {
+    if (waits_for_lost) {
         slot.state = State::waiting;
-        context_.to_manager(
+        context_.send_to_manager(
             write_parked({slot.group.number, {context_.rank, static_cast<std::uint16_t>(index)}}));
-        request_lost(index);
+        request_from_returned(index);
         return;
     }
     count_outcome(slot);
     const bool complete = slot.outcome.events_incomplete == 0;
     if (complete) context_.counters.latency.record(time - slot.assigned_at);
     if (settings_.units.filters.empty() || (!complete && settings_.policy != Policy::mark)) {
-        close(index);
+        close_slot(index);
         return;
     }
     slot.state = State::delivering;
@@ -221,8 +222,8 @@ void Builder::on_gathered(std::uint32_t index, Nanoseconds time) {
     deliver(index);
 }
 
-// Policy wait: a lost source has half of the timeout to come back, counted from its loss: an event
-// that is reassigned does not wait the full time again.
+// Policy wait: until when an event waits for its lost sources. A source has half of the timeout to
+// come back, counted from its loss, so that a reassigned event does not wait the full time again.
 Nanoseconds Builder::wait_limit(const Slot& slot) const {
     Nanoseconds last = 0;
     for (const int rank : settings_.units.readouts)
@@ -231,24 +232,25 @@ Nanoseconds Builder::wait_limit(const Slot& slot) const {
     return last + settings_.timeout / 2;
 }
 
+// Counts the fragments and events of the slot for the ledger.
 void Builder::count_outcome(Slot& slot) const {
     const std::uint64_t events = slot.group.events;
-    Outcome& o = slot.outcome = {};
-    o.lost = events * (slot.expected_sources - slot.arrived_sources);
-    o.corrupt = slot.damaged;
-    o.duplicate = slot.duplicate;
+    Outcome& outcome = slot.outcome = {};
+    outcome.lost = events * (slot.expected_sources - slot.arrived_sources);
+    outcome.corrupt = slot.damaged;
+    outcome.duplicate = slot.duplicate;
     const auto damaged_events =
         static_cast<std::uint64_t>(std::ranges::count(slot.damaged_events, 1));
-    o.events_incomplete = o.lost > 0 ? events : damaged_events;
-    o.events_built = events - o.events_incomplete;
-    o.built = o.events_built * slot.expected_sources;
-    o.partial = slot.verified - o.built;
+    outcome.events_incomplete = outcome.lost > 0 ? events : damaged_events;
+    outcome.events_built = events - outcome.events_incomplete;
+    outcome.built = outcome.events_built * slot.expected_sources;
+    outcome.partial = slot.verified - outcome.built;
 }
 
-void Builder::close(std::uint32_t index) {
+void Builder::close_slot(std::uint32_t index) {
     Slot& slot = slots_[index];
     slot.state = State::closed;
-    context_.to_manager(write_done(
+    context_.send_to_manager(write_done(
         {{slot.group.number, {context_.rank, static_cast<std::uint16_t>(index)}}, slot.outcome}));
 }
 
@@ -272,15 +274,16 @@ void Builder::compact(std::uint32_t index) {
 // the unit that may have received it already.
 void Builder::deliver(std::uint32_t index) {
     Slot& slot = slots_[index];
-    std::vector<int> filters = context_.members.of(settings_.units.filters);
+    std::vector<int> filters = context_.members.intersect(settings_.units.filters);
     std::erase_if(filters, [this](int rank) { return !context_.is_reachable(rank); });
-    if (filters.empty()) return;  // waits for one
+    if (filters.empty()) return;  // waits until a filter unit is reachable
     slot.filter = filters[slot.group.number % filters.size()];
     const auto intact =
         static_cast<std::uint32_t>(std::ranges::count(slot.source_states, SourceState::verified));
     compact(index);
-    context_.to_unit(slot.filter, write_slot(MessageKind::offer,
-                                             {slot.group.number, slot.event_bytes, index, intact}));
+    context_.send_to_unit(
+        slot.filter,
+        write_slot(MessageKind::offer, {slot.group.number, slot.event_bytes, index, intact}));
 }
 
 void Builder::on_accept(int filter, const SlotMessage& message) {
@@ -301,16 +304,16 @@ void Builder::on_confirm(int filter, const SlotMessage& message) {
         slot.group.number != message.group)
         return;
     if (message.messages > 0) {  // damaged on the way to the filter unit
-        Outcome& o = slot.outcome;
-        const std::uint64_t fragments = o.built + o.partial;
+        Outcome& outcome = slot.outcome;
+        const std::uint64_t fragments = outcome.built + outcome.partial;
         const std::uint64_t damaged = std::min<std::uint64_t>(message.messages, fragments);
-        o.events_incomplete += std::exchange(o.events_built, 0);
-        o.built = 0;
-        o.corrupt += damaged;
-        o.partial = fragments - damaged;
+        outcome.events_incomplete += std::exchange(outcome.events_built, 0);
+        outcome.built = 0;
+        outcome.corrupt += damaged;
+        outcome.partial = fragments - damaged;
     }
     --delivering_;
-    close(message.slot);
+    close_slot(message.slot);
 }
 
 void Builder::on_lost(int rank) {
@@ -318,8 +321,8 @@ void Builder::on_lost(int rank) {
         if (slot.state == State::delivering && slot.filter == rank) slot.filter = -1;
 }
 
-// Asks sources that are lost, and have come back, for the group that waits for them.
-void Builder::request_lost(std::uint32_t index) {
+// Requests the fragments that a waiting group lacks from lost sources that have come back.
+void Builder::request_from_returned(std::uint32_t index) {
     Slot& slot = slots_[index];
     for (const int rank : settings_.units.readouts) {
         SourceState& state = slot.source_states[static_cast<std::size_t>(source(rank))];
@@ -335,14 +338,14 @@ void Builder::request_lost(std::uint32_t index) {
             readout_->on_request(rank, request);
         } else {
             receive(index, rank);
-            context_.to_unit(rank, write_slot(MessageKind::request, request));
+            context_.send_to_unit(rank, write_slot(MessageKind::request, request));
         }
     }
 }
 
 void Builder::on_members() {
     for (std::uint32_t index = 0; index < slots_.size(); ++index)
-        if (slots_[index].state == State::waiting) request_lost(index);
+        if (slots_[index].state == State::waiting) request_from_returned(index);
 }
 
 void Builder::advance(Nanoseconds time) {

@@ -1,9 +1,10 @@
 // A builder unit: gathers the fragments of an event from all readout units, verifies them, and
 // gives the event to a filter unit, or drops it once it is verified.
 //
-// A slot is memory into which the transport receives directly: a region for each source. There is
-// one slot for each credit; policy wait doubles them, for events that wait for a lost source. A
-// slot is closed, and reported to the manager, when every source has delivered or is lost.
+// A slot is memory for one event group, into which the transport receives directly: a region for
+// each source. There is one slot for each credit; policy wait doubles them, for events that wait
+// for a lost source. A slot is closed, and reported to the manager, when every source has delivered
+// or is lost.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ public:
     void connect(Readout* local) { readout_ = local; }
 
     void on_batch(const Batch& batch, Nanoseconds time);
-    // The membership has changed: sources that came back are asked for the fragments still missing.
+    // The membership has changed: requests missing fragments from sources that came back.
     void on_members();
     void on_received(int source, std::uint32_t slot, bool success, Nanoseconds time);
     // A message of this rank's own readout unit, which keeps it until the slot is closed.
@@ -31,7 +32,7 @@ public:
     void on_accept(int filter, const SlotMessage& message);
     void on_confirm(int filter, const SlotMessage& message);
     void on_event_sent(std::uint32_t slot) { slots_[slot].sending = false; }
-    // What was offered to a filter unit that is lost is offered to another.
+    // An event that was offered to a lost filter unit is offered to another.
     void on_lost(int rank);
     void advance(Nanoseconds time);
 
@@ -39,6 +40,7 @@ public:
 
 private:
     enum class SourceState : std::uint8_t { absent, to_request, awaited, verified, damaged, lost };
+    // waiting: for a lost source (policy wait). delivering: to a filter unit.
     enum class State : std::uint8_t { closed, gathering, waiting, delivering };
     struct Slot {
         State state = State::closed;
@@ -60,17 +62,18 @@ private:
     };
 
     std::byte* source_data(std::uint32_t slot, int source) const;
-    void open(const Assignment& assignment, Epoch epoch, std::uint32_t expected, Nanoseconds time);
+    void open_slot(const Assignment& assignment, Epoch epoch, std::uint32_t expected,
+                   Nanoseconds time);
     void receive(std::uint32_t slot, int rank);
     void send_requests(std::uint32_t slot);
-    void request_lost(std::uint32_t slot);
-    void finish_source(std::uint32_t slot, int source, SourceState state, Nanoseconds time);
+    void request_from_returned(std::uint32_t slot);
+    void end_source(std::uint32_t slot, int source, SourceState state, Nanoseconds time);
     void verify(std::uint32_t slot, int rank, Nanoseconds time);
     void on_gathered(std::uint32_t slot, Nanoseconds time);
     Nanoseconds wait_limit(const Slot& slot) const;
     void count_outcome(Slot& slot) const;
     void deliver(std::uint32_t slot);
-    void close(std::uint32_t slot);
+    void close_slot(std::uint32_t slot);
     void compact(std::uint32_t slot);
     int source(int rank) const { return settings_.source_number(rank); }
 
@@ -82,8 +85,8 @@ private:
     std::vector<Slot> slots_;
     // Slots whose local message is not verified yet.
     std::vector<std::uint32_t> local_ready_;
-    int delivering_ = 0;
-    Nanoseconds blocked_since_ = 0;  // since when every slot waits for a filter unit; 0: not
+    int delivering_ = 0;             // slots in state delivering
+    Nanoseconds blocked_since_ = 0;  // time since which all slots wait for a filter unit; 0: none
 };
 
 }  // namespace assay::events

@@ -1,3 +1,4 @@
+// The event manager's communication with the ranks (see coordinator.hpp).
 #include "events/coordinator.hpp"
 
 #include <fmt/format.h>
@@ -34,8 +35,8 @@ Coordinator::Coordinator(RankContext& context, Sink& sink)
       slices_(context.transport.size()),
       buffers_(static_cast<std::size_t>(context.transport.size())),
       identities_(buffers_.size()),
-      needs_(buffers_.size()),
-      available_(buffers_.size()) {
+      needed_memory_(buffers_.size()),
+      available_memory_(buffers_.size()) {
     for (int rank = 1; rank < context.transport.size(); ++rank) receive(rank);
 }
 
@@ -49,7 +50,7 @@ void Coordinator::receive(int rank) {
 }
 
 void Coordinator::send(int rank, std::shared_ptr<const Bytes> message) {
-    if (rank == 0) to_self.push_back(std::move(message));
+    if (rank == 0) own_messages.push_back(std::move(message));
     else if (context_.connected[static_cast<std::size_t>(rank)])
         context_.operations.send_control(rank, tag::from_manager, std::move(message));
 }
@@ -69,7 +70,7 @@ void Coordinator::broadcast(Bytes message) {
 void Coordinator::on_own_hello(const std::string& hello) { on_hello(0, hello, 0); }
 
 void Coordinator::on_message(int rank, std::span<const std::byte> message, Nanoseconds time) {
-    const MessageKind kind = kind_of(message);
+    const MessageKind kind = read_kind(message);
     if (kind == MessageKind::hello) {
         on_hello(rank, read_hello(message), time);
     } else if (manager_.membership().has(rank)) {
@@ -86,7 +87,7 @@ void Coordinator::on_message(int rank, std::span<const std::byte> message, Nanos
                     lost.since == 0)
                     break;
                 send(lost.rank, std::make_shared<const Bytes>(write_empty(MessageKind::evict)));
-                lose(lost.rank, time);
+                remove(lost.rank, time);
                 break;
             }
             case MessageKind::report: on_report(rank, read_report(message)); break;
@@ -113,8 +114,8 @@ void Coordinator::on_hello(int rank, const std::string& hello, Nanoseconds time)
                     printable(parsed["fix"]));
     try {
         identities_[r] = read_identity(parsed.at("identity").dump());
-        needs_[r] = parsed.at("needs");
-        available_[r] = parsed.at("available");
+        needed_memory_[r] = parsed.at("needs");
+        available_memory_[r] = parsed.at("available");
     } catch (const nlohmann::json::exception&) {
         throw Error(fmt::format("rank {} sent a hello message that cannot be read", rank),
                     "run the same version of Assay on every host");
@@ -125,13 +126,13 @@ void Coordinator::on_hello(int rank, const std::string& hello, Nanoseconds time)
     if (std::ranges::all_of(identities_, [](const auto& i) { return i.has_value(); })) begin(time);
 }
 
-// The ranks of a host share its memory.
+// Throws Error if the buffers of a host's ranks, which share its memory, do not fit.
 void Coordinator::check_memory() const {
     std::map<std::string, std::pair<double, double>> hosts;  // needed, available
     for (std::size_t r = 0; r < identities_.size(); ++r) {
         auto& [needed, available] = hosts[identities_[r]->host];
-        needed += needs_[r];
-        available = std::max(available, available_[r]);
+        needed += needed_memory_[r];
+        available = std::max(available, available_memory_[r]);
     }
     if (!context_.transport.keeps_contents()) return;
     for (const auto& [host, memory] : hosts)
@@ -166,7 +167,7 @@ void Coordinator::begin(Nanoseconds time) {
 
 void Coordinator::on_change(const PeerChange& change, Nanoseconds time) {
     if (change.state == PeerChange::State::joined) {
-        receive(change.rank);  // others may have seen it before
+        receive(change.rank);  // does nothing if it is posted already
         return;
     }
     seen_by_.erase(change.rank);
@@ -174,21 +175,21 @@ void Coordinator::on_change(const PeerChange& change, Nanoseconds time) {
     if (phase_ == Phase::joining)
         throw Error(fmt::format("rank {} was lost before the start", change.rank),
                     "see its last messages; check that its host is up and reachable");
-    lose(change.rank, time);
+    remove(change.rank, time);
 }
 
-void Coordinator::lose(int rank, Nanoseconds time) {
+void Coordinator::remove(int rank, Nanoseconds time) {
     if (phase_ == Phase::stopping && last_reports_.contains(rank)) return;  // it has ended
-    if (!manager_.lose(rank)) return;
-    const std::vector<int> builders = manager_.membership().of(settings_.units.builders);
+    if (!manager_.remove(rank)) return;
+    const std::vector<int> builders = manager_.membership().intersect(settings_.units.builders);
     sink_.progress(0, fmt::format("{} was lost; {} builder units go on", results_.label(rank),
                                   builders.size()));
     for (Loss& loss : losses_) loss.pending_builders.erase(rank);
     if (phase_ == Phase::running && !manager_.all_assigned())
         losses_.push_back({rank, time, last_progress_, {builders.begin(), builders.end()}});
-    results_.lost(rank);
+    results_.add_lost(rank);
     broadcast(write_members(manager_.membership()));
-    if (builders.empty() || manager_.membership().of(settings_.units.readouts).empty())
+    if (builders.empty() || manager_.membership().intersect(settings_.units.readouts).empty())
         throw Error(fmt::format("{} was lost: no {} units are left", results_.label(rank),
                                 builders.empty() ? "builder" : "readout"),
                     "start more ranks");
@@ -208,7 +209,7 @@ void Coordinator::admit_returned(Nanoseconds time) {
         returned_.erase(rank);
         seen_by_.erase(rank);
         last_reports_.erase(rank);
-        results_.returned(rank);
+        results_.add_returned(rank);
         const auto slice =
             settings_.slice > 0 ? static_cast<std::uint64_t>((time - start_) / settings_.slice) : 0;
         send(rank,
@@ -228,32 +229,33 @@ void Coordinator::on_done(const Done& done, Nanoseconds time) {
         throw Error("the ledger does not fit: " + problem, "this is a defect of Assay");
     closing_time_ += now() - begin;
     last_progress_ = time;
-    if (!losses_.empty()) record_resumed(done.assignment.target.builder, assigned_at, time);
+    if (!losses_.empty()) record_resume(done.assignment.target.builder, assigned_at, time);
 }
 
 void Coordinator::on_parked(const Assignment& parked, Nanoseconds time) {
     if (manager_.park(parked)) last_progress_ = time;
 }
 
-// A loss is over when each builder unit has built an event that was assigned after it.
-void Coordinator::record_resumed(int builder, Nanoseconds assigned_at, Nanoseconds time) {
+// Records the end of a loss: each builder unit has built an event that was assigned after it.
+void Coordinator::record_resume(int builder, Nanoseconds assigned_at, Nanoseconds time) {
     std::erase_if(losses_, [&](Loss& loss) {
         if (assigned_at >= loss.noticed) loss.pending_builders.erase(builder);
         if (!loss.pending_builders.empty()) return false;
-        results_.resumed(loss.rank, seconds(time - loss.last_progress));
+        results_.write_resume(loss.rank, seconds(time - loss.last_progress));
         return true;
     });
 }
 
 void Coordinator::on_damage(int rank, const Damage& damage) {
     if (damage.source < 0 || damage.source >= context_.transport.size()) return;
-    results_.damage(rank, damage);
+    results_.write_damage(rank, damage);
 }
 
 void Coordinator::on_report(int rank, const Report& report) {
     slices_.add(rank, report);
     if (report.last && !report.more) last_reports_.insert(rank);
-    slices_.flush(member_ranks(), false, [this](const Slice& slice) { results_.slice(slice); });
+    slices_.flush(member_ranks(), false,
+                  [this](const Slice& slice) { results_.write_slice(slice); });
 }
 
 void Coordinator::assign_events(Nanoseconds time) {
@@ -263,7 +265,7 @@ void Coordinator::assign_events(Nanoseconds time) {
         if (!batch) break;
         const Nanoseconds decision_time = now() - begin + std::exchange(closing_time_, 0);
         const auto events = static_cast<Nanoseconds>(batch->size() * settings_.events_per_message);
-        results_.decision(decision_time, events);
+        results_.add_decision(decision_time, events);
         broadcast(write_batch(*batch));
     }
     if (const auto next = manager_.next_plan()) context_.schedule_wake(std::max(*next, time + 1));
@@ -289,14 +291,14 @@ void Coordinator::show_progress(Nanoseconds time) {
 void Coordinator::advance(Nanoseconds time) {
     if (phase_ == Phase::running) {
         admit_returned(time);
-        const bool over = settings_.duration > 0 && time - start_ >= settings_.duration;
-        if (over || interrupted_) manager_.stop();
+        const bool time_is_up = settings_.duration > 0 && time - start_ >= settings_.duration;
+        if (time_is_up || interrupted_) manager_.stop();
         assign_events(time);
         show_progress(time);
         if (manager_.drained()) stop();
         else if (time - last_progress_ > settings_.timeout)
             throw Error(fmt::format("no event was built for {:.1f} s, waiting for {}",
-                                    seconds(time - last_progress_), waits_for()),
+                                    seconds(time - last_progress_), describe_awaited()),
                         "check that these hosts are up, or raise --timeout");
     } else if (phase_ == Phase::stopping) {
         const std::vector<int> members = member_ranks();
@@ -305,13 +307,13 @@ void Coordinator::advance(Nanoseconds time) {
     }
 }
 
-std::string Coordinator::waits_for() const {
+std::string Coordinator::describe_awaited() const {
     std::vector<int> ranks;
     if (phase_ == Phase::joining) {
         for (std::size_t r = 0; r < identities_.size(); ++r)
             if (!identities_[r]) ranks.push_back(static_cast<int>(r));
     } else if (phase_ == Phase::running) {
-        ranks = manager_.waiting_for();
+        ranks = manager_.busy_builders();
     } else {
         for (const int rank : member_ranks())
             if (!last_reports_.contains(rank)) ranks.push_back(rank);
@@ -329,15 +331,16 @@ void Coordinator::stop() {
     for (const int rank : returned_) send_stop(rank);
 }
 
-// One for each of the buffers that the rank has posted.
+// Sends one stop for each of the buffers that the rank has posted, so that all are used up.
 void Coordinator::send_stop(int rank) {
     for (int i = 0; i < manager_buffers; ++i)
         send(rank, std::make_shared<const Bytes>(write_empty(MessageKind::stop)));
 }
 
 void Coordinator::write_results() {
-    slices_.flush(member_ranks(), true, [this](const Slice& slice) { results_.slice(slice); });
-    for (const Loss& loss : losses_) results_.not_resumed(loss.rank);
+    slices_.flush(member_ranks(), true,
+                  [this](const Slice& slice) { results_.write_slice(slice); });
+    for (const Loss& loss : losses_) results_.write_no_resume(loss.rank);
     results_.write(manager_, slices_);
 }
 

@@ -1,8 +1,8 @@
-// The event manager's communication with the ranks: it tracks which ranks take part, were lost or
-// came back, and sends and receives the messages. EventManager makes the decisions.
+// The event manager's communication with the ranks, on rank 0. It tracks which ranks are members,
+// were lost or came back, and sends and receives the messages. EventManager makes the decisions.
 //
-// A rank that starts, and one that comes back, says hello. A rank that came back takes part again
-// when every member has seen it, since a message to a rank that is not yet seen would fail.
+// A rank sends hello when it starts or comes back. A rank that came back becomes a member when
+// every member is connected to it, because a message to a rank that is not connected would fail.
 #pragma once
 
 #include <map>
@@ -23,9 +23,9 @@ class Coordinator {
 public:
     Coordinator(RankContext& context, Sink& sink);
 
-    // Messages of rank 0 to itself.
+    // The hello of rank 0 itself.
     void on_own_hello(const std::string& hello);
-    // What was posted for the rank has arrived.
+    // The message that was posted for the rank has arrived.
     void on_received(int rank, Nanoseconds time);
     void on_message(int rank, std::span<const std::byte> message, Nanoseconds time);
     void on_change(const PeerChange& change, Nanoseconds time);
@@ -37,17 +37,19 @@ public:
     void write_results();
     // On SIGINT: no new events are assigned.
     void interrupt() { interrupted_ = true; }
-    // The ranks that it waits for, for error messages.
-    std::string waits_for() const;
+    // The labels of the ranks that it waits for, for error messages.
+    std::string describe_awaited() const;
     // Messages to rank 0's own units.
-    std::deque<std::shared_ptr<const Bytes>> to_self;
+    std::deque<std::shared_ptr<const Bytes>> own_messages;
 
 private:
     enum class Phase : std::uint8_t { joining, running, stopping, ended };
+    // The receive buffer for messages of a rank.
     struct Buffer {
         Bytes bytes;
         bool posted = false;
     };
+    // A lost rank, until all others build events again.
     struct Loss {
         int rank;
         Nanoseconds noticed, last_progress;  // last_progress: before the loss
@@ -58,11 +60,11 @@ private:
     void begin(Nanoseconds time);
     void check_memory() const;
     void admit_returned(Nanoseconds time);
-    void lose(int rank, Nanoseconds time);
+    void remove(int rank, Nanoseconds time);
     void on_done(const Done& done, Nanoseconds time);
     void on_parked(const Assignment& parked, Nanoseconds time);
     void on_damage(int rank, const Damage& damage);
-    void record_resumed(int builder, Nanoseconds assigned_at, Nanoseconds time);
+    void record_resume(int builder, Nanoseconds assigned_at, Nanoseconds time);
     void on_report(int rank, const Report& report);
     void assign_events(Nanoseconds time);
     void stop();
@@ -81,9 +83,9 @@ private:
     Phase phase_ = Phase::joining;
     std::vector<Buffer> buffers_;  // by rank
     std::vector<std::optional<Identity>> identities_;
-    std::vector<double> needs_, available_;  // B of memory, by rank
-    std::map<int, std::set<int>> seen_by_;   // by rank that came back: who has seen it
-    std::set<int> returned_;                 // have said hello again
+    std::vector<double> needed_memory_, available_memory_;  // B of memory, by rank
+    std::map<int, std::set<int>> seen_by_;  // by rank that came back: the ranks connected to it
+    std::set<int> returned_;                // have said hello again
     std::set<int> last_reports_;
     std::vector<Loss> losses_;
     Nanoseconds start_ = 0, last_progress_ = 0, last_shown_ = 0;

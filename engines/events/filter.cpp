@@ -1,3 +1,4 @@
+// A filter unit (see filter.hpp).
 #include "events/filter.hpp"
 
 #include <algorithm>
@@ -10,11 +11,11 @@ namespace {
 
 // Groups to remember: more than all slots of all builder units. An event is offered again only
 // while it occupies a slot.
-std::size_t received_limit(const Settings& settings) {
+std::size_t max_received(const Settings& settings) {
     return 4 * settings.units.builders.size() * static_cast<std::size_t>(settings.slots()) + 64;
 }
 
-std::size_t largest_event(const Settings& settings) {
+std::size_t event_capacity(const Settings& settings) {
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < settings.units.readouts.size(); ++i)
         bytes += aligned_capacity(settings, static_cast<int>(i));
@@ -26,7 +27,7 @@ std::size_t largest_event(const Settings& settings) {
 Filter::Filter(RankContext& context)
     : context_(context),
       settings_(context.settings),
-      capacity_(largest_event(settings_)),
+      capacity_(event_capacity(settings_)),
       memory_(context.transport, capacity_ * (context.verify ? 2 : 1)) {
     for (std::size_t i = 0; i < buffers_.size(); ++i)
         buffers_[i].data = memory_.data() + (context.verify ? i * capacity_ : 0);
@@ -34,7 +35,7 @@ Filter::Filter(RankContext& context)
 
 void Filter::mark_received(std::uint64_t group) {
     received_.insert(group);
-    if (received_.size() > received_limit(settings_)) received_.erase(received_.begin());
+    if (received_.size() > max_received(settings_)) received_.erase(received_.begin());
 }
 
 void Filter::on_lost(int rank) {
@@ -51,18 +52,19 @@ void Filter::on_received(std::uint32_t index, bool success, Nanoseconds time) {
                                             settings_.filter_rate * 1e9);
 }
 
-// The number of damaged fragments; messages that cannot be read count with all of theirs.
-std::uint32_t Filter::damaged(const Buffer& buffer) const {
+// The number of damaged fragments in a buffer. A message that cannot be read counts with all its
+// fragments.
+std::uint32_t Filter::count_damaged(const Buffer& buffer) const {
     if (!context_.verify) return 0;
     const EventGroup group = settings_.group(buffer.offer.message.group);
     std::uint32_t wrong = 0;
     std::size_t offset = 0;
     for (std::uint32_t i = 0; i < buffer.offer.message.messages; ++i) {
-        MessageHeader head{};
-        if (offset + sizeof head > buffer.offer.message.bytes) return wrong + group.events;
-        std::memcpy(&head, buffer.data + offset, sizeof head);
-        if (head.source >= settings_.units.readouts.size()) return wrong + group.events;
-        const int source = static_cast<int>(head.source);
+        MessageHeader header{};
+        if (offset + sizeof header > buffer.offer.message.bytes) return wrong + group.events;
+        std::memcpy(&header, buffer.data + offset, sizeof header);
+        if (header.source >= settings_.units.readouts.size()) return wrong + group.events;
+        const int source = static_cast<int>(header.source);
         const std::size_t bytes = settings_.format.message_bytes(source, group);
         if (offset + bytes > buffer.offer.message.bytes) return wrong + group.events;
         const MessageCheck check =
@@ -83,9 +85,9 @@ void Filter::advance(Nanoseconds time) {
         }
         const Offer& offer = buffer.offer;
         SlotMessage answer = offer.message;
-        answer.messages = damaged(buffer);
+        answer.messages = count_damaged(buffer);
         mark_received(offer.message.group);
-        context_.to_unit(offer.builder, write_slot(MessageKind::confirm, answer));
+        context_.send_to_unit(offer.builder, write_slot(MessageKind::confirm, answer));
         buffer.busy = buffer.full = false;
     }
     while (!offers_.empty()) {
@@ -93,7 +95,7 @@ void Filter::advance(Nanoseconds time) {
         SlotMessage answer = offer.message;
         if (received_.contains(offer.message.group)) {
             answer.messages = 0;
-            context_.to_unit(offer.builder, write_slot(MessageKind::confirm, answer));
+            context_.send_to_unit(offer.builder, write_slot(MessageKind::confirm, answer));
             offers_.pop_front();
             continue;
         }
@@ -108,7 +110,7 @@ void Filter::advance(Nanoseconds time) {
         context_.operations.receive(free->data, capacity_, tag::event,
                                     {OperationKind::receive_event, offer.builder,
                                      static_cast<std::uint32_t>(free - buffers_.begin())});
-        context_.to_unit(offer.builder, write_slot(MessageKind::accept, answer));
+        context_.send_to_unit(offer.builder, write_slot(MessageKind::accept, answer));
     }
 }
 

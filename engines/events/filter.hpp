@@ -35,7 +35,7 @@ private:
         bool busy = false, full = false;
         Offer offer{};
     };
-    std::uint32_t damaged(const Buffer& buffer) const;
+    std::uint32_t count_damaged(const Buffer& buffer) const;
     void mark_received(std::uint64_t group);
 
     RankContext& context_;
@@ -44,7 +44,7 @@ private:
     Memory memory_;
     std::array<Buffer, 2> buffers_;
     std::deque<Offer> offers_;
-    std::set<std::uint64_t> received_;  // the newest groups, by number
+    std::set<std::uint64_t> received_;  // numbers of the newest groups
     Nanoseconds free_at_ = 0;           // when the filter rate permits the next event
 };
 

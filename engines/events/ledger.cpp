@@ -1,3 +1,4 @@
+// Accounts for every fragment of every assigned event (see ledger.hpp).
 #include "events/ledger.hpp"
 
 #include <fmt/format.h>

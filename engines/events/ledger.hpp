@@ -28,6 +28,7 @@ struct Outcome {
     Outcome& operator+=(const Outcome& other);
 };
 
+// An assigned group.
 struct Entry {
     std::uint32_t events, sources;
     Epoch epoch;  // of its first assignment
@@ -39,7 +40,8 @@ public:
     void open(std::uint64_t group, const Entry& entry);
     const Entry& entry(std::uint64_t group) const { return open_.at(group); }
     bool is_open(std::uint64_t group) const { return open_.contains(group); }
-    // Closes the group. Returns why the outcome does not fit it; then it stays open.
+    // Closes the group. If the outcome does not fit its entry, returns the reason and leaves it
+    // open.
     std::string close(std::uint64_t group, const Outcome& outcome);
 
     const Outcome& total() const { return total_; }

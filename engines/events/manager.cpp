@@ -1,3 +1,4 @@
+// The event manager's decisions (see manager.hpp).
 #include "events/manager.hpp"
 
 #include <fmt/format.h>
@@ -7,14 +8,14 @@
 namespace assay::events {
 namespace {
 
-// A batch waits this long for half of the builder units to have a free slot.
+// Longest time that a batch waits for half of the builder units to have a free slot.
 constexpr Nanoseconds max_batch_delay = 1'000'000;
 // A builder unit is late, and no longer waited for, after this many mean turnarounds.
-constexpr double late_factor = 8;
+constexpr double late_turnarounds = 8;
 constexpr Nanoseconds min_late = 20'000'000;
 // Weight of the newest turnaround in the smoothed one.
 constexpr double newest_weight = 0.05;
-constexpr std::size_t max_moved = 64;  // in one batch, so that its message has a bounded size
+constexpr std::size_t max_reassigned = 64;  // in a batch, so that its message has a bounded size
 
 }  // namespace
 
@@ -40,25 +41,25 @@ void EventManager::admit(const std::vector<int>& ranks) {
             ++live_builders_;
         }
     }
-    sources_ = static_cast<std::uint32_t>(members_.of(units_.readouts).size());
+    sources_ = static_cast<std::uint32_t>(members_.intersect(units_.readouts).size());
 }
 
-bool EventManager::lose(int rank) {
+bool EventManager::remove(int rank) {
     if (!members_.has(rank)) return false;
     ++members_.epoch;
     members_.since[static_cast<std::size_t>(rank)] = 0;
-    sources_ = static_cast<std::uint32_t>(members_.of(units_.readouts).size());
+    sources_ = static_cast<std::uint32_t>(members_.intersect(units_.readouts).size());
     if (Builder* b = builder(rank)) {
         b->member = false;
         --live_builders_;
-        orphan_all(*b);
+        orphan_groups(*b);
     }
     if (options_.drop) drop_incomplete();
     return true;
 }
 
-// The groups of a lost builder unit wait to be reassigned.
-void EventManager::orphan_all(Builder& b) {
+// Makes the groups of a lost builder unit wait to be reassigned.
+void EventManager::orphan_groups(Builder& b) {
     for (std::size_t i = 0; i < b.slots.size(); ++i) {
         Slot& slot = b.slots[i];
         if (!slot.occupied) continue;
@@ -69,12 +70,12 @@ void EventManager::orphan_all(Builder& b) {
     std::ranges::sort(orphans_, {}, &Orphan::group);
 }
 
-// Of the groups that wait, those that have lost a source are not reassigned.
+// Closes the waiting groups that have lost a source: they are not reassigned.
 void EventManager::drop_incomplete() {
     std::erase_if(orphans_, [this](const Orphan& orphan) {
         const Entry& entry = ledger_.entry(orphan.group);
         const auto live_sources = static_cast<std::uint64_t>(std::ranges::count_if(
-            units_.readouts, [&](int rank) { return members_.had(rank, entry.epoch); }));
+            units_.readouts, [&](int rank) { return members_.has_since(rank, entry.epoch); }));
         if (live_sources == entry.sources) return false;
         const std::uint64_t events = entry.events;
         ledger_.close(orphan.group, {.events_incomplete = events,
@@ -84,7 +85,7 @@ void EventManager::drop_incomplete() {
     });
 }
 
-std::uint32_t EventManager::events_of(std::uint64_t group) const {
+std::uint32_t EventManager::event_count(std::uint64_t group) const {
     const std::uint64_t n = options_.events_per_group;
     return static_cast<std::uint32_t>(
         options_.events == 0 ? n : std::min(n, options_.events - group * n));
@@ -98,7 +99,7 @@ bool EventManager::all_assigned() const {
 
 bool EventManager::is_late(const Builder& b, Nanoseconds time) const {
     if (turnaround_ < 0) return false;  // not known yet
-    const auto limit = std::max(min_late, static_cast<Nanoseconds>(late_factor * turnaround_));
+    const auto limit = std::max(min_late, static_cast<Nanoseconds>(late_turnarounds * turnaround_));
     return std::ranges::all_of(b.slots, [&](const Slot& s) {
         return !s.occupied || s.parked || time - s.assigned_at > limit;
     });
@@ -106,13 +107,13 @@ bool EventManager::is_late(const Builder& b, Nanoseconds time) const {
 
 bool EventManager::batch_is_due(Nanoseconds time) const {
     if (options_.in_rounds) {
-        bool any = false;
+        bool credit_available = false;
         for (const Builder& b : builders_) {
             if (!b.member) continue;
-            if (has_credit(b)) any = true;
+            if (has_credit(b)) credit_available = true;
             else if (!is_late(b, time)) return false;
         }
-        return any;
+        return credit_available;
     }
     int free = 0;
     for (const Builder& b : builders_) free += b.member && has_credit(b);
@@ -133,7 +134,7 @@ std::optional<Batch> EventManager::plan(Nanoseconds time) {
     for (std::size_t i = 0; i < n; ++i) {
         Builder& b = builders_[(rotation_ + i) % n];
         if (!b.member || !has_credit(b)) continue;
-        if (!orphans_.empty() && batch.reassigned.size() < max_moved) {
+        if (!orphans_.empty() && batch.reassigned.size() < max_reassigned) {
             const Orphan orphan = orphans_.front();
             orphans_.pop_front();
             const Entry& entry = ledger_.entry(orphan.group);
@@ -143,7 +144,7 @@ std::optional<Batch> EventManager::plan(Nanoseconds time) {
                                         .sources = entry.sources});
             ++reassigned_;
         } else if (!all_assigned() && !stopped_ && orphans_.empty()) {
-            ledger_.open(next_group_, {events_of(next_group_), sources_, members_.epoch});
+            ledger_.open(next_group_, {event_count(next_group_), sources_, members_.epoch});
             batch.new_slots.push_back(occupy(b, next_group_, time));
             ++next_group_;
         }
@@ -157,12 +158,12 @@ std::optional<Batch> EventManager::plan(Nanoseconds time) {
 
 std::optional<Nanoseconds> EventManager::next_plan() const {
     if (all_assigned() || sources_ == 0) return std::nullopt;
-    const bool any =
+    const bool credit_available =
         std::ranges::any_of(builders_, [&](const Builder& b) { return b.member && has_credit(b); });
-    if (!any) return std::nullopt;
+    if (!credit_available) return std::nullopt;
     if (!options_.in_rounds) return last_batch_ + max_batch_delay;
     if (turnaround_ < 0) return std::nullopt;
-    const auto limit = std::max(min_late, static_cast<Nanoseconds>(late_factor * turnaround_));
+    const auto limit = std::max(min_late, static_cast<Nanoseconds>(late_turnarounds * turnaround_));
     return last_batch_ + limit + 1;
 }
 
@@ -207,7 +208,7 @@ Nanoseconds EventManager::assigned_at(const Assignment& assignment) const {
     return 0;
 }
 
-std::vector<int> EventManager::waiting_for() const {
+std::vector<int> EventManager::busy_builders() const {
     std::vector<int> ranks;
     for (const Builder& b : builders_)
         if (b.member && b.occupied > 0) ranks.push_back(b.rank);

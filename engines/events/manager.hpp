@@ -1,14 +1,14 @@
-// The event manager's decisions: which builder unit builds which events. It uses no messages or
-// transports, so that it can be tested by itself.
+// The event manager's decisions: which builder unit builds which group of events. It uses no
+// messages or transports, so that it can be tested by itself.
 //
 // Each builder unit has slots, at least one for each of its credits. A slot holds a group from the
-// time when it is assigned until it is closed. It occupies a credit, unless it is parked: then
-// it waits for a source that was lost. Groups are assigned in batches, at most one to a builder
-// unit in each, as soon as half of the builder units have a free slot, or after a short time with
-// fewer. In rounds (a synchronised schedule, or one from a file) a batch waits for all builder
-// units, except those that take far longer than the others.
+// group's assignment until it is closed. The group occupies a credit, unless it is parked: then it
+// waits for a source that was lost. Groups are assigned in batches, at most one to a builder unit
+// in each, as soon as half of the builder units have a free slot, or after a short time with fewer.
+// In rounds (a synchronised schedule, or one from a file) a batch waits for all builder units,
+// except those that take far longer than the others.
 //
-// When a builder unit is lost, its groups are reassigned, before new ones.
+// When a builder unit is lost, its groups are reassigned before new groups are assigned.
 #pragma once
 
 #include <deque>
@@ -53,8 +53,8 @@ public:
         int ranks, credits, slots;
         bool in_rounds;
         std::uint32_t events_per_group;
-        std::uint64_t events;  // 0: without end
-        bool drop;             // policy: events that lost a fragment are not reassigned
+        std::uint64_t events;  // 0: until stop()
+        bool drop;             // events that have lost a fragment are not reassigned (policy)
     };
     EventManager(const Units& units, const Options& options);
 
@@ -63,27 +63,28 @@ public:
     std::uint64_t next_group() const { return next_group_; }
     std::uint64_t reassigned() const { return reassigned_; }
 
-    // The ranks belong to the job from a new epoch on.
+    // Makes the ranks members, from a new epoch on.
     void admit(const std::vector<int>& ranks);
-    // Returns false if the rank does not belong.
-    bool lose(int rank);
+    // Removes a lost rank from the membership. Returns false if it is no member.
+    bool remove(int rank);
     // The next batch, if one is due.
     std::optional<Batch> plan(Nanoseconds time);
     // When plan() is to be called again if no report arrives before; none while nothing can be
     // assigned.
     std::optional<Nanoseconds> next_plan() const;
-    // A builder unit reports a group. Returns why the report is refused; empty if it is not.
+    // A builder unit reports a group as closed. Returns the reason if the report is wrong, else "".
     std::string close(const Assignment& done, const Outcome& outcome, Nanoseconds time);
-    // The group waits for a source, and costs no credit. False if the slot does not hold it.
+    // Marks a group as waiting for a source: it occupies no credit. Returns false if the slot does
+    // not hold the group.
     bool park(const Assignment& parked);
     // When the group was assigned to this slot; 0 if it was not.
     Nanoseconds assigned_at(const Assignment& assignment) const;
-    // No new groups are assigned; those of lost builder units still are.
+    // From now on no new groups are assigned; groups of lost builder units still are.
     void stop() { stopped_ = true; }
-    bool all_assigned() const;  // every event that was asked for has been assigned
+    bool all_assigned() const;  // every event has been assigned, or stop() was called
     bool drained() const { return all_assigned() && ledger_.open_groups() == 0; }
-    // Builder units that have not reported a group assigned to them; for messages.
-    std::vector<int> waiting_for() const;
+    // The builder units that have not closed a group assigned to them.
+    std::vector<int> busy_builders() const;
 
 private:
     struct Slot {
@@ -105,9 +106,9 @@ private:
     bool is_late(const Builder& builder, Nanoseconds time) const;
     BuilderSlot occupy(Builder& builder, std::uint64_t group, Nanoseconds time);
     bool batch_is_due(Nanoseconds time) const;
-    void orphan_all(Builder& builder);
+    void orphan_groups(Builder& builder);
     void drop_incomplete();
-    std::uint32_t events_of(std::uint64_t group) const;
+    std::uint32_t event_count(std::uint64_t group) const;
 
     Units units_;
     Options options_;

@@ -1,11 +1,11 @@
-// The event builder: readout units send the fragments of each event to one builder unit, which an
-// event manager chose. It runs on any transport:
+// The event-building measurements. Readout units send the fragments of each event to one builder
+// unit, which an event manager has chosen. They run on any transport:
 //
 //     mpirun -np 8 assay-probe-openmpi run events.build --protocol push --schedule shift
 //     ASSAY_NULL_RANKS=4 assay-probe run events.build --events 10000 --fragment 64KiB
 //     mpirun -np 8 assay-probe-openmpi run events.alltoall --fragment 512KiB
 //
-// events.slices is written by events.build: what each slice of time carried.
+// events.build also writes events.slices: the throughput in each slice of time.
 #pragma once
 
 #include <array>
@@ -45,11 +45,11 @@ inline constexpr Parameter yield_us{
 
 inline constexpr std::array build_parameters = {
     Parameter{"protocol", Kind::text, "", "push",
-              "push: readout units send when an event is assigned; pull: builder units ask"},
+              "push: readout units send when an event is assigned; pull: builder units request"},
     Parameter{"schedule", Kind::text, "", "shift",
               "order of the transfers: shift, random, all (at once) or file"},
     Parameter{"schedule_file", Kind::text, "", "",
-              "a step a line: the destination of rank 0, 1, ...; -1 for none"},
+              "each line is a step: the destinations of rank 0, 1, ...; -1 for none"},
     Parameter{"synchronised", Kind::flag, "", "",
               "no rank begins a step of the schedule before all have ended the one before"},
     Parameter{"in_flight", Kind::integer, "", "4", "sends in flight of a readout unit", 1, 65536},
@@ -74,7 +74,8 @@ inline constexpr std::array build_parameters = {
     Parameter{"policy", Kind::text, "", "drop",
               "an event that lost a fragment: drop it, mark and deliver it, or wait for the source "
               "to come back"},
-    Parameter{"slice", Kind::real, "s", "1", "time of each row over time", 0.01, 1e6},
+    Parameter{"slice", Kind::real, "s", "1", "length of the slices of time that are reported", 0.01,
+              1e6},
     Parameter{"seed", Kind::integer, "", "1", "of sizes and of random schedules", 0, 4e9},
     timeout,
     yield_us,
@@ -86,7 +87,7 @@ inline constexpr std::array build_metrics = {
     Metric{"throughput", "B/s", Better::higher,
            "verified payload that builder units took, all ranks; one sample per slice"},
     Metric{"network_throughput", "B/s", Better::higher,
-           "the same without what a rank sent to itself"},
+           "the same without the payload that ranks sent to themselves"},
     Metric{"rank_throughput", "B/s", Better::higher,
            "payload that one rank sent to others, or received from others (direction)"},
     Metric{"latency", "s", Better::lower,
@@ -112,7 +113,8 @@ inline constexpr std::array build_metrics = {
 inline constexpr std::array slice_metrics = {
     Metric{"throughput", "B/s", Better::higher, "verified payload of all ranks in this slice"},
     Metric{"latency", "s", Better::lower, "of the events completed in this slice"},
-    Metric{"rank_throughput", "B/s", Better::higher, "of the rank that received least"},
+    Metric{"rank_throughput", "B/s", Better::higher,
+           "of the builder unit that received least from other ranks in this slice"},
 };
 
 inline constexpr std::array all_to_all_parameters = {
@@ -144,7 +146,8 @@ inline constexpr Measurement build{"events.build",
 
 inline constexpr Measurement slices{"events.slices",
                                     Scope::group,
-                                    "What the event builder carried, by slices of time.",
+                                    "Throughput and latency of the event builder in each slice of "
+                                    "time.",
                                     {},
                                     detail::slice_metrics,
                                     detail::recorded_by_build,
@@ -153,7 +156,7 @@ inline constexpr Measurement slices{"events.slices",
 inline constexpr Measurement all_to_all{
     "events.alltoall",
     Scope::group,
-    "MPI_Alltoall and MPI_Alltoallv, to hold the event builder against.",
+    "MPI_Alltoall and MPI_Alltoallv, for comparison with the event builder.",
     detail::all_to_all_parameters,
     detail::all_to_all_metrics,
     runs_anywhere,

@@ -1,3 +1,4 @@
+// Encodes and decodes the control messages (see messages.hpp).
 #include "events/messages.hpp"
 
 #include <algorithm>
@@ -18,16 +19,17 @@ struct PackedSlot {
     std::uint16_t builder, slot;
 };
 
-[[noreturn]] void refuse() {
+[[noreturn]] void throw_malformed() {
     throw Error("a message between ranks is damaged or of another version",
                 "run the same version of Assay on every host");
 }
 
+// Appends values to a message.
 class Writer {
 public:
     explicit Writer(MessageKind kind) {
-        const ControlHeader head{magic, kind, 0, 0, 0};
-        put(head);
+        const ControlHeader header{magic, kind, 0, 0, 0};
+        put(header);
     }
     template <class Value>
     Writer& put(const Value& value) {
@@ -43,7 +45,7 @@ public:
         bytes_.insert(bytes_.end(), from, from + values.size_bytes());
         return *this;
     }
-    Bytes take() {
+    Bytes finish() {
         const auto bytes = static_cast<std::uint32_t>(bytes_.size());
         std::memcpy(bytes_.data() + offsetof(ControlHeader, bytes), &bytes, sizeof bytes);
         return std::move(bytes_);
@@ -53,37 +55,38 @@ private:
     Bytes bytes_;
 };
 
+// Reads values from a message; checks its header and every length.
 class Reader {
 public:
-    explicit Reader(std::span<const std::byte> message) : left_(message) {
-        const ControlHeader head = get<ControlHeader>();
-        if (head.magic != magic || head.bytes < sizeof head || head.bytes > message.size())
-            refuse();
-        kind = head.kind;
-        left_ = message.subspan(sizeof head, head.bytes - sizeof head);
+    explicit Reader(std::span<const std::byte> message) : remaining_(message) {
+        const ControlHeader header = get<ControlHeader>();
+        if (header.magic != magic || header.bytes < sizeof header || header.bytes > message.size())
+            throw_malformed();
+        kind = header.kind;
+        remaining_ = message.subspan(sizeof header, header.bytes - sizeof header);
     }
     template <class Value>
     Value get() {
         static_assert(std::is_trivially_copyable_v<Value>);
         Value value;
-        if (left_.size() < sizeof value) refuse();
-        std::memcpy(&value, left_.data(), sizeof value);
-        left_ = left_.subspan(sizeof value);
+        if (remaining_.size() < sizeof value) throw_malformed();
+        std::memcpy(&value, remaining_.data(), sizeof value);
+        remaining_ = remaining_.subspan(sizeof value);
         return value;
     }
     template <class Value>
-    std::vector<Value> get_all(std::size_t most) {
+    std::vector<Value> get_all(std::size_t max_count) {
         const auto n = get<std::uint32_t>();
-        if (n > most || left_.size() / sizeof(Value) < n) refuse();
+        if (n > max_count || remaining_.size() / sizeof(Value) < n) throw_malformed();
         std::vector<Value> values(n);
-        if (n > 0) std::memcpy(values.data(), left_.data(), n * sizeof(Value));
-        left_ = left_.subspan(n * sizeof(Value));
+        if (n > 0) std::memcpy(values.data(), remaining_.data(), n * sizeof(Value));
+        remaining_ = remaining_.subspan(n * sizeof(Value));
         return values;
     }
     MessageKind kind{};
 
 private:
-    std::span<const std::byte> left_;
+    std::span<const std::byte> remaining_;
 };
 
 constexpr std::size_t max_ranks = 65536;
@@ -95,8 +98,8 @@ Membership get_members(Reader& in) {
     return members;
 }
 
-std::string get_text(Reader& in, std::size_t most) {
-    const std::vector<char> text = in.get_all<char>(most);
+std::string get_text(Reader& in, std::size_t max_count) {
+    const std::vector<char> text = in.get_all<char>(max_count);
     return {text.begin(), text.end()};
 }
 
@@ -111,38 +114,40 @@ std::size_t max_message_from_manager(int ranks) {
 Bytes write_hello(const std::string& identity) {
     return Writer(MessageKind::hello)
         .put_all(std::span(identity.data(), std::min(identity.size(), max_identity)))
-        .take();
+        .finish();
 }
-Bytes write_done(const Done& done) { return Writer(MessageKind::done).put(done).take(); }
+Bytes write_done(const Done& done) { return Writer(MessageKind::done).put(done).finish(); }
 Bytes write_parked(const Assignment& parked) {
-    return Writer(MessageKind::parked).put(parked).take();
+    return Writer(MessageKind::parked).put(parked).finish();
 }
-Bytes write_rank(MessageKind kind, int rank) { return Writer(kind).put(rank).take(); }
+Bytes write_rank(MessageKind kind, int rank) { return Writer(kind).put(rank).finish(); }
 Bytes write_peer_lost(const PeerLost& lost) {
-    return Writer(MessageKind::peer_lost).put(lost).take();
+    return Writer(MessageKind::peer_lost).put(lost).finish();
 }
-Bytes write_damage(const Damage& damage) { return Writer(MessageKind::damage).put(damage).take(); }
-Bytes write_empty(MessageKind kind) { return Writer(kind).take(); }
+Bytes write_damage(const Damage& damage) {
+    return Writer(MessageKind::damage).put(damage).finish();
+}
+Bytes write_empty(MessageKind kind) { return Writer(kind).finish(); }
 Bytes write_slot(MessageKind kind, const SlotMessage& message) {
-    return Writer(kind).put(message).take();
+    return Writer(kind).put(message).finish();
 }
 Bytes write_barrier(const BarrierMessage& message) {
-    return Writer(MessageKind::barrier).put(message).take();
+    return Writer(MessageKind::barrier).put(message).finish();
 }
 
 std::vector<Bytes> write_report(const Report& report) {
     const std::size_t part = (max_message_to_manager - 256) / sizeof(Report::Count);
     std::vector<Bytes> messages;
-    std::span<const Report::Count> left(report.latency);
+    std::span<const Report::Count> remaining(report.latency);
     do {
-        const auto counts = left.subspan(0, std::min(part, left.size()));
-        left = left.subspan(counts.size());
+        const auto counts = remaining.subspan(0, std::min(part, remaining.size()));
+        remaining = remaining.subspan(counts.size());
         Writer out(MessageKind::report);
-        out.put(report.slice).put(!left.empty()).put(report.last).put(report.span);
+        out.put(report.slice).put(!remaining.empty()).put(report.last).put(report.span);
         out.put(report.received).put(report.received_local).put(report.sent);
         out.put(report.waited_credits).put(report.waited_filter).put(report.assigned_events);
-        messages.push_back(out.put_all(counts).take());
-    } while (!left.empty());
+        messages.push_back(out.put_all(counts).finish());
+    } while (!remaining.empty());
     return messages;
 }
 
@@ -151,14 +156,14 @@ Bytes write_welcome(const Welcome& welcome) {
     out.put(welcome.next_group).put(welcome.slice).put(welcome.membership.epoch);
     out.put_all(std::span(welcome.membership.since));
     return out.put_all(std::span(welcome.label.data(), std::min(welcome.label.size(), max_label)))
-        .take();
+        .finish();
 }
 
 Bytes write_members(const Membership& membership) {
     return Writer(MessageKind::members)
         .put(membership.epoch)
         .put_all(std::span(membership.since))
-        .take();
+        .finish();
 }
 
 Bytes write_batch(const Batch& batch) {
@@ -169,10 +174,10 @@ Bytes write_batch(const Batch& batch) {
     Writer out(MessageKind::batch);
     out.put(batch.epoch).put(batch.number).put(batch.first);
     out.put_all(std::span<const PackedSlot>(packed));
-    return out.put_all(std::span(batch.reassigned)).take();
+    return out.put_all(std::span(batch.reassigned)).finish();
 }
 
-MessageKind kind_of(std::span<const std::byte> message) { return Reader(message).kind; }
+MessageKind read_kind(std::span<const std::byte> message) { return Reader(message).kind; }
 
 std::string read_hello(std::span<const std::byte> message) {
     Reader in(message);

@@ -1,7 +1,7 @@
 // Encoding and decoding of all messages between ranks except event data.
 //
 // A message has a header with its kind and length. Numbers are in the byte order of the machine,
-// which the header's magic shows. A reader checks every length and throws Error where one is wrong.
+// which the header's magic shows. Reading checks every length, and throws Error if one is wrong.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ enum class MessageKind : std::uint16_t {
     hello = 1,
     done,         // a group is built, or cannot be
     parked,       // a group waits for a lost source
-    peer_joined,  // this rank is connected to one that came back
-    peer_lost,
-    damage,
-    report,
+    peer_joined,  // this rank is connected to a rank that came back
+    peer_lost,    // this rank has lost the connection to another
+    damage,       // a damaged fragment
+    report,       // the counts of a slice of time
     // from the manager
-    welcome,
-    members,
-    batch,
-    stop,
-    evict,
+    welcome,  // this rank is a member
+    members,  // the membership has changed
+    batch,    // groups are assigned to builder units
+    stop,     // the run ends
+    evict,    // this rank is no member any more
     // between units
-    request,
+    request,  // of a builder unit for a group (pull)
     barrier,
     offer,    // of an event to a filter unit
     accept,   // the filter unit has a buffer for it
@@ -74,7 +74,7 @@ struct Report {
 };
 struct Welcome {
     std::string label;
-    std::uint64_t next_group, slice;  // the next to be assigned; the slice that begins now
+    std::uint64_t next_group, slice;  // the next group to be assigned; the slice that begins now
     Membership membership;
 };
 // Refers to a group in a slot of a builder unit. `offer` carries the bytes and messages of the
@@ -110,8 +110,8 @@ Bytes write_empty(MessageKind kind);
 Bytes write_slot(MessageKind kind, const SlotMessage& message);
 Bytes write_barrier(const BarrierMessage& message);
 
-// `message` may be longer than what was written. Throws Error if the message is malformed.
-MessageKind kind_of(std::span<const std::byte> message);
+// `message` may be longer than the written message. Throws Error if it is malformed.
+MessageKind read_kind(std::span<const std::byte> message);
 std::string read_hello(std::span<const std::byte> message);
 Done read_done(std::span<const std::byte> message);
 Assignment read_parked(std::span<const std::byte> message);

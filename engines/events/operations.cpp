@@ -1,3 +1,4 @@
+// Keeps control messages in memory until they are sent.
 #include "events/operations.hpp"
 
 namespace assay::events {

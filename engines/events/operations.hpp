@@ -10,8 +10,9 @@
 
 namespace assay::events {
 
-// Tags of the transport. Fragments of slot s have the tag `fragments + s`. In SimGrid (its
-// simulated_requests.hpp) payloads, which keep no contents there, have tags from 32 on.
+// Tags of the transport. Fragments of slot s have the tag `fragments + s`. In SimGrid, messages
+// with tags from 32 on are payloads, whose contents are not kept
+// (transport/simulated_requests.hpp).
 namespace tag {
 inline constexpr int to_manager = 16, from_manager = 17, unit = 18, event = 32, fragments = 64;
 }  // namespace tag
@@ -32,6 +33,7 @@ struct Operation {
     std::uint32_t index;
 };
 
+// Posts operations and tracks them by their tickets.
 class OperationTracker {
 public:
     explicit OperationTracker(Transport& transport) : transport_(transport) {}
@@ -43,7 +45,7 @@ public:
         track(transport_.receive(data, bytes, operation.peer, tag), operation);
     }
     void send_control(int peer, int tag, std::shared_ptr<const Bytes> message);
-    std::size_t control_in_flight() const { return control_in_flight_; }  // sends
+    std::size_t control_in_flight() const { return control_in_flight_; }  // unfinished sends
     // Calls on_completed(operation, success) for each operation that has ended. Returns their
     // number.
     template <class Callback>

@@ -1,3 +1,4 @@
+// The loop of one rank of an event builder (see participant.hpp).
 #include "events/participant.hpp"
 
 #include <fmt/format.h>
@@ -11,11 +12,12 @@
 namespace assay::events {
 namespace {
 
-// After SIGINT or SIGTERM, for the manager to end the run.
-constexpr Nanoseconds max_idle_wait = 1'000'000;
+// Longest pause between two polls while nothing completes.
+constexpr Nanoseconds max_pause_between_polls = 1'000'000;
+// After SIGINT or SIGTERM: time for the manager to end the run.
 constexpr Nanoseconds interrupted_limit = 5'000'000'000;
 
-bool has(const std::vector<int>& ranks, int rank) {
+bool contains(const std::vector<int>& ranks, int rank) {
     return std::ranges::binary_search(ranks, rank);
 }
 
@@ -24,12 +26,13 @@ bool has_unit_messages(const Settings& s) {
     return s.pull || s.synchronised || s.policy == Policy::wait || !s.units.filters.empty();
 }
 
+// Memory for the buffers of a rank's units.
 double bytes_needed(const Settings& s, int rank) {
     std::size_t bytes = 0;
-    if (has(s.units.readouts, rank))
+    if (contains(s.units.readouts, rank))
         bytes += Readout::buffers(s) * aligned_capacity(s, s.source_number(rank));
-    if (has(s.units.builders, rank)) bytes += Builder::memory_needed(s);
-    if (has(s.units.filters, rank))
+    if (contains(s.units.builders, rank)) bytes += Builder::memory_needed(s);
+    if (contains(s.units.filters, rank))
         bytes += 2 * Builder::memory_needed(s) / static_cast<std::size_t>(s.slots());
     return static_cast<double>(bytes);
 }
@@ -73,7 +76,7 @@ void Participant::send_hello() {
         return;
     }
     for (std::uint32_t buffer = 0; buffer < manager_buffers; ++buffer) receive_from_manager(buffer);
-    context_.to_manager(write_hello(hello.dump()));
+    context_.send_to_manager(write_hello(hello.dump()));
 }
 
 void Participant::start(const Welcome& welcome) {
@@ -82,13 +85,13 @@ void Participant::start(const Welcome& welcome) {
     slice_start_ = time_;
     started_ = true;
     const int rank = context_.rank;
-    if (has(settings_.units.builders, rank)) builder_.emplace(context_);
-    if (has(settings_.units.readouts, rank)) {
+    if (contains(settings_.units.builders, rank)) builder_.emplace(context_);
+    if (contains(settings_.units.readouts, rank)) {
         readout_.emplace(context_, builder_ ? &*builder_ : nullptr);
         if (builder_) builder_->connect(&*readout_);
         readout_->start(welcome.next_group, time_);
     }
-    if (has(settings_.units.filters, rank)) filter_.emplace(context_);
+    if (contains(settings_.units.filters, rank)) filter_.emplace(context_);
     for (int peer = 0; peer < context_.transport.size(); ++peer)
         if (welcome.membership.has(peer)) receive_from_unit(peer);
     context_.members = welcome.membership;
@@ -100,13 +103,14 @@ void Participant::on_members() {
     if (builder_) builder_->on_members();
 }
 
-void Participant::on_manager(std::span<const std::byte> message) {
-    switch (kind_of(message)) {
+void Participant::on_manager_message(std::span<const std::byte> message) {
+    switch (read_kind(message)) {
         case MessageKind::welcome: start(read_welcome(message)); break;
         case MessageKind::members: {
             Membership members = read_members(message);
             if (members.since.size() != context_.members.since.size())
                 throw Error("the manager has another number of ranks", "start all ranks together");
+            // The new membership lists the connected process of these peers.
             for (std::size_t peer = 0; peer < members.since.size(); ++peer)
                 if (context_.connected[peer] && members.since[peer] != context_.members.since[peer])
                     context_.reachable[peer] = true;
@@ -134,8 +138,8 @@ void Participant::on_manager(std::span<const std::byte> message) {
     }
 }
 
-void Participant::on_unit(int peer, std::span<const std::byte> message) {
-    const MessageKind kind = kind_of(message);
+void Participant::on_unit_message(int peer, std::span<const std::byte> message) {
+    const MessageKind kind = read_kind(message);
     if (kind == MessageKind::close) {
         closed_by_peer_[static_cast<std::size_t>(peer)] = true;
         return;
@@ -145,22 +149,22 @@ void Participant::on_unit(int peer, std::span<const std::byte> message) {
         return;
     }
     const SlotMessage slot_message = read_slot(message);
-    if (kind == MessageKind::request && readout_ && has(settings_.units.builders, peer))
+    if (kind == MessageKind::request && readout_ && contains(settings_.units.builders, peer))
         readout_->on_request(peer, slot_message);
     else if (kind == MessageKind::offer && filter_) filter_->on_offer(peer, slot_message);
     else if (kind == MessageKind::accept && builder_) builder_->on_accept(peer, slot_message);
     else if (kind == MessageKind::confirm && builder_) builder_->on_confirm(peer, slot_message);
 }
 
-void Participant::read_manager() {
+void Participant::read_manager_messages() {
     while (from_manager_[next_from_manager_].arrived) {
         const std::uint32_t buffer = next_from_manager_;
         next_from_manager_ = (buffer + 1) % manager_buffers;
         from_manager_[buffer].arrived = false;
         const Bytes message = from_manager_[buffer].bytes;
-        if (kind_of(message) == MessageKind::stop) ++stops_received_;
+        if (read_kind(message) == MessageKind::stop) ++stops_received_;
         else receive_from_manager(buffer);
-        on_manager(message);
+        on_manager_message(message);
     }
 }
 
@@ -179,14 +183,14 @@ void Participant::on_completed(const Operation& operation, bool success) {
             // Operations that end together may be reported in any order; messages are read in the
             // order of posting.
             if (success) from_manager_[operation.index].arrived = true;
-            read_manager();
+            read_manager_messages();
             break;
         case OperationKind::receive_from_unit: {
             UnitBuffer& buffer = from_unit_[static_cast<std::size_t>(operation.peer)];
             buffer.posted = false;
             if (!success) break;
             const UnitBuffer copy = buffer;
-            on_unit(operation.peer, copy.bytes);
+            on_unit_message(operation.peer, copy.bytes);
             if (!closed_by_peer_[static_cast<std::size_t>(operation.peer)])
                 receive_from_unit(operation.peer);
             break;
@@ -202,6 +206,7 @@ void Participant::on_completed(const Operation& operation, bool success) {
     }
 }
 
+// Handles the loss or the return of a peer, as the transport reports it.
 void Participant::on_change(const PeerChange& change) {
     const auto peer = static_cast<std::size_t>(change.rank);
     const bool joined = change.state == PeerChange::State::joined;
@@ -212,7 +217,7 @@ void Participant::on_change(const PeerChange& change) {
         closed_by_peer_[peer] = false;
         if (started_) receive_from_unit(change.rank);
         if (started_ && !coordinator_)
-            context_.to_manager(write_rank(MessageKind::peer_joined, change.rank));
+            context_.send_to_manager(write_rank(MessageKind::peer_joined, change.rank));
     } else {
         // A rank that came back too late finds no manager, and ends without an error.
         if (change.rank == 0 && !started_) stopping_ = true;
@@ -222,7 +227,7 @@ void Participant::on_change(const PeerChange& change) {
         if (builder_) builder_->on_lost(change.rank);
         if (filter_) filter_->on_lost(change.rank);
         if (!coordinator_ && context_.members.since[peer] != 0 && !stopping_)
-            context_.to_manager(write_peer_lost({change.rank, context_.members.since[peer]}));
+            context_.send_to_manager(write_peer_lost({change.rank, context_.members.since[peer]}));
     }
     if (coordinator_) coordinator_->on_change(change, time_);
 }
@@ -233,7 +238,7 @@ void Participant::on_changes() {
     for (const PeerChange& change : changes_) on_change(change);
 }
 
-void Participant::report(bool last) {
+void Participant::send_report(bool last) {
     SliceCounters& counters = context_.counters;
     Report& current = counters.report;
     current.slice = slice_;
@@ -245,7 +250,7 @@ void Participant::report(bool last) {
         if (counts[i] > 0)
             current.latency.push_back(
                 {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(counts[i])});
-    for (Bytes& message : write_report(current)) context_.to_manager(std::move(message));
+    for (Bytes& message : write_report(current)) context_.send_to_manager(std::move(message));
     const std::uint64_t assigned_events = current.assigned_events;
     current = {};
     current.assigned_events = assigned_events;
@@ -258,18 +263,18 @@ void Participant::on_stop() {
     if (stopping_) return;
     stopping_ = true;
     if (!started_) return;  // it came back when the run was about to end
-    report(true);
+    send_report(true);
     for (int peer = 0; peer < context_.transport.size(); ++peer)
         if (has_unit_messages_ && peer != context_.rank && context_.members.has(peer) &&
             context_.is_reachable(peer))
-            context_.to_unit(peer, write_empty(MessageKind::close));
+            context_.send_to_unit(peer, write_empty(MessageKind::close));
     context_.closed = true;
 }
 
-// Whether everything that this rank has posted has completed.
-bool Participant::finished() const {
+// Whether the run has ended and all operations that this rank has posted have completed.
+bool Participant::is_finished() const {
     if (!stopping_ || context_.operations.control_in_flight() > 0 ||
-        (readout_ && !readout_->idle()))
+        (readout_ && !readout_->is_idle()))
         return false;
     if (coordinator_ && !coordinator_->ended()) return false;
     if (!coordinator_ && stops_received_ < manager_buffers && context_.is_reachable(0))
@@ -278,9 +283,10 @@ bool Participant::finished() const {
 }
 
 void Participant::throw_timeout(Nanoseconds waited) const {
-    throw Error(fmt::format("no progress for {:.1f} s, waiting for {}", seconds(waited),
-                            coordinator_ ? coordinator_->waits_for() : "the event manager, rank 0"),
-                "check that these hosts are up and reachable, or raise --timeout");
+    throw Error(
+        fmt::format("no progress for {:.1f} s, waiting for {}", seconds(waited),
+                    coordinator_ ? coordinator_->describe_awaited() : "the event manager, rank 0"),
+        "check that these hosts are up and reachable, or raise --timeout");
 }
 
 // When nothing has completed: yields the processor after a while, fails after the timeout.
@@ -290,7 +296,8 @@ void Participant::yield_if_idle(std::size_t completed, Nanoseconds wake) {
         return;
     }
     const Nanoseconds waited = time_ - last_activity_;
-    const Nanoseconds limit = wake == 0 ? max_idle_wait : std::min(wake - time_, max_idle_wait);
+    const Nanoseconds limit =
+        wake == 0 ? max_pause_between_polls : std::min(wake - time_, max_pause_between_polls);
     if (waited > settings_.yield_after && limit > 0 && !context_.transport.simulated())
         context_.transport.idle_wait(waited, limit);
     if (waited > settings_.timeout * (coordinator_ ? 1 : 2)) throw_timeout(waited);
@@ -302,28 +309,28 @@ void Participant::yield_if_idle(std::size_t completed, Nanoseconds wake) {
 void Participant::run() {
     time_ = last_activity_ = context_.transport.clock();
     send_hello();
-    while (!finished()) {
-        if (started_ && !stopping_ && time_ - slice_start_ >= settings_.slice) report(false);
+    while (!is_finished()) {
+        if (started_ && !stopping_ && time_ - slice_start_ >= settings_.slice) send_report(false);
         if (coordinator_) {
             if (interrupted()) coordinator_->interrupt();
             coordinator_->advance(time_);
-            while (!coordinator_->to_self.empty()) {
-                const auto message = coordinator_->to_self.front();
-                coordinator_->to_self.pop_front();
-                on_manager(*message);
+            while (!coordinator_->own_messages.empty()) {
+                const auto message = coordinator_->own_messages.front();
+                coordinator_->own_messages.pop_front();
+                on_manager_message(*message);
             }
         }
         if (builder_) builder_->advance(time_);
         if (readout_) readout_->advance(time_);
         if (builder_ && readout_) builder_->advance(time_);  // its own fragments
         if (filter_) filter_->advance(time_);
-        while (!context_.to_self.empty()) {
-            const Bytes message = std::move(context_.to_self.front());
-            context_.to_self.pop_front();
+        while (!context_.own_messages.empty()) {
+            const Bytes message = std::move(context_.own_messages.front());
+            context_.own_messages.pop_front();
             coordinator_->on_message(0, message, time_);
             context_.schedule_wake(time_);
         }
-        if (finished()) break;
+        if (is_finished()) break;
         const Nanoseconds wake = std::exchange(context_.wake, 0);
         if (wake != 0) context_.transport.wake_at(wake);
         const std::size_t completed = context_.operations.poll(

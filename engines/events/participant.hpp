@@ -1,4 +1,5 @@
-// One rank of an event builder: its units, their messages, and the loop that drives them.
+// One rank of an event builder: its units, their messages, and the loop that runs them. Rank 0 also
+// has the event manager.
 #pragma once
 
 #include <memory>
@@ -32,10 +33,10 @@ private:
         bool arrived = false;
     };
     void send_hello();
-    void read_manager();
+    void read_manager_messages();
     void on_completed(const Operation& operation, bool success);
-    void on_manager(std::span<const std::byte> message);
-    void on_unit(int peer, std::span<const std::byte> message);
+    void on_manager_message(std::span<const std::byte> message);
+    void on_unit_message(int peer, std::span<const std::byte> message);
     void on_changes();
     void on_change(const PeerChange& change);
     void on_members();
@@ -43,9 +44,9 @@ private:
     void start(const Welcome& welcome);
     void receive_from_manager(std::uint32_t buffer);
     void receive_from_unit(int peer);
-    void report(bool last);
+    void send_report(bool last);
     void yield_if_idle(std::size_t completed, Nanoseconds wake);
-    bool finished() const;
+    bool is_finished() const;
     [[noreturn]] void throw_timeout(Nanoseconds waited) const;
 
     Sink& sink_;

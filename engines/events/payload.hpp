@@ -1,5 +1,5 @@
-// A message from a readout unit to a builder unit: the fragments of an event group, which is one or
-// more successive events.
+// A message from a readout unit to a builder unit: the fragments of an event group (one or more
+// successive events) from one source.
 //
 // Each fragment carries the stamp of its event and source, its size, and a checksum. Its bytes are
 // a function of event and source, so that a wrong byte can be located. Headers have checksums of
@@ -42,7 +42,7 @@ inline constexpr std::size_t min_message =
 // The parameters that are common to all messages of a run.
 struct Format {
     Sizes sizes;
-    std::uint64_t run_id;  // tells this run's messages from another's
+    std::uint64_t run_id;  // distinguishes messages of this run from those of others
     bool verify;
 
     std::size_t message_bytes(int source, const EventGroup& group) const;
@@ -58,13 +58,13 @@ struct WrongByte {
     std::uint64_t event, offset, expected, observed;  // the 8 bytes around the offset
 };
 struct MessageCheck {
-    // `unexpected`: an intact message of another group or source, which came twice or to the wrong
-    // place.
+    // `unexpected`: an intact message of another group or source, which came twice or into the
+    // wrong buffer.
     enum class State : std::uint8_t { intact, damaged, unexpected };
     State state = State::intact;
     std::uint64_t payload = 0;             // verified bytes
     std::vector<std::uint32_t> damaged{};  // indices in the group, ascending
-    std::vector<WrongByte> located{};      // at most 4
+    std::vector<WrongByte> wrong_bytes{};  // at most 4
 };
 
 // `in` is 8-byte aligned and holds capacity() bytes; of them only verified sizes are read.

@@ -1,5 +1,5 @@
-// What the units of one rank share: its settings, the membership, its operations and counters, and
-// the functions that send messages to the manager and to other units.
+// The state that the units of one rank share: its settings, the membership, its operations and
+// counters, and the functions that send messages to the manager and to other units.
 #pragma once
 
 #include <deque>
@@ -11,7 +11,7 @@
 
 namespace assay::events {
 
-// What this rank did in the current slice of time.
+// The counts of this rank in the current slice of time.
 struct SliceCounters {
     Report report;
     Histogram latency;
@@ -39,30 +39,32 @@ public:
     OperationTracker operations;
     SliceCounters counters;
     // By rank; newer than the membership. Connected: as the transport reports. Reachable:
-    // connected, and the membership does not still list the process that this one replaced.
+    // connected, and the membership does not list an earlier process of the rank, which the
+    // connected one has replaced.
     std::vector<bool> connected, reachable;
-    std::vector<Nanoseconds> lost_at;  // by rank: when it was last seen to be lost; 0: never
+    std::vector<Nanoseconds> lost_at;  // by rank: time of its last loss; 0: never lost
 
     bool is_reachable(int peer) const { return reachable[static_cast<std::size_t>(peer)]; }
-    void to_manager(Bytes message) {
-        if (rank == 0) to_self.push_back(std::move(message));
+    void send_to_manager(Bytes message) {
+        if (rank == 0) own_messages.push_back(std::move(message));
         else
             operations.send_control(0, tag::to_manager,
                                     std::make_shared<const Bytes>(std::move(message)));
     }
-    void to_unit(int peer, Bytes message) {
+    void send_to_unit(int peer, Bytes message) {
         if (closed) return;  // the peers have no receive posted any more
         operations.send_control(peer, tag::unit, std::make_shared<const Bytes>(std::move(message)));
     }
-    // A unit has something to do at this time though nothing completes; the earliest counts.
+    // Makes the rank's loop run at `time` even if no operation completes; of several times the
+    // earliest counts.
     void schedule_wake(Nanoseconds time) {
         time = std::max<Nanoseconds>(time, 1);  // 0: none
         wake = wake == 0 ? time : std::min(wake, time);
     }
 
-    bool closed = false;        // this rank has told all units that it sends no more
-    std::deque<Bytes> to_self;  // rank 0's messages to the manager
-    Nanoseconds wake = 0;
+    bool closed = false;             // this rank has sent `close` to all units
+    std::deque<Bytes> own_messages;  // rank 0's messages to the manager
+    Nanoseconds wake = 0;            // see schedule_wake(); 0: none
 };
 
 }  // namespace assay::events

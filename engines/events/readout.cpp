@@ -1,3 +1,4 @@
+// A readout unit (see readout.hpp).
 #include "events/readout.hpp"
 
 #include <algorithm>
@@ -10,7 +11,7 @@ namespace {
 
 constexpr std::size_t cache_line = 64;
 
-// Groups that are produced before they are assigned.
+// Number of groups that are produced before they are assigned.
 std::size_t produce_ahead(const Settings& settings) {
     return std::clamp<std::size_t>(settings.units.builders.size(), 1, 64);
 }
@@ -35,7 +36,7 @@ std::size_t Readout::buffers(const Settings& settings) {
 Readout::Readout(RankContext& context, Builder* local)
     : context_(context),
       settings_(context.settings),
-      local_(local),
+      local_builder_(local),
       source_(context.settings.source_number(context.rank)),
       memory_(context.transport, aligned_capacity(context.settings, source_) *
                                      (context.verify ? buffers(context.settings) : 1)),
@@ -47,7 +48,7 @@ Readout::Readout(RankContext& context, Builder* local)
     const std::size_t size = aligned_capacity(settings_, source_);
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
         buffers_[i].data = memory_.data() + (context.verify ? i * size : 0);
-        free_.push_back(static_cast<std::uint32_t>(i));
+        free_buffers_.push_back(static_cast<std::uint32_t>(i));
     }
     const std::size_t builders = settings_.units.builders.size();
     buffer_of_slot_.assign(builders * static_cast<std::size_t>(settings_.slots()), none);
@@ -62,13 +63,13 @@ void Readout::start(std::uint64_t next_group, Nanoseconds time) {
 
 void Readout::on_members() {
     const Membership& members = context_.members;
-    const std::vector<int> readouts = members.of(settings_.units.readouts),
-                           builders = members.of(settings_.units.builders);
+    const std::vector<int> readouts = members.intersect(settings_.units.readouts),
+                           builders = members.intersect(settings_.units.builders);
     shift_order_.clear();
     if (!settings_.in_rounds())
         for (const int to : settings_.schedule.destinations(context_.rank, readouts, builders, 0))
             if (to != no_rank) shift_order_.push_back(to);
-    cursor_ = 0;
+    shift_position_ = 0;
     if (!settings_.synchronised) return;
     started_steps_ = finished_steps_ = 0;
     done_steps_.clear();
@@ -90,10 +91,10 @@ void Readout::release(std::uint32_t index) {
     Buffer& buffer = buffers_[index];
     buffer.resend = false;
     buffer.released = buffer.sends > 0;
-    if (!buffer.released) free_.push_back(index);
+    if (!buffer.released) free_buffers_.push_back(index);
 }
 
-void Readout::bind(std::size_t slot_index, std::uint32_t buffer) {
+void Readout::assign_buffer(std::size_t slot_index, std::uint32_t buffer) {
     if (buffer_of_slot_[slot_index] != none) release(buffer_of_slot_[slot_index]);
     buffer_of_slot_[slot_index] = buffer;
     buffers_[buffer].slot_index = slot_index;
@@ -114,8 +115,8 @@ void Readout::enqueue(std::size_t slot_index) {
     }
 }
 
-// Puts the next group of the first batch into its slot. False if none can be.
-bool Readout::bind_next() {
+// Puts the next group of the first batch into its slot. Returns false if none is produced yet.
+bool Readout::assign_next() {
     if (batches_.empty()) return false;
     const std::shared_ptr<const Batch> batch = batches_.front();
     if (next_in_batch_ < batch->reassigned.size()) {
@@ -124,7 +125,7 @@ bool Readout::bind_next() {
         const std::uint32_t buffer = buffer_of_slot_[from];
         if (buffer != none && buffers_[buffer].group == moved.to.group) {
             buffer_of_slot_[from] = none;
-            bind(to, buffer);
+            assign_buffer(to, buffer);
             enqueue(to);
         }
     } else if (next_in_batch_ < batch->size()) {
@@ -134,7 +135,7 @@ bool Readout::bind_next() {
         const std::uint32_t buffer = unassigned_.front();
         unassigned_.pop_front();
         assigned_events_ += settings_.group(buffers_[buffer].group).events;
-        bind(to, buffer);
+        assign_buffer(to, buffer);
         if (settings_.pull || !settings_.in_rounds()) enqueue(to);
     }
     if (next_in_batch_ == batch->size()) {
@@ -149,9 +150,9 @@ void Readout::begin_round(const Batch& batch) {
     if (batch.new_slots.empty()) return;
     const Membership& members = context_.members;
     Round round{.epoch = batch.epoch};
-    for (const int to :
-         settings_.schedule.destinations(context_.rank, members.of(settings_.units.readouts),
-                                         members.of(settings_.units.builders), batch.number)) {
+    for (const int to : settings_.schedule.destinations(
+             context_.rank, members.intersect(settings_.units.readouts),
+             members.intersect(settings_.units.builders), batch.number)) {
         const auto placed = std::ranges::find(batch.new_slots, to, &BuilderSlot::builder);
         round.steps.push_back(placed == batch.new_slots.end()
                                   ? none
@@ -160,7 +161,7 @@ void Readout::begin_round(const Batch& batch) {
     rounds_.push_back(std::move(round));
 }
 
-void Readout::fill(Buffer& buffer, std::uint64_t number) {
+void Readout::fill_buffer(Buffer& buffer, std::uint64_t number) {
     const EventGroup group = settings_.group(number);
     buffer.group = number;
     buffer.resend = false;
@@ -169,7 +170,7 @@ void Readout::fill(Buffer& buffer, std::uint64_t number) {
     buffer.payload = settings_.format.payload_bytes(source_, group);
 }
 
-// Produces the next group, if it is due and a buffer is free.
+// Produces the next group if it is due and a buffer is free. Returns whether it did.
 bool Readout::produce(Nanoseconds time) {
     if (settings_.events != 0 && next_group_ * settings_.events_per_message >= settings_.events)
         return false;
@@ -184,7 +185,7 @@ bool Readout::produce(Nanoseconds time) {
         }
     }
     // Some buffers stay free for groups that are requested again.
-    if (free_.empty() || unassigned_.size() >= produce_ahead(settings_)) {
+    if (free_buffers_.empty() || unassigned_.size() >= produce_ahead(settings_)) {
         if (input_stopped_at_ == 0) input_stopped_at_ = time;
         return false;
     }
@@ -193,9 +194,9 @@ bool Readout::produce(Nanoseconds time) {
         input_start_ += time - input_stopped_at_;
         input_stopped_at_ = 0;
     }
-    const std::uint32_t index = free_.back();
-    free_.pop_back();
-    fill(buffers_[index], next_group_++);
+    const std::uint32_t index = free_buffers_.back();
+    free_buffers_.pop_back();
+    fill_buffer(buffers_[index], next_group_++);
     produced_ += static_cast<double>(buffers_[index].payload);
     unassigned_.push_back(index);
     return true;
@@ -213,26 +214,27 @@ void Readout::on_request(int builder, const SlotMessage& request) {
         enqueue(to);
 }
 
-// A builder unit has waited for this rank to come back. The fragments are a function of the event,
-// so they are produced again.
+// Produces the groups that builder units have requested from before this rank was lost. The
+// fragments are a function of the event, so they are the same as before.
 void Readout::regenerate() {
-    while (!old_requests_.empty() && !free_.empty()) {
+    while (!old_requests_.empty() && !free_buffers_.empty()) {
         const auto [to, group] = old_requests_.back();
         old_requests_.pop_back();
-        const std::uint32_t index = free_.back();
-        free_.pop_back();
-        fill(buffers_[index], group);
-        bind(to, index);
+        const std::uint32_t index = free_buffers_.back();
+        free_buffers_.pop_back();
+        fill_buffer(buffers_[index], group);
+        assign_buffer(to, index);
         ready_.push_back(static_cast<std::uint32_t>(to));
     }
 }
 
+// Takes the slot that is to be sent next; none if there is none.
 std::uint32_t Readout::next_ready() {
     if (shift_queued_ > 0) {
         const std::vector<int>& builders = settings_.units.builders;
         for (std::size_t i = 0; i < shift_order_.size(); ++i) {
-            const int to = shift_order_[cursor_];
-            cursor_ = (cursor_ + 1) % shift_order_.size();
+            const int to = shift_order_[shift_position_];
+            shift_position_ = (shift_position_ + 1) % shift_order_.size();
             auto& pending = shift_queues_[static_cast<std::size_t>(
                 std::ranges::lower_bound(builders, to) - builders.begin())];
             if (pending.empty()) continue;
@@ -252,7 +254,7 @@ std::uint32_t Readout::next_ready() {
     return slot_index;
 }
 
-// Sends the group in the slot_index. False if nothing is in flight for it now.
+// Sends the group of a slot. Returns whether a send is in flight for it now.
 bool Readout::send(std::size_t slot_index) {
     const std::uint32_t index = buffer_of_slot_[slot_index];
     const int to = builder_of(slot_index);
@@ -265,7 +267,7 @@ bool Readout::send(std::size_t slot_index) {
     const auto slot =
         static_cast<std::uint32_t>(slot_index % static_cast<std::size_t>(settings_.slots()));
     if (to == context_.rank) {
-        local_->on_local_message(slot, buffer.data, buffer.bytes);
+        local_builder_->on_local_message(slot, buffer.data, buffer.bytes);
         return false;
     }
     ++buffer.sends;
@@ -283,7 +285,7 @@ void Readout::send_ready() {
     }
 }
 
-// Serves the steps of the rounds in their order. True if any was.
+// Sends the steps of the rounds in their order. Returns whether there was a step to send.
 bool Readout::send_rounds() {
     bool any = false;
     while (!rounds_.empty() && in_flight_ < max_in_flight_) {
@@ -292,7 +294,7 @@ bool Readout::send_rounds() {
             rounds_.pop_front();
             continue;
         }
-        // Ranks do not wait for each other in a round of before the last loss.
+        // Ranks do not wait for each other in a round of an earlier epoch.
         const bool in_step = settings_.synchronised && round.epoch == context_.members.epoch;
         if (in_step &&
             started_steps_ >= barrier_.passed() + static_cast<std::uint64_t>(settings_.in_flight))
@@ -324,8 +326,8 @@ void Readout::finish_step(std::uint64_t step) {
 }
 
 void Readout::send_barrier_messages() {
-    for (const Barrier::Outgoing& out : barrier_.outgoing())
-        context_.to_unit(out.peer, write_barrier(out.message));
+    for (const Barrier::Outgoing& out : barrier_.take_outgoing())
+        context_.send_to_unit(out.peer, write_barrier(out.message));
 }
 
 void Readout::on_sent(std::uint32_t index, bool success) {
@@ -339,7 +341,7 @@ void Readout::on_sent(std::uint32_t index, bool success) {
     }
     if (buffer.released) {
         buffer.released = false;
-        free_.push_back(index);
+        free_buffers_.push_back(index);
     } else if (buffer.resend) {
         buffer.resend = false;
         enqueue(buffer.slot_index);
@@ -348,14 +350,14 @@ void Readout::on_sent(std::uint32_t index, bool success) {
 
 void Readout::advance(Nanoseconds time) {
     regenerate();
-    // One group at a time: what has arrived meanwhile is handled between two.
+    // One group at a time, so that messages that arrive meanwhile are handled in between.
     const bool produced = produce(time);
-    while (bind_next()) {
+    while (assign_next()) {
     }
     send_ready();
     if (send_rounds()) send_barrier_messages();
     else if (settings_.synchronised) send_barrier_messages();
-    if (produced && !free_.empty() && unassigned_.size() < produce_ahead(settings_))
+    if (produced && !free_buffers_.empty() && unassigned_.size() < produce_ahead(settings_))
         context_.schedule_wake(time);
     context_.counters.report.assigned_events = assigned_events_;
 }

@@ -2,9 +2,9 @@
 // group of them to the builder unit that the manager chose.
 //
 // A group stays in its buffer until its slot at the builder unit is assigned another group: by then
-// the manager has closed it. If the builder unit is lost before, the group is sent to another. The
-// processor writes the fragments at the input rate, so that the load on memory is that of a readout
-// board. While all buffers are full, the input stops; that time is counted.
+// the manager has closed the first. If the builder unit is lost before, the group is sent to
+// another. The processor writes the fragments at the input rate, so the load on memory is that of a
+// readout board. While all buffers are full, the input stops; that time is counted.
 #pragma once
 
 #include <deque>
@@ -26,14 +26,14 @@ public:
     void start(std::uint64_t next_group, Nanoseconds time);
     void on_batch(std::shared_ptr<const Batch> batch) { batches_.push_back(std::move(batch)); }
     void on_members();
-    // A builder unit asks for the group of its slot.
+    // A builder unit requests the group of its slot.
     void on_request(int builder, const SlotMessage& request);
     void on_barrier(int peer, const BarrierMessage& message) { barrier_.on_message(peer, message); }
     void on_sent(std::uint32_t buffer, bool success);
     void advance(Nanoseconds time);
-    bool idle() const { return in_flight_ == 0; }
+    bool is_idle() const { return in_flight_ == 0; }
 
-    static std::size_t buffers(const Settings& settings);
+    static std::size_t buffers(const Settings& settings);  // their number
 
 private:
     static constexpr std::uint32_t none = ~0u;
@@ -57,13 +57,13 @@ private:
 
     std::size_t slot_index(const BuilderSlot& slot) const;
     int builder_of(std::size_t slot_index) const;
-    bool bind_next();
-    void bind(std::size_t slot_index, std::uint32_t buffer);
+    bool assign_next();
+    void assign_buffer(std::size_t slot_index, std::uint32_t buffer);
     void enqueue(std::size_t slot_index);
     void begin_round(const Batch& batch);
     void release(std::uint32_t buffer);
     bool produce(Nanoseconds time);
-    void fill(Buffer& buffer, std::uint64_t group);
+    void fill_buffer(Buffer& buffer, std::uint64_t group);
     void send_ready();
     std::uint32_t next_ready();
     bool send_rounds();
@@ -74,11 +74,11 @@ private:
 
     RankContext& context_;
     const Settings& settings_;
-    Builder* local_;
+    Builder* local_builder_;
     const int source_;
     Memory memory_;
     std::vector<Buffer> buffers_;
-    std::vector<std::uint32_t> free_;
+    std::vector<std::uint32_t> free_buffers_;
     std::vector<std::uint32_t> buffer_of_slot_;  // by slot index: the buffer, or none
     // Pull, by slot index: the number of the requested group + 1; 0: none.
     std::vector<std::uint64_t> requested_group_;
@@ -91,7 +91,7 @@ private:
 
     int in_flight_ = 0;
     std::vector<int> shift_order_;  // builder units in the order of the shift
-    std::size_t cursor_ = 0;
+    std::size_t shift_position_ = 0;
     std::vector<std::deque<std::uint32_t>> shift_queues_;  // slots to serve, by builder unit
     std::size_t shift_queued_ = 0;
     std::deque<std::uint32_t> ready_;  // slots to serve; taken in order (all, pull) or at random

@@ -1,3 +1,4 @@
+// Writes the records of an event builder.
 #include "events/results.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@ namespace {
 
 // Samples kept of a metric over time. A longer run keeps every second slice, then every fourth.
 constexpr std::size_t max_samples = 4096;
-constexpr std::size_t max_located = 64;
+constexpr std::size_t max_corruption_records = 64;
 
 Summary single_summary(double value) { return summarize({&value, 1}); }
 
@@ -56,7 +57,7 @@ void Results::emit_single(std::string_view metric, double value, const Subject& 
     sink_.measurement(build, metric, subject, all, single_summary(value));
 }
 
-void Results::slice(const Slice& slice) {
+void Results::write_slice(const Slice& slice) {
     if (slice.span <= 0) return;
     const double span = seconds(slice.span);
     const double network = static_cast<double>(slice.received) / span;
@@ -92,21 +93,21 @@ void Results::slice(const Slice& slice) {
     keep_every_ *= 2;
 }
 
-void Results::decision(Nanoseconds spent, Nanoseconds events) {
+void Results::add_decision(Nanoseconds spent, Nanoseconds events) {
     decisions_.record(spent / std::max<Nanoseconds>(events, 1));
 }
 
-void Results::damage(int builder, const Damage& damage) {
-    if (located_++ >= max_located) return;
+void Results::write_damage(int builder, const Damage& damage) {
+    if (corruption_records_++ >= max_corruption_records) return;
     sink_.corruption(build, {.host = label(damage.source), .peer = label(builder)}, params(),
                      damage.event, damage.offset, damage.expected, damage.observed);
 }
 
-void Results::resumed(int rank, double seconds) {
+void Results::write_resume(int rank, double seconds) {
     emit_single("resume", seconds, {}, {{"lost", label(rank)}});
 }
 
-void Results::not_resumed(int rank) {
+void Results::write_no_resume(int rank) {
     Json all = params();
     all["lost"] = label(rank);
     sink_.waived(build, "resume", {}, all,
@@ -137,20 +138,20 @@ void Results::write_ranks(const EventManager& manager, const Slices& all) {
         if (total.time <= 0) continue;
         const double time = seconds(total.time);
         const Subject subject{.host = label(rank), .rank = rank};
-        const bool stayed = manager.membership().had(rank, 1);
+        const bool stayed = manager.membership().has_since(rank, 1);
         const auto rate = [&](const char* direction, std::uint64_t bytes) {
             emit_single("rank_throughput", static_cast<double>(bytes) / time, subject,
                         {{"direction", direction}, {"stayed", stayed}});
         };
-        const auto is = [rank](const std::vector<int>& units) {
+        const auto has_unit = [rank](const std::vector<int>& units) {
             return std::ranges::binary_search(units, rank);
         };
-        if (is(settings_.units.readouts)) {
+        if (has_unit(settings_.units.readouts)) {
             rate("sent", total.sent);
             emit_single("backpressure", seconds(total.waited_credits), subject,
                         {{"waiting_for", "credits"}});
         }
-        if (is(settings_.units.builders)) {
+        if (has_unit(settings_.units.builders)) {
             rate("received", total.received);
             if (!settings_.units.filters.empty())
                 emit_single("backpressure", seconds(total.waited_filter), subject,
@@ -161,7 +162,7 @@ void Results::write_ranks(const EventManager& manager, const Slices& all) {
 
 // Every assigned event must have been closed, and every source that stayed must have made a
 // fragment for each event.
-void Results::check(const EventManager& manager, const Slices& all) const {
+void Results::check_ledger(const EventManager& manager, const Slices& all) const {
     const Ledger& ledger = manager.ledger();
     if (!ledger.balances())
         throw Error(fmt::format("the ledger does not balance: {} fragments assigned, {} accounted "
@@ -170,7 +171,7 @@ void Results::check(const EventManager& manager, const Slices& all) const {
                                 ledger.open_groups()),
                     "this is a defect of Assay");
     for (const int rank : settings_.units.readouts) {
-        if (!manager.membership().had(rank, 1)) continue;
+        if (!manager.membership().has_since(rank, 1)) continue;
         const std::uint64_t assigned = all.totals[static_cast<std::size_t>(rank)].assigned_events;
         if (assigned != ledger.assigned_events())
             throw Error(fmt::format("the ledger does not balance: {} had fragments of {} events, "
@@ -200,7 +201,7 @@ void Results::write(const EventManager& manager, const Slices& all) {
         emit_single(
             metric, static_cast<double>(count), {},
             lost.empty() ? Json::object() : Json{{"lost", lost}, {"returned", returned_.size()}});
-    check(manager, all);
+    check_ledger(manager, all);
 }
 
 }  // namespace assay::events

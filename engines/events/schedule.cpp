@@ -1,3 +1,4 @@
+// The orders of transfers, and the reader of schedule files.
 #include "events/schedule.hpp"
 
 #include <fmt/format.h>
@@ -12,13 +13,13 @@
 namespace assay::events {
 namespace {
 
-constexpr const char* names[] = {"shift", "random", "all", "file"};
+constexpr const char* order_names[] = {"shift", "random", "all", "file"};
 
 std::size_t position(const std::vector<int>& ranks, int rank) {
     return static_cast<std::size_t>(std::ranges::find(ranks, rank) - ranks.begin());
 }
 
-std::vector<int> read_step(std::string_view line, const std::string& where, int ranks) {
+std::vector<int> read_step(std::string_view line, const std::string& location, int ranks) {
     std::vector<int> step;
     std::vector<bool> used(static_cast<std::size_t>(ranks));
     for (std::size_t i = 0; i < line.size();) {
@@ -33,12 +34,12 @@ std::vector<int> read_step(std::string_view line, const std::string& where, int 
             destination >= ranks)
             throw Error(
                 fmt::format(
-                    "{}: \"{}\" is no rank", where,
+                    "{}: \"{}\" is no rank", location,
                     printable(std::string(line.substr(i, std::min<std::size_t>(end - i, 20))))),
                 fmt::format("give 0 to {}, or -1 for none", ranks - 1));
         if (destination != no_rank) {
             if (used[static_cast<std::size_t>(destination)])
-                throw Error(fmt::format("{}: two ranks send to rank {}", where, destination),
+                throw Error(fmt::format("{}: two ranks send to rank {}", location, destination),
                             "give each rank at most one source in a step");
             used[static_cast<std::size_t>(destination)] = true;
         }
@@ -46,20 +47,20 @@ std::vector<int> read_step(std::string_view line, const std::string& where, int 
         i = end;
     }
     if (step.size() != static_cast<std::size_t>(ranks))
-        throw Error(fmt::format("{}: {} destinations for {} ranks", where, step.size(), ranks),
+        throw Error(fmt::format("{}: {} destinations for {} ranks", location, step.size(), ranks),
                     "plan the schedule for as many hosts as ranks are started");
     return step;
 }
 
 }  // namespace
 
-Schedule::Order Schedule::order_of(std::string_view name) {
-    for (std::size_t i = 0; i < std::size(names); ++i)
-        if (name == names[i]) return static_cast<Order>(i);
+Schedule::Order Schedule::parse_order(std::string_view name) {
+    for (std::size_t i = 0; i < std::size(order_names); ++i)
+        if (name == order_names[i]) return static_cast<Order>(i);
     throw Error(fmt::format("--schedule {}: unknown", name), "give shift, random, all or file");
 }
 
-Schedule Schedule::listed(std::string_view text, const std::string& file, int ranks) {
+Schedule Schedule::from_text(std::string_view text, const std::string& file, int ranks) {
     Schedule schedule(Order::file, 0);
     const auto n = static_cast<std::size_t>(ranks);
     std::vector<bool> sent(n * n);
@@ -70,8 +71,8 @@ Schedule Schedule::listed(std::string_view text, const std::string& file, int ra
         begin = end + 1;
         const std::size_t content = line.find_first_not_of(" \t\r");
         if (content == std::string_view::npos || line[content] == '#') continue;
-        const std::string where = fmt::format("{}, line {}", file, number + 1);
-        std::vector<int> step = read_step(line, where, ranks);
+        const std::string location = fmt::format("{}, line {}", file, number + 1);
+        std::vector<int> step = read_step(line, location, ranks);
         for (std::size_t source = 0; source < n; ++source) {
             if (step[source] == no_rank) continue;
             if (step[source] == static_cast<int>(source)) {
@@ -80,8 +81,8 @@ Schedule Schedule::listed(std::string_view text, const std::string& file, int ra
             }
             const std::size_t pair = source * n + static_cast<std::size_t>(step[source]);
             if (sent[pair])
-                throw Error(fmt::format("{}: rank {} sends to rank {} a second time", where, source,
-                                        step[source]),
+                throw Error(fmt::format("{}: rank {} sends to rank {} a second time", location,
+                                        source, step[source]),
                             "list each pair of ranks once");
             sent[pair] = true;
         }

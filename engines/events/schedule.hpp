@@ -1,12 +1,12 @@
-// The order in which a readout unit serves the builder units, and a builder unit asks the readout
-// units, in one round: an event for each builder unit.
+// The order in which a readout unit sends to the builder units (push), or a builder unit requests
+// from the readout units (pull), in one round. A round has an event for each builder unit.
 //
 //   shift   barrel shift: in step k the i-th readout unit sends to the (i + k)-th builder unit, so
 //           that no step has two sources for one builder unit
-//   random  every unit in an order of its own, seeded
-//   all     without an order: everything at once
-//   file    the steps of a file, such as `assay fabric schedule` plans; units that are not members
-//           are left out, which keeps its steps free of conflicts
+//   random  every unit in a random order of its own, seeded
+//   all     no order: all transfers at once
+//   file    the steps of a file, as `assay fabric schedule` writes them; units that are not members
+//           are left out, which keeps the steps free of conflicts
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ public:
     enum class Order : std::uint8_t { shift, random, all, file };
 
     // Throws Error for an unknown name.
-    static Order order_of(std::string_view name);
+    static Order parse_order(std::string_view name);
     Schedule(Order order, std::uint64_t seed) : order_(order), seed_(seed) {}
-    // `text`: a step a line, the destination of rank 0, 1, ..., -1 for none; '#' begins a comment.
-    // Throws Error, with the line, unless each rank sends to each other exactly once and no step
-    // has two sources for a destination.
-    static Schedule listed(std::string_view text, const std::string& file, int ranks);
+    // The schedule in the text of a file. Each line is a step: the destinations of rank 0, 1, ...,
+    // -1 for none; '#' begins a comment. Throws Error with the line number unless each rank sends
+    // to each other rank exactly once and no step has two sources for a destination.
+    static Schedule from_text(std::string_view text, const std::string& file, int ranks);
 
     Order order() const { return order_; }
     // The destination of `readout` in each step of `round`; `no_rank` in idle steps. All readout

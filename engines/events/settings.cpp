@@ -1,3 +1,4 @@
+// Reads and checks the settings of an event builder.
 #include "events/settings.hpp"
 
 #include <fmt/format.h>
@@ -12,29 +13,30 @@
 namespace assay::events {
 namespace {
 
-constexpr std::size_t max_file = 64 << 20;
+constexpr std::size_t max_file_bytes = 64 << 20;
 
 std::string read_text(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     std::string text;
     if (file) {
-        text.resize(max_file + 1);
+        text.resize(max_file_bytes + 1);
         file.read(text.data(), static_cast<std::streamsize>(text.size()));
         text.resize(static_cast<std::size_t>(file.gcount()));
     }
-    if (!file.eof() || text.size() > max_file)
+    if (!file.eof() || text.size() > max_file_bytes)
         throw Error(fmt::format("{}: cannot be read", path),
                     "check that it is a text file that exists on every host");
     return text;
 }
 
-Policy policy_of(const std::string& name) {
+Policy parse_policy(const std::string& name) {
     if (name == "drop") return Policy::drop;
     if (name == "mark") return Policy::mark;
     if (name == "wait") return Policy::wait;
     throw Error(fmt::format("--policy {}: unknown", name), "give drop, mark or wait");
 }
 
+// Whether the option has its second value. Throws Error if it has neither.
 bool is_second_choice(const Options& options, const char* name, const char* first,
                       const char* second) {
     const std::string& value = options.text(name);
@@ -45,20 +47,20 @@ bool is_second_choice(const Options& options, const char* name, const char* firs
 }
 
 Schedule read_schedule(const Options& options, int ranks, std::uint64_t seed) {
-    const Schedule::Order order = Schedule::order_of(options.text("schedule"));
+    const Schedule::Order order = Schedule::parse_order(options.text("schedule"));
     const std::string& path = options.text("schedule_file");
     if ((order == Schedule::Order::file) == path.empty())
         throw Error(path.empty() ? "--schedule file: no file"
                                  : fmt::format("--schedule-file {}: not used", path),
                     "give both: --schedule file --schedule-file exchange/schedule.txt");
-    if (order == Schedule::Order::file) return Schedule::listed(read_text(path), path, ranks);
+    if (order == Schedule::Order::file) return Schedule::from_text(read_text(path), path, ranks);
     return {order, seed};
 }
 
 Nanoseconds nanoseconds(double s) { return static_cast<Nanoseconds>(std::llround(s * 1e9)); }
 
-// As many events as fill a message of the source with the largest fragments.
-std::uint32_t events_in(std::size_t message, const Sizes& sizes, int sources) {
+// The number of events whose fragments fill a message of the source with the largest fragments.
+std::uint32_t fitting_events(std::size_t message, const Sizes& sizes, int sources) {
     double largest = 0;
     for (int source = 0; source < sources; ++source)
         largest = std::max(largest, sizes.mean(source) + sizeof(FragmentHeader));
@@ -80,7 +82,7 @@ EventGroup Settings::group(std::uint64_t number) const {
             static_cast<std::uint32_t>(std::min<std::uint64_t>(remaining, events_per_message))};
 }
 
-Settings read_settings(const Options& options, int ranks, bool simulated) {
+Settings read_settings(const Options& options, int ranks) {
     const auto seed = static_cast<std::uint64_t>(options.integer("seed"));
     const bool split = is_second_choice(options, "units", "folded", "split");
     Units units = Units::assign(ranks, split, static_cast<int>(options.integer("filters")));
@@ -94,7 +96,7 @@ Settings read_settings(const Options& options, int ranks, bool simulated) {
                                      sources)
                       : Sizes::read(read_text(sizes_file), sizes_file, sources, seed);
     const std::uint32_t events_per_message =
-        sizes_file.empty() ? 1 : events_in(fragment, sizes, sources);
+        sizes_file.empty() ? 1 : fitting_events(fragment, sizes, sources);
     Settings settings{
         .pull = is_second_choice(options, "protocol", "push", "pull"),
         .synchronised = options.flag("synchronised"),
@@ -102,7 +104,7 @@ Settings read_settings(const Options& options, int ranks, bool simulated) {
         .in_flight = static_cast<int>(options.integer("in_flight")),
         .credits = static_cast<int>(options.integer("credits")),
         .parallel = static_cast<int>(options.integer("parallel")),
-        .policy = policy_of(options.text("policy")),
+        .policy = parse_policy(options.text("policy")),
         .fragment = options.integer("fragment"),
         .rate = options.real("rate"),
         .filter_rate = options.real("filter_rate"),
@@ -123,7 +125,6 @@ Settings read_settings(const Options& options, int ranks, bool simulated) {
                     "give --protocol push, or leave out --synchronised");
     if (settings.synchronised && settings.schedule.order() == Schedule::Order::all)
         throw Error("--synchronised --schedule all: there are no steps", "give --schedule shift");
-    (void)simulated;
     return settings;
 }
 

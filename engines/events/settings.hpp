@@ -11,6 +11,7 @@
 
 namespace assay::events {
 
+// The treatment of an event that has lost a fragment.
 enum class Policy : std::uint8_t { drop, mark, wait };
 
 struct Settings {
@@ -27,17 +28,18 @@ struct Settings {
     Format format;
     std::uint32_t events_per_message;
 
-    // Rounds are for all builder units at once, and served step by step.
+    // Whether groups are assigned in rounds: to all builder units at the same time, and sent step
+    // by step.
     bool in_rounds() const { return synchronised || schedule.order() == Schedule::Order::file; }
-    // Events that a builder unit has memory for. With policy wait, those that wait for a source to
-    // come back hold no credit: as many others are gathered meanwhile.
+    // Events that a builder unit has memory for. With policy wait, an event that waits for a source
+    // to come back holds no credit, so that another can be gathered meanwhile.
     int slots() const { return policy == Policy::wait ? 2 * credits : credits; }
-    // The number of a readout unit among them, which its fragments carry.
+    // The number of a rank's readout unit among all readout units. Its fragments carry it.
     int source_number(int rank) const;
     EventGroup group(std::uint64_t number) const;
 };
 
-// Throws Error for what cannot be run.
-Settings read_settings(const Options& options, int ranks, bool simulated);
+// Throws Error for settings that cannot be run.
+Settings read_settings(const Options& options, int ranks);
 
 }  // namespace assay::events

@@ -1,3 +1,4 @@
+// Parses the distributions of fragment sizes, and draws sizes from them.
 #include "events/sizes.hpp"
 
 #include <fmt/format.h>
@@ -19,7 +20,7 @@ constexpr double max_deviations = 4;  // standard deviations
 
 std::string quoted(const std::string& text) { return printable(text.substr(0, 40)); }
 
-double parse_number(const std::string& text, double least, double most, const std::string& where) {
+double parse_number(const std::string& text, double min, double max, const std::string& where) {
     std::size_t read = 0;
     double value = 0;
     try {
@@ -27,15 +28,15 @@ double parse_number(const std::string& text, double least, double most, const st
     } catch (const std::exception&) {
         read = 0;
     }
-    if (read == 0 || read != text.size() || !(value >= least && value <= most))
+    if (read == 0 || read != text.size() || !(value >= min && value <= max))
         throw Error(
-            fmt::format("{}: \"{}\" is no number from {} to {}", where, quoted(text), least, most),
+            fmt::format("{}: \"{}\" is no number from {} to {}", where, quoted(text), min, max),
             "write for example: 0-7 fixed 4096");
     return value;
 }
 
-double parse_integer(const std::string& text, double least, const std::string& where) {
-    return std::floor(parse_number(text, least, max_size, where));
+double parse_integer(const std::string& text, double min, const std::string& where) {
+    return std::floor(parse_number(text, min, max_size, where));
 }
 
 std::vector<std::string> fields_of(const std::string& line) {
@@ -47,7 +48,8 @@ std::vector<std::string> fields_of(const std::string& line) {
     return fields;
 }
 
-// Uniform in (0, 1), a function of its arguments.
+// A number in (0, 1) from a uniform distribution, the same for the same arguments. `draw` numbers
+// the draws for one fragment.
 double uniform(std::uint64_t seed, int source, std::uint64_t event, int draw) {
     const std::uint64_t key = stamp_key(source, draw, event ^ (seed * 0x9e3779b97f4a7c15u));
     return (static_cast<double>(key >> 11) + 0.5) * 0x1p-53;
@@ -166,8 +168,8 @@ Sizes Sizes::read(std::string_view text, const std::string& file, int sources, s
     return sizes;
 }
 
-std::uint32_t Sizes::of(int source, std::uint64_t event) const {
-    const Source& s = at(source);
+std::uint32_t Sizes::fragment_bytes(int source, std::uint64_t event) const {
+    const Source& s = distribution(source);
     switch (s.kind) {
         case Source::Kind::none:
         case Source::Kind::fixed: return s.largest;

@@ -1,3 +1,4 @@
+// Combines the reports of all ranks by slices of time.
 #include "events/slices.hpp"
 
 #include <algorithm>

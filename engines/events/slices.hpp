@@ -1,8 +1,8 @@
-// The reports of all ranks by slices of time, put together at the manager.
+// The reports of all ranks, combined by slices of time at the manager.
 //
-// A slice is complete when every member has reported it; then it is handed over and deleted. A
-// slice that some rank did not report (it was lost, or came later) is handed over incomplete when
-// two newer ones have begun. Memory does not grow with time.
+// A slice is complete when every member has reported it; then flush() visits and deletes it. A
+// slice that some rank did not report (it was lost, or came later) is visited incomplete when two
+// newer slices have begun. Memory does not grow with time.
 #pragma once
 
 #include <functional>
@@ -33,8 +33,7 @@ public:
     explicit Slices(int ranks) : totals(static_cast<std::size_t>(ranks)) {}
 
     void add(int rank, const Report& report);
-    // Hands over the slices that are complete: all `members` have reported them. With `all`, every
-    // slice.
+    // Visits and deletes the slices that all `members` have reported. With `all`, every slice.
     void flush(const std::vector<int>& members, bool all,
                const std::function<void(const Slice&)>& visit);
     std::uint64_t newest() const { return newest_; }

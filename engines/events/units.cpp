@@ -1,3 +1,4 @@
+// Assigns ranks to units.
 #include "events/units.hpp"
 
 #include <fmt/format.h>
@@ -10,11 +11,11 @@
 namespace assay::events {
 
 Units Units::assign(int ranks, bool split, int filters) {
-    const int unit_ranks = ranks - filters, least = split ? 3 : 2;
-    if (unit_ranks < least)
+    const int unit_ranks = ranks - filters, min_ranks = split ? 3 : 2;
+    if (unit_ranks < min_ranks)
         throw Error(fmt::format("{} ranks and {} filter units: an event builder needs {} other "
                                 "ranks at least",
-                                ranks, filters, least),
+                                ranks, filters, min_ranks),
                     split ? "start more ranks: a manager, a readout and a builder unit"
                           : "start more ranks, for example mpirun -np 4, or lower --filters");
     Units units;
@@ -26,7 +27,7 @@ Units Units::assign(int ranks, bool split, int filters) {
     return units;
 }
 
-std::vector<int> Membership::of(const std::vector<int>& ranks) const {
+std::vector<int> Membership::intersect(const std::vector<int>& ranks) const {
     std::vector<int> members;
     std::ranges::copy_if(ranks, std::back_inserter(members), [this](int r) { return has(r); });
     return members;

@@ -1,7 +1,11 @@
 // The units of each rank, and the ranks that are members of the job at a time.
 //
-// A membership has an epoch, and for each rank the epoch since which it belongs to the job without
-// interruption (0: it does not). A rank that comes back belongs anew.
+// A readout unit is a source of fragments. A builder unit gathers the fragments of an event from
+// all readout units. A filter unit takes built events.
+//
+// A membership has an epoch, which grows with each change, and for each rank the epoch since which
+// it has been a member without interruption (0: it is no member). A rank that comes back is a
+// member from a new epoch on.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +15,7 @@ namespace assay::events {
 
 using Epoch = std::uint32_t;
 
-// Ranks by unit, ascending. Folded: readout and builder unit at once.
+// The ranks of each kind of unit, ascending. A rank may have a readout and a builder unit (folded).
 struct Units {
     std::vector<int> readouts, builders, filters;
 
@@ -24,12 +28,13 @@ struct Membership {
     std::vector<Epoch> since;  // by rank
 
     bool has(int rank) const { return since[static_cast<std::size_t>(rank)] != 0; }
-    // Whether the rank has belonged without interruption since `epoch_`.
-    bool had(int rank, Epoch epoch_) const {
+    // Whether the rank has been a member without interruption since `start`.
+    bool has_since(int rank, Epoch start) const {
         const Epoch begin = since[static_cast<std::size_t>(rank)];
-        return begin != 0 && begin <= epoch_;
+        return begin != 0 && begin <= start;
     }
-    std::vector<int> of(const std::vector<int>& ranks) const;
+    // The members among `ranks`.
+    std::vector<int> intersect(const std::vector<int>& ranks) const;
 };
 
 }  // namespace assay::events

@@ -1,8 +1,8 @@
 // network.all_to_all: every rank with every other, in rounds. In a round each rank sends to one
 // rank and receives from one.
 //
-// Sends are streams timed by their receivers, so a pair's bandwidth is what arrived, independent of
-// what else the sender does.
+// Sends are streams timed by their receivers, so a pair's bandwidth is the rate of arrival,
+// independent of the sender's other work.
 #include "core/options.hpp"
 #include "network/group.hpp"
 #include "network/measurements.hpp"
@@ -14,7 +14,7 @@ void detail::run_all_to_all(const Options& options, Bench& bench) {
     run_group(options, bench, [&](Session& session) {
         const std::string& shape = options.text("schedule");
         const Schedule schedule =
-            shape == "file" ? Schedule::of_file(options.text("schedule_file"), session.size())
+            shape == "file" ? Schedule::from_file(options.text("schedule_file"), session.size())
                             : Schedule::all_to_all(shape, session.size());
         SweepOptions sweep = parse_sweep(options, Op::stream);
         sweep.rounds = static_cast<int>(options.integer("rounds"));

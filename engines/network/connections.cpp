@@ -1,3 +1,4 @@
+// Reads the TCP connections of this host from the kernel by netlink (sock_diag(7)).
 #include "network/connections.hpp"
 
 #include <arpa/inet.h>
@@ -19,11 +20,12 @@
 namespace assay::network {
 namespace {
 
-constexpr std::uint32_t established = 1 << 1;  // TCP_ESTABLISHED, see the kernel's tcp_states.h
+constexpr std::uint32_t established_mask = 1
+                                           << 1;  // TCP_ESTABLISHED, see the kernel's tcp_states.h
 constexpr timeval answer_limit{.tv_sec = 2, .tv_usec = 0};
-constexpr std::size_t datagram = 64 * 1024;  // the kernel sends at most 32 KiB at once
+constexpr std::size_t datagram_bytes = 64 * 1024;  // a datagram of the kernel has at most 32 KiB
 
-std::string text_of(std::uint8_t family, const __be32 (&address)[4]) {
+std::string address_text(std::uint8_t family, const __be32 (&address)[4]) {
     char text[INET6_ADDRSTRLEN] = {};
     const bool mapped = family == AF_INET6 && address[0] == 0 && address[1] == 0 &&
                         address[2] == htonl(0xffff);  // IPv4 on a socket of IPv6
@@ -32,24 +34,26 @@ std::string text_of(std::uint8_t family, const __be32 (&address)[4]) {
     return text;
 }
 
-// One connection: an inet_diag_msg, then attributes.
-void add(const nlmsghdr* message, Connections& connections) {
-    const auto* head = static_cast<const inet_diag_msg*>(NLMSG_DATA(message));
-    int left = static_cast<int>(message->nlmsg_len) - static_cast<int>(NLMSG_LENGTH(sizeof *head));
-    if (left < 0) return;
-    const auto* attribute = reinterpret_cast<const rtattr*>(head + 1);
-    for (; RTA_OK(attribute, left); attribute = RTA_NEXT(attribute, left)) {
+// Adds one connection, which the kernel describes by an inet_diag_msg and attributes.
+void add_connection(const nlmsghdr* message, Connections& connections) {
+    const auto* header = static_cast<const inet_diag_msg*>(NLMSG_DATA(message));
+    int bytes_left =
+        static_cast<int>(message->nlmsg_len) - static_cast<int>(NLMSG_LENGTH(sizeof *header));
+    if (bytes_left < 0) return;
+    const auto* attribute = reinterpret_cast<const rtattr*>(header + 1);
+    for (; RTA_OK(attribute, bytes_left); attribute = RTA_NEXT(attribute, bytes_left)) {
         if (attribute->rta_type != INET_DIAG_INFO) continue;
         tcp_info info{};  // an older kernel sends a shorter one
         std::memcpy(&info, RTA_DATA(attribute), std::min(sizeof info, RTA_PAYLOAD(attribute)));
         const std::uint64_t cookie =
-            head->id.idiag_cookie[0] | std::uint64_t{head->id.idiag_cookie[1]} << 32;
-        connections[cookie] = {text_of(head->idiag_family, head->id.idiag_dst),
+            header->id.idiag_cookie[0] | std::uint64_t{header->id.idiag_cookie[1]} << 32;
+        connections[cookie] = {address_text(header->idiag_family, header->id.idiag_dst),
                                info.tcpi_data_segs_out, info.tcpi_total_retrans};
     }
 }
 
-bool request(int socket, std::uint8_t family) {
+// Requests all established connections of an address family. Returns false if that fails.
+bool request_connections(int socket, std::uint8_t family) {
     struct {
         nlmsghdr header;
         inet_diag_req_v2 body;
@@ -60,22 +64,22 @@ bool request(int socket, std::uint8_t family) {
     message.body.sdiag_family = family;
     message.body.sdiag_protocol = IPPROTO_TCP;
     message.body.idiag_ext = 1 << (INET_DIAG_INFO - 1);
-    message.body.idiag_states = established;
+    message.body.idiag_states = established_mask;
     return send(socket, &message, sizeof message, 0) == sizeof message;
 }
 
-// Reads the answer up to its end. False if it breaks off.
-bool receive(int socket, Connections& connections) {
-    alignas(nlmsghdr) std::byte buffer[datagram];
+// Reads the answer up to its end. Returns false if it is incomplete.
+bool receive_connections(int socket, Connections& connections) {
+    alignas(nlmsghdr) std::byte buffer[datagram_bytes];
     while (true) {
         const ssize_t length = recv(socket, buffer, sizeof buffer, 0);
         if (length <= 0) return false;
-        auto left = static_cast<unsigned>(length);
+        auto bytes_left = static_cast<unsigned>(length);
         const auto* message = reinterpret_cast<const nlmsghdr*>(buffer);
-        for (; NLMSG_OK(message, left); message = NLMSG_NEXT(message, left)) {
+        for (; NLMSG_OK(message, bytes_left); message = NLMSG_NEXT(message, bytes_left)) {
             if (message->nlmsg_type == NLMSG_DONE) return true;
             if (message->nlmsg_type == NLMSG_ERROR) return false;
-            if (message->nlmsg_type == SOCK_DIAG_BY_FAMILY) add(message, connections);
+            if (message->nlmsg_type == SOCK_DIAG_BY_FAMILY) add_connection(message, connections);
         }
     }
 }
@@ -89,7 +93,8 @@ Connections read_connections() {
     setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &answer_limit, sizeof answer_limit);
     bool complete = true;
     for (const std::uint8_t family : {AF_INET, AF_INET6})
-        complete = complete && request(socket, family) && receive(socket, connections);
+        complete = complete && request_connections(socket, family) &&
+                   receive_connections(socket, connections);
     close(socket);
     return complete ? connections : Connections{};
 }
@@ -104,7 +109,7 @@ std::map<std::string, SegmentCounts> growth_by_peer(const Connections& before,
         SegmentCounts& peer = growth[now.peer];
         peer.peer = now.peer;
         peer.sent += now.sent - start.sent;
-        peer.sent_again += now.sent_again - std::min(now.sent_again, start.sent_again);
+        peer.retransmitted += now.retransmitted - std::min(now.retransmitted, start.retransmitted);
     }
     return growth;
 }

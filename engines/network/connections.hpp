@@ -1,6 +1,5 @@
-// What the kernel's TCP counted on each connection of this host (struct tcp_info, by the socket
-// diagnosis of netlink). Unlike the counters of the host they tell its peers apart. Any user may
-// read them.
+// The kernel's TCP counters of each connection of this host (struct tcp_info, by sock_diag(7)).
+// Unlike the counters of the host, they are known for each peer. Any user may read them.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +9,18 @@
 namespace assay::network {
 
 struct SegmentCounts {
-    std::string peer;                        // address
-    std::uint64_t sent = 0, sent_again = 0;  // segments with data
+    std::string peer;                           // address
+    std::uint64_t sent = 0, retransmitted = 0;  // segments with data
 };
 
-// By the kernel's identifier (cookie) of the socket. Only established connections, IPv4 and IPv6.
-// Empty where the kernel does not tell.
+// The established connections, IPv4 and IPv6, by the kernel's identifier (cookie) of the socket.
+// Empty if the kernel does not report them.
 using Connections = std::map<std::uint64_t, SegmentCounts>;
 
 Connections read_connections();
 
-// What each peer was sent between two readings, by address. A connection of `after` that is not in
-// `before` counts from its beginning; one that has ended since is not counted.
+// The segments sent to each peer between two readings, by address. A connection of `after` that is
+// not in `before` counts from its beginning. A connection that has ended since is not counted.
 std::map<std::string, SegmentCounts> growth_by_peer(const Connections& before,
                                                     const Connections& after);
 

@@ -1,3 +1,4 @@
+// Reads the port and TCP counters of this host from /sys and /proc.
 #include "network/counters.hpp"
 
 #include <fmt/format.h>
@@ -62,7 +63,7 @@ std::vector<std::string> entries(const std::string& folder) {
     return names;
 }
 
-// None for what is no number: "N/A (no PMA)" where the port lacks the counter.
+// The number in a text; none for other texts, such as "N/A (no PMA)" of a port without the counter.
 std::optional<std::uint64_t> parse_count(const std::string& text) {
     try {
         return text.empty() ? std::nullopt : std::optional<std::uint64_t>(std::stoull(text));
@@ -75,6 +76,8 @@ std::optional<std::uint64_t> read_count(const std::string& path) {
     return parse_count(read_line(path));
 }
 
+// Whether the bytes of an interface are counted by no other device: it is neither above another
+// interface (a bond, a bridge) nor IP over InfiniBand.
 bool has_own_traffic(const std::string& interface) {
     const std::string folder = sysfs("class/net/" + interface);
     if (read_line(folder + "/type") == infiniband_type) return false;

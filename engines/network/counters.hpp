@@ -1,5 +1,5 @@
-// The kernel's counters (sysfs) of each network port of this host. They prove which adapter carried
-// the bytes, and that MPI used the network.
+// The kernel's counters of each network port of this host (sysfs), and of its TCP. They show which
+// adapter carried the bytes, and whether MPI used the network.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,8 @@
 
 namespace assay::network {
 
-// {device, counter} -> value. Devices are network interfaces ("eth0") and InfiniBand ports
-// ("mlx5_0:1"), without loopback, and "tcp". port_*_data is in bytes (the hardware counts units of
-// four).
+// {device, counter} -> value. Devices are network interfaces ("eth0") without loopback, InfiniBand
+// ports ("mlx5_0:1"), and "tcp". port_*_data is in bytes (the hardware counts units of four).
 using Counters = std::map<std::pair<std::string, std::string>, std::uint64_t>;
 
 Counters read_counters();

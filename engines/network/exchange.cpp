@@ -1,3 +1,4 @@
+// Transfers, times and verifies one burst (see exchange.hpp).
 #include "network/exchange.hpp"
 
 #include <algorithm>
@@ -9,7 +10,7 @@ namespace assay::network {
 namespace {
 
 constexpr int tag_payload = 1, tag_ack = 2;
-constexpr std::size_t max_located = 16;  // per burst; all are counted
+constexpr std::size_t max_detailed_corruptions = 16;  // per burst; all corruptions are counted
 constexpr std::size_t cache_line = 64;
 
 // Receives posted ahead of a stream: enough that no message is unexpected, few enough that testing
@@ -19,6 +20,7 @@ int receive_depth(const Burst& burst) {
     return std::min(burst.window, depth);
 }
 
+// The first address from `data` on that begins a cache line.
 std::byte* aligned(std::byte* data) {
     const auto address = reinterpret_cast<std::uintptr_t>(data);
     return data + (cache_line - address % cache_line) % cache_line;
@@ -77,10 +79,10 @@ Outcome Exchange::run(const Burst& burst, const Round& round, Histogram& latency
     return std::move(outcome_);
 }
 
-// Returns the start of the timed part. No rank posts before all have entered this barrier, so the
-// time of entering it is never too late. The time of leaving it can be, by as much as a whole
-// message: an MPI that moves data while it completes the barrier returns after the data have
-// arrived. So the barrier is assumed to last at most as long as its recent median.
+// Enters a barrier and returns the start of the timed part. No rank posts before all have entered
+// the barrier, so the time of entering is never too late. The time of leaving can be too late by a
+// whole message: an MPI that moves data while it completes the barrier returns after the data have
+// arrived. So the barrier is assumed to last at most the median of the recent barriers.
 Nanoseconds Exchange::timed_start() {
     const Nanoseconds entered = transport_.clock();
     double flag = 0;
@@ -96,6 +98,7 @@ Nanoseconds Exchange::timed_start() {
     return entered + std::min(duration, *median);
 }
 
+// Stamps the outgoing messages, prepares the incoming slots and posts the first receives.
 void Exchange::prepare() {
     const std::size_t messages = static_cast<std::size_t>(
         std::max(message_count(round_->outgoing), message_count(round_->incoming)));
@@ -104,9 +107,9 @@ void Exchange::prepare() {
     if (burst_->op == Op::request) {
         acks_sent_.resize(std::max(acks_sent_.size(), messages));
         acks_received_.resize(std::max(acks_received_.size(), messages));
-        posted_.resize(std::max(posted_.size(), messages));
+        post_times_.resize(std::max(post_times_.size(), messages));
     }
-    if (burst_->op == Op::get) posted_.resize(std::max(posted_.size(), messages));
+    if (burst_->op == Op::get) post_times_.resize(std::max(post_times_.size(), messages));
     for (const Flow& flow : round_->outgoing)
         for (int slot = 0; slot < burst_->window; ++slot)
             stamp(outgoing_ + message_offset(flow.local_index, slot), burst_->size,
@@ -167,7 +170,7 @@ void Exchange::post_send(int message) {
     begin_operation(outgoing_states_[static_cast<std::size_t>(flow)]);
     if (burst_->op == Op::request) {
         post_ack_receive(flow, slot);
-        posted_[message_index(flow, slot)] = clock_;
+        post_times_[message_index(flow, slot)] = clock_;
     }
     track(transport_.send(outgoing_ + message_offset(to.local_index, slot), burst_->size, to.peer,
                           tag_payload),
@@ -189,16 +192,17 @@ void Exchange::post_ack_receive(int flow, int number) {
 }
 
 void Exchange::stream() {
-    const int leaving = message_count(round_->outgoing), arriving = message_count(round_->incoming);
+    const int outgoing_count = message_count(round_->outgoing),
+              incoming_count = message_count(round_->incoming);
     int posted = 0, sent = 0, received = 0;
-    while (posted < std::min(leaving, burst_->inflight)) post_send(posted++);
-    poll_until([&] { return sent == leaving && received == arriving; },
+    while (posted < std::min(outgoing_count, burst_->inflight)) post_send(posted++);
+    poll_until([&] { return sent == outgoing_count && received == incoming_count; },
                [&](Operation operation) {
                    const auto flow = static_cast<std::size_t>(operation.flow);
                    if (operation.kind == Kind::send) {
                        ++sent;
                        end_operation(outgoing_states_[flow]);
-                       if (posted < leaving) post_send(posted++);
+                       if (posted < outgoing_count) post_send(posted++);
                        return;
                    }
                    FlowState& state = incoming_states_[flow];
@@ -210,13 +214,13 @@ void Exchange::stream() {
                });
     for (const FlowState& state : incoming_states_)
         outcome_.elapsed = std::max(outcome_.elapsed, state.active);
-    outcome_.operations = static_cast<std::uint64_t>(arriving);
+    outcome_.operations = static_cast<std::uint64_t>(incoming_count);
 }
 
 // A client sends, a server acknowledges; in a round of pairs each rank does both.
 void Exchange::request() {
-    const int sending = message_count(round_->outgoing),
-              acknowledging = message_count(round_->incoming);
+    const int send_count = message_count(round_->outgoing),
+              acknowledge_count = message_count(round_->incoming);
     int posted = 0, sent = 0, completed = 0, acks_sent = 0;
     const auto acknowledge = [&](Operation operation) {
         FlowState& state = incoming_states_[static_cast<std::size_t>(operation.flow)];
@@ -238,15 +242,18 @@ void Exchange::request() {
             session_.fail("an acknowledgement names a message that was not sent",
                           "the network or the MPI library corrupts messages",
                           round_->outgoing[static_cast<std::size_t>(operation.flow)].peer);
-        latency_->record(clock_ - posted_[message_index(operation.flow, static_cast<int>(slot))]);
+        latency_->record(clock_ -
+                         post_times_[message_index(operation.flow, static_cast<int>(slot))]);
         end_operation(outgoing_states_[static_cast<std::size_t>(operation.flow)]);
         ++completed;
         outcome_.elapsed = clock_ - begin_;
-        if (posted < sending) post_send(posted++);
+        if (posted < send_count) post_send(posted++);
     };
-    while (posted < std::min(sending, burst_->inflight)) post_send(posted++);
+    while (posted < std::min(send_count, burst_->inflight)) post_send(posted++);
     poll_until(
-        [&] { return sent == sending && completed == sending && acks_sent == acknowledging; },
+        [&] {
+            return sent == send_count && completed == send_count && acks_sent == acknowledge_count;
+        },
         [&](Operation operation) {
             switch (operation.kind) {
                 case Kind::receive: acknowledge(operation); break;
@@ -255,14 +262,15 @@ void Exchange::request() {
                 default: ++acks_sent;
             }
         });
-    outcome_.operations = static_cast<std::uint64_t>(sending);
+    outcome_.operations = static_cast<std::uint64_t>(send_count);
 }
 
+// Puts in batches of `inflight`, each followed by a flush of every target.
 void Exchange::put() {
-    const int leaving = message_count(round_->outgoing),
+    const int outgoing_count = message_count(round_->outgoing),
               flows = static_cast<int>(outgoing_states_.size());
-    for (int begin = 0; begin < leaving;) {
-        const int end = std::min(leaving, begin + burst_->inflight);
+    for (int begin = 0; begin < outgoing_count;) {
+        const int end = std::min(outgoing_count, begin + burst_->inflight);
         const Nanoseconds posted = clock_;
         for (int message = begin; message < end; ++message) {
             const Flow& to = round_->outgoing[static_cast<std::size_t>(message % flows)];
@@ -284,35 +292,35 @@ void Exchange::put() {
         }
         begin = end;
     }
-    outcome_.elapsed = leaving ? clock_ - begin_ : 0;
-    outcome_.operations = static_cast<std::uint64_t>(leaving);
+    outcome_.elapsed = outgoing_count ? clock_ - begin_ : 0;
+    outcome_.operations = static_cast<std::uint64_t>(outgoing_count);
 }
 
 void Exchange::get() {
-    const int arriving = message_count(round_->incoming),
+    const int incoming_count = message_count(round_->incoming),
               flows = static_cast<int>(incoming_states_.size());
     int posted = 0, received = 0;
     const auto post = [&] {
         const int flow = posted % flows, slot = posted / flows;
         const Flow& from = round_->incoming[static_cast<std::size_t>(flow)];
         begin_operation(incoming_states_[static_cast<std::size_t>(flow)]);
-        posted_[message_index(flow, slot)] = clock_;
+        post_times_[message_index(flow, slot)] = clock_;
         ++posted;
         track(transport_.get(incoming_ + message_offset(from.local_index, slot), burst_->size,
                              from.peer, message_offset(from.peer_index, slot)),
               {Kind::get, flow, slot});
     };
-    while (posted < std::min(arriving, burst_->inflight)) post();
+    while (posted < std::min(incoming_count, burst_->inflight)) post();
     poll_until(
-        [&] { return received == arriving; },
+        [&] { return received == incoming_count; },
         [&](Operation operation) {
-            latency_->record(clock_ - posted_[message_index(operation.flow, operation.slot)]);
+            latency_->record(clock_ - post_times_[message_index(operation.flow, operation.slot)]);
             end_operation(incoming_states_[static_cast<std::size_t>(operation.flow)]);
             ++received;
             outcome_.elapsed = clock_ - begin_;
-            if (posted < arriving) post();
+            if (posted < incoming_count) post();
         });
-    outcome_.operations = static_cast<std::uint64_t>(arriving);
+    outcome_.operations = static_cast<std::uint64_t>(incoming_count);
 }
 
 void Exchange::verify() {
@@ -329,7 +337,7 @@ void Exchange::verify() {
             }
             ++outcome_.corrupted;
             outcome_.corrupted_sources.push_back(flow.peer);
-            if (outcome_.corruptions.size() >= max_located) continue;
+            if (outcome_.corruptions.size() >= max_detailed_corruptions) continue;
             const std::size_t word = *wrong_byte / 8 * 8;
             std::uint64_t observed = stamped_word(key, word);
             std::memcpy(&observed, data + word, std::min<std::size_t>(8, burst_->size - word));

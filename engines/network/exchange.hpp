@@ -8,8 +8,8 @@
 //
 //   stream   (send) Receives are posted beforehand. The RECEIVER times it, from the end of the
 //            barrier to its last completion. There are no acknowledgements, whose queueing would
-//            make a slow receiver look like a slow sender. The arrival rate tells nothing about
-//            the time of one message, so there is no latency.
+//            make a slow receiver look like a slow sender. The arrival rate does not show the
+//            time of one message, so there is no latency.
 //   request  (send) The receiver acknowledges each message with its number after it has arrived.
 //            The sender times it, from posting to the acknowledgement.
 //   put      MPI put. The source times it in batches of `inflight`, from posting to the end of the
@@ -38,6 +38,7 @@ const char* name(Op op);  // as in --op: "send", "put", "get"
 constexpr bool one_sided(Op op) { return op == Op::put || op == Op::get; }
 constexpr bool timed_by_receiver(Op op) { return op == Op::stream || op == Op::get; }
 
+// The messages of each flow in one transfer.
 struct Burst {
     Op op;
     std::size_t size;             // bytes per message
@@ -59,6 +60,7 @@ struct FlowTime {
     Nanoseconds active;  // time with an operation of the flow in flight
 };
 
+// The result of a burst at one rank.
 struct Outcome {
     Nanoseconds elapsed = 0;       // of this rank's timed part; 0 if it timed nothing
     double longest = 0;            // seconds: of the rank that ended last; equal on every rank
@@ -76,8 +78,9 @@ constexpr std::size_t stride(std::size_t size) { return (size + 63) / 64 * 64; }
 
 class Exchange {
 public:
-    // `bytes`: size of the buffer for outgoing messages, and of that for incoming ones; at least
-    // flows x window x stride. put and get need `one_sided`, which makes the call collective.
+    // `bytes`: size of the buffer for outgoing messages, and of the buffer for incoming messages;
+    // at least flows x window x stride. put and get need `one_sided`, which makes the call
+    // collective.
     Exchange(Session& session, std::size_t bytes, bool one_sided);
     ~Exchange();
     Exchange(const Exchange&) = delete;
@@ -146,7 +149,7 @@ private:
     std::vector<Ticket> tickets_;
     std::vector<Operation> completed_;
     // By message index: the time of posting, and the acknowledgements sent and received.
-    std::vector<Nanoseconds> posted_;
+    std::vector<Nanoseconds> post_times_;
     std::vector<std::uint64_t> acks_sent_;
     std::vector<std::uint64_t> acks_received_;
 };

@@ -1,3 +1,4 @@
+// Creates the session of a group measurement and reports its errors once.
 #include "network/group.hpp"
 
 #include "core/error.hpp"
@@ -5,7 +6,7 @@
 namespace assay::network {
 
 void run_group(const Options& options, Bench& bench, const std::function<void(Session&)>& body) {
-    const bool first = bench.transport.rank() == 0;
+    const bool is_first_rank = bench.transport.rank() == 0;
     try {
         if (bench.transport.size() < 2)
             throw Error("a network measurement needs at least 2 ranks",
@@ -14,7 +15,7 @@ void run_group(const Options& options, Bench& bench, const std::function<void(Se
                                 options.integer("yield_us") * 1000});
         body(session);
     } catch (const Error&) {
-        if (first) throw;
+        if (is_first_rank) throw;
     }
 }
 

@@ -89,7 +89,7 @@ inline constexpr std::array all_to_all_parameters = {
               "shift, circle (isolated pairs), xor (powers of two), random (a congestion test) or "
               "file"},
     Parameter{"schedule_file", Kind::text, "", "",
-              "with schedule file: a step a line, the destination of each rank, -1 for none"},
+              "with schedule file: each line is a step, the destination of each rank, -1 for none"},
     Parameter{"rounds", Kind::integer, "", "0",
               "number of rounds, sampled from all; 0: all that fit the budget, at least 10", 0,
               1e9},
@@ -222,9 +222,8 @@ inline constexpr std::array counters_metrics = {
 };
 inline constexpr std::array wire_metrics = {
     Metric{"share", "1", Better::none,
-           "bytes that left the host on the wire, over the payload it sent to other hosts; under 1 "
-           "the MPI "
-           "went round the network"},
+           "bytes that left the host on the wire, over the payload it sent to other hosts; below 1 "
+           "MPI did not send all of it through the ports"},
     Metric{"other_runs", "1", Better::lower,
            "other network measurements that ran on the host at the same time"},
 };
@@ -279,7 +278,7 @@ inline constexpr Measurement saturation{"network.saturation",
 inline constexpr Measurement counters{
     "network.counters",
     Scope::group,
-    "What the ports of each host counted during a network measurement; only what changed.",
+    "Growth of the counters of each host's ports during a network measurement.",
     {},
     detail::counters_metrics,
     detail::recorded_by_others,

@@ -1,4 +1,4 @@
-// network.one_way: each direction of each rank by itself.
+// network.one_way: the bandwidth of each direction of each rank by itself.
 //
 // An all-to-all loads both directions of every host at once, so a limit on their sum (a half-duplex
 // link, a slow PCIe slot, a limiter) hides a side that is slower than the other. Here a rank only
@@ -19,18 +19,19 @@
 namespace assay::network {
 namespace {
 
-constexpr double burst_seconds = 0.2;  // long against what a shaper or a buffer passes at once
-constexpr double max_growth = 4;       // of a window, from one burst of a round to the next
+// Long compared to the time in which a shaper's bucket or a switch's buffer is filled.
+constexpr double burst_seconds = 0.2;
+constexpr double max_growth = 4;  // of a window, from one burst of a round to the next
 
 // Rounds of disjoint pairs, each pair in both directions (in different rounds).
-std::vector<std::vector<RankPair>> rounds_of(const Session& session, int servers) {
+std::vector<std::vector<RankPair>> make_rounds(const Session& session, int servers) {
     const auto edges =
         servers > 0 ? client_edges(session.size(), servers) : near_edges(session.size());
-    std::vector<RankPair> between;
+    std::vector<RankPair> pairs_between_hosts;
     for (const auto& [a, b] : edges)
-        if (session.host(a) != session.host(b)) between.emplace_back(a, b);
+        if (session.host(a) != session.host(b)) pairs_between_hosts.emplace_back(a, b);
     std::vector<std::vector<RankPair>> rounds;
-    for (std::vector<RankPair>& round : disjoint_rounds(between)) {
+    for (std::vector<RankPair>& round : disjoint_rounds(pairs_between_hosts)) {
         rounds.push_back(round);
         for (auto& [a, b] : round) std::swap(a, b);
         rounds.push_back(std::move(round));
@@ -46,7 +47,7 @@ public:
           inflight_(static_cast<int>(options.integer("nflight"))),
           passes_(options.integer("repeats")),
           budget_(options.real("budget")),
-          rounds_(rounds_of(session, static_cast<int>(options.integer("servers")))),
+          rounds_(make_rounds(session, static_cast<int>(options.integer("servers")))),
           schedule_(Schedule::matched(rounds_)),
           windows_(rounds_.size(), 0),
           tally_(Op::stream, size_) {
@@ -85,20 +86,22 @@ public:
     }
 
 private:
-    // One burst of a round, after a short one that finds out how many messages are long enough.
+    // One burst of a round. Before the first, an untimed burst of `inflight` messages shows how
+    // many messages take burst_seconds.
     bool burst(Exchange& exchange, std::size_t round) {
         int& window = windows_[round];
         if (window == 0) {
             const double first = transfer(exchange, round, inflight_, false);
-            window = fitting(inflight_, first);
+            window = next_window(inflight_, first);
         }
         const double longest = interrupted_ ? 0 : transfer(exchange, round, window, true);
-        window = fitting(window, longest);
+        window = next_window(window, longest);
         ++bursts_;
         return !interrupted_;
     }
 
-    double transfer(Exchange& exchange, std::size_t round, int window, bool counts) {
+    // Returns the seconds of the longest timed part, equal on every rank.
+    double transfer(Exchange& exchange, std::size_t round, int window, bool is_timed) {
         const Burst burst{Op::stream, size_, window, inflight_, next_message_};
         next_message_ += static_cast<std::uint64_t>(window);
         const Round flows = schedule_.round(static_cast<int>(round), session_.rank());
@@ -106,14 +109,14 @@ private:
         Outcome outcome = exchange.run(burst, flows, tally_.latency);
         interrupted_ = interrupted_ || outcome.interrupted;
         const double longest = outcome.longest;
-        if (!counts) outcome.flows.clear();
+        if (!is_timed) outcome.flows.clear();
         tally_.add(burst, outcome);
         session_.expect(2 * longest);
         return longest;
     }
 
     // The window that makes a burst about burst_seconds long, after one of `window` took `longest`.
-    int fitting(int window, double longest) const {
+    int next_window(int window, double longest) const {
         const double requested = burst_seconds / std::max(longest, 1e-9) * window;
         const std::size_t messages = memory_ / stride(size_);
         return std::max(inflight_,

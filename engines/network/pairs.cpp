@@ -1,6 +1,6 @@
 // network.pairs: the given pairs one after the other, while all other ranks are silent. It shows
-// what a suspect pair reaches without competing traffic: a pair that stays slow has a hardware
-// fault, one that becomes fast suffered from congestion.
+// the bandwidth of a suspect pair without competing traffic: a pair that stays slow has a hardware
+// fault; a pair that becomes fast suffered from congestion.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,8 +16,9 @@
 namespace assay::network {
 namespace {
 
-constexpr double burst_seconds = 0.2;  // long against what a shaper or a buffer passes at once
-constexpr double pair_seconds = 1.0;   // no repeat of a pair starts after this time
+// Long compared to the time in which a shaper's bucket or a switch's buffer is filled.
+constexpr double burst_seconds = 0.2;
+constexpr double pair_seconds = 1.0;  // no repeat of a pair starts after this time
 constexpr std::size_t ping_pong_bytes = 8;
 constexpr int ping_pong_count = 20;
 
@@ -59,16 +60,17 @@ public:
         burst_.first_message = next_message_;
         next_message_ += static_cast<std::uint64_t>(window);
         const Outcome outcome = exchange_.run(burst_, round_, latency);
-        double longest[] = {seconds(outcome.elapsed), static_cast<double>(outcome.corrupted)};
-        session_.max(longest);
-        corrupted += longest[1];
-        verified = static_cast<double>(burst_.size) * (window - longest[1]);
+        // The ranks outside the pair contribute zeros.
+        double agreed[] = {seconds(outcome.elapsed), static_cast<double>(outcome.corrupted)};
+        session_.max(agreed);
+        corrupted += agreed[1];
+        verified_bytes = static_cast<double>(burst_.size) * (window - agreed[1]);
         if (outcome.interrupted) throw Error("interrupted", "the results so far are kept");
-        return longest[0];
+        return agreed[0];
     }
 
     Histogram latency;
-    double corrupted = 0, verified = 0;
+    double corrupted = 0, verified_bytes = 0;
 
 private:
     Session& session_;
@@ -79,7 +81,7 @@ private:
 };
 
 // Half round trips of the pair, which its source measures; the result is equal on every rank.
-Summary half_round_trips(Session& session, Exchange& exchange, const Round& round) {
+Summary measure_half_round_trips(Session& session, Exchange& exchange, const Round& round) {
     IsolatedPair ping_pong(session, exchange, {Op::request, ping_pong_bytes, 0, 1, 0}, round);
     ping_pong.run(1);
     ping_pong.latency.clear();
@@ -89,29 +91,30 @@ Summary half_round_trips(Session& session, Exchange& exchange, const Round& roun
 }
 
 void measure(Session& session, Exchange& exchange, const Options& options, const Pair& pair,
-             std::size_t memory, double share) {
+             std::size_t memory, double pair_budget) {
     const Nanoseconds begin = session.transport.clock();
     const auto size = static_cast<std::size_t>(options.integer("size"));
     const int inflight = static_cast<int>(options.integer("nflight"));
     const Round round = Schedule::listed({pair}).round(0, session.rank());
-    const Summary latency = half_round_trips(session, exchange, round);
+    const Summary latency = measure_half_round_trips(session, exchange, round);
     IsolatedPair stream(session, exchange, {Op::stream, size, 0, inflight, 0}, round);
     stream.run(1);
     const double message_seconds = std::max(stream.run(inflight) / inflight, 1e-9);
-    const std::size_t fitting = memory / stride(size);
-    const double max_window = static_cast<double>(fitting);
+    const std::size_t max_messages = memory / stride(size);
+    const double max_window = static_cast<double>(max_messages);
     int window =
         std::max(inflight, static_cast<int>(std::min(burst_seconds / message_seconds, max_window)));
     std::vector<double> bandwidths;
     double elapsed = 0;
     std::int64_t messages = 0;
     double pair_time[] = {0};  // seconds of this pair so far, by rank 0's clock
-    for (std::int64_t i = 0; i < options.integer("repeats") && elapsed < pair_seconds &&
-                             (i == 0 || share <= 0 || pair_time[0] + burst_seconds < share);
+    for (std::int64_t i = 0;
+         i < options.integer("repeats") && elapsed < pair_seconds &&
+         (i == 0 || pair_budget <= 0 || pair_time[0] + burst_seconds < pair_budget);
          ++i) {
         session.expect(message_seconds * window);
         const double duration = stream.run(window);
-        bandwidths.push_back(stream.verified / duration);
+        bandwidths.push_back(stream.verified_bytes / duration);
         elapsed += duration;
         messages += window;
         if (session.rank() == 0) pair_time[0] = seconds(session.transport.clock() - begin);
@@ -146,7 +149,7 @@ void detail::run_pairs(const Options& options, Bench& bench) {
                            fmt::format("messages of {} bytes", size));
         const auto memory = static_cast<std::size_t>(std::max(minimum, granted) / 2);
         Exchange exchange(session, memory, false);
-        const double share =
+        const double pair_budget =
             options.real("budget") / static_cast<double>(std::max<std::size_t>(1, listed.size()));
         for (std::size_t i = 0; i < listed.size(); ++i) {
             const double done = static_cast<double>(i) / static_cast<double>(listed.size());
@@ -154,7 +157,7 @@ void detail::run_pairs(const Options& options, Bench& bench) {
                              fmt::format("{} to {}", session.label(listed[i].first),
                                          session.label(listed[i].second)),
                              -1);
-            measure(session, exchange, options, listed[i], memory, share);
+            measure(session, exchange, options, listed[i], memory, pair_budget);
         }
     });
 }

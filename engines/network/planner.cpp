@@ -1,3 +1,4 @@
+// The rounds, windows and deadlines of a sweep, from its cost models.
 #include "network/planner.hpp"
 
 #include <algorithm>
@@ -22,20 +23,20 @@ constexpr double max_window =
 
 }  // namespace
 
-LinearCost LinearCost::through_points(double x0, double y0, double x1, double y1) {
+LinearCost LinearCost::from_points(double x0, double y0, double x1, double y1) {
     const double slope = x1 > x0 ? std::max(0.0, (y1 - y0) / (x1 - x0)) : 0;
     return {std::max(0.0, y0 - slope * x0), slope};
 }
 
 double Planner::min_pass_seconds(std::size_t item) const {
-    return rounds_ * burst_.at(static_cast<double>(size_of(item)));
+    return rounds_ * burst_.seconds_for(static_cast<double>(size_of(item)));
 }
 
 int Planner::affordable_rounds(int all) const {
     if (input_.budget <= 0) return all;
     double one_round = 0;
-    for (std::size_t item = 0; item < items(); ++item)
-        one_round += burst_.at(static_cast<double>(size_of(item)));
+    for (std::size_t item = 0; item < item_count(); ++item)
+        one_round += burst_.seconds_for(static_cast<double>(size_of(item)));
     const double affordable = std::min(input_.budget / one_round, static_cast<double>(all));
     return std::max(static_cast<int>(affordable), std::min(min_rounds, all));
 }
@@ -44,7 +45,7 @@ std::vector<std::size_t> Planner::drop_sizes(double seconds) {
     std::vector<std::size_t> dropped;
     const auto cost = [&](std::size_t size) {  // with a message for its latency in each round
         const double x = static_cast<double>(size);
-        return rounds_ * input_.operations * (burst_.at(x) + message_.at(x));
+        return rounds_ * input_.operations * (burst_.seconds_for(x) + message_.seconds_for(x));
     };
     std::size_t anchor = *std::ranges::min_element(input_.sizes);
     std::size_t smallest_bandwidth = std::numeric_limits<std::size_t>::max();
@@ -68,16 +69,16 @@ std::vector<std::size_t> Planner::drop_sizes(double seconds) {
 
 double Planner::burst_target() const {
     if (input_.budget <= 0) return max_burst_target;
-    const double share = input_.budget / static_cast<double>(items());
+    const double share = input_.budget / static_cast<double>(item_count());
     return std::clamp(share / (target_passes * rounds_), min_burst_target, max_burst_target);
 }
 
 int Planner::clamp_window(std::size_t size, double window) const {
     const std::size_t messages =
         input_.memory / (stride(size) * static_cast<std::size_t>(input_.max_flows));
-    const double fitting = static_cast<double>(messages);
+    const double max_messages = static_cast<double>(messages);
     const double max_flows = input_.max_flows;
-    window = std::min({window, fitting, std::max(1.0, max_window / max_flows)});
+    window = std::min({window, max_messages, std::max(1.0, max_window / max_flows)});
     return std::max(input_.smallest_window, static_cast<int>(window));
 }
 
@@ -85,8 +86,8 @@ int Planner::window(std::size_t size) const {
     if (input_.iterations > 0)
         return static_cast<int>(
             std::min<std::int64_t>(clamp_window(size, max_window), input_.iterations));
-    return clamp_window(size,
-                        burst_target() / std::max(message_.at(static_cast<double>(size)), 1e-9));
+    return clamp_window(
+        size, burst_target() / std::max(message_.seconds_for(static_cast<double>(size)), 1e-9));
 }
 
 int Planner::next_window(std::size_t size, int window, double longest) const {
@@ -100,9 +101,10 @@ int Planner::next_window(std::size_t size, int window, double longest) const {
 double Planner::deadline(std::size_t item, double elapsed) const {
     if (input_.budget <= 0) return std::numeric_limits<double>::infinity();
     double reserved = 0;
-    for (std::size_t later = item; later < items(); ++later) reserved += min_pass_seconds(later);
+    for (std::size_t later = item; later < item_count(); ++later)
+        reserved += min_pass_seconds(later);
     const double spare = std::max(0.0, input_.budget - elapsed - reserved);
-    return elapsed + min_pass_seconds(item) + spare / static_cast<double>(items() - item);
+    return elapsed + min_pass_seconds(item) + spare / static_cast<double>(item_count() - item);
 }
 
 bool Planner::finished(std::int64_t messages, const std::vector<double>& passes) const {
@@ -113,11 +115,12 @@ bool Planner::finished(std::int64_t messages, const std::vector<double>& passes)
 
 double Planner::remaining(std::size_t item, double elapsed) const {
     double min_seconds = 0, target_seconds = 0;
-    for (; item < items(); ++item) {
+    for (; item < item_count(); ++item) {
         min_seconds += min_pass_seconds(item);
-        target_seconds += rounds_ *
-                          std::max(burst_.at(static_cast<double>(size_of(item))), burst_target()) *
-                          target_passes;
+        target_seconds +=
+            rounds_ *
+            std::max(burst_.seconds_for(static_cast<double>(size_of(item))), burst_target()) *
+            target_passes;
     }
     if (input_.budget <= 0) return target_seconds;
     return std::max(min_seconds, std::min(target_seconds, input_.budget - elapsed));

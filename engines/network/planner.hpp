@@ -25,11 +25,13 @@ struct PlannerInput {
     std::size_t memory = 0;          // bytes for messages, per rank and direction
 };
 
+// Seconds as a linear function of the message size.
 struct LinearCost {
     double fixed = 0, slope = 0;
-    double at(double x) const { return fixed + slope * x; }
-    // Through two points, but neither falling nor negative.
-    static LinearCost through_points(double x0, double y0, double x1, double y1);
+    double seconds_for(double size) const { return fixed + slope * size; }
+    // The line through two points (size, seconds), with slope and intercept raised to 0 if they are
+    // negative.
+    static LinearCost from_points(double x0, double y0, double x1, double y1);
 };
 
 class Planner {
@@ -49,9 +51,10 @@ public:
     std::vector<std::size_t> drop_sizes(double seconds);
     const std::vector<std::size_t>& sizes() const { return input_.sizes; }
 
+    // Messages per flow in the first burst of a size.
     int window(std::size_t size) const;
     double burst_seconds(std::size_t size, int window) const {
-        return message_.at(static_cast<double>(size)) * window;
+        return message_.seconds_for(static_cast<double>(size)) * window;
     }
     // The window for the next pass, after bursts of `window` messages took up to `longest` seconds.
     int next_window(std::size_t size, int window, double longest) const;
@@ -60,15 +63,16 @@ public:
     // item starts at `elapsed`. Items are numbered by size, then operation. Infinity without a
     // budget.
     double deadline(std::size_t item, double elapsed) const;
+    // Whether an item has enough passes; `passes` has the bandwidth of each.
     bool finished(std::int64_t messages, const std::vector<double>& passes) const;
     // Estimated seconds for the items from `item` on.
     double remaining(std::size_t item, double elapsed) const;
 
 private:
-    double min_pass_seconds(
-        std::size_t item) const;  // seconds of one pass with the smallest window
-    double burst_target() const;
-    std::size_t items() const {
+    // Seconds of one pass with the smallest window.
+    double min_pass_seconds(std::size_t item) const;
+    double burst_target() const;  // seconds that a burst should take
+    std::size_t item_count() const {
         return input_.sizes.size() * static_cast<std::size_t>(input_.operations);
     }
     std::size_t size_of(std::size_t item) const {

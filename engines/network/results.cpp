@@ -1,3 +1,4 @@
+// Packs, gathers and combines the tallies of all ranks, and writes the records.
 #include "network/results.hpp"
 
 #include <algorithm>
@@ -7,7 +8,8 @@
 namespace assay::network {
 namespace {
 
-constexpr std::size_t max_located = 64;  // corruption records per rank, size and operation
+constexpr std::size_t max_detailed_corruptions =
+    64;  // corruption records per rank, size and operation
 
 struct FlowBandwidth {
     int source, destination;
@@ -25,8 +27,8 @@ struct RankTotals {
     std::uint64_t operations;
 };
 
-// What a rank sends to rank 0: the count of a vector, then its plain structs. All ranks run the
-// same executable.
+// Appends a vector of plain structs to the text that a rank sends to rank 0: their number, then
+// their bytes. All ranks run the same executable.
 template <class T>
 void pack(std::string& to, const std::vector<T>& items) {
     const std::uint64_t n = items.size();
@@ -62,7 +64,8 @@ RankResult unpack_result(std::string_view packed) {
 
 using Pair = std::pair<int, int>;
 
-// The gathered results of all ranks: rows of the pair matrix, and each rank's totals.
+// The gathered results of all ranks, on rank 0: writes the rows of the pair matrix and the
+// corruptions, and returns each rank's totals.
 class GatheredResults {
 public:
     GatheredResults(Session& session, const Tally& tally, const std::vector<std::string>& packed)
@@ -73,7 +76,7 @@ public:
                 corruptions_[{count.source, count.destination}] += count.messages;
     }
 
-    void corruptions(const Measurement& measurement, const Json& params) const {
+    void write_corruptions(const Measurement& measurement, const Json& params) const {
         for (std::size_t rank = 0; rank < results_.size(); ++rank)
             for (const Corruption& corruption : results_[rank].corruptions)
                 session_.sink.corruption(measurement,
@@ -83,7 +86,7 @@ public:
                                          corruption.expected, corruption.observed);
     }
 
-    void rows(const Measurement& measurement, const Json& params) const {
+    void write_rows(const Measurement& measurement, const Json& params) const {
         struct Cell {
             int destination;
             double bandwidth;
@@ -175,7 +178,7 @@ void Tally::add(const Burst& burst, const Outcome& outcome) {
     }
     for (const int source : outcome.corrupted_sources) ++corrupted_sources_[source];
     for (const Corruption& corruption : outcome.corruptions)
-        if (corruptions_.size() < max_located) corruptions_.push_back(corruption);
+        if (corruptions_.size() < max_detailed_corruptions) corruptions_.push_back(corruption);
 }
 
 std::string Tally::packed(int rank) const {
@@ -200,8 +203,8 @@ std::string Tally::packed(int rank) const {
 void report_rows(Session& session, const Measurement& measurement, const Tally& tally,
                  const std::vector<std::string>& packed, const Json& params) {
     const GatheredResults results(session, tally, packed);
-    results.corruptions(measurement, params);
-    results.rows(measurement, params);
+    results.write_corruptions(measurement, params);
+    results.write_rows(measurement, params);
 }
 
 void report(Session& session, const Measurement& measurement, Json params, Tally& tally,
@@ -216,8 +219,8 @@ void report(Session& session, const Measurement& measurement, Json params, Tally
         session.sink.measurement(measurement, metric, {}, params, summary, samples);
     };
     const std::vector<double> times = results.times(), bandwidths = results.bandwidths();
-    results.corruptions(measurement, params);
-    results.rows(measurement, params);
+    results.write_corruptions(measurement, params);
+    results.write_rows(measurement, params);
     emit("bandwidth", summarize(passes.bandwidth));
     emit("client_bandwidth", summarize(bandwidths));
     emit("rate", summarize(passes.rate));

@@ -1,8 +1,8 @@
 // The results of one size and operation: the tallies of all ranks, gathered on rank 0 and written
 // as records.
 //
-// One rank times a flow, another may verify it; both parts are combined here. Only verified bytes
-// count as received.
+// A flow may be timed by one rank and verified by the other; both parts are combined here. Only
+// verified bytes count as received.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,10 @@ namespace assay::network {
 // One rank's results for one size and operation, over all passes.
 class Tally {
 public:
-    Tally(Op of, std::size_t bytes_each) : op(of), size(bytes_each) {}
+    Tally(Op operation, std::size_t message_bytes) : op(operation), size(message_bytes) {}
 
     void add(const Burst& burst, const Outcome& outcome);
+    // The results as bytes, to be gathered on rank 0.
     std::string packed(int rank) const;
 
     const Op op;

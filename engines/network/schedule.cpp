@@ -1,3 +1,4 @@
+// The flows of each rank in each round of a schedule (see schedule.hpp).
 #include "network/schedule.hpp"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t seed = 20231;  // arbitrary, the same on every rank and in every run
 
-Flow single(int peer) { return {peer, 0, 0}; }
+Flow flow_alone(int peer) { return {peer, 0, 0}; }
 
 }  // namespace
 
@@ -71,7 +72,7 @@ Schedule Schedule::matched(std::vector<std::vector<RankPair>> rounds) {
     return schedule;
 }
 
-Schedule Schedule::of_file(const std::string& path, int ranks) {
+Schedule Schedule::from_file(const std::string& path, int ranks) {
     std::vector<std::vector<RankPair>> rounds;
     for (const std::vector<int>& step : read_steps(path, ranks)) {
         std::vector<RankPair>& round = rounds.emplace_back();
@@ -86,27 +87,27 @@ Round Schedule::round(int index, int rank) const {
     const int k = index + 1;
     const auto wrap = [this](int r) { return (r % ranks_ + ranks_) % ranks_; };
     switch (shape_) {
-        case Shape::shift: return {{single(wrap(rank + k))}, {single(wrap(rank - k))}};
-        case Shape::pairwise_xor: return {{single(rank ^ k)}, {single(rank ^ k)}};
+        case Shape::shift: return {{flow_alone(wrap(rank + k))}, {flow_alone(wrap(rank - k))}};
+        case Shape::pairwise_xor: return {{flow_alone(rank ^ k)}, {flow_alone(rank ^ k)}};
         case Shape::circle: {
             const int partner = circle_partner(index, rank);
             if (partner < 0) return {};
-            return {{single(partner)}, {single(partner)}};
+            return {{flow_alone(partner)}, {flow_alone(partner)}};
         }
         case Shape::random: {
             const int position = position_[static_cast<std::size_t>(rank)];
             const auto rank_at = [&](int p) {
                 return shuffled_[static_cast<std::size_t>(wrap(p))];
             };
-            return {{single(rank_at(position + k))}, {single(rank_at(position - k))}};
+            return {{flow_alone(rank_at(position + k))}, {flow_alone(rank_at(position - k))}};
         }
         case Shape::bipartite: return bipartite(rank);
         case Shape::matched: break;
     }
     Round round;
     for (const auto& [source, destination] : matched_[static_cast<std::size_t>(index)]) {
-        if (rank == source) round.outgoing.push_back(single(destination));
-        if (rank == destination) round.incoming.push_back(single(source));
+        if (rank == source) round.outgoing.push_back(flow_alone(destination));
+        if (rank == destination) round.incoming.push_back(flow_alone(source));
     }
     return round;
 }

@@ -28,7 +28,7 @@ namespace assay::network {
 using RankPair = std::pair<int, int>;  // from, to
 
 // A flow seen from one of its ends. Each rank numbers its flows by direction from 0; the index
-// tells where the flow's messages are in the rank's buffers.
+// determines where the flow's messages are in the rank's buffers.
 struct Flow {
     int peer;
     int local_index;  // at this rank
@@ -50,7 +50,7 @@ public:
     static Schedule listed(const std::vector<RankPair>& pairs);          // one pair per round
     static Schedule matched(std::vector<std::vector<RankPair>> rounds);  // disjoint in each round
     // The steps of a file (core/steps.hpp) as rounds. Throws Error.
-    static Schedule of_file(const std::string& path, int ranks);
+    static Schedule from_file(const std::string& path, int ranks);
 
     int rounds() const { return rounds_; }
     Round round(int index, int rank) const;

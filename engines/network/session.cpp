@@ -1,3 +1,4 @@
+// Host names, limited waits, and the end of the job on failure (see session.hpp).
 #include "network/session.hpp"
 
 #include <fmt/format.h>
@@ -17,22 +18,23 @@ namespace {
 
 constexpr int exit_unusable = 2;
 constexpr int exit_interrupted = 130;
-constexpr Nanoseconds signal_grace =
-    3'000'000'000;  // for all ranks to stop together after a signal
+// Time after a signal in which all ranks stop together.
+constexpr Nanoseconds signal_grace = 3'000'000'000;
 constexpr Nanoseconds progress_interval = 200'000'000;
 constexpr Nanoseconds sleep_interval = 500'000;  // between two polls of a rank without work
 constexpr std::size_t max_named_hosts = 8;
-constexpr int collectors = 2, tag_present = 3;
+constexpr int collectors = 2;  // ranks to which a waiting rank reports: see find_missing_ranks
+constexpr int tag_present = 3;
 
 // Time of the first signal, 0 before. Global, because a signal handler sets it.
 std::atomic<Nanoseconds> signal_time{0};
 
 extern "C" void on_signal(int) {
-    Nanoseconds unset = 0;
-    signal_time.compare_exchange_strong(unset, now());
+    Nanoseconds no_signal = 0;
+    signal_time.compare_exchange_strong(no_signal, now());
 }
 
-void end_if_ignored() {
+void exit_if_signal_is_ignored() {
     const Nanoseconds time = signal_time.load();
     if (time != 0 && now() - time > signal_grace) _exit(exit_interrupted);
 }
@@ -49,7 +51,8 @@ std::string format_bytes(double bytes) {
 Session::Session(Bench& bench, WaitLimits limits)
     : transport(bench.transport), sink(bench.sink), rank_(bench.transport.rank()), limits_(limits) {
     if (!transport.simulated())
-        watchdog_.emplace(limits.timeout * 3 / 2, [this] { stalled(); }, end_if_ignored);
+        watchdog_.emplace(
+            limits.timeout * 3 / 2, [this] { report_stall(); }, exit_if_signal_is_ignored);
     std::signal(SIGINT, on_signal);
     std::signal(SIGTERM, on_signal);
     exchange_identities();
@@ -120,9 +123,9 @@ void Session::finish_collective(Nanoseconds pause) {
     note_progress(transport.clock());
 }
 
-// Finds the ranks that have not entered the collective. Each waiting rank reports to two collector
-// ranks (one of them may be missing itself). The collectors name those that did not report; the
-// other ranks wait longer, so that the collectors report first.
+// Finds the ranks that have not entered the collective, and fails. Each waiting rank reports to two
+// collector ranks (one of them may be missing itself). The collectors name the ranks that did not
+// report; the other ranks wait longer, so that the collectors fail first.
 void Session::find_missing_ranks(Nanoseconds waited) {
     const std::uint64_t present = 1;
     std::vector<std::uint64_t> answers(hosts_.size());
@@ -192,7 +195,7 @@ void Session::give_up(Nanoseconds waited, const std::vector<int>& peers) {
 
 // Runs on the watchdog's thread while the main thread is blocked in the transport, so it ends the
 // process directly.
-void Session::stalled() {
+void Session::report_stall() {
     const bool has_labels = !labels_.empty();
     const std::string name = has_labels ? label(rank_) : transport.host();
     const std::string peer = has_labels && awaited_peer_ >= 0 ? label(awaited_peer_) : "";

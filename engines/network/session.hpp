@@ -44,8 +44,8 @@ public:
     const std::string& label(int rank) const { return labels_[static_cast<std::size_t>(rank)]; }
     int ranks_on_this_host() const;
     const std::vector<std::string>& hosts() const { return hosts_; }
-    bool first_on_host() const;
-    bool several_hosts() const;
+    bool first_on_host() const;  // whether this is the lowest rank of its host
+    bool several_hosts() const;  // whether the ranks are on more than one host
     // On rank 0: the host that has this address. Empty if none has it, or more than one.
     std::string host_at(const std::string& address) const;
 
@@ -59,11 +59,11 @@ public:
         transport.check_peers();
         if (waited > limits_.timeout + 2 * expected_) give_up(waited, pending_peers());
     }
-    // Extends the limits: bursts may last that long without a completion.
+    // Extends the limits: a burst may last `burst_seconds` without a completion.
     void expect(double burst_seconds) { expected_ = static_cast<Nanoseconds>(burst_seconds * 1e9); }
 
-    // Collective: joins the others' max() of one value. Ranks without work sleep between polls, so
-    // that a measuring rank on the same core has the processor.
+    // Collective: takes part in a max() of one value, for ranks without work. They sleep between
+    // polls, so that a measuring rank on the same core has the processor.
     void max_sleeping(double& agreed);
 
     // Collectives with a time limit.
@@ -88,7 +88,7 @@ public:
 
     // Collective. Bytes of memory that each rank may use: `requested`, but at most half of the
     // available memory per rank on the host that has least. Throws Error on every rank if some
-    // rank's `minimum` is not available; `purpose` says in the message what needs the memory.
+    // rank's `minimum` is not available; its message names the `purpose` of the memory.
     double memory(double minimum, double requested, const std::string& purpose);
 
     // Whether SIGINT or SIGTERM has arrived. The process ends 3 s after a signal if the measurement
@@ -100,13 +100,14 @@ public:
 
     // Writes a failure record (`peer` -1: no particular rank) and ends the job.
     [[noreturn]] void fail(const std::string& what, const std::string& fix, int peer);
+    // Fails because nothing has completed for `waited`; names the peers that are waited for.
     [[noreturn]] void give_up(Nanoseconds waited, const std::vector<int>& peers);
 
 private:
     void exchange_identities();
     void finish_collective(Nanoseconds pause = 0);
     [[noreturn]] void find_missing_ranks(Nanoseconds waited);
-    void stalled();
+    void report_stall();
 
     int rank_;
     std::vector<std::string> hosts_, labels_;

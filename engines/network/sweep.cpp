@@ -1,3 +1,4 @@
+// Probes, plans and runs a sweep (see sweep.hpp).
 #include "network/sweep.hpp"
 
 #include <fmt/format.h>
@@ -85,8 +86,8 @@ std::size_t Sweep::message_memory() {
     return std::max(static_cast<std::size_t>(minimum), planner_input_.memory);
 }
 
-Outcome Sweep::burst(Op op, std::size_t size, int window, int inflight, int round,
-                     Histogram& latency) {
+Outcome Sweep::run_burst(Op op, std::size_t size, int window, int inflight, int round,
+                         Histogram& latency) {
     const Burst burst{op, size, window, inflight, next_message_, options_.verify};
     const Round flows = pattern_.schedule(op).round(round, session_.rank());
     next_message_ += static_cast<std::uint64_t>(window);
@@ -100,7 +101,7 @@ Outcome Sweep::burst(Op op, std::size_t size, int window, int inflight, int roun
 // messages are sent one at a time in the same round, each acknowledged by its receiver. They count
 // for latency and corruption only.
 Outcome Sweep::measure_latency(Tally& tally, int messages, int round) {
-    Outcome outcome = burst(Op::request, tally.size, messages, 1, round, tally.latency);
+    Outcome outcome = run_burst(Op::request, tally.size, messages, 1, round, tally.latency);
     outcome.flows.clear();
     outcome.elapsed = 0;
     outcome.operations = outcome.bytes = 0;
@@ -108,7 +109,7 @@ Outcome Sweep::measure_latency(Tally& tally, int messages, int round) {
 }
 
 // Runs all rounds once. The result is equal on every rank.
-Sweep::Pass Sweep::pass(Tally& tally, int window, int latency_messages) {
+Sweep::Pass Sweep::run_pass(Tally& tally, int window, int latency_messages) {
     Outcome sum;
     double timed = 0, longest = 0;
     for (const int round : rounds_) {
@@ -120,7 +121,7 @@ Sweep::Pass Sweep::pass(Tally& tally, int window, int latency_messages) {
             if (interrupted) return {.interrupted = true};
         }
         Outcome outcome =
-            burst(tally.op, tally.size, window, options_.inflight, round, tally.latency);
+            run_burst(tally.op, tally.size, window, options_.inflight, round, tally.latency);
         timed += outcome.longest;
         sum.operations += outcome.operations;
         sum.bytes += outcome.bytes;
@@ -151,7 +152,7 @@ void Sweep::probe() {
     for (const std::size_t size : {small, small, medium}) {  // the first only sets up connections
         const int index = size == small ? 0 : 1;
         Tally tally(options_.operations[0], size);
-        const Pass single = pass(tally, 1, 0), full = pass(tally, window, 0);
+        const Pass single = run_pass(tally, 1, 0), full = run_pass(tally, window, 0);
         message_seconds[index] = full.longest / window;
         burst_seconds[index] = (full.elapsed - single.elapsed) / rounds;
         if (full.interrupted || single.interrupted) return;
@@ -162,8 +163,8 @@ void Sweep::probe() {
     }
     const double x0 = static_cast<double>(small), x1 = static_cast<double>(medium);
     planner_ = std::make_unique<Planner>(
-        planner_input_, LinearCost::through_points(x0, message_seconds[0], x1, message_seconds[1]),
-        LinearCost::through_points(x0, burst_seconds[0], x1, burst_seconds[1]));
+        planner_input_, LinearCost::from_points(x0, message_seconds[0], x1, message_seconds[1]),
+        LinearCost::from_points(x0, burst_seconds[0], x1, burst_seconds[1]));
     rounds_ =
         sample_rounds(all_rounds, options_.rounds > 0 ? options_.rounds
                                                       : planner_->affordable_rounds(all_rounds));
@@ -171,12 +172,12 @@ void Sweep::probe() {
     if (options_.iterations <= 0) leave_out_sizes();
     for (const Op op : options_.operations) {
         Tally warm_up(op, small);
-        pass(warm_up, 1, 0);
+        run_pass(warm_up, 1, 0);
     }
 }
 
-// A budget that is too short for one pass of every size: the largest are left out, and records say
-// so.
+// Leaves out the largest sizes if the budget is too short for one pass of every size, and records
+// that they are waived.
 void Sweep::leave_out_sizes() {
     double elapsed[] = {session_.rank() == 0 ? seconds(session_.transport.clock() - begin_) : 0.0};
     session_.max(elapsed);
@@ -211,7 +212,8 @@ bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
             window = static_cast<int>(
                 std::min<std::int64_t>(window, options_.iterations - passes.messages));
         session_.expect(planner_->burst_seconds(size, window));
-        const Pass result = pass(tally, window, latency_messages(op, window, passes.messages == 0));
+        const Pass result =
+            run_pass(tally, window, latency_messages(op, window, passes.messages == 0));
         if ((interrupted = result.interrupted)) break;
         passes.messages += window;
         passes.bytes += result.bytes;

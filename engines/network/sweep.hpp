@@ -1,7 +1,7 @@
-// The sweep over message sizes and operations, shared by client/server and all-to-all: probe, plan,
-// then passes (each runs all rounds once) for each size and operation until the budget, the
-// confidence target or the number of iterations is reached. Each item is reported when it is done,
-// so that an interrupted sweep keeps it.
+// The sweep over message sizes and operations, shared by client/server and all-to-all. A probe
+// measures the costs for the plan. Then each item (a size and an operation) has passes, which run
+// all rounds once, until the budget, the confidence target or the number of iterations is reached.
+// Each item is reported when it is done, so that an interrupted sweep keeps it.
 #pragma once
 
 #include <functional>
@@ -17,13 +17,14 @@
 namespace assay::network {
 
 struct SweepOptions {
-    std::vector<std::size_t> sizes;
+    std::vector<std::size_t> sizes;  // bytes
     std::vector<Op> operations;
-    int inflight;
-    std::int64_t iterations;
-    double budget, confidence;
-    std::size_t memory;
-    int rounds;  // 0: as many as the budget allows
+    int inflight;             // messages in flight at one initiator
+    std::int64_t iterations;  // messages per flow and size; 0: as the budget allows
+    double budget;            // seconds for the whole sweep; 0: no limit
+    double confidence;        // relative half-width of the median's interval; 0: no such limit
+    std::size_t memory;       // bytes for messages, per rank
+    int rounds;               // 0: as many as the budget allows
     bool verify;
 };
 
@@ -34,8 +35,8 @@ SweepOptions parse_sweep(const Options& options, Op send);
 // The schedule of each operation, and numbers of flows.
 struct Pattern {
     std::function<const Schedule&(Op)> schedule;
-    int max_flows = 1;            // the most at one rank and direction
-    int local_flows = 1;          // the most at this rank and one direction
+    int max_flows = 1;            // the most at any rank in one direction
+    int local_flows = 1;          // the most at this rank in one direction
     int flows_per_initiator = 1;  // that share one initiator's `inflight`
     Json params;                  // parameters for the records
 };
@@ -51,6 +52,7 @@ public:
     std::uint64_t bytes_sent_off_host() const { return bytes_sent_off_host_; }
 
 private:
+    // The totals of a pass over all ranks.
     struct Pass {
         double timed = 0;  // seconds from the first post to the last completion, summed over rounds
         double longest = 0;  // seconds of the longest burst on any rank
@@ -63,8 +65,9 @@ private:
     void probe();
     void leave_out_sizes();
     bool measure(std::size_t item, Op op, std::size_t size);
-    Pass pass(Tally& tally, int window, int latency_messages);
-    Outcome burst(Op op, std::size_t size, int window, int inflight, int round, Histogram& latency);
+    Pass run_pass(Tally& tally, int window, int latency_messages);
+    Outcome run_burst(Op op, std::size_t size, int window, int inflight, int round,
+                      Histogram& latency);
     Outcome measure_latency(Tally& tally, int messages, int round);
     static int latency_messages(Op op, int window, bool first);
     void report_progress(std::size_t item, Op op, std::size_t size);

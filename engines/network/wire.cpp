@@ -1,3 +1,4 @@
+// Records the contexts of the hosts, and compares their port counters with the payload.
 #include "network/wire.hpp"
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 namespace assay::network {
 namespace {
 
-std::string ranks_of(const Session& session, const std::string& host) {
+std::string ranks_on_host(const Session& session, const std::string& host) {
     std::string ranks;
     for (int rank = 0; rank < session.size(); ++rank)
         if (session.host(rank) == host) ranks += (ranks.empty() ? "" : ",") + std::to_string(rank);
@@ -38,11 +39,11 @@ void report_context(Session& session) {
                                  {"numa", context.subject.numa.value_or(-1)},
                                  {"facts", context.facts}});
         host_data[0]["facts"]["mpi.library"] = session.transport.library();
-        host_data[0]["facts"]["mpi.ranks"] = ranks_of(session, session.host(session.rank()));
+        host_data[0]["facts"]["mpi.ranks"] = ranks_on_host(session, session.host(session.rank()));
     }
-    const auto all = session.gather(host_data.dump());
-    for (std::size_t rank = 0; rank < all.size(); ++rank)
-        for (const Json& entry : Json::parse(all[rank])) {
+    const auto gathered = session.gather(host_data.dump());
+    for (std::size_t rank = 0; rank < gathered.size(); ++rank)
+        for (const Json& entry : Json::parse(gathered[rank])) {
             Subject subject{.host = session.host(static_cast<int>(rank)),
                             .device = entry["device"]};
             if (const int numa = entry["numa"]; numa >= 0) subject.numa = numa;
@@ -53,7 +54,7 @@ void report_context(Session& session) {
 WireMonitor::WireMonitor(Session& session, Json params, Detail detail)
     : session_(session), params_(std::move(params)), detail_(detail) {
     if (session.transport.simulated() || !session.first_on_host()) return;
-    presence_.emplace();
+    concurrent_runs_.emplace();
     before_ = read_counters();
     if (detail_ == Detail::peers) connections_before_ = read_connections();
 }
@@ -66,21 +67,21 @@ void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
         for (const auto& [key, value] : growth)
             host_data["counters"].push_back({key.first, key.second, value});
         host_data["wire"] = bytes_on_the_wire(growth);
-        host_data["others"] = presence_->others();
+        host_data["others"] = concurrent_runs_->count();
         if (detail_ == Detail::peers)
             for (const auto& [peer, count] :
                  growth_by_peer(connections_before_, read_connections()))
-                host_data["peers"].push_back({peer, count.sent, count.sent_again});
+                host_data["peers"].push_back({peer, count.sent, count.retransmitted});
     }
-    const auto all = session_.gather(host_data.dump());
+    const auto gathered = session_.gather(host_data.dump());
     if (session_.rank() != 0) return;
-    std::map<std::string, double> payload, carried;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        const Json entry = Json::parse(all[rank]);
+    std::map<std::string, double> payload, wire_bytes;
+    for (std::size_t rank = 0; rank < gathered.size(); ++rank) {
+        const Json entry = Json::parse(gathered[rank]);
         const std::string& host = session_.host(static_cast<int>(rank));
         payload[host] += entry["payload"].get<double>();
         if (!entry.contains("wire")) continue;
-        carried[host] = entry["wire"].get<double>();
+        wire_bytes[host] = entry["wire"].get<double>();
         if (const double others = entry["others"]; others > 0)
             session_.sink.measurement(wire, "other_runs", {.host = host}, params_, single(others));
         if (entry.contains("peers")) report_peers(host, entry["peers"]);
@@ -94,7 +95,7 @@ void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
     for (const auto& [host, bytes] : payload)
         if (bytes > 0)
             session_.sink.measurement(wire, "share", {.host = host}, params_,
-                                      single(carried[host] / bytes));
+                                      single(wire_bytes[host] / bytes));
 }
 
 // `peers`: [address, segments sent, segments sent again]. Addresses outside the job are left out.

@@ -1,14 +1,14 @@
-// What a network measurement records about its hosts: a context of each host before, and after it
-// the growth of their port counters, compared with the payload.
+// The records of a network measurement about its hosts: a context of each host before the
+// measurement; the growth of their port counters after it, compared with the payload.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
+#include "network/concurrent_runs.hpp"
 #include "network/connections.hpp"
 #include "network/counters.hpp"
-#include "network/presence.hpp"
 #include "network/session.hpp"
 
 namespace assay::network {
@@ -20,9 +20,9 @@ void report_context(Session& session);
 class WireMonitor {
 public:
     enum class Detail { host, peers };
-    // `params` are put into its records: they tell the parts of a run apart. With Detail::peers
-    // TCP's segments are also counted for each host and peer: few peers only, since each is a
-    // record.
+    // `params` are put into its records, to distinguish the parts of a run. With Detail::peers
+    // TCP's segments are also recorded for each host and peer; for few peers only, because each
+    // gives two records.
     explicit WireMonitor(Session& session, Json params = Json::object(),
                          Detail detail = Detail::host);
     // Collective. `bytes_sent_off_host`: payload that this rank sent to other hosts.
@@ -36,7 +36,7 @@ private:
     const Detail detail_;
     Counters before_;
     Connections connections_before_;
-    std::optional<Presence> presence_;  // on the first rank of each host
+    std::optional<ConcurrentRuns> concurrent_runs_;  // on the first rank of each host
 };
 
 }  // namespace assay::network

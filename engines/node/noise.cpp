@@ -1,6 +1,6 @@
-// A loop on each core reads the clock without pause. Two readings further apart than the threshold
-// mean that the core did something else in between (the "selfish" detour benchmark of Beckman et
-// al., Cluster 2006).
+// Measures operating-system noise: a loop on each core reads the clock without pause. Two readings
+// further apart than the threshold mean that the core did something else in between (the "selfish"
+// detour benchmark of Beckman et al., Cluster 2006).
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -17,12 +17,13 @@ namespace {
 // Ten times a slow clock reading; an interrupt takes at least this long.
 constexpr Nanoseconds threshold = 1000;
 
+// Interruptions of the loop on one core.
 struct Detours {
     double lost = 0;     // share of the time
     double longest = 0;  // seconds
 };
 
-Detours observe(double duration) {
+Detours count_detours(double duration) {
     const Nanoseconds begin = now();
     const auto end = begin + static_cast<Nanoseconds>(duration * 1e9);
     Nanoseconds lost = 0, longest = 0, last = begin;
@@ -50,7 +51,7 @@ void detail::run_noise(const Options& options, Bench& bench) {
         for (int core = 0; core < cores; ++core)
             pool.emplace_back([&, core] {
                 bind_to_core(core);
-                per_core[static_cast<std::size_t>(core)] = observe(options.real("budget"));
+                per_core[static_cast<std::size_t>(core)] = count_detours(options.real("budget"));
             });
     }
     std::vector<double> lost, longest;

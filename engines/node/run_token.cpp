@@ -1,3 +1,4 @@
+// Reads the token of a run from a private file or from standard input.
 #include "node/run_token.hpp"
 
 #include <fcntl.h>
@@ -14,13 +15,13 @@
 namespace assay::node {
 namespace {
 
-constexpr std::size_t digits = 64;
+constexpr std::size_t token_digits = 64;
 constexpr int stdin_limit_ms = 10'000;
 
-// The first line of a descriptor, of `digits` characters at most.
+// The first line of a descriptor, of `token_digits` characters at most.
 std::string read_line(int fd, int limit_ms) {
     std::string line;
-    while (line.size() <= digits) {
+    while (line.size() <= token_digits) {
         pollfd polled{fd, POLLIN, 0};
         char character;
         if (poll(&polled, 1, limit_ms) <= 0 || read(fd, &character, 1) != 1 || character == '\n')

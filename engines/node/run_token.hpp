@@ -1,4 +1,5 @@
-// The token with which the two sides of a measurement recognise each other (session/token.hpp).
+// The option and the reader of the token with which the two sides of a measurement recognise each
+// other (session/token.hpp).
 #pragma once
 
 #include <optional>
@@ -15,7 +16,7 @@ inline constexpr Parameter token_parameter{
     "line of standard input; without it whoever reaches the port may be the other side"};
 
 // Reads the token from a file that nobody else can read, or from standard input ("-", within 10 s).
-// None if `source` is empty. Throws Error.
+// None if `source` is empty. Throws Error if the file is not private or holds no token.
 std::optional<session::Token> read_run_token(const std::string& source);
 
 }  // namespace assay::node

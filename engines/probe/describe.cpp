@@ -1,3 +1,4 @@
+// Writes the table of measurements and the known facts as JSON.
 #include "probe/describe.hpp"
 
 #include "core/facts.hpp"

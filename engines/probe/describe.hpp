@@ -1,4 +1,4 @@
-// What --describe prints: the measurements of this executable with their parameters and metrics,
+// The output of --describe: the measurements of this executable with their parameters and metrics,
 // and the known facts, as one JSON object. Python reads it.
 #pragma once
 

@@ -1,3 +1,4 @@
+// The command line of an executable with a table of measurements (see engine_main.hpp).
 #include "probe/engine_main.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,9 @@
 // The main of an executable with a table of measurements: assay-probe, built once for each MPI, and
 // assay-io-bench.
 //
-//   assay-probe --describe                     prints what it can measure, as JSON
+//   assay-probe --describe                     prints its measurements, as JSON
+//   assay-probe --identity                     prints this host's names and addresses, as JSON
+//   assay-probe --check-transport NAME         checks that a transport can be used on this host
 //   assay-probe run NAME [--param value ...]   measures; writes records to standard output
 //
 // Exit codes: 0 measured, 2 bad input or not runnable here.

@@ -1,3 +1,4 @@
+// Forks the measuring process and reports the signal that ends it (see guardian.hpp).
 #include "probe/guardian.hpp"
 
 #include <fmt/format.h>

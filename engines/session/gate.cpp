@@ -1,3 +1,4 @@
+// The connections that have not authenticated yet (see gate.hpp).
 #include "session/gate.hpp"
 
 #include <netdb.h>
@@ -9,7 +10,7 @@
 namespace assay::session {
 
 bool Gate::add(int fd, std::string address) {
-    if (callers_.size() >= most_) refuse(callers_.begin());
+    if (callers_.size() >= max_callers_) refuse(callers_.begin());
     callers_.emplace_back(fd, std::move(address));
     const auto caller = std::prev(callers_.end());
     if (caller->advance(token_, purpose_) != Caller::State::refused) return true;
@@ -38,7 +39,8 @@ Caller::State Gate::advance(int fd, int& socket, std::string& address) {
 
 void Gate::expire() {
     const long long oldest = monotonic_ms() - limit_ms_;
-    while (!callers_.empty() && callers_.front().since() < oldest) refuse(callers_.begin());
+    while (!callers_.empty() && callers_.front().connected_at_ms() < oldest)
+        refuse(callers_.begin());
 }
 
 void Gate::refuse(std::list<Caller>::iterator caller) {

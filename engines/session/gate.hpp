@@ -13,17 +13,18 @@ namespace assay::session {
 
 class Gate {
 public:
-    // `purpose` names the port's use (see handshake.hpp); `most`: callers at a time; `limit_ms`:
-    // how long each may take.
-    Gate(const Token& token, std::string_view purpose, std::size_t most,
+    // `purpose` names the port's use (see handshake.hpp). `max_callers` may authenticate at a time,
+    // each within `limit_ms` milliseconds.
+    Gate(const Token& token, std::string_view purpose, std::size_t max_callers,
          int limit_ms = handshake_limit_ms)
-        : token_(token), purpose_(purpose), most_(most), limit_ms_(limit_ms) {}
+        : token_(token), purpose_(purpose), max_callers_(max_callers), limit_ms_(limit_ms) {}
 
-    // Takes a new connection. Returns false if it was refused at once.
+    // Takes ownership of a new connection. Returns false if it was refused at once.
     bool add(int fd, std::string address);
+    // Whether `fd` is a connection that has not authenticated yet.
     bool has(int fd) const;
     // Continues the handshake on `fd` with the bytes that have arrived. If the result is
-    // `admitted`, `socket` and `address` are set, and whoever called advance() owns the socket.
+    // `admitted`, sets `socket` and `address` and passes the ownership of the socket on.
     Caller::State advance(int fd, int& socket, std::string& address);
     // Closes the connections whose time is over.
     void expire();
@@ -39,7 +40,7 @@ private:
 
     Token token_;
     std::string purpose_;
-    std::size_t most_;
+    std::size_t max_callers_;
     int limit_ms_;
     std::list<Caller> callers_;  // the oldest first
     std::size_t refused_ = 0;

@@ -1,3 +1,4 @@
+// The proofs of the handshake, and both of its sides (see handshake.hpp).
 #include "session/handshake.hpp"
 
 #include <fcntl.h>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr std::string_view listener_role = "listener", caller_role = "caller";
 
+// HMAC-SHA-256 with the token as key.
 struct Mac {
     crypto_auth_hmacsha256_state state;
     explicit Mac(const Token& token) {
@@ -27,7 +29,7 @@ struct Mac {
     void add(const void* data, std::size_t bytes) {
         crypto_auth_hmacsha256_update(&state, static_cast<const unsigned char*>(data), bytes);
     }
-    // With its length, so that no two sequences of texts look alike.
+    // Adds the length too, so that two different sequences of texts never give the same bytes.
     void add(std::string_view text) {
         const auto length = static_cast<std::uint64_t>(text.size());
         add(&length, sizeof length);
@@ -44,8 +46,9 @@ bool fill(Nonce& nonce) {
     return getrandom(nonce.data(), nonce.size(), 0) == static_cast<ssize_t>(nonce.size());
 }
 
-// Sends or receives all bytes before the deadline.
-bool transfer(int fd, void* data, std::size_t bytes, short event, long long deadline) {
+// Receives (`event` POLLIN) or sends (POLLOUT) all bytes before the deadline, in milliseconds of
+// the monotonic clock. Returns false if that fails.
+bool transfer_all(int fd, void* data, std::size_t bytes, short event, long long deadline) {
     auto* next = static_cast<char*>(data);
     while (bytes) {
         const ssize_t n = event == POLLIN ? recv(fd, next, bytes, MSG_DONTWAIT)
@@ -92,7 +95,7 @@ Proof sign(const Token& token, std::string_view text) {
 }
 
 Caller::Caller(int fd, std::string address)
-    : fd_(fd), address_(std::move(address)), since_(monotonic_ms()) {
+    : fd_(fd), address_(std::move(address)), connected_at_ms_(monotonic_ms()) {
     fcntl(fd_, F_SETFL, fcntl(fd_, F_GETFL) | O_NONBLOCK);
 }
 
@@ -103,7 +106,7 @@ Caller::~Caller() {
 Caller::Caller(Caller&& other) noexcept
     : fd_(std::exchange(other.fd_, -1)),
       address_(std::move(other.address_)),
-      since_(other.since_),
+      connected_at_ms_(other.connected_at_ms_),
       challenged_(other.challenged_),
       challenge_(other.challenge_),
       response_(other.response_),
@@ -128,7 +131,7 @@ Caller::State Caller::advance(const Token& token, std::string_view purpose) {
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::waiting;
         if (n <= 0) return State::refused;
         received_ += static_cast<std::size_t>(n);
-        // Another program is recognised by its first bytes.
+        // Wrong first bytes: the caller is another program.
         if (std::memcmp(response_.magic.data(), handshake_magic.data(),
                         std::min(received_, handshake_magic.size())) != 0)
             return State::refused;
@@ -148,12 +151,12 @@ bool introduce(int fd, const Token& token, std::string_view purpose, int limit_m
     Challenge challenge;
     Response response{handshake_magic, {}, {}};
     Proof welcome;
-    if (!transfer(fd, &challenge, sizeof challenge, POLLIN, deadline) ||
+    if (!transfer_all(fd, &challenge, sizeof challenge, POLLIN, deadline) ||
         challenge.magic != handshake_magic || !fill(response.nonce))
         return false;
     response.proof = prove(token, purpose, caller_role, challenge.nonce, response.nonce);
-    return transfer(fd, &response, sizeof response, POLLOUT, deadline) &&
-           transfer(fd, welcome.data(), welcome.size(), POLLIN, deadline) &&
+    return transfer_all(fd, &response, sizeof response, POLLOUT, deadline) &&
+           transfer_all(fd, welcome.data(), welcome.size(), POLLIN, deadline) &&
            equal(welcome, prove(token, purpose, listener_role, challenge.nonce, response.nonce));
 }
 

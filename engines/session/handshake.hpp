@@ -1,14 +1,14 @@
-// A connection begins with a proof of both sides that they know the token of the run. The token
-// itself never travels, and a recorded conversation is of no use: each proof covers a fresh random
-// number of the other side.
+// The handshake at the start of a connection: both sides prove that they know the token of the run.
+// The token itself is never sent. A recorded handshake cannot be replayed, because each proof
+// covers a fresh random number of the other side.
 //
 //   listener  challenge   "assay-s1", random number (32 bytes)
 //   caller    response    "assay-s1", random number (32 bytes), HMAC-SHA-256 (32 bytes)
 //   listener  welcome     HMAC-SHA-256 (32 bytes)
 //
 // The HMACs cover the role, the purpose of the port and both random numbers. So neither side can be
-// made to answer for the other, and no proof holds for another port. What follows is neither
-// encrypted nor signed: see docs/security.md.
+// made to answer for the other, and no proof holds for another port. Messages after the handshake
+// are neither encrypted nor signed: see docs/security.md.
 //
 // Compiled without exceptions, because it is loaded into other programs.
 #pragma once
@@ -37,7 +37,8 @@ struct Response {
 };
 static_assert(sizeof(Challenge) == 40 && sizeof(Response) == 72);
 
-// What both sides compute. `role`: of the side that proves itself.
+// The proof of the side with `role` ("listener" or "caller"); the other side computes the same and
+// compares. `listener` and `caller` are the random numbers of both sides.
 Proof prove(const Token& token, std::string_view purpose, std::string_view role,
             const Nonce& listener, const Nonce& caller);
 // Takes the same time for every proof.
@@ -56,20 +57,20 @@ public:
     Caller(Caller&& other) noexcept;
     Caller& operator=(Caller&&) = delete;
 
-    // The first call sends the challenge, the later ones read what has arrived. Refused: it is
-    // wrong, or the connection is gone.
+    // The first call sends the challenge; later calls read the bytes that have arrived. Refused:
+    // the response is wrong, or the connection is closed.
     State advance(const Token& token, std::string_view purpose);
     int fd() const { return fd_; }
     const std::string& address() const { return address_; }
-    // Milliseconds of the monotonic clock when it came.
-    long long since() const { return since_; }
-    // Hands out the socket of an admitted caller.
+    // When the connection was accepted, in milliseconds of the monotonic clock.
+    long long connected_at_ms() const { return connected_at_ms_; }
+    // Passes the ownership of an admitted caller's socket on.
     int release();
 
 private:
     int fd_;
     std::string address_;
-    long long since_;
+    long long connected_at_ms_;
     bool challenged_ = false;
     Challenge challenge_{};
     Response response_{};
@@ -78,8 +79,8 @@ private:
 
 constexpr int handshake_limit_ms = 5000;  // for a caller to prove itself
 
-// The caller's side, on a connected socket, blocking or not. False: the other side does not know
-// the token, is another program, or does not answer in time.
+// The caller's side of the handshake, on a connected socket, blocking or not. Returns false if the
+// other side does not know the token, is another program, or does not answer in time.
 bool introduce(int fd, const Token& token, std::string_view purpose,
                int limit_ms = handshake_limit_ms);
 

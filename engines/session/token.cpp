@@ -1,3 +1,4 @@
+// Makes a run's token and converts it to and from text.
 #include "session/token.hpp"
 
 #include <sys/random.h>
@@ -5,7 +6,7 @@
 namespace assay::session {
 namespace {
 
-constexpr std::string_view digits = "0123456789abcdef";
+constexpr std::string_view hex_digits = "0123456789abcdef";
 
 }  // namespace
 
@@ -20,8 +21,8 @@ std::optional<Token> make_token() {
 std::string to_text(const Token& token) {
     std::string text;
     for (const unsigned char byte : token.bytes) {
-        text += digits[byte >> 4];
-        text += digits[byte & 15];
+        text += hex_digits[byte >> 4];
+        text += hex_digits[byte & 15];
     }
     return text;
 }
@@ -30,8 +31,8 @@ std::optional<Token> token_from(std::string_view text) {
     Token token;
     if (text.size() != 2 * token.bytes.size()) return std::nullopt;
     for (std::size_t k = 0; k < token.bytes.size(); ++k) {
-        const auto high = digits.find(text[2 * k]), low = digits.find(text[2 * k + 1]);
-        if (high == digits.npos || low == digits.npos) return std::nullopt;
+        const auto high = hex_digits.find(text[2 * k]), low = hex_digits.find(text[2 * k + 1]);
+        if (high == hex_digits.npos || low == hex_digits.npos) return std::nullopt;
         token.bytes[k] = static_cast<unsigned char>(high << 4 | low);
     }
     return token;

@@ -1,9 +1,9 @@
-// Receives in SimGrid, in the order of arrival.
+// Matches messages with posted receives in SimGrid, in the order of arrival.
 //
-// MPI_Waitany takes a time that grows with the requests it is given, and an event builder expects a
-// message from every rank at once: of N ranks all waits together would cost N cubed. So a few
-// requests receive from MPI_ANY_SOURCE, and each message is matched here to its posted receive. A
-// message without one is copied to the queue of unexpected messages.
+// The time of MPI_Waitany grows with the number of its requests, and an event builder has a receive
+// posted for every rank: for N ranks all waits together would cost N cubed. So a few MPI requests
+// receive from MPI_ANY_SOURCE, and each message is matched here with its posted receive. A message
+// without a posted receive is copied to the queue of unexpected messages.
 #pragma once
 
 #include <algorithm>
@@ -37,17 +37,18 @@ public:
         deliver(data, bytes, message.data(), message.size());
         return ticket;
     }
-    // A message of which `bytes` bytes are to be kept. Returns the ticket of its receive.
+    // A message has arrived, of which `bytes` are delivered. Returns the ticket of its receive;
+    // none if no receive is posted.
     std::optional<Ticket> on_message(const std::byte* message, std::size_t bytes, int peer,
                                      int tag) {
-        const auto found = posted_.find(key(peer, tag));
-        if (found == posted_.end()) {
+        const auto entry = posted_.find(key(peer, tag));
+        if (entry == posted_.end()) {
             unexpected_[key(peer, tag)].emplace_back(message, message + bytes);
             return std::nullopt;
         }
-        const Posted first = found->second.front();
-        found->second.erase(found->second.begin());
-        if (found->second.empty()) posted_.erase(found);
+        const Posted first = entry->second.front();
+        entry->second.erase(entry->second.begin());
+        if (entry->second.empty()) posted_.erase(entry);
         --waiting_receives_;
         deliver(first.data, first.bytes, message, bytes);
         return first.ticket;
@@ -64,8 +65,8 @@ private:
     static std::uint64_t key(int peer, int tag) {
         return static_cast<std::uint64_t>(peer) << 32 | static_cast<std::uint32_t>(tag);
     }
-    static void deliver(void* to, std::size_t room, const std::byte* from, std::size_t bytes) {
-        if (bytes > 0) std::memcpy(to, from, std::min(room, bytes));
+    static void deliver(void* to, std::size_t capacity, const std::byte* from, std::size_t bytes) {
+        if (bytes > 0) std::memcpy(to, from, std::min(capacity, bytes));
     }
 
     const std::size_t max_requests_;

@@ -1,8 +1,9 @@
-// The transport over MPI. It uses only MPI-3 C calls, so one source serves every MPI, also
-// SimGrid's.
+// The transport over MPI. It uses only C calls of MPI-3, so this source is compiled for every MPI,
+// including SimGrid's.
 //
-// Compiled with ASSAY_SIMULATED it runs in SimGrid: host and clock are those of the platform, and
-// calls that would poll block instead, since simulated time advances only while a rank waits.
+// Compiled with ASSAY_SIMULATED it runs in SimGrid: host and clock are those of the simulated
+// platform. Calls that would poll block instead, because simulated time advances only while a rank
+// waits.
 #include <fmt/format.h>
 #define OMPI_SKIP_MPICXX 1  // the C interface only
 #define MPICH_SKIP_MPICXX 1
@@ -43,9 +44,9 @@ constexpr bool in_simulator = true;
 constexpr bool in_simulator = false;
 #endif
 
-// The launcher forwards the output of ranks. MPICH's drops what it has not forwarded when a rank
-// aborts: the reason for the abort would be lost. Waits until the pipe is empty, 2 s at most,
-// and for the launcher's own buffers.
+// Waits until the launcher has read this rank's output: 2 s at most for the pipe to be empty, then
+// 100 ms for the launcher's own buffers. MPICH's launcher drops output that it has not forwarded
+// when a rank aborts, and with it the reason for the abort.
 void drain_output() {
     using namespace std::chrono_literals;
     int waiting = 0;
@@ -56,7 +57,7 @@ void drain_output() {
     std::this_thread::sleep_for(100ms);
 }
 
-constexpr int gather_tag = 32000;  // no measurement's; MPI allows tags to 32767
+constexpr int gather_tag = 32000;  // no measurement uses it; MPI guarantees tags up to 32767
 
 // Bytes that one MPI_Gatherv may move; tests make it small.
 long long max_gathered() {
@@ -88,7 +89,7 @@ public:
         const int n = static_cast<int>(bytes);
 #ifdef ASSAY_SIMULATED
         const MPI_Comm communicator = requests_.communicator(tag);
-        if (bytes < detached_) {
+        if (bytes < max_detached_bytes_) {
             MPI_Send(data, n, MPI_BYTE, peer, tag, communicator);
             return requests_.completed();
         }
@@ -143,8 +144,8 @@ public:
 #endif
 
     bool has_all_to_all() const override { return true; }
-    void all_to_all(const std::byte* from, std::byte* to, std::size_t each) override {
-        const int n = static_cast<int>(each);
+    void all_to_all(const std::byte* from, std::byte* to, std::size_t bytes_per_rank) override {
+        const int n = static_cast<int>(bytes_per_rank);
         MPI_Alltoall(from, n, MPI_BYTE, to, n, MPI_BYTE, MPI_COMM_WORLD);
     }
     void all_to_all(const std::byte* from, std::span<const int> sent, std::byte* to,
@@ -174,19 +175,19 @@ private:
     }
 
     // The values of all ranks; `lengths` is empty but on rank 0.
-    std::vector<std::string> gather_at_once(const std::string& value,
-                                            const std::vector<long long>& lengths);
-    std::vector<std::string> gather_one_by_one(const std::string& value,
-                                               const std::vector<long long>& lengths);
+    std::vector<std::string> gather_with_gatherv(const std::string& value,
+                                                 const std::vector<long long>& lengths);
+    std::vector<std::string> gather_by_messages(const std::string& value,
+                                                const std::vector<long long>& lengths);
 
     int rank_ = 0, size_ = 0;
 #ifdef ASSAY_SIMULATED
     SimulatedRequests requests_;
-    // Smaller messages are sent from a copy, so that MPI_Send returns at once. To wait for each
-    // among all requests takes far longer.
-    const std::size_t detached_ =
+    // SimGrid sends smaller messages from a copy, so MPI_Send returns at once. An MPI_Isend that is
+    // waited for among all requests takes far longer.
+    const std::size_t max_detached_bytes_ =
         static_cast<std::size_t>(sg_cfg_get_int("smpi/send-is-detached-thresh"));
-    Nanoseconds wake_ = 0;  // none: 0
+    Nanoseconds wake_ = 0;  // see wake_at(); 0: none
 #else
     MpiRequests requests_;
 #endif
@@ -241,8 +242,8 @@ bool Mpi::test_collective() {
     return done != 0;
 }
 
-// MPI_Gatherv counts bytes in an int. What is too long for it in all (10,000 ranks with 200 kB
-// each) is sent rank by rank.
+// MPI_Gatherv counts bytes in an int. Longer totals (10,000 ranks with 200 kB each) are sent rank
+// by rank.
 std::vector<std::string> Mpi::gather(const std::string& value) {
     const std::size_t n = rank_ == 0 ? static_cast<std::size_t>(size_) : 0;
     const auto length = static_cast<long long>(value.size());
@@ -250,12 +251,12 @@ std::vector<std::string> Mpi::gather(const std::string& value) {
     MPI_Gather(&length, 1, MPI_LONG_LONG, lengths.data(), 1, MPI_LONG_LONG, 0, MPI_COMM_WORLD);
     long long total = std::accumulate(lengths.begin(), lengths.end(), 0LL);
     MPI_Bcast(&total, 1, MPI_LONG_LONG, 0, MPI_COMM_WORLD);
-    return total <= max_gathered() ? gather_at_once(value, lengths)
-                                   : gather_one_by_one(value, lengths);
+    return total <= max_gathered() ? gather_with_gatherv(value, lengths)
+                                   : gather_by_messages(value, lengths);
 }
 
-std::vector<std::string> Mpi::gather_at_once(const std::string& value,
-                                             const std::vector<long long>& lengths) {
+std::vector<std::string> Mpi::gather_with_gatherv(const std::string& value,
+                                                  const std::vector<long long>& lengths) {
     const std::vector<int> counts(lengths.begin(), lengths.end());
     std::vector<int> starts(counts.size());
     std::exclusive_scan(counts.begin(), counts.end(), starts.begin(), 0);
@@ -271,8 +272,8 @@ std::vector<std::string> Mpi::gather_at_once(const std::string& value,
     return parts;
 }
 
-std::vector<std::string> Mpi::gather_one_by_one(const std::string& value,
-                                                const std::vector<long long>& lengths) {
+std::vector<std::string> Mpi::gather_by_messages(const std::string& value,
+                                                 const std::vector<long long>& lengths) {
     static constexpr std::size_t chunk = 1 << 30;
     const auto in_chunks = [](std::size_t bytes, const auto& transfer) {
         for (std::size_t offset = 0; offset < bytes; offset += chunk)

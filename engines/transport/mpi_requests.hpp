@@ -1,6 +1,6 @@
-// The requests of MPI that are in flight. A ticket is an index into the table. One MPI_Testsome
-// call tests the whole table and returns all completed requests. Requests are reused last-in
-// first-out, so the table is only as long as the deepest queue so far.
+// The MPI requests in flight. A ticket is an index into the table of requests. One MPI_Testsome
+// call tests the whole table and returns all completed requests. Entries are reused last-in
+// first-out, so the table is only as long as the largest number of requests so far.
 #pragma once
 
 #include <mpi.h>
@@ -16,7 +16,7 @@ public:
     // Calls start(request), which begins an operation.
     template <class Start>
     Ticket begin(Start start) {
-        const Ticket ticket = take();
+        const Ticket ticket = allocate();
         start(&requests_[static_cast<std::size_t>(ticket)]);
         return ticket;
     }
@@ -36,7 +36,7 @@ public:
     }
 
 private:
-    Ticket take() {
+    Ticket allocate() {
         ++active_;
         if (free_.empty()) {
             requests_.push_back(MPI_REQUEST_NULL);

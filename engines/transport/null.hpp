@@ -17,7 +17,8 @@
 
 namespace assay {
 
-// The injected faults. Rates are in bytes per second; 0 means as fast as memory copies.
+// The injected faults and the modelled links. Rates are in bytes per second; 0 means as fast as
+// memory copies.
 struct Faults {
     double rate = 0;                          // of each side without an entry below
     std::map<int, double> transmit, receive;  // by rank
@@ -35,24 +36,25 @@ struct Faults {
         std::uint64_t message;  // counted as for a flip
     };
     std::vector<Duplicate> duplicates;
-    // A rank is killed at `at`; its peers learn of it `noticed` later (up to `spread` more, each at
-    // another time), and it comes back `back` after it was killed (0: never), as a new process.
-    // Deaths make the transport one that survives them.
+    // A rank is killed at `kill_time`. Its peers notice at different times, from `notice_delay` to
+    // `notice_delay` + `notice_spread` later. It comes back as a new process `return_delay` after
+    // the kill (0: never). With deaths, Transport::survives() is true.
     struct Death {
         int rank;
-        Nanoseconds at, noticed = 20'000'000, spread = 5'000'000, back = 0;
+        Nanoseconds kill_time, notice_delay = 20'000'000, notice_spread = 5'000'000,
+                               return_delay = 0;
     };
     std::vector<Death> deaths;
-    // A rank does nothing for a while, and is not lost.
+    // A rank does nothing for `duration` from `start` on, and is not lost.
     struct Stall {
         int rank;
-        Nanoseconds at, time;
+        Nanoseconds start, duration;
     };
     std::vector<Stall> stalls;
-    // By rank: posted operations after which it stops answering.
+    // By rank: the number of posted operations after which it blocks until the job ends.
     std::map<int, std::uint64_t> silent_after;
-    // Time stands still while a rank runs. When all wait, it moves to the next completion; if there
-    // is none, it passes until a rank's time limit expires.
+    // Time does not advance while a rank runs. When all ranks wait, it advances to the next
+    // completion; if there is none, in steps until a rank's time limit expires.
     bool simulated_time = false;
 };
 
@@ -69,8 +71,8 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
 // The same with $ASSAY_NULL_RANKS ranks (default 1) and no faults. Throws Error.
 void for_each_null_rank(const std::function<void(Transport&)>& body);
 
-// Rank 0 of two, whose operations complete at once and move nothing: only the cost of the measuring
-// code remains.
+// A transport for rank 0 of two. Its operations complete at once and move nothing, to measure the
+// cost of the measuring code.
 std::unique_ptr<Transport> instant_transport();
 
 }  // namespace assay

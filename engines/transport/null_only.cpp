@@ -1,4 +1,4 @@
-// For executables whose ranks are always threads of the null transport.
+// for_each_rank() for executables whose ranks are always threads of the null transport.
 #include "transport/null.hpp"
 
 namespace assay {

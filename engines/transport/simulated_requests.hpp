@@ -1,8 +1,9 @@
-// The requests of MPI that are in flight in SimGrid. Simulated time advances only while a rank
-// waits, so poll() blocks until one has completed.
+// The MPI requests in flight in SimGrid. Simulated time advances only while a rank waits, so poll()
+// blocks until a request has completed.
 //
-// Messages of the event builder are received in the order of arrival (arrivals.hpp). Small ones and
-// payloads have a communicator each; the contents of payloads are discarded.
+// Messages of the event builder are received in the order of arrival (arrivals.hpp). There are two
+// classes, small messages and payloads, each with a communicator of its own. The contents of
+// payloads are discarded.
 #pragma once
 
 #include <mpi.h>
@@ -22,11 +23,11 @@ namespace assay {
 
 class SimulatedRequests {
 public:
-    SimulatedRequests() : classes_{MessageClass(most_small), MessageClass(most_payloads)} {
+    SimulatedRequests() : classes_{MessageClass(small_requests), MessageClass(payload_requests)} {
         for (MessageClass& message_class : classes_)
             MPI_Comm_dup(MPI_COMM_WORLD, &message_class.communicator);
         for (Small& message : small_)
-            message.memory = std::make_unique_for_overwrite<std::byte[]>(largest_small);
+            message.memory = std::make_unique_for_overwrite<std::byte[]>(max_small_bytes);
     }
     ~SimulatedRequests() {
         for (MessageClass& message_class : classes_) MPI_Comm_free(&message_class.communicator);
@@ -57,14 +58,14 @@ public:
                           request);
             });
         const std::size_t message_class = class_of(tag);
-        if (message_class == small && bytes > largest_small)
+        if (message_class == small && bytes > max_small_bytes)
             throw Error("the simulator takes no message of " + std::to_string(bytes) + " bytes",
                         "simulate fewer ranks");
-        if (message_class == payload) memory_ = data;
+        if (message_class == payload) payload_memory_ = data;
         const Ticket ticket = take_ticket();
-        const auto here =
+        const auto arrived_ticket =
             classes_[message_class].arrivals.post_receive(data, bytes, peer, tag, ticket);
-        if (here) completed_.push_back(*here);
+        if (arrived_ticket) completed_.push_back(*arrived_ticket);
         post_requests(message_class);
         return ticket;
     }
@@ -80,20 +81,21 @@ public:
 
 private:
     static constexpr std::size_t small = 0, payload = 1;
-    static constexpr std::size_t largest_small = 256 << 10, most_small = 4,
-                                 most_payloads = 12;  // requests
+    static constexpr std::size_t max_small_bytes = 256 << 10, small_requests = 4,
+                                 payload_requests = 12;
     static constexpr int first_any_source = 16, first_payload = 32, end_any_source = 16384;  // tags
-    static constexpr int from_any_source =
-        -1;  // owner of a payload's request; less 1 and the index: of a small one
+    // The owner of a payload's request. That of a small message's request is this less 1 and the
+    // index in small_.
+    static constexpr int from_any_source = -1;
 
     struct MessageClass {
-        explicit MessageClass(std::size_t most) : arrivals(most) {}
+        explicit MessageClass(std::size_t max_requests) : arrivals(max_requests) {}
         MPI_Comm communicator = MPI_COMM_NULL;
         Arrivals arrivals;
         std::size_t posted = 0;
     };
-    // A small message, in a ring: they are matched in the order of sending, though a long one
-    // completes after a short one.
+    // A small message, in a ring. They are matched in the order of sending, although a long one
+    // completes after a short one that was sent later.
     struct Small {
         std::unique_ptr<std::byte[]> memory;
         MPI_Status status;
@@ -110,21 +112,23 @@ private:
         free_.pop_back();
         return ticket;
     }
-    // All payloads of a rank share one block, which has room for any.
+    // Posts as many requests as the class needs. All payloads of a rank are received into the same
+    // memory, which is large enough for each.
     void post_requests(std::size_t number) {
         MessageClass& message_class = classes_[number];
         for (; message_class.posted < message_class.arrivals.needed_requests();
              ++message_class.posted) {
             int owner = from_any_source;
-            void* buffer = memory_;
+            void* buffer = payload_memory_;
             if (number == small) {
-                const std::size_t index = (first_small_ + message_class.posted) % most_small;
+                const std::size_t index = (first_small_ + message_class.posted) % small_requests;
                 owner = from_any_source - 1 - static_cast<int>(index);
                 buffer = small_[index].memory.get();
             }
             requests_.push_back(MPI_REQUEST_NULL);
             owners_.push_back(owner);
-            MPI_Irecv(buffer, static_cast<int>(number == small ? largest_small : largest_payload),
+            MPI_Irecv(buffer,
+                      static_cast<int>(number == small ? max_small_bytes : max_payload_bytes),
                       MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, message_class.communicator,
                       &requests_.back());
         }
@@ -143,7 +147,8 @@ private:
             Small& message = small_[static_cast<std::size_t>(from_any_source - 1 - owner)];
             message.arrived = true;
             message.status = status;
-            for (; small_[first_small_].arrived; first_small_ = (first_small_ + 1) % most_small) {
+            for (; small_[first_small_].arrived;
+                 first_small_ = (first_small_ + 1) % small_requests) {
                 small_[first_small_].arrived = false;
                 match(small, small_[first_small_].memory.get(), small_[first_small_].status);
             }
@@ -160,23 +165,23 @@ private:
         if (ticket) completed_.push_back(*ticket);
         if (number == payload) post_requests(payload);
     }
-    // Waits until an operation has completed; or until `wake`, if it is not 0.
+    // Waits until an operation has completed, or until `wake` if it is not 0.
     //
     // MPI has no call that waits with a time limit. So the rank sleeps in steps and tests after
-    // each. A test takes no simulated time: by default SimGrid charges for each one more than for
-    // the one before, up to milliseconds (smpi/test, smpi/grow-injected-times); for_each_rank()
-    // turns that off.
+    // each. A test must take no simulated time. By default SimGrid injects a time that grows with
+    // each test, up to milliseconds (smpi/test, smpi/grow-injected-times); for_each_rank() turns
+    // that off.
     void wait(Nanoseconds wake) {
         constexpr Nanoseconds min_sleep = 10, max_sleep = 1000;
         while (completed_.empty()) {
             const int n = static_cast<int>(requests_.size());
-            int index = MPI_UNDEFINED, any = 1;
+            int index = MPI_UNDEFINED, has_completed = 1;
             MPI_Status status;
             if (wake == 0 && n == 0) return;
             if (wake == 0) MPI_Waitany(n, requests_.data(), &index, &status);
             else if (clock() >= wake) return;
-            else if (n > 0) MPI_Testany(n, requests_.data(), &index, &any, &status);
-            if (any && index != MPI_UNDEFINED) {
+            else if (n > 0) MPI_Testany(n, requests_.data(), &index, &has_completed, &status);
+            if (has_completed && index != MPI_UNDEFINED) {
                 on_completed(static_cast<std::size_t>(index), status);
                 continue;
             }
@@ -185,15 +190,15 @@ private:
         }
     }
 
-    static constexpr std::size_t largest_payload = 1U << 30;
+    static constexpr std::size_t max_payload_bytes = 1U << 30;
     std::vector<MPI_Request> requests_;
-    std::vector<int> owners_;  // of the requests: a ticket, or from_any_source (and below)
+    std::vector<int> owners_;  // of the requests: a ticket, or from_any_source and below
     std::vector<Ticket> free_, completed_;  // completed: not reported yet
     Ticket next_ = 0;
     std::array<MessageClass, 2> classes_;
-    std::array<Small, most_small> small_;
+    std::array<Small, small_requests> small_;
     std::size_t first_small_ = 0;
-    void* memory_ = nullptr;  // of payloads
+    void* payload_memory_ = nullptr;
 };
 
 }  // namespace assay

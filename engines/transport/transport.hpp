@@ -51,8 +51,8 @@ public:
     virtual std::string host() const { return host_name(); }
     virtual Nanoseconds clock() const { return now(); }
 
-    // In a simulator, poll() returns by this time also if nothing has completed. Holds for the next
-    // call of poll(). Elsewhere poll() never waits, and this does nothing.
+    // In a simulator, makes the next poll() return at this time even if nothing has completed.
+    // Elsewhere poll() never waits, and this does nothing.
     virtual void wake_at(Nanoseconds /*time*/) {}
 
     // Memory for messages, page-aligned; release() frees it. In SimGrid all of it is one small
@@ -73,7 +73,7 @@ public:
     virtual std::byte* create_window(std::size_t bytes) = 0;
     virtual void free_window() = 0;
     virtual Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
-    // Returns no ticket: MPI reports the local completion of a put, but not that at the peer.
+    // Returns no ticket: MPI reports when a put is complete locally, but not at the peer.
     virtual void put(const void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
     virtual void flush(int peer) = 0;  // blocks until every put to the peer is complete there
 
@@ -87,15 +87,15 @@ public:
     // Whether the job goes on when a rank is lost. Where it does not (MPI), the three calls below
     // report nothing.
     virtual bool survives() const { return false; }
-    // 0, or above for a process that takes the place of one that was lost: it takes part in no
-    // collective, nor do the others after a loss (they throw Error).
+    // 0 for a first process; higher for a process that replaces a lost one. Such a process takes
+    // part in no collective. After a loss the other ranks cannot either: collectives throw Error.
     virtual int incarnation() const { return 0; }
     // Appends the peers that were lost or came back since the last call, oldest first. A peer that
-    // comes back has forgotten everything: it is a new process.
+    // comes back is a new process without the state of the lost one.
     virtual void peer_changes(std::vector<PeerChange>& /*changes*/) {}
-    // Appends the tickets of operations that ended without success since the last call. When a peer
-    // is lost, every operation in flight with it fails, and its buffer may be used again. What is
-    // posted to a lost peer fails at the next call.
+    // Appends the tickets of operations that failed since the last call. When a peer is lost, every
+    // operation in flight with it fails, and its buffer may be used again. Operations that are
+    // posted to a lost peer fail at the next call.
     virtual void poll_failed(std::vector<Ticket>& /*failed*/) {}
     // For measurements that need every rank, while they wait: throws Error if one was lost.
     virtual void check_peers() const {}
@@ -112,10 +112,12 @@ public:
 
     virtual std::vector<Counter> counters() const { return {}; }
 
-    // The library's own exchange of all ranks with all; block, and are MPI's alone. Rank r gets the
-    // bytes from r * `each` on; with counts, the bytes after those of the ranks before it.
+    // MPI's own all-to-all (MPI_Alltoall, MPI_Alltoallv); other transports have none. Both block.
+    // Rank r gets the `bytes_per_rank` bytes from r * `bytes_per_rank` on; with counts, the bytes
+    // that follow those of the ranks below r.
     virtual bool has_all_to_all() const { return false; }
-    virtual void all_to_all(const std::byte* /*from*/, std::byte* /*to*/, std::size_t /*each*/) {}
+    virtual void all_to_all(const std::byte* /*from*/, std::byte* /*to*/,
+                            std::size_t /*bytes_per_rank*/) {}
     virtual void all_to_all(const std::byte* /*from*/, std::span<const int> /*sent*/,
                             std::byte* /*to*/, std::span<const int> /*received*/) {}
 

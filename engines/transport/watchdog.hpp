@@ -37,8 +37,8 @@ private:
         Nanoseconds last = now(), resumed = 0;
         while (!wake_.wait_for(lock, stop, pause, [&] { return stop.stop_requested(); })) {
             if (on_check_) on_check_();
-            // The thread slept far too long: this process was stopped, and the call is not at
-            // fault.
+            // The thread slept far too long: this process was stopped, so the call may not be
+            // stuck.
             const Nanoseconds t = now();
             if (t - last > limit_ / 2) resumed = t;
             last = t;

@@ -1,5 +1,5 @@
-// The ranks of an executable without MPI. Where a launcher says so by the environment, the process
-// is one rank of a job; else its ranks are threads of the null transport.
+// for_each_rank() of executables without MPI. If ASSAY_TRANSPORT is set, the process is one rank of
+// a job, as these variables describe it. Else its ranks are threads of the null transport.
 //
 //   ASSAY_TRANSPORT     tcp, udp, or ofi:PROVIDER of libfabric
 //   ASSAY_RANK, ASSAY_RANKS
@@ -33,36 +33,36 @@ namespace {
 
 using namespace direct;
 
-// A new transport is one line here. `check` throws Error where a provider ("ofi:PROVIDER") cannot
-// be used on this host; transports without one have no providers.
-struct Known {
+// A new transport is one line here. `check` throws Error if a provider ("ofi:PROVIDER") cannot be
+// used on this host; transports without `check` have no providers.
+struct TransportType {
     const char* name;
     std::unique_ptr<PeerTransport> (*make)(Listener, Membership, MeshSettings);
     void (*check)(const std::string& provider) = nullptr;
 };
-constexpr std::array known{Known{"tcp", tcp_transport}, Known{"udp", udp_transport},
-                           Known{"ofi", ofi_transport, check_ofi}};
+constexpr std::array transport_types{TransportType{"tcp", tcp_transport},
+                                     TransportType{"udp", udp_transport},
+                                     TransportType{"ofi", ofi_transport, check_ofi}};
 
 constexpr Nanoseconds start_limit = 60'000'000'000;
 constexpr useconds_t end_grace_us = 3'000'000;
 
-int number(const char* variable, int least, int most, std::optional<int> otherwise = {}) {
+int read_variable(const char* variable, int min, int max, std::optional<int> fallback = {}) {
     const char* text = std::getenv(variable);
-    if (!text && otherwise) return *otherwise;
+    if (!text && fallback) return *fallback;
     const std::string value = text ? text : "";
     int read = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), read);
-    if (error != std::errc() || end != value.data() + value.size() || read < least || read > most)
-        throw Error(
-            fmt::format("{}='{}' is not a number from {} to {}", variable, value, least, most),
-            "start ranks through 'assay'");
+    if (error != std::errc() || end != value.data() + value.size() || read < min || read > max)
+        throw Error(fmt::format("{}='{}' is not a number from {} to {}", variable, value, min, max),
+                    "start ranks through 'assay'");
     return read;
 }
 
-const Known& find(const std::string& name) {
+const TransportType& find_transport(const std::string& name) {
     const std::size_t colon = name.find(':');
     std::string names;
-    for (const Known& transport : known) {
+    for (const TransportType& transport : transport_types) {
         if (name == transport.name ||
             (transport.check && name.substr(0, colon) == transport.name)) {
             if (transport.check)
@@ -74,7 +74,8 @@ const Known& find(const std::string& name) {
     throw Error(fmt::format("no transport is called '{}'", name), "choose one of " + names);
 }
 
-// The launcher keeps standard input open: its end means that nobody reads the results any more.
+// Ends this process when standard input ends. The launcher keeps it open until the launcher ends,
+// and then nobody reads the results.
 void end_with_launcher() {
     std::thread([] {
         std::array<char, 256> ignored;
@@ -88,12 +89,12 @@ void end_with_launcher() {
     }).detach();
 }
 
-// Meets the other ranks and runs `body` as one of them.
+// Connects to the other ranks and runs `body` as one of them.
 void run_rank(const std::string& name, const std::function<void(Transport&)>& body) {
-    const Known& known_as = find(name);
-    const int ranks = number("ASSAY_RANKS", 1, 65536);
-    const int rank = number("ASSAY_RANK", 0, ranks - 1);
-    const int heartbeat_ms = number("ASSAY_HEARTBEAT_MS", 1, 60'000, 50);
+    const TransportType& type = find_transport(name);
+    const int ranks = read_variable("ASSAY_RANKS", 1, 65536);
+    const int rank = read_variable("ASSAY_RANK", 0, ranks - 1);
+    const int heartbeat_ms = read_variable("ASSAY_HEARTBEAT_MS", 1, 60'000, 50);
     const char* interface = std::getenv("ASSAY_INTERFACE");
     Listener listener(own_address(interface ? interface : ""));
     const std::string line = listening_line(rank, listener.address());
@@ -106,7 +107,7 @@ void run_rank(const std::string& name, const std::function<void(Transport&)>& bo
     settings.heartbeat_limit = Nanoseconds{heartbeat_ms} * 3'000'000;
     settings.start_limit = start_limit;
     const std::unique_ptr<PeerTransport> transport =
-        known_as.make(std::move(listener), std::move(self), std::move(settings));
+        type.make(std::move(listener), std::move(self), std::move(settings));
     transport->connect();
     body(*transport);
     transport->leave();
@@ -119,6 +120,6 @@ void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
     else for_each_null_rank(body);
 }
 
-void check_transport(const std::string& name) { find(name); }
+void check_transport(const std::string& name) { find_transport(name); }
 
 }  // namespace assay

@@ -1,4 +1,4 @@
-// The idle wait of libraries that move bytes only while they are called.
+// Transport::idle_wait() for libraries that move bytes only while they are called.
 #pragma once
 
 #include <sched.h>

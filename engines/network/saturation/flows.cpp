@@ -1,3 +1,4 @@
+// Sends and receives the flows of a round, and computes their rates (see flows.hpp).
 #include "network/saturation/flows.hpp"
 
 #include <algorithm>
@@ -7,23 +8,25 @@ namespace assay::network::saturate {
 namespace {
 
 constexpr int tag_flow = 4;
-constexpr double overrun = 1.5;  // flows run this much longer than the requested time
+constexpr double overrun = 1.5;  // flows run for this multiple of the requested time
 constexpr std::uint64_t data_marker = 0x676f696e67, end_marker = 0x656e646564;  // first words
 
-// Each flow keeps `inflight` messages in flight and reposts each one when it completes. In total it
-// posts `inflight` receives plus one for each data message that arrived; the end markers use up the
-// remaining ones, also if a marker, being short, overtakes an earlier message.
+// The flows of this rank. Each flow keeps `inflight` messages in flight and posts the next when one
+// completes. In total it posts `inflight` receives plus one for each data message that arrived; the
+// end markers use up the remaining receives, also if a marker, being short, overtakes an earlier
+// message.
 class Flows {
 public:
     Flows(Session& session, const Round& round, int inflight)
         : session_(session), transport_(session.transport), round_(round), inflight_(inflight) {
-        for (const FlowEnd flow : round.outgoing(session.rank())) out_.push_back({flow});
-        for (const FlowEnd flow : round.incoming(session.rank())) in_.push_back({flow});
-        payload_.assign(out_.empty() ? 0 : words_per_message(), data_marker);
-        received_.resize(in_.size() * static_cast<std::size_t>(inflight) * words_per_message());
+        for (const FlowEnd flow : round.outgoing(session.rank())) outgoing_.push_back({flow});
+        for (const FlowEnd flow : round.incoming(session.rank())) incoming_.push_back({flow});
+        payload_.assign(outgoing_.empty() ? 0 : words_per_message(), data_marker);
+        received_.resize(incoming_.size() * static_cast<std::size_t>(inflight) *
+                         words_per_message());
     }
 
-    bool has_no_flows() const { return out_.empty() && in_.empty(); }
+    bool has_no_flows() const { return outgoing_.empty() && incoming_.empty(); }
     void run();
     Outcome outcome();
 
@@ -55,9 +58,10 @@ private:
         if (index >= operations_.size()) operations_.resize(index + 1);
         operations_[index] = operation;
     }
-    // The size of a message. The first messages of the slots have increasing sizes, so that the
-    // slots are out of step: while one message starts up, others use the wire.
-    std::size_t staggered(std::int64_t message) const {
+    // The size of a message. The first messages of the slots have increasing sizes, so that
+    // messages of different slots do not start at the same time: while one starts up, others use
+    // the wire.
+    std::size_t message_bytes(std::int64_t message) const {
         if (message >= inflight_) return round_.size;
         const auto part = round_.size / static_cast<std::size_t>(inflight_) *
                           static_cast<std::size_t>(message + 1);
@@ -74,8 +78,8 @@ private:
     Transport& transport_;
     const Round& round_;
     const int inflight_;
-    std::vector<OutgoingFlow> out_;
-    std::vector<IncomingFlow> in_;
+    std::vector<OutgoingFlow> outgoing_;
+    std::vector<IncomingFlow> incoming_;
     std::vector<std::uint64_t> payload_, received_;
     const std::vector<std::uint64_t> end_message_ = std::vector<std::uint64_t>(1, end_marker);
     std::vector<Operation> operations_;
@@ -84,7 +88,7 @@ private:
 };
 
 void Flows::post_send(std::size_t flow) {
-    OutgoingFlow& state = out_[flow];
+    OutgoingFlow& state = outgoing_[flow];
     const int to = state.flow.peer;
     if (seconds(clock_ - begin_) >= overrun * round_.seconds || Session::interrupted()) {
         ++state.end_markers;
@@ -92,19 +96,20 @@ void Flows::post_send(std::size_t flow) {
               {true, flow, 0});
         return;
     }
-    const std::size_t size = staggered(state.posted);
+    const std::size_t size = message_bytes(state.posted);
     if (session_.host(to) != session_.host(session_.rank())) bytes_sent_off_host_ += size;
     ++state.posted;
     track(transport_.send(payload_.data(), size, to, tag_flow), {true, flow, 0});
 }
 
 void Flows::post_receive(std::size_t flow, int slot) {
-    track(transport_.receive(slot_data(flow, slot), round_.size, in_[flow].flow.peer, tag_flow),
-          {false, flow, slot});
+    track(
+        transport_.receive(slot_data(flow, slot), round_.size, incoming_[flow].flow.peer, tag_flow),
+        {false, flow, slot});
 }
 
 void Flows::message_arrived(std::size_t flow, int slot) {
-    IncomingFlow& state = in_[flow];
+    IncomingFlow& state = incoming_[flow];
     const std::uint64_t word = *slot_data(flow, slot);
     if (word == end_marker) {
         ++state.end_markers;
@@ -123,39 +128,40 @@ void Flows::handle(const Operation& operation) {
         message_arrived(operation.flow, operation.slot);
         return;
     }
-    OutgoingFlow& state = out_[operation.flow];
+    OutgoingFlow& state = outgoing_[operation.flow];
     ++state.completed;
     if (state.end_markers < inflight_) post_send(operation.flow);
 }
 
 bool Flows::finished() const {
-    return std::ranges::all_of(out_,
+    return std::ranges::all_of(outgoing_,
                                [&](const OutgoingFlow& state) {
                                    return state.completed == state.posted + inflight_;
                                }) &&
-           std::ranges::all_of(
-               in_, [&](const IncomingFlow& state) { return state.end_markers == inflight_; });
+           std::ranges::all_of(incoming_, [&](const IncomingFlow& state) {
+               return state.end_markers == inflight_;
+           });
 }
 
 std::vector<int> Flows::pending_peers() const {
     std::vector<int> peers;
-    for (const IncomingFlow& state : in_)
+    for (const IncomingFlow& state : incoming_)
         if (state.end_markers < inflight_) peers.push_back(state.flow.peer);
-    for (const OutgoingFlow& state : out_)
+    for (const OutgoingFlow& state : outgoing_)
         if (peers.empty()) peers.push_back(state.flow.peer);
     return peers;
 }
 
 // No rank sends before all have posted their receives.
 void Flows::run() {
-    for (std::size_t flow = 0; flow < in_.size(); ++flow)
+    for (std::size_t flow = 0; flow < incoming_.size(); ++flow)
         for (int slot = 0; slot < inflight_; ++slot) post_receive(flow, slot);
     double ignored = 0;
     session_.max({&ignored, 1});
     begin_ = clock_ = transport_.clock();
     if (has_no_flows()) return;
     for (int slot = 0; slot < inflight_; ++slot)
-        for (std::size_t flow = 0; flow < out_.size(); ++flow) post_send(flow);
+        for (std::size_t flow = 0; flow < outgoing_.size(); ++flow) post_send(flow);
     session_.expect(overrun * round_.seconds);
     session_.note_progress(clock_);
     std::vector<Ticket> completed;
@@ -196,9 +202,10 @@ double arrived_by(const std::vector<Nanoseconds>& times, double time, std::size_
 
 Outcome Flows::outcome() {
     constexpr double far_future = 1e18;
-    // The latest start, the negated earliest end, and whether a rank was interrupted.
+    // The latest start of steady state, the negated earliest end, and whether a rank was
+    // interrupted. max() over all ranks then gives the common time.
     double common[] = {0, -far_future, Session::interrupted() ? 1.0 : 0.0};
-    for (const IncomingFlow& state : in_) {
+    for (const IncomingFlow& state : incoming_) {
         const std::size_t slots_used =
             std::min(state.times.size(), static_cast<std::size_t>(inflight_));
         common[0] =
@@ -215,7 +222,7 @@ Outcome Flows::outcome() {
     result.window = (to - from) * 1e-9;
     result.bytes_sent_off_host = bytes_sent_off_host_;
     result.interrupted = common[2] != 0;
-    for (const IncomingFlow& state : in_) {
+    for (const IncomingFlow& state : incoming_) {
         FlowRate rate{state.flow.flow, 0, {}, static_cast<std::uint64_t>(state.times.size())};
         const auto arrived = [&](double time) {
             return arrived_by(state.times, time, static_cast<std::size_t>(inflight_));

@@ -4,9 +4,9 @@
 // ranks then agree on a common time: it begins when the last flow is in steady state (each slot of
 // its sender's window was used once) and ends after the requested seconds. The flows go on for half
 // as long again, so that the load is the same until the end of the common time. A flow's rate is
-// what it carried in the common time, interpolated between arrivals; eight slices of that time give
-// the spread. Rates over the whole time would include the start of slow flows and the time after
-// fast ones have ended.
+// its bytes in the common time (interpolated between arrivals) over that time; eight slices of the
+// time give the spread. Rates over the whole time would include the start of slow flows and the
+// time after fast ones have ended.
 //
 // A sender stops by its own clock, so the number of messages is not known beforehand. The last
 // message of each slot of its window is an end marker. The receiver keeps as many receives posted

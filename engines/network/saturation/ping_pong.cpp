@@ -1,3 +1,4 @@
+// Runs the ping-pongs of a round (see ping_pong.hpp).
 #include "network/saturation/ping_pong.hpp"
 
 #include <algorithm>
@@ -6,7 +7,7 @@ namespace assay::network::saturate {
 namespace {
 
 constexpr int tag_ping_pong = 5;
-constexpr double max_seconds = 0.5;  // for one pair and size; ends it before `count` samples
+constexpr double max_seconds = 0.5;  // for one pair and size, even if samples are missing
 
 // One pair: `measure` runs on its first rank while `answer` runs on its second.
 class Pair {

@@ -1,3 +1,4 @@
+// Reads and checks one round of the saturation experiments.
 #include "network/saturation/round.hpp"
 
 #include <fmt/format.h>

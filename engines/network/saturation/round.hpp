@@ -6,7 +6,7 @@
 // The flows of a round run at the same time, each from one rank to another: both directions of a
 // pair are two flows, an all-to-all of n ranks is n (n - 1). "seconds" is the measured time; the
 // round takes 1.5 times as long. "ping_pong" lists the pairs, which run one after the other. The
-// records repeat "params", by which the caller recognises its rounds; the engine ignores them.
+// records repeat "params", by which the caller recognises its rounds; the engine does not use them.
 // "size" and "sizes" are in bytes, "seconds" in s, "count" in round trips for each pair and size.
 // The writer is python/assay/model/rounds.py.
 #pragma once

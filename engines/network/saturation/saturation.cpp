@@ -1,8 +1,8 @@
 // network.saturation: rounds of experiments, read from standard input.
 //
 // The caller chooses each round from the results of earlier ones, and starting an MPI job takes
-// seconds. So the job stays alive: it writes a `ready` record, waits for a line (round.hpp), and
-// ends at the end of its input. By hand:
+// seconds. So one job runs all rounds: before each it writes a `ready` record and waits for a line
+// (round.hpp). It ends at the end of its input. By hand:
 //
 //     mpirun -np 4 assay-probe-openmpi run network.saturation <rounds.jsonl
 //
@@ -51,6 +51,7 @@ private:
     std::string text_;
 };
 
+// Reads, runs and records one round after the other.
 class RoundLoop {
 public:
     RoundLoop(Session& session, int inflight) : session_(session), inflight_(inflight) {}

@@ -34,18 +34,18 @@ constexpr std::size_t memory_step = std::size_t{64} << 10;
 enum class Direction { h2d, d2h, both };
 constexpr std::array directions = {Direction::h2d, Direction::d2h, Direction::both};
 
-const char* text(Direction d) {
+const char* direction_name(Direction d) {
     return d == Direction::h2d ? "h2d" : d == Direction::d2h ? "d2h" : "both";
 }
 bool includes(Direction d, CopyDirection direction) {
     return d == Direction::both || (d == Direction::h2d) == (direction == CopyDirection::h2d);
 }
 
-// The number of NVIDIA GPUs on the PCI bus, also of those that the driver cannot use.
+// The number of NVIDIA GPUs on the PCI bus, including those that the driver cannot use.
 int gpus_on_bus() {
     int count = 0;
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(sysfs("bus/pci/devices"), none)) {
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(sysfs("bus/pci/devices"), ignored)) {
         const bool nvidia = read_line(entry.path() / "vendor") == "0x10de";
         count += nvidia && read_line(entry.path() / "class").starts_with("0x03");
     }
@@ -54,7 +54,7 @@ int gpus_on_bus() {
 
 // A message if the driver shows fewer GPUs than the PCI bus; empty if not, or if
 // CUDA_VISIBLE_DEVICES excludes some.
-std::string fewer_than_installed(int driver_gpus) {
+std::string missing_gpus_message(int driver_gpus) {
     const int installed = gpus_on_bus();
     if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr || installed <= driver_gpus) return "";
     return fmt::format("the PCI bus has {} NVIDIA GPU{}, the driver shows {}", installed,
@@ -64,17 +64,17 @@ std::string fewer_than_installed(int driver_gpus) {
 // The results of one direction on some GPUs, with a value for each repetition.
 struct Series {
     explicit Series(std::size_t gpus) : each(gpus), link(gpus), corrupted(gpus), corruption(gpus) {}
-    std::vector<double> total;              // B/s
-    std::vector<std::vector<double>> each;  // B/s, by GPU, as are the members below
-    std::vector<double> link;               // B/s; 0 if unknown
-    std::vector<int> corrupted;             // copies
+    std::vector<double> total;              // B/s of all GPUs
+    std::vector<std::vector<double>> each;  // B/s of each GPU
+    std::vector<double> link;               // capacity of each GPU's PCIe link, B/s; 0 if unknown
+    std::vector<int> corrupted;             // corrupted copies of each GPU
     std::vector<std::optional<CopyChannel::Corruption>> corruption;
 };
 
 struct CopySettings {
     CopySize size;
     std::int64_t repeats;
-    double timeout;
+    double timeout;  // seconds
 };
 
 // A GPU and its channels.
@@ -84,13 +84,14 @@ struct GpuChannels {
     std::deque<CopyChannel> channels;  // declared after the GPU, so destroyed before it
 };
 
+// Measures the copies of one GPU after the other, then of all at once, and writes the records.
 class Copier {
 public:
     Copier(const CopySettings& settings, Sink& sink, std::deque<GpuChannels>& gpus)
         : settings_(settings),
           sink_(sink),
           gpus_(gpus),
-          steps_((gpus.size() + 1) * directions.size()) {}
+          total_steps_((gpus.size() + 1) * directions.size()) {}
 
     void run();
 
@@ -109,7 +110,7 @@ private:
     const CopySettings& settings_;
     Sink& sink_;
     std::deque<GpuChannels>& gpus_;
-    std::size_t steps_, step_ = 0;
+    std::size_t total_steps_, steps_done_ = 0;
 };
 
 // Runs `work` for each GPU in parallel, each on a thread on the GPU's own NUMA node.
@@ -177,16 +178,18 @@ void Copier::measure(const GpuList& gpus, Direction direction, const char* scope
     for (std::int64_t k = -1; k < settings_.repeats; ++k) {
         if (interrupted()) throw Error("interrupted: the results cover the copies until then");
         const double part = static_cast<double>(k + 1) / static_cast<double>(settings_.repeats + 1);
-        sink_.progress((static_cast<double>(step_) + part) / static_cast<double>(steps_),
-                       fmt::format("{} {}", label, text(direction)));
+        sink_.progress(
+            (static_cast<double>(steps_done_) + part) / static_cast<double>(total_steps_),
+            fmt::format("{} {}", label, direction_name(direction)));
         if (k < 0) warm_up(gpus, direction, series);
         else repeat(gpus, direction, series);
     }
-    ++step_;
+    ++steps_done_;
     record(gpus, direction, scope, series);
 }
 
-// Reads the speed of the PCIe links during the copies, since an idle GPU slows its link down.
+// An untimed run of the copies. It reads the speed of the PCIe links meanwhile, because an idle GPU
+// slows its link down.
 void Copier::warm_up(const GpuList& gpus, Direction direction, Series& series) const {
     copy(gpus, direction, [&] {
         for (std::size_t i = 0; i < gpus.size(); ++i)
@@ -214,10 +217,10 @@ double Copier::copy(const GpuList& gpus, Direction direction, Meanwhile meanwhil
     const std::vector<CopyChannel*> channels = channels_of(gpus, direction);
     const StreamBlocker blocker;
     for (CopyChannel* channel : channels) channel->queue(blocker);
-    const Nanoseconds released_at = now();
+    const Nanoseconds release_time = now();
     blocker.release();
     const auto wait_on = [&](const CopyChannel& channel) {
-        if (seconds(now() - released_at) > settings_.timeout)
+        if (seconds(now() - release_time) > settings_.timeout)
             channel.gpu().give_up(fmt::format(
                 "does not answer: its copies have not ended within {:g} s", settings_.timeout));
     };
@@ -249,7 +252,7 @@ Subject Copier::subject(const Gpu& gpu) const {
 
 void Copier::record(const GpuList& gpus, Direction direction, const char* scope,
                     const Series& series) const {
-    const Json common = {{"direction", text(direction)},
+    const Json common = {{"direction", direction_name(direction)},
                          {"gpus", scope},
                          {"size", settings_.size.bytes},
                          {"copies", settings_.size.copies}};
@@ -274,7 +277,7 @@ void Copier::record(const GpuList& gpus, Direction direction, const char* scope,
     params.erase("gpus");
     params["count"] = gpus.size();
     const Summary total = summarize(series.total);
-    const std::string missing = fewer_than_installed(static_cast<int>(gpus.size()));
+    const std::string missing = missing_gpus_message(static_cast<int>(gpus.size()));
     if (missing.empty())
         sink_.measurement(gpu_copy, "total", {.host = host_name()}, params, total, series.total);
     else sink_.doubtful(gpu_copy, "total", {.host = host_name()}, params, total, missing);
@@ -291,7 +294,7 @@ int count_gpus(std::string& reason) {
     reason = code == result::success || code == result::no_device
                  ? "NVIDIA's driver finds no GPU"
                  : "NVIDIA's driver does not start: " + driver().error_text(code);
-    if (const std::string missing = fewer_than_installed(0); !missing.empty())
+    if (const std::string missing = missing_gpus_message(0); !missing.empty())
         reason += "; " + missing;
     return 0;
 }
@@ -321,7 +324,7 @@ CopySize fit_memory(CopySize requested, const std::deque<GpuChannels>& gpus) {
 // Only loads the library: starting the driver takes a second, and --describe calls this each time.
 std::optional<std::string> detail::no_gpu_driver() {
     if (driver().missing.empty()) return std::nullopt;
-    const std::string missing = fewer_than_installed(0);
+    const std::string missing = missing_gpus_message(0);
     return driver().missing + (missing.empty() ? "" : "; " + missing);
 }
 

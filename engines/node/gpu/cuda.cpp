@@ -1,3 +1,4 @@
+// Loads NVIDIA's driver library and formats its errors.
 #include "node/gpu/cuda.hpp"
 
 #include <dlfcn.h>

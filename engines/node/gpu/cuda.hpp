@@ -1,6 +1,6 @@
 // The functions of NVIDIA's driver API that copies need, loaded from libcuda.so.1 at run time. So
-// the build needs no CUDA, and the program also runs without a GPU. (CUDA Driver API reference,
-// CUDA 10.0 and later.)
+// the build needs no CUDA, and the program also runs without a GPU. Types, codes and signatures are
+// those of the CUDA Driver API reference, CUDA 10.0 and later.
 #pragma once
 
 #include <cstddef>
@@ -62,8 +62,8 @@ struct Driver {
     ASSAY_CUDA_CALLS(ASSAY_CUDA_MEMBER)
 #undef ASSAY_CUDA_MEMBER
 
-    std::string error_text(
-        Result) const;  // "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+    // "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+    std::string error_text(Result) const;
 };
 
 const Driver& driver();  // loaded on first use

@@ -1,3 +1,4 @@
+// A GPU, its buffers and streams, and copies to and from it (see device.hpp).
 #include "node/gpu/device.hpp"
 
 #include <fmt/format.h>
@@ -15,18 +16,16 @@
 namespace assay::gpu {
 namespace {
 
-constexpr int clear_value = 0xA5;
+constexpr int clear_byte = 0xA5;  // fills destinations before a copy
 
 std::string fix_for(Result code) {
     switch (code) {
         case result::out_of_memory:
             return "see in nvidia-smi who uses its memory, use a smaller --size, or raise the "
-                   "limit on "
-                   "locked memory (ulimit -l)";
+                   "limit on locked memory (ulimit -l)";
         case result::device_unavailable:
             return "see in nvidia-smi whether another program uses it exclusively; if not, look "
-                   "for "
-                   "'Xid' in dmesg";
+                   "for 'Xid' in dmesg";
         default: return "look for 'Xid' in dmesg, and check nvidia-smi";
     }
 }
@@ -104,7 +103,7 @@ void Gpu::give_up(const std::string& what) const {
 
 HostBuffer::HostBuffer(const Gpu& gpu, std::size_t bytes)
     : gpu_(gpu), memory_(bytes, gpu.memory_node()) {
-    std::memset(memory_.data(), clear_value, memory_.size());
+    std::memset(memory_.data(), clear_byte, memory_.size());
     gpu_.make_current();
     gpu_.check(driver().pin(memory_.data(), memory_.size(), host_register_portable),
                "cuMemHostRegister");
@@ -182,7 +181,7 @@ CopyChannel::CopyChannel(const Gpu& gpu, CopyDirection direction, const CopySize
         readback_.emplace(gpu_, size_.bytes);
         return;
     }
-    gpu_.check(driver().copy_to(device_.at(0), host_.data(), size_.total(), stream_),
+    gpu_.check(driver().copy_to(device_.address(0), host_.data(), size_.total(), stream_),
                "cuMemcpyHtoDAsync");
     wait_for_stream();
 }
@@ -194,11 +193,11 @@ std::uint64_t CopyChannel::key(int copy) const {
 
 void CopyChannel::clear() {
     if (direction_ == CopyDirection::d2h) {
-        std::memset(host_.data(), clear_value, size_.total());
+        std::memset(host_.data(), clear_byte, size_.total());
         return;
     }
     gpu_.make_current();
-    gpu_.check(driver().fill(device_.at(0), clear_value, size_.total(), stream_),
+    gpu_.check(driver().fill(device_.address(0), clear_byte, size_.total(), stream_),
                "cuMemsetD8Async");
     wait_for_stream();
 }
@@ -210,13 +209,13 @@ void CopyChannel::queue(const StreamBlocker& blocker) {
     for (int c = 0; c < size_.copies; ++c) {
         const std::size_t offset = static_cast<std::size_t>(c) * size_.bytes;
         if (direction_ == CopyDirection::h2d)
-            gpu_.check(
-                driver().copy_to(device_.at(offset), host_.data() + offset, size_.bytes, stream_),
-                "cuMemcpyHtoDAsync");
+            gpu_.check(driver().copy_to(device_.address(offset), host_.data() + offset, size_.bytes,
+                                        stream_),
+                       "cuMemcpyHtoDAsync");
         else
-            gpu_.check(
-                driver().copy_from(host_.data() + offset, device_.at(offset), size_.bytes, stream_),
-                "cuMemcpyDtoHAsync");
+            gpu_.check(driver().copy_from(host_.data() + offset, device_.address(offset),
+                                          size_.bytes, stream_),
+                       "cuMemcpyDtoHAsync");
     }
     gpu_.check(driver().record(end_event_, stream_), "cuEventRecord");
 }
@@ -257,10 +256,10 @@ int CopyChannel::verify(std::optional<Corruption>& first) {
         const std::byte* arrived = host_.data() + offset;
         if (direction_ == CopyDirection::h2d) {
             gpu_.make_current();
-            std::memset(readback_->data(), clear_value, size_.bytes);
-            gpu_.check(
-                driver().copy_from(readback_->data(), device_.at(offset), size_.bytes, stream_),
-                "cuMemcpyDtoHAsync");
+            std::memset(readback_->data(), clear_byte, size_.bytes);
+            gpu_.check(driver().copy_from(readback_->data(), device_.address(offset), size_.bytes,
+                                          stream_),
+                       "cuMemcpyDtoHAsync");
             wait_for_stream();
             arrived = readback_->data();
         }

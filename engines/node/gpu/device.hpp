@@ -32,10 +32,11 @@ public:
     void make_current() const;      // makes its context current in the calling thread
     bool try_make_current() const;  // for destructors: returns false if the GPU is lost
     void bind_thread() const;       // binds the calling thread to the GPU's NUMA node
-    int memory_node() const;        // for NodeMemory
-    // Throws Error unless the call succeeded. The GPU is then marked as lost: it gets no more
-    // calls, since each might block for ever. An exception is memory that cannot be allocated.
+    int memory_node() const;        // the GPU's NUMA node; NodeMemory::any if unknown
+    // Throws Error unless the call succeeded. Unless memory could not be allocated, it also marks
+    // the GPU as lost: a lost GPU gets no more calls, because each might block for ever.
     void check(Result, const char* call) const;
+    // Marks the GPU as lost and throws Error with `what` ("does not answer: ...").
     [[noreturn]] void give_up(const std::string& what) const;
 
 private:
@@ -67,7 +68,7 @@ public:
     ~DeviceBuffer();
     DeviceBuffer(const DeviceBuffer&) = delete;
     DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-    DevicePointer at(std::size_t offset) const { return pointer_ + offset; }
+    DevicePointer address(std::size_t offset) const { return pointer_ + offset; }
 
 private:
     const Gpu& gpu_;
@@ -146,7 +147,8 @@ public:
         std::size_t offset;
         std::uint64_t expected, observed;
     };
-    // Returns the number of copies with wrong bytes, and the first wrong byte if there is none yet.
+    // Returns the number of copies with wrong bytes. Sets `first` to the first wrong byte, unless
+    // it is set already.
     int verify(std::optional<Corruption>& first);
 
 private:

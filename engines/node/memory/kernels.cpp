@@ -1,5 +1,5 @@
-// read: sum of b. write: a = 3. copy: a = b. triad: a = b + 3 c (McCalpin's STREAM, with its
-// constant).
+// The loops over the arrays a, b and c of the memory measurements. read: sum of b. write: a = 3.
+// copy: a = b. triad: a = b + 3 c (McCalpin's STREAM, with its constant).
 //
 // One macro generates the x86 loops of each width, so that every instruction set runs the same
 // operations: eight registers per iteration, eight independent sums, regular or streaming stores.

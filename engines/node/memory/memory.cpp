@@ -59,18 +59,19 @@ private:
 // cannot have happened, and are not counted.
 constexpr double max_excess = 1.3;
 
-// On a busy machine a pass takes seconds; progress is reported in between.
-constexpr Nanoseconds beat_interval = 1'000'000'000;
+// On a busy machine a pass takes seconds, so progress is reported between passes.
+constexpr Nanoseconds report_interval = 1'000'000'000;
 
-struct Plan {
+// The passes over the arrays: as many as fit into the time, but at least `repeats`.
+struct Budget {
     double seconds;
     std::int64_t repeats;
 };
 
 // Doubles of each array in a pass, where a pass over all `whole` of them takes `elapsed` seconds:
-// the arrays in equal parts, so many that the plan's repeats take no longer than its time.
-std::size_t pass_length(std::size_t whole, double elapsed, const Plan& plan) {
-    const double parts = std::ceil(elapsed * static_cast<double>(plan.repeats) / plan.seconds);
+// the arrays in equal parts, so many that the budget's repeats take no longer than its seconds.
+std::size_t pass_length(std::size_t whole, double elapsed, const Budget& budget) {
+    const double parts = std::ceil(elapsed * static_cast<double>(budget.repeats) / budget.seconds);
     const std::size_t steps = whole / kernel_step;
     return steps / std::clamp<std::size_t>(static_cast<std::size_t>(parts), 1, steps) * kernel_step;
 }
@@ -87,7 +88,7 @@ public:
         const std::size_t n =
             std::max<std::size_t>(total / sizeof(double) / cores_.size() / kernel_step, 1) *
             kernel_step;
-        arrays_.resize(cores_.size());
+        thread_arrays_.resize(cores_.size());
         std::vector<std::exception_ptr> errors(cores_.size());
         {
             std::vector<std::jthread> pool;
@@ -96,7 +97,7 @@ public:
                 pool.emplace_back([&, t] {
                     try {
                         bind_to_core(cores_[t]);
-                        arrays_[t] = std::make_unique<ThreadArrays>(n, memory_nodes[t]);
+                        thread_arrays_[t] = std::make_unique<ThreadArrays>(n, memory_nodes[t]);
                     } catch (...) {
                         errors[t] = std::current_exception();
                     }
@@ -108,15 +109,16 @@ public:
 
     std::size_t threads() const { return cores_.size(); }
 
-    // Bandwidth of each pass, in B/s. `beat` is called between two passes, once a second at most.
-    std::vector<double> passes(const Kernel& kernel, const Plan& plan,
-                               const std::function<void()>& beat) const {
+    // The bandwidth of each pass, in B/s. Calls report_progress() between two passes, at most once
+    // a second.
+    std::vector<double> measure_passes(const Kernel& kernel, const Budget& budget,
+                                       const std::function<void()>& report_progress) const {
         std::vector<double> bandwidths, checksums(threads());
-        const std::size_t whole = arrays_[0]->arrays().n;
+        const std::size_t whole = thread_arrays_[0]->arrays().n;
         std::size_t length = whole, offset = 0;  // of a pass, in doubles of each array
         Nanoseconds begin = 0;
-        const Nanoseconds first = now();
-        Nanoseconds last_beat = first;
+        const Nanoseconds first_pass_start = now();
+        Nanoseconds last_report = first_pass_start;
         bool done = false;
         std::barrier start(static_cast<std::ptrdiff_t>(threads()),
                            [&]() noexcept { begin = now(); });
@@ -124,14 +126,14 @@ public:
             const Nanoseconds end = now();
             const auto bytes = static_cast<double>(length * sizeof(double) * threads());
             bandwidths.push_back(kernel.traffic * bytes / seconds(end - begin));
-            if (bandwidths.size() == 1) length = pass_length(whole, seconds(end - begin), plan);
+            if (bandwidths.size() == 1) length = pass_length(whole, seconds(end - begin), budget);
             else offset += length;
             if (offset + length > whole) offset = 0;
-            done = seconds(end - first) >= plan.seconds &&
-                   static_cast<std::int64_t>(bandwidths.size()) > plan.repeats;
-            if (end - last_beat > beat_interval) {
-                last_beat = end;
-                beat();
+            done = seconds(end - first_pass_start) >= budget.seconds &&
+                   static_cast<std::int64_t>(bandwidths.size()) > budget.repeats;
+            if (end - last_report > report_interval) {
+                last_report = end;
+                report_progress();
             }
         });
         std::vector<std::jthread> pool;
@@ -141,7 +143,7 @@ public:
                 bind_to_core(cores_[t]);
                 do {
                     start.arrive_and_wait();
-                    checksums[t] += kernel.run(part(arrays_[t]->arrays(), offset, length));
+                    checksums[t] += kernel.run(part(thread_arrays_[t]->arrays(), offset, length));
                     stop.arrive_and_wait();
                 } while (!done);
             });
@@ -154,38 +156,41 @@ public:
 
 private:
     std::vector<int> cores_;
-    std::vector<std::unique_ptr<ThreadArrays>> arrays_;
+    std::vector<std::unique_ptr<ThreadArrays>> thread_arrays_;
 };
 
-// One set-up to measure: cores, and the memory that they use.
+// A choice of cores and of the memory that they use.
 struct Configuration {
     std::vector<int> cores, memory_nodes;  // of each thread
-    std::optional<int> node;               // of the cores; none: of all nodes
-    Json memory_node;
-    std::size_t bytes;  // in each of the three arrays
+    std::optional<int> node;               // the node of the cores; none: all nodes
+    Json memory_node;                      // as recorded: the node's number, or "local"
+    std::size_t bytes;                     // in each of the three arrays
 };
 
+// One core of the first node with its own memory; the cores of each node with the memory of each
+// node; all cores, each with the memory of its own node.
 std::vector<Configuration> configurations() {
     const auto& nodes = numa_nodes();
     std::vector<Configuration> list;
-    std::size_t with_cores = 0;
-    for (const NumaNode& node : nodes) with_cores += !node.cores.empty();
-    const std::size_t share = 4 * last_level_cache() / std::max<std::size_t>(with_cores, 1);
+    std::size_t nodes_with_cores = 0;
+    for (const NumaNode& node : nodes) nodes_with_cores += !node.cores.empty();
+    const std::size_t node_bytes =
+        4 * last_level_cache() / std::max<std::size_t>(nodes_with_cores, 1);
     Configuration all_nodes{{}, {}, std::nullopt, "local", 4 * last_level_cache()};
     for (const NumaNode& node : nodes) {
         if (node.cores.empty()) continue;
         if (list.empty() && node.cores.size() > 1)
-            list.push_back({{node.cores[0]}, {node.number}, node.number, node.number, share});
+            list.push_back({{node.cores[0]}, {node.number}, node.number, node.number, node_bytes});
         for (const NumaNode& memory : nodes)
             if (memory.bytes > 0)
                 list.push_back({node.cores, std::vector<int>(node.cores.size(), memory.number),
-                                node.number, memory.number, share});
+                                node.number, memory.number, node_bytes});
         for (int core : node.cores) {
             all_nodes.cores.push_back(core);
             all_nodes.memory_nodes.push_back(node.bytes > 0 ? node.number : NodeMemory::any);
         }
     }
-    if (with_cores > 1) list.push_back(std::move(all_nodes));
+    if (nodes_with_cores > 1) list.push_back(std::move(all_nodes));
     return list;
 }
 
@@ -197,24 +202,24 @@ void detail::run_memory(const Options& options, Bench& bench) {
     if (needed > available_memory())
         throw Error("node.memory needs " + std::to_string(needed >> 20) + " MiB, more than is free",
                     "free memory on this node");
-    const Plan plan{options.real("budget"), options.integer("repeats")};
+    const Budget budget{options.real("budget"), options.integer("repeats")};
     const auto all = configurations();
-    const auto chosen = kernels();
-    const double steps = static_cast<double>(all.size() * chosen.size());
+    const auto kernel_list = kernels();
+    const double steps = static_cast<double>(all.size() * kernel_list.size());
     double done = 0;
     for (const Configuration& setup : all) {
         const ThreadTeam team(setup.cores, setup.memory_nodes, setup.bytes);
-        double best = 0;  // of the kernels without regular stores, which read no lines
-        for (const Kernel& kernel : chosen) {
-            const auto beat = [&] {
+        double best_bandwidth = 0;  // of the kernels without regular stores
+        for (const Kernel& kernel : kernel_list) {
+            const auto report_progress = [&] {
                 bench.sink.progress(done / steps, std::string(kernel.operation),
-                                    (steps - done) * plan.seconds);
+                                    (steps - done) * budget.seconds);
             };
-            beat();
-            auto samples = team.passes(kernel, plan, beat);
+            report_progress();
+            auto samples = team.measure_passes(kernel, budget, report_progress);
             bool reads_lines = kernel.stores == "regular";
-            if (!reads_lines) best = std::max(best, summarize(samples).median);
-            if (reads_lines && summarize(samples).median > max_excess * best) {
+            if (!reads_lines) best_bandwidth = std::max(best_bandwidth, summarize(samples).median);
+            if (reads_lines && summarize(samples).median > max_excess * best_bandwidth) {
                 for (double& sample : samples) sample *= (kernel.traffic - 1) / kernel.traffic;
                 reads_lines = false;
             }

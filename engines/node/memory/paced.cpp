@@ -1,5 +1,5 @@
-// The paced workload runs one thread for each step of each station. The thread and its buffers are
-// on NUMA node (station mod nodes).
+// Runs a paced workload (workload.hpp): one thread for each step of each station. The thread and
+// its buffers are on NUMA node (station mod nodes).
 //
 // Block k of a step is due at t0 + (k + phase) * block / rate. The phases of the threads are spread
 // over the period, as the data of different stations arrive; with equal phases all threads would
@@ -36,7 +36,8 @@ constexpr std::array<double, 15> edges = {0,    1e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e
                                           1e-2, 3e-2, 1e-1, 3e-1, 1,    10,   1e4};
 constexpr Nanoseconds warm_up = 200'000'000;  // from the last thread's start to the first block
 
-struct Outcome {
+// The counts of one thread.
+struct ThreadResult {
     std::uint64_t blocks = 0, late = 0;
     double elapsed = 0;  // seconds, at least the planned time
     Histogram lateness;
@@ -64,7 +65,7 @@ public:
         }
     }
 
-    void work(std::uint64_t round) {
+    void process_block(std::uint64_t round) {
         switch (step_.operation) {
             case Operation::write:
                 std::memset(target_.data(), static_cast<int>(round & 0xff), step_.block);
@@ -105,14 +106,16 @@ private:
     double consumed_ = 0;
 };
 
-// Processes block after block, each when it is due.
-Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::uint64_t blocks) {
-    Outcome outcome;
-    const Nanoseconds begin = t0 + static_cast<Nanoseconds>(phase * period * 1e9);
+// Processes `blocks` blocks, each when it is due. Block k is due `(phase + k) * period` seconds
+// after `common_start`.
+ThreadResult run_paced(Worker& worker, Nanoseconds common_start, double phase, double period,
+                       std::uint64_t blocks) {
+    ThreadResult result;
+    const Nanoseconds begin = common_start + static_cast<Nanoseconds>(phase * period * 1e9);
     const auto due = [&](std::uint64_t k) {
         return begin + static_cast<Nanoseconds>(static_cast<double>(k) * period * 1e9);
     };
-    const Nanoseconds horizon = due(blocks);
+    const Nanoseconds end_time = due(blocks);
     Nanoseconds clock = now();
     for (std::uint64_t k = 0; k < blocks && !interrupted(); ++k) {
         const Nanoseconds start = due(k);
@@ -120,16 +123,16 @@ Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::u
             sleep_until(start);
             clock = now();
         }
-        if (clock >= horizon) break;
-        outcome.lateness.record(std::max<Nanoseconds>(clock - start, 0));
-        outcome.late += clock >= due(k + 1);
-        worker.work(k);
-        ++outcome.blocks;
+        if (clock >= end_time) break;
+        result.lateness.record(std::max<Nanoseconds>(clock - start, 0));
+        result.late += clock >= due(k + 1);
+        worker.process_block(k);
+        ++result.blocks;
         clock = now();
     }
-    const Nanoseconds planned = interrupted() ? clock : horizon;
-    outcome.elapsed = seconds(std::max(clock, planned) - begin);
-    return outcome;
+    const Nanoseconds planned = interrupted() ? clock : end_time;
+    result.elapsed = seconds(std::max(clock, planned) - begin);
+    return result;
 }
 
 // The phase of a thread, 0 to 1: evenly spread for any number of threads (multiples of the golden
@@ -139,6 +142,7 @@ double phase(std::size_t thread) {
     return turns - std::floor(turns);
 }
 
+// The workload and its duration.
 struct Plan {
     Workload workload;
     double seconds;
@@ -152,14 +156,14 @@ struct Plan {
 };
 
 // Runs the workload. Outcomes are ordered by station, then step.
-std::vector<Outcome> run(const Plan& plan, Sink& sink) {
+std::vector<ThreadResult> run(const Plan& plan, Sink& sink) {
     const auto& nodes = numa_nodes();
-    std::vector<const NumaNode*> with_cores;
+    std::vector<const NumaNode*> nodes_with_cores;
     for (const NumaNode& node : nodes)
-        if (!node.cores.empty()) with_cores.push_back(&node);
+        if (!node.cores.empty()) nodes_with_cores.push_back(&node);
     const auto& steps = plan.workload.steps;
     const std::size_t threads = static_cast<std::size_t>(plan.workload.stations) * steps.size();
-    std::vector<Outcome> outcomes(threads);
+    std::vector<ThreadResult> results(threads);
     std::vector<std::exception_ptr> errors(threads);
     std::atomic<bool> failed{false};
     Nanoseconds begin = 0;
@@ -174,7 +178,8 @@ std::vector<Outcome> run(const Plan& plan, Sink& sink) {
             const PacedStep& step = steps[t % steps.size()];
             try {
                 prctl(PR_SET_TIMERSLACK, 1);  // the default lets it wake up to 50 us late
-                const NumaNode& node = *with_cores[(t / steps.size()) % with_cores.size()];
+                const NumaNode& node =
+                    *nodes_with_cores[(t / steps.size()) % nodes_with_cores.size()];
                 bind_to_node(node);
                 worker.emplace(plan.workload, step, node.bytes > 0 ? node.number : NodeMemory::any);
             } catch (...) {
@@ -183,21 +188,22 @@ std::vector<Outcome> run(const Plan& plan, Sink& sink) {
             }
             ready.arrive_and_wait();
             if (!failed)
-                outcomes[t] = pace(*worker, begin, phase(t), plan.period(step), plan.blocks(step));
+                results[t] =
+                    run_paced(*worker, begin, phase(t), plan.period(step), plan.blocks(step));
             --running;
         });
     const Nanoseconds first = now();
     while (running > 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
-        const double passed = seconds(now() - first);
+        const double elapsed = seconds(now() - first);
         if (!failed)
-            sink.progress(std::min(1.0, passed / plan.seconds), plan.workload.name,
-                          std::max(0.0, plan.seconds - passed));
+            sink.progress(std::min(1.0, elapsed / plan.seconds), plan.workload.name,
+                          std::max(0.0, plan.seconds - elapsed));
     }
     pool.clear();
     for (const auto& error : errors)
         if (error) std::rethrow_exception(error);
-    return outcomes;
+    return results;
 }
 
 // Totals of some threads: bytes per second measured and desired, and the share of late blocks.
@@ -206,21 +212,21 @@ struct Totals {
     std::size_t threads = 0;
     Histogram lateness;
 
-    void add(const Outcome& outcome, const PacedStep& step) {
-        const double bytes = static_cast<double>(outcome.blocks * step.block) * step.traffic();
-        measured += outcome.elapsed > 0 ? bytes / outcome.elapsed : 0;
+    void add(const ThreadResult& result, const PacedStep& step) {
+        const double bytes = static_cast<double>(result.blocks * step.block) * step.traffic();
+        measured += result.elapsed > 0 ? bytes / result.elapsed : 0;
         desired += step.rate * step.traffic();
-        late += outcome.blocks > 0
-                    ? static_cast<double>(outcome.late) / static_cast<double>(outcome.blocks)
+        late += result.blocks > 0
+                    ? static_cast<double>(result.late) / static_cast<double>(result.blocks)
                     : 1;
-        lateness.merge(outcome.lateness.counts());
+        lateness.merge(result.lateness.counts());
         ++threads;
     }
     double achieved() const { return desired > 0 ? measured / desired : 0; }
     double mean_late() const { return threads > 0 ? late / static_cast<double>(threads) : 0; }
 };
 
-std::vector<std::uint64_t> binned(const Histogram& histogram) {
+std::vector<std::uint64_t> binned_counts(const Histogram& histogram) {
     std::vector<std::uint64_t> counts(edges.size() - 1);
     histogram.for_each([&](double value_s, std::uint64_t count) {
         const auto above = std::upper_bound(edges.begin() + 1, edges.end() - 1, value_s);
@@ -229,20 +235,20 @@ std::vector<std::uint64_t> binned(const Histogram& histogram) {
     return counts;
 }
 
-void report(const Plan& plan, const std::vector<Outcome>& outcomes, double scale, Sink& sink) {
+void write_records(const Plan& plan, const std::vector<ThreadResult>& results, double scale,
+                   Sink& sink) {
     const auto& steps = plan.workload.steps;
     const auto total = std::make_unique<Totals>();
     const Subject subject{.host = host_name()};
-    Json params = {
-        {"workload", plan.workload.name}, {"scale", scale}, {"threads", outcomes.size()}};
+    Json params = {{"workload", plan.workload.name}, {"scale", scale}, {"threads", results.size()}};
     const auto single = [&](const char* metric, double value, const Json& step_params) {
         sink.measurement(memory_paced, metric, subject, step_params, summarize({&value, 1}));
     };
     for (std::size_t s = 0; s < steps.size(); ++s) {
         const auto step_total = std::make_unique<Totals>();
-        for (std::size_t t = s; t < outcomes.size(); t += steps.size()) {
-            step_total->add(outcomes[t], steps[s]);
-            total->add(outcomes[t], steps[s]);
+        for (std::size_t t = s; t < results.size(); t += steps.size()) {
+            step_total->add(results[t], steps[s]);
+            total->add(results[t], steps[s]);
         }
         Json step_params = params;
         step_params["step"] = s + 1;
@@ -256,7 +262,7 @@ void report(const Plan& plan, const std::vector<Outcome>& outcomes, double scale
     single("achieved", total->achieved(), params);
     single("late", total->mean_late(), params);
     sink.distribution(memory_paced, "lateness", subject, params, total->lateness.summary(), edges,
-                      binned(total->lateness));
+                      binned_counts(total->lateness));
 }
 
 }  // namespace
@@ -273,8 +279,8 @@ void detail::run_memory_paced(const Options& options, Bench& bench) {
                     "free memory on this node, or use a smaller workload");
     if (options.flag("realtime")) enter_realtime();
     catch_interrupts();
-    const auto outcomes = run(plan, bench.sink);
-    report(plan, outcomes, scale, bench.sink);
+    const auto results = run(plan, bench.sink);
+    write_records(plan, results, scale, bench.sink);
     if (interrupted()) throw Error("interrupted: the results cover the time until then");
 }
 

@@ -1,3 +1,4 @@
+// Reads and checks the description of a paced workload.
 #include "node/memory/workload.hpp"
 
 #include <nlohmann/json.hpp>

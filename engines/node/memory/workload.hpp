@@ -1,5 +1,6 @@
-// The description of an application's memory traffic: a number of stations with the same steps.
-// Each step of each station is a thread that processes block after block at a given rate.
+// The description of an application's memory traffic: a number of stations (data sources, such as
+// the antenna stations of a radio telescope) with the same processing steps. Each step of each
+// station is a thread that processes block after block at a given rate.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The sockets are non-blocking, so that each wait is a poll() with a deadline.
+// The control connection of control.hpp. Its sockets are non-blocking, so that each wait is a
+// poll() with a deadline.
 #include "node/rdma/control.hpp"
 
 #include <arpa/inet.h>
@@ -23,7 +24,7 @@ namespace assay::rdma {
 namespace {
 
 constexpr std::size_t max_callers = 64;  // connections that are not authenticated yet
-constexpr int caller_check_ms = 100;     // between looks at their deadlines
+constexpr int caller_check_ms = 100;     // between checks of their deadlines
 
 Nanoseconds deadline_in(double seconds) { return now() + static_cast<Nanoseconds>(seconds * 1e9); }
 
@@ -55,16 +56,16 @@ std::string format_address(const sockaddr_storage& address, socklen_t length) {
 }
 
 void disable_nagle(int socket) {
-    const int on = 1;
-    setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    const int enabled = 1;
+    setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &enabled, sizeof enabled);
 }
 
 }  // namespace
 
-std::uint64_t whole(const Json& value, std::uint64_t most) {
-    if (value.is_number_unsigned() && value.get<std::uint64_t>() <= most)
+std::uint64_t whole_number(const Json& value, std::uint64_t max) {
+    if (value.is_number_unsigned() && value.get<std::uint64_t>() <= max)
         return value.get<std::uint64_t>();
-    throw PeerError("the other side sent a number that it cannot mean",
+    throw PeerError("the other side sent a number that is out of bounds",
                     "use the same version of Assay on both sides");
 }
 
@@ -76,12 +77,12 @@ Connection::Connection(int socket, std::string peer, double limit)
 
 Connection::~Connection() { close(socket_); }
 
-void Connection::throw_gone() const {
+void Connection::throw_disconnected() const {
     throw PeerError(fmt::format("{} has gone away", peer_),
                     "read the last lines that it printed on its host");
 }
 
-void Connection::fail(const Json& abort, const std::string& peer) {
+void Connection::throw_aborted(const Json& abort, const std::string& peer) {
     const auto reason = abort.find("what");
     throw PeerError(fmt::format("{} gave up: {}", peer,
                                 reason != abort.end() && reason->is_string()
@@ -104,7 +105,7 @@ void Connection::send(const Json& message) {
                                 "check that it still runs");
         } else if (errno != EINTR) {
             check();  // throws the reason if the other side has sent "abort"
-            throw_gone();
+            throw_disconnected();
         }
     }
 }
@@ -117,13 +118,13 @@ void Connection::read(void* data, std::size_t bytes, Nanoseconds deadline) {
             next += n;
             bytes -= static_cast<std::size_t>(n);
         } else if (n == 0) {
-            throw_gone();
+            throw_disconnected();
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             if (!wait_for(socket_, POLLIN, deadline))
                 throw PeerError(fmt::format("no message from {} for {:g} s", peer_, limit_),
                                 "check that it still runs and can be reached");
         } else if (errno != EINTR) {
-            throw_gone();
+            throw_disconnected();
         }
     }
 }
@@ -136,7 +137,7 @@ std::uint32_t Connection::read_word(Nanoseconds deadline) {
 
 // Reads one message. Each word of the header is checked on arrival: another program that sends only
 // a few bytes is recognised at once, not at the deadline.
-Json Connection::next(Nanoseconds deadline) {
+Json Connection::read_message(Nanoseconds deadline) {
     if (read_word(deadline) != control_magic)
         throw ForeignError(
             fmt::format("{} does not speak the protocol of this measurement", peer_),
@@ -148,7 +149,7 @@ Json Connection::next(Nanoseconds deadline) {
                         peer_, version, control_version),
             "use the same version of Assay on both sides");
     const std::uint32_t length = read_word(deadline);
-    if (length > longest_message)
+    if (length > max_message_bytes)
         throw PeerError(fmt::format("{} announces a message of {} bytes", peer_, length),
                         "use the same version of Assay on both sides");
     std::string body(length, '\0');
@@ -163,10 +164,10 @@ Json Connection::next(Nanoseconds deadline) {
 Json Connection::receive(std::string_view type) {
     for (;;) {
         const Json message = early_message_ ? *std::exchange(early_message_, std::nullopt)
-                                            : next(deadline_in(limit_));
+                                            : read_message(deadline_in(limit_));
         const std::string received = message["type"];
         if (received == type) return message;
-        if (received == "abort") fail(message, peer_);
+        if (received == "abort") throw_aborted(message, peer_);
         if (received != "alive")
             throw PeerError(
                 fmt::format("{} sent '{}' instead of '{}'", peer_, printable(received), type),
@@ -181,7 +182,7 @@ Json Connection::exchange(const Json& message) {
     return receive(message["type"].get<std::string>());
 }
 
-void Connection::alive(double done) { send({{"type", "alive"}, {"done", done}}); }
+void Connection::send_alive(double done) { send({{"type", "alive"}, {"done", done}}); }
 
 void Connection::abort(const std::string& what) noexcept {
     try {
@@ -194,8 +195,8 @@ void Connection::abort(const std::string& what) noexcept {
 void Connection::check(double wait) {
     const Nanoseconds deadline = deadline_in(wait);
     while (!early_message_ && wait_for(socket_, POLLIN, deadline)) {
-        Json message = next(deadline_in(limit_));
-        if (message["type"] == "abort") fail(message, peer_);
+        Json message = read_message(deadline_in(limit_));
+        if (message["type"] == "abort") throw_aborted(message, peer_);
         if (message["type"] != "alive") early_message_ = std::move(message);
     }
 }
@@ -203,8 +204,8 @@ void Connection::check(double wait) {
 Listener::Listener(const node::Address& address, const std::optional<session::Token>& token)
     : socket_(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     if (token) gate_.emplace(*token, control_purpose, max_callers);
-    const int on = 1;
-    if (socket_ >= 0) setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    const int enabled = 1;
+    if (socket_ >= 0) setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &enabled, sizeof enabled);
     if (socket_ >= 0 && bind(socket_, address.get(), address.length) == 0 &&
         listen(socket_, 64) == 0) {
         fcntl(socket_, F_SETFL, fcntl(socket_, F_GETFL) | O_NONBLOCK);
@@ -236,7 +237,8 @@ std::optional<Listener::Incoming> Listener::accept(double limit) {
     return std::nullopt;
 }
 
-// Reads from all callers at once, so that none keeps another waiting.
+// Accepts connections until a caller proves that it knows the token. Reads from all callers at
+// once, so that none delays another.
 std::optional<Listener::Incoming> Listener::admit(Nanoseconds deadline) {
     for (; now() < deadline; gate_->expire(), report_refused()) {
         std::vector<pollfd> polled{{socket_, POLLIN, 0}};

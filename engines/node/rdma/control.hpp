@@ -1,4 +1,4 @@
-// The TCP control connection between the two sides of an RDMA measurement. They exchange their
+// The TCP control connection between the two sides of an RDMA measurement. The sides exchange their
 // addresses, synchronise the start of each part, and exchange results.
 //
 // A message is a header (magic, version, length as big-endian 32-bit words) and JSON. JSON is easy
@@ -23,7 +23,7 @@ namespace assay::rdma {
 
 inline constexpr std::uint32_t control_magic = 0x41525350;  // "ARSP"
 inline constexpr std::uint32_t control_version = 1;
-inline constexpr std::uint32_t longest_message = 1 << 20;  // 1024 queue pairs take about 20 KiB
+inline constexpr std::uint32_t max_message_bytes = 1 << 20;  // 1024 queue pairs take about 20 KiB
 
 // An error that the other side caused. This side sends no "abort" for it.
 struct PeerError : Error {
@@ -35,8 +35,9 @@ struct ForeignError : PeerError {
     using PeerError::PeerError;
 };
 
-// A whole number of a message, up to `most`. Throws PeerError for anything else.
-std::uint64_t whole(const Json& value, std::uint64_t most);
+// The value of a message's member that is a whole number of at most `max`. Throws PeerError for
+// anything else.
+std::uint64_t whole_number(const Json& value, std::uint64_t max);
 
 class Connection {
 public:
@@ -59,19 +60,20 @@ public:
     // Sends a message and returns the other side's message of the same type: a barrier.
     Json exchange(const Json& message);
     // Sends "alive" with this side's progress (0 to 1).
-    void alive(double done);
+    void send_alive(double done);
     // Sends the reason why this side ends; ignores failures.
     void abort(const std::string& what) noexcept;
-    // For a side that waits for something other than a message: throws if the other side has gone
-    // or has sent "abort". Returns after `wait` seconds without a message.
+    // For a side that waits for something other than a message: throws PeerError if the other side
+    // has closed the connection or has sent "abort". Returns after `wait` seconds without a
+    // message.
     void check(double wait = 0);
 
 private:
-    Json next(Nanoseconds deadline);
+    Json read_message(Nanoseconds deadline);
     void read(void* data, std::size_t bytes, Nanoseconds deadline);
     std::uint32_t read_word(Nanoseconds deadline);
-    [[noreturn]] void throw_gone() const;
-    [[noreturn]] static void fail(const Json& abort, const std::string& peer);
+    [[noreturn]] void throw_disconnected() const;
+    [[noreturn]] static void throw_aborted(const Json& abort, const std::string& peer);
 
     int socket_;
     std::string peer_;
@@ -80,6 +82,7 @@ private:
     std::optional<Json> early_message_;  // check() has read it; the next receive() returns it
 };
 
+// The purpose of the port in the handshake (session/handshake.hpp).
 constexpr std::string_view control_purpose = "rdma-control";
 
 // The listening side, on one address. The constructor throws Error if the port is in use.
@@ -98,7 +101,7 @@ public:
         std::string address;
     };
     std::optional<Incoming> accept(double limit);
-    // Callers without the token.
+    // How many callers without the token were refused.
     std::size_t refused() const { return gate_ ? gate_->refused() : 0; }
 
 private:

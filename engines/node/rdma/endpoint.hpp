@@ -33,9 +33,9 @@ class Endpoint {
 public:
     virtual ~Endpoint() = default;
 
-    // What the other side needs to connect to it.
+    // The data that the other side needs to connect: queue pair numbers, memory key, ...
     virtual Json address() const = 0;
-    // Throws Error if the two cannot be connected.
+    // Connects to the other side's address(). Throws Error if the two cannot be connected.
     virtual void connect(const Json& other) = 0;
 
     virtual std::byte* memory() = 0;
@@ -55,8 +55,8 @@ struct EndpointOptions {
     std::size_t memory = 0;
     int numa = NodeMemory::any;  // node of that memory
     int qps = 1;
-    int depth = 128;     // most messages posted to a queue pair
-    int receives = 1;    // most receives posted to a queue pair
+    int depth = 128;     // messages posted to a queue pair at a time
+    int receives = 1;    // receives posted to a queue pair at a time
     int gid_index = -1;  // -1: automatic
     int mtu = 0;         // 0: the smaller one of both ports
     int service_level = 0;
@@ -65,7 +65,7 @@ struct EndpointOptions {
 
 struct PortName;
 
-// Opens an endpoint through libibverbs. Throws Error with what the device refuses.
+// Opens an endpoint through libibverbs. Throws Error if the device refuses something.
 std::unique_ptr<Endpoint> open_endpoint(const PortName&, const EndpointOptions&);
 // The reason why this build or host has no RDMA; none if it has.
 std::optional<std::string> no_verbs();

@@ -1,3 +1,4 @@
+// Loads the functions of libibverbs.
 #include "node/rdma/library.hpp"
 
 #ifdef ASSAY_VERBS

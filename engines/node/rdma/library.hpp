@@ -20,7 +20,7 @@ namespace assay::rdma {
 
 struct Library {
     Library();
-    std::string missing;  // why it cannot be used; empty if it can
+    std::string missing;  // the reason why it cannot be used; empty if it can
 
 #define ASSAY_VERB(verb) decltype(&ibv_##verb) verb = nullptr;
     ASSAY_VERBS_USED(ASSAY_VERB)

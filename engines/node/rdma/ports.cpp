@@ -1,3 +1,4 @@
+// Reads the RDMA ports of this host from /sys (see ports.hpp).
 #include "node/rdma/ports.hpp"
 
 #include <fmt/format.h>
@@ -39,11 +40,11 @@ std::optional<std::uint64_t> read_count(const std::string& path) {
                : std::nullopt;  // "N/A (no PMA)": the port lacks the counter
 }
 
-// Both counters of a folder, in units of `unit` bytes.
+// The counters `sent` and `received` of a folder, which count in units of `unit_bytes`.
 std::optional<PortBytes> read_bytes(const std::string& folder, const char* sent,
-                                    const char* received, std::uint64_t unit) {
+                                    const char* received, std::uint64_t unit_bytes) {
     const auto out = read_count(folder + sent), in = read_count(folder + received);
-    return out && in ? std::optional(PortBytes{*out * unit, *in * unit}) : std::nullopt;
+    return out && in ? std::optional(PortBytes{*out * unit_bytes, *in * unit_bytes}) : std::nullopt;
 }
 
 std::string join(const std::vector<std::string>& names) {
@@ -52,13 +53,13 @@ std::string join(const std::vector<std::string>& names) {
     return text;
 }
 
-std::string folder(const std::string& device) { return sysfs("class/infiniband/" + device); }
-std::string folder(const PortName& name) {
-    return folder(name.device) + fmt::format("/ports/{}", name.port);
+std::string sysfs_folder(const std::string& device) { return sysfs("class/infiniband/" + device); }
+std::string sysfs_folder(const PortName& name) {
+    return sysfs_folder(name.device) + fmt::format("/ports/{}", name.port);
 }
 
-std::string state(const PortName& name) {
-    const std::string text = read_line(folder(name) + "/state");  // "4: ACTIVE"
+std::string port_state(const PortName& name) {
+    const std::string text = read_line(sysfs_folder(name) + "/state");  // "4: ACTIVE"
     const std::size_t colon = text.find(": ");
     return colon == std::string::npos ? text : text.substr(colon + 2);
 }
@@ -68,8 +69,8 @@ PortName first_active(const std::vector<std::string>& candidates) {
     for (const std::string& device : candidates)
         for (const int port : ports(device)) {
             const PortName name{device, port};
-            if (active(name)) return name;
-            states += (states.empty() ? "" : ", ") + name.text() + " is " + state(name);
+            if (is_active(name)) return name;
+            states += (states.empty() ? "" : ", ") + name.text() + " is " + port_state(name);
         }
     throw Error("no RDMA port is active (" + (states.empty() ? "there is none" : states) + ")",
                 "check the cable, the subnet manager (InfiniBand) and the interface (Ethernet)");
@@ -94,13 +95,13 @@ std::vector<std::string> devices() { return entries(sysfs("class/infiniband")); 
 
 std::vector<int> ports(const std::string& device) {
     std::vector<int> numbers;
-    for (const std::string& entry : entries(folder(device) + "/ports"))
+    for (const std::string& entry : entries(sysfs_folder(device) + "/ports"))
         if (const auto number = parse_whole(entry)) numbers.push_back(*number);
     std::ranges::sort(numbers);
     return numbers;
 }
 
-bool active(const PortName& name) { return state(name) == "ACTIVE"; }
+bool is_active(const PortName& name) { return port_state(name) == "ACTIVE"; }
 
 PortName find_port(const std::string& device, int port) {
     const std::vector<std::string> existing = devices();
@@ -121,21 +122,21 @@ PortName find_port(const std::string& device, int port) {
                                 numbers.empty()
                                     ? "none"
                                     : fmt::format("{} to {}", numbers.front(), numbers.back())));
-    if (!active(name))
+    if (!is_active(name))
         throw Error(
-            fmt::format("{} is not active, it is {}", name.text(), state(name)),
+            fmt::format("{} is not active, it is {}", name.text(), port_state(name)),
             "check the cable, the subnet manager (InfiniBand) and the interface (Ethernet)");
     return name;
 }
 
-bool in_software(const std::string& device) {
+bool is_software_device(const std::string& device) {
     std::error_code ignored;
-    return fs::canonical(folder(device), ignored).string().find("/devices/virtual/") !=
+    return fs::canonical(sysfs_folder(device), ignored).string().find("/devices/virtual/") !=
            std::string::npos;
 }
 
 std::optional<int> numa_node(const std::string& device) {
-    const auto node = parse_whole(read_line(folder(device) + "/device/numa_node"));
+    const auto node = parse_whole(read_line(sysfs_folder(device) + "/device/numa_node"));
     return node && *node >= 0 ? node : std::nullopt;
 }
 
@@ -146,7 +147,7 @@ std::vector<std::string> interfaces(const PortName& name) {
             names.push_back(gid.interface);
     if (!names.empty()) return names;
     // The kernel counts an adapter's ports from 0 here.
-    const std::string adapter = folder(name.device) + "/device/net";
+    const std::string adapter = sysfs_folder(name.device) + "/device/net";
     for (const std::string& entry : entries(adapter))
         if (parse_whole(read_line(fmt::format("{}/{}/dev_port", adapter, entry))) == name.port - 1)
             names.push_back(entry);
@@ -156,20 +157,20 @@ std::vector<std::string> interfaces(const PortName& name) {
 std::optional<PortBytes> port_bytes(const PortName& name) {
     // In words of four bytes, also where the port is named "data" (InfiniBand Architecture, PMA).
     if (const auto bytes =
-            read_bytes(folder(name) + "/counters/", "port_xmit_data", "port_rcv_data", 4))
+            read_bytes(sysfs_folder(name) + "/counters/", "port_xmit_data", "port_rcv_data", 4))
         return bytes;
-    const std::string interface = read_line(folder(name) + "/gid_attrs/ndevs/0");
+    const std::string interface = read_line(sysfs_folder(name) + "/gid_attrs/ndevs/0");
     if (interface.empty() || interface.find('/') != std::string::npos) return std::nullopt;
     return read_bytes(sysfs("class/net/" + interface + "/statistics/"), "tx_bytes", "rx_bytes", 1);
 }
 
 std::vector<Gid> gids(const PortName& name) {
     std::vector<Gid> table;
-    for (const std::string& entry : entries(folder(name) + "/gids")) {
+    for (const std::string& entry : entries(sysfs_folder(name) + "/gids")) {
         const auto index = parse_whole(entry);
-        const std::string address = read_line(folder(name) + "/gids/" + entry);
+        const std::string address = read_line(sysfs_folder(name) + "/gids/" + entry);
         if (!index || address.find_first_not_of("0:") == std::string::npos) continue;
-        const std::string attributes = folder(name) + "/gid_attrs/";
+        const std::string attributes = sysfs_folder(name) + "/gid_attrs/";
         table.push_back({*index, address, read_line(fmt::format("{}types/{}", attributes, entry)),
                          read_line(fmt::format("{}ndevs/{}", attributes, entry))});
     }

@@ -23,21 +23,22 @@ PortName parse_port_name(const std::string& text);
 std::vector<std::string> devices();                 // sorted by name
 std::vector<int> ports(const std::string& device);  // ascending, from 1
 // Whether the port's state is ACTIVE: its link is up and may carry data.
-bool active(const PortName&);
+bool is_active(const PortName&);
 // The given port of the given device ("mlx5_0" or "mlx5_0:2"). If `port` is 0, its first active
 // port; if `device` is empty too, the first active port of the host. Throws Error if there is no
 // such device or port, or it is not active.
 PortName find_port(const std::string& device, int port);
 // Whether the device is implemented in software (SoftRoCE, siw).
-bool in_software(const std::string& device);
+bool is_software_device(const std::string& device);
 // The NUMA node of the device; none if it has none (SoftRoCE, a host with one node).
 std::optional<int> numa_node(const std::string& device);
 // The network interfaces of the port, by name: those of its address table (Ethernet), else those of
 // its adapter (IP over InfiniBand). Empty if there is none.
 std::vector<std::string> interfaces(const PortName&);
 
-// Bytes that a port has sent and received since it was started, by the adapter's own counters.
-// SoftRoCE and others without them count those of their interface; none where neither is there.
+// Bytes that a port has sent and received since it was started, from the adapter's own counters.
+// A device without such counters (SoftRoCE) has those of its network interface. None if there is no
+// such interface either.
 struct PortBytes {
     std::uint64_t sent = 0, received = 0;
 };
@@ -53,9 +54,9 @@ struct Gid {
 
 // The entries that hold an address, by index.
 std::vector<Gid> gids(const PortName&);
-// The GID to use over Ethernet. RoCE v2 is preferred to v1, since it is routable and the usual
-// switch configuration. Within a type IPv4 is preferred to global IPv6, and that to link-local.
-// None if the table is empty.
+// The GID to use over Ethernet. RoCE v2 is preferred to v1, because it is routable and the usual
+// switch configuration. Within a type, IPv4 is preferred to global IPv6, and global IPv6 to
+// link-local. None if the table is empty.
 std::optional<Gid> choose_gid(const std::vector<Gid>&);
 
 }  // namespace assay::rdma

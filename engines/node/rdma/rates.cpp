@@ -1,3 +1,4 @@
+// Average and peak rate from the times of posts and completions.
 #include "node/rdma/rates.hpp"
 
 #include <algorithm>
@@ -6,19 +7,20 @@ namespace assay::rdma {
 namespace {
 
 // Avoids a division by zero if two clock readings are equal.
-Nanoseconds at_least_one(Nanoseconds duration) { return std::max<Nanoseconds>(duration, 1); }
+Nanoseconds at_least_1ns(Nanoseconds duration) { return std::max<Nanoseconds>(duration, 1); }
 
 }  // namespace
 
 double Timeline::average() const {
     if (completions_.empty()) return 0;
     const Completion& last = completions_.back();
-    return static_cast<double>(last.messages) / seconds(at_least_one(last.time - posts_.front()));
+    return static_cast<double>(last.messages) / seconds(at_least_1ns(last.time - posts_.front()));
 }
 
-// The highest ratio messages / time of n^2 windows, in a few passes (Dinkelbach, Management Science
-// 13, 1967). For a given rate, one pass finds the window that exceeds it most; the rate of that
-// window is tried next, until no window exceeds it. perftest tries all n^2 windows.
+// Finds the highest rate (messages / time) among n^2 windows in a few passes (Dinkelbach,
+// Management Science 13, 1967). One pass finds the window with most messages in excess of the
+// current rate; the rate of that window is the next current rate, until no window exceeds it.
+// perftest tries all n^2 windows.
 double Timeline::peak() const {
     if (completions_.empty()) return 0;
     const Nanoseconds begin = posts_.front();
@@ -32,7 +34,7 @@ double Timeline::peak() const {
                     rate * static_cast<double>(posts_[first] - begin) - static_cast<double>(first);
                 if (first == 0 || value > max_value) max_value = value, start = first;
             }
-            const Nanoseconds duration = at_least_one(completion.time - posts_[start]);
+            const Nanoseconds duration = at_least_1ns(completion.time - posts_[start]);
             const auto messages = static_cast<double>(completion.messages - start);
             const double excess = messages - rate * static_cast<double>(duration);
             if (excess > max_excess)

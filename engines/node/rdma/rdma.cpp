@@ -1,4 +1,4 @@
-// Connects the two sides, opens the devices, and writes the records.
+// node.rdma: connects the two sides, opens the devices, and writes the records.
 //
 // The listening side uses the client's parameters. Both sides bind themselves to their device's
 // NUMA node before they touch any memory.
@@ -25,8 +25,8 @@ namespace {
 
 using namespace assay::rdma;
 
-constexpr std::uint64_t most_numa_nodes = 1024;  // of Linux (CONFIG_NODES_SHIFT)
-constexpr double hello_limit = 5;  // seconds for a connected program to send its hello
+constexpr std::uint64_t max_numa_nodes = 1024;  // of Linux (CONFIG_NODES_SHIFT)
+constexpr double hello_limit = 5;               // seconds for a connected program to send its hello
 
 // One of the two sides, for the records.
 struct Party {
@@ -38,7 +38,7 @@ Party read_party(const Json& hello) {
     try {
         Party party{printable(hello.at("host")), printable(hello.at("port")), std::nullopt};
         if (hello.contains("numa"))
-            party.numa = static_cast<int>(whole(hello["numa"], most_numa_nodes));
+            party.numa = static_cast<int>(whole_number(hello["numa"], max_numa_nodes));
         return party;
     } catch (const Json::exception&) {
         throw PeerError("the other side sent a hello that cannot be read",
@@ -62,10 +62,10 @@ Workload workload_from(const Options& options) {
     return w;
 }
 
-// Where the listening side listens: the given interface, address or name of this host; else the
-// first address of the device's own network interface.
-Address listening_address(const std::string& given, const PortName& device, int port) {
-    if (!given.empty()) return find_local(given, port).first;
+// The address that the listening side listens on: the given interface, address or name of this
+// host; else the first address of the device's own network interface.
+Address listening_address(const std::string& requested, const PortName& device, int port) {
+    if (!requested.empty()) return find_local(requested, port).first;
     for (const std::string& interface : interfaces(device))
         if (const auto address = address_of_interface(interface, port)) return *address;
     throw Error(device.text() + " has no network interface with an address to listen on",
@@ -82,7 +82,7 @@ public:
           workload_(workload_from(options)),
           port_(
               find_port(options.text("device"), static_cast<int>(options.integer("port_number")))) {
-        if (options.flag("realtime") && in_software(port_.device))
+        if (options.flag("realtime") && is_software_device(port_.device))
             throw Error(fmt::format("--realtime would block {}, a software device that needs "
                                     "the processors of the measurement",
                                     port_.device),
@@ -116,7 +116,7 @@ private:
     void record(Op, std::size_t size, const Result&, int mtu);
     void record_wire(Op, std::size_t size, const std::optional<PortBytes>& before);
     Json params(Op, std::size_t size) const;
-    bool sends(Op op) const { return client_ == (op != Op::read); }
+    bool sends_payload(Op op) const { return client_ == (op != Op::read); }
     Json hello() const;
 
     const Options& options_;
@@ -239,7 +239,7 @@ void RdmaRun::measure(Connection& connection) {
 
 // The subject is the side that the bytes come from: the client, or the listening side of a read.
 void RdmaRun::record(Op op, std::size_t size, const Result& result, int mtu) {
-    const bool sent_here = sends(op);
+    const bool sent_here = sends_payload(op);
     const Party& from = sent_here ? local_ : remote_;
     const Party& to = sent_here ? remote_ : local_;
     const Subject subject{
@@ -276,16 +276,16 @@ Json RdmaRun::params(Op op, std::size_t size) const {
             {"bidirectional", workload_.bidirectional}};
 }
 
-// The proof that the payload passed this side's adapter: the growth of its own counters over the
-// payload of the timed messages, which never is more than what was sent (messages that are verified
-// and headers come on top).
+// Records the growth of the port's own byte counters over the payload of the timed messages. It
+// shows whether the payload passed this side's adapter: the counters also see the verified messages
+// and headers, so the ratio is at least 1 if it did.
 void RdmaRun::record_wire(Op op, std::size_t size, const std::optional<PortBytes>& before) {
     const auto after = port_bytes(port_);
     const Subject subject{
         .host = local_.host, .peer = remote_.host, .device = local_.port, .numa = local_.numa};
     Json params = this->params(op, size);
     params["peer_device"] = remote_.port;
-    params["direction"] = sends(op) ? "sent" : "received";
+    params["direction"] = sends_payload(op) ? "sent" : "received";
     if (!before || !after) {
         sink_.waived(rdma, "wire", subject, params,
                      local_.port + " has no counter of its bytes (sysfs counters/port_xmit_data)");
@@ -293,9 +293,9 @@ void RdmaRun::record_wire(Op op, std::size_t size, const std::optional<PortBytes
     }
     const double payload = static_cast<double>(size) * static_cast<double>(workload_.iterations) *
                            workload_.qps * workload_.repeats;
-    const std::uint64_t grown =
-        sends(op) ? after->sent - before->sent : after->received - before->received;
-    const double share = static_cast<double>(grown) / payload;
+    const std::uint64_t counted_bytes =
+        sends_payload(op) ? after->sent - before->sent : after->received - before->received;
+    const double share = static_cast<double>(counted_bytes) / payload;
     sink_.measurement(rdma, "wire", subject, params, summarize({&share, 1}));
 }
 

@@ -1,3 +1,4 @@
+// Stamps, posts, times and verifies messages (see side.hpp).
 #include "node/rdma/side.hpp"
 
 #include <fmt/format.h>
@@ -30,12 +31,10 @@ const char* fix_for(int status) {
     switch (status) {
         case 5:  // flushed: the queue pair had failed before
             return "the connection broke: see the messages of the other side and dmesg, and check "
-                   "for "
-                   "packet loss";
+                   "for packet loss";
         case 12:  // retries exceeded
             return "no acknowledgement: check that the two ports reach each other with this MTU "
-                   "(ping "
-                   "-M do -s) and that the link is good";
+                   "(ping -M do -s) and that the link is good";
         default: return "see the messages of the other side and dmesg";
     }
 }
@@ -78,8 +77,8 @@ constexpr std::int64_t largest_size = 1 << 30, max_iterations = 100'000'000, max
                        max_posted = 32768, max_repeats = 10'000;
 constexpr std::size_t max_sizes = 1024, max_ops = 16;
 
-// Throws if it is not a whole number in these bounds.
-std::int64_t bounded(const Json& value, std::int64_t low, std::int64_t high) {
+// Returns the value, which must be a whole number from `low` to `high`. Throws std::out_of_range.
+std::int64_t parse_bounded(const Json& value, std::int64_t low, std::int64_t high) {
     if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(high))
         throw std::out_of_range("number");
     if (!value.is_number_integer()) throw std::out_of_range("number");
@@ -100,13 +99,14 @@ Workload read_workload(const Json& j) {
             sizes.size() <= max_sizes) {
             for (const Json& op : ops) w.ops.push_back(parse_op(op));
             for (const Json& size : sizes)
-                w.sizes.push_back(static_cast<std::size_t>(bounded(size, 1, largest_size)));
+                w.sizes.push_back(static_cast<std::size_t>(parse_bounded(size, 1, largest_size)));
         }
-        w.iterations = static_cast<std::uint64_t>(bounded(j.at("iterations"), 1, max_iterations));
-        w.depth = static_cast<int>(bounded(j.at("depth"), 1, max_posted));
-        w.qps = static_cast<int>(bounded(j.at("qps"), 1, max_qps));
-        w.moderation = static_cast<int>(bounded(j.at("moderation"), 0, max_posted));
-        w.repeats = static_cast<int>(bounded(j.at("repeats"), 1, max_repeats));
+        w.iterations =
+            static_cast<std::uint64_t>(parse_bounded(j.at("iterations"), 1, max_iterations));
+        w.depth = static_cast<int>(parse_bounded(j.at("depth"), 1, max_posted));
+        w.qps = static_cast<int>(parse_bounded(j.at("qps"), 1, max_qps));
+        w.moderation = static_cast<int>(parse_bounded(j.at("moderation"), 0, max_posted));
+        w.repeats = static_cast<int>(parse_bounded(j.at("repeats"), 1, max_repeats));
         w.bidirectional = j.at("bidirectional").get<bool>();
         if (!w.ops.empty() && !w.sizes.empty()) return w;
     } catch (const std::exception&) {
@@ -223,15 +223,15 @@ Timeline Side::run(const TimedPart& part) {
                         to_arrive = receives(part.op) ? messages : 0;
     const int signal_interval = moderation(workload_, part.size);
     Timeline timeline(to_complete);
-    Nanoseconds last = last_alive_ = now();
+    Nanoseconds last_completion = last_alive_ = now();
     while (completed_ < to_complete || arrived_ < to_arrive) {
         if (to_complete != 0) post_messages(part, timeline, signal_interval);
         if (poll_completions(part, timeline, signal_interval)) {
-            last = now();
-        } else if (now() - last > idle_limit) {
-            wait(part, last);
+            last_completion = now();
+        } else if (now() - last_completion > idle_limit) {
+            wait(part, last_completion);
         }
-        if (last - last_alive_ > alive_interval) send_alive(part, last);
+        if (last_completion - last_alive_ > alive_interval) send_alive(part, last_completion);
     }
     return timeline;
 }
@@ -304,7 +304,7 @@ void Side::send_alive(const TimedPart& part, Nanoseconds time) {
         static_cast<double>(workload_.ops.size() * workload_.sizes.size()) * workload_.repeats;
     const double done =
         std::min(1.0, (parts_done_ + (part.spread ? 0 : std::min(share, 1.0))) / all);
-    connection_.alive(done);
+    connection_.send_alive(done);
     if (report_) report_(done, label_);
 }
 
@@ -329,7 +329,7 @@ void Side::verify(const TimedPart& part, Verification& verification) {
         }
 }
 
-// Prefers the other side's reason, if it has sent one.
+// Throws the other side's reason if it has sent one, else an Error with this side's status.
 void Side::throw_failed(int status) {
     connection_.check(abort_wait);
     throw Error(fmt::format("{} to {} failed: {} (status {})", label_, connection_.peer(),

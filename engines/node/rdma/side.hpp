@@ -33,7 +33,7 @@ struct Workload {
     int moderation = 0;  // messages per signalled completion; 0: chosen by the size
     int repeats = 3;
     bool bidirectional = false;
-    bool sends() const;
+    bool sends() const;  // whether `ops` contains send
 };
 
 // Throws PeerError for an invalid workload.
@@ -44,7 +44,7 @@ Json to_json(const Workload&);
 // received in the second half. It is equal on both sides.
 struct Layout {
     Layout(const Workload&, std::size_t size);
-    static std::size_t memory(const Workload&);  // enough for all its sizes
+    static std::size_t memory(const Workload&);  // bytes that suffice for all its sizes
 
     std::size_t outgoing(int qp, std::uint64_t message) const;
     std::size_t incoming(int qp, std::uint64_t message) const {
@@ -78,6 +78,7 @@ struct Result {
 
 class Side {
 public:
+    // Called with the progress, 0 to 1.
     using Report = std::function<void(double done, const std::string& label)>;
 
     Side(Endpoint&, Connection&, const Workload&, bool client, double limit, Report);
@@ -86,12 +87,13 @@ public:
     Result measure(Op, std::size_t size);
 
 private:
+    // A number of messages that are posted, timed and verified together.
     struct TimedPart {
         Op op;
         std::size_t size;
         Layout layout;
         std::uint64_t messages;  // of each queue pair
-        bool spread;             // over all slots; else all in the first
+        bool spread;             // whether messages use all slots in turn; else all use the first
         std::uint64_t first;     // number of the first message, unique in the run
         std::size_t outgoing_offset(int qp, std::uint64_t m) const {
             return layout.outgoing(qp, spread ? m : 0);
@@ -100,6 +102,7 @@ private:
             return layout.incoming(qp, spread ? m : 0);
         }
     };
+    // Messages of one queue pair.
     struct Counts {
         std::uint64_t sent = 0, done = 0, receives_posted = 0, arrived = 0;
     };

@@ -32,7 +32,7 @@ constexpr std::uint8_t hop_limit = 64;
 
 // A pointer that the library's matching function frees.
 template <class T, class Free>
-std::unique_ptr<T, Free> owned(T* object, Free free) {
+std::unique_ptr<T, Free> make_owned(T* object, Free free) {
     return std::unique_ptr<T, Free>(object, free);
 }
 template <class T>
@@ -40,7 +40,7 @@ using Owned = std::unique_ptr<T, int (*)(T*)>;
 
 Owned<ibv_context> open(const PortName& name) {
     int count = 0;
-    const auto list = owned(library().get_device_list(&count), library().free_device_list);
+    const auto list = make_owned(library().get_device_list(&count), library().free_device_list);
     for (int i = 0; list && i < count; ++i)
         if (library().get_device_name(list.get()[i]) == name.device) {
             Owned<ibv_context> context(library().open_device(list.get()[i]),
@@ -60,7 +60,7 @@ std::string gid_text(const ibv_gid& gid) {
     return text;
 }
 
-ibv_gid gid_of(const std::string& text) {
+ibv_gid parse_gid(const std::string& text) {
     ibv_gid gid{};
     if (text.size() != 2 * sizeof gid.raw)
         throw Error("defect: a GID of " + std::to_string(text.size()) + " characters");
@@ -249,13 +249,14 @@ void Device::make_queue_pairs() {
 }
 
 void Device::move_to_init(ibv_qp* qp) const {
-    ibv_qp_attr to{};
-    to.qp_state = IBV_QPS_INIT;
-    to.pkey_index = 0;
-    to.port_num = static_cast<std::uint8_t>(name_.port);
-    to.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_INIT;
+    attributes.pkey_index = 0;
+    attributes.port_num = static_cast<std::uint8_t>(name_.port);
+    attributes.qp_access_flags =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     if (const int error = library().modify_qp(
-            qp, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+            qp, &attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
         fail(fmt::format("cannot initialise a queue pair: {}", std::strerror(error)));
 }
 
@@ -290,56 +291,59 @@ void Device::connect(const Json& other) {
         throw PeerError(
             fmt::format("the other side's {} has another number of queue pairs", remote),
             "use the same version of Assay on both sides");
-    mtu_ =
-        std::clamp(static_cast<ibv_mtu>(whole(other.at("mtu"), IBV_MTU_4096)), IBV_MTU_256, mtu_);
-    remote_ = {whole(other.at("memory"), ~std::uint64_t{0}),
-               static_cast<std::uint32_t>(whole(other.at("key"), ~std::uint32_t{0}))};
+    mtu_ = std::clamp(static_cast<ibv_mtu>(whole_number(other.at("mtu"), IBV_MTU_4096)),
+                      IBV_MTU_256, mtu_);
+    remote_ = {whole_number(other.at("memory"), ~std::uint64_t{0}),
+               static_cast<std::uint32_t>(whole_number(other.at("key"), ~std::uint32_t{0}))};
     for (std::size_t i = 0; i < pairs_.size(); ++i) move_to_ready(pairs_[i], other, i);
 }
 
 ibv_ah_attr Device::path_to(const Json& other) const {
-    ibv_ah_attr to{};
-    to.dlid = static_cast<std::uint16_t>(whole(other.at("lid"), 0xffff));
-    to.sl = static_cast<std::uint8_t>(options_.service_level);
-    to.port_num = static_cast<std::uint8_t>(name_.port);
+    ibv_ah_attr attributes{};
+    attributes.dlid = static_cast<std::uint16_t>(whole_number(other.at("lid"), 0xffff));
+    attributes.sl = static_cast<std::uint8_t>(options_.service_level);
+    attributes.port_num = static_cast<std::uint8_t>(name_.port);
     if (gid_) {
-        to.is_global = 1;
-        to.grh.dgid = gid_of(other.at("gid"));
-        to.grh.sgid_index = static_cast<std::uint8_t>(gid_->index);
-        to.grh.hop_limit = hop_limit;
-        to.grh.traffic_class = static_cast<std::uint8_t>(options_.traffic_class);
+        attributes.is_global = 1;
+        attributes.grh.dgid = parse_gid(other.at("gid"));
+        attributes.grh.sgid_index = static_cast<std::uint8_t>(gid_->index);
+        attributes.grh.hop_limit = hop_limit;
+        attributes.grh.traffic_class = static_cast<std::uint8_t>(options_.traffic_class);
     }
-    return to;
+    return attributes;
 }
 
 // Moves the queue pair to "ready to receive" and "ready to send". Over Ethernet, this resolves the
 // peer's address.
 void Device::move_to_ready(const QueuePair& pair, const Json& other, std::size_t index) const {
-    const int most = std::clamp(limits_.max_qp_init_rd_atom, 1, 255);
-    const int reads = std::clamp(static_cast<int>(whole(other.at("reads"), 1 << 16)), 1, most);
+    const int max_reads = std::clamp(limits_.max_qp_init_rd_atom, 1, 255);
+    const int reads =
+        std::clamp(static_cast<int>(whole_number(other.at("reads"), 1 << 16)), 1, max_reads);
     const Json& numbers = other.at("pairs").at(index);
-    constexpr std::uint64_t longest = 0xffffff;  // queue pairs and sequences have 24 bits
-    ibv_qp_attr to{};
-    to.qp_state = IBV_QPS_RTR;
-    to.ah_attr = path_to(other);
-    to.path_mtu = mtu_;
-    to.dest_qp_num = static_cast<std::uint32_t>(whole(numbers.at(0), longest));
-    to.rq_psn = static_cast<std::uint32_t>(whole(numbers.at(1), longest));
-    to.max_dest_rd_atomic = static_cast<std::uint8_t>(std::clamp(limits_.max_qp_rd_atom, 1, 255));
-    to.min_rnr_timer = not_ready_timer;
+    constexpr std::uint64_t max_24_bit = 0xffffff;  // queue pairs and sequences have 24 bits
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_RTR;
+    attributes.ah_attr = path_to(other);
+    attributes.path_mtu = mtu_;
+    attributes.dest_qp_num = static_cast<std::uint32_t>(whole_number(numbers.at(0), max_24_bit));
+    attributes.rq_psn = static_cast<std::uint32_t>(whole_number(numbers.at(1), max_24_bit));
+    attributes.max_dest_rd_atomic =
+        static_cast<std::uint8_t>(std::clamp(limits_.max_qp_rd_atom, 1, 255));
+    attributes.min_rnr_timer = not_ready_timer;
     int error =
-        library().modify_qp(pair.qp.get(), &to,
+        library().modify_qp(pair.qp.get(), &attributes,
                             IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     if (error == 0) {
-        to = {};
-        to.qp_state = IBV_QPS_RTS;
-        to.timeout = in_software(context_->device->name) ? software_ack_timeout : ack_timeout;
-        to.retry_cnt = retries;
-        to.rnr_retry = not_ready_retries;
-        to.sq_psn = pair.psn;
-        to.max_rd_atomic = static_cast<std::uint8_t>(reads);
-        error = library().modify_qp(pair.qp.get(), &to,
+        attributes = {};
+        attributes.qp_state = IBV_QPS_RTS;
+        attributes.timeout =
+            is_software_device(context_->device->name) ? software_ack_timeout : ack_timeout;
+        attributes.retry_cnt = retries;
+        attributes.rnr_retry = not_ready_retries;
+        attributes.sq_psn = pair.psn;
+        attributes.max_rd_atomic = static_cast<std::uint8_t>(reads);
+        error = library().modify_qp(pair.qp.get(), &attributes,
                                     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                         IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
     }
@@ -404,7 +408,7 @@ std::optional<std::string> no_verbs() {
         return "this host has no RDMA device (/sys/class/infiniband is empty or missing)";
     if (!library().missing.empty()) return library().missing;
     int count = 0;
-    const auto list = owned(library().get_device_list(&count), library().free_device_list);
+    const auto list = make_owned(library().get_device_list(&count), library().free_device_list);
     if (!list) return fmt::format("libibverbs cannot list devices: {}", std::strerror(errno));
     if (count == 0)
         return "libibverbs finds none of this host's RDMA devices: check that the provider is "

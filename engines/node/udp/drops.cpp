@@ -1,3 +1,4 @@
+// Reads the loss counters of the kernel and the adapter, and attributes losses to them.
 #include "node/udp/drops.hpp"
 
 #include <linux/ethtool.h>
@@ -56,16 +57,16 @@ void read_snmp(DropCounters& counters) {
 void read_softnet(DropCounters& counters) {
     std::ifstream file(procfs("net/softnet_stat"));
     std::uint64_t dropped = 0;
-    bool any = false;
+    bool has_lines = false;
     for (std::string line; std::getline(file, line);) {
         std::istringstream fields(line);
         std::uint64_t processed = 0, count = 0;
         if (fields >> std::hex >> processed >> count) {
-            any = true;
+            has_lines = true;
             dropped += count;
         }
     }
-    if (any) counters["softnet.dropped"] = dropped;
+    if (has_lines) counters["softnet.dropped"] = dropped;
 }
 
 std::uint64_t value_of(const DropCounters& counters, const std::string& name) {

@@ -1,9 +1,10 @@
 // Where messages were lost on this host, by the counters of the kernel and of the adapter.
 //
-// None of the counters counts messages. The socket's counter is of this run alone, but counts a
-// block of joined messages (GRO) as one. The others are of the whole host and count packets, of
-// which a fragmented message has several. So they are upper bounds: lost messages are attributed to
-// them one after the other, the nearest to the application first. What remains never arrived.
+// No counter counts messages. The socket's counter belongs to this run alone, but counts a block of
+// joined messages (GRO) as one. The other counters are of the whole host and count packets; a
+// fragmented message is several packets. So the counters are upper bounds. Lost messages are
+// attributed to one counter after the other, beginning with the one nearest to the application. The
+// remaining messages never arrived.
 #pragma once
 
 #include <cstdint>

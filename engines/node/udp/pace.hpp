@@ -1,4 +1,5 @@
-// The sending schedule of a stream. It is absolute, so delays do not accumulate.
+// The sending schedule of a stream. Due times are counted from the start, so delays do not
+// accumulate.
 //
 // Messages are sent in batches (one system call each); a batch is due when its first message is. A
 // delayed sender catches up at no more than 1.25 times the rate: a burst at link speed would be

@@ -21,7 +21,7 @@
 namespace assay::node {
 namespace {
 
-constexpr double tick_s = 0.1;
+constexpr double tick_s = 0.1;   // longest wait for a control message at a time
 constexpr double silence_s = 3;  // without a message: the sender has died or is unreachable
 // After the last message: the wait for duplicates if all have arrived, for late messages if not.
 constexpr double complete_wait_s = 0.05, missing_wait_s = 0.3;
@@ -49,15 +49,15 @@ public:
 
 private:
     std::optional<SenderInfo> await_sender();
-    bool accepts(const Hello&, const UdpSocket::Datagram&);
+    bool accepts_sender(const Hello&, const UdpSocket::Datagram&);
     void refuse(std::uint64_t run, const Address& to, const std::string& reason,
                 const std::string& fix);
     void report_foreign(const Address& from);
     std::string welcome(const SenderInfo&) const;
     Reception receive(const SenderInfo&);
-    void listen(const SenderInfo&, const Listener&, Reception&);
-    void answer(const SenderInfo&, Reception&, const std::string& reply_to_end);
-    void show_progress(const Hello&, const Listener&, Nanoseconds start);
+    void receive_until_end(const SenderInfo&, const ReceiveThreads&, Reception&);
+    void answer_control_message(const SenderInfo&, Reception&, const std::string& reply_to_end);
+    void show_progress(const Hello&, const ReceiveThreads&, Nanoseconds start);
 
     const Options& options_;
     Sink& sink_;
@@ -100,7 +100,7 @@ Receiver::Receiver(const Options& options, Sink& sink)
     const auto count = static_cast<std::size_t>(options.integer("sockets"));
     control_.bind(settings_.address);
     control_.set(IPPROTO_IP, IP_PKTINFO, 1);
-    if (settings_.address.is_six()) control_.set(IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
+    if (settings_.address.is_ipv6()) control_.set(IPPROTO_IPV6, IPV6_RECVPKTINFO, 1);
     if (port + static_cast<int>(count) > 65535)
         throw Error(fmt::format("no {} ports follow port {}", count, port),
                     "choose a lower --port");
@@ -135,7 +135,7 @@ std::string Receiver::welcome(const SenderInfo& sender) const {
         Welcome{sender.hello.run, static_cast<std::uint32_t>(sockets_.size()), host_name()}));
 }
 
-bool Receiver::accepts(const Hello& hello, const UdpSocket::Datagram& datagram) {
+bool Receiver::accepts_sender(const Hello& hello, const UdpSocket::Datagram& datagram) {
     const ReceiverSettings& s = settings_;
     if (hello.size != s.size) {
         const std::string reason =
@@ -182,14 +182,14 @@ std::optional<SenderInfo> Receiver::await_sender() {
         if (!datagram || datagram->error) continue;
         const auto message = seal_.open(datagram->text);
         if (!message) report_foreign(datagram->from);
-        if (message && message->hello && accepts(*message->hello, *datagram))
+        if (message && message->hello && accepts_sender(*message->hello, *datagram))
             return SenderInfo{*message->hello, datagram->from};
     }
 }
 
-// Waits a tick for a control message and answers it.
-void Receiver::answer(const SenderInfo& sender, Reception& reception,
-                      const std::string& reply_to_end) {
+// Waits tick_s for a control message and answers it: an end with `reply_to_end`, unless empty.
+void Receiver::answer_control_message(const SenderInfo& sender, Reception& reception,
+                                      const std::string& reply_to_end) {
     const auto datagram = control_.receive(tick_s);
     if (!datagram || datagram->error) return;
     const auto message = seal_.open(datagram->text);
@@ -207,10 +207,10 @@ void Receiver::answer(const SenderInfo& sender, Reception& reception,
     }
 }
 
-void Receiver::show_progress(const Hello& hello, const Listener& listener, Nanoseconds start) {
+void Receiver::show_progress(const Hello& hello, const ReceiveThreads& threads, Nanoseconds start) {
     const Nanoseconds t = now();
     if (t - progress_time_ < 1'000'000'000) return;
-    const std::uint64_t count = listener.received();
+    const std::uint64_t count = threads.received();
     const double rate = progress_time_
                             ? static_cast<double>((count - progress_messages_) * hello.size) /
                                   seconds(t - progress_time_)
@@ -223,25 +223,26 @@ void Receiver::show_progress(const Hello& hello, const Listener& listener, Nanos
     progress_messages_ = count;
 }
 
-void Receiver::listen(const SenderInfo& sender, const Listener& listener, Reception& reception) {
+void Receiver::receive_until_end(const SenderInfo& sender, const ReceiveThreads& threads,
+                                 Reception& reception) {
     control_.send(welcome(sender), sender.address);
     const Nanoseconds start = now();
     Nanoseconds ended = 0;
     while (!interrupted()) {
-        answer(sender, reception, "");
+        answer_control_message(sender, reception, "");
         const Nanoseconds t = now();
-        const double silence = seconds(t - std::max({listener.last(), start, ended}));
+        const double silence = seconds(t - std::max({threads.last(), start, ended}));
         if (reception.end) {
             if (ended == 0) ended = t;
             std::uint64_t sent = 0;
             for (const std::uint64_t messages : reception.end->sent) sent += messages;
-            if (silence > (listener.received() >= sent ? complete_wait_s : missing_wait_s) ||
+            if (silence > (threads.received() >= sent ? complete_wait_s : missing_wait_s) ||
                 seconds(t - ended) > drain_limit_s)
                 return;
         } else if (silence > silence_s) {
             return;
         }
-        show_progress(sender.hello, listener, start);
+        show_progress(sender.hello, threads, start);
     }
     reception.interrupted = true;
 }
@@ -259,10 +260,10 @@ Reception Receiver::receive(const SenderInfo& sender) {
     const std::uint64_t dropped_before = dropped();
     // A process that the user has bound to some processors (numactl, taskset) stays there.
     const int numa = is_confined() ? -1 : settings_.interface.numa;
-    Listener listener(sockets_, sender.hello, settings_.verify, settings_.threads, numa);
-    listen(sender, listener, reception);
-    listener.stop();
-    reception.arrivals = listener.arrivals();
+    ReceiveThreads threads(sockets_, sender.hello, settings_.verify, settings_.threads, numa);
+    receive_until_end(sender, threads, reception);
+    threads.stop();
+    reception.arrivals = threads.arrivals();
     reception.socket_drops = dropped() - dropped_before;
     reception.growth = growth(before, read_drops(device));
     reception.private_growth = growth(private_before, read_private_counters(device));
@@ -305,7 +306,7 @@ void Receiver::run() {
             subject);
     for (const Nanoseconds until = now() + static_cast<Nanoseconds>(linger_s * 1e9);
          reception.end && now() < until && !interrupted();)
-        answer(*sender, reception, report_text);
+        answer_control_message(*sender, reception, report_text);
 }
 
 }  // namespace

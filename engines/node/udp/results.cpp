@@ -1,3 +1,4 @@
+// Evaluates a reception and writes its records.
 #include "node/udp/results.hpp"
 
 #include <fmt/format.h>
@@ -18,6 +19,7 @@ Summary single(double value) { return summarize({&value, 1}); }
 
 std::string gbits(double bytes_a_second) { return fmt::format("{:.3g}", bytes_a_second * 8e-9); }
 
+// Messages that the sender has sent on a stream, as it reports; at least up to the last arrival.
 std::uint64_t expected_messages(const Reception& r, std::size_t stream) {
     const std::uint64_t next = r.arrivals.streams[stream].next;
     return r.end && stream < r.end->sent.size()
@@ -37,6 +39,7 @@ double bandwidth(const Reception& r, std::uint64_t messages, std::uint64_t first
     return static_cast<double>(timed * r.hello.size) / duration(r);
 }
 
+// Sets the reasons why bandwidth or loss do not show the receiver's limit.
 void set_doubts(const Reception& r, ReceptionResult& result) {
     if (r.interrupted) {
         result.bandwidth_doubt = result.loss_doubt =
@@ -52,7 +55,7 @@ void set_doubts(const Reception& r, ReceptionResult& result) {
                               gbits(r.hello.offered()))
                 : fmt::format("the sender stopped after {:.3g} % of its messages",
                               100 * result.sent / result.planned);
-        // No loss under a lower load proves nothing; messages lost here or on the way are a loss.
+        // The absence of loss under a lower load proves nothing. A loss here or on the way counts.
         if (result.lost == result.losses.sender) result.loss_doubt = result.bandwidth_doubt;
     } else if (result.losses.sender > 0) {
         result.bandwidth_doubt =
@@ -116,11 +119,11 @@ void report_intervals(Records& records, const Reception& r) {
     if (a.first == 0) return;
     std::vector<double> bandwidths;
     const auto begin =
-        static_cast<std::size_t>((a.first - a.start + interval_ns - 1) / interval_ns);
-    const auto end = static_cast<std::size_t>((a.last - a.start) / interval_ns);
+        static_cast<std::size_t>((a.first - a.start + bandwidth_interval - 1) / bandwidth_interval);
+    const auto end = static_cast<std::size_t>((a.last - a.start) / bandwidth_interval);
     for (std::size_t i = begin; i < std::min(end, a.intervals.size()); ++i)
         bandwidths.push_back(static_cast<double>(a.intervals[i] * r.hello.size) /
-                             seconds(interval_ns));
+                             seconds(bandwidth_interval));
     if (bandwidths.empty()) return;
     const bool short_run = bandwidths.size() <= max_samples;
     records.add("interval_bandwidth", summarize(bandwidths),

@@ -1,5 +1,5 @@
-// The results of a reception, from what arrived and what the sender reports to have sent, and their
-// records.
+// The results of a reception and their records. A result compares the messages that arrived with
+// those that the sender reports as sent.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,13 @@
 
 #include "core/record.hpp"
 #include "node/udp/drops.hpp"
-#include "node/udp/listen.hpp"
+#include "node/udp/receive_threads.hpp"
 #include "node/udp/wire.hpp"
 
 namespace assay::node {
 
-// A reception. `end` is none if the sender fell silent, or if this side was interrupted.
+// The measured data of a reception. `end` is none if the sender fell silent, or if this side was
+// interrupted.
 struct Reception {
     Hello hello{};
     std::optional<End> end{};
@@ -30,7 +31,7 @@ struct ReceptionResult {
     double seconds = 0;            // first to last arrival
     double bandwidth = 0;          // B/s
     Losses losses{};
-    // Why the value does not show the receiver's limit; empty if it does.
+    // The reason why the value does not show the receiver's limit; empty if it does.
     std::string bandwidth_doubt{}, loss_doubt{};
 
     double share(std::uint64_t count) const {
@@ -40,6 +41,7 @@ struct ReceptionResult {
 
 ReceptionResult evaluate(const Reception&);
 
+// Writes the records.
 void report(Sink&, const Subject&, const Reception&, const ReceptionResult&);
 
 }  // namespace assay::node

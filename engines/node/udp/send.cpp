@@ -20,7 +20,7 @@ namespace {
 
 constexpr double tick_s = 0.1;        // between repetitions of a control message
 constexpr double report_limit_s = 8;  // longer than the receiver waits for late messages
-constexpr int max_refusals = 3;       // in a row: no receiver is running
+constexpr int max_refusals = 3;       // ECONNREFUSED in a row: no receiver is running
 
 // One of the addresses of the host's name, with a connected socket.
 struct Candidate {
@@ -30,6 +30,7 @@ struct Candidate {
     int refusals = 0;  // in a row
 };
 
+// The receiver that answered.
 struct Answer {
     Candidate* candidate;
     Welcome welcome;
@@ -133,14 +134,14 @@ Answer Sender::find_receiver() {
 Error Sender::no_answer_error() const {
     const std::string host = options_.text("host");
     if (interrupted()) return Error("interrupted before the receiver answered");
-    const auto has = [this](auto... errors) {
+    const auto has_error = [this](auto... errors) {
         return std::ranges::any_of(
             candidates_, [=](const Candidate& d) { return ((d.error == errors) || ...); });
     };
-    if (has(ECONNREFUSED))
+    if (has_error(ECONNREFUSED))
         return Error(fmt::format("nobody receives on {}, port {}", host, port_),
                      fmt::format("start 'assay udp receive -H {}' there first", host));
-    if (has(ENETUNREACH, EHOSTUNREACH, ENETDOWN))
+    if (has_error(ENETUNREACH, EHOSTUNREACH, ENETDOWN))
         return Error(
             fmt::format("there is no route to {} ({})", host, candidates_.front().address.text()),
             "check 'ip route get' and whether the machine is up");
@@ -161,7 +162,7 @@ void Sender::check_mtu(const Candidate& candidate) const {
     if (options_.flag("fragments")) return;
     int mtu = 0;
     socklen_t length = sizeof mtu;
-    const bool ipv6 = candidate.address.is_six();
+    const bool ipv6 = candidate.address.is_ipv6();
     if (getsockopt(candidate.socket.fd(), ipv6 ? IPPROTO_IPV6 : IPPROTO_IP,
                    ipv6 ? IPV6_MTU : IP_MTU, &mtu, &length) != 0)
         return;
@@ -181,8 +182,8 @@ Sent Sender::transmit(const Answer& answer) {
     const Nanoseconds start = now();
     Nanoseconds last_progress = start;
     for (std::uint64_t count = 0; !transmitter.is_done();) {
-        answer.candidate->socket.receive(
-            tick_s);  // only waits; a message of the receiver would end the wait early
+        // Only waits; a message of the receiver would end the wait early.
+        answer.candidate->socket.receive(tick_s);
         if (interrupted()) transmitter.stop();
         if (now() - last_progress < 1'000'000'000) continue;
         const double rate = static_cast<double>((transmitter.messages() - count) * hello_.size) /

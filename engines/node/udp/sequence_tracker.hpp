@@ -3,11 +3,11 @@
 //
 // It keeps one bit for each message within a window behind the highest sequence number, and is
 // exact for them. An older message cannot be distinguished from a duplicate; it is counted as late
-// and stays lost. The default window of a million messages is 100 s of a stream of the COBALT test,
-// and several seconds of the fastest stream that one processor can receive.
+// and stays lost. The default window of a million messages is 100 s of one of the twelve default
+// streams, and several seconds of the fastest stream that one processor can receive.
 //
-// A message is reordered, as in RFC 4737, if it is no duplicate and a higher one arrived before
-// it.
+// A message is reordered, as in RFC 4737, if it is no duplicate and a message with a higher number
+// arrived before it.
 #pragma once
 
 #include <algorithm>

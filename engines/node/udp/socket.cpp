@@ -1,3 +1,4 @@
+// Addresses and interfaces of this machine, and UDP sockets (see socket.hpp).
 #include "node/udp/socket.hpp"
 
 #include <arpa/inet.h>
@@ -48,28 +49,29 @@ Address address_of(const sockaddr* from) {
     return address;
 }
 
-int number(const std::string& path, int otherwise) {
+// The number in a file of one line; `fallback` if there is none.
+int read_number(const std::string& path, int fallback) {
     const std::string text = read_line(path);
     char* end = nullptr;
     const long value = std::strtol(text.c_str(), &end, 10);
-    return text.empty() || *end != '\0' ? otherwise : static_cast<int>(value);
+    return text.empty() || *end != '\0' ? fallback : static_cast<int>(value);
 }
 
 // The NUMA node of an interface's adapter; a bond or a VLAN has that of its first lower interface.
-int numa_of(const std::string& interface, int depth = 0) {
+int numa_node_of(const std::string& interface, int depth = 0) {
     const std::string folder = sysfs("class/net/" + interface);
-    if (const int node = number(folder + "/device/numa_node", -1); node >= 0) return node;
+    if (const int node = read_number(folder + "/device/numa_node", -1); node >= 0) return node;
     std::error_code ignored;
     for (const auto& entry : fs::directory_iterator(folder, ignored))
         if (const std::string name = entry.path().filename();
             name.starts_with("lower_") && depth < 4)
-            return numa_of(name.substr(6), depth + 1);
+            return numa_node_of(name.substr(6), depth + 1);
     return -1;
 }
 
-Interface describe(const std::string& name) {
+Interface describe_interface(const std::string& name) {
     return {name, static_cast<int>(if_nametoindex(name.c_str())),
-            number(sysfs("class/net/" + name + "/mtu"), 0), numa_of(name)};
+            read_number(sysfs("class/net/" + name + "/mtu"), 0), numa_node_of(name)};
 }
 
 // The addresses of this machine without loopback: "eth0 10.77.0.1, eth1 10.78.0.1".
@@ -94,14 +96,14 @@ bool is_numeric(const std::string& host) {
 }  // namespace
 
 bool Address::is_loopback() const {
-    if (is_six())
+    if (is_ipv6())
         return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
     return ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24 == 127;
 }
 
 bool Address::same_host(const Address& other) const {
     if (storage.ss_family != other.storage.ss_family) return false;
-    if (!is_six())
+    if (!is_ipv6())
         return reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr ==
                reinterpret_cast<const sockaddr_in&>(other.storage).sin_addr.s_addr;
     const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(storage);
@@ -111,7 +113,7 @@ bool Address::same_host(const Address& other) const {
 
 Address Address::with_port(int port) const {
     Address copy = *this;
-    if (is_six())
+    if (is_ipv6())
         reinterpret_cast<sockaddr_in6&>(copy.storage).sin6_port =
             htons(static_cast<std::uint16_t>(port));
     else
@@ -127,9 +129,9 @@ std::string Address::text() const {
 }
 
 std::string Address::with_port_text() const {
-    const int port = ntohs(is_six() ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_port
-                                    : reinterpret_cast<const sockaddr_in&>(storage).sin_port);
-    return is_six() ? fmt::format("[{}]:{}", text(), port) : fmt::format("{}:{}", text(), port);
+    const int port = ntohs(is_ipv6() ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_port
+                                     : reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+    return is_ipv6() ? fmt::format("[{}]:{}", text(), port) : fmt::format("{}:{}", text(), port);
 }
 
 std::vector<Address> resolve(const std::string& host, int port) {
@@ -157,11 +159,11 @@ std::optional<Interface> interface_of(const Address& address) {
     const auto list = local_addresses();
     for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
         if (has_address(entry) && address.same_host(address_of(entry->ifa_addr)))
-            return describe(entry->ifa_name);
+            return describe_interface(entry->ifa_name);
     if (!address.is_loopback()) return std::nullopt;
     for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
         if (has_address(entry) && address_of(entry->ifa_addr).is_loopback())
-            return describe(entry->ifa_name);
+            return describe_interface(entry->ifa_name);
     return std::nullopt;  // loopback is down
 }
 
@@ -170,7 +172,7 @@ std::optional<Address> address_of_interface(const std::string& name, int port) {
     std::optional<Address> chosen;
     for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
         if (has_address(entry) && entry->ifa_name == name &&
-            (!chosen || (chosen->is_six() && entry->ifa_addr->sa_family == AF_INET)))
+            (!chosen || (chosen->is_ipv6() && entry->ifa_addr->sa_family == AF_INET)))
             chosen = address_of(entry->ifa_addr);
     return chosen ? std::optional(chosen->with_port(port)) : std::nullopt;
 }

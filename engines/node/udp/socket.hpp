@@ -1,5 +1,5 @@
-// Sockets of the UDP measurements, and the addresses of this machine. Each problem with them is an
-// Error with one clear line.
+// Sockets of the UDP measurements, and the addresses and interfaces of this machine. Problems with
+// them are thrown as Error.
 #pragma once
 
 #include <netinet/in.h>
@@ -17,13 +17,13 @@ struct Address {
     socklen_t length = 0;
 
     const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-    bool is_six() const { return storage.ss_family == AF_INET6; }
+    bool is_ipv6() const { return storage.ss_family == AF_INET6; }
     bool is_loopback() const;
     bool same_host(const Address&) const;  // ignores the port
     Address with_port(int port) const;
     std::string text() const;            // without the port
     std::string with_port_text() const;  // "10.0.0.1:15300", "[fe80::1%eth0]:15300"
-    int headers() const { return (is_six() ? 40 : 20) + 8; }  // IP and UDP, bytes
+    int headers() const { return (is_ipv6() ? 40 : 20) + 8; }  // bytes of IP and UDP headers
 };
 
 // Throws Error when the name does not resolve.

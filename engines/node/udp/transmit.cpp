@@ -1,3 +1,4 @@
+// The sending threads (see transmit.hpp).
 #include "node/udp/transmit.hpp"
 
 #include <fmt/format.h>
@@ -19,13 +20,13 @@ namespace {
 constexpr std::uint64_t max_segments = 64;  // UDP_MAX_SEGMENTS of all kernels with UDP_SEGMENT
 constexpr std::uint64_t max_block_bytes = 65000;  // per block: an IP packet without headers
 constexpr std::size_t max_calls = 256;            // messages of a batch without UDP_SEGMENT
-constexpr Nanoseconds lead_ns = 5'000'000;        // for all threads to be ready at the start
-constexpr Nanoseconds grace_ns = 250'000'000;     // to catch up after the planned end
-constexpr Nanoseconds spin_ns = 5'000;            // too short to sleep
+constexpr Nanoseconds start_delay = 5'000'000;    // for all threads to be ready at the start
+constexpr Nanoseconds grace_time = 250'000'000;   // to catch up after the planned end
+constexpr Nanoseconds spin_time = 5'000;          // too short to sleep
 constexpr std::uint64_t send_buffer = 4 << 20;
 
 void sleep_until(Nanoseconds time) {
-    if (time - now() > spin_ns) {
+    if (time - now() > spin_time) {
         const timespec t{time / 1'000'000'000, time % 1'000'000'000};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr);
     }
@@ -46,8 +47,8 @@ struct Transmitter::Stream {
     bool gso;
 };
 
-// Messages differ only in their headers: each is sent from its own header and the common payload,
-// which so stays in the first-level cache.
+// A thread. Messages differ only in their headers: each is sent from its own header and the common
+// payload, which therefore stays in the first-level cache.
 struct Transmitter::Worker {
     std::vector<Stream*> streams{};
     std::vector<std::byte> payload{};
@@ -65,22 +66,23 @@ Transmitter::Transmitter(const Hello& hello, const Route& route)
     : hello_(hello),
       route_(route),
       batch_(batch_size(hello.rate / static_cast<double>(hello.size), hello.size)),
-      start_(now() + lead_ns),
-      limit_(start_ + static_cast<Nanoseconds>(hello.seconds * 1e9) + grace_ns) {
+      start_(now() + start_delay),
+      limit_(start_ + static_cast<Nanoseconds>(hello.seconds * 1e9) + grace_time) {
     const double rate = hello.rate / static_cast<double>(hello.size);
-    const Address port = route.receiver;
+    const Address control = route.receiver;
     // The port has the same offset in sockaddr_in6.
-    const int control_port = ntohs(reinterpret_cast<const sockaddr_in&>(port.storage).sin_port);
+    const int control_port = ntohs(reinterpret_cast<const sockaddr_in&>(control.storage).sin_port);
     for (std::uint32_t s = 0; s < hello.streams; ++s) {
-        UdpSocket socket(port);
-        const Address to = port.with_port(control_port + 1 + static_cast<int>(s % route.sockets));
+        UdpSocket socket(control);
+        const Address to =
+            control.with_port(control_port + 1 + static_cast<int>(s % route.sockets));
         // Never fragment, unless --fragments is given.
         const int discover = route.fragments ? IP_PMTUDISC_DONT : IP_PMTUDISC_DO;
-        port.is_six() ? socket.set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, discover)
-                      : socket.set(IPPROTO_IP, IP_MTU_DISCOVER, discover);
+        control.is_ipv6() ? socket.set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, discover)
+                          : socket.set(IPPROTO_IP, IP_MTU_DISCOVER, discover);
         // Reports packets dropped by this host's own queue (ENOBUFS).
-        port.is_six() ? socket.set(IPPROTO_IPV6, IPV6_RECVERR, 1)
-                      : socket.set(IPPROTO_IP, IP_RECVERR, 1);
+        control.is_ipv6() ? socket.set(IPPROTO_IPV6, IPV6_RECVERR, 1)
+                          : socket.set(IPPROTO_IP, IP_RECVERR, 1);
         socket.enlarge(false, send_buffer);
         const timeval limit{0, 100'000};
         setsockopt(socket.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
@@ -110,7 +112,7 @@ Transmitter::Transmitter(const Hello& hello, const Route& route)
     running_ = static_cast<int>(workers_.size());
     for (auto& worker : workers_)
         worker->thread = std::jthread([this, w = worker.get()] {
-            work(*w);
+            send_loop(*w);
             --running_;
         });
 }
@@ -135,12 +137,12 @@ Transmitter::Stream* Transmitter::next_stream(Worker& worker) const {
     return first;
 }
 
-void Transmitter::work(Worker& worker) {
+void Transmitter::send_loop(Worker& worker) {
     prctl(PR_SET_TIMERSLACK, 1);  // the default of 50 us is as long as a batch
     while (Stream* stream = next_stream(worker)) {
         // Sleeps in short intervals, so that a slow stream notices the end.
         const Nanoseconds due = start_ + stream->pace.due();
-        while (now() < due && !is_over()) sleep_until(std::min(due, now() + grace_ns / 5));
+        while (now() < due && !is_over()) sleep_until(std::min(due, now() + grace_time / 5));
         if (is_over()) return;
         const Nanoseconds scheduled = start_ + stream->pace.scheduled(), sent_at = now();
         const std::uint64_t messages = send_batch(worker, *stream, stream->pace.batch());

@@ -20,6 +20,7 @@
 
 namespace assay::node {
 
+// Totals of all streams.
 struct Sent {
     std::vector<std::uint64_t> streams{};  // messages of each
     std::uint64_t messages = 0, dropped = 0;
@@ -29,6 +30,7 @@ struct Sent {
     std::optional<Error> error{};  // the error that ended it early
 };
 
+// Where and how to send. Streams are distributed over `sockets` ports after the control port.
 struct Route {
     Address receiver;  // its control port
     std::uint32_t sockets = 1;
@@ -38,7 +40,9 @@ struct Route {
 
 class Transmitter {
 public:
-    Transmitter(const Hello&, const Route&);  // throws Error; sends until stop() or the planned end
+    // Starts the threads, which send until stop() or the planned end. Throws Error if the receiver
+    // cannot be sent to.
+    Transmitter(const Hello&, const Route&);
     ~Transmitter();
 
     bool is_done() const { return running_.load() == 0; }
@@ -49,7 +53,7 @@ public:
 private:
     struct Stream;
     struct Worker;
-    void work(Worker&);
+    void send_loop(Worker&);
     Stream* next_stream(Worker&) const;
     std::uint64_t send_batch(Worker&, Stream&, std::uint64_t messages);
     std::uint64_t send_remaining(Worker&, Stream&, std::uint64_t done, std::uint64_t messages);

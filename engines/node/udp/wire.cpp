@@ -1,3 +1,4 @@
+// Encodes, decodes, signs and verifies the control messages; generates the payload.
 #include "node/udp/wire.hpp"
 
 #include <nlohmann/json.hpp>
@@ -18,50 +19,52 @@ std::string encode_message(Json fields, const char* kind, std::uint64_t run) {
     return std::string(prefix) + fields.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// A whole number up to `most`. Throws if it is anything else: JSON has numbers that fit nothing.
-std::uint64_t whole(const Json& value, std::uint64_t most = ~std::uint64_t{0}) {
-    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most)
+// The value, which must be a whole number of at most `max`. Throws std::out_of_range for other
+// numbers, such as 1e300.
+std::uint64_t whole_number(const Json& value, std::uint64_t max = ~std::uint64_t{0}) {
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() > max)
         throw std::out_of_range("number");
     return value.get<std::uint64_t>();
 }
 
-std::uint32_t small(const Json& value) {
-    return static_cast<std::uint32_t>(whole(value, ~std::uint32_t{0}));
+std::uint32_t whole_number_32(const Json& value) {
+    return static_cast<std::uint32_t>(whole_number(value, ~std::uint32_t{0}));
 }
 
-std::vector<std::uint64_t> wholes(const Json& values) {
+std::vector<std::uint64_t> whole_numbers(const Json& values) {
     std::vector<std::uint64_t> numbers;
-    for (const Json& value : values) numbers.push_back(whole(value));
+    for (const Json& value : values) numbers.push_back(whole_number(value));
     return numbers;
 }
 
-ControlMessage read(const Json& j) {
+ControlMessage read_fields(const Json& j) {
     const auto type = j.at("type").get<std::string>();
-    const std::uint64_t run = whole(j.at("run"));
+    const std::uint64_t run = whole_number(j.at("run"));
     ControlMessage message;
     if (type == "hello")
         message.hello = Hello{run,
-                              whole(j.at("size")),
-                              whole(j.at("planned")),
-                              small(j.at("streams")),
+                              whole_number(j.at("size")),
+                              whole_number(j.at("planned")),
+                              whole_number_32(j.at("streams")),
                               j.at("rate"),
                               j.at("seconds"),
                               j.at("host")};
     else if (type == "welcome")
-        message.welcome = Welcome{run, small(j.at("sockets")), j.at("host")};
+        message.welcome = Welcome{run, whole_number_32(j.at("sockets")), j.at("host")};
     else if (type == "refusal") message.refusal = Refusal{run, j.at("reason"), j.at("fix")};
     else if (type == "end")
-        message.end = End{run,           wholes(j.at("sent")), j.at("rate"), whole(j.at("dropped")),
+        message.end = End{run,           whole_numbers(j.at("sent")),
+                          j.at("rate"),  whole_number(j.at("dropped")),
                           j.at("pause"), j.at("gso")};
     else if (type == "report")
-        message.report =
-            Report{run, whole(j.at("received")), whole(j.at("lost")), j.at("bandwidth")};
+        message.report = Report{run, whole_number(j.at("received")), whole_number(j.at("lost")),
+                                j.at("bandwidth")};
     else throw std::invalid_argument(type);
     return message;
 }
 
-// Whether the numbers of a received message are within sane bounds.
-bool is_plausible(const ControlMessage& message) {
+// Whether the numbers of a received message are within the bounds of the parameters.
+bool is_within_bounds(const ControlMessage& message) {
     if (message.hello) {
         const Hello& h = *message.hello;
         return h.streams >= 1 && h.streams <= 128 && h.size >= DataHeader::bytes &&
@@ -121,10 +124,12 @@ std::string Seal::sign(std::string text) const {
 
 std::optional<ControlMessage> Seal::open(std::string_view datagram) const {
     if (!token_) return decode(datagram);
-    constexpr std::size_t tail = 65;
-    if (datagram.size() < tail || datagram[datagram.size() - tail] != ' ') return std::nullopt;
-    const auto signature = session::token_from(datagram.substr(datagram.size() - tail + 1));
-    datagram.remove_suffix(tail);
+    constexpr std::size_t signature_bytes = 65;  // " " and 64 digits
+    if (datagram.size() < signature_bytes || datagram[datagram.size() - signature_bytes] != ' ')
+        return std::nullopt;
+    const auto signature =
+        session::token_from(datagram.substr(datagram.size() - signature_bytes + 1));
+    datagram.remove_suffix(signature_bytes);
     if (!signature || !session::equal(signature->bytes, session::sign(*token_, datagram)))
         return std::nullopt;
     return decode(datagram);
@@ -133,8 +138,8 @@ std::optional<ControlMessage> Seal::open(std::string_view datagram) const {
 std::optional<ControlMessage> decode(std::string_view datagram) {
     if (!datagram.starts_with(prefix)) return std::nullopt;
     try {
-        ControlMessage message = read(Json::parse(datagram.substr(prefix.size())));
-        return is_plausible(message) ? std::optional(std::move(message)) : std::nullopt;
+        ControlMessage message = read_fields(Json::parse(datagram.substr(prefix.size())));
+        return is_within_bounds(message) ? std::optional(std::move(message)) : std::nullopt;
     } catch (const std::exception&) {  // not JSON, or a member is missing or has a wrong type
         return std::nullopt;
     }

@@ -1,14 +1,14 @@
 // The protocol of the UDP measurements: the header of each data message, and the control messages
 // on the control port. Control messages are JSON and are repeated until answered.
 //
-//     sender    hello ->            what it will send, with a random run number
+//     sender    hello ->            the streams that it will send, with a random run number
 //     receiver        <- welcome    or refusal, with the reason
 //     sender    data  =>            to the ports after the control port, round-robin by stream
 //     sender    end   ->            messages sent on each stream, and the achieved rate
 //     receiver        <- report     messages received
 //
-// With a token each control message is signed. A recorded one is of no use later, because the token
-// is of one run.
+// With a token each control message is signed. A recorded message is useless later, because each
+// run has its own token.
 //
 // The clocks of the two sides are never compared: only differences of sending times are used.
 #pragma once
@@ -27,6 +27,8 @@
 
 namespace assay::node {
 
+// The start of each data message, big-endian: magic and stream (4 bytes each), then run, sequence
+// number and time of sending in ns of the sender's clock (8 bytes each).
 struct DataHeader {
     static constexpr std::uint32_t magic_word = 0x41555031;  // "AUP1"
     static constexpr std::size_t bytes = 32;
@@ -35,22 +37,22 @@ struct DataHeader {
     std::uint64_t run = 0, sequence = 0, sent_at = 0;
 
     void put(std::byte* to) const {
-        const std::uint32_t words[2] = {htobe32(magic_word), htobe32(stream)};
-        const std::uint64_t longs[3] = {htobe64(run), htobe64(sequence), htobe64(sent_at)};
-        std::memcpy(to, words, sizeof words);
-        std::memcpy(to + sizeof words, longs, sizeof longs);
+        const std::uint32_t fields_32[2] = {htobe32(magic_word), htobe32(stream)};
+        const std::uint64_t fields_64[3] = {htobe64(run), htobe64(sequence), htobe64(sent_at)};
+        std::memcpy(to, fields_32, sizeof fields_32);
+        std::memcpy(to + sizeof fields_32, fields_64, sizeof fields_64);
     }
-    // Returns false if it is not a message of this protocol. `from` has at least `bytes`.
+    // Returns false if it is not a message of this protocol. `from` has at least `bytes` bytes.
     bool get(const std::byte* from) {
-        std::uint32_t words[2];
-        std::uint64_t longs[3];
-        std::memcpy(words, from, sizeof words);
-        std::memcpy(longs, from + sizeof words, sizeof longs);
-        stream = be32toh(words[1]);
-        run = be64toh(longs[0]);
-        sequence = be64toh(longs[1]);
-        sent_at = be64toh(longs[2]);
-        return be32toh(words[0]) == magic_word;
+        std::uint32_t fields_32[2];
+        std::uint64_t fields_64[3];
+        std::memcpy(fields_32, from, sizeof fields_32);
+        std::memcpy(fields_64, from + sizeof fields_32, sizeof fields_64);
+        stream = be32toh(fields_32[1]);
+        run = be64toh(fields_64[0]);
+        sequence = be64toh(fields_64[1]);
+        sent_at = be64toh(fields_64[2]);
+        return be32toh(fields_32[0]) == magic_word;
     }
 };
 
@@ -100,13 +102,13 @@ struct ControlMessage {
     std::optional<Report> report{};
 };
 
-// Signs control messages with the token of the run, if there is one, and opens those that are so
-// signed: " " and an HMAC-SHA-256 of the text before it, as 64 hexadecimal digits, at the end.
+// Signs and verifies control messages with the token of the run, if there is one. A signed message
+// ends with " " and an HMAC-SHA-256 of the text before, as 64 hexadecimal digits.
 class Seal {
 public:
     explicit Seal(const std::optional<session::Token>& token) : token_(token) {}
     std::string sign(std::string text) const;
-    // None: it is not a valid control message, or not of this run.
+    // Verifies and decodes. None: it is not a valid control message, or not of this run.
     std::optional<ControlMessage> open(std::string_view datagram) const;
 
 private:

@@ -1,5 +1,5 @@
 // The stream of bytes from one rank to another: frames of a header and a payload. TCP carries the
-// stream as it is, UDP in datagrams (udp/). Ranks are of the same byte order.
+// stream as it is, UDP in datagrams (udp/). All ranks have the same byte order.
 #pragma once
 
 #include <sys/uio.h>
@@ -21,39 +21,39 @@ struct Header {
     FrameKind kind;
     std::uint8_t unused;
     std::int32_t tag;       // of a message
-    std::uint64_t length;   // of the payload; of a get: what is asked for
+    std::uint64_t length;   // bytes of the payload; of a get: the bytes requested
     std::uint64_t offset;   // in the window
     std::uint64_t request;  // number of a get or flush, repeated in its answer
 };
 static_assert(sizeof(Header) == 32);
 inline constexpr std::uint16_t frame_magic = 0xa55a;
-inline constexpr std::uint64_t longest_payload = 1ULL << 31;
+inline constexpr std::uint64_t max_payload_bytes = 1ULL << 31;
 
 inline bool has_payload(FrameKind kind) {
     return kind == FrameKind::message || kind == FrameKind::put || kind == FrameKind::reply;
 }
-// Whether a header can be one: the magic, a known kind, a bounded length.
+// Whether a header has the magic, a known kind and a bounded length.
 inline bool is_valid(const Header& header) {
     return header.magic == frame_magic && header.kind >= FrameKind::message &&
-           header.kind <= FrameKind::flushed && header.length <= longest_payload;
+           header.kind <= FrameKind::flushed && header.length <= max_payload_bytes;
 }
 
-// Frames on their way out. Positions count the bytes of the stream from 0. Bytes stay here until
-// release(): of TCP when the kernel has them, of UDP when the peer has.
+// The frames that are to be sent to a peer. Positions count the bytes of the stream from 0. Bytes
+// stay here until release(): with TCP until the kernel has them, with UDP until the peer has them.
 class Outbox {
 public:
     void add(const Header& header, const void* data, std::size_t bytes, Ticket ticket);
-    // With a copy of the bytes, which the caller may use again at once.
+    // Adds a copy of the bytes: the caller may change its own at once.
     void add_copy(const Header& header, const void* data, std::size_t bytes);
     bool empty() const { return entries_.empty(); }
     std::size_t frames() const { return entries_.size(); }
     std::uint64_t begin() const { return begin_; }
     std::uint64_t end() const { return end_; }
-    // Describes up to `most` bytes from a position on. Returns the number of bytes, and in `count`
-    // of pieces; these are valid until release().
-    std::size_t gather(std::uint64_t from, std::size_t most, std::span<iovec> pieces,
+    // Describes up to `max_bytes` bytes from a position on. Returns the number of bytes, and in
+    // `count` of pieces; these are valid until release().
+    std::size_t gather(std::uint64_t from, std::size_t max_bytes, std::span<iovec> pieces,
                        int& count) const;
-    // Forgets all bytes before a position. Calls done(ticket) for each frame that is released.
+    // Removes all bytes before a position. Calls done(ticket) for each frame that is removed.
     template <class Done>
     void release(std::uint64_t to, Done done) {
         begin_ = to;

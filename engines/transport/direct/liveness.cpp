@@ -1,3 +1,4 @@
+// Sends and receives heartbeats, and marks silent peers (see liveness.hpp).
 #include "transport/direct/liveness.hpp"
 
 #include <poll.h>
@@ -26,8 +27,8 @@ struct Heartbeat {
 static_assert(sizeof(Heartbeat) == 32);
 constexpr std::size_t signed_bytes = sizeof(Heartbeat) - sizeof(Heartbeat::tag);
 
-std::array<unsigned char, 8> tag_of(const Heartbeat& heartbeat,
-                                    const std::array<unsigned char, 16>& key) {
+std::array<unsigned char, 8> compute_tag(const Heartbeat& heartbeat,
+                                         const std::array<unsigned char, 16>& key) {
     static_assert(crypto_shorthash_siphash24_BYTES == 8 &&
                   crypto_shorthash_siphash24_KEYBYTES == 16);
     std::array<unsigned char, 8> tag;
@@ -36,7 +37,8 @@ std::array<unsigned char, 8> tag_of(const Heartbeat& heartbeat,
     return tag;
 }
 
-// The thread sleeps nearly always. Where the right is given, it runs before those that compute.
+// Gives this thread real-time priority if the process has the right to. It sleeps nearly always,
+// and then runs before threads that compute.
 void raise_priority() {
     sched_param priority{};
     priority.sched_priority = 1;
@@ -66,17 +68,17 @@ void Liveness::watch(int peer, const Address& address, int incarnation) {
     entry.since = last_watched_ = now();
 }
 
-void Liveness::forget(int peer) {
+void Liveness::unwatch(int peer) {
     const std::lock_guard lock(mutex_);
     watched_[static_cast<std::size_t>(peer)] = {};
 }
 
-bool Liveness::heard(int peer) const {
+bool Liveness::has_been_heard(int peer) const {
     const std::lock_guard lock(mutex_);
     return watched_[static_cast<std::size_t>(peer)].last != 0;
 }
 
-std::vector<int> Liveness::silent() {
+std::vector<int> Liveness::silent_peers() {
     const std::lock_guard lock(mutex_);
     std::vector<int> peers;
     for (std::size_t peer = 0; peer < watched_.size(); ++peer)
@@ -97,7 +99,7 @@ void Liveness::run(const std::stop_token& stop) {
         const Nanoseconds time = now();
         const std::lock_guard lock(mutex_);
         delay_.record(time - last - wait * 1'000'000, time);
-        // The thread slept far too long: this process was stopped, the peers were not.
+        // The thread slept far too long: this process was stopped, so the peers may not be silent.
         if (time - last > limit_ / 2) resumed_ = time;
         last = time;
         receive_all(time);
@@ -105,7 +107,7 @@ void Liveness::run(const std::stop_token& stop) {
             continue;
         send_all();
         mark_silent(time);
-        // Soon after a peer came, so that both sides know at once that they hear each other.
+        // A shorter period after a peer has come, so that both sides soon hear each other.
         const Nanoseconds period = time - last_watched_ < startup_time
                                        ? std::min(usual_period, startup_period)
                                        : usual_period;
@@ -124,7 +126,7 @@ void Liveness::send_all() {
                             static_cast<std::uint32_t>(peer),
                             sent_,
                             {}};
-        heartbeat.tag = tag_of(heartbeat, key_);
+        heartbeat.tag = compute_tag(heartbeat, key_);
         sendto(socket_, &heartbeat, sizeof heartbeat, MSG_DONTWAIT, entry.address.data(),
                entry.address.length);
     }
@@ -132,7 +134,7 @@ void Liveness::send_all() {
 
 void Liveness::receive_all(Nanoseconds time) {
     Heartbeat heartbeat;
-    // One byte more, so that a longer datagram is seen as such.
+    // One byte longer than a heartbeat, so that longer datagrams are recognised.
     std::array<unsigned char, sizeof heartbeat + 1> datagram;
     // A flood from strangers must not keep this thread from sending.
     for (std::size_t left = 64 + 4 * watched_.size(); left > 0; --left) {
@@ -142,7 +144,7 @@ void Liveness::receive_all(Nanoseconds time) {
         std::memcpy(&heartbeat, datagram.data(), sizeof heartbeat);
         if (heartbeat.magic != magic || heartbeat.rank >= watched_.size() ||
             heartbeat.to != static_cast<std::uint32_t>(rank_) ||
-            heartbeat.tag != tag_of(heartbeat, key_))
+            heartbeat.tag != compute_tag(heartbeat, key_))
             continue;
         Watched& entry = watched_[heartbeat.rank];
         if (!entry.active ||

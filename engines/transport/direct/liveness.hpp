@@ -1,11 +1,11 @@
-// Detects peers that have fallen silent. A separate thread sends a datagram to every peer several
-// times within the time limit, and records when each peer's last datagram arrived. So a host
+// Detects peers that have fallen silent. A separate thread sends a heartbeat datagram to every peer
+// several times within the time limit, and records when each peer's last one arrived. So a host
 // without power or network, or a stopped process, is detected although no connection is reset. A
-// rank that computes for long is not taken for dead, nor one whose host has no free processor for
-// it (silence_limit.hpp).
+// rank that computes for long does not count as silent, nor does a rank whose host has no free
+// processor for it (silence_limit.hpp).
 //
-// Each datagram carries a keyed tag and a number that only grows, so that other programs can
-// neither forge nor replay one.
+// Each heartbeat carries a keyed tag and a number that only grows, so that other programs can
+// neither forge nor replay it.
 #pragma once
 
 #include <array>
@@ -23,21 +23,21 @@ namespace assay::direct {
 
 class Liveness {
 public:
-    // `socket` stays the caller's. `limit`: a peer that is not heard for so long is silent.
+    // `socket` is not owned. A peer from which nothing arrives for `limit` is silent.
     Liveness(int socket, const Membership& self, Nanoseconds limit);
     Liveness(const Liveness&) = delete;
     Liveness& operator=(const Liveness&) = delete;
     ~Liveness() = default;
 
-    // From now on `peer` must be heard.
+    // From now on heartbeats from `peer` are expected.
     void watch(int peer, const Address& address, int incarnation);
-    void forget(int peer);
-    // Whether it was heard since watch().
-    bool heard(int peer) const;
+    void unwatch(int peer);
+    // Whether a heartbeat of the peer has arrived since watch().
+    bool has_been_heard(int peer) const;
     // Whether some watched peer is silent; cheap.
     bool any_silent() const { return any_silent_.load(std::memory_order_relaxed); }
     // The peers that are silent now.
-    std::vector<int> silent();
+    std::vector<int> silent_peers();
     Nanoseconds limit() const { return limit_; }
 
 private:
@@ -47,7 +47,7 @@ private:
         int incarnation = 0;
         Nanoseconds since = 0, last = 0;
         std::uint64_t counter = 0;  // the highest received
-        Delay delay;                // of what it sends
+        Delay delay;                // of its heartbeats
         bool is_silent = false;
     };
     void run(const std::stop_token& stop);
@@ -61,11 +61,11 @@ private:
     mutable std::mutex mutex_;
     std::vector<Watched> watched_;
     std::uint64_t sent_ = 0;
-    Nanoseconds resumed_ = 0;       // when this process last came back from a stop
-    Nanoseconds last_watched_ = 0;  // when the last peer came
+    Nanoseconds resumed_ = 0;       // when this process last went on after a stop
+    Nanoseconds last_watched_ = 0;  // when the last peer was added
     Delay delay_;                   // of this thread
     std::atomic<bool> any_silent_{false};
-    std::jthread thread_;  // last: starts after the others exist, and is joined first
+    std::jthread thread_;  // last member: starts after the others exist, and is joined first
 };
 
 }  // namespace assay::direct

@@ -1,3 +1,4 @@
+// Matches messages with posted receives (see matching.hpp).
 #include "transport/direct/matching.hpp"
 
 #include <fmt/format.h>

@@ -27,17 +27,18 @@ public:
 
     explicit Matching(std::size_t max_unexpected) : max_unexpected_(max_unexpected) {}
 
-    // A receive is posted. True: a complete unexpected message was there, and its bytes are
-    // in the buffer now. A message that is still arriving goes on into the buffer. A message may be
-    // shorter than its receive. Throws Error where it is longer.
+    // Posts a receive. Returns true if a complete unexpected message was held: its bytes are in the
+    // buffer now. The rest of a message that is still arriving goes into the buffer. A message may
+    // be shorter than its receive. Throws Error if it is longer.
     bool post(Ticket ticket, void* data, std::size_t bytes, int tag);
-    // A message begins. Full: it cannot be taken before a receive is posted.
+    // A message begins. Full: there is no space for it until a receive is posted. Too long: longer
+    // than its receive.
     Begin begin(int tag, std::size_t bytes);
     // The message that is arriving now; valid between begin() and end().
     Arriving& arriving() { return arriving_; }
-    // It is complete. Returns the ticket of its receive; -1 if it is held.
+    // The arriving message is complete. Returns the ticket of its receive; -1 if it is held.
     Ticket end();
-    // Of all receives that have no complete message; forgets all.
+    // Removes everything. Returns the tickets of all receives that have no complete message.
     std::vector<Ticket> clear();
     std::size_t unexpected_bytes() const { return unexpected_bytes_; }
 

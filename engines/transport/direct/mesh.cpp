@@ -1,3 +1,4 @@
+// Connects the ranks of a job and watches their connections (see mesh.hpp).
 #include "transport/direct/mesh.hpp"
 
 #include <fmt/format.h>
@@ -37,18 +38,18 @@ void put_text(std::array<char, n>& field, const std::string& text) {
 }
 
 template <std::size_t n>
-std::string text_of(const std::array<char, n>& field) {
+std::string field_text(const std::array<char, n>& field) {
     return {field.begin(), std::find(field.begin(), field.end(), '\0')};
 }
 
-session::Proof prove(const session::Token& token, const Hello& hello) {
+session::Proof sign_hello(const session::Token& token, const Hello& hello) {
     return session::sign(
         token, {reinterpret_cast<const char*>(&hello), sizeof hello - sizeof hello.proof});
 }
 
 void disable_nagle(int fd) {
-    const int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    const int enabled = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &enabled, sizeof enabled);
 }
 
 // Waits for an event on a socket until the deadline.
@@ -104,22 +105,22 @@ void Mesh::watch(int fd, std::uint32_t events, std::uint64_t key) {
 
 void Mesh::connect_all() {
     const Nanoseconds deadline = now() + settings_.start_limit;
-    const bool comes_back = self_.incarnation > 0;
+    const bool is_returning = self_.incarnation > 0;
     for (int peer = 0; peer < size(); ++peer) {
-        if (peer == rank() || (!comes_back && peer > rank())) continue;
+        if (peer == rank() || (!is_returning && peer > rank())) continue;
         const std::string reason =
             self_.peers[index(peer)].port == 0
                 ? "it is gone"
-                : connect_to(peer, comes_back ? rejoin_limit : deadline - now());
+                : connect_to(peer, is_returning ? rejoin_limit : deadline - now());
         if (reason.empty()) continue;
-        if (!comes_back)
+        if (!is_returning)
             throw Error(fmt::format("rank {} cannot reach rank {} at {} port {}: {}", rank(), peer,
                                     self_.peers[index(peer)].address, self_.peers[index(peer)].port,
                                     reason),
                         "check that the hosts reach each other on any port");
         observer_.on_lost(peer, reason, false);
     }
-    while (!comes_back && !unconnected_ranks().empty()) {
+    while (!is_returning && !unconnected_ranks().empty()) {
         if (now() > deadline)
             throw Error(fmt::format("rank {} hears nothing from {} within {:.0f} s", rank(),
                                     unconnected_ranks(), seconds(settings_.start_limit)),
@@ -128,13 +129,13 @@ void Mesh::connect_all() {
     }
 }
 
-// The ranks that are not connected or were not heard; empty if there is none.
+// The ranks that are not connected or have not been heard, for messages; empty if there are none.
 std::string Mesh::unconnected_ranks() const {
     std::string names;
     std::size_t count = 0;
     for (int peer = 0; peer < size(); ++peer) {
         if (peer == rank() || links_[index(peer)].incarnation > 0 ||
-            (is_connected(peer) && liveness_.heard(peer)))
+            (is_connected(peer) && liveness_.has_been_heard(peer)))
             continue;
         if (count++ < max_named_ranks)
             names += fmt::format("{}{}", count > 1 ? ", " : "rank ", peer);
@@ -143,11 +144,11 @@ std::string Mesh::unconnected_ranks() const {
     return names;
 }
 
-// Opens a connection. Returns the socket; else -1, and errno says why.
+// Opens a connection. Returns the socket, or -1 with errno set.
 int Mesh::open_connection(const Address& address, Nanoseconds deadline) const {
     const int fd = socket(address.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0) return -1;
-    // From this rank's own address, so that the connection takes the chosen interface.
+    // Binds to this rank's own address, so that the connection uses the chosen interface.
     Address listen_address = listener_.address();
     listen_address.set_port(0);
     int error = 0;
@@ -167,7 +168,7 @@ int Mesh::open_connection(const Address& address, Nanoseconds deadline) const {
     return -1;
 }
 
-// Connects to a peer. Returns why it failed; empty if it did not.
+// Connects to a peer. Returns the reason if it fails, else "".
 std::string Mesh::connect_to(int peer, Nanoseconds limit) {
     const Nanoseconds deadline = now() + limit;
     const Address address =
@@ -186,7 +187,7 @@ std::string Mesh::connect_to(int peer, Nanoseconds limit) {
     disable_nagle(fd);
     if (!session::introduce(fd, self_.token, purpose, hello_answer_limit_ms))
         return fail("what answers there does not belong to this job");
-    const Hello ours = own_hello(peer);
+    const Hello ours = make_hello(peer);
     Hello peer_hello;
     // A new socket takes 240 bytes at once.
     if (::send(fd, &ours, sizeof ours, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof ours) ||
@@ -197,11 +198,11 @@ std::string Mesh::connect_to(int peer, Nanoseconds limit) {
     if (fault.empty() && peer_hello.rank != static_cast<std::uint32_t>(peer))
         fault = fmt::format("it is rank {}", peer_hello.rank);
     if (!fault.empty()) return fail(fault);
-    add_link(peer, fd, peer_hello, key_of(ours, peer_hello), address);
+    add_link(peer, fd, peer_hello, connection_key(ours, peer_hello), address);
     return "";
 }
 
-Hello Mesh::own_hello(int peer) const {
+Hello Mesh::make_hello(int peer) const {
     Hello hello{};
     hello.magic = hello_magic;
     put_text(hello.version, version());
@@ -217,25 +218,25 @@ Hello Mesh::own_hello(int peer) const {
     hello.extra_length =
         static_cast<std::uint32_t>(std::min(settings_.extra.size(), hello.extra.size()));
     std::copy_n(settings_.extra.begin(), hello.extra_length, hello.extra.begin());
-    hello.proof = prove(self_.token, hello);
+    hello.proof = sign_hello(self_.token, hello);
     return hello;
 }
 
-session::Proof Mesh::key_of(const Hello& caller, const Hello& listener) const {
+session::Proof Mesh::connection_key(const Hello& caller, const Hello& listener) const {
     std::string text = "assay transport key";
     for (const Hello* hello : {&caller, &listener})
         text.append(reinterpret_cast<const char*>(hello), sizeof *hello);
     return session::sign(self_.token, text);
 }
 
-// Why a peer cannot be taken; empty if it can.
+// The reason why a peer is refused; empty if it is accepted.
 std::string Mesh::refusal_reason(const Hello& hello) const {
-    if (hello.magic != hello_magic || !session::equal(hello.proof, prove(self_.token, hello)))
+    if (hello.magic != hello_magic || !session::equal(hello.proof, sign_hello(self_.token, hello)))
         return "its first message is not understood";
-    if (text_of(hello.version) != version())
-        return fmt::format("it is of version {}, this is {}", text_of(hello.version), version());
-    if (text_of(hello.transport) != settings_.transport)
-        return fmt::format("its transport is {}, this one's {}", text_of(hello.transport),
+    if (field_text(hello.version) != version())
+        return fmt::format("it is of version {}, this is {}", field_text(hello.version), version());
+    if (field_text(hello.transport) != settings_.transport)
+        return fmt::format("its transport is {}, this one's {}", field_text(hello.transport),
                            settings_.transport);
     if (hello.size != static_cast<std::uint32_t>(size()) || hello.rank >= hello.size ||
         hello.to != static_cast<std::uint32_t>(rank()) ||
@@ -260,7 +261,7 @@ void Mesh::poll(int milliseconds) {
         else if (is_connected(number)) observer_.on_event(number, event.events);
     }
     if (liveness_.any_silent())
-        for (const int peer : liveness_.silent())
+        for (const int peer : liveness_.silent_peers())
             if (is_connected(peer)) {
                 drop(peer);
                 observer_.on_lost(peer,
@@ -311,11 +312,12 @@ void Mesh::read_hello(int fd) {
     close(fd);
 }
 
-// Takes a rank that has said who it is, unless a process as new as it is connected or was lost.
+// Accepts a rank whose hello is complete, unless the connected or last process of this rank has the
+// same incarnation or a higher one.
 void Mesh::answer_hello(PendingHello& pending) {
     const int peer = static_cast<int>(pending.hello.rank);
     const int incarnation = static_cast<int>(pending.hello.incarnation);
-    const Hello ours = own_hello(peer);
+    const Hello ours = make_hello(peer);
     if (incarnation <= links_[index(peer)].incarnation ||
         ::send(pending.socket, &ours, sizeof ours, MSG_NOSIGNAL) !=
             static_cast<ssize_t>(sizeof ours)) {
@@ -327,7 +329,8 @@ void Mesh::answer_hello(PendingHello& pending) {
         drop(peer);
         observer_.on_lost(peer, "a new process took its place", false);
     }
-    add_link(peer, pending.socket, pending.hello, key_of(pending.hello, ours), pending.address);
+    add_link(peer, pending.socket, pending.hello, connection_key(pending.hello, ours),
+             pending.address);
 }
 
 void Mesh::add_link(int peer, int socket, const Hello& peer_hello, const session::Proof& key,
@@ -345,7 +348,7 @@ void Mesh::add_link(int peer, int socket, const Hello& peer_hello, const session
 void Mesh::drop(int peer) {
     Link& link = links_[index(peer)];
     if (link.socket < 0) return;
-    liveness_.forget(peer);
+    liveness_.unwatch(peer);
     close(std::exchange(link.socket, -1));
 }
 

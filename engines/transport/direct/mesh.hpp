@@ -1,10 +1,10 @@
-// The connections between all ranks of a job. Each begins with the proof of the job's token
-// (engines/session); then both sides send their rank and incarnation, signed with the token.
+// The connections between all ranks of a job. Each begins with the handshake that proves the job's
+// token (engines/session); then both sides send their rank and incarnation, signed with the token.
 //
-// A rank connects to the ranks below its own. One that comes back (its incarnation is above 0)
-// connects to all, and the others take it in place of the process they knew. The connections carry
-// the streams of the TCP transport; for other transports they show at once when a peer's process
-// ends. A host that falls silent is found by heartbeats (liveness.hpp).
+// A rank connects to the ranks below its own. A rank that comes back is a new process with an
+// incarnation above 0. It connects to all ranks, which accept it in place of the earlier process.
+// The connections carry the streams of the TCP transport; for other transports they show at once
+// when a peer's process ends. A host that falls silent is detected by heartbeats (liveness.hpp).
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ public:
     class Observer {
     public:
         virtual ~Observer() = default;
-        // A peer is connected; `key` is secret, of this pair and this connection alone.
+        // A peer is connected. `key` is a secret of this connection.
         virtual void on_connected(int peer, int socket, const Hello& hello,
                                   const session::Proof& key) = 0;
         // Something happened on a peer's socket: EPOLLIN, EPOLLOUT, EPOLLRDHUP.
@@ -57,10 +57,10 @@ public:
     Mesh(const Mesh&) = delete;
     Mesh& operator=(const Mesh&) = delete;
 
-    // Blocks until all ranks are connected and have been heard. Throws Error that names who is not.
-    // A rank that comes back waits for those only that can be reached.
+    // Blocks until all ranks are connected and have been heard. Throws Error that names the missing
+    // ranks. A rank that comes back only waits for the ranks that can be reached.
     void connect_all();
-    // Takes new connections and reports what happened; waits for `milliseconds` at most.
+    // Accepts connections and reports events to the observer; waits for `milliseconds` at most.
     void poll(int milliseconds = 0);
     // Readable when poll() has something to do.
     int descriptor() const { return epoll_; }
@@ -82,7 +82,7 @@ private:
         int incarnation = -1;  // the highest that was ever connected
         Nanoseconds since = 0;
     };
-    // A connection with the token proven, whose Hello has not arrived in full.
+    // A connection that has proved the token and whose Hello is not complete.
     struct PendingHello {
         int socket;
         Address address;
@@ -97,8 +97,8 @@ private:
     void read_hello(int fd);
     std::string refusal_reason(const Hello& hello) const;
     void answer_hello(PendingHello& pending);
-    Hello own_hello(int peer) const;
-    session::Proof key_of(const Hello& caller, const Hello& listener) const;
+    Hello make_hello(int peer) const;
+    session::Proof connection_key(const Hello& caller, const Hello& listener) const;
     int open_connection(const Address& address, Nanoseconds deadline) const;
     std::string connect_to(int peer, Nanoseconds limit);
     void add_link(int peer, int socket, const Hello& peer_hello, const session::Proof& key,

@@ -1,3 +1,4 @@
+// Peers, collectives and the end of a job, for transports without MPI (see peer_transport.hpp).
 #include "transport/direct/peer_transport.hpp"
 
 #include <fmt/format.h>
@@ -17,12 +18,12 @@
 namespace assay::direct {
 namespace {
 
-// Users' tags are not negative.
+// Tags of the transport's own messages; those of users are not negative.
 constexpr int tag_up = -1, tag_down = -2, tag_length = -3, tag_text = -4, tag_leave = -5;
-constexpr std::uint64_t longest_text = 1ULL << 30;
+constexpr std::uint64_t max_text_bytes = 1ULL << 30;
 constexpr Nanoseconds leave_limit = 10'000'000'000;
 
-// A binomial tree with rank 0 at its top.
+// The collectives use a binomial tree with rank 0 as root.
 int parent_of(int rank) { return rank & (rank - 1); }
 
 std::vector<int> children_of(int rank, int size) {
@@ -71,14 +72,14 @@ void PeerTransport::peer_changes(std::vector<PeerChange>& changes) {
 }
 
 Ticket PeerTransport::send(const void* data, std::size_t bytes, int peer, int tag) {
-    const Ticket ticket = tickets_.take();
+    const Ticket ticket = tickets_.allocate();
     if (peer == rank() || is_connected(peer)) post_send(ticket, data, bytes, peer, tag);
     else tickets_.complete(ticket, false);
     return ticket;
 }
 
 Ticket PeerTransport::receive(void* data, std::size_t bytes, int peer, int tag) {
-    const Ticket ticket = tickets_.take();
+    const Ticket ticket = tickets_.allocate();
     if (peer == rank() || is_connected(peer)) post_receive(ticket, data, bytes, peer, tag);
     else tickets_.complete(ticket, false);
     return ticket;
@@ -102,14 +103,14 @@ void PeerTransport::idle_wait(Nanoseconds /*idle*/, Nanoseconds limit) {
 
 void PeerTransport::send_internal(const void* data, std::size_t bytes, int peer, int tag) {
     const auto* begin = static_cast<const std::byte*>(data);
-    internal_sends_.push_back({tickets_.take(true), {begin, begin + bytes}});
+    internal_sends_.push_back({tickets_.allocate(true), {begin, begin + bytes}});
     const InternalSend& sent = internal_sends_.back();
     if (is_connected(peer)) post_send(sent.ticket, sent.bytes.data(), bytes, peer, tag);
     else tickets_.complete(sent.ticket, false);
 }
 
 Ticket PeerTransport::receive_internal(void* data, std::size_t bytes, int peer, int tag) {
-    const Ticket ticket = tickets_.take(true);
+    const Ticket ticket = tickets_.allocate(true);
     if (is_connected(peer)) post_receive(ticket, data, bytes, peer, tag);
     else tickets_.complete(ticket, false);
     return ticket;
@@ -123,8 +124,8 @@ void PeerTransport::release_completed_sends() {
     });
 }
 
-// Whether an operation of its own has completed; its ticket is then returned.
-bool PeerTransport::take_if_completed(Ticket internal) {
+// Whether an internal operation has completed; its ticket is then released.
+bool PeerTransport::release_if_completed(Ticket internal) {
     if (tickets_.outcome(internal) != Tickets::Outcome::completed) return false;
     tickets_.release(internal);
     return true;
@@ -137,12 +138,13 @@ void PeerTransport::check_all_present(const char* activity) const {
         throw Error(fmt::format("rank {} came back: it cannot take part in {}", rank(), activity),
                     "only measurements that survive a rank's death can take it back");
     if (losses_.empty()) return;
-    // A host that is cut off loses all others within one limit: it is then the one to be named.
+    // A host that is cut off loses all others within one limit. The error waits for that time, so
+    // that it can name this host instead of the first peer.
     const Loss& first = losses_.front();
     if (!first.silent || now() - first.time >= mesh_.heartbeat_limit()) throw_lost(first, activity);
 }
 
-// A rank that has left is missing in collectives only: its transfers were complete.
+// A rank that has left is no error here: its transfers were complete.
 void PeerTransport::check_peers() const {
     const auto first = std::ranges::find(losses_, false, &Loss::graceful);
     if (first == losses_.end()) return;
@@ -201,7 +203,7 @@ bool PeerTransport::test_collective() {
                                       tag_down);
         }
     }
-    if (r.down && !take_if_completed(*r.down)) {
+    if (r.down && !release_if_completed(*r.down)) {
         check_all_present("a reduction");
         return false;
     }
@@ -215,13 +217,13 @@ bool PeerTransport::test_collective() {
 void PeerTransport::receive_blocking(void* data, std::size_t bytes, int peer, int tag,
                                      const char* activity) {
     const Ticket ticket = receive_internal(data, bytes, peer, tag);
-    while (!take_if_completed(ticket)) progress_and_check(activity);
+    while (!release_if_completed(ticket)) progress_and_check(activity);
 }
 
 std::string PeerTransport::receive_text(int peer, const char* activity) {
     std::uint64_t length = 0;
     receive_blocking(&length, sizeof length, peer, tag_length, activity);
-    if (length > longest_text)
+    if (length > max_text_bytes)
         throw Error(fmt::format("rank {} announces a text of {} bytes", peer, length),
                     "run the same version on all hosts");
     std::string text(length, '\0');

@@ -1,5 +1,5 @@
-// Base of the transports without MPI: peers that come and go, tickets, collectives over messages,
-// and the end of a job. A transport implements how bytes move (see docs/transports.md).
+// Base of the transports without MPI: peers that are lost and come back, tickets, collectives over
+// messages, and the end of a job. A derived class moves the bytes (see docs/transports.md).
 #pragma once
 
 #include <list>
@@ -14,16 +14,17 @@
 
 namespace assay::direct {
 
+// The longest time that allowed_idle_wait() returns: then the timers are checked.
 inline constexpr Nanoseconds max_idle_wait = 10'000'000;
 
 class PeerTransport : public Transport, private Mesh::Observer {
 public:
     PeerTransport(Listener listener, Membership self, MeshSettings settings);
 
-    // Connects to all peers; blocks. Throws Error that names who cannot be reached.
+    // Connects to all peers; blocks. Throws Error that names the peers that cannot be reached.
     void connect() { mesh_.connect_all(); }
-    // Leaves the job: waits until every peer leaves too or is lost, so that no rank takes the end
-    // of another for a death. Without it, peers report this rank as lost.
+    // Leaves the job: waits until every peer leaves too or is lost. A rank that ends without this
+    // call is reported as lost by its peers.
     void leave();
 
     int rank() const final { return mesh_.rank(); }
@@ -51,18 +52,19 @@ public:
     [[noreturn]] void abort(int status) final;
 
 protected:
-    // How bytes move. The tickets are settled by the transport, all of a peer's by detach().
+    // The movement of bytes. The derived class completes each ticket; detach() fails all of a peer.
     virtual void attach(int peer, int socket, const Hello& hello, const session::Proof& key) = 0;
     virtual void detach(int peer) = 0;
     virtual void post_send(Ticket ticket, const void* data, std::size_t bytes, int peer,
                            int tag) = 0;
     virtual void post_receive(Ticket ticket, void* data, std::size_t bytes, int peer, int tag) = 0;
-    virtual void progress() = 0;  // sends and receives what is possible now; calls mesh().poll()
-    // Readable when something has arrived, beside the mesh's; -1: there is none.
+    // Sends and receives as much as is possible without waiting; calls mesh().poll().
+    virtual void progress() = 0;
+    // A descriptor, beside the mesh's, that is readable when something has arrived; -1: none.
     virtual int descriptor() const { return -1; }
     // The time for which progress() has nothing to do unless something arrives.
     virtual Nanoseconds allowed_idle_wait() { return 0; }
-    virtual bool is_idle(int peer) const = 0;  // nothing is on its way to it
+    virtual bool is_idle(int peer) const = 0;  // whether nothing is on its way to the peer
     // Events of epoll on the peer's connection.
     virtual void on_socket_events(int peer, std::uint32_t events) = 0;
 
@@ -77,6 +79,7 @@ protected:
     void progress_and_check(const char* activity);
 
 private:
+    // The running reduction: up the tree to rank 0, then down with the result.
     struct Reduction {
         bool sum;
         std::span<double> values;
@@ -98,7 +101,7 @@ private:
     [[noreturn]] void throw_lost(const Loss& loss, const char* activity) const;
     void send_internal(const void* data, std::size_t bytes, int peer, int tag);
     Ticket receive_internal(void* data, std::size_t bytes, int peer, int tag);
-    bool take_if_completed(Ticket internal);
+    bool release_if_completed(Ticket internal);
     void receive_blocking(void* data, std::size_t bytes, int peer, int tag, const char* activity);
     std::string receive_text(int peer, const char* activity);
     void send_text(const std::string& text, int peer);

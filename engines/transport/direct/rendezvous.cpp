@@ -1,3 +1,4 @@
+// Addresses, listening sockets, and the two lines that a rank exchanges with its launcher.
 #include "transport/direct/rendezvous.hpp"
 
 #include <arpa/inet.h>
@@ -20,9 +21,9 @@ namespace assay::direct {
 namespace {
 
 constexpr int message_version = 1;
-constexpr int port_attempts = 64;              // until a number is free for both sockets
-constexpr std::size_t longest_line = 1 << 22;  // 16 Ki ranks
-constexpr int max_waiting = 1024;              // connections that the kernel holds for accept()
+constexpr int port_attempts = 64;                // until a number is free for both sockets
+constexpr std::size_t max_line_bytes = 1 << 22;  // 16 Ki ranks
+constexpr int max_waiting = 1024;                // connections that the kernel holds for accept()
 
 int open_bound(const Address& address, int type) {
     const int fd = socket(address.storage.ss_family, type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -39,7 +40,7 @@ bool is_link_local(const sockaddr* address) {
            IN6_IS_ADDR_LINKLOCAL(&reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr);
 }
 
-Address copy_of(const sockaddr* address) {
+Address copy_address(const sockaddr* address) {
     Address copied;
     copied.length = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
     std::memcpy(&copied.storage, address, copied.length);
@@ -47,7 +48,8 @@ Address copy_of(const sockaddr* address) {
     return copied;
 }
 
-// The source of packets to an address of the documentation (RFC 5737): nothing is sent.
+// Finds this host's address on its default route: the source address of packets to an address that
+// is reserved for documentation (RFC 5737). Nothing is sent.
 bool default_source(Address& source_address) {
     const Address outside = read_address("192.0.2.1", 9);
     const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -60,7 +62,7 @@ bool default_source(Address& source_address) {
     return routed;
 }
 
-[[noreturn]] void refuse(const std::string& reason) {
+[[noreturn]] void throw_not_understood(const std::string& reason) {
     throw Error("the launcher's line of peers is not understood: " + reason,
                 "start ranks through 'assay', of the same version");
 }
@@ -122,7 +124,7 @@ Address own_address(const std::string& interface) {
         if (!matches || is_link_local(address)) continue;
         if (source_address.length == 0 ||
             (source_address.storage.ss_family != AF_INET && address->sa_family == AF_INET))
-            source_address = copy_of(address);
+            source_address = copy_address(address);
     }
     if (list) freeifaddrs(list);
     if (source_address.length == 0)
@@ -175,27 +177,29 @@ std::string listening_line(int rank, const Address& address) {
 
 Membership read_membership(const std::string& line, int rank, int ranks) {
     const Json json = Json::parse(line, nullptr, false);
-    if (!json.is_object() || json.value("kind", Json()) != "peers") refuse("it is no 'peers' line");
+    if (!json.is_object() || json.value("kind", Json()) != "peers")
+        throw_not_understood("it is no 'peers' line");
     const Json token = json.value("token", Json()), incarnation = json.value("incarnation", Json()),
                peers = json.value("peers", Json());
     Membership membership;
     membership.rank = rank;
     const auto read =
         token.is_string() ? session::token_from(token.get<std::string>()) : std::nullopt;
-    if (!read) refuse("it has no token of 64 hexadecimal digits");
+    if (!read) throw_not_understood("it has no token of 64 hexadecimal digits");
     membership.token = *read;
     if (!incarnation.is_number_unsigned() || incarnation.get<std::uint64_t>() > 1'000'000)
-        refuse("it has no incarnation");
+        throw_not_understood("it has no incarnation");
     membership.incarnation = incarnation.get<int>();
     if (!peers.is_array() || peers.size() != static_cast<std::size_t>(ranks))
-        refuse(fmt::format("it does not list {} ranks", ranks));
+        throw_not_understood(fmt::format("it does not list {} ranks", ranks));
     for (std::size_t number = 0; number < peers.size(); ++number) {
         const Json& entry = peers[number];
         if (!entry.is_object() || entry.value("rank", Json()) != number ||
             !entry.value("address", Json()).is_string() ||
             !entry.value("port", Json()).is_number_unsigned() ||
             entry["port"].get<std::uint64_t>() > 65535)
-            refuse(fmt::format("its entry {} is not that of rank {}", number, number));
+            throw_not_understood(
+                fmt::format("its entry {} is not that of rank {}", number, number));
         Peer peer{entry["address"], entry["port"].get<std::uint16_t>()};
         if (peer.port != 0) read_address(peer.address, peer.port);
         membership.peers.push_back(std::move(peer));
@@ -203,11 +207,11 @@ Membership read_membership(const std::string& line, int rank, int ranks) {
     return membership;
 }
 
-// Byte by byte, since what follows the line is not for this function.
+// Reads byte by byte, because the bytes after the line belong to later readers.
 std::string read_line_within(int descriptor, Nanoseconds limit) {
     const Nanoseconds deadline = now() + limit;
     std::string line;
-    while (line.size() < longest_line) {
+    while (line.size() < max_line_bytes) {
         const Nanoseconds remaining = deadline - now();
         pollfd polled{descriptor, POLLIN, 0};
         if (remaining <= 0 || ::poll(&polled, 1, static_cast<int>(remaining / 1'000'000) + 1) == 0)
@@ -222,7 +226,7 @@ std::string read_line_within(int descriptor, Nanoseconds limit) {
         if (byte == '\n') return line;
         line += byte;
     }
-    refuse("it is too long");
+    throw_not_understood("it is too long");
 }
 
 }  // namespace assay::direct

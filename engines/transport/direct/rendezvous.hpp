@@ -22,7 +22,7 @@
 
 namespace assay::direct {
 
-// Of the engine and of the messages between ranks; all ranks of a job have the same.
+// The version of the engine and of the messages between ranks. All ranks of a job have the same.
 std::string version();
 
 // An IPv4 or IPv6 address with a port.
@@ -35,17 +35,17 @@ struct Address {
     void set_port(std::uint16_t port);
     std::string text() const;  // without the port
 };
-// Throws Error for what is not a numeric address.
+// Throws Error if the text is not a numeric address.
 Address read_address(const std::string& text, std::uint16_t port);
-// The address of an interface, IPv4 before IPv6; without a name, the one that packets to the
-// outside leave from. Throws Error if there is none.
+// The address of an interface, IPv4 before IPv6; without a name, that of the default route. Throws
+// Error if there is none.
 Address own_address(const std::string& interface);
 
 // The sockets by which a rank is reached: one for connections and one for heartbeats, on the same
 // port number.
 class Listener {
 public:
-    // Throws Error if no port can be had.
+    // Throws Error if no port is free.
     explicit Listener(Address address);
     ~Listener();
     Listener(Listener&& other) noexcept;
@@ -67,7 +67,7 @@ struct Peer {
     std::uint16_t port = 0;
 };
 
-// A rank's place in the job. `peers` has an entry for each rank, this one too.
+// This rank and all ranks of the job. `peers` has an entry for each rank, including this one.
 struct Membership {
     int rank = 0;
     int incarnation = 0;

@@ -1,6 +1,6 @@
-// The time after which a silent peer is taken for lost. It grows with the largest delay of the last
-// seconds, of the peer and of this rank, as in accrual failure detectors (Hayashibara et al., SRDS
-// 2004): on a host whose processors are busy, heartbeats are late, and were late before.
+// The time after which a silent peer counts as lost. It grows with the largest recent delay of the
+// peer's heartbeats and of this rank's own thread, as in accrual failure detectors (Hayashibara et
+// al., SRDS 2004): on a host whose processors are busy, heartbeats are often late.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +30,8 @@ private:
     Nanoseconds largest_ = 0, recorded_at_ = 0;
 };
 
-// `limit`: without delays. `own_delay`: of this rank's thread; `peer_delay`: of the peer's
-// heartbeats.
+// `limit`: the time without delays; `own_delay`: of this rank's heartbeat thread; `peer_delay`: of
+// the peer's heartbeats.
 inline Nanoseconds silence_limit(Nanoseconds limit, Nanoseconds own_delay, Nanoseconds peer_delay) {
     constexpr Nanoseconds delay_factor = 3, max_factor = 20;
     return std::min(limit + delay_factor * std::max(own_delay, peer_delay), max_factor * limit);

@@ -1,3 +1,4 @@
+// Frames, matching and windows over streams of bytes (see stream_transport.hpp).
 #include "transport/direct/stream_transport.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 namespace assay::direct {
 namespace {
 
-// Answers that a peer may have waiting here: more than any program asks for at once.
+// Limit of the frames that wait to be sent to a peer: more than the gets of any program at a time.
 constexpr std::size_t max_frames = 1U << 20;
 // Bytes on their way to a peer, above which a send waits for their arrival.
 constexpr std::size_t max_copied = 1U << 20;
@@ -89,10 +90,10 @@ std::size_t StreamTransport::consume(int peer, const std::byte* data, std::size_
     std::size_t used = 0;
     while (used < bytes && !box.blocked_ && fault.empty()) {
         if (box.in_payload_) {
-            const std::size_t part = std::min(bytes - used, box.left_);
+            const std::size_t part = std::min(bytes - used, box.payload_left_);
             std::memcpy(box.target_, data + used, part);
             used += part;
-            fill(peer, part);
+            on_payload_bytes(peer, part);
             continue;
         }
         const std::size_t part = std::min(bytes - used, sizeof(Header) - box.header_received_);
@@ -100,27 +101,28 @@ std::size_t StreamTransport::consume(int peer, const std::byte* data, std::size_
                     part);
         used += part;
         box.header_received_ += part;
-        if (box.header_received_ == sizeof(Header)) box.blocked_ = !begin(peer, fault);
+        if (box.header_received_ == sizeof(Header)) box.blocked_ = !begin_payload(peer, fault);
     }
     return used;
 }
 
 bool StreamTransport::resume(int peer, std::string& fault) {
     Inbox& box = inbox(peer);
-    if (box.blocked_) box.blocked_ = !begin(peer, fault);
+    if (box.blocked_) box.blocked_ = !begin_payload(peer, fault);
     return !box.blocked_;
 }
 
-void StreamTransport::fill(int peer, std::size_t bytes) {
+void StreamTransport::on_payload_bytes(int peer, std::size_t bytes) {
     Inbox& box = inbox(peer);
     box.target_ += bytes;
-    box.left_ -= bytes;
+    box.payload_left_ -= bytes;
     if (box.header_.kind == FrameKind::message) box.matching_.arriving().received += bytes;
-    if (box.left_ == 0) end(peer);
+    if (box.payload_left_ == 0) end_payload(peer);
 }
 
-// A header is complete. False: its message cannot be taken yet, or (with a fault) never.
-bool StreamTransport::begin(int peer, std::string& fault) {
+// A header is complete. Returns false if its payload cannot be received yet, or never (with
+// `fault`).
+bool StreamTransport::begin_payload(int peer, std::string& fault) {
     Inbox& box = inbox(peer);
     const Header& header = box.header_;
     if (!is_valid(header)) {
@@ -151,13 +153,13 @@ bool StreamTransport::begin(int peer, std::string& fault) {
         fault = "it answered what was not asked";
     }
     if (!fault.empty()) return false;
-    box.left_ = header.length;
+    box.payload_left_ = header.length;
     box.in_payload_ = true;
-    if (box.left_ == 0) end(peer);
+    if (box.payload_left_ == 0) end_payload(peer);
     return true;
 }
 
-void StreamTransport::end(int peer) {
+void StreamTransport::end_payload(int peer) {
     Inbox& box = inbox(peer);
     box.in_payload_ = false;
     box.header_received_ = 0;
@@ -218,7 +220,7 @@ void StreamTransport::free_window() {
 }
 
 Ticket StreamTransport::get(void* data, std::size_t bytes, int peer, std::size_t offset) {
-    const Ticket ticket = tickets().take();
+    const Ticket ticket = tickets().allocate();
     if (peer == rank()) {
         if (bytes > 0) std::memcpy(data, window_.data() + offset, bytes);
         tickets().complete(ticket, true);

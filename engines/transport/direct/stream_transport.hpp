@@ -1,8 +1,8 @@
-// A transport over streams of bytes, one to and one from each peer: frames, matching, and windows
-// as messages. A derived transport (TCP, UDP) sends the bytes of an Outbox and passes on the bytes
-// that arrive.
+// A transport over streams of bytes, one to and one from each peer: frames, matching, and one-sided
+// operations as messages. A derived transport (TCP, UDP, libfabric) sends the bytes of an Outbox
+// and passes the bytes that arrive to consume().
 //
-// A payload goes straight into the buffer of a receive that was posted before it arrives.
+// A payload goes straight into the buffer of its receive if that is posted before it arrives.
 #pragma once
 
 #include <array>
@@ -34,8 +34,8 @@ protected:
     class Inbox {
     public:
         Inbox() : matching_(max_unexpected) {}
-        // Where the next bytes belong, if they are of a payload; else empty.
-        std::span<std::byte> target() const { return {target_, left_}; }
+        // The memory for the next bytes of the payload; empty if no payload is arriving.
+        std::span<std::byte> target() const { return {target_, payload_left_}; }
         bool is_blocked() const { return blocked_; }
 
     private:
@@ -45,7 +45,7 @@ protected:
         Header header_{};
         std::size_t header_received_ = 0;
         std::byte* target_ = nullptr;
-        std::size_t left_ = 0;  // of the payload
+        std::size_t payload_left_ = 0;
         bool in_payload_ = false, blocked_ = false;
         struct Get {
             Ticket ticket;
@@ -59,18 +59,18 @@ protected:
     Outbox& outbox(int peer) { return outboxes_[static_cast<std::size_t>(peer)]; }
     Inbox& inbox(int peer) { return *inboxes_[static_cast<std::size_t>(peer)]; }
 
-    // Takes bytes of a peer's stream. Returns how many; fewer where the stream has to wait for a
-    // receive (back-pressure). Sets `fault` where they are no frames.
+    // Processes bytes of a peer's stream. Returns their number; less than `bytes` if the stream
+    // must wait for a receive (back-pressure). Sets `fault` if the bytes are no valid frames.
     std::size_t consume(int peer, const std::byte* data, std::size_t bytes, std::string& fault);
-    // Bytes were written to target().
-    void fill(int peer, std::size_t bytes);
-    // Tries again to begin a message that waits. True: the stream goes on.
+    // `bytes` bytes were written to target().
+    void on_payload_bytes(int peer, std::size_t bytes);
+    // Tries again to begin a message that waits for a receive. Returns whether the stream goes on.
     bool resume(int peer, std::string& fault);
     // There are new bytes in a peer's outbox.
     virtual void on_outbox_filled(int peer) = 0;
     // A receive was posted for a stream that waits.
     virtual void on_receive_posted(int peer) = 0;
-    // Forgets a peer's streams and fails its tickets.
+    // Deletes a peer's streams and fails its tickets.
     void reset(int peer);
     bool is_idle(int peer) const override {
         return outboxes_[static_cast<std::size_t>(peer)].empty();
@@ -81,13 +81,13 @@ private:
     void post_receive(Ticket ticket, void* data, std::size_t bytes, int peer, int tag) final;
     void add(int peer, FrameKind kind, const void* data, std::size_t bytes, Ticket ticket,
              int tag = 0, std::uint64_t offset = 0, std::uint64_t request = 0);
-    bool begin(int peer, std::string& fault);
-    void end(int peer);
-    void deliver_to_self();
+    bool begin_payload(int peer, std::string& fault);
+    void end_payload(int peer);
+
     bool is_in_window(std::uint64_t offset, std::uint64_t bytes) const;
     void answer(int peer, const Header& header, std::string& fault);
 
-    // Messages of this rank to itself, without their other side yet.
+    // Sends and receives of this rank with itself that are not matched yet.
     struct SelfSend {
         Ticket ticket;
         const void* data;

@@ -1,6 +1,6 @@
 // The operations in flight of one rank. A ticket is reported once, as completed or as failed, and
 // its number is then reused. Tickets of the transport's internal messages (collectives) are not
-// reported; their taker asks for the outcome and releases them.
+// reported; the transport checks their outcome and releases them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ class Tickets {
 public:
     enum class Outcome : std::uint8_t { pending, completed, failed };
 
-    Ticket take(bool internal = false) {
+    Ticket allocate(bool internal = false) {
         if (free_.empty()) {
             entries_.push_back({});
             free_.push_back(static_cast<Ticket>(entries_.size() - 1));

@@ -1,3 +1,4 @@
+// Reductions, gather and broadcast of the null transport.
 #include <algorithm>
 
 #include "transport/null/fabric.hpp"

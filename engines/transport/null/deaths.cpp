@@ -1,4 +1,4 @@
-// Planted deaths and stalls.
+// Deaths and stalls of ranks in the null transport.
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -17,12 +17,12 @@ const Faults::Death* Fabric::next_death(int rank) const {
 
 Nanoseconds Fabric::stalled_until(int rank) const {
     for (const Faults::Stall& stall : faults_.stalls)
-        if (stall.rank == rank && stall.at <= time() && time() < stall.at + stall.time)
-            return stall.at + stall.time;
+        if (stall.rank == rank && stall.start <= time() && time() < stall.start + stall.duration)
+            return stall.start + stall.duration;
     return 0;
 }
 
-// What a dead rank has posted is gone with its memory. What is on its way still arrives.
+// Discards the operations that a dead rank has posted. Messages that are on their way still arrive.
 void Fabric::discard_posted(int rank) {
     for (auto& [match, sends] : sends_)
         if (std::get<0>(match) == rank) sends.clear();
@@ -39,11 +39,14 @@ void Fabric::kill(int rank) {
     const Nanoseconds t = time();
     for (int peer = 0; peer < size(); ++peer) {
         if (peer == rank) continue;
-        const Nanoseconds later = death.spread * ((peer * 5 + rank) % 8) / 8;
-        notices_.emplace(t + death.noticed + later, Notice{peer, {rank, PeerChange::State::lost}});
-        if (death.back > 0)
-            notices_.emplace(t + std::max(death.back, death.noticed + death.spread + 1) + later,
-                             Notice{peer, {rank, PeerChange::State::joined}});
+        const Nanoseconds later = death.notice_spread * ((peer * 5 + rank) % 8) / 8;
+        notices_.emplace(t + death.notice_delay + later,
+                         Notice{peer, {rank, PeerChange::State::lost}});
+        if (death.return_delay > 0)
+            notices_.emplace(
+                t + std::max(death.return_delay, death.notice_delay + death.notice_spread + 1) +
+                    later,
+                Notice{peer, {rank, PeerChange::State::joined}});
     }
     wake();
     throw Killed{};
@@ -69,14 +72,14 @@ void Fabric::deliver(const Notice& notice) {
 }
 
 void Fabric::deliver_due_notices() {
-    bool any = false;
+    bool has_delivered = false;
     while (!notices_.empty() && notices_.begin()->first <= time()) {
         const Notice next = notices_.begin()->second;
         notices_.erase(notices_.begin());
         deliver(next);
-        any = true;
+        has_delivered = true;
     }
-    if (any) wake();
+    if (has_delivered) wake();
 }
 
 bool Fabric::restart(int rank) {
@@ -85,10 +88,11 @@ bool Fabric::restart(int rank) {
     std::size_t number = 0;
     for (const Faults::Death& death : faults_.deaths)
         if (death.rank == rank && ++number == state(rank).deaths) last = &death;
-    if (!last || last->back == 0) return false;
+    if (!last || last->return_delay == 0) return false;
     const std::size_t deaths = state(rank).deaths;
-    // Its peers have seen the last of it, and will see that it is back.
-    state(rank).wake = last->at + std::max(last->back, last->noticed + last->spread + 1);
+    // It comes back after all peers have noticed its death, and before they notice its return.
+    state(rank).wake = last->kill_time +
+                       std::max(last->return_delay, last->notice_delay + last->notice_spread + 1);
     const auto due = [&] { return time() >= state(rank).wake || state(0).ended; };
     if (simulated()) {
         wait_until(lock, due);
@@ -104,8 +108,8 @@ bool Fabric::restart(int rank) {
     state(rank) = {};
     state(rank).lost.resize(states_.size());
     for (int peer = 0; peer < size(); ++peer) {
-        const bool gone = peer != rank && (state(peer).ended || state(peer).dead);
-        if (gone) deliver({rank, {peer, PeerChange::State::lost}});
+        const bool is_gone = peer != rank && (state(peer).ended || state(peer).dead);
+        if (is_gone) deliver({rank, {peer, PeerChange::State::lost}});
     }
     state(rank).deaths = deaths;
     return true;
@@ -114,18 +118,18 @@ bool Fabric::restart(int rank) {
 void Fabric::changes(int rank, std::vector<PeerChange>& changes) {
     const Lock lock(mutex_);
     deliver_due_notices();
-    std::vector<PeerChange>& own = state(rank).changes;
-    changes.insert(changes.end(), own.begin(), own.end());
-    own.clear();
+    std::vector<PeerChange>& unreported = state(rank).changes;
+    changes.insert(changes.end(), unreported.begin(), unreported.end());
+    unreported.clear();
 }
 
 void Fabric::failed(int rank, std::vector<Ticket>& tickets) {
     const Lock lock(mutex_);
     deliver_due_notices();
-    std::vector<Ticket>& own = state(rank).failed;
-    tickets.insert(tickets.end(), own.begin(), own.end());
-    state(rank).free.insert(state(rank).free.end(), own.begin(), own.end());
-    own.clear();
+    std::vector<Ticket>& unreported = state(rank).failed;
+    tickets.insert(tickets.end(), unreported.begin(), unreported.end());
+    state(rank).free.insert(state(rank).free.end(), unreported.begin(), unreported.end());
+    unreported.clear();
 }
 
 }  // namespace assay::null

@@ -1,3 +1,4 @@
+// Time, polling and the end of ranks in the null transport (see fabric.hpp).
 #include "transport/null/fabric.hpp"
 
 #include <algorithm>
@@ -7,7 +8,7 @@ namespace assay::null {
 
 namespace {
 
-// Simulated time that passes when nothing is under way, so that the ranks' time limits expire.
+// Step of simulated time when no operation is under way, so that the ranks' time limits expire.
 constexpr Nanoseconds idle_step = 100'000'000;
 
 }  // namespace
@@ -18,7 +19,7 @@ Nanoseconds Fabric::clock() {
     return time_;
 }
 
-// To the next completion of any rank.
+// Advances simulated time to the next completion of any rank.
 void Fabric::advance_time() {
     Nanoseconds next = std::numeric_limits<Nanoseconds>::max();
     const auto include = [&](Nanoseconds due) {
@@ -31,7 +32,7 @@ void Fabric::advance_time() {
         if (rank.ended) continue;
         include(rank.wake);
         include(stalled_until(static_cast<int>(i)));
-        if (const Faults::Death* death = next_death(static_cast<int>(i))) include(death->at);
+        if (const Faults::Death* death = next_death(static_cast<int>(i))) include(death->kill_time);
     }
     if (!notices_.empty()) include(notices_.begin()->first);
     if (next == std::numeric_limits<Nanoseconds>::max()) {
@@ -60,23 +61,25 @@ void Fabric::leave(int rank) {
 void Fabric::poll(int rank, std::vector<Ticket>& completed) {
     Lock lock(mutex_);
     check_aborted();
-    RankState& m = state(rank);
+    RankState& rank_state = state(rank);
     const auto has_work = [&] {
         if (survives()) deliver_due_notices();
         if (death_is_due(rank)) return true;
         if (stalled_until(rank) > 0) return false;
-        return !m.changes.empty() || !m.failed.empty() || (m.wake > 0 && m.wake <= time_) ||
-               std::ranges::any_of(m.pending, [&](const Pending& p) { return p.due <= time_; });
+        return !rank_state.changes.empty() || !rank_state.failed.empty() ||
+               (rank_state.wake > 0 && rank_state.wake <= time_) ||
+               std::ranges::any_of(rank_state.pending,
+                                   [&](const Pending& p) { return p.due <= time_; });
     };
     if (simulated()) wait_until_or_idle(lock, has_work);
     if (death_is_due(rank)) kill(rank);
-    m.wake = 0;
+    rank_state.wake = 0;
     const Nanoseconds t = time();
     if (stalled_until(rank) > t) return;
-    std::erase_if(m.pending, [&](const Pending& pending) {
+    std::erase_if(rank_state.pending, [&](const Pending& pending) {
         if (pending.due > t) return false;
         completed.push_back(pending.ticket);
-        m.free.push_back(pending.ticket);
+        rank_state.free.push_back(pending.ticket);
         return true;
     });
 }

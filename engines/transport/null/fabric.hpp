@@ -1,5 +1,5 @@
-// The state that all ranks of the null transport share, under one lock: what is posted, what is on
-// its way, and the time.
+// The state that all ranks of the null transport share, under one lock: posted operations, messages
+// on their way, and the time.
 #pragma once
 
 #include <condition_variable>
@@ -14,7 +14,8 @@
 
 namespace assay::null {
 
-// Tags of payloads, see Faults::Flip. Others are of acknowledgements and small messages.
+// Whether a tag is of payloads, to which Faults::Flip applies. Others are of acknowledgements and
+// small messages.
 inline bool is_payload(int tag) { return tag == 1 || tag >= 64; }
 
 // A planted death: unwinds the rank's thread.
@@ -51,7 +52,7 @@ public:
     std::vector<std::string> gather(int rank, const std::string& value);
     void broadcast(int rank, std::string& value);
     void leave(int rank);  // a rank has ended
-    // After Killed: whether the rank comes back, and then waits until it does.
+    // After Killed: if the rank comes back, waits until then and returns true.
     bool restart(int rank);
     bool survives() const { return !faults_.deaths.empty(); }
     void changes(int rank, std::vector<PeerChange>& changes);
@@ -101,10 +102,10 @@ private:
     using Lock = std::unique_lock<std::mutex>;
 
     RankState& state(int rank) { return states_[static_cast<std::size_t>(rank)]; }
-    Ticket take_ticket(RankState& m) {
-        if (m.free.empty()) return m.next++;
-        const Ticket ticket = m.free.back();
-        m.free.pop_back();
+    Ticket take_ticket(RankState& rank_state) {
+        if (rank_state.free.empty()) return rank_state.next++;
+        const Ticket ticket = rank_state.free.back();
+        rank_state.free.pop_back();
         return ticket;
     }
     void check_aborted() const {
@@ -117,7 +118,7 @@ private:
     const Faults::Death* next_death(int rank) const;
     bool death_is_due(int rank) const {
         const Faults::Death* death = next_death(rank);
-        return death && death->at <= time();
+        return death && death->kill_time <= time();
     }
     [[noreturn]] void kill(int rank);
     void discard_posted(int rank);
@@ -128,7 +129,8 @@ private:
     void duplicate(int source, int destination, int tag, const void* data, std::size_t bytes,
                    Nanoseconds due);
 
-    // A silent rank blocks inside its call until the job is ended.
+    // Counts an operation that a rank posts. A rank that has fallen silent blocks here until the
+    // job is ended.
     void count_operation(Lock& lock, int rank) {
         if (survives()) {
             deliver_due_notices();
@@ -142,7 +144,8 @@ private:
         const auto entry = sides.find(rank);
         return entry == sides.end() ? faults_.rate : entry->second;
     }
-    // Copies the data. Returns when the source and the destination complete the operation.
+    // Copies the data. Returns the times at which the operation completes at the source and at the
+    // destination.
     std::pair<Nanoseconds, Nanoseconds> transfer(int source, int destination, const void* from,
                                                  void* to, std::size_t bytes, bool payload);
     Collective& current_collective(int rank) { return collectives_[state(rank).collectives]; }
@@ -150,13 +153,13 @@ private:
         if (++collectives_[number].ended == size()) collectives_.erase(number);
     }
     Nanoseconds time() const { return simulated() ? time_ : now(); }
-    // Every waiting rank looks again whether it can go on.
+    // Makes every waiting rank check again whether it can go on.
     void wake() {
         waiting_ = 0;
         ++changes_;
         changed_.notify_all();
     }
-    // Time passes when the last rank begins to wait.
+    // Waits until ready(). Simulated time advances when the last rank begins to wait.
     template <class Ready>
     void wait_until(Lock& lock, Ready ready) {
         while (!aborted_ && !ready()) {
@@ -165,7 +168,8 @@ private:
         }
         check_aborted();
     }
-    // Also ends when nothing is under way: the caller then checks its time limit.
+    // The same, but also returns when no operation is under way: the caller then checks its time
+    // limit.
     template <class Ready>
     void wait_until_or_idle(Lock& lock, Ready ready) {
         wait_until(lock, [&, seen = idle_steps_] { return idle_steps_ != seen || ready(); });

@@ -1,3 +1,4 @@
+// A transport whose operations complete at once (see instant_transport() in null.hpp).
 #include "transport/null.hpp"
 
 namespace assay {

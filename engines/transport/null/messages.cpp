@@ -1,4 +1,4 @@
-// Sends, receives, puts and gets.
+// Sends, receives, puts and gets of the null transport.
 #include <sched.h>
 
 #include <algorithm>
@@ -79,7 +79,7 @@ Ticket Fabric::post_receive(int rank, void* data, std::size_t bytes, int peer, i
     return ticket;
 }
 
-// The message that has just been carried arrives a second time, if that is planted.
+// Delivers the message that has just been transferred a second time, if a duplicate is planted.
 void Fabric::duplicate(int source, int destination, int tag, const void* data, std::size_t bytes,
                        Nanoseconds due) {
     const std::uint64_t number = payloads_[{source, destination}] - 1;

@@ -62,7 +62,7 @@ private:
     const int rank_;
 };
 
-// Runs the body once. True if the rank was killed and has come back.
+// Runs the body once. Returns true if the rank was killed and has come back.
 bool run_rank(Fabric& fabric, int rank, const std::function<void(Transport&)>& body) {
     NullRank transport(fabric, rank);
     try {
@@ -84,7 +84,7 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
         for (int rank = 0; rank < ranks; ++rank)
             threads.emplace_back([&, rank] {
                 try {
-                    for (bool lives = true; lives;) lives = run_rank(fabric, rank, body);
+                    for (bool is_alive = true; is_alive;) is_alive = run_rank(fabric, rank, body);
                 } catch (...) {
                     errors[static_cast<std::size_t>(rank)] = std::current_exception();
                     fabric.end(2);  // the other ranks would wait for this one

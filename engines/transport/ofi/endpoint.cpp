@@ -1,3 +1,4 @@
+// Opens and drives an endpoint of libfabric (see endpoint.hpp).
 #include "transport/ofi/endpoint.hpp"
 
 #ifdef ASSAY_LIBFABRIC
@@ -13,11 +14,11 @@
 namespace assay::ofi {
 namespace {
 
-constexpr std::size_t batch = 64;
+constexpr std::size_t completion_batch = 64;
 
 [[noreturn]] void fail(const fi_info& info, const char* call, long status) {
     throw Error(fmt::format("libfabric's {} does not work: {}: {}", info.fabric_attr->prov_name,
-                            call, reason_of(status)),
+                            call, error_text(status)),
                 "see 'fi_info -v', or choose another provider");
 }
 
@@ -39,9 +40,9 @@ Memory::Memory(fid_domain* domain, const fi_info& info, std::size_t bytes)
 
 Endpoint::Endpoint(Info info) : info_(std::move(info)) {
     const auto open = [this](auto& owned, const char* call, auto&& function) {
-        typename std::remove_reference_t<decltype(owned)>::pointer opened = nullptr;
-        check(*info_, call, function(&opened));
-        owned.reset(opened);
+        typename std::remove_reference_t<decltype(owned)>::pointer handle = nullptr;
+        check(*info_, call, function(&handle));
+        owned.reset(handle);
     };
     open(fabric_, "fi_fabric",
          [&](fid_fabric** f) { return library().fabric(info_->fabric_attr, f, nullptr); });
@@ -76,7 +77,7 @@ void Endpoint::remove_stale_memory(const std::string& address) const {
     constexpr std::string_view scheme = "fi_shm://";
     if (reaches_other_hosts() || !address.starts_with(scheme)) return;
     const std::string name = address.substr(scheme.size());
-    // "pid:user:number" or a part of that: no other name is touched.
+    // Names of libfabric's shared memory are "pid:user:number" or a part of that. Others are kept.
     if (name.find_first_not_of("0123456789:") == std::string::npos)
         shm_unlink(("/" + name).c_str());
 }
@@ -96,7 +97,7 @@ long Endpoint::receive(Buffer& buffer) const {
 }
 
 void Endpoint::poll(std::vector<Completion>& completions) const {
-    std::array<fi_cq_msg_entry, batch> entries;
+    std::array<fi_cq_msg_entry, completion_batch> entries;
     const ssize_t count = fi_cq_read(queue_.get(), entries.data(), entries.size());
     for (ssize_t i = 0; i < count; ++i) {
         const fi_cq_msg_entry& entry = entries[static_cast<std::size_t>(i)];

@@ -22,7 +22,7 @@ struct CloseFid {
 template <class T>
 using Owned = std::unique_ptr<T, CloseFid>;
 
-// Memory that the provider may use, registered where it asks for that.
+// Memory for messages, registered with the provider if it requires that.
 class Memory {
 public:
     Memory() = default;
@@ -38,14 +38,14 @@ private:
     Owned<fid_mr> region_;
 };
 
-// A buffer of one message. `context` comes first: a completion names it.
+// A buffer of one message. `context` comes first, because a completion has its address.
 struct Buffer {
     fi_context2 context;
     std::byte* data = nullptr;
     void* description = nullptr;  // of its memory
-    std::size_t bytes = 0;        // of the message; in a receive of what fits
-    void* owner = nullptr;        // the user's
-    bool busy = false;            // the provider has it
+    std::size_t bytes = 0;        // of the message; of a receive: its capacity
+    void* owner = nullptr;        // set and used by the caller
+    bool busy = false;            // the provider uses it
 };
 static_assert(offsetof(Buffer, context) == 0);
 
@@ -57,12 +57,12 @@ public:
     Endpoint(const Endpoint&) = delete;
     Endpoint& operator=(const Endpoint&) = delete;
 
-    // Ends all traffic; the provider then holds no buffer any more.
+    // Ends all traffic; after that the provider uses no buffer.
     void stop() { endpoint_.reset(); }
     std::string provider() const { return info_->fabric_attr->prov_name; }
-    // Whether it reaches other hosts: the addresses of shared memory are texts.
+    // Whether it reaches other hosts. The addresses of shared memory, which does not, are texts.
     bool reaches_other_hosts() const { return info_->addr_format != FI_ADDR_STR; }
-    std::size_t longest_message() const { return info_->ep_attr->max_msg_size; }
+    std::size_t max_message_bytes() const { return info_->ep_attr->max_msg_size; }
     std::size_t max_receives() const { return info_->rx_attr->size; }
     std::span<const unsigned char> address() const { return address_; }
     Memory allocate(std::size_t bytes) const { return {domain_.get(), *info_, bytes}; }
@@ -70,7 +70,7 @@ public:
     // False: the provider does not understand the address.
     bool insert(std::span<const unsigned char> address, fi_addr_t& peer) const;
     void remove(fi_addr_t peer) const { fi_av_remove(addresses_.get(), &peer, 1, 0); }
-    // A process that is killed leaves its shared memory behind: removes that of a peer.
+    // Removes the shared memory that a killed peer has left behind.
     void remove_stale_memory(const std::string& address) const;
     // 0, -FI_EAGAIN or another error.
     long send(Buffer& buffer, fi_addr_t peer) const;
@@ -81,8 +81,8 @@ public:
         std::size_t bytes;  // of a message that was received
         int error;          // 0: success
     };
-    // Drives progress, and appends what has completed, at most a batch. Throws Error if the
-    // endpoint does not work any more.
+    // Drives progress, and appends completed operations, at most a batch. Throws Error if the
+    // endpoint has failed.
     void poll(std::vector<Completion>& completions) const;
 
 private:

@@ -1,3 +1,4 @@
+// Loads libfabric and finds its providers.
 #include "transport/ofi/library.hpp"
 
 #ifdef ASSAY_LIBFABRIC
@@ -14,7 +15,7 @@
 namespace assay::ofi {
 namespace {
 
-// The interface that this code is written to. Newer libraries keep it.
+// The version of the interface that this code uses. Newer libraries support it.
 constexpr std::uint32_t interface_version = FI_VERSION(1, 14);
 
 // Loads the version of a symbol that the structures of this interface belong to.
@@ -41,7 +42,8 @@ Info make_hints(const std::string& provider) {
     return hints;
 }
 
-// What there is, the favourite first; empty if there is none. Address "": the provider's own.
+// The list of matching providers, libfabric's favourite first; null if there is none. With address
+// "" a provider chooses its own.
 Info query(const std::string& provider, const std::string& address) {
     const Info hints = make_hints(provider);
     fi_info* result = nullptr;
@@ -56,7 +58,7 @@ bool has_ip_address(const fi_info& info) {
            info.addr_format == FI_SOCKADDR_IN6 || info.addr_format == FI_SOCKADDR_IB;
 }
 
-std::string name_of(const fi_info& info) { return info.fabric_attr->prov_name; }
+std::string provider_name(const fi_info& info) { return info.fabric_attr->prov_name; }
 
 }  // namespace
 
@@ -84,7 +86,7 @@ const Library& library() {
     return loaded;
 }
 
-std::string reason_of(long status) {
+std::string error_text(long status) {
     return library().strerror(static_cast<int>(status < 0 ? -status : status));
 }
 
@@ -92,7 +94,7 @@ std::vector<std::string> providers() {
     std::vector<std::string> names;
     const Info all = query("", "");
     for (const fi_info* info = all.get(); info; info = info->next) {
-        const std::string full = name_of(*info), name = full.substr(0, full.find(';'));
+        const std::string full = provider_name(*info), name = full.substr(0, full.find(';'));
         if (std::ranges::find(names, name) == names.end()) names.push_back(name);
     }
     return names;
@@ -101,9 +103,9 @@ std::vector<std::string> providers() {
 Info find_provider(const std::string& provider, const std::string& address) {
     Info result = query(provider, address);
     if (!result || !has_ip_address(*result))
-        result = query(result && provider.empty() ? name_of(*result) : provider, "");
+        result = query(result && provider.empty() ? provider_name(*result) : provider, "");
     if (result) return result;
-    const std::vector<std::string> known = providers();
+    const std::vector<std::string> available = providers();
     const std::string message =
         provider.empty() ? "libfabric has no provider of reliable datagrams (RDM) on this host"
                          : fmt::format(
@@ -111,8 +113,8 @@ Info find_provider(const std::string& provider, const std::string& address) {
                                "(RDM) on this host",
                                provider);
     std::string choice;
-    for (const std::string& name : known) choice += (choice.empty() ? "ofi:" : ", ofi:") + name;
-    throw Error(message, known.empty() ? "see 'fi_info'" : "choose one of " + choice);
+    for (const std::string& name : available) choice += (choice.empty() ? "ofi:" : ", ofi:") + name;
+    throw Error(message, available.empty() ? "see 'fi_info'" : "choose one of " + choice);
 }
 
 }  // namespace assay::ofi

@@ -1,5 +1,5 @@
-// libfabric, loaded at run time, so that the engine also starts on hosts without it and can say
-// what is missing there.
+// libfabric, loaded at run time, so that the engine also starts on hosts without it and can report
+// what is missing.
 #pragma once
 
 #ifdef ASSAY_LIBFABRIC
@@ -16,10 +16,10 @@
 
 namespace assay::ofi {
 
-// Its functions. All others are inline and call the provider directly.
+// The functions that are loaded. All others are inline and call the provider directly.
 struct Library {
     Library();
-    std::string missing;  // why it cannot be used; empty if it can
+    std::string missing;  // the reason why it cannot be used; empty if it can
 
     decltype(&fi_getinfo) getinfo = nullptr;
     decltype(&fi_freeinfo) freeinfo = nullptr;
@@ -29,10 +29,10 @@ struct Library {
     decltype(&fi_version) version = nullptr;
 };
 
-// Throws Error where libfabric is not installed.
+// Throws Error if libfabric is not installed.
 const Library& library();
 
-std::string reason_of(long status);  // a negative status of libfabric in words
+std::string error_text(long status);  // libfabric's text for a status
 
 struct FreeInfo {
     void operator()(fi_info* info) const { library().freeinfo(info); }
@@ -43,9 +43,9 @@ using Info = std::unique_ptr<fi_info, FreeInfo>;
 // layers that libfabric puts on top: "tcp", "shm".
 std::vector<std::string> providers();
 
-// What a provider offers at an own IP address; providers without IP addresses choose their own.
-// An empty provider is libfabric's favourite at that address. Throws Error that names the
-// providers that there are.
+// The endpoint that a provider offers at an IP address of this host; providers without IP addresses
+// choose their own address. An empty provider means libfabric's favourite at that address. Throws
+// Error that lists the available providers.
 Info find_provider(const std::string& provider, const std::string& address);
 
 }  // namespace assay::ofi

@@ -1,3 +1,4 @@
+// The libfabric transport (see ofi.hpp).
 #include "transport/ofi/ofi.hpp"
 
 #include "core/error.hpp"
@@ -29,20 +30,20 @@ using ofi::Buffer;
 using ofi::Endpoint;
 using ofi::Flow;
 
-constexpr std::string_view prefix_of_name = "ofi:";
-constexpr std::size_t longest_name = sizeof(Hello::transport) - 1;
+constexpr std::string_view name_prefix = "ofi:";
+constexpr std::size_t max_name_bytes = sizeof(Hello::transport) - 1;
 
 // Bytes of one message, its prefix included: less where many ranks would need much memory.
 constexpr std::size_t min_message = 16U << 10, max_message = 256U << 10;
-constexpr int max_pieces = 64;                 // taken of an outbox at once
+constexpr int max_pieces = 64;                 // of an outbox that are copied at once
 constexpr std::size_t max_memory = 64U << 20;  // of a rank's receives
 // Receives for each peer: its messages, and acknowledgements beside them.
-constexpr std::size_t receives = Flow::depth + 2;
+constexpr std::size_t receives_per_peer = Flow::depth + 2;
 
 // In front of every message.
 struct Prefix {
-    std::uint64_t number;  // of a message with bytes of the stream
-    std::uint64_t taken;   // how many of the peer's messages were
+    std::uint64_t number;              // of a message with bytes of the stream
+    std::uint64_t consumed_by_sender;  // how many messages of the receiver the sender has consumed
     std::uint32_t from, bytes;
     std::array<unsigned char, 8> tag;  // of all above
 };
@@ -50,7 +51,7 @@ static_assert(sizeof(Prefix) == 32);
 
 using Key = std::array<unsigned char, crypto_shorthash_siphash24_KEYBYTES>;
 
-std::array<unsigned char, 8> tag_of(const Prefix& prefix, const Key& key) {
+std::array<unsigned char, 8> compute_tag(const Prefix& prefix, const Key& key) {
     std::array<unsigned char, 8> tag;
     crypto_shorthash_siphash24(tag.data(), reinterpret_cast<const unsigned char*>(&prefix),
                                sizeof prefix - sizeof prefix.tag, key.data());
@@ -59,27 +60,27 @@ std::array<unsigned char, 8> tag_of(const Prefix& prefix, const Key& key) {
 
 std::size_t message_bytes(const Endpoint& endpoint, int ranks) {
     const std::size_t peers = static_cast<std::size_t>(std::max(1, ranks - 1));
-    const std::size_t share = max_memory / (peers * receives) / 4096 * 4096;
-    return std::min(std::clamp(share, min_message, max_message), endpoint.longest_message());
+    const std::size_t share = max_memory / (peers * receives_per_peer) / 4096 * 4096;
+    return std::min(std::clamp(share, min_message, max_message), endpoint.max_message_bytes());
 }
 
-// What is on its way to one peer.
+// The messages to and from one peer.
 struct Channel {
     static constexpr std::size_t acknowledgement = Flow::depth;  // the last of the buffers
 
     int peer = -1;
     fi_addr_t address = FI_ADDR_UNSPEC;
-    std::string name;  // what the address was made of, as a text if it is one
+    std::string name;  // the provider's address, if it is a text (shared memory)
     Key key{};
     Flow flow;
     ofi::Memory memory;
     std::array<Buffer, Flow::depth + 1> buffers;
     std::array<bool, Flow::depth + 1> unsubmitted{};  // filled, and refused by the provider for now
-    // Positions in the stream: what is in buffers, and where the message of each buffer ends.
+    // Positions in the stream: up to which it is copied to buffers, and the end of each buffer.
     std::uint64_t copied = 0;
     std::array<std::uint64_t, Flow::depth> ends{};
     std::uint64_t finished = 0;  // messages that the provider has sent, without a gap
-    std::size_t consumed = 0;    // of the message whose turn it is
+    std::size_t consumed = 0;    // bytes of the next message in order
     bool is_usable() const { return address != FI_ADDR_UNSPEC; }
     bool is_busy() const { return std::ranges::any_of(buffers, &Buffer::busy); }
 };
@@ -133,14 +134,14 @@ private:
     bool lost_peer_ = false;
     std::vector<Endpoint::Completion> completions_;
     std::uint64_t refused_ = 0;
-    // A rank that died, of a provider of shared memory. There the messages between the others stop
-    // now and then (seen with libfabric 1.17), so they end.
+    // The lost peer, if the provider is shared memory. Then messages between the other ranks
+    // sometimes stop (seen with libfabric 1.17), so this rank ends with an error.
     int dead_peer_ = -1;
 };
 
-// An endpoint with a broken connection cannot be closed: libfabric 1.17 then ends by SIGSEGV now
-// and then (a host whose link is down, ofi:tcp). It is left to the end of the process, and with it
-// the memory that it may still write to.
+// After the loss of a peer the endpoint is not closed: libfabric 1.17 sometimes crashes with
+// SIGSEGV when an endpoint with a broken connection is closed (a host whose link is down, ofi:tcp).
+// The endpoint is kept until the process ends, with the memory that it may still write to.
 Ofi::~Ofi() {
     if (!lost_peer_) {
         endpoint_->stop();
@@ -158,7 +159,7 @@ Ofi::~Ofi() {
 }
 
 void Ofi::post_receives() {
-    const std::size_t receive_buffers = static_cast<std::size_t>(size() - 1) * receives;
+    const std::size_t receive_buffers = static_cast<std::size_t>(size() - 1) * receives_per_peer;
     const std::size_t count = std::min(receive_buffers, endpoint_->max_receives());
     if (count == 0) return;
     memory_ = endpoint_->allocate(count * message_bytes_);
@@ -177,7 +178,7 @@ void Ofi::repost(Buffer& buffer) {
     if (status == -FI_EAGAIN) unposted_.push_back(&buffer);
     else if (status != 0)
         throw Error(fmt::format("libfabric's {} takes no receive: {}", endpoint_->provider(),
-                                ofi::reason_of(status)),
+                                ofi::error_text(status)),
                     "see 'fi_info -v', or choose another provider");
 }
 
@@ -217,7 +218,7 @@ void Ofi::detach(int peer) {
     retired_.push_back(std::move(channel));
 }
 
-// Nothing is said on the connection after the greeting: its end is that of the peer's process.
+// The connection carries nothing after the hello: its end shows the end of the peer's process.
 void Ofi::on_socket_events(int peer, std::uint32_t) {
     std::array<std::byte, 64> ignored;
     for (;;) {
@@ -234,7 +235,8 @@ void Ofi::on_socket_events(int peer, std::uint32_t) {
     }
 }
 
-// A rank may leave when all that it sent was taken: the end of its process can overtake a message.
+// A rank may leave when all its messages were consumed: the end of its process can overtake a
+// message.
 bool Ofi::is_idle(int peer) const {
     const Channel* channel = channels_[static_cast<std::size_t>(peer)].get();
     return StreamTransport::is_idle(peer) && (!channel || channel->flow.all_acknowledged());
@@ -267,9 +269,9 @@ void Ofi::poll_completions() {
         const Endpoint::Completion done = completions_[i];
         auto* const owner = static_cast<Channel*>(done.buffer->owner);
         if (owner) {
-            // Of a channel that is retired nobody wants to know.
+            // Errors of a retired channel do not matter.
             if (done.error != 0 && channel(owner->peer) == owner)
-                end_peer(owner->peer, "libfabric: " + ofi::reason_of(done.error));
+                end_peer(owner->peer, "libfabric: " + ofi::error_text(done.error));
         } else if (done.error != 0) {
             ++refused_;
             repost(*done.buffer);
@@ -293,9 +295,9 @@ void Ofi::on_message(Buffer& buffer, std::size_t bytes) {
     if (bytes >= sizeof prefix && prefix.from < static_cast<std::uint32_t>(size()) &&
         bytes - sizeof prefix == prefix.bytes)
         from = channel(static_cast<int>(prefix.from));
-    if (!from || prefix.tag != tag_of(prefix, from->key)) {
+    if (!from || prefix.tag != compute_tag(prefix, from->key)) {
         ++refused_;
-    } else if (!from->flow.on_acknowledged(prefix.taken)) {
+    } else if (!from->flow.on_acknowledged(prefix.consumed_by_sender)) {
         end_peer(from->peer, "it acknowledges what was not sent");
     } else if (prefix.bytes > 0) {
         if (from->flow.arrived(prefix.number, static_cast<int>(&buffer - receives_.data()))) return;
@@ -316,7 +318,7 @@ void Ofi::deliver(int peer, Nanoseconds time) {
                                  prefix.bytes - from.consumed, fault);
         if (from.consumed < prefix.bytes) continue;
         from.consumed = 0;
-        from.flow.take(time);
+        from.flow.consume(time);
         repost(buffer);
     }
     if (!fault.empty()) end_peer(peer, fault);
@@ -346,7 +348,8 @@ void Ofi::send(int peer, Nanoseconds time) {
     submit(to, index);
 }
 
-// Completes what the provider has sent. It may end a message before those that were sent earlier.
+// Completes the sends of messages that the provider has sent, in order: it may send a message
+// before earlier ones.
 void Ofi::release_sent(Channel& to) {
     const auto is_done = [&to](std::size_t index) {
         return !to.buffers[index].busy && !to.unsubmitted[index];
@@ -379,11 +382,11 @@ void Ofi::fill_message(Channel& to, std::size_t index) {
 
 void Ofi::begin_message(Channel& to, Buffer& buffer, std::size_t bytes) {
     Prefix prefix{to.flow.next(),
-                  to.flow.taken(),
+                  to.flow.consumed(),
                   static_cast<std::uint32_t>(rank()),
                   static_cast<std::uint32_t>(bytes),
                   {}};
-    prefix.tag = tag_of(prefix, to.key);
+    prefix.tag = compute_tag(prefix, to.key);
     std::memcpy(buffer.data, &prefix, sizeof prefix);
     buffer.bytes = sizeof prefix + bytes;
     to.flow.acknowledged();
@@ -393,7 +396,7 @@ void Ofi::submit(Channel& to, std::size_t index) {
     const long status = endpoint_->send(to.buffers[index], to.address);
     to.unsubmitted[index] = status == -FI_EAGAIN;
     if (status != 0 && status != -FI_EAGAIN)
-        end_peer(to.peer, "libfabric: " + ofi::reason_of(status));
+        end_peer(to.peer, "libfabric: " + ofi::error_text(status));
 }
 
 std::string Ofi::library() const {
@@ -408,8 +411,8 @@ std::vector<Counter> Ofi::counters() const {
     return counters;
 }
 
-std::string provider_in(const std::string& transport) {
-    return transport.starts_with(prefix_of_name) ? transport.substr(prefix_of_name.size()) : "";
+std::string provider_of(const std::string& transport) {
+    return transport.starts_with(name_prefix) ? transport.substr(name_prefix.size()) : "";
 }
 
 }  // namespace
@@ -417,7 +420,7 @@ std::string provider_in(const std::string& transport) {
 std::unique_ptr<direct::PeerTransport> ofi_transport(Listener listener, Membership self,
                                                      MeshSettings settings) {
     auto endpoint = std::make_unique<Endpoint>(
-        ofi::find_provider(provider_in(settings.transport), listener.address().text()));
+        ofi::find_provider(provider_of(settings.transport), listener.address().text()));
     const std::string provider = endpoint->provider();
     if (endpoint->address().size() > sizeof(Hello::extra))
         throw Error(fmt::format("libfabric's {} has addresses of {} bytes, at most {} are known",
@@ -429,8 +432,8 @@ std::unique_ptr<direct::PeerTransport> ofi_transport(Listener listener, Membersh
                 throw Error(fmt::format("libfabric's {} does not leave a host, and a rank is at {}",
                                         provider, peer.address),
                             "choose another provider");
-    // Ranks that libfabric has chosen different providers for refuse each other.
-    settings.transport = (std::string(prefix_of_name) + provider).substr(0, longest_name);
+    // The name has the chosen provider, so that ranks with different providers refuse each other.
+    settings.transport = (std::string(name_prefix) + provider).substr(0, max_name_bytes);
     settings.extra.assign(endpoint->address().begin(), endpoint->address().end());
     return std::make_unique<Ofi>(std::move(listener), std::move(self), std::move(settings),
                                  std::move(endpoint));
@@ -445,7 +448,7 @@ void check_ofi(const std::string& provider) { ofi::find_provider(provider, ""); 
 namespace assay {
 namespace {
 
-[[noreturn]] void refuse() {
+[[noreturn]] void throw_without_libfabric() {
     throw Error("the engines were built without libfabric",
                 "Debian: apt-get install libfabric-dev, then 'make setup'");
 }
@@ -454,10 +457,10 @@ namespace {
 
 std::unique_ptr<direct::PeerTransport> ofi_transport(direct::Listener, direct::Membership,
                                                      direct::MeshSettings) {
-    refuse();
+    throw_without_libfabric();
 }
 
-void check_ofi(const std::string&) { refuse(); }
+void check_ofi(const std::string&) { throw_without_libfabric(); }
 
 }  // namespace assay
 

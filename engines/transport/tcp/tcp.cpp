@@ -1,3 +1,4 @@
+// The TCP transport (see tcp.hpp).
 #include "transport/tcp/tcp.hpp"
 
 #include <netinet/in.h>
@@ -20,13 +21,13 @@ using direct::Listener;
 using direct::Membership;
 using direct::MeshSettings;
 
-constexpr std::size_t read_buffer_bytes = 256U << 10;  // read at once, of small messages
-constexpr std::size_t min_direct_read = 16U
-                                        << 10;  // payloads from here on are read into their buffers
-constexpr std::size_t max_per_turn = 4U << 20;  // of one peer, before the next one's turn
-constexpr int max_pieces = 64;                  // of one writev
-// Bytes in the kernel that are not sent yet. Small messages wait behind them, and below this the
-// rate falls: 512 KiB are 40 us at 100 Gbit/s.
+constexpr std::size_t read_buffer_bytes = 256U << 10;  // of a connection, for small messages
+// Payloads of this size and above are read directly into the buffers of their receives.
+constexpr std::size_t min_direct_read = 16U << 10;
+constexpr std::size_t max_per_turn = 4U << 20;  // bytes of one peer before the next peer's turn
+constexpr int max_pieces = 64;                  // of one sendmsg
+// Limit of the bytes in the kernel that are not sent yet. Small messages wait behind them; with a
+// lower limit the rate falls. 512 KiB take 40 us at 100 Gbit/s.
 constexpr int max_unsent = 512 << 10;
 
 class Tcp final : public direct::StreamTransport {
@@ -104,7 +105,7 @@ void Tcp::write(int peer) {
         if (n < 0) {
             if (errno == EINTR) continue;
             p.writable = false;
-            // A connection that is gone is noticed by reading what the peer sent before.
+            // A lost connection is handled by read(), after the bytes that the peer sent before.
             if (errno != EAGAIN) p.readable = p.ended = true;
             return;
         }
@@ -112,14 +113,14 @@ void Tcp::write(int peer) {
         out.release(out.begin() + static_cast<std::uint64_t>(n),
                     [this](Ticket ticket) { tickets().complete(ticket, true); });
         if (static_cast<std::size_t>(n) < bytes) {
-            p.writable = false;  // epoll tells when there is room again
+            p.writable = false;  // until epoll reports EPOLLOUT
             return;
         }
     }
 }
 
-// Reads once: into the payload's buffer, what follows it into the port's own. Returns what recvmsg
-// does.
+// Reads once: a large payload into its receive's buffer, the bytes after it into the connection's
+// buffer. Returns the result of recvmsg.
 ssize_t Tcp::read_some(int peer) {
     Connection& p = connection(peer);
     const std::span<std::byte> target = inbox(peer).target();
@@ -131,7 +132,7 @@ ssize_t Tcp::read_some(int peer) {
     const ssize_t n = recvmsg(p.socket, &message, MSG_DONTWAIT);
     if (n <= 0) return n;
     const std::size_t bytes = static_cast<std::size_t>(n), filled = std::min(bytes, direct);
-    if (filled > 0) fill(peer, filled);
+    if (filled > 0) on_payload_bytes(peer, filled);
     p.begin = 0;
     p.end = bytes - filled;
     if (bytes < direct + p.buffer.size() && !p.ended) p.readable = false;

@@ -1,8 +1,9 @@
 // The TCP transport: one connection between each two ranks, without MPI.
 //
-// Sending: writev of frames from the caller's buffers. A send completes when the kernel has its
-// bytes. Receiving: into the buffer of the receive, or through a buffer of its own where messages
-// are small. A stream whose next message cannot be taken is not read, so TCP holds its sender back.
+// Frames are sent by sendmsg from the caller's buffers. A send completes when the kernel has its
+// bytes. Large messages are read directly into the buffer of their receive, small ones through a
+// buffer of the connection. A stream whose next message has no receive is not read, so TCP blocks
+// its sender.
 #pragma once
 
 #include <memory>

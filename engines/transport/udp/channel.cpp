@@ -1,3 +1,4 @@
+// Composes, sends, receives and checks datagrams (see channel.hpp).
 #include "transport/udp/channel.hpp"
 
 #include <fmt/format.h>
@@ -16,7 +17,7 @@
 #include "transport/direct/rendezvous.hpp"
 
 #ifndef UDP_GRO
-#define UDP_GRO 104  // linux/udp.h, which is in the way of netinet/udp.h
+#define UDP_GRO 104  // from linux/udp.h, which conflicts with netinet/udp.h
 #endif
 #ifndef UDP_SEGMENT
 #define UDP_SEGMENT 103
@@ -26,36 +27,37 @@ namespace assay::udp {
 namespace {
 
 constexpr std::size_t max_stream_bytes = 16320;  // four datagrams fill a send of 64 KiB
-constexpr std::size_t min_path = 576;            // RFC 791: every path carries it
-constexpr std::size_t receive_buffer = 32U << 20;
+constexpr std::size_t min_path_mtu = 576;        // path MTU that every path has (RFC 791)
+constexpr std::size_t socket_buffer_bytes = 32U << 20;
 constexpr std::uint32_t max_window = 8U << 20;
-constexpr std::size_t longest_send = 65000;  // of a UDP datagram before the kernel cuts it
+constexpr std::size_t max_send_bytes = 65000;  // of one sendmsg, which the kernel may split (GSO)
 constexpr Nanoseconds min_acknowledgement_delay = 250'000, max_acknowledgement_delay = 4'000'000;
-constexpr int buffers = 8;  // of one recvmmsg
+constexpr int receive_count = 8;  // buffers of one recvmmsg
 
 direct::Address address_of(int socket, bool of_peer) {
     direct::Address address;
     address.length = sizeof address.storage;
     auto* storage = reinterpret_cast<sockaddr*>(&address.storage);
-    const int done = of_peer ? getpeername(socket, storage, &address.length)
-                             : getsockname(socket, storage, &address.length);
-    if (done != 0) address = {};
+    const int status = of_peer ? getpeername(socket, storage, &address.length)
+                               : getsockname(socket, storage, &address.length);
+    if (status != 0) address = {};
     return address;
 }
 
-// Behind the prefix, whose offset is what the receiver grants. The ranges of numbers from the
-// highest down; `end` is that of the first.
+// The body of an acknowledgement. The offset in its prefix is the end of the bytes that the
+// receiver grants. The ranges of numbers are listed from the highest down; `end` is the end of the
+// first.
 struct AcknowledgementBody {
     std::uint64_t end;
     struct {
-        std::uint32_t length, gap;  // numbers that arrived, and that are missing below them
+        std::uint32_t length, gap;  // numbers that have arrived; missing numbers below them
     } ranges[max_reported];
 };
 
 }  // namespace
 
 Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
-    : rank_(rank), peer_(peer), buffer_(buffers * largest) {
+    : rank_(rank), peer_(peer), buffer_(receive_count * max_block_bytes) {
     std::copy_n(key.begin(), key_.size(), key_.begin());
     direct::Address own_address = address_of(connection, false),
                     other = address_of(connection, true);
@@ -66,21 +68,21 @@ Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
         throw Error(fmt::format("cannot open a UDP socket on {}: {}", own_address.text(),
                                 std::strerror(errno)),
                     "check the limit on open files (ulimit -n)");
-    // Until the peer's port is known, nobody's datagrams pass: the filter is the discard port.
-    // Where this fails, their tags are refused.
+    // Until the peer's port is known, the socket is connected to the discard port, so that no
+    // datagrams pass. If this fails, their tags are refused.
     other.set_port(9);
     [[maybe_unused]] const int status = connect(socket_, other.data(), other.length);
-    const int buffer_bytes = receive_buffer, on = 1, probe = IP_PMTUDISC_DO;
+    const int buffer_bytes = socket_buffer_bytes, enabled = 1, probe = IP_PMTUDISC_DO;
     if (setsockopt(socket_, SOL_SOCKET, SO_RCVBUFFORCE, &buffer_bytes, sizeof buffer_bytes) != 0)
         setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &buffer_bytes, sizeof buffer_bytes);
     if (setsockopt(socket_, SOL_SOCKET, SO_SNDBUFFORCE, &buffer_bytes, sizeof buffer_bytes) != 0)
         setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
-    setsockopt(socket_, IPPROTO_UDP, UDP_GRO, &on, sizeof on);
+    setsockopt(socket_, IPPROTO_UDP, UDP_GRO, &enabled, sizeof enabled);
     setsockopt(socket_, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof probe);
     int size = 0;
     socklen_t length = sizeof size;
     getsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &size, &length);
-    // The kernel counts its own structures too, about as much as the bytes.
+    // The kernel's own structures take about as much of the buffer as the bytes.
     window_ = std::min<std::uint32_t>(max_window, static_cast<std::uint32_t>(size) / 2);
     receiver_.emplace(window_);
 }
@@ -101,21 +103,22 @@ void Channel::begin(const Setup& peer_setup) {
     sender_.emplace(max_bytes_, peer_setup.window);
 }
 
-// The largest datagrams that the path carries in one packet.
+// Sets the datagram size to the largest that the path carries in one packet.
 void Channel::fit_path() {
     const bool v4 = address_of(socket_, false).storage.ss_family == AF_INET;
-    int path = 0;
-    socklen_t length = sizeof path;
-    if (getsockopt(socket_, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &path,
+    int path_mtu = 0;
+    socklen_t length = sizeof path_mtu;
+    if (getsockopt(socket_, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_MTU : IPV6_MTU, &path_mtu,
                    &length) != 0)
-        path = 1500;
+        path_mtu = 1500;
     const std::size_t headers = (v4 ? 20 : 40) + sizeof(udphdr) + sizeof(Prefix);
-    max_bytes_ = std::min(std::max<std::size_t>(static_cast<std::size_t>(path), min_path) - headers,
-                          max_stream_bytes);
-    if (sender_) sender_->set_most_bytes(max_bytes_);
+    max_bytes_ =
+        std::min(std::max<std::size_t>(static_cast<std::size_t>(path_mtu), min_path_mtu) - headers,
+                 max_stream_bytes);
+    if (sender_) sender_->set_max_bytes(max_bytes_);
 }
 
-std::array<unsigned char, 8> Channel::tag(std::span<const std::byte> bytes) const {
+std::array<unsigned char, 8> Channel::compute_tag(std::span<const std::byte> bytes) const {
     std::array<unsigned char, 8> tag;
     crypto_shorthash_siphash24(tag.data(), reinterpret_cast<const unsigned char*>(bytes.data()),
                                bytes.size(), key_.data());
@@ -124,20 +127,20 @@ std::array<unsigned char, 8> Channel::tag(std::span<const std::byte> bytes) cons
 
 // --- Receiving ---------------------------------------------------------------------------------
 
-// Fills the batch with the datagrams of one call. False: there are none.
+// Reads datagrams into the batch with one call. Returns false if there are none.
 bool Channel::read_batch() {
-    std::array<mmsghdr, buffers> messages{};
-    std::array<iovec, buffers> pieces;
-    std::array<std::array<char, CMSG_SPACE(sizeof(int))>, buffers> controls;
-    for (std::size_t i = 0; i < buffers; ++i) {
-        pieces[i] = {buffer_.data() + i * largest, largest};
+    std::array<mmsghdr, receive_count> messages{};
+    std::array<iovec, receive_count> pieces;
+    std::array<std::array<char, CMSG_SPACE(sizeof(int))>, receive_count> controls;
+    for (std::size_t i = 0; i < receive_count; ++i) {
+        pieces[i] = {buffer_.data() + i * max_block_bytes, max_block_bytes};
         messages[i].msg_hdr.msg_iov = &pieces[i];
         messages[i].msg_hdr.msg_iovlen = 1;
         messages[i].msg_hdr.msg_control = controls[i].data();
         messages[i].msg_hdr.msg_controllen = controls[i].size();
     }
     batch_.clear();
-    const int count = recvmmsg(socket_, messages.data(), buffers, MSG_DONTWAIT, nullptr);
+    const int count = recvmmsg(socket_, messages.data(), receive_count, MSG_DONTWAIT, nullptr);
     for (int i = 0; i < count; ++i) {
         mmsghdr& message = messages[static_cast<std::size_t>(i)];
         std::size_t segment = message.msg_len;
@@ -148,26 +151,26 @@ bool Channel::read_batch() {
             std::memcpy(&size, CMSG_DATA(c), sizeof size);
             if (size > 0) segment = static_cast<std::size_t>(size);
         }
-        std::byte* data = buffer_.data() + static_cast<std::size_t>(i) * largest;
-        for (std::size_t done = 0; done < message.msg_len; done += segment)
-            batch_.emplace_back(data + done,
-                                std::min<std::size_t>(segment, message.msg_len - done));
+        std::byte* data = buffer_.data() + static_cast<std::size_t>(i) * max_block_bytes;
+        for (std::size_t offset = 0; offset < message.msg_len; offset += segment)
+            batch_.emplace_back(data + offset,
+                                std::min<std::size_t>(segment, message.msg_len - offset));
     }
     return count > 0;
 }
 
-bool Channel::check(std::span<const std::byte> datagram, Prefix& prefix) {
+bool Channel::verify_datagram(std::span<const std::byte> datagram, Prefix& prefix) {
     if (datagram.size() < sizeof prefix) return false;
     std::memcpy(&prefix, datagram.data(), sizeof prefix);
     if (prefix.from != static_cast<std::uint32_t>(peer_)) return false;
     const auto covered = datagram.first(sizeof prefix - sizeof prefix.tag);
-    if (prefix.kind == Kind::data) return prefix.tag == tag(covered);
+    if (prefix.kind == Kind::data) return prefix.tag == compute_tag(covered);
     if (prefix.kind != Kind::acknowledgement) return false;
     std::array<std::byte, sizeof(Prefix) + sizeof(AcknowledgementBody)> copy;
     if (datagram.size() > copy.size()) return false;
     const auto payload = datagram.subspan(sizeof prefix);
     std::ranges::copy(payload, std::ranges::copy(covered, copy.begin()).out);
-    return prefix.tag == tag(std::span(copy).first(covered.size() + payload.size()));
+    return prefix.tag == compute_tag(std::span(copy).first(covered.size() + payload.size()));
 }
 
 void Channel::accept_acknowledgement(std::span<const std::byte> datagram, std::uint64_t granted,
@@ -209,14 +212,14 @@ void Channel::acknowledge() {
          ++range) {
         const auto below = std::next(range);
         if (count == 0) datagram.body.end = range->second;
-        // The sender settled what lies 2^32 numbers back long ago.
-        constexpr std::uint64_t most = std::numeric_limits<std::uint32_t>::max();
+        // Numbers more than 2^32 back do not matter to the sender any more.
+        constexpr std::uint64_t max_value = std::numeric_limits<std::uint32_t>::max();
         const std::uint64_t length = range->second - range->first,
                             gap = below == acknowledgement.ranges.rend()
                                       ? 0
                                       : range->first - below->second;
-        const bool fits = std::max(length, gap) <= most;
-        datagram.body.ranges[count++] = {static_cast<std::uint32_t>(std::min(length, most)),
+        const bool fits = std::max(length, gap) <= max_value;
+        datagram.body.ranges[count++] = {static_cast<std::uint32_t>(std::min(length, max_value)),
                                          fits ? static_cast<std::uint32_t>(gap) : 0};
         if (!fits) break;
     }
@@ -226,11 +229,11 @@ void Channel::acknowledge() {
     constexpr std::size_t front = sizeof(Prefix) - sizeof(Prefix::tag);
     std::memcpy(covered.data(), &datagram, front);
     std::memcpy(covered.data() + front, &datagram.body, body);
-    datagram.prefix.tag = tag(std::span(covered).first(front + body));
+    datagram.prefix.tag = compute_tag(std::span(covered).first(front + body));
     ::send(socket_, &datagram, sizeof datagram.prefix + body, MSG_DONTWAIT);
 }
 
-// Each acknowledgement takes from the rate of this side's own data.
+// An acknowledgement waits this long, because each lowers the rate of this side's own data.
 Nanoseconds Channel::acknowledgement_delay() const {
     return std::clamp<Nanoseconds>(sender_->round_trip() / 4, min_acknowledgement_delay,
                                    max_acknowledgement_delay);
@@ -248,21 +251,21 @@ void Channel::send(const direct::Outbox& outbox, Nanoseconds time) {
     }
 }
 
-// Sends datagrams of equal size, and one that may be shorter, with one call. False: no more can be
-// sent now.
+// Sends datagrams of equal size, and a last one that may be shorter, with one call. Returns false
+// if no more can be sent now.
 bool Channel::send_batch(const direct::Outbox& outbox, Nanoseconds time) {
     std::array<Prefix, max_datagrams> prefixes;
     std::array<iovec, 1024> pieces;  // UIO_MAXIOV; one datagram has fewer than 1000
     std::size_t datagrams = 0, used = 0, bytes = 0, segment = 0;
     std::uint64_t first = 0;
-    while (datagrams < max_datagrams && bytes + sizeof(Prefix) + max_bytes_ <= longest_send) {
+    while (datagrams < max_datagrams && bytes + sizeof(Prefix) + max_bytes_ <= max_send_bytes) {
         const auto next = sender_->next(time, outbox.end());
         if (!next) break;
         int count = 0;
         const std::size_t gathered =
             outbox.gather(next->offset, next->length, std::span(pieces).subspan(used + 1), count);
         const std::size_t size = sizeof(Prefix) + next->length;
-        // All but the last of a call are as long as the first.
+        // All datagrams of a call but the last are as long as the first.
         const bool fits = gathered == next->length && (datagrams == 0 || size <= segment);
         if (!fits) {
             sender_->cancel_from(next->number);
@@ -275,8 +278,8 @@ bool Channel::send_batch(const direct::Outbox& outbox, Nanoseconds time) {
         Prefix& prefix = prefixes[datagrams++];
         prefix = {next->number, next->offset, static_cast<std::uint32_t>(rank_),
                   Kind::data,   {},           {}};
-        prefix.tag =
-            tag(std::as_bytes(std::span(&prefix, 1)).first(sizeof prefix - sizeof prefix.tag));
+        prefix.tag = compute_tag(
+            std::as_bytes(std::span(&prefix, 1)).first(sizeof prefix - sizeof prefix.tag));
         pieces[used] = {&prefix, sizeof prefix};
         used += 1 + static_cast<std::size_t>(count);
         bytes += size;

@@ -22,17 +22,18 @@ struct Prefix {
     std::uint32_t from;
     Kind kind;
     std::array<std::uint8_t, 3> unused;
-    std::array<unsigned char, 8> tag;  // of data: of all above; else of the whole datagram
+    std::array<unsigned char, 8> tag;  // of data: over all above; else over the whole datagram
 };
 static_assert(sizeof(Prefix) == 32);
 
-// What both sides tell each other before the first datagram, over the pair's TCP connection.
+// The message that each side sends over the pair's TCP connection before the first datagram.
 struct Setup {
     std::uint16_t port, unused;
     std::uint32_t window;  // bytes of the stream that the other side may send at first
 };
 static_assert(sizeof(Setup) == 8);
 
+// Received datagrams that were discarded.
 struct Traffic {
     std::uint64_t forged = 0;  // datagrams with a wrong tag or layout
     std::uint64_t repeated = 0;
@@ -40,7 +41,8 @@ struct Traffic {
 
 class Channel {
 public:
-    // `connection`: the pair's TCP connection, of which the addresses are taken. Throws Error.
+    // `connection`: the pair's TCP connection, whose addresses the socket uses. Throws Error if no
+    // socket can be opened.
     Channel(int connection, int rank, int peer, const session::Proof& key);
     ~Channel();
     Channel(const Channel&) = delete;
@@ -48,19 +50,20 @@ public:
 
     int socket() const { return socket_; }
     Setup setup() const;
-    // The other side's word: datagrams may flow.
+    // The other side's setup has arrived: datagrams may be sent.
     void begin(const Setup& peer_setup);
     bool has_begun() const { return sender_.has_value(); }
 
-    // Reads what has arrived. Calls take(data, bytes) for the bytes of the stream in order.
-    template <class Take>
-    void receive(Nanoseconds time, Take take) {
+    // Reads the datagrams that have arrived. Calls take(data, bytes) for the bytes of the stream in
+    // order; it returns how many it has consumed.
+    template <class PassOn>
+    void receive(Nanoseconds time, PassOn pass_on) {
         while (read_batch())
-            for (const std::span<std::byte> datagram : batch_) accept(datagram, time, take);
+            for (const std::span<std::byte> datagram : batch_) accept(datagram, time, pass_on);
     }
-    template <class Take>
-    void resume(Take take) {
-        receiver_->resume(take);
+    template <class PassOn>
+    void resume(PassOn pass_on) {
+        receiver_->resume(pass_on);
     }
     // Sends bytes of the outbox as far as the window permits, and an acknowledgement if one is due.
     void send(const direct::Outbox& outbox, Nanoseconds time);
@@ -70,23 +73,23 @@ public:
     const Traffic& traffic() const { return traffic_; }
 
 private:
-    static constexpr std::size_t largest = 65536, max_datagrams = 64;
+    static constexpr std::size_t max_block_bytes = 65536, max_datagrams = 64;
     bool read_batch();
-    // Whether a datagram is the peer's; fills `prefix`.
-    bool check(std::span<const std::byte> datagram, Prefix& prefix);
+    // Whether a datagram has the peer's tag and a valid layout; sets `prefix`.
+    bool verify_datagram(std::span<const std::byte> datagram, Prefix& prefix);
     void accept_acknowledgement(std::span<const std::byte> datagram, std::uint64_t granted,
                                 Nanoseconds time);
-    template <class Take>
-    void accept(std::span<const std::byte> datagram, Nanoseconds time, Take take) {
+    template <class PassOn>
+    void accept(std::span<const std::byte> datagram, Nanoseconds time, PassOn pass_on) {
         Prefix prefix;
-        if (!check(datagram, prefix)) {
+        if (!verify_datagram(datagram, prefix)) {
             ++traffic_.forged;
         } else if (prefix.kind == Kind::acknowledgement) {
             accept_acknowledgement(datagram, prefix.offset, time);
         } else {
             const auto payload = datagram.subspan(sizeof prefix);
             if (!receiver_->on_datagram(prefix.number, prefix.offset, payload.data(),
-                                        payload.size(), take))
+                                        payload.size(), pass_on))
                 ++traffic_.repeated;
         }
     }
@@ -95,7 +98,7 @@ private:
     bool send_batch(const direct::Outbox& outbox, Nanoseconds time);
     bool transmit(std::span<iovec> pieces, std::size_t bytes, std::size_t segment);
     void fit_path();
-    std::array<unsigned char, 8> tag(std::span<const std::byte> bytes) const;
+    std::array<unsigned char, 8> compute_tag(std::span<const std::byte> bytes) const;
 
     const int rank_, peer_;
     int socket_ = -1;
@@ -106,7 +109,7 @@ private:
     std::optional<Receiver> receiver_;
     std::uint64_t acknowledgements_ = 0;
     Nanoseconds acknowledge_at_ = 0;  // 0: none
-    bool segments_ = true;            // the kernel cuts datagrams (GSO)
+    bool segments_ = true;            // whether the kernel splits a send into datagrams (GSO)
     std::vector<std::byte> buffer_;
     std::vector<std::span<std::byte>> batch_;
     Traffic traffic_;

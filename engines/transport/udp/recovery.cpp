@@ -1,3 +1,4 @@
+// The sender and the receiver of a stream over datagrams (see recovery.hpp).
 #include "transport/udp/recovery.hpp"
 
 #include <algorithm>
@@ -5,20 +6,20 @@
 namespace assay::udp {
 namespace {
 
-// Datagrams. Many peers that send to one at once share its queue, so both are small (RFC 9002,
-// section 7.2).
+// The first and the smallest window in datagrams. Many peers that send to the same rank share its
+// queue, so both are small (RFC 9002, section 7.2).
 constexpr std::size_t first_window = 10, min_window = 4;
 constexpr std::size_t max_window = 64U << 20;
 constexpr std::uint64_t max_reorder = 1024;
-constexpr std::size_t max_kept = 4096;      // datagrams that may still prove to be late
-constexpr std::size_t growth_divisor = 32;  // growth a round trip: 3 %
+constexpr std::size_t max_lost_entries = 4096;  // lost datagrams that may still arrive late
+constexpr std::size_t growth_divisor = 32;      // growth in a round trip: 3 %
 constexpr double reduction = 0.7;  // as CUBIC (RFC 9438): Reno's half leaves short queues empty
-// A program that computes between two polls acknowledges late.
+// The minimum is long because a program that computes between two polls acknowledges late.
 constexpr Nanoseconds min_timeout = 10'000'000, initial_timeout = 50'000'000,
                       max_timeout = 500'000'000;
 constexpr Nanoseconds granularity = 1'000'000;  // RFC 9002, section 6.1.2
-constexpr int probes = 2;                       // datagrams that are sent again after a silence
-constexpr int timeouts_until_restart = 3;  // silences in a row after which the window starts anew
+constexpr int probes = 2;                       // datagrams that are sent again after a timeout
+constexpr int timeouts_until_restart = 3;       // in a row, before the window is reset
 
 }  // namespace
 
@@ -37,7 +38,7 @@ Sender::Datagram Sender::send(std::uint64_t offset, std::uint32_t length, Nanose
     return {first_number_ + sent_.size() - 1, offset, length};
 }
 
-// A piece that was lost and has not arrived since, at most a datagram.
+// The next lost piece of the stream that has not arrived since, at most a datagram long.
 std::optional<Sender::Piece> Sender::next_lost() {
     while (!lost_.empty()) {
         Piece& piece = lost_.front();
@@ -56,8 +57,8 @@ std::optional<Sender::Piece> Sender::next_lost() {
 }
 
 std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end) {
-    if (probe_) {
-        probe_ = false;
+    if (probe_pending_) {
+        probe_pending_ = false;
         return send(next_offset_, 0, time);
     }
     window_limited_ = in_flight_ > 0 && in_flight_ + max_bytes_ > window_;
@@ -71,7 +72,7 @@ std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end
     if (next_offset_ >= limit) return std::nullopt;
     const auto length =
         static_cast<std::uint32_t>(std::min<std::uint64_t>(max_bytes_, limit - next_offset_));
-    // No small datagrams because the receiver grants small amounts.
+    // Sends no small datagram only because the receiver has granted few bytes.
     if (length < max_bytes_ && end > granted_ && in_flight_ > 0) return std::nullopt;
     next_offset_ += length;
     return send(next_offset_ - length, length, time);
@@ -116,7 +117,7 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
                 ++counts_.spurious;
                 if (sent.by_reordering)
                     reorder_threshold_ = std::min(2 * reorder_threshold_, max_reorder);
-                restore();
+                restore_window();
             } else {
                 in_flight_ -= sent.length;
                 --datagrams_in_flight_;
@@ -129,9 +130,9 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
             backoff_ = probes_left_ = 0;
         }
     }
-    // It grows only where it is what limits (RFC 9002, section 7.8). Beside Reno's growth, that of
-    // Scalable TCP: a user-space receiver that shares its processor answers late, and a datagram a
-    // round trip is then too little.
+    // The window grows only if it limits the sender (RFC 9002, section 7.8). The growth is the
+    // larger one of Reno's and Scalable TCP's: a user-space receiver that shares its processor
+    // answers late, and Reno's datagram in a round trip is then too little.
     if (window_limited_ && newly_acknowledged > 0) {
         const std::size_t reno =
             std::max<std::size_t>(1, max_bytes_ * newly_acknowledged / window_);
@@ -142,13 +143,13 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
     }
     largest_arrived_ = std::max(largest_arrived_, largest);
     find_lost(time);
-    forget_arrived();
+    remove_arrived();
     return true;
 }
 
-// Takes datagrams for lost that were sent before one that has arrived: `reorder_threshold_` numbers
+// Marks datagrams as lost that were sent before one that has arrived: `reorder_threshold_` numbers
 // before it, or longer ago than a round trip and an eighth (RFC 9002, section 6.1). The number
-// alone is not enough: where datagrams overtake each other, it soon exceeds the window.
+// alone is not enough: on paths that reorder datagrams the threshold soon exceeds the window.
 void Sender::find_lost(Nanoseconds time) {
     const Nanoseconds limit = std::max(granularity, 9 * std::max(smoothed_rtt_, latest_rtt_) / 8);
     for (searched_until_ = std::max(searched_until_, first_number_);
@@ -160,36 +161,37 @@ void Sender::find_lost(Nanoseconds time) {
             return;
         sent.by_reordering = true;
         mark_lost(sent);
-        reduce(searched_until_);
+        reduce_window(searched_until_);
     }
 }
 
-// Once for all losses of one round trip.
-void Sender::reduce(std::uint64_t number) {
+// Reduces the window, once for all losses of one round trip.
+void Sender::reduce_window(std::uint64_t number) {
     if (number < recovery_end_) return;
     recovery_end_ = first_number_ + sent_.size();
-    save();
+    save_window();
     window_ = std::max(min_window * max_bytes_,
                        static_cast<std::size_t>(static_cast<double>(window_) * reduction));
     threshold_ = window_;
 }
 
-// Before the window is reduced.
-void Sender::save() {
+// Saves the window before it is reduced.
+void Sender::save_window() {
     saved_window_ = window_;
     saved_threshold_ = threshold_;
 }
 
-// What was taken for lost was late: the reduction is undone (as Eifel's, RFC 4015).
-void Sender::restore() {
+// Undoes the reduction after a lost datagram has arrived late (like Eifel, RFC 4015).
+void Sender::restore_window() {
     window_ = std::max(window_, saved_window_);
     threshold_ = std::max(threshold_, saved_threshold_);
 }
 
-// The lost ones stay a while, in case they were only late.
-void Sender::forget_arrived() {
-    while (!sent_.empty() && (sent_.front().state == State::arrived ||
-                              (sent_.front().state == State::lost && sent_.size() > max_kept))) {
+// Removes the oldest entries that have arrived. Lost ones stay for a while, as they may be late.
+void Sender::remove_arrived() {
+    while (!sent_.empty() &&
+           (sent_.front().state == State::arrived ||
+            (sent_.front().state == State::lost && sent_.size() > max_lost_entries))) {
         sent_.pop_front();
         ++first_number_;
     }
@@ -210,7 +212,8 @@ Nanoseconds Sender::retransmission_timeout() const {
 }
 
 void Sender::expire(Nanoseconds time, std::uint64_t end) {
-    // Nothing is on its way: the receiver may have granted more, and its word may be lost.
+    // Nothing is in flight, and the receiver may have granted more in an acknowledgement that was
+    // lost.
     const bool blocked = in_flight_ == 0 && next_offset_ >= granted_ && next_offset_ < end;
     const bool waits = datagrams_in_flight_ > 0;
     if (!waits && !blocked) {
@@ -222,38 +225,38 @@ void Sender::expire(Nanoseconds time, std::uint64_t end) {
     timer_start_ = time;
     ++backoff_;
     ++counts_.timeouts;
-    if (blocked) probe_ = true;
-    // Beyond the window too (RFC 9002, section 7.5): where it has shrunk below what is in flight,
-    // that would drain at the pace of the silences.
+    if (blocked) probe_pending_ = true;
+    // Probes may exceed the window (RFC 9002, section 7.5). Else, with a window below the bytes in
+    // flight, data would only be sent after timeouts.
     probes_left_ = probes;
-    int left = probes;
+    int probes_to_send = probes;
     for (Sent& sent : sent_) {
         if (sent.state != State::in_flight) continue;
         mark_lost(sent);
-        if (--left == 0) break;
+        if (--probes_to_send == 0) break;
     }
     if (backoff_ == timeouts_until_restart) {
-        save();
+        save_window();
         threshold_ = std::max(window_ / 2, min_window * max_bytes_);
         window_ = min_window * max_bytes_;
     }
-    forget_arrived();
+    remove_arrived();
 }
 
 std::uint64_t Sender::arrived() const {
-    return arrived_.contains(0, 1) ? arrived_.all().begin()->second : 0;
+    return arrived_.contains(0, 1) ? arrived_.ranges().begin()->second : 0;
 }
 
 bool Receiver::record(std::uint64_t number) {
     ++unacknowledged_;
-    const std::uint64_t expected = numbers_.count() == 0 ? 0 : numbers_.all().rbegin()->second;
+    const std::uint64_t expected = numbers_.count() == 0 ? 0 : numbers_.ranges().rbegin()->second;
     if (number < lowest_number_ || numbers_.add(number, number + 1) == 0) {
         acknowledgement_due_ = acknowledgement_urgent_ = true;  // its acknowledgement may be lost
         return false;
     }
     if (number != expected) acknowledgement_urgent_ = true;
     while (numbers_.count() > max_ranges) {
-        lowest_number_ = numbers_.all().begin()->second;
+        lowest_number_ = numbers_.ranges().begin()->second;
         numbers_.remove_lowest();
     }
     acknowledgement_due_ = true;
@@ -261,7 +264,7 @@ bool Receiver::record(std::uint64_t number) {
 }
 
 void Receiver::store_out_of_order(std::uint64_t offset, const std::byte* data, std::size_t bytes) {
-    const std::size_t skip = offset < taken_ ? taken_ - offset : 0;
+    const std::size_t skip = offset < consumed_ ? consumed_ - offset : 0;
     offset += skip;
     std::vector<std::byte>& entry = out_of_order_[offset];
     if (entry.size() >= bytes - skip) return;
@@ -271,14 +274,14 @@ void Receiver::store_out_of_order(std::uint64_t offset, const std::byte* data, s
 
 Acknowledgement Receiver::acknowledge() {
     Acknowledgement acknowledgement;
-    acknowledgement.granted = taken_ + window_;
+    acknowledgement.granted = consumed_ + window_;
     const std::size_t older = numbers_.count() - std::min(numbers_.count(), max_reported);
     acknowledgement.ranges.assign(
-        std::next(numbers_.all().begin(), static_cast<std::ptrdiff_t>(older)),
-        numbers_.all().end());
+        std::next(numbers_.ranges().begin(), static_cast<std::ptrdiff_t>(older)),
+        numbers_.ranges().end());
     acknowledgement_due_ = acknowledgement_urgent_ = false;
     unacknowledged_ = 0;
-    acknowledged_ = taken_;
+    acknowledged_ = consumed_;
     return acknowledgement;
 }
 

@@ -1,11 +1,11 @@
-// A reliable stream of bytes over datagrams that may be lost, repeated or reordered; without
-// sockets and without a clock, so that tests plant all of these.
+// A reliable stream of bytes over datagrams that may be lost, repeated or reordered. It uses no
+// sockets and no clock, so that tests can plant all of these.
 //
-// Every datagram has a number of its own, also one that carries bytes again. The receiver
+// Every datagram has a new number, even if it carries the same bytes again. The receiver
 // acknowledges ranges of numbers. So a round trip is never measured against the wrong copy, and a
 // datagram is known to be lost when later ones have arrived (RFC 9002, section 6). The window is
-// reduced on a loss, by CUBIC's factor, and given back where the datagram was only late. The
-// receiver grants bytes of the stream: a program that does not take them holds the sender back.
+// reduced on a loss, by CUBIC's factor, and restored if the datagram was only late. The receiver
+// grants bytes of the stream: a program that does not consume them blocks the sender.
 #pragma once
 
 #include <cstddef>
@@ -39,20 +39,20 @@ public:
         std::uint64_t sent = 0, lost = 0, timeouts = 0, spurious = 0;
     };
 
-    // `max_bytes`: of the stream in a datagram; `granted`: what the receiver takes at first.
+    // `max_bytes`: of the stream in a datagram; `granted`: bytes that the receiver grants at first.
     Sender(std::size_t max_bytes, std::uint64_t granted);
 
     // The next datagram to send now, of a stream that has `end` bytes so far.
     std::optional<Datagram> next(Nanoseconds time, std::uint64_t end);
-    // The last datagrams from next(), from this number on, could not be sent.
+    // The last datagrams that next() returned, from this number on, could not be sent.
     void cancel_from(std::uint64_t number);
-    // False: no such acknowledgement is possible, and it changed nothing.
+    // Returns false, and changes nothing, if the acknowledgement is invalid.
     bool acknowledge(const Acknowledgement& acknowledgement, Nanoseconds time);
-    // Takes datagrams for lost that nothing was heard of for too long.
+    // Marks datagrams as lost after a timeout without acknowledgements.
     void expire(Nanoseconds time, std::uint64_t end);
     // All bytes before this one have arrived.
     std::uint64_t arrived() const;
-    void set_most_bytes(std::size_t bytes) { max_bytes_ = bytes; }
+    void set_max_bytes(std::size_t bytes) { max_bytes_ = bytes; }
 
     std::size_t window() const { return window_; }
     std::size_t in_flight() const { return in_flight_; }
@@ -65,7 +65,7 @@ private:
         std::uint64_t offset;
         std::uint32_t length;
         State state;
-        bool by_reordering;  // taken for lost since later ones arrived
+        bool by_reordering;  // marked as lost because later ones had arrived
         Nanoseconds time;
     };
     struct Piece {
@@ -76,11 +76,11 @@ private:
     std::optional<Piece> next_lost();
     void mark_lost(Sent& sent);
     void find_lost(Nanoseconds time);
-    void forget_arrived();
+    void remove_arrived();
     void update_rtt(Nanoseconds round_trip);
-    void reduce(std::uint64_t number);
-    void save();
-    void restore();
+    void reduce_window(std::uint64_t number);
+    void save_window();
+    void restore_window();
     Nanoseconds retransmission_timeout() const;
 
     std::size_t max_bytes_;
@@ -90,13 +90,13 @@ private:
     Ranges arrived_;
     std::size_t in_flight_ = 0, datagrams_in_flight_ = 0;  // bytes, datagrams
     std::size_t window_, threshold_, saved_window_ = 0, saved_threshold_ = 0;
-    std::uint64_t searched_until_ = 0;  // for lost ones, up to here
+    std::uint64_t searched_until_ = 0;  // number up to which lost datagrams are marked
     std::uint64_t largest_arrived_ = 0;
     std::uint64_t reorder_threshold_ = 3,
                   recovery_end_ = 0;  // RFC 9002: kPacketThreshold; end of a recovery
     Nanoseconds smoothed_rtt_ = 0, latest_rtt_ = 0, min_rtt_ = 0, timer_start_ = 0;
     int backoff_ = 0, probes_left_ = 0;
-    bool probe_ = false, window_limited_ = false;  // by the window, at the last next()
+    bool probe_pending_ = false, window_limited_ = false;  // by the window, at the last next()
     Counts counts_;
 };
 
@@ -105,59 +105,59 @@ public:
     // `window`: bytes of the stream that are held at most.
     explicit Receiver(std::size_t window) : window_(window) {}
 
-    // A datagram with bytes of the stream. Calls take(data, bytes), which returns how many it took,
-    // for all that are in order; the rest is held. False: the number was here before, or the bytes
-    // lie beyond what was granted, and nothing was taken.
-    template <class Take>
+    // A datagram with bytes of the stream has arrived. Calls take(data, bytes), which returns how
+    // many bytes it has consumed, for all bytes that are in order; the rest is held. Returns false,
+    // and does nothing, if the number has arrived before or the bytes are beyond the granted ones.
+    template <class PassOn>
     bool on_datagram(std::uint64_t number, std::uint64_t offset, const std::byte* data,
-                     std::size_t bytes, Take take) {
-        if (offset > taken_ + window_ || bytes > taken_ + window_ - offset ||
+                     std::size_t bytes, PassOn pass_on) {
+        if (offset > consumed_ + window_ || bytes > consumed_ + window_ - offset ||
             out_of_order_bytes_ > 2 * window_ || !record(number))
             return false;
-        if (offset <= taken_ && offset + bytes > taken_ && !refused_) {
-            const std::size_t skip = taken_ - offset;
-            const std::size_t accepted = take(data + skip, bytes - skip);
-            taken_ += accepted;
+        if (offset <= consumed_ && offset + bytes > consumed_ && !refused_) {
+            const std::size_t skip = consumed_ - offset;
+            const std::size_t accepted = pass_on(data + skip, bytes - skip);
+            consumed_ += accepted;
             refused_ = accepted < bytes - skip;
         }
-        if (offset + bytes > taken_) store_out_of_order(offset, data, bytes);
-        deliver_in_order(take);
+        if (offset + bytes > consumed_) store_out_of_order(offset, data, bytes);
+        deliver_in_order(pass_on);
         return true;
     }
-    // Passes on what is held and in order; after the program can take more.
-    template <class Take>
-    void resume(Take take) {
+    // Passes on the held bytes that are in order, when the program can consume more.
+    template <class PassOn>
+    void resume(PassOn pass_on) {
         refused_ = false;
-        deliver_in_order(take);
+        deliver_in_order(pass_on);
     }
     bool refused() const { return refused_; }
-    std::uint64_t taken() const { return taken_; }
+    std::uint64_t consumed() const { return consumed_; }
     std::size_t held() const { return out_of_order_bytes_; }
     Acknowledgement acknowledge();
-    // Whether the sender should be told something new.
+    // Whether there is something to acknowledge.
     bool acknowledgement_due() const {
-        return acknowledgement_due_ || taken_ >= acknowledged_ + window_ / 4;
+        return acknowledgement_due_ || consumed_ >= acknowledged_ + window_ / 4;
     }
-    // Whether it should be told now: many datagrams have arrived, or the network lost or repeated
-    // one, or the sender may soon have no bytes to send (RFC 9000, section 13.2.1).
+    // Whether to acknowledge at once: many datagrams have arrived, or one was lost or repeated, or
+    // the sender may soon have no granted bytes to send (RFC 9000, section 13.2.1).
     bool acknowledgement_urgent() const {
         return acknowledgement_urgent_ || unacknowledged_ >= max_unacknowledged ||
-               taken_ >= acknowledged_ + window_ / 4;
+               consumed_ >= acknowledged_ + window_ / 4;
     }
 
 private:
     static constexpr std::size_t max_unacknowledged = 16;  // datagrams
     bool record(std::uint64_t number);
     void store_out_of_order(std::uint64_t offset, const std::byte* data, std::size_t bytes);
-    template <class Take>
-    void deliver_in_order(Take take) {
-        while (!refused_ && !out_of_order_.empty() && out_of_order_.begin()->first <= taken_) {
+    template <class PassOn>
+    void deliver_in_order(PassOn pass_on) {
+        while (!refused_ && !out_of_order_.empty() && out_of_order_.begin()->first <= consumed_) {
             const auto first = out_of_order_.begin();
-            const std::uint64_t skip = taken_ - first->first;
+            const std::uint64_t skip = consumed_ - first->first;
             if (skip < first->second.size()) {
                 const std::size_t bytes = first->second.size() - skip;
-                const std::size_t accepted = take(first->second.data() + skip, bytes);
-                taken_ += accepted;
+                const std::size_t accepted = pass_on(first->second.data() + skip, bytes);
+                consumed_ += accepted;
                 refused_ = accepted < bytes;
                 if (refused_) return;
             }
@@ -167,7 +167,7 @@ private:
     }
 
     const std::size_t window_;
-    std::uint64_t taken_ = 0, acknowledged_ = 0, lowest_number_ = 0;
+    std::uint64_t consumed_ = 0, acknowledged_ = 0, lowest_number_ = 0;
     std::map<std::uint64_t, std::vector<std::byte>> out_of_order_;  // by offset
     std::size_t out_of_order_bytes_ = 0;
     Ranges numbers_;

@@ -1,3 +1,4 @@
+// The UDP transport (see udp.hpp).
 #include "transport/udp/udp.hpp"
 
 #include <sys/epoll.h>
@@ -24,13 +25,14 @@ using direct::Listener;
 using direct::Membership;
 using direct::MeshSettings;
 
-// Larger messages wait for their arrival, without a copy.
-constexpr std::size_t eager = 8U << 10;
+// Larger messages are sent without a copy, and complete when they have arrived.
+constexpr std::size_t max_copied_message = 8U << 10;
 
 class Udp final : public direct::StreamTransport {
 public:
     Udp(Listener listener, Membership self, MeshSettings settings)
-        : StreamTransport(std::move(listener), std::move(self), std::move(settings), eager),
+        : StreamTransport(std::move(listener), std::move(self), std::move(settings),
+                          max_copied_message),
           peers_(static_cast<std::size_t>(size())),
           epoll_(epoll_create1(EPOLL_CLOEXEC)) {
         if (epoll_ < 0) throw Error("cannot wait for datagrams", "check 'ulimit -n'");
@@ -82,7 +84,7 @@ void Udp::attach(int peer, int connection, const Hello&, const session::Proof& k
     p.connection = connection;
     p.channel = std::make_unique<udp::Channel>(connection, rank(), peer, key);
     const udp::Setup setup = p.channel->setup();
-    // A new connection takes 8 bytes at once; where it does not, it is gone, and the mesh tells.
+    // A new connection accepts 8 bytes at once. If not, it is lost, and the mesh reports that.
     [[maybe_unused]] const ssize_t n = ::send(connection, &setup, sizeof setup, MSG_NOSIGNAL);
     epoll_event event{};
     event.events = EPOLLIN;
@@ -96,7 +98,7 @@ void Udp::detach(int peer) {
     reset(peer);
 }
 
-// The peer's word on its socket, then the end of its process.
+// Reads the peer's setup from the TCP connection, and detects the end of its process.
 void Udp::on_socket_events(int peer, std::uint32_t) {
     PeerState& p = state(peer);
     while (p.connection >= 0) {
@@ -104,8 +106,8 @@ void Udp::on_socket_events(int peer, std::uint32_t) {
         const bool in_setup = p.setup_received < sizeof p.setup;
         void* target =
             in_setup ? reinterpret_cast<std::byte*>(&p.setup) + p.setup_received : ignored.data();
-        const std::size_t room = in_setup ? sizeof p.setup - p.setup_received : ignored.size();
-        const ssize_t n = recv(p.connection, target, room, MSG_DONTWAIT);
+        const std::size_t capacity = in_setup ? sizeof p.setup - p.setup_received : ignored.size();
+        const ssize_t n = recv(p.connection, target, capacity, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0 && errno == EAGAIN) return;
         if (n <= 0) {
@@ -157,11 +159,11 @@ void Udp::receive(int peer, Nanoseconds time) {
     PeerState& p = state(peer);
     if (!p.channel || !p.channel->has_begun()) return;
     std::string fault;
-    const auto take = [&](const std::byte* data, std::size_t bytes) {
+    const auto pass_on = [&](const std::byte* data, std::size_t bytes) {
         return fault.empty() ? consume(peer, data, bytes, fault) : 0;
     };
-    if (inbox(peer).is_blocked() && resume(peer, fault)) p.channel->resume(take);
-    p.channel->receive(time, take);
+    if (inbox(peer).is_blocked() && resume(peer, fault)) p.channel->resume(pass_on);
+    p.channel->receive(time, pass_on);
     if (!fault.empty()) end_peer(peer, fault);
 }
 

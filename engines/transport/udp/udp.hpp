@@ -1,9 +1,9 @@
 // The UDP transport: streams over datagrams with a recovery of its own (recovery.hpp).
 //
-// Each pair of ranks has a socket on both sides that is connected, so that the kernel drops what
-// comes from elsewhere. Its numbers are told over the pair's TCP connection, which also shows the
-// end of the peer's process. Every datagram carries a keyed tag of its header, and an
-// acknowledgement one of all its bytes. Many datagrams go to the kernel at once (GSO, GRO).
+// Each pair of ranks has a connected socket on both sides, so that the kernel drops datagrams of
+// others. The ports are exchanged over the pair's TCP connection, which also shows the end of the
+// peer's process. Every datagram carries a keyed tag: of its header, or of all bytes of an
+// acknowledgement. Many datagrams go to the kernel at once (GSO, GRO).
 #pragma once
 
 #include <memory>

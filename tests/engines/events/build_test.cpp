@@ -159,8 +159,8 @@ TEST_CASE("when ranks die at random times, every fragment is accounted for") {
         faults.rate = 1e8;
         Faults::Death death{
             .rank = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1)),
-            .at = 100'000 + static_cast<Nanoseconds>(random() % 2'000'000)};
-        if (random() % 2 == 0) death.back = 30'000'000;
+            .kill_time = 100'000 + static_cast<Nanoseconds>(random() % 2'000'000)};
+        if (random() % 2 == 0) death.return_delay = 30'000'000;
         faults.deaths = {death};
         // The policy `wait` waits for half of the timeout after the loss.
         std::vector<std::string> options = options_with({"--duration", "0.06", "--timeout", "0.8"});
@@ -192,7 +192,7 @@ TEST_CASE("when ranks die at random times, every fragment is accounted for") {
 TEST_CASE("under policy wait, the fragments of a rank that comes back complete its events") {
     for (const std::string protocol : {"push", "pull"}) {
         Faults faults = links_of_1_gb_per_s();
-        faults.deaths = {{.rank = 3, .at = 1'000'000, .back = 40'000'000}};
+        faults.deaths = {{.rank = 3, .kill_time = 1'000'000, .return_delay = 40'000'000}};
         // Ranks 1 and 3 are readout units, 2 is the builder unit.
         const EventBuilderRun run(4, faults,
                                   options_with({"--units", "split", "--duration", "0.2", "--policy",
@@ -207,7 +207,7 @@ TEST_CASE("under policy wait, the fragments of a rank that comes back complete i
 
 TEST_CASE("the death of the event manager ends the run") {
     Faults faults = links_of_1_gb_per_s();
-    faults.deaths = {{.rank = 0, .at = 1'000'000}};
+    faults.deaths = {{.rank = 0, .kill_time = 1'000'000}};
     const EventBuilderRun run(3, faults, options_with({"--events", "10000"}));
     CHECK(run.aborted);
     CHECK(run.failure().find("rank 0, the event manager, was lost") != std::string::npos);

@@ -79,14 +79,14 @@ TEST_CASE("a schedule serves each pair once, also with the ranks that are left")
         check_cover({Schedule::Order::shift, 1}, members, members, true);
         check_cover({Schedule::Order::shift, 1}, members, builders, true);
         check_cover({Schedule::Order::random, 1}, members, members, false);
-        check_cover(Schedule::listed(shift_file(n), "f", n), members, members, true);
+        check_cover(Schedule::from_text(shift_file(n), "f", n), members, members, true);
     }
 }
 
 TEST_CASE("a schedule file is refused with its line") {
     const auto refusal_of = [](const std::string& text) {
         try {
-            Schedule::listed(text, "f", 3);
+            Schedule::from_text(text, "f", 3);
         } catch (const Error& error) {
             return std::string(error.what());
         }
@@ -110,10 +110,10 @@ TEST_CASE("sizes have the given mean and bound, and are functions of source and 
         double sum = 0;
         constexpr int n = 20000;
         for (std::uint64_t event = 0; event < n; ++event) {
-            const std::uint32_t size = sizes.of(source, event);
+            const std::uint32_t size = sizes.fragment_bytes(source, event);
             CHECK(size >= 1);
             CHECK(size <= sizes.largest(source));
-            CHECK(size == sizes.of(source, event));
+            CHECK(size == sizes.fragment_bytes(source, event));
             sum += size;
         }
         CHECK(sum / n == doctest::Approx(sizes.mean(source)).epsilon(0.03));
@@ -146,7 +146,7 @@ TEST_CASE("every damage to a message is found and located") {
         const MessageCheck check = verify_message(data, format, 1, group);
         // A flip in the padding changes no payload, so it is not noticed.
         if (check.state == MessageCheck::State::intact) ++unnoticed;
-        else CHECK((check.state == MessageCheck::State::damaged && !check.located.empty()));
+        else CHECK((check.state == MessageCheck::State::damaged && !check.wrong_bytes.empty()));
         data[offset] ^= flip;
     }
     CHECK(unnoticed < 2000 * 7 * 10 / static_cast<int>(bytes));
@@ -199,7 +199,7 @@ void run_randomly(unsigned seed, bool in_rounds, bool drop) {
     Nanoseconds time = 0;
     const auto sources_since = [&](Epoch epoch) {
         return static_cast<std::uint32_t>(std::ranges::count_if(
-            units.readouts, [&](int r) { return manager.membership().had(r, epoch); }));
+            units.readouts, [&](int r) { return manager.membership().has_since(r, epoch); }));
     };
     for (int step = 0; step < 200000 && !manager.drained(); ++step) {
         time += 100'000;
@@ -233,7 +233,7 @@ void run_randomly(unsigned seed, bool in_rounds, bool drop) {
             CHECK(manager.close(group_of_unit.assignment, outcome, time) == "");
         }
         const int victim = 1 + static_cast<int>(random() % static_cast<unsigned>(ranks - 1));
-        if (random() % 50 == 0 && manager.lose(victim))
+        if (random() % 50 == 0 && manager.remove(victim))
             std::erase_if(held_groups, [&](const HeldGroup& group_of_unit) {
                 return group_of_unit.assignment.target.builder == victim;
             });
@@ -289,7 +289,7 @@ TEST_CASE("a builder unit that does not answer delays only its own events") {
         }
         CHECK(built[2] == 0);
         CHECK(built[1] > 1000);
-        CHECK(manager.waiting_for() == std::vector<int>{2});
+        CHECK(manager.busy_builders() == std::vector<int>{2});
     }
 }
 
@@ -336,7 +336,7 @@ TEST_CASE("no rank passes a barrier before all have entered it") {
                 barriers[i].enter();
             }
             for (std::size_t k = 0; k < ranks.size(); ++k)
-                for (const auto& out : barriers[k].outgoing())
+                for (const auto& out : barriers[k].take_outgoing())
                     wires[{ranks[k], out.peer}].push_back(out.message);
             for (auto& [wire, messages] : wires) {
                 if (messages.empty() || random() % 2 == 0) continue;

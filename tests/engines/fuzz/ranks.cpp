@@ -187,7 +187,7 @@ void read_flow(const std::uint8_t* data, std::size_t size) {
         if (number % 5 == 0 && flow.may_send()) flow.sent();
         flow.on_acknowledged(number % 7);
         flow.arrived(number, buffer);
-        for (; flow.front() != ofi::Flow::none; flow.take(buffer))
+        for (; flow.front() != ofi::Flow::none; flow.consume(buffer))
             if (flow.front() > buffer) std::abort();
         if (flow.acknowledgement_due(buffer)) flow.acknowledged();
         if (!flow.may_send() && flow.all_acknowledged()) std::abort();
@@ -237,7 +237,7 @@ void read_messages(const std::uint8_t* data, std::size_t size) {
     const events::Bytes copy(reinterpret_cast<const std::byte*>(data),
                              reinterpret_cast<const std::byte*>(data) + size);
     const std::span<const std::byte> message(copy);
-    read_or_refuse([&] { events::kind_of(message); });
+    read_or_refuse([&] { events::read_kind(message); });
     read_or_refuse([&] { events::read_hello(message); });
     read_or_refuse([&] { events::read_done(message); });
     read_or_refuse([&] { events::read_rank(message); });
@@ -260,7 +260,7 @@ void read_schedule(const std::uint8_t* data, std::size_t size) {
     fuzz::InputReader parts(data, size);
     const int ranks = 1 + parts.read<std::uint8_t>() % 8;
     const std::string text = parts.read_bytes(size);
-    const auto schedule = events::Schedule::listed(text, "x", ranks);
+    const auto schedule = events::Schedule::from_text(text, "x", ranks);
     std::vector<int> all(static_cast<std::size_t>(ranks));
     std::iota(all.begin(), all.end(), 0);
     for (const int rank : all) {
@@ -281,7 +281,8 @@ void read_sizes(const std::uint8_t* data, std::size_t size) {
     const auto sizes = events::Sizes::read(text, "x", sources, 1);
     for (int source = 0; source < sources; ++source)
         for (std::uint64_t event = 0; event < 4; ++event)
-            if (sizes.of(source, event) > sizes.largest(source) || sizes.of(source, event) == 0)
+            if (sizes.fragment_bytes(source, event) > sizes.largest(source) ||
+                sizes.fragment_bytes(source, event) == 0)
                 std::abort();
 }
 

@@ -74,6 +74,6 @@ TEST_CASE("the growth by peer has new connections whole, and no ended or idle on
     const auto growth = growth_by_peer(before, after);
     CHECK(growth.size() == 2);
     CHECK(growth.at("a").sent == 24);
-    CHECK(growth.at("a").sent_again == 4);
+    CHECK(growth.at("a").retransmitted == 4);
     CHECK(growth.at("d").sent == 6);
 }

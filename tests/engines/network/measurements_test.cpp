@@ -11,7 +11,7 @@
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "core/text.hpp"
-#include "network/presence.hpp"
+#include "network/concurrent_runs.hpp"
 #include "ranks.hpp"
 
 using namespace assay;
@@ -199,15 +199,15 @@ TEST_CASE("one_way refuses ranks that are on one host") {
 }
 
 TEST_CASE("two measurements on a host notice each other") {
-    Presence first;
-    CHECK(first.others() == 0);
+    ConcurrentRuns first;
+    CHECK(first.count() == 0);
     {
-        Presence second;
-        CHECK(second.others() == 1);
-        CHECK(first.others() == 1);
+        ConcurrentRuns second;
+        CHECK(second.count() == 1);
+        CHECK(first.count() == 1);
     }
-    Presence third;  // the first still runs, the second has ended
-    CHECK(third.others() == 1);
+    ConcurrentRuns third;  // the first still runs, the second has ended
+    CHECK(third.count() == 1);
 }
 
 TEST_CASE("labels: host names, with a number for several ranks on a host") {

@@ -27,10 +27,10 @@ const LinearCost burst_cost{2e-3, 1.1 / link};
 }  // namespace
 
 TEST_CASE("a linear cost neither decreases nor is negative") {
-    CHECK(LinearCost::through_points(0, 1, 10, 21).at(20) == doctest::Approx(41));
-    CHECK(LinearCost::through_points(1, 5, 10, 4).at(100) == 5);
-    CHECK(LinearCost::through_points(1, 0, 10, 900).at(0) >= 0);
-    CHECK(LinearCost::through_points(8, 3, 8, 3).at(1000) == 3);
+    CHECK(LinearCost::from_points(0, 1, 10, 21).seconds_for(20) == doctest::Approx(41));
+    CHECK(LinearCost::from_points(1, 5, 10, 4).seconds_for(100) == 5);
+    CHECK(LinearCost::from_points(1, 0, 10, 900).seconds_for(0) >= 0);
+    CHECK(LinearCost::from_points(8, 3, 8, 3).seconds_for(1000) == 3);
 }
 
 TEST_CASE(
@@ -79,9 +79,9 @@ TEST_CASE("a slow network's sweep stays near its budget and reaches every size")
     for (std::size_t item = 0; item < input.sizes.size(); ++item) {
         const std::size_t size = input.sizes[item];
         const double deadline = planner.deadline(item, elapsed);
-        const double pass =
-            rounds * (burst_cost.at(static_cast<double>(size)) +
-                      message_cost.at(static_cast<double>(size)) * (planner.window(size) - 1));
+        const double pass = rounds * (burst_cost.seconds_for(static_cast<double>(size)) +
+                                      message_cost.seconds_for(static_cast<double>(size)) *
+                                          (planner.window(size) - 1));
         const double left = planner.remaining(item, elapsed);
         CHECK(left > 0);
         CHECK(left <= input.budget);
@@ -108,8 +108,8 @@ TEST_CASE(
                                     [](std::size_t size) { return size >= 64 << 10; }) >= 1);
         double cost = 0;
         for (const std::size_t size : planner.sizes())
-            cost += 7 * (burst_cost.at(static_cast<double>(size)) +
-                         message_cost.at(static_cast<double>(size)));
+            cost += 7 * (burst_cost.seconds_for(static_cast<double>(size)) +
+                         message_cost.seconds_for(static_cast<double>(size)));
         CHECK((cost <= budget || planner.sizes().size() == 1));
         CHECK(dropped.empty() == (budget > 10));
     }

@@ -173,7 +173,7 @@ TEST_CASE("each line of a schedule file is a round, and an error names the line"
             .string();
     const auto read_schedule = [&](const std::string& text) {
         std::ofstream(path) << text;
-        return Schedule::of_file(path, 3);
+        return Schedule::from_file(path, 3);
     };
     const Schedule schedule =
         read_schedule("# three ranks\n0 1 2\n1 2 0 # a shift\n\n2 -1 1\n-1 0 -1\n");
@@ -197,6 +197,6 @@ TEST_CASE("each line of a schedule file is a round, and an error names the line"
         }
     }
     std::filesystem::remove(path);
-    CHECK_THROWS_AS(Schedule::of_file(path, 3), Error);
-    CHECK_THROWS_AS(Schedule::of_file("/dev/zero", 3), Error);
+    CHECK_THROWS_AS(Schedule::from_file(path, 3), Error);
+    CHECK_THROWS_AS(Schedule::from_file("/dev/zero", 3), Error);
 }

@@ -68,7 +68,7 @@ TEST_CASE("messages of any length pass in both directions") {
     int sockets[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
     Connection left(sockets[0], "left", 5), right(sockets[1], "right", 5);
-    const std::string large(longest_message / 2, 'x');  // more than a socket's buffer
+    const std::string large(max_message_bytes / 2, 'x');  // more than a socket's buffer
     std::jthread other_side([&] { right.exchange({{"type", "address"}, {"size", 2}}); });
     const Json reply = left.exchange({{"type", "address"}, {"text", large}});
     CHECK(reply["size"] == 2);
@@ -87,7 +87,7 @@ TEST_CASE("wrong version, length, JSON and message types are refused") {
     const std::pair<std::string, const char*> wrong[] = {
         {framed("{}", 2), "version 2 of this measurement's protocol, this side version 1"},
         {big_endian_word(control_magic) + big_endian_word(control_version) +
-             big_endian_word(longest_message + 1),
+             big_endian_word(max_message_bytes + 1),
          "announces a message of 1048577 bytes"},
         {framed("{\"type\":"), "cannot be read"},
         {framed("[1,2]"), "cannot be read"},
@@ -106,9 +106,9 @@ TEST_CASE("wrong version, length, JSON and message types are refused") {
 }
 
 TEST_CASE("numbers that are not integers in the expected range are refused") {
-    CHECK(whole(Json(65535U), 65535) == 65535);
+    CHECK(whole_number(Json(65535U), 65535) == 65535);
     for (const Json& value : {Json(65536U), Json(-1), Json(7e20), Json(1.5), Json("1"), Json()})
-        CHECK_THROWS_AS(whole(value, 65535), PeerError);
+        CHECK_THROWS_AS(whole_number(value, 65535), PeerError);
 }
 
 TEST_CASE("a closed connection is reported, also within a message") {
@@ -162,7 +162,7 @@ TEST_CASE("check() detects the end of the connection, and keeps messages that ca
 
 TEST_CASE("a side that does not read cannot block the other for ever") {
     TestConnection test(0.05);
-    const Json large_message = {{"type", "x"}, {"text", std::string(longest_message / 2, 'x')}};
+    const Json large_message = {{"type", "x"}, {"text", std::string(max_message_bytes / 2, 'x')}};
     CHECK_THROWS_AS(
         {
             for (int i = 0; i < 100; ++i) test.connection->send(large_message);

@@ -104,12 +104,12 @@ TEST_CASE("NUMA node and software devices") {
     machine.file("mlx5_0/device/numa_node", "1");
     machine.file("mlx5_1/device/numa_node", "-1");
     machine.software("rxe0");
-    CHECK(in_software("rxe0"));
+    CHECK(is_software_device("rxe0"));
     CHECK(numa_node("mlx5_0") == 1);
     CHECK_FALSE(numa_node("mlx5_1"));
     CHECK_FALSE(numa_node("rxe0"));
-    CHECK_FALSE(in_software("mlx5_0"));
-    CHECK_FALSE(in_software("no_such"));
+    CHECK_FALSE(is_software_device("mlx5_0"));
+    CHECK_FALSE(is_software_device("no_such"));
 }
 
 TEST_CASE("the address table, without empty entries") {

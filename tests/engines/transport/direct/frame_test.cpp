@@ -82,9 +82,9 @@ TEST_CASE("gather() returns the bytes of the stream at any offset, after any rel
 }
 
 TEST_CASE("a header is valid only with the magic, a known kind and a bounded length") {
-    Header header{frame_magic, FrameKind::put, 0, 0, longest_payload, 0, 0};
+    Header header{frame_magic, FrameKind::put, 0, 0, max_payload_bytes, 0, 0};
     CHECK(is_valid(header));
-    header.length = longest_payload + 1;
+    header.length = max_payload_bytes + 1;
     CHECK_FALSE(is_valid(header));
     header = {frame_magic, static_cast<FrameKind>(99), 0, 0, 1, 0, 0};
     CHECK_FALSE(is_valid(header));

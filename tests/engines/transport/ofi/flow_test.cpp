@@ -32,7 +32,7 @@ TEST_CASE("messages that arrive in any order are delivered in the order of sendi
                 in_flight.push_back(sender.next());
                 sender.sent();
             }
-            REQUIRE(sender.next() - receiver.taken() <= Flow::depth);
+            REQUIRE(sender.next() - receiver.consumed() <= Flow::depth);
             if (!in_flight.empty() && random() % 2) {
                 const std::uint64_t number = remove_random(in_flight);
                 REQUIRE(receiver.arrived(number, static_cast<int>(number)));
@@ -40,11 +40,11 @@ TEST_CASE("messages that arrive in any order are delivered in the order of sendi
             }
             while (receiver.front() != Flow::none && random() % 2) {
                 taken.push_back(receiver.front());
-                receiver.take(time);
-                REQUIRE_FALSE(receiver.arrived(receiver.taken() - 1, 999));  // an old one
+                receiver.consume(time);
+                REQUIRE_FALSE(receiver.arrived(receiver.consumed() - 1, 999));  // an old one
             }
             if (receiver.acknowledgement_due(time)) {
-                acknowledgements.push_back(receiver.taken());
+                acknowledgements.push_back(receiver.consumed());
                 receiver.acknowledged();
             }
             // Acknowledgements may overtake each other too.
@@ -69,12 +69,12 @@ TEST_CASE("a sender waits until messages are taken, and invalid numbers are refu
     CHECK_FALSE(sender.all_acknowledged());
     CHECK_FALSE(receiver.arrived(Flow::depth, 9));  // further ahead than it may be
     CHECK_FALSE(sender.on_acknowledged(Flow::depth + 1));
-    receiver.take(1000);
+    receiver.consume(1000);
     CHECK_FALSE(receiver.acknowledgement_due(1000));
     CHECK(receiver.acknowledgement_due(1000 + Flow::max_acknowledgement_delay));
-    receiver.take(1000);
+    receiver.consume(1000);
     CHECK(receiver.acknowledgement_due(1000));  // half of what the sender may send
-    CHECK(sender.on_acknowledged(receiver.taken()));
+    CHECK(sender.on_acknowledged(receiver.consumed()));
     CHECK(sender.may_send());
     std::vector<int> left;
     receiver.clear([&](int buffer) { left.push_back(buffer); });

@@ -1,4 +1,5 @@
-#include "node/udp/listen.hpp"
+// The receiving threads (see receive_threads.hpp).
+#include "node/udp/receive_threads.hpp"
 
 #include <netinet/udp.h>
 #include <poll.h>
@@ -22,8 +23,9 @@ namespace {
 // The kernel's largest block. A few blocks fit into the second-level cache.
 constexpr std::size_t block_bytes = 65536;
 constexpr std::size_t blocks = 8;
-constexpr int poll_ms = 50;  // between checks for the end when nothing arrives
+constexpr int poll_ms = 50;  // while nothing arrives, between checks of stopping_
 
+// The buffers of one recvmmsg call. A block holds one message, or several that the kernel joined.
 struct ReceiveBlocks {
     std::vector<std::byte> data = std::vector<std::byte>(block_bytes * blocks);
     std::array<mmsghdr, blocks> headers{};
@@ -71,7 +73,7 @@ std::uint64_t word_at(const std::byte* data, std::size_t offset, std::size_t siz
 
 }  // namespace
 
-struct alignas(128) Listener::Worker {
+struct alignas(128) ReceiveThreads::Worker {
     std::vector<std::size_t> sockets{};
     std::uint64_t messages = 0, unique = 0, foreign = 0, corrupted = 0, first_batch = 0;
     Nanoseconds first = 0, last = 0, gap = 0;
@@ -90,8 +92,8 @@ int default_threads(std::size_t sockets) {
 
 bool is_confined() { return usable_processors() < sysconf(_SC_NPROCESSORS_ONLN); }
 
-Listener::Listener(std::vector<UdpSocket>& sockets, const Hello& hello, bool verify, int threads,
-                   int numa)
+ReceiveThreads::ReceiveThreads(std::vector<UdpSocket>& sockets, const Hello& hello, bool verify,
+                               int threads, int numa)
     : sockets_(sockets),
       hello_(hello),
       payload_(payload_of(hello.run, hello.size)),
@@ -108,12 +110,12 @@ Listener::Listener(std::vector<UdpSocket>& sockets, const Hello& hello, bool ver
         workers_.back()->intervals.reserve(static_cast<std::size_t>(hello.seconds * 10) + 100);
     }
     for (auto& worker : workers_)
-        worker->thread = std::jthread([this, w = worker.get()] { work(*w); });
+        worker->thread = std::jthread([this, w = worker.get()] { receive_loop(*w); });
 }
 
-Listener::~Listener() { stop(); }
+ReceiveThreads::~ReceiveThreads() { stop(); }
 
-void Listener::work(Worker& worker) {
+void ReceiveThreads::receive_loop(Worker& worker) {
     for (const NumaNode& node : numa_nodes())
         if (node.number == numa_ && !node.cores.empty()) bind_to_node(node);
     worker.blocks.emplace();
@@ -127,8 +129,9 @@ void Listener::work(Worker& worker) {
     }
 }
 
-// Receives what waits in a socket, at most one set of blocks. Returns false if there was nothing.
-bool Listener::drain(Worker& worker, std::size_t socket) {
+// Receives the datagrams that wait in a socket, at most one set of blocks. Returns false if there
+// were none.
+bool ReceiveThreads::drain(Worker& worker, std::size_t socket) {
     ReceiveBlocks& b = *worker.blocks;
     b.rearm();
     const int n = recvmmsg(sockets_[socket].fd(), b.headers.data(), blocks, MSG_DONTWAIT, nullptr);
@@ -152,7 +155,7 @@ bool Listener::drain(Worker& worker, std::size_t socket) {
         worker.gap = std::max(worker.gap, time - worker.last);
     }
     worker.last = time;
-    const auto interval = static_cast<std::size_t>((time - start_) / interval_ns);
+    const auto interval = static_cast<std::size_t>((time - start_) / bandwidth_interval);
     if (interval >= worker.intervals.size()) worker.intervals.resize(interval + 1);
     worker.intervals[interval] += new_messages;
     worker.live_unique.store(worker.unique, std::memory_order_relaxed);
@@ -161,8 +164,9 @@ bool Listener::drain(Worker& worker, std::size_t socket) {
 }
 
 // Processes the messages of one block, each of `message_bytes` bytes.
-void Listener::process_block(Worker& worker, const std::byte* data, std::size_t bytes,
-                             std::size_t message_bytes, std::size_t socket, Nanoseconds arrived) {
+void ReceiveThreads::process_block(Worker& worker, const std::byte* data, std::size_t bytes,
+                                   std::size_t message_bytes, std::size_t socket,
+                                   Nanoseconds arrived) {
     if (bytes == 0) ++worker.foreign;
     for (std::size_t offset = 0; offset < bytes; offset += message_bytes) {
         const std::byte* message = data + offset;
@@ -199,26 +203,26 @@ void Listener::process_block(Worker& worker, const std::byte* data, std::size_t 
     }
 }
 
-std::uint64_t Listener::received() const {
+std::uint64_t ReceiveThreads::received() const {
     std::uint64_t sum = 0;
     for (const auto& worker : workers_) sum += worker->live_unique.load(std::memory_order_relaxed);
     return sum;
 }
 
-Nanoseconds Listener::last() const {
+Nanoseconds ReceiveThreads::last() const {
     Nanoseconds latest = 0;
     for (const auto& worker : workers_)
         latest = std::max(latest, worker->live_last.load(std::memory_order_relaxed));
     return latest;
 }
 
-void Listener::stop() {
+void ReceiveThreads::stop() {
     stopping_ = true;
     for (auto& worker : workers_)
         if (worker->thread.joinable()) worker->thread.join();
 }
 
-Arrivals Listener::arrivals() {
+Arrivals ReceiveThreads::arrivals() {
     Arrivals all;
     all.start = start_;
     for (std::size_t s = 0; s < trackers_.size(); ++s) {

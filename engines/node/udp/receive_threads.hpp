@@ -19,7 +19,7 @@
 
 namespace assay::node {
 
-// The first corrupted payload: the 8 bytes from `offset`.
+// The first corrupted payload: the expected and observed 8 bytes from `offset`.
 struct Corruption {
     std::uint64_t message = 0, offset = 0, expected = 0, observed = 0;
 };
@@ -31,13 +31,15 @@ struct StreamArrivals {
     double jitter = 0;       // seconds
 };
 
+// The counts of all threads.
 struct Arrivals {
     std::vector<StreamArrivals> streams{};
     std::uint64_t unique = 0, foreign = 0, corrupted = 0;  // foreign: not of this run
-    std::uint64_t first_batch = 0;               // messages in the batch that started the clock
-    Nanoseconds start = 0, first = 0, last = 0;  // first, last: 0 if nothing arrived
-    Nanoseconds gap = 0;                         // longest time in which a thread received nothing
-    std::vector<std::uint64_t> intervals{};      // messages in each interval_ns since `start`
+    std::uint64_t first_batch = 0;  // messages of the first batch, at whose arrival timing starts
+    // When the threads started, and the first and last arrival (0 if nothing arrived).
+    Nanoseconds start = 0, first = 0, last = 0;
+    Nanoseconds gap = 0;                     // longest time in which a thread received nothing
+    std::vector<std::uint64_t> intervals{};  // messages in each bandwidth_interval since `start`
     std::optional<Corruption> corruption{};
     std::uint64_t largest_block = 1;  // messages that the kernel delivered as one
 };
@@ -61,15 +63,17 @@ private:
     double smoothed_ = 0;  // ns
 };
 
-inline constexpr Nanoseconds interval_ns = 100'000'000;
+// The length of the intervals of Arrivals::intervals.
+inline constexpr Nanoseconds bandwidth_interval = 100'000'000;
 
-class Listener {
+class ReceiveThreads {
 public:
     // `numa`: the node to which the threads are bound; -1: not bound.
-    Listener(std::vector<UdpSocket>& sockets, const Hello&, bool verify, int threads, int numa);
-    ~Listener();
+    ReceiveThreads(std::vector<UdpSocket>& sockets, const Hello&, bool verify, int threads,
+                   int numa);
+    ~ReceiveThreads();
 
-    // Live values while the threads run.
+    // While the threads run: the messages received so far, and the time of the last arrival.
     std::uint64_t received() const;
     Nanoseconds last() const;
 
@@ -78,7 +82,7 @@ public:
 
 private:
     struct Worker;
-    void work(Worker&);
+    void receive_loop(Worker&);
     bool drain(Worker&, std::size_t socket);
     void process_block(Worker&, const std::byte* data, std::size_t bytes, std::size_t message_bytes,
                        std::size_t socket, Nanoseconds arrived);

@@ -1,6 +1,6 @@
 // Tests of the threads that receive datagrams, and of the evaluation of their counts. The test
 // sends the datagrams over loopback.
-#include "node/udp/listen.hpp"
+#include "node/udp/receive_threads.hpp"
 
 #include <doctest/doctest.h>
 
@@ -56,7 +56,7 @@ void wait_until(const std::function<bool()>& done) {
 
 TEST_CASE("messages are counted by stream, and foreign datagrams are counted apart") {
     Wire wire;
-    Listener listener(wire.sockets, wire.hello, true, 2, -1);
+    ReceiveThreads threads(wire.sockets, wire.hello, true, 2, -1);
     for (std::uint64_t m = 0; m < 100; ++m)
         if (m % 10 != 3) wire.send_message(0, m);                        // ten lost
     for (std::uint64_t m = 0; m < 50; ++m) wire.send_message(1, m ^ 1);  // pairwise exchanged
@@ -74,9 +74,9 @@ TEST_CASE("messages are counted by stream, and foreign datagrams are counted apa
     wire.send_bytes(0, {});
     wire.send_message(0, 100);
     wire.send_message(1, 50);
-    wait_until([&] { return listener.received() == 90 + 50 + 1 + 2; });
-    listener.stop();
-    const Arrivals a = listener.arrivals();
+    wait_until([&] { return threads.received() == 90 + 50 + 1 + 2; });
+    threads.stop();
+    const Arrivals a = threads.arrivals();
     CHECK(a.streams[0].unique == 91);
     CHECK(a.streams[0].next == 101);
     CHECK(a.streams[1].unique == 51);
