@@ -23,7 +23,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "python" / "explain")]
 
-from planted import sampled  # noqa: E402 - the path comes first
+from planted import sampled_matrix  # noqa: E402 - the path comes first
 
 from assay.explain import PairMatrix, suspects  # noqa: E402
 
@@ -72,7 +72,7 @@ def main() -> None:
         slow = rng.choice(HOSTS, HOSTS // 100, replace=False).tolist()
         transmit, receive = dict.fromkeys(slow[::2], 0.9), dict.fromkeys(slow[1::2], 0.9)
         truth = {("transmit", f"n{i}") for i in transmit} | {("receive", f"n{i}") for i in receive}
-        matrix = sampled(HOSTS, SHIFTS, rng, transmit, receive, NOISE)
+        matrix = sampled_matrix(HOSTS, SHIFTS, rng, transmit, receive, NOISE)
         begin = time.process_time()
         flagged = {(suspect.side, suspect.hosts[0]) for suspect in suspects(matrix)}
         seconds.append(time.process_time() - begin)
