@@ -20,7 +20,7 @@ void report_to_manager(Transport& transport, const Error& error) {
     OperationTracker operations(transport);
     const Json hello = {{"error", error.what()}, {"fix", error.fix}};
     operations.send_control(0, tag::to_manager,
-                            std::make_shared<const Bytes>(write_hello(hello.dump())));
+                            std::make_shared<const Bytes>(encode_hello(hello.dump())));
     const Nanoseconds begin = transport.clock();
     while (operations.control_in_flight() > 0 && transport.clock() - begin < report_limit)
         operations.poll([](const Operation&, bool) {});

@@ -1,4 +1,7 @@
-// A builder unit (see builder.hpp).
+// A builder unit (see builder.hpp). A readout unit sends its fragments of each event; a builder
+// unit gathers the fragments of one event from all readout units; a filter unit receives built
+// events. A group is a number of successive events whose fragments share a message; a slot is a
+// builder unit's memory for one group.
 #include "events/builder.hpp"
 
 #include <algorithm>
@@ -78,7 +81,7 @@ void Builder::open_slot(const Assignment& assignment, Epoch epoch, std::uint32_t
     std::ranges::fill(slot.source_states, SourceState::absent);
     std::uint32_t non_member_count = 0, member_count = 0;
     for (const int rank : settings_.units.readouts) {
-        SourceState& state = slot.source_states[static_cast<std::size_t>(source(rank))];
+        SourceState& state = slot.source_states[static_cast<std::size_t>(source_number(rank))];
         if (!members.has_since(rank, epoch)) {
             ++non_member_count;
             continue;
@@ -97,13 +100,14 @@ void Builder::open_slot(const Assignment& assignment, Epoch epoch, std::uint32_t
     if (non_member_count == expected - member_count)
         for (const int rank : settings_.units.readouts)
             if (!members.has_since(rank, epoch))
-                slot.source_states[static_cast<std::size_t>(source(rank))] = SourceState::lost;
+                slot.source_states[static_cast<std::size_t>(source_number(rank))] =
+                    SourceState::lost;
     if (settings_.pull) {
         slot.sources_to_request = settings_.schedule.sources(
             context_.rank, members.intersect(settings_.units.readouts),
             members.intersect(settings_.units.builders), assignment.group);
         std::erase_if(slot.sources_to_request, [&](int rank) {
-            return slot.source_states[static_cast<std::size_t>(source(rank))] !=
+            return slot.source_states[static_cast<std::size_t>(source_number(rank))] !=
                    SourceState::to_request;
         });
         std::ranges::reverse(slot.sources_to_request);
@@ -113,7 +117,7 @@ void Builder::open_slot(const Assignment& assignment, Epoch epoch, std::uint32_t
 }
 
 void Builder::receive(std::uint32_t slot, int rank) {
-    const auto i = static_cast<std::size_t>(source(rank));
+    const auto i = static_cast<std::size_t>(source_number(rank));
     context_.operations.receive(
         source_data(slot, static_cast<int>(i)), offsets_[i + 1] - offsets_[i],
         tag::fragments + static_cast<int>(slot), {OperationKind::receive_fragment, rank, slot});
@@ -126,7 +130,7 @@ void Builder::send_requests(std::uint32_t index) {
            (all || slot.requests_in_flight < settings_.parallel)) {
         const int rank = slot.sources_to_request.back();
         slot.sources_to_request.pop_back();
-        SourceState& state = slot.source_states[static_cast<std::size_t>(source(rank))];
+        SourceState& state = slot.source_states[static_cast<std::size_t>(source_number(rank))];
         if (rank != context_.rank && !context_.is_reachable(rank)) {
             state = SourceState::lost;
             --slot.pending_sources;
@@ -134,12 +138,13 @@ void Builder::send_requests(std::uint32_t index) {
         }
         state = SourceState::awaited;
         ++slot.requests_in_flight;
-        const SlotMessage request{slot.group.number, 0, index, 0};
+        const SlotMessage request{
+            .group = slot.group.number, .bytes = 0, .slot = index, .messages = 0};
         if (rank == context_.rank) {
             readout_->on_request(rank, request);
         } else {
             receive(index, rank);
-            context_.send_to_unit(rank, write_slot(MessageKind::request, request));
+            context_.send_to_unit(rank, encode_slot(MessageKind::request, request));
         }
     }
 }
@@ -147,19 +152,19 @@ void Builder::send_requests(std::uint32_t index) {
 void Builder::on_local_message(std::uint32_t index, const std::byte* data, std::size_t bytes) {
     // With filter units the event must be in the memory of the slot, from which it is sent.
     const bool copied = context_.verify && !settings_.units.filters.empty();
-    if (copied) std::memcpy(source_data(index, source(context_.rank)), data, bytes);
-    slots_[index].local_data = copied ? source_data(index, source(context_.rank)) : data;
+    if (copied) std::memcpy(source_data(index, source_number(context_.rank)), data, bytes);
+    slots_[index].local_data = copied ? source_data(index, source_number(context_.rank)) : data;
     local_ready_.push_back(index);
 }
 
 void Builder::on_received(int rank, std::uint32_t index, bool success, Nanoseconds time) {
     if (success) verify(index, rank, time);
-    else end_source(index, source(rank), SourceState::lost, time);
+    else end_source(index, source_number(rank), SourceState::lost, time);
 }
 
 void Builder::verify(std::uint32_t index, int rank, Nanoseconds time) {
     Slot& slot = slots_[index];
-    const int from = source(rank);
+    const int from = source_number(rank);
     MessageCheck check;
     if (context_.verify)
         check = verify_message(rank == context_.rank ? slot.local_data : source_data(index, from),
@@ -178,8 +183,11 @@ void Builder::verify(std::uint32_t index, int rank, Nanoseconds time) {
         slot.damaged_events.resize(slot.group.events);
     for (const std::uint32_t event : check.damaged) slot.damaged_events[event] = 1;
     for (const WrongByte& wrong : check.wrong_bytes)
-        context_.send_to_manager(
-            write_damage({rank, wrong.event, wrong.offset, wrong.expected, wrong.observed}));
+        context_.send_to_manager(encode_damage({.source = rank,
+                                                .event = wrong.event,
+                                                .offset = wrong.offset,
+                                                .expected = wrong.expected,
+                                                .observed = wrong.observed}));
     end_source(index, from, check.damaged.empty() ? SourceState::verified : SourceState::damaged,
                time);
 }
@@ -206,7 +214,7 @@ void Builder::on_gathered(std::uint32_t index, Nanoseconds time) {
     if (waits_for_lost) {
         slot.state = State::waiting;
         context_.send_to_manager(
-            write_parked({slot.group.number, {context_.rank, static_cast<std::uint16_t>(index)}}));
+            encode_parked({slot.group.number, {context_.rank, static_cast<std::uint16_t>(index)}}));
         request_from_returned(index);
         return;
     }
@@ -227,7 +235,7 @@ void Builder::on_gathered(std::uint32_t index, Nanoseconds time) {
 Nanoseconds Builder::wait_limit(const Slot& slot) const {
     Nanoseconds last = 0;
     for (const int rank : settings_.units.readouts)
-        if (slot.source_states[static_cast<std::size_t>(source(rank))] == SourceState::lost)
+        if (slot.source_states[static_cast<std::size_t>(source_number(rank))] == SourceState::lost)
             last = std::max(last, context_.lost_at[static_cast<std::size_t>(rank)]);
     return last + settings_.timeout / 2;
 }
@@ -250,7 +258,7 @@ void Builder::count_outcome(Slot& slot) const {
 void Builder::close_slot(std::uint32_t index) {
     Slot& slot = slots_[index];
     slot.state = State::closed;
-    context_.send_to_manager(write_done(
+    context_.send_to_manager(encode_done(
         {{slot.group.number, {context_.rank, static_cast<std::uint16_t>(index)}}, slot.outcome}));
 }
 
@@ -278,12 +286,13 @@ void Builder::deliver(std::uint32_t index) {
     std::erase_if(filters, [this](int rank) { return !context_.is_reachable(rank); });
     if (filters.empty()) return;  // waits until a filter unit is reachable
     slot.filter = filters[slot.group.number % filters.size()];
-    const auto intact =
+    const auto intact_count =
         static_cast<std::uint32_t>(std::ranges::count(slot.source_states, SourceState::verified));
     compact(index);
-    context_.send_to_unit(
-        slot.filter,
-        write_slot(MessageKind::offer, {slot.group.number, slot.event_bytes, index, intact}));
+    context_.send_to_unit(slot.filter, encode_slot(MessageKind::offer, {.group = slot.group.number,
+                                                                        .bytes = slot.event_bytes,
+                                                                        .slot = index,
+                                                                        .messages = intact_count}));
 }
 
 void Builder::on_accept(int filter, const SlotMessage& message) {
@@ -303,14 +312,14 @@ void Builder::on_confirm(int filter, const SlotMessage& message) {
     if (slot.state != State::delivering || slot.filter != filter ||
         slot.group.number != message.group)
         return;
-    if (message.messages > 0) {  // damaged on the way to the filter unit
+    if (message.messages > 0) {  // damaged between this rank and the filter unit
         Outcome& outcome = slot.outcome;
         const std::uint64_t fragments = outcome.built + outcome.partial;
-        const std::uint64_t damaged = std::min<std::uint64_t>(message.messages, fragments);
+        const std::uint64_t damaged_count = std::min<std::uint64_t>(message.messages, fragments);
         outcome.events_incomplete += std::exchange(outcome.events_built, 0);
         outcome.built = 0;
-        outcome.corrupt += damaged;
-        outcome.partial = fragments - damaged;
+        outcome.corrupt += damaged_count;
+        outcome.partial = fragments - damaged_count;
     }
     --delivering_;
     close_slot(message.slot);
@@ -325,7 +334,7 @@ void Builder::on_lost(int rank) {
 void Builder::request_from_returned(std::uint32_t index) {
     Slot& slot = slots_[index];
     for (const int rank : settings_.units.readouts) {
-        SourceState& state = slot.source_states[static_cast<std::size_t>(source(rank))];
+        SourceState& state = slot.source_states[static_cast<std::size_t>(source_number(rank))];
         const bool is_own = rank == context_.rank;
         if (state != SourceState::lost || !context_.members.has(rank) ||
             !(is_own || context_.is_reachable(rank)))
@@ -333,12 +342,13 @@ void Builder::request_from_returned(std::uint32_t index) {
         state = SourceState::awaited;
         ++slot.pending_sources;
         ++slot.requests_in_flight;
-        const SlotMessage request{slot.group.number, 0, index, 0};
+        const SlotMessage request{
+            .group = slot.group.number, .bytes = 0, .slot = index, .messages = 0};
         if (is_own) {
             readout_->on_request(rank, request);
         } else {
             receive(index, rank);
-            context_.send_to_unit(rank, write_slot(MessageKind::request, request));
+            context_.send_to_unit(rank, encode_slot(MessageKind::request, request));
         }
     }
 }

@@ -75,7 +75,7 @@ private:
     void deliver(std::uint32_t slot);
     void close_slot(std::uint32_t slot);
     void compact(std::uint32_t slot);
-    int source(int rank) const { return settings_.source_number(rank); }
+    int source_number(int rank) const { return settings_.source_number(rank); }
 
     RankContext& context_;
     const Settings& settings_;

@@ -86,7 +86,7 @@ void Coordinator::on_message(int rank, std::span<const std::byte> message, Nanos
                     members.since[static_cast<std::size_t>(lost.rank)] != lost.since ||
                     lost.since == 0)
                     break;
-                send(lost.rank, std::make_shared<const Bytes>(write_empty(MessageKind::evict)));
+                send(lost.rank, std::make_shared<const Bytes>(encode_empty(MessageKind::evict)));
                 remove(lost.rank, time);
                 break;
             }
@@ -159,7 +159,7 @@ void Coordinator::begin(Nanoseconds time) {
     manager_.admit(all);
     for (const int rank : all)
         send(rank,
-             std::make_shared<const Bytes>(write_welcome(
+             std::make_shared<const Bytes>(encode_welcome(
                  {results_.labels[static_cast<std::size_t>(rank)], 0, 0, manager_.membership()})));
     phase_ = Phase::running;
     start_ = last_progress_ = last_shown_ = time;
@@ -188,7 +188,7 @@ void Coordinator::remove(int rank, Nanoseconds time) {
     if (phase_ == Phase::running && !manager_.all_assigned())
         losses_.push_back({rank, time, last_progress_, {builders.begin(), builders.end()}});
     results_.add_lost(rank);
-    broadcast(write_members(manager_.membership()));
+    broadcast(encode_members(manager_.membership()));
     if (builders.empty() || manager_.membership().intersect(settings_.units.readouts).empty())
         throw Error(fmt::format("{} was lost: no {} units are left", results_.label(rank),
                                 builders.empty() ? "builder" : "readout"),
@@ -213,10 +213,10 @@ void Coordinator::admit_returned(Nanoseconds time) {
         const auto slice =
             settings_.slice > 0 ? static_cast<std::uint64_t>((time - start_) / settings_.slice) : 0;
         send(rank,
-             std::make_shared<const Bytes>(write_welcome(
+             std::make_shared<const Bytes>(encode_welcome(
                  {results_.label(rank), manager_.next_group(), slice, manager_.membership()})));
     }
-    const auto members = std::make_shared<const Bytes>(write_members(manager_.membership()));
+    const auto members = std::make_shared<const Bytes>(encode_members(manager_.membership()));
     for (const int rank : member_ranks())
         if (std::ranges::find(ready, rank) == ready.end()) send(rank, members);
 }
@@ -266,7 +266,7 @@ void Coordinator::assign_events(Nanoseconds time) {
         const Nanoseconds decision_time = now() - begin + std::exchange(closing_time_, 0);
         const auto events = static_cast<Nanoseconds>(batch->size() * settings_.events_per_message);
         results_.add_decision(decision_time, events);
-        broadcast(write_batch(*batch));
+        broadcast(encode_batch(*batch));
     }
     if (const auto next = manager_.next_plan()) context_.schedule_wake(std::max(*next, time + 1));
 }
@@ -334,7 +334,7 @@ void Coordinator::stop() {
 // Sends one stop for each of the buffers that the rank has posted, so that all are used up.
 void Coordinator::send_stop(int rank) {
     for (int i = 0; i < manager_buffers; ++i)
-        send(rank, std::make_shared<const Bytes>(write_empty(MessageKind::stop)));
+        send(rank, std::make_shared<const Bytes>(encode_empty(MessageKind::stop)));
 }
 
 void Coordinator::write_results() {

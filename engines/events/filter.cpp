@@ -87,7 +87,7 @@ void Filter::advance(Nanoseconds time) {
         SlotMessage answer = offer.message;
         answer.messages = count_damaged(buffer);
         mark_received(offer.message.group);
-        context_.send_to_unit(offer.builder, write_slot(MessageKind::confirm, answer));
+        context_.send_to_unit(offer.builder, encode_slot(MessageKind::confirm, answer));
         buffer.busy = buffer.full = false;
     }
     while (!offers_.empty()) {
@@ -95,7 +95,7 @@ void Filter::advance(Nanoseconds time) {
         SlotMessage answer = offer.message;
         if (received_.contains(offer.message.group)) {
             answer.messages = 0;
-            context_.send_to_unit(offer.builder, write_slot(MessageKind::confirm, answer));
+            context_.send_to_unit(offer.builder, encode_slot(MessageKind::confirm, answer));
             offers_.pop_front();
             continue;
         }
@@ -110,7 +110,7 @@ void Filter::advance(Nanoseconds time) {
         context_.operations.receive(free->data, capacity_, tag::event,
                                     {OperationKind::receive_event, offer.builder,
                                      static_cast<std::uint32_t>(free - buffers_.begin())});
-        context_.send_to_unit(offer.builder, write_slot(MessageKind::accept, answer));
+        context_.send_to_unit(offer.builder, encode_slot(MessageKind::accept, answer));
     }
 }
 

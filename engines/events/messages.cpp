@@ -111,31 +111,31 @@ std::size_t max_message_from_manager(int ranks) {
            max_label;
 }
 
-Bytes write_hello(const std::string& identity) {
+Bytes encode_hello(const std::string& identity) {
     return Writer(MessageKind::hello)
         .put_all(std::span(identity.data(), std::min(identity.size(), max_identity)))
         .finish();
 }
-Bytes write_done(const Done& done) { return Writer(MessageKind::done).put(done).finish(); }
-Bytes write_parked(const Assignment& parked) {
+Bytes encode_done(const Done& done) { return Writer(MessageKind::done).put(done).finish(); }
+Bytes encode_parked(const Assignment& parked) {
     return Writer(MessageKind::parked).put(parked).finish();
 }
-Bytes write_rank(MessageKind kind, int rank) { return Writer(kind).put(rank).finish(); }
-Bytes write_peer_lost(const PeerLost& lost) {
+Bytes encode_rank(MessageKind kind, int rank) { return Writer(kind).put(rank).finish(); }
+Bytes encode_peer_lost(const PeerLost& lost) {
     return Writer(MessageKind::peer_lost).put(lost).finish();
 }
-Bytes write_damage(const Damage& damage) {
+Bytes encode_damage(const Damage& damage) {
     return Writer(MessageKind::damage).put(damage).finish();
 }
-Bytes write_empty(MessageKind kind) { return Writer(kind).finish(); }
-Bytes write_slot(MessageKind kind, const SlotMessage& message) {
+Bytes encode_empty(MessageKind kind) { return Writer(kind).finish(); }
+Bytes encode_slot(MessageKind kind, const SlotMessage& message) {
     return Writer(kind).put(message).finish();
 }
-Bytes write_barrier(const BarrierMessage& message) {
+Bytes encode_barrier(const BarrierMessage& message) {
     return Writer(MessageKind::barrier).put(message).finish();
 }
 
-std::vector<Bytes> write_report(const Report& report) {
+std::vector<Bytes> encode_report(const Report& report) {
     const std::size_t part = (max_message_to_manager - 256) / sizeof(Report::Count);
     std::vector<Bytes> messages;
     std::span<const Report::Count> remaining(report.latency);
@@ -151,7 +151,7 @@ std::vector<Bytes> write_report(const Report& report) {
     return messages;
 }
 
-Bytes write_welcome(const Welcome& welcome) {
+Bytes encode_welcome(const Welcome& welcome) {
     Writer out(MessageKind::welcome);
     out.put(welcome.next_group).put(welcome.slice).put(welcome.membership.epoch);
     out.put_all(std::span(welcome.membership.since));
@@ -159,14 +159,14 @@ Bytes write_welcome(const Welcome& welcome) {
         .finish();
 }
 
-Bytes write_members(const Membership& membership) {
+Bytes encode_members(const Membership& membership) {
     return Writer(MessageKind::members)
         .put(membership.epoch)
         .put_all(std::span(membership.since))
         .finish();
 }
 
-Bytes write_batch(const Batch& batch) {
+Bytes encode_batch(const Batch& batch) {
     std::vector<PackedSlot> packed;
     packed.reserve(batch.new_slots.size());
     for (const BuilderSlot& slot : batch.new_slots)

@@ -96,21 +96,21 @@ std::size_t max_message_from_manager(int ranks);
 // Receives from the manager that a rank has posted at a time.
 inline constexpr int manager_buffers = 2;
 
-Bytes write_hello(const std::string& identity);
-Bytes write_done(const Done& done);
-Bytes write_parked(const Assignment& parked);
-Bytes write_rank(MessageKind kind, int rank);
-Bytes write_peer_lost(const PeerLost& lost);
-Bytes write_damage(const Damage& damage);
-std::vector<Bytes> write_report(const Report& report);
-Bytes write_welcome(const Welcome& welcome);
-Bytes write_members(const Membership& membership);
-Bytes write_batch(const Batch& batch);
-Bytes write_empty(MessageKind kind);
-Bytes write_slot(MessageKind kind, const SlotMessage& message);
-Bytes write_barrier(const BarrierMessage& message);
+Bytes encode_hello(const std::string& identity);
+Bytes encode_done(const Done& done);
+Bytes encode_parked(const Assignment& parked);
+Bytes encode_rank(MessageKind kind, int rank);
+Bytes encode_peer_lost(const PeerLost& lost);
+Bytes encode_damage(const Damage& damage);
+std::vector<Bytes> encode_report(const Report& report);
+Bytes encode_welcome(const Welcome& welcome);
+Bytes encode_members(const Membership& membership);
+Bytes encode_batch(const Batch& batch);
+Bytes encode_empty(MessageKind kind);
+Bytes encode_slot(MessageKind kind, const SlotMessage& message);
+Bytes encode_barrier(const BarrierMessage& message);
 
-// `message` may be longer than the written message. Throws Error if it is malformed.
+// `message` may be longer than the encoded message. Throws Error if it is malformed.
 MessageKind read_kind(std::span<const std::byte> message);
 std::string read_hello(std::span<const std::byte> message);
 Done read_done(std::span<const std::byte> message);

@@ -76,7 +76,7 @@ void Participant::send_hello() {
         return;
     }
     for (std::uint32_t buffer = 0; buffer < manager_buffers; ++buffer) receive_from_manager(buffer);
-    context_.send_to_manager(write_hello(hello.dump()));
+    context_.send_to_manager(encode_hello(hello.dump()));
 }
 
 void Participant::start(const Welcome& welcome) {
@@ -217,7 +217,7 @@ void Participant::on_change(const PeerChange& change) {
         closed_by_peer_[peer] = false;
         if (started_) receive_from_unit(change.rank);
         if (started_ && !coordinator_)
-            context_.send_to_manager(write_rank(MessageKind::peer_joined, change.rank));
+            context_.send_to_manager(encode_rank(MessageKind::peer_joined, change.rank));
     } else {
         // A rank that came back too late finds no manager, and ends without an error.
         if (change.rank == 0 && !started_) stopping_ = true;
@@ -227,7 +227,7 @@ void Participant::on_change(const PeerChange& change) {
         if (builder_) builder_->on_lost(change.rank);
         if (filter_) filter_->on_lost(change.rank);
         if (!coordinator_ && context_.members.since[peer] != 0 && !stopping_)
-            context_.send_to_manager(write_peer_lost({change.rank, context_.members.since[peer]}));
+            context_.send_to_manager(encode_peer_lost({change.rank, context_.members.since[peer]}));
     }
     if (coordinator_) coordinator_->on_change(change, time_);
 }
@@ -250,7 +250,7 @@ void Participant::send_report(bool last) {
         if (counts[i] > 0)
             current.latency.push_back(
                 {static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(counts[i])});
-    for (Bytes& message : write_report(current)) context_.send_to_manager(std::move(message));
+    for (Bytes& message : encode_report(current)) context_.send_to_manager(std::move(message));
     const std::uint64_t assigned_events = current.assigned_events;
     current = {};
     current.assigned_events = assigned_events;
@@ -267,7 +267,7 @@ void Participant::on_stop() {
     for (int peer = 0; peer < context_.transport.size(); ++peer)
         if (has_unit_messages_ && peer != context_.rank && context_.members.has(peer) &&
             context_.is_reachable(peer))
-            context_.send_to_unit(peer, write_empty(MessageKind::close));
+            context_.send_to_unit(peer, encode_empty(MessageKind::close));
     context_.closed = true;
 }
 

@@ -327,7 +327,7 @@ void Readout::finish_step(std::uint64_t step) {
 
 void Readout::send_barrier_messages() {
     for (const Barrier::Outgoing& out : barrier_.take_outgoing())
-        context_.send_to_unit(out.peer, write_barrier(out.message));
+        context_.send_to_unit(out.peer, encode_barrier(out.message));
 }
 
 void Readout::on_sent(std::uint32_t index, bool success) {

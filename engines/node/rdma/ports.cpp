@@ -155,7 +155,8 @@ std::vector<std::string> interfaces(const PortName& name) {
 }
 
 std::optional<PortBytes> port_bytes(const PortName& name) {
-    // In words of four bytes, also where the port is named "data" (InfiniBand Architecture, PMA).
+    // These counters are in words of four bytes, although their names say "data" (InfiniBand
+    // Architecture, PMA).
     if (const auto bytes =
             read_bytes(sysfs_folder(name) + "/counters/", "port_xmit_data", "port_rcv_data", 4))
         return bytes;

@@ -26,13 +26,16 @@ double Timeline::peak() const {
     const Nanoseconds begin = posts_.front();
     double rate = average() * 1e-9;  // messages a nanosecond
     for (;;) {
-        double max_value = 0, max_excess = 0, next = rate;
+        double max_start_excess = 0, max_excess = 0, next = rate;
         std::size_t start = 0, first = 0;
         for (const Completion& completion : completions_) {
             for (; first < posts_.size() && first < completion.messages; ++first) {
-                const double value =
+                // How far the posts before this one fall behind the current rate. A window that
+                // starts where this is highest has most messages in excess.
+                const double start_excess =
                     rate * static_cast<double>(posts_[first] - begin) - static_cast<double>(first);
-                if (first == 0 || value > max_value) max_value = value, start = first;
+                if (first == 0 || start_excess > max_start_excess)
+                    max_start_excess = start_excess, start = first;
             }
             const Nanoseconds duration = at_least_1ns(completion.time - posts_[start]);
             const auto messages = static_cast<double>(completion.messages - start);

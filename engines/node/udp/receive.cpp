@@ -50,7 +50,7 @@ public:
 private:
     std::optional<SenderInfo> await_sender();
     bool accepts_sender(const Hello&, const UdpSocket::Datagram&);
-    void refuse(std::uint64_t run, const Address& to, const std::string& reason,
+    void refuse(std::uint64_t run_number, const Address& to, const std::string& reason,
                 const std::string& fix);
     void report_foreign(const Address& from);
     std::string welcome(const SenderInfo&) const;
@@ -116,9 +116,9 @@ Receiver::Receiver(const Options& options, Sink& sink)
     settings_.threads = std::min(settings_.threads, static_cast<int>(count));
 }
 
-void Receiver::refuse(std::uint64_t run, const Address& to, const std::string& reason,
+void Receiver::refuse(std::uint64_t run_number, const Address& to, const std::string& reason,
                       const std::string& fix) {
-    control_.send(seal_.sign(encode(Refusal{run, reason, fix})), to);
+    control_.send(seal_.sign(encode(Refusal{run_number, reason, fix})), to);
 }
 
 void Receiver::report_foreign(const Address& from) {
@@ -131,8 +131,8 @@ void Receiver::report_foreign(const Address& from) {
 }
 
 std::string Receiver::welcome(const SenderInfo& sender) const {
-    return seal_.sign(encode(
-        Welcome{sender.hello.run, static_cast<std::uint32_t>(sockets_.size()), host_name()}));
+    return seal_.sign(encode(Welcome{sender.hello.run_number,
+                                     static_cast<std::uint32_t>(sockets_.size()), host_name()}));
 }
 
 bool Receiver::accepts_sender(const Hello& hello, const UdpSocket::Datagram& datagram) {
@@ -141,7 +141,7 @@ bool Receiver::accepts_sender(const Hello& hello, const UdpSocket::Datagram& dat
         const std::string reason =
             fmt::format("the sender offers messages of {} bytes, {} expects {}", hello.size,
                         host_name(), s.size);
-        refuse(hello.run, datagram.from, reason, "use the same --size on both sides");
+        refuse(hello.run_number, datagram.from, reason, "use the same --size on both sides");
         fmt::print(stderr, "assay-probe: refused the sender on {}: {}\n", hello.host, reason);
         return false;
     }
@@ -152,7 +152,7 @@ bool Receiver::accepts_sender(const Hello& hello, const UdpSocket::Datagram& dat
                                       s.address.text(), datagram.interface, s.interface.name),
                           "if two interfaces are in one subnet, set net.ipv4.conf.all.arp_ignore=1 "
                           "and arp_announce=2");
-        refuse(hello.run, datagram.from, error.what(), error.fix);
+        refuse(hello.run_number, datagram.from, error.what(), error.fix);
         throw error;
     }
     return true;
@@ -194,14 +194,14 @@ void Receiver::answer_control_message(const SenderInfo& sender, Reception& recep
     if (!datagram || datagram->error) return;
     const auto message = seal_.open(datagram->text);
     if (!message) return;
-    if (message->hello && message->hello->run == sender.hello.run)
+    if (message->hello && message->hello->run_number == sender.hello.run_number)
         control_.send(welcome(sender), datagram->from);
     else if (message->hello)
-        refuse(message->hello->run, datagram->from,
+        refuse(message->hello->run_number, datagram->from,
                fmt::format("{} is already receiving from {} ({})", host_name(), sender.hello.host,
                            sender.address.text()),
                "wait for the end of that run, or end it");
-    if (message->end && message->end->run == sender.hello.run) {
+    if (message->end && message->end->run_number == sender.hello.run_number) {
         reception.end = *message->end;
         if (!reply_to_end.empty()) control_.send(reply_to_end, datagram->from);
     }
@@ -291,7 +291,7 @@ void Receiver::run() {
                         hello.size + static_cast<std::uint64_t>(settings_.address.headers()) + 18));
     const ReceptionResult result = evaluate(reception);
     const std::string report_text =
-        seal_.sign(encode(Report{hello.run, result.unique, result.lost, result.bandwidth}));
+        seal_.sign(encode(Report{hello.run_number, result.unique, result.lost, result.bandwidth}));
     if (reception.end) control_.send(report_text, sender->address);
     report(sink_, subject, reception, result);
     if (reception.end && reception.arrivals.first == 0)

@@ -96,7 +96,7 @@ ReceiveThreads::ReceiveThreads(std::vector<UdpSocket>& sockets, const Hello& hel
                                int threads, int numa)
     : sockets_(sockets),
       hello_(hello),
-      payload_(payload_of(hello.run, hello.size)),
+      payload_(payload_of(hello.run_number, hello.size)),
       verify_(verify),
       numa_(numa),
       start_(now()),
@@ -171,10 +171,11 @@ void ReceiveThreads::process_block(Worker& worker, const std::byte* data, std::s
     for (std::size_t offset = 0; offset < bytes; offset += message_bytes) {
         const std::byte* message = data + offset;
         DataHeader header;
-        const bool valid =
-            std::min(message_bytes, bytes - offset) == hello_.size && header.get(message) &&
-            header.run == hello_.run && header.stream < hello_.streams &&
-            header.stream % sockets_.size() == socket && header.sequence < hello_.planned;
+        const bool valid = std::min(message_bytes, bytes - offset) == hello_.size &&
+                           header.get(message) && header.run_number == hello_.run_number &&
+                           header.stream < hello_.streams &&
+                           header.stream % sockets_.size() == socket &&
+                           header.sequence < hello_.messages_per_stream;
         if (!valid) {
             ++worker.foreign;
             continue;

@@ -23,7 +23,7 @@ std::string gbits(double bytes_a_second) { return fmt::format("{:.3g}", bytes_a_
 std::uint64_t expected_messages(const Reception& r, std::size_t stream) {
     const std::uint64_t next = r.arrivals.streams[stream].next;
     return r.end && stream < r.end->sent.size()
-               ? std::max(next, std::min(r.end->sent[stream], r.hello.planned))
+               ? std::max(next, std::min(r.end->sent[stream], r.hello.messages_per_stream))
                : next;
 }
 
@@ -48,11 +48,11 @@ void set_doubts(const Reception& r, ReceptionResult& result) {
         result.bandwidth_doubt = result.loss_doubt = fmt::format(
             "the sender fell silent after {:.3g} of {:g} s", result.seconds, r.hello.seconds);
     } else if (result.sent < min_offered * result.planned ||
-               r.end->rate < min_offered * r.hello.offered()) {
+               r.end->rate < min_offered * r.hello.requested_rate()) {
         result.bandwidth_doubt =
-            r.end->rate < min_offered * r.hello.offered()
+            r.end->rate < min_offered * r.hello.requested_rate()
                 ? fmt::format("the sender could only send {} of {} Gbit/s", gbits(r.end->rate),
-                              gbits(r.hello.offered()))
+                              gbits(r.hello.requested_rate()))
                 : fmt::format("the sender stopped after {:.3g} % of its messages",
                               100 * result.sent / result.planned);
         // The absence of loss under a lower load proves nothing. A loss here or on the way counts.
@@ -73,7 +73,7 @@ public:
           common_({{"stream", "all"},
                    {"streams", r.hello.streams},
                    {"size", r.hello.size},
-                   {"offered", r.hello.offered()},
+                   {"offered", r.hello.requested_rate()},
                    {"budget", r.hello.seconds},
                    {"sender", r.hello.host}}) {}
 
@@ -135,7 +135,7 @@ void report_intervals(Records& records, const Reception& r) {
 ReceptionResult evaluate(const Reception& r) {
     ReceptionResult result;
     result.unique = r.arrivals.unique;
-    result.planned = static_cast<double>(r.hello.planned) * r.hello.streams;
+    result.planned = static_cast<double>(r.hello.messages_per_stream) * r.hello.streams;
     for (const std::uint64_t sent : r.end ? r.end->sent : std::vector<std::uint64_t>())
         result.sent += static_cast<double>(sent);
     for (std::size_t s = 0; s < r.arrivals.streams.size(); ++s) {
@@ -174,7 +174,7 @@ void report(Sink& sink, const Subject& subject, const Reception& r, const Recept
         records.add(metric, static_cast<double>(count));
     if (r.arrivals.last > r.arrivals.first)
         records.add("longest_gap", seconds(r.arrivals.gap), "",
-                    r.end ? Json{{"sender_late", r.end->pause}} : Json::object());
+                    r.end ? Json{{"sender_late", r.end->max_lateness}} : Json::object());
     std::vector<double> jitters;
     jitters.reserve(r.arrivals.streams.size());
     for (const StreamArrivals& stream : r.arrivals.streams) jitters.push_back(stream.jitter);

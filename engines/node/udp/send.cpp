@@ -69,14 +69,14 @@ Sender::Sender(const Options& options, Sink& sink)
       sink_(sink),
       seal_(read_run_token(options.text("token"))),
       port_(static_cast<int>(options.integer("port"))) {
-    hello_.run = random_run_number();
+    hello_.run_number = random_run_number();
     hello_.size = static_cast<std::uint64_t>(options.integer("size"));
     hello_.streams = static_cast<std::uint32_t>(options.integer("streams"));
     hello_.rate = options.real("rate");
     hello_.seconds = options.real("budget");
     hello_.host = host_name();
     const double messages = hello_.rate * hello_.seconds / static_cast<double>(hello_.size);
-    hello_.planned = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(messages));
+    hello_.messages_per_stream = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(messages));
 }
 
 void Sender::connect_candidates() {
@@ -109,9 +109,9 @@ std::optional<Answer> Sender::try_candidate(Candidate& candidate) {
         return std::nullopt;
     }
     const auto message = seal_.open(datagram->text);
-    if (message && message->refusal && message->refusal->run == hello_.run)
+    if (message && message->refusal && message->refusal->run_number == hello_.run_number)
         throw Error(message->refusal->reason, message->refusal->fix);
-    if (message && message->welcome && message->welcome->run == hello_.run)
+    if (message && message->welcome && message->welcome->run_number == hello_.run_number)
         return Answer{&candidate, *message->welcome};
     return std::nullopt;
 }
@@ -170,7 +170,7 @@ void Sender::check_mtu(const Candidate& candidate) const {
     local.length = sizeof local.storage;
     getsockname(candidate.socket.fd(), reinterpret_cast<sockaddr*>(&local.storage), &local.length);
     const auto interface = interface_of(local);
-    require_mtu(host_name(), interface ? interface->name : "the way", mtu, hello_.size,
+    require_mtu(host_name(), interface ? interface->name : "the path", mtu, hello_.size,
                 candidate.address.headers());
 }
 
@@ -200,8 +200,8 @@ Sent Sender::transmit(const Answer& answer) {
 
 // Reports what was sent, repeatedly, until the receiver reports what arrived.
 std::optional<Report> Sender::report_end(const Answer& answer, const Sent& sent) {
-    const std::string text = seal_.sign(encode(
-        End{hello_.run, sent.streams, sent.rate, sent.dropped, sent.longest_delay, sent.gso}));
+    const std::string text = seal_.sign(encode(End{hello_.run_number, sent.streams, sent.rate,
+                                                   sent.dropped, sent.longest_delay, sent.gso}));
     const UdpSocket& socket = answer.candidate->socket;
     int refusals = 0;
     for (const Nanoseconds until = now() + static_cast<Nanoseconds>(report_limit_s * 1e9);
@@ -212,7 +212,7 @@ std::optional<Report> Sender::report_end(const Answer& answer, const Sent& sent)
         if (!datagram) continue;
         if (datagram->error == ECONNREFUSED) ++refusals;
         const auto message = seal_.open(datagram->text);
-        if (message && message->report && message->report->run == hello_.run)
+        if (message && message->report && message->report->run_number == hello_.run_number)
             return message->report;
     }
     return std::nullopt;
@@ -230,10 +230,13 @@ void Sender::record(const Answer& answer, const Sent& sent,
                           .peer = answer.welcome.host,
                           .device = interface ? interface->name : ""};
     const Json params = {{"stream", "all"},          {"streams", hello_.streams},
-                         {"size", hello_.size},      {"requested_rate", hello_.offered()},
+                         {"size", hello_.size},      {"requested_rate", hello_.requested_rate()},
                          {"budget", hello_.seconds}, {"gso", sent.gso}};
+    // "offered" is the share of the requested rate that was sent; "longest_pause" is the longest
+    // delay of a batch after it was due.
     sink_.measurement(udp_send, "bandwidth", subject, params, single(sent.rate));
-    sink_.measurement(udp_send, "offered", subject, params, single(sent.rate / hello_.offered()));
+    sink_.measurement(udp_send, "offered", subject, params,
+                      single(sent.rate / hello_.requested_rate()));
     sink_.measurement(udp_send, "dropped", subject, params,
                       single(static_cast<double>(sent.dropped)));
     sink_.measurement(udp_send, "longest_pause", subject, params, single(sent.longest_delay));

@@ -93,10 +93,10 @@ Transmitter::Transmitter(const Hello& hello, const Route& route)
         const bool gso = route.gso && batch_ > 1 &&
                          !socket.set(IPPROTO_UDP, UDP_SEGMENT, static_cast<int>(hello.size));
         const double phase = static_cast<double>(s) / hello.streams;
-        streams_.push_back(std::make_unique<Stream>(s, std::move(socket),
-                                                    Pace(rate, hello.planned, batch_, phase), gso));
+        streams_.push_back(std::make_unique<Stream>(
+            s, std::move(socket), Pace(rate, hello.messages_per_stream, batch_, phase), gso));
     }
-    const auto payload = payload_of(hello.run, hello.size);
+    const auto payload = payload_of(hello.run_number, hello.size);
     for (int t = 0; t < std::min(route.threads, static_cast<int>(hello.streams)); ++t) {
         Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
         for (auto s = static_cast<std::size_t>(t); s < streams_.size();
@@ -158,7 +158,7 @@ void Transmitter::send_loop(Worker& worker) {
 std::uint64_t Transmitter::send_batch(Worker& worker, Stream& stream, std::uint64_t messages) {
     const auto sent_at = static_cast<std::uint64_t>(now());
     for (std::uint64_t m = 0; m < messages; ++m)
-        DataHeader{stream.number, hello_.run, stream.pace.sent() + m, sent_at}.put(
+        DataHeader{stream.number, hello_.run_number, stream.pace.sent() + m, sent_at}.put(
             worker.message_headers[m].data());
     std::uint64_t done = 0;
     while (done < messages) {

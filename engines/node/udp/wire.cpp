@@ -12,9 +12,9 @@ using Json = nlohmann::json;
 
 constexpr std::string_view prefix = "assay-udp/2 ";
 
-std::string encode_message(Json fields, const char* kind, std::uint64_t run) {
+std::string encode_message(Json fields, const char* kind, std::uint64_t run_number) {
     fields["type"] = kind;
-    fields["run"] = run;
+    fields["run"] = run_number;
     // A host name may be invalid UTF-8.
     return std::string(prefix) + fields.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -37,12 +37,13 @@ std::vector<std::uint64_t> whole_numbers(const Json& values) {
     return numbers;
 }
 
+// In the JSON "planned" is messages_per_stream, "run" is run_number and "pause" is max_lateness.
 ControlMessage read_fields(const Json& j) {
     const auto type = j.at("type").get<std::string>();
-    const std::uint64_t run = whole_number(j.at("run"));
+    const std::uint64_t run_number = whole_number(j.at("run"));
     ControlMessage message;
     if (type == "hello")
-        message.hello = Hello{run,
+        message.hello = Hello{run_number,
                               whole_number(j.at("size")),
                               whole_number(j.at("planned")),
                               whole_number_32(j.at("streams")),
@@ -50,15 +51,15 @@ ControlMessage read_fields(const Json& j) {
                               j.at("seconds"),
                               j.at("host")};
     else if (type == "welcome")
-        message.welcome = Welcome{run, whole_number_32(j.at("sockets")), j.at("host")};
-    else if (type == "refusal") message.refusal = Refusal{run, j.at("reason"), j.at("fix")};
+        message.welcome = Welcome{run_number, whole_number_32(j.at("sockets")), j.at("host")};
+    else if (type == "refusal") message.refusal = Refusal{run_number, j.at("reason"), j.at("fix")};
     else if (type == "end")
-        message.end = End{run,           whole_numbers(j.at("sent")),
+        message.end = End{run_number,    whole_numbers(j.at("sent")),
                           j.at("rate"),  whole_number(j.at("dropped")),
                           j.at("pause"), j.at("gso")};
     else if (type == "report")
-        message.report = Report{run, whole_number(j.at("received")), whole_number(j.at("lost")),
-                                j.at("bandwidth")};
+        message.report = Report{run_number, whole_number(j.at("received")),
+                                whole_number(j.at("lost")), j.at("bandwidth")};
     else throw std::invalid_argument(type);
     return message;
 }
@@ -68,8 +69,8 @@ bool is_within_bounds(const ControlMessage& message) {
     if (message.hello) {
         const Hello& h = *message.hello;
         return h.streams >= 1 && h.streams <= 128 && h.size >= DataHeader::bytes &&
-               h.size <= 65535 && h.planned >= 1 && h.rate > 0 && h.rate <= 1e13 && h.seconds > 0 &&
-               h.seconds <= 1e6;
+               h.size <= 65535 && h.messages_per_stream >= 1 && h.rate > 0 && h.rate <= 1e13 &&
+               h.seconds > 0 && h.seconds <= 1e6;
     }
     if (message.welcome) return message.welcome->sockets >= 1 && message.welcome->sockets <= 128;
     return true;
@@ -77,9 +78,9 @@ bool is_within_bounds(const ControlMessage& message) {
 
 }  // namespace
 
-std::vector<std::byte> payload_of(std::uint64_t run, std::size_t size) {
+std::vector<std::byte> payload_of(std::uint64_t run_number, std::size_t size) {
     std::vector<std::byte> payload(size);
-    std::uint64_t state = run;
+    std::uint64_t state = run_number;
     for (std::byte& byte : payload) {
         state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
         byte = static_cast<std::byte>(state >> 56);
@@ -89,30 +90,30 @@ std::vector<std::byte> payload_of(std::uint64_t run, std::size_t size) {
 
 std::string encode(const Hello& h) {
     return encode_message({{"size", h.size},
-                           {"planned", h.planned},
+                           {"planned", h.messages_per_stream},
                            {"streams", h.streams},
                            {"rate", h.rate},
                            {"seconds", h.seconds},
                            {"host", h.host}},
-                          "hello", h.run);
+                          "hello", h.run_number);
 }
 std::string encode(const Welcome& w) {
-    return encode_message({{"sockets", w.sockets}, {"host", w.host}}, "welcome", w.run);
+    return encode_message({{"sockets", w.sockets}, {"host", w.host}}, "welcome", w.run_number);
 }
 std::string encode(const Refusal& r) {
-    return encode_message({{"reason", r.reason}, {"fix", r.fix}}, "refusal", r.run);
+    return encode_message({{"reason", r.reason}, {"fix", r.fix}}, "refusal", r.run_number);
 }
 std::string encode(const End& e) {
     return encode_message({{"sent", e.sent},
                            {"rate", e.rate},
                            {"dropped", e.dropped},
-                           {"pause", e.pause},
+                           {"pause", e.max_lateness},
                            {"gso", e.gso}},
-                          "end", e.run);
+                          "end", e.run_number);
 }
 std::string encode(const Report& r) {
     return encode_message({{"received", r.received}, {"lost", r.lost}, {"bandwidth", r.bandwidth}},
-                          "report", r.run);
+                          "report", r.run_number);
 }
 
 std::string Seal::sign(std::string text) const {

@@ -34,11 +34,12 @@ struct DataHeader {
     static constexpr std::size_t bytes = 32;
 
     std::uint32_t stream = 0;
-    std::uint64_t run = 0, sequence = 0, sent_at = 0;
+    std::uint64_t run_number = 0, sequence = 0, sent_at = 0;
 
     void put(std::byte* to) const {
         const std::uint32_t fields_32[2] = {htobe32(magic_word), htobe32(stream)};
-        const std::uint64_t fields_64[3] = {htobe64(run), htobe64(sequence), htobe64(sent_at)};
+        const std::uint64_t fields_64[3] = {htobe64(run_number), htobe64(sequence),
+                                            htobe64(sent_at)};
         std::memcpy(to, fields_32, sizeof fields_32);
         std::memcpy(to + sizeof fields_32, fields_64, sizeof fields_64);
     }
@@ -49,7 +50,7 @@ struct DataHeader {
         std::memcpy(fields_32, from, sizeof fields_32);
         std::memcpy(fields_64, from + sizeof fields_32, sizeof fields_64);
         stream = be32toh(fields_32[1]);
-        run = be64toh(fields_64[0]);
+        run_number = be64toh(fields_64[0]);
         sequence = be64toh(fields_64[1]);
         sent_at = be64toh(fields_64[2]);
         return be32toh(fields_32[0]) == magic_word;
@@ -57,39 +58,39 @@ struct DataHeader {
 };
 
 // The payload of a message, with space for the header. It is the same in all messages of a run.
-std::vector<std::byte> payload_of(std::uint64_t run, std::size_t size);
+std::vector<std::byte> payload_of(std::uint64_t run_number, std::size_t size);
 
 struct Hello {
-    std::uint64_t run = 0, size = 0, planned = 0;  // planned: messages of each stream
+    std::uint64_t run_number = 0, size = 0, messages_per_stream = 0;
     std::uint32_t streams = 0;
     double rate = 0, seconds = 0;  // rate: B/s of each stream
     std::string host{};            // the sender's
 
-    double offered() const { return rate * streams; }
+    double requested_rate() const { return rate * streams; }
 };
 
 struct Welcome {
-    std::uint64_t run = 0;
+    std::uint64_t run_number = 0;
     std::uint32_t sockets = 0;
     std::string host{};  // the receiver's
 };
 
 struct Refusal {
-    std::uint64_t run = 0;
+    std::uint64_t run_number = 0;
     std::string reason{}, fix{};
 };
 
 struct End {
-    std::uint64_t run = 0;
+    std::uint64_t run_number = 0;
     std::vector<std::uint64_t> sent{};  // messages of each stream
     double rate = 0;                    // payload sent, B/s
     std::uint64_t dropped = 0;          // messages that the sender's own queue may have dropped
-    double pause = 0;  // seconds: the latest that a batch was sent after it was due
+    double max_lateness = 0;  // seconds: the latest that a batch was sent after it was due
     bool gso = false;
 };
 
 struct Report {
-    std::uint64_t run = 0, received = 0, lost = 0;
+    std::uint64_t run_number = 0, received = 0, lost = 0;
     double bandwidth = 0;
 };
 

@@ -20,7 +20,7 @@ public:
     void operator()(Nanoseconds time) {
         constexpr Nanoseconds interval = 50'000'000;
         if (time < next_) return;
-        check_memory(0);
+        check_memory(/*bytes=*/0);
         next_ = time + interval;
     }
 

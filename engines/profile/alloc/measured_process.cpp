@@ -55,7 +55,7 @@ void check_memory(std::size_t bytes) {
 }
 
 ResidentMemory resident_at_start() {
-    check_memory(0);
+    check_memory(/*bytes=*/0);
     resident_memory();
     const ResidentMemory memory = resident_memory();
     if (memory.bytes == 0)

@@ -112,7 +112,7 @@ private:
     }
 
     void read_resident() {
-        check_memory(0);
+        check_memory(/*bytes=*/0);
         const std::uint64_t bytes = resident_memory().bytes;
         resident_ = bytes > resident_at_start_ ? bytes - resident_at_start_ : 0;
         max_resident_ = std::max(max_resident_, resident_);

@@ -144,9 +144,9 @@ void FirstTouchStats::count(const PageFault& fault, const Extent& block, std::ui
     const std::uint64_t region = fault.address / huge_page_bytes;
     const bool is_inside = region * huge_page_bytes >= block.address &&
                            (region + 1) * huge_page_bytes <= block.address + block.size;
-    std::uint64_t& touched_by = huge_touched_by_[region];
-    if (!is_inside || touched_by != block.time) ++count.with_huge;
-    if (is_inside) touched_by = block.time;
+    std::uint64_t& last_block = last_block_in_huge_page_[region];
+    if (!is_inside || last_block != block.time) ++count.faults_with_huge_pages;
+    if (is_inside) last_block = block.time;
 }
 
 void FirstTouchStats::advance_to(std::uint64_t time, const Blocks& blocks) {
@@ -154,7 +154,7 @@ void FirstTouchStats::advance_to(std::uint64_t time, const Blocks& blocks) {
          ++next_) {
         const PageFault& fault = metadata_.page_faults[next_];
         const auto thread = metadata_.thread_of_tid.find(fault.tid);
-        if (thread != metadata_.thread_of_tid.end()) ++threads[thread->second];
+        if (thread != metadata_.thread_of_tid.end()) ++faults_by_thread[thread->second];
         const auto block = find_block(fault.address, blocks);
         if (block == blocks.end()) {
             ++outside;
@@ -162,7 +162,7 @@ void FirstTouchStats::advance_to(std::uint64_t time, const Blocks& blocks) {
                 unattributed_[thread->second].push_back(next_);
             continue;
         }
-        ++sites[fault.site];
+        ++faults_by_site[fault.site];
         count(fault, {block->first, block->second.size, block->second.time}, block->second.stack);
     }
 }

@@ -36,7 +36,7 @@ class FirstTouchStats {
 public:
     struct Count {
         std::uint64_t touches = 0;
-        std::uint64_t with_huge = 0;  // page faults that would remain with huge pages
+        std::uint64_t faults_with_huge_pages = 0;  // page faults that would remain with huge pages
     };
 
     explicit FirstTouchStats(const TraceMetadata& metadata)
@@ -46,9 +46,10 @@ public:
     // Adds an event. Call advance_to() with its time first.
     void add(std::uint32_t thread, const Event& event);
 
-    std::unordered_map<std::uint32_t, Count> stacks;           // by allocating stack
-    std::unordered_map<std::uint32_t, std::uint64_t> threads;  // page faults by serial number
-    std::unordered_map<std::uint32_t, std::uint64_t> sites;    // by index of the FaultSite
+    std::unordered_map<std::uint32_t, Count> stacks;  // by allocating stack
+    std::unordered_map<std::uint32_t, std::uint64_t>
+        faults_by_thread;  // page faults by serial number
+    std::unordered_map<std::uint32_t, std::uint64_t> faults_by_site;  // by index of the FaultSite
     // By stack: page faults within an allocation call, in the block that it then returned.
     std::unordered_map<std::uint32_t, std::uint64_t> in_allocator;
     // Page faults outside of recorded blocks: stacks, variables, code, unrecorded blocks.
@@ -72,8 +73,9 @@ private:
     std::unordered_map<std::uint32_t, std::vector<std::size_t>> unattributed_;
     PageSet large_block_pages_;  // first pages of blocks of a page and more
     tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> large_addresses_;  // by that page
-    // Allocation time of the block that touched a huge page last, by huge page.
-    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> huge_touched_by_;
+    // The block that was touched last in a huge page, by huge page. A block is identified by its
+    // allocation time.
+    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> last_block_in_huge_page_;
 };
 
 // The innermost location of a page fault that does not touch memory on behalf of its caller.

@@ -175,7 +175,7 @@ void add_touching_lines(HeapTouches& section, const TraceMetadata& metadata,
     const auto add = [&](const Location& location, std::uint64_t count) {
         lines[{location.function, location.file, location.line}] += count;
     };
-    for (const auto& [site, count] : first_touches.sites)
+    for (const auto& [site, count] : first_touches.faults_by_site)
         add(touching_location(metadata.fault_sites[site], symbols), count);
     for (const auto& [node, count] : first_touches.in_allocator)
         add(*tree.locations()[sites[node]].location, count);
@@ -205,7 +205,7 @@ std::optional<HeapTouches> make_touches_section(const TraceMetadata& metadata,
     std::map<std::uint32_t, std::pair<std::uint64_t, std::uint64_t>> by_site;
     for (const auto& [node, count] : first_touches.stacks) {
         by_site[sites[node]].first += count.touches;
-        by_site[sites[node]].second += count.with_huge;
+        by_site[sites[node]].second += count.faults_with_huge_pages;
     }
     std::vector<std::tuple<std::uint64_t, std::uint64_t, std::uint32_t>> ranked;
     ranked.reserve(by_site.size());
@@ -217,7 +217,7 @@ std::optional<HeapTouches> make_touches_section(const TraceMetadata& metadata,
         section.site.push_back(std::get<2>(ranked[k]));
     }
     for (const auto& [thread, count] :
-         std::map(first_touches.threads.begin(), first_touches.threads.end())) {
+         std::map(first_touches.faults_by_thread.begin(), first_touches.faults_by_thread.end())) {
         section.thread.push_back(thread);
         section.thread_pages.push_back(count);
     }

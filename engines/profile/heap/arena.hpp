@@ -74,7 +74,8 @@ struct BufferHeader {
     std::uint32_t thread;             // serial of the thread that fills it
     std::uint32_t sequence;           // among this thread's buffers
     std::uint32_t reserved;
-    std::uint64_t step;  // time of the thread's last event before this buffer: ticks >> time_shift
+    // Time of the thread's last event before this buffer: ticks >> time_shift.
+    std::uint64_t coarse_time;
     std::uint64_t reserved2;
 };
 inline constexpr std::uint32_t buffer_room = buffer_bytes - sizeof(BufferHeader);

@@ -137,10 +137,10 @@ bool create_arena(const char* directory) {
     strncpy(header->rank, mpi_rank(), sizeof header->rank - 1);
     header->own_allocator = has_own_allocator() ? 1 : 0;
     header->magic = arena_magic;
-    tree.release();
-    if (!tree.reserve(node_count,
-                      reinterpret_cast<stack::Node*>(static_cast<char*>(mapping) + nodes_offset),
-                      populate)) {
+    stack_tree.release();
+    if (!stack_tree.reserve(
+            node_count, reinterpret_cast<stack::Node*>(static_cast<char*>(mapping) + nodes_offset),
+            populate)) {
         unlink(temporary_path);
         return false;
     }

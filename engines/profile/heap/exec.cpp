@@ -141,15 +141,15 @@ StartMode prepare(const char* path, const Environment& environment) {
     struct stat status{};
     if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || (status.st_mode & 0111) == 0)
         return StartMode::unchanged;
-    const image::Obstacle obstacle = image::obstacle_of(path);
+    const image::PreloadObstacle obstacle = image::obstacle_of(path);
     const char* reason = image::reason(obstacle);
-    if (obstacle == image::Obstacle::none) {
+    if (obstacle == image::PreloadObstacle::none) {
         if (!environment.has_library()) reason = "is started without LD_PRELOAD in its environment";
         else if (!can_create_arena()) reason = "runs as another user, who cannot write the buffers";
         else return StartMode::unchanged;
     }
     note_unrecorded(path, reason);
-    return environment.has_library() && obstacle != image::Obstacle::none
+    return environment.has_library() && obstacle != image::PreloadObstacle::none
                ? StartMode::without_library
                : StartMode::unrecorded;
 }

@@ -15,7 +15,7 @@ namespace assay::heap {
 
 std::atomic<Phase> phase{Phase::not_started};
 std::atomic<bool> is_attached{false};
-stack::Tree tree;
+stack::Tree stack_tree;
 
 namespace {
 
@@ -93,7 +93,7 @@ bool is_recorded_from_start() {
 void stop() {
     if (phase.load(std::memory_order_relaxed) != Phase::active) return;
     phase.store(Phase::off, std::memory_order_release);
-    header->nodes_used.store(tree.size(), std::memory_order_release);
+    header->nodes_used.store(stack_tree.size(), std::memory_order_release);
     header->end_state.store(static_cast<std::uint32_t>(EndState::detached),
                             std::memory_order_release);
 }
@@ -104,7 +104,7 @@ void set_end_state(EndState state) {
     if (phase.load(std::memory_order_acquire) != Phase::active ||
         header->pid != static_cast<std::uint32_t>(getpid()))
         return;
-    header->nodes_used.store(tree.size(), std::memory_order_release);
+    header->nodes_used.store(stack_tree.size(), std::memory_order_release);
     header->end_state.store(static_cast<std::uint32_t>(state), std::memory_order_release);
 }
 

@@ -22,19 +22,21 @@ namespace assay::heap {
 
 struct Thread {
     EventEncoder encoder;
-    std::uint64_t step = 0;  // time of the last event: ticks >> time_shift
+    std::uint64_t coarse_time = 0;  // time of the last event in steps: ticks >> time_shift
     BufferHeader* buffer_header = nullptr;
     std::uint32_t in_hook = 1;        // set inside a hook, whose own calls are not recorded
     const void* allocated = nullptr;  // the block allocated last; null after a free
     const void* deleted = nullptr;    // the block that an allocator's operator delete is freeing
     // Calls until the next timed call, and then between timed calls.
-    std::uint32_t calls_until_timed = 0, timing_gap = 0;
+    std::uint32_t calls_until_timed = 0, calls_between_timings = 0;
     std::uint32_t serial = 0;
     std::uint32_t sequence = 0;  // number of its next buffer
     std::uint32_t buffer_index = 0;
-    std::uint64_t no_buffer_count = 0;  // 1 + buffers_freed when no buffer was available; 0: none
-    int destructor_rounds = 0;          // rounds of thread-specific destructors so far
-    std::uint32_t epoch = 0;            // number of the arena that it uses
+    // 1 + buffers_freed when no buffer was available, so that the thread tries again only after
+    // the recorder has freed some; 0: the last attempt succeeded.
+    std::uint64_t failed_at_freed_count = 0;
+    int destructor_rounds = 0;  // rounds of thread-specific destructors so far
+    std::uint32_t epoch = 0;    // number of the arena that it uses
     // Its depth is recorded again when the stack pointer leaves [depth_low, depth_low +
     // depth_range].
     std::uint64_t depth_low = 0, depth_range = 0;
@@ -89,7 +91,8 @@ void note_exit();
 // Reverts note_exit(): the process continues, since an exec has failed.
 void cancel_exit();
 
-// The caller of a hook: the program, or its allocator, which may hold a lock.
+// The caller of a hook: the program, or its allocator (through its mmap, munmap or sbrk), which may
+// hold its lock, so that the hook must not allocate.
 enum class Caller : std::uint8_t { program, allocator };
 
 // The calling thread's state, created at its first call; null while nothing is recorded.
@@ -139,18 +142,18 @@ inline bool is_selected(Thread& thread, std::uint64_t size) {
 // calls, later every 127th. The last interval is odd, so that both malloc and free are timed in a
 // program that calls them alternately.
 // Untimed calls between two timed ones.
-inline constexpr std::uint32_t first_timing_gap = 30, last_timing_gap = 126;
+inline constexpr std::uint32_t first_calls_between_timings = 30, last_calls_between_timings = 126;
 inline bool should_time_call(Thread& thread) {
     if (thread.calls_until_timed-- > 0) return false;
-    thread.calls_until_timed = thread.timing_gap;
-    thread.timing_gap += thread.timing_gap < last_timing_gap;
+    thread.calls_until_timed = thread.calls_between_timings;
+    thread.calls_between_timings += thread.calls_between_timings < last_calls_between_timings;
     return true;
 }
 inline std::uint32_t ticks_between(std::uint64_t begin, std::uint64_t end) {
     return static_cast<std::uint32_t>(end - begin > 0xffffffff ? 0xffffffff : end - begin);
 }
 
-extern stack::Tree tree;
+extern stack::Tree stack_tree;
 
 inline void publish(Thread& thread) {
     thread.buffer_header->used.store(
@@ -160,16 +163,17 @@ inline void publish(Thread& thread) {
 }
 
 // Records the depth of the stack after it has changed by more than an eighth.
-__attribute__((noinline)) void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack);
-inline void note_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
+__attribute__((noinline)) void record_depth(Thread& thread, std::uint64_t sp,
+                                            std::uint32_t call_stack_id);
+inline void note_depth(Thread& thread, std::uint64_t sp, std::uint32_t call_stack_id) {
     if (__builtin_expect(sp - thread.depth_low > thread.depth_range, 0))
-        record_depth(thread, sp, stack);
+        record_depth(thread, sp, call_stack_id);
 }
 
 // The stack of the caller, with its Python frames. The caller has set in_hook.
 __attribute__((always_inline)) inline stack::StackId capture_stack(Thread& thread,
                                                                    const stack::Frame& caller) {
-    const auto [native, extension] = thread.unwinder->look_up(caller, tree);
+    const auto [native, extension] = thread.unwinder->look_up(caller, stack_tree);
     if (__builtin_expect(extension == nullptr, 0)) check_new_code(thread);
     return __builtin_expect(python_ready.load(std::memory_order_acquire), 0)
                ? add_python_frames(thread, native, extension)
@@ -192,10 +196,11 @@ __attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t 
         return false;
     }
     const auto address = reinterpret_cast<std::uint64_t>(block);
-    const std::uint64_t step = time >> time_shift;
+    const std::uint64_t coarse_time = time >> time_shift;
     // The clocks of two processors may differ a little.
-    const std::uint64_t steps = step > thread.step ? step - thread.step : 0;
-    thread.step += steps;
+    const std::uint64_t steps =
+        coarse_time > thread.coarse_time ? coarse_time - thread.coarse_time : 0;
+    thread.coarse_time += steps;
     note_depth(thread, caller.sp, stack);
     thread.encoder.put(kind, stack, steps, address, size);
     publish(thread);

@@ -407,7 +407,8 @@ inline StackId PythonFrames::join_stacks(Thread& thread, StackId native,
     if (__builtin_expect(joined_stack.key != key, 0)) {
         const StackId python_stack = step(thread, cached_frame, outer);
         if (python_stack == stack::no_stack) return invalidate();
-        joined_stack = {key, python_stack, tree.child(native, with_tag(joined_tag, python_stack))};
+        joined_stack = {key, python_stack,
+                        stack_tree.child(native, with_tag(joined_tag, python_stack))};
     }
     if (extension != nullptr) *extension = {frame_key, joined_stack.id, joined_stack.python};
     cached_frame.id = joined_stack.python;
@@ -478,7 +479,7 @@ StackId PythonFrames::step(Thread& thread, const CachedFrame& cached_frame,
     const StackId line_id = record_line(thread, cached_frame.code, cached_frame.instruction);
     if (line_id == stack::no_stack) return stack::no_stack;
     cached = {key, outer.id,
-              tree.child(outer.id, with_tag(frame_tag, line_id | (key & 1 ? entry_bit : 0)))};
+              stack_tree.child(outer.id, with_tag(frame_tag, line_id | (key & 1 ? entry_bit : 0)))};
     return cached.id;
 }
 
@@ -498,8 +499,9 @@ StackId PythonFrames::record_line(Thread& thread, std::uint64_t code, std::uint6
     text.put_string(load64(code + layout.qualname), max_name);
     *text.cursor++ = '\n';
     const auto bytes = static_cast<std::size_t>(text.cursor - body);
-    const StackId next = tree.size(),
-                  number = tree.child(stack::no_stack, with_tag(line_tag, hash_of(body, bytes)));
+    const StackId next = stack_tree.size(),
+                  number =
+                      stack_tree.child(stack::no_stack, with_tag(line_tag, hash_of(body, bytes)));
     if (number < next) return number;
     Line prefix{text_, body};
     prefix.put("place ");

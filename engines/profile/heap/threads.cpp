@@ -80,8 +80,8 @@ void enter_arena(Thread& thread) {
     thread.serial = header->thread_count.fetch_add(1, std::memory_order_relaxed);
     thread.sequence = 0;
     thread.needs_name_record = true;
-    thread.no_buffer_count = 0;
-    thread.step = stack::ticks() >> time_shift;
+    thread.failed_at_freed_count = 0;
+    thread.coarse_time = stack::ticks() >> time_shift;
     thread.depth_low = thread.depth_range = 0;
 }
 
@@ -118,7 +118,7 @@ ClaimResult claim_buffer(Thread& thread) {
         buffer_header->used.store(0, std::memory_order_relaxed);
         buffer_header->thread = thread.serial;
         buffer_header->sequence = thread.sequence++;
-        buffer_header->step = thread.step;
+        buffer_header->coarse_time = thread.coarse_time;
         thread.buffer_index = index;
         thread.buffer_header = buffer_header;
         thread.encoder.start(
@@ -141,10 +141,10 @@ bool acquire_buffer(Thread& thread) {
         if (phase.load(std::memory_order_relaxed) == Phase::off) return false;
         if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
         const std::uint32_t freed_count = header->buffers_freed.load(std::memory_order_acquire);
-        if (thread.no_buffer_count == std::uint64_t{freed_count} + 1) return false;
+        if (thread.failed_at_freed_count == std::uint64_t{freed_count} + 1) return false;
         const ClaimResult result = claim_buffer(thread);
         if (result == ClaimResult::done) {
-            thread.no_buffer_count = 0;
+            thread.failed_at_freed_count = 0;
             if (thread.needs_name_record) {
                 thread.needs_name_record = false;
                 record_thread_name(thread);
@@ -153,7 +153,7 @@ bool acquire_buffer(Thread& thread) {
             return true;
         }
         if (result == ClaimResult::none) {
-            thread.no_buffer_count = std::uint64_t{freed_count} + 1;
+            thread.failed_at_freed_count = std::uint64_t{freed_count} + 1;
             return false;
         }
         if (!has_recorder()) break;
@@ -287,7 +287,7 @@ Thread* register_thread(Caller caller) {
     thread->in_hook = 1;
     current_thread = thread;  // before anything that may allocate
     thread->epoch = 0;
-    thread->timing_gap = first_timing_gap;
+    thread->calls_between_timings = first_calls_between_timings;
     thread->destructor_rounds = 0;
     thread->pthread_id = static_cast<std::uint64_t>(pthread_self());
     thread->random_state = stack::ticks() | 1;
@@ -304,7 +304,7 @@ bool switch_buffer(Thread& thread) {
     const ErrnoGuard errno_guard;
     if (extend_buffer(thread)) return true;
     // Published before the events that refer to the nodes.
-    header->nodes_used.store(tree.size(), std::memory_order_release);
+    header->nodes_used.store(stack_tree.size(), std::memory_order_release);
     submit_buffer(thread);
     if (phase.load(std::memory_order_relaxed) == Phase::active && acquire_buffer(thread)) {
         record_modules(thread);
@@ -314,13 +314,13 @@ bool switch_buffer(Thread& thread) {
     return false;
 }
 
-void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
+void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t call_stack_id) {
     const stack::Bounds& bounds = thread.unwinder->bounds();
     if (sp < bounds.low || sp >= bounds.high) return;  // a stack that the program has allocated
     const std::uint64_t depth = bounds.high - sp, margin = depth / 8 + 512;
     thread.depth_low = sp - margin;
     thread.depth_range = 2 * margin;
-    thread.encoder.put(Kind::stack, stack, 0, 0, depth);
+    thread.encoder.put(Kind::stack, call_stack_id, 0, 0, depth);
 }
 
 void register_thread_key() { pthread_key_create(&thread_key, on_thread_exit); }

@@ -120,17 +120,17 @@ Names find_dynamic_names(const File& file, const Elf64_Ehdr& header, const Elf64
 
 struct SanitizerMark {
     const char* name;
-    Obstacle obstacle;
+    PreloadObstacle obstacle;
 };
 // Names that show a sanitizer: run-time functions, which clang links into the program, and library
 // names, which gcc uses.
-constexpr SanitizerMark sanitizer_marks[] = {{"__asan_init", Obstacle::address_sanitizer},
-                                             {"libasan.so", Obstacle::address_sanitizer},
-                                             {"__tsan_init", Obstacle::thread_sanitizer},
-                                             {"libtsan.so", Obstacle::thread_sanitizer},
-                                             {"__msan_init", Obstacle::memory_sanitizer}};
+constexpr SanitizerMark sanitizer_marks[] = {{"__asan_init", PreloadObstacle::address_sanitizer},
+                                             {"libasan.so", PreloadObstacle::address_sanitizer},
+                                             {"__tsan_init", PreloadObstacle::thread_sanitizer},
+                                             {"libtsan.so", PreloadObstacle::thread_sanitizer},
+                                             {"__msan_init", PreloadObstacle::memory_sanitizer}};
 
-Obstacle find_sanitizer(const File& file, const Names& names) {
+PreloadObstacle find_sanitizer(const File& file, const Names& names) {
     constexpr std::size_t part_bytes = 4096, overlap = 16;  // overlap: at least the longest mark
     char part[part_bytes];
     for (std::uint64_t done = 0; done < names.bytes; done += part_bytes - overlap) {
@@ -140,28 +140,28 @@ Obstacle find_sanitizer(const File& file, const Names& names) {
             if (memmem(part, n, mark.name, strlen(mark.name)) != nullptr) return mark.obstacle;
         if (n < part_bytes) break;
     }
-    return Obstacle::none;
+    return PreloadObstacle::none;
 }
 
-Obstacle find_obstacle_in(const File& file) {
+PreloadObstacle find_obstacle_in(const File& file) {
     Elf64_Ehdr header;
     if (!file.read_object(0, header) || memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
-        return Obstacle::none;
+        return PreloadObstacle::none;
     if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_machine != native_machine)
-        return Obstacle::other_machine;
-    if (header.e_phentsize != sizeof(Elf64_Phdr)) return Obstacle::none;
+        return PreloadObstacle::other_machine;
+    if (header.e_phentsize != sizeof(Elf64_Phdr)) return PreloadObstacle::none;
     const Segments segments = find_segments(file, header);
-    if (!segments.has_segments) return Obstacle::none;
-    if (!segments.loader) return Obstacle::statically_linked;
+    if (!segments.has_segments) return PreloadObstacle::none;
+    if (!segments.loader) return PreloadObstacle::statically_linked;
     char loader[PATH_MAX] = {};
     file.read(segments.loader->p_offset, loader,
               std::min<std::uint64_t>(segments.loader->p_filesz, sizeof loader - 1));
-    if (strstr(loader, "ld-musl") != nullptr) return Obstacle::musl;
-    const Obstacle sanitizer =
+    if (strstr(loader, "ld-musl") != nullptr) return PreloadObstacle::musl;
+    const PreloadObstacle sanitizer =
         segments.dynamic ? find_sanitizer(file, find_dynamic_names(file, header, *segments.dynamic))
-                         : Obstacle::none;
-    if (sanitizer != Obstacle::none) return sanitizer;
-    return is_privileged(file) ? Obstacle::privileged : Obstacle::none;
+                         : PreloadObstacle::none;
+    if (sanitizer != PreloadObstacle::none) return sanitizer;
+    return is_privileged(file) ? PreloadObstacle::privileged : PreloadObstacle::none;
 }
 
 // Reads the interpreter of a script, without its arguments. Returns false if the file is no script.
@@ -177,38 +177,38 @@ bool read_interpreter(const File& file, char (&path)[PATH_MAX]) {
 
 }  // namespace
 
-Obstacle obstacle_of(const char* path) {
+PreloadObstacle obstacle_of(const char* path) {
     char interpreter[PATH_MAX];
     for (int k = 0; k <= max_interpreters; ++k) {
         const File file(path);
-        if (file.fd() < 0) return Obstacle::none;
+        if (file.fd() < 0) return PreloadObstacle::none;
         if (!read_interpreter(file, interpreter)) return find_obstacle_in(file);
         path = interpreter;
     }
-    return Obstacle::none;
+    return PreloadObstacle::none;
 }
 
-const char* reason(Obstacle obstacle) {
+const char* reason(PreloadObstacle obstacle) {
     switch (obstacle) {
-        case Obstacle::statically_linked:
+        case PreloadObstacle::statically_linked:
             return "is statically linked: nothing can be loaded into it; what it starts is not "
                    "recorded "
                    "either";
-        case Obstacle::privileged:
+        case PreloadObstacle::privileged:
             return "is setuid, setgid or has capabilities: the loader loads nothing into it";
-        case Obstacle::musl: return "uses the C library musl; recording needs glibc";
-        case Obstacle::address_sanitizer:
+        case PreloadObstacle::musl: return "uses the C library musl; recording needs glibc";
+        case PreloadObstacle::address_sanitizer:
             return "is built with AddressSanitizer, which replaces the allocator itself; build it "
                    "without";
-        case Obstacle::thread_sanitizer:
+        case PreloadObstacle::thread_sanitizer:
             return "is built with ThreadSanitizer, which replaces the allocator itself; build it "
                    "without";
-        case Obstacle::memory_sanitizer:
+        case PreloadObstacle::memory_sanitizer:
             return "is built with MemorySanitizer, which replaces the allocator itself; build it "
                    "without";
-        case Obstacle::other_machine:
+        case PreloadObstacle::other_machine:
             return "is of 32 bits or for another processor; Assay is for this one";
-        case Obstacle::none: break;
+        case PreloadObstacle::none: break;
     }
     return "";
 }

@@ -10,7 +10,7 @@
 
 namespace assay::image {
 
-enum class Obstacle : std::uint8_t {
+enum class PreloadObstacle : std::uint8_t {
     none,  // or unknown: the file is missing or unreadable
     statically_linked,
     privileged,         // setuid, setgid or capabilities: the loader ignores LD_PRELOAD
@@ -22,10 +22,10 @@ enum class Obstacle : std::uint8_t {
 };
 
 // Returns the obstacle of an executable; for a script, that of its interpreter.
-Obstacle obstacle_of(const char* path);
+PreloadObstacle obstacle_of(const char* path);
 
 // The obstacle in words, to follow the program's name: "is statically linked: ...".
-const char* reason(Obstacle obstacle);
+const char* reason(PreloadObstacle obstacle);
 
 // Finds a program like a shell, in the folders of `search`, separated by colons, and writes its
 // path. Returns false if there is none or its path has `bytes` bytes or more.

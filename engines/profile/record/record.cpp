@@ -101,21 +101,21 @@ std::map<std::string, std::string> make_environment(const Settings& settings,
     return variables;
 }
 
-image::Obstacle find_obstacle(const std::string& program) {
+image::PreloadObstacle find_obstacle(const std::string& program) {
     char path[PATH_MAX];
     const char* search = std::getenv("PATH");
     return image::find_program(program.c_str(), search != nullptr ? search : "/bin:/usr/bin", path,
                                sizeof path)
                ? image::obstacle_of(path)
-               : image::Obstacle::none;
+               : image::PreloadObstacle::none;
 }
 
 // Starts the program as a child. A pipe reports a failed exec. Page faults are watched from its
 // first instruction on.
 pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) {
     std::vector<std::string>& program = settings.program;
-    const image::Obstacle obstacle = find_obstacle(program[0]);
-    if (obstacle != image::Obstacle::none)
+    const image::PreloadObstacle obstacle = find_obstacle(program[0]);
+    if (obstacle != image::PreloadObstacle::none)
         fmt::print(stderr, "assay-heap: {} {}; it runs unrecorded\n", program[0],
                    image::reason(obstacle));
     int exec_error[2], start_pipe[2];
@@ -125,7 +125,7 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
     if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
     if (pid == 0) {
         const char* preloaded = std::getenv("LD_PRELOAD");
-        if (obstacle == image::Obstacle::none)
+        if (obstacle == image::PreloadObstacle::none)
             setenv("LD_PRELOAD",
                    (preloaded != nullptr && *preloaded != 0 ? settings.library + ":" + preloaded
                                                             : settings.library)

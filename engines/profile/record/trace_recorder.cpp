@@ -156,8 +156,8 @@ void TraceRecorder::copy_buffer(std::uint32_t index, std::size_t bytes) {
     writer_.write({.kind = ChunkKind::raw,
                    .thread = buffer_header->thread,
                    .count = static_cast<std::uint32_t>(bytes / sizeof(std::uint64_t)),
-                   .first = buffer_header->step,
-                   .last = buffer_header->step},
+                   .first = buffer_header->coarse_time,
+                   .last = buffer_header->coarse_time},
                   {reinterpret_cast<const std::uint8_t*>(buffer_header + 1), bytes});
 }
 

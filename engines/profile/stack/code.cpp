@@ -43,19 +43,19 @@ bool ends_function(const unsigned char* code) {
 }  // namespace
 
 bool keeps_frame_pointer(std::uint64_t address) {
-    if (!calls_push) return false;
+    if (!call_pushes_return_address) return false;
     // Code is read in blocks, which do not cross pages.
-    constexpr std::size_t block = 1024, pattern = 6, max_distance = 32 << 10;
-    unsigned char code[block + pattern] = {}, following[pattern] = {};
+    constexpr std::size_t block_bytes = 1024, pattern_bytes = 6, max_distance = 32 << 10;
+    unsigned char code[block_bytes + pattern_bytes] = {}, following[pattern_bytes] = {};
     for (std::uint64_t end = address; address - end < max_distance;) {
-        const std::uint64_t begin = (end - 1) / block * block, bytes = end - begin;
+        const std::uint64_t begin = (end - 1) / block_bytes * block_bytes, bytes = end - begin;
         if (!read_code(begin, code, bytes)) return false;
-        std::memcpy(code + bytes, following, pattern);
+        std::memcpy(code + bytes, following, pattern_bytes);
         for (std::size_t k = bytes; k-- > 0;) {
             if (begins_frame(code + k)) return true;
             if (ends_function(code + k)) return false;
         }
-        std::memcpy(following, code, pattern);
+        std::memcpy(following, code, pattern_bytes);
         end = begin;
     }
     return false;

@@ -19,7 +19,7 @@ namespace assay::stack {
 
 // DWARF register numbers. A call pushes the return address.
 inline constexpr int reg_bp = 6, reg_sp = 7, reg_ra = 16;
-inline constexpr bool calls_push = true;
+inline constexpr bool call_pushes_return_address = true;
 inline constexpr std::int64_t initial_cfa = 8;
 
 // Offsets of the interrupted registers in a signal frame, from the SP in the handler's caller
@@ -34,7 +34,7 @@ inline std::uint64_t strip_signature(std::uint64_t return_address) { return retu
 // x29, SP and x30. A call leaves the return address in x30; a function may save it anywhere, a leaf
 // function saves it nowhere.
 inline constexpr int reg_bp = 29, reg_sp = 31, reg_ra = 30;
-inline constexpr bool calls_push = false;
+inline constexpr bool call_pushes_return_address = false;
 inline constexpr std::int64_t initial_cfa = 0;
 
 // struct rt_sigframe: siginfo (128 bytes), then ucontext, whose sigcontext begins at offset 176

@@ -153,7 +153,8 @@ struct Row {
     std::int64_t offset = initial_cfa;
     Reader expression{nullptr, nullptr};
     bool has_expression = false;
-    RegisterRule bp{}, ra = calls_push ? RegisterRule{RegisterRule::at_cfa, -8} : RegisterRule{};
+    RegisterRule bp{},
+        ra = call_pushes_return_address ? RegisterRule{RegisterRule::at_cfa, -8} : RegisterRule{};
 };
 
 // Call-frame instructions (DWARF 5, 7.24). The first three have their operand in the low 6 bits.
@@ -270,7 +271,7 @@ private:
                 return true;
             case cfa_val_expression: return set_expression(r, RegisterRule::elsewhere);
             case cfa_aarch64_negate_ra_state:
-                return !calls_push;  // return addresses are signed or not
+                return !call_pushes_return_address;  // return addresses are signed or not
             case cfa_gnu_args_size: r.unsigned_leb(); return true;
             default: return false;
         }
@@ -371,8 +372,8 @@ Rule make_rule(const Row& row, const Cie& cie, std::uint64_t address) {
         return rule;
     }
     if (row.ra.kind == RegisterRule::at_cfa
-            ? !fits_int32(row.ra.offset) || (calls_push && row.ra.offset != -8)
-            : calls_push || row.ra.kind != RegisterRule::same)
+            ? !fits_int32(row.ra.offset) || (call_pushes_return_address && row.ra.offset != -8)
+            : call_pushes_return_address || row.ra.kind != RegisterRule::same)
         return rule;
     rule.ra = row.ra.kind == RegisterRule::at_cfa ? static_cast<std::int32_t>(row.ra.offset)
                                                   : Rule::in_register;
@@ -380,7 +381,7 @@ Rule make_rule(const Row& row, const Cie& cie, std::uint64_t address) {
     RuleKind kind = row.base == reg_sp ? RuleKind::from_sp : RuleKind::from_bp;
     if (row.has_expression) {
         if (is_deref_bp_plus(row.expression, cfa)) kind = RuleKind::from_bp_deref;
-        else if (calls_push && is_plt_expression(row.expression, address, cfa))
+        else if (call_pushes_return_address && is_plt_expression(row.expression, address, cfa))
             kind = RuleKind::from_sp;
         else return rule;
     } else if (row.base != reg_sp && row.base != reg_bp) {

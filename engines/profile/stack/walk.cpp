@@ -28,7 +28,7 @@ Step step_from_signal(Frame& frame, const Bounds& bounds) {
     step.bp_slot = sp + signal_bp;
     // The next step reads the link register if it needs it.
     frame = {load64(sp + signal_pc), load64(sp + signal_sp), load64(sp + signal_bp), false,
-             calls_push ? 0 : sp + signal_lr};
+             call_pushes_return_address ? 0 : sp + signal_lr};
     return step;
 }
 
@@ -70,7 +70,8 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
         }
     }
     // The caller's frame is above its callee's. An interrupted callee may not have a frame yet.
-    if (cfa < frame.sp || (cfa == frame.sp && (calls_push || frame.called))) return lost();
+    if (cfa < frame.sp || (cfa == frame.sp && (call_pushes_return_address || frame.called)))
+        return lost();
     const std::uint64_t return_slot = rule.ra == Rule::in_register
                                           ? frame.lr_address
                                           : cfa + static_cast<std::uint64_t>(std::int64_t{rule.ra});

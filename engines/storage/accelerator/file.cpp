@@ -40,7 +40,7 @@ int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
         case PositionKind::individual: first = position_.fetch_add(etypes); break;
         case PositionKind::shared: {
             std::uint64_t base = 0;
-            if (const int code = shared_pointer(etypes, false, base)) return code;
+            if (const int code = update_shared_file_pointer(etypes, false, base)) return code;
             first = static_cast<std::int64_t>(base);
             break;
         }
@@ -50,7 +50,8 @@ int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
             if (rank_ == 0) before = 0;
             PMPI_Allreduce(&local_etypes, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
             std::uint64_t base = 0;
-            if (rank_ == 0) shared_pointer(all, false, base);  // rank 0's node holds the pointer
+            if (rank_ == 0)
+                update_shared_file_pointer(all, false, base);  // rank 0's node holds the pointer
             PMPI_Bcast(&base, 1, MPI_UINT64_T, 0, comm_);
             first = static_cast<std::int64_t>(base) + before;
             break;
@@ -61,10 +62,11 @@ int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
 }
 
 // Adds `amount` to the shared file pointer, or sets it. `before`: its old value. In etypes.
-int AcceleratedFile::shared_pointer(std::int64_t amount, bool set, std::uint64_t& before) {
+int AcceleratedFile::update_shared_file_pointer(std::int64_t amount, bool set,
+                                                std::uint64_t& before) {
     if (job_->node_of(shared_pointer_home_) != job_->node())
-        return job_->remote()->shared_pointer(shared_pointer_home_, shared_pointer_slot_, amount,
-                                              set, before)
+        return job_->remote()->update_shared_file_pointer(shared_pointer_home_,
+                                                          shared_pointer_slot_, amount, set, before)
                    ? MPI_SUCCESS
                    : MPI_ERR_IO;
     auto& shared = job_->store().superblock().shared_pointers[shared_pointer_slot_];

@@ -122,7 +122,7 @@ private:
     bool refresh_directory();
     int enter_bypass();
     int open_for_locks();
-    int shared_pointer(std::int64_t amount, bool set, std::uint64_t& before);
+    int update_shared_file_pointer(std::int64_t amount, bool set, std::uint64_t& before);
     void synchronize_before_transfer(TransferStart start);
     void synchronize_after_transfer(bool collective);
 

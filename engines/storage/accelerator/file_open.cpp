@@ -335,7 +335,7 @@ void AcceleratedFile::synchronize_after_open() {
     if (mode_ & MPI_MODE_APPEND) {
         position_ = static_cast<std::int64_t>(current_size(~0ull));
         std::uint64_t before = 0;
-        if (rank_ == 0) shared_pointer(position_.load(), true, before);
+        if (rank_ == 0) update_shared_file_pointer(position_.load(), true, before);
         PMPI_Barrier(comm_);
     }
 }

@@ -114,7 +114,7 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
     std::uint64_t shared = 0;
     if (displacement == MPI_DISPLACEMENT_CURRENT) {
         if (!(mode_ & MPI_MODE_SEQUENTIAL)) return MPI_ERR_ARG;
-        if (rank_ == 0) shared_pointer(0, false, shared);
+        if (rank_ == 0) update_shared_file_pointer(0, false, shared);
         PMPI_Bcast(&shared, 1, MPI_UINT64_T, 0, comm_);
         displacement = offset_of(*view_, displacement_, static_cast<std::int64_t>(shared) * etype_);
     }
@@ -134,7 +134,7 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
         etype_ = std::max<std::int64_t>(1, size);
         position_ = 0;
     }
-    if (rank_ == 0) shared_pointer(0, true, shared);
+    if (rank_ == 0) update_shared_file_pointer(0, true, shared);
     // The ranks' file types may differ.
     int bypass = foreign || !view->decoded;
     PMPI_Allreduce(MPI_IN_PLACE, &bypass, 1, MPI_INT, MPI_MAX, comm_);
@@ -209,7 +209,7 @@ int AcceleratedFile::seek_shared(MPI_Offset offset, int whence) {
     std::int64_t base = 0;
     std::uint64_t before = 0;
     synchronize();
-    if (rank_ == 0) shared_pointer(0, false, before);
+    if (rank_ == 0) update_shared_file_pointer(0, false, before);
     if (whence == MPI_SEEK_CUR) base = static_cast<std::int64_t>(before);
     else if (whence == MPI_SEEK_END) {
         std::lock_guard guard(job_->lock());
@@ -221,7 +221,7 @@ int AcceleratedFile::seek_shared(MPI_Offset offset, int whence) {
     int code = MPI_SUCCESS;
     if (rank_ == 0) {
         if (base + offset < 0) code = MPI_ERR_ARG;
-        else shared_pointer(base + offset, true, before);
+        else update_shared_file_pointer(base + offset, true, before);
     }
     PMPI_Bcast(&code, 1, MPI_INT, 0, comm_);
     return code;
@@ -234,7 +234,7 @@ int AcceleratedFile::get_position(MPI_Offset* offset) {
 
 int AcceleratedFile::get_position_shared(MPI_Offset* offset) {
     std::uint64_t position = 0;
-    const int code = shared_pointer(0, false, position);
+    const int code = update_shared_file_pointer(0, false, position);
     *offset = static_cast<MPI_Offset>(position);
     return code;
 }

@@ -132,29 +132,29 @@ void Remote::fetch(std::vector<RemoteRead>& reads) {
         with_client(node, [&](ServiceClient& connection) { return connection.fetch(node_reads); });
 }
 
-bool Remote::fetch_updates(const std::set<int>& nodes, bool drain_now, const RecordHandler& handle,
-                           std::map<int, Progress>& progress) {
+bool Remote::fetch_updates(const std::set<int>& nodes, bool start_drain,
+                           const RecordHandler& handle, std::map<int, Progress>& progress) {
     std::lock_guard guard(lock_);
     bool succeeded = true;
     std::vector<int> batch;
     for (auto it = nodes.begin(); it != nodes.end();) {
         batch.clear();
         for (; it != nodes.end() && batch.size() < max_connections; ++it) batch.push_back(*it);
-        succeeded &= fetch_batch(batch, drain_now, handle, progress);
+        succeeded &= fetch_batch(batch, start_drain, handle, progress);
     }
     return succeeded;
 }
 
 // Sends the requests to all nodes of the batch before it receives the first answer.
-bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const RecordHandler& handle,
-                         std::map<int, Progress>& progress) {
+bool Remote::fetch_batch(const std::vector<int>& nodes, bool start_drain,
+                         const RecordHandler& handle, std::map<int, Progress>& progress) {
     const std::uint64_t now = job_.store().now();
     const auto positions = [this](int node) -> std::vector<std::uint64_t>& {
         return nodes_[static_cast<std::size_t>(node)].positions;
     };
     const auto request = [&](int node) {
         return with_client(node, [&](ServiceClient& connection) {
-            return connection.request_updates(now, drain_now, positions(node));
+            return connection.request_updates(now, start_drain, positions(node));
         });
     };
     bool succeeded = true;
@@ -164,7 +164,7 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const Re
         Update update{};
         bool is_pending = true;
         const auto receive = [&](ServiceClient& connection) {
-            if (!is_pending && !connection.request_updates(now, drain_now, positions(node)))
+            if (!is_pending && !connection.request_updates(now, start_drain, positions(node)))
                 return false;
             is_pending = false;  // a second call has a new connection, so the request is sent again
             return connection.receive_updates(
@@ -180,11 +180,11 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const Re
     return succeeded;
 }
 
-bool Remote::shared_pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set,
-                            std::uint64_t& before) {
+bool Remote::update_shared_file_pointer(int world_rank, std::uint32_t slot, std::int64_t amount,
+                                        bool set, std::uint64_t& before) {
     std::lock_guard guard(lock_);
     return with_client(job_.node_of(world_rank), [&](ServiceClient& connection) {
-        return connection.shared_pointer(slot, amount, set, before);
+        return connection.update_shared_file_pointer(slot, amount, set, before);
     });
 }
 

@@ -79,14 +79,15 @@ bool ServiceClient::send_request(const void* data, std::size_t bytes) {
     return !closed_ && send_all(fd_, data, bytes);
 }
 
-// Receives the first 8 bytes of an answer.
-bool ServiceClient::receive_head(std::uint64_t& head) {
+// Receives the first 8 bytes of an answer: the length of the data that follow (0: none), or the old
+// value of a shared file pointer.
+bool ServiceClient::receive_first_word(std::uint64_t& word) {
     char byte;
     ssize_t count;
     while ((count = recv(fd_, &byte, 1, MSG_PEEK)) < 0 && errno == EINTR) {
     }
     closed_ = count == 0;
-    return count > 0 && receive_all(fd_, &head, sizeof head);
+    return count > 0 && receive_all(fd_, &word, sizeof word);
 }
 
 bool ServiceClient::fetch(std::vector<NodeRead>& reads) {
@@ -98,17 +99,18 @@ bool ServiceClient::fetch(std::vector<NodeRead>& reads) {
     return succeeded;
 }
 
-bool ServiceClient::shared_pointer(std::uint32_t slot, std::int64_t amount, bool set,
-                                   std::uint64_t& before) {
+bool ServiceClient::update_shared_file_pointer(std::uint32_t slot, std::int64_t amount, bool set,
+                                               std::uint64_t& before) {
     const Request request{set ? Request::set_pointer : Request::add_pointer, slot, 0,
                           static_cast<std::uint64_t>(amount)};
-    return receive_readahead() && send_request(&request, sizeof request) && receive_head(before);
+    return receive_readahead() && send_request(&request, sizeof request) &&
+           receive_first_word(before);
 }
 
-bool ServiceClient::request_updates(std::uint64_t now, bool drain_now,
+bool ServiceClient::request_updates(std::uint64_t logical_time, bool start_drain,
                                     const std::vector<std::uint64_t>& positions) {
-    const Request request{Request::updates, static_cast<std::uint32_t>(positions.size()), now,
-                          drain_now};
+    const Request request{Request::updates, static_cast<std::uint32_t>(positions.size()),
+                          logical_time, start_drain};
     std::vector<char> message(sizeof request + positions.size() * sizeof(std::uint64_t));
     std::memcpy(message.data(), &request, sizeof request);
     std::memcpy(message.data() + sizeof request, positions.data(),
@@ -116,25 +118,27 @@ bool ServiceClient::request_updates(std::uint64_t now, bool drain_now,
     return receive_readahead() && send_request(message.data(), message.size());
 }
 
-bool ServiceClient::receive_updates(std::uint64_t now, std::vector<std::uint64_t>& positions,
+bool ServiceClient::receive_updates(std::uint64_t logical_time,
+                                    std::vector<std::uint64_t>& positions,
                                     const RecordHandler& handle, Update& update) {
     const std::uint64_t max_payload =
         sizeof update +
         positions.size() * (sizeof(RankRecords) + max_update_records * sizeof(Record));
     do {
-        std::uint64_t head = 0, tail = 0;
-        if (!receive_head(head) || head < sizeof update || head > max_payload) return false;
-        std::vector<char> payload(head);
-        if (!receive_all(fd_, payload.data(), head) || !receive_all(fd_, &tail, sizeof tail))
+        std::uint64_t length = 0, tail = 0;
+        if (!receive_first_word(length) || length < sizeof update || length > max_payload)
+            return false;
+        std::vector<char> payload(length);
+        if (!receive_all(fd_, payload.data(), length) || !receive_all(fd_, &tail, sizeof tail))
             return false;
         std::memcpy(&update, payload.data(), sizeof update);
-        for (std::size_t offset = sizeof update; offset < head;) {
+        for (std::size_t offset = sizeof update; offset < length;) {
             RankRecords header;
-            if (head - offset < sizeof header) return false;
+            if (length - offset < sizeof header) return false;
             std::memcpy(&header, payload.data() + offset, sizeof header);
             offset += sizeof header;
             if (header.rank >= positions.size() ||
-                header.records > (head - offset) / sizeof(Record))
+                header.records > (length - offset) / sizeof(Record))
                 return false;
             for (std::uint32_t k = 0; k < header.records; ++k, offset += sizeof(Record)) {
                 Record record;
@@ -143,17 +147,17 @@ bool ServiceClient::receive_updates(std::uint64_t now, std::vector<std::uint64_t
             }
             positions[header.rank] = header.first + header.records;
         }
-    } while (update.has_more && request_updates(now, false, positions));
+    } while (update.has_more && request_updates(logical_time, false, positions));
     return !update.has_more;
 }
 
 // Receives the answer to a request of exactly `bytes` bytes.
 bool ServiceClient::receive_answer(char* to, std::uint64_t bytes, RemoteRead::State& state) {
-    std::uint64_t head = 0, tail = 0;
-    if (!receive_head(head)) return false;
+    std::uint64_t length = 0, tail = 0;
+    if (!receive_first_word(length)) return false;
     state = RemoteRead::evicted;
-    if (!head) return true;
-    if (head != bytes) return false;
+    if (!length) return true;
+    if (length != bytes) return false;
     if (!receive_all(fd_, to, bytes) || !receive_all(fd_, &tail, sizeof tail)) return false;
     if (tail) state = RemoteRead::received;
     return true;
@@ -219,13 +223,13 @@ bool ServiceClient::receive_readahead() {
     if (!readahead_pending_) return true;
     readahead_pending_ = false;
     readahead_.bytes.clear();
-    std::uint64_t head = 0, tail = 0;
-    if (!receive_head(head) || head > readahead_request_.amount) return false;
-    if (!head) return true;
+    std::uint64_t length = 0, tail = 0;
+    if (!receive_first_word(length) || length > readahead_request_.amount) return false;
+    if (!length) return true;
     readahead_.rank = readahead_request_.rank;
     readahead_.ring_offset = readahead_request_.ring_offset;
-    readahead_.bytes.resize(head);
-    if (!receive_all(fd_, readahead_.bytes.data(), head) || !receive_all(fd_, &tail, sizeof tail))
+    readahead_.bytes.resize(length);
+    if (!receive_all(fd_, readahead_.bytes.data(), length) || !receive_all(fd_, &tail, sizeof tail))
         return false;
     if (!tail) readahead_.bytes.clear();
     return true;

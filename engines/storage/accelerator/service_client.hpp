@@ -2,7 +2,8 @@
 //
 // Consecutive writes of a rank are consecutive in its ring. So a process that reads in the order of
 // writing gets the next bytes by readahead. A ring offset is never reused, so bytes that were read
-// ahead stay valid.
+// ahead stay valid. A Record is the store's description of one write: file, range, sequence and the
+// offset of its data in the ring.
 #pragma once
 
 #include <cstdint>
@@ -47,17 +48,19 @@ public:
     // Sets the state of each read.
     bool fetch(std::vector<NodeRead>& reads);
     // Sends a request for the records that the node's ranks have published since `positions`, which
-    // has the number of known records of each rank. `now`: this node's clock. The answer is not
+    // has the number of known records of each rank. `logical_time`: this node's
+    // Lamport clock. The answer is not
     // awaited, so that several nodes can be asked at once.
-    bool request_updates(std::uint64_t now, bool drain_now,
+    bool request_updates(std::uint64_t logical_time, bool start_drain,
                          const std::vector<std::uint64_t>& positions);
     // Receives the answer, calls `handle` for each record and advances `positions`.
     using RecordHandler =
         std::function<void(std::uint32_t rank, std::uint64_t position, const Record& record)>;
-    bool receive_updates(std::uint64_t now, std::vector<std::uint64_t>& positions,
+    bool receive_updates(std::uint64_t logical_time, std::vector<std::uint64_t>& positions,
                          const RecordHandler& handle, Update& update);
     // Adds to a shared pointer, or sets it; `before` is its old value.
-    bool shared_pointer(std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
+    bool update_shared_file_pointer(std::uint32_t slot, std::int64_t amount, bool set,
+                                    std::uint64_t& before);
 
 private:
     explicit ServiceClient(int fd) : fd_(fd) {}
@@ -68,7 +71,7 @@ private:
     std::uint64_t copy_readahead(std::uint32_t rank, std::uint64_t ring_offset, std::uint64_t bytes,
                                  char* to) const;
     bool send_request(const void* data, std::size_t bytes);
-    bool receive_head(std::uint64_t& head);
+    bool receive_first_word(std::uint64_t& word);
     bool receive_answer(char* to, std::uint64_t bytes, RemoteRead::State& state);
 
     int fd_;

@@ -134,10 +134,10 @@ bool WriteDirectory::refresh_remote() {
     return true;
 }
 
-bool WriteDirectory::query_nodes(bool drain_now) {
+bool WriteDirectory::query_nodes(bool start_drain) {
     if (sharing_nodes_.empty()) return true;
     const bool succeeded = job_.remote()->fetch_updates(
-        sharing_nodes_, drain_now,
+        sharing_nodes_, start_drain,
         [this](int node, std::uint32_t rank, std::uint64_t position, const Record& record) {
             add_remote(node, rank, position, record);
         },

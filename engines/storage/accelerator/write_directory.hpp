@@ -38,8 +38,8 @@ public:
     void note_synchronization();
     // Asks all nodes for new records and their progress. Afterwards this node's clock is ahead of
     // theirs, and theirs are not behind the time of the request (L. Lamport, Time, clocks, and the
-    // ordering of events, 1978). `drain_now`: the nodes start to drain.
-    bool query_nodes(bool drain_now = false);
+    // ordering of events, 1978). `start_drain`: the nodes start to drain.
+    bool query_nodes(bool start_drain = false);
     // Whether a member of the last known progress is above `sequence` on all other nodes.
     bool all_nodes_beyond(std::uint64_t Progress::* member, std::uint64_t sequence) const;
     bool remote_drain_failed() const;

@@ -267,7 +267,7 @@ void Runner::run_pass(Pass pass, std::uint64_t signature, Tally& tally) {
 }
 
 void remove_files(Ranks& ranks, const Plan& plan) {
-    if (plan.file_per_process) remove_rank_file(ranks, plan.file_of(ranks.rank()));
+    if (plan.file_per_process) remove_own_file(ranks, plan.file_of(ranks.rank()));
     else remove_file(ranks, plan.file);
 }
 

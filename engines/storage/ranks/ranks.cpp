@@ -47,7 +47,7 @@ Ranks::Ranks(Bench& bench, const Measurement& measurement_, const Options& optio
       library_(bench.transport.library()),
       io_(io_mode()),
       transport_(bench.transport),
-      round_(options.integer("round")),
+      repetition_(options.integer("round")),
       limit_(static_cast<Nanoseconds>(options.real("timeout") * 1e9)),
       watchdog_(limit_, [this] { report_stall(); }) {
     hosts_.assign(static_cast<std::size_t>(transport_.size()), "");
@@ -79,7 +79,7 @@ Json Ranks::parameters() const {
             {"io", io_},
             {"ranks", size()},
             {"nodes", host_count()},
-            {"round", round_}};
+            {"round", repetition_}};
 }
 
 void Ranks::barrier() {
@@ -189,10 +189,10 @@ void MpiFile::close() {
 }
 
 void remove_file(Ranks& ranks, const std::string& path) {
-    remove_rank_file(ranks, ranks.is_root() ? path : "");
+    remove_own_file(ranks, ranks.is_root() ? path : "");
 }
 
-void remove_rank_file(Ranks& ranks, const std::string& path) {
+void remove_own_file(Ranks& ranks, const std::string& path) {
     ranks.barrier();
     if (!path.empty())
         ranks.guarded("removes a file", [&] { MPI_File_delete(path.c_str(), MPI_INFO_NULL); });

@@ -45,7 +45,8 @@ public:
     const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
     int host_count() const;
     int ranks_on_first_host() const;  // number of ranks on rank 0's host
-    // Parameters of every record of this run: MPI, accelerated or stock, ranks, hosts, round.
+    // Parameters of every record of this run: MPI, accelerated or stock, ranks, hosts, repetition
+    // ("round").
     Json parameters() const;
 
     // Makes a call under the watchdog, for calls that may wait for other ranks. The limit is 1.5
@@ -94,7 +95,7 @@ private:
     std::vector<std::string> hosts_;
     std::string library_, io_;
     Transport& transport_;
-    std::int64_t round_;
+    std::int64_t repetition_;
     Nanoseconds limit_, start_ = now(), last_progress_ = 0;
     const char* action_ = "";
     Watchdog watchdog_;
@@ -127,8 +128,8 @@ private:
 };
 
 // Collective: removes a file between two barriers. remove_file(): rank 0 removes it.
-// remove_rank_file(): every rank removes its own file, unless its path is empty.
+// remove_own_file(): every rank removes its own file, unless its path is empty.
 void remove_file(Ranks& ranks, const std::string& path);
-void remove_rank_file(Ranks& ranks, const std::string& path);
+void remove_own_file(Ranks& ranks, const std::string& path);
 
 }  // namespace assay::storage

@@ -143,7 +143,8 @@ void make_folder(Ranks& ranks, const std::string& prefix) {
     ranks.barrier();
 }
 
-void check_snapshots(const Options& options) {
+// Throws Error if no snapshot would be written.
+void check_interval(const Options& options) {
     if (options.flag("disable_initial_output") &&
         options.integer("interval") > options.integer("steps"))
         throw Error("no snapshot would be written: the interval is longer than the run",
@@ -160,7 +161,7 @@ void detail::run_reaction_diffusion(const Options& options, Bench& bench) {
         const Layout layout = make_layout(static_cast<int>(options.integer("length")),
                                           static_cast<int>(options.integer("xnp")),
                                           static_cast<int>(options.integer("ynp")), ranks.size());
-        check_snapshots(options);
+        check_interval(options);
         if (!options.flag("nomkdir")) make_folder(ranks, options.text("file"));
         Solver solver(ranks, options, layout,
                       {options.text("file"), read_io_type(options.text("iotype")),

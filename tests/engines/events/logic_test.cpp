@@ -354,7 +354,7 @@ TEST_CASE("no rank passes a barrier before all have entered it") {
 TEST_CASE("messages are read as they were written, and damaged ones are refused") {
     Batch batch{.epoch = 3, .number = 7, .first = 100, .new_slots = {{2, 1}, {5, 0}}};
     batch.reassigned.push_back({{4, {1, 1}}, {3, 0}, 2, 8});
-    const Bytes written = write_batch(batch);
+    const Bytes written = encode_batch(batch);
     const Batch read = read_batch(written);
     CHECK(read.first == 100);
     CHECK(read.new_slots[1].builder == 5);
@@ -362,7 +362,7 @@ TEST_CASE("messages are read as they were written, and damaged ones are refused"
     Report report;
     for (std::uint32_t i = 0; i < 3000; ++i) report.latency.push_back({i, i + 1});
     std::size_t counts = 0;
-    const std::vector<Bytes> parts = write_report(report);
+    const std::vector<Bytes> parts = encode_report(report);
     for (std::size_t i = 0; i < parts.size(); ++i) {
         CHECK(parts[i].size() <= max_message_to_manager);
         CHECK(read_report(parts[i]).more == (i + 1 < parts.size()));
@@ -380,5 +380,5 @@ TEST_CASE("messages are read as they were written, and damaged ones are refused"
         } catch (const Error&) {
         }
     }
-    CHECK_THROWS_AS(read_done(write_rank(MessageKind::peer_joined, 3)), Error);
+    CHECK_THROWS_AS(read_done(encode_rank(MessageKind::peer_joined, 3)), Error);
 }

@@ -8,7 +8,7 @@
 
 #include "core/memory_modules.hpp"
 #include "fuzz.hpp"
-#include "profile/image/image.hpp"
+#include "profile/image/image.hpp"  // reads executables
 
 using namespace assay;
 
@@ -26,11 +26,11 @@ constexpr std::uint16_t own_machine = EM_AARCH64;
 
 // An ELF executable with four segments: the headers, the path of the loader, the dynamic section,
 // and its string table.
-Input executable(const std::string& loader, const std::string& names) {
+Input executable(const std::string& loader, const std::string& string_table) {
     constexpr std::size_t segments = 4, dynamic_count = 3;
     constexpr std::size_t loader_offset = sizeof(Elf64_Ehdr) + segments * sizeof(Elf64_Phdr);
     const std::size_t dynamic_offset = loader_offset + loader.size() + 1,
-                      names_offset = dynamic_offset + dynamic_count * sizeof(Elf64_Dyn);
+                      string_table_offset = dynamic_offset + dynamic_count * sizeof(Elf64_Dyn);
     constexpr std::uint64_t base = 0x400000;
     Elf64_Ehdr header{};
     std::memcpy(header.e_ident, ELFMAG, SELFMAG);
@@ -47,29 +47,30 @@ Input executable(const std::string& loader, const std::string& names) {
     add_segment(PT_LOAD, 0, 100);
     add_segment(PT_INTERP, loader_offset, loader.size() + 1);
     add_segment(PT_DYNAMIC, dynamic_offset, dynamic_count * sizeof(Elf64_Dyn));
-    add_segment(PT_LOAD, names_offset, names.size());
+    add_segment(PT_LOAD, string_table_offset, string_table.size());
     input.insert(input.end(), loader.begin(), loader.end());
     input.push_back(0);
-    append(input, Elf64_Dyn{DT_STRTAB, {base + names_offset}});
-    append(input, Elf64_Dyn{DT_STRSZ, {names.size()}});
+    append(input, Elf64_Dyn{DT_STRTAB, {base + string_table_offset}});
+    append(input, Elf64_Dyn{DT_STRSZ, {string_table.size()}});
     append(input, Elf64_Dyn{DT_NULL, {0}});
-    input.insert(input.end(), names.begin(), names.end());
+    input.insert(input.end(), string_table.begin(), string_table.end());
     return input;
 }
 
 std::vector<Input> seed_programs() {
     const std::string glibc = "/lib64/ld-linux-x86-64.so.2";
-    std::string names(5000, 'x');
-    names.replace(4090, 11, "__asan_init");
-    return {executable(glibc, "libc.so.6"), executable(glibc, names),
+    // The name lies across 4096 bytes, the size of the blocks in which the string table is read.
+    std::string string_table(5000, 'x');
+    string_table.replace(4090, 11, "__asan_init");
+    return {executable(glibc, "libc.so.6"), executable(glibc, string_table),
             executable("/lib/ld-musl-x86_64.so.1", "libc.so"),
             fuzz::input_of("#! /nowhere/interpreter -x\nexit\n")};
 }
 
 void read_program(const std::uint8_t* data, std::size_t size) {
     const std::string path = fuzz::write_input_file(data, size);
-    const image::Obstacle obstacle = image::obstacle_of(path.c_str());
-    if (*image::reason(obstacle) == 0 && obstacle != image::Obstacle::none) std::abort();
+    const image::PreloadObstacle obstacle = image::obstacle_of(path.c_str());
+    if (*image::reason(obstacle) == 0 && obstacle != image::PreloadObstacle::none) std::abort();
     // The result depends on the file only.
     if (image::obstacle_of(path.c_str()) != obstacle) std::abort();
     char folder[64];

@@ -29,7 +29,7 @@ void read_ring(const std::uint8_t* data, std::size_t size) {
         ring_bytes);  // on the heap, so that the sanitizer sees a read beyond its end
     for (std::size_t k = 2; k < size; ++k)
         ring[(tail + k - 2) % ring.size()] = static_cast<char>(data[k]);
-    const AccessEvents events = {{planted_load, Operation::load}, {planted_ibs, Operation::none}};
+    const AccessEvents events = {{load_event_id, Operation::load}, {ibs_event_id, Operation::none}};
     Losses losses;
     std::size_t read = 0;
     read_records(

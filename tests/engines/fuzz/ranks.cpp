@@ -213,12 +213,13 @@ std::vector<Input> seed_messages() {
     batch.reassigned.resize(1);
     std::vector<Input> inputs;
     for (const events::Bytes& message :
-         {events::write_hello("host"), events::write_done({}),
-          events::write_rank(events::MessageKind::peer_joined, 2), events::write_peer_lost({1, 2}),
-          events::write_damage({}), events::write_report(report).front(),
-          events::write_welcome({"label", 1, 2, members}), events::write_members(members),
-          events::write_batch(batch), events::write_empty(events::MessageKind::stop),
-          events::write_slot(events::MessageKind::offer, {}), events::write_barrier({})})
+         {events::encode_hello("host"), events::encode_done({}),
+          events::encode_rank(events::MessageKind::peer_joined, 2),
+          events::encode_peer_lost({1, 2}), events::encode_damage({}),
+          events::encode_report(report).front(), events::encode_welcome({"label", 1, 2, members}),
+          events::encode_members(members), events::encode_batch(batch),
+          events::encode_empty(events::MessageKind::stop),
+          events::encode_slot(events::MessageKind::offer, {}), events::encode_barrier({})})
         inputs.push_back(input_of_message(message));
     return inputs;
 }

@@ -139,9 +139,9 @@ TEST_CASE("a member of the job reads data, records and shared pointers") {
     CHECK(seen.size() == 3);
 
     std::uint64_t before = 1;
-    REQUIRE(client->shared_pointer(7, 42, false, before));
+    REQUIRE(client->update_shared_file_pointer(7, 42, false, before));
     CHECK(before == 0);
-    REQUIRE(another->shared_pointer(7, 1, true, before));
+    REQUIRE(another->update_shared_file_pointer(7, 1, true, before));
     CHECK(before == 42);
 }
 

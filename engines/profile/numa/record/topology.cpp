@@ -44,18 +44,19 @@ Topology emulate(int count) {
     if (count > max_nodes)
         throw Error(fmt::format("{} emulated nodes", count),
                     fmt::format("give at most {}", max_nodes));
-    Topology topology{{}, true};
+    Topology topology{.nodes = {}, .emulated = true};
     const std::vector<int> processors = all_processors();
     for (int node = 0; node < count; ++node) {
         const auto begin = processors.size() * static_cast<std::size_t>(node) /
                            static_cast<std::size_t>(count),
                    end = processors.size() * (static_cast<std::size_t>(node) + 1) /
                          static_cast<std::size_t>(count);
-        topology.nodes.push_back({node,
-                                  {processors.begin() + static_cast<std::ptrdiff_t>(begin),
-                                   processors.begin() + static_cast<std::ptrdiff_t>(end)},
-                                  0,
-                                  {}});
+        topology.nodes.push_back(
+            {.id = node,
+             .processors = {processors.begin() + static_cast<std::ptrdiff_t>(begin),
+                            processors.begin() + static_cast<std::ptrdiff_t>(end)},
+             .memory = 0,
+             .distances = {}});
     }
     return topology;
 }
@@ -95,10 +96,15 @@ Topology read_topology(int emulated) {
         std::vector<int> distances;
         std::istringstream fields(first_line(folder + "distance"));
         for (int distance = 0; fields >> distance;) distances.push_back(distance);
-        topology.nodes.push_back(
-            {id, parse_list(first_line(folder + "cpulist")), memory_of(id), distances});
+        topology.nodes.push_back({.id = id,
+                                  .processors = parse_list(first_line(folder + "cpulist")),
+                                  .memory = memory_of(id),
+                                  .distances = distances});
     }
-    if (topology.nodes.empty()) topology.nodes.push_back({0, all_processors(), 0, {10}});
+    // No NUMA in this kernel: one node of all processors, at the distance to itself, 10.
+    if (topology.nodes.empty())
+        topology.nodes.push_back(
+            {.id = 0, .processors = all_processors(), .memory = 0, .distances = {10}});
     return topology;
 }
 

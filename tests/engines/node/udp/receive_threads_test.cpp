@@ -15,10 +15,10 @@ using namespace assay::node;
 
 namespace {
 
-constexpr std::uint64_t run = 77;
+constexpr std::uint64_t run_number = 77;
 
 struct Wire {
-    Hello hello{run, 200, 1000, 3, 1000, 1, "test"};
+    Hello hello{run_number, 200, 1000, 3, 1000, 1, "test"};
     std::vector<UdpSocket> sockets{};
     std::vector<Address> ports{};
     UdpSocket out{resolve("127.0.0.1", 0).front()};
@@ -35,8 +35,9 @@ struct Wire {
     }
     void send_message(std::uint32_t stream, std::uint64_t sequence,
                       const std::function<void(std::vector<std::byte>&)>& change_bytes = {}) {
-        auto bytes = payload_of(run, hello.size);
-        DataHeader{stream, run, sequence, static_cast<std::uint64_t>(now())}.put(bytes.data());
+        auto bytes = payload_of(run_number, hello.size);
+        DataHeader{stream, run_number, sequence, static_cast<std::uint64_t>(now())}.put(
+            bytes.data());
         if (change_bytes) change_bytes(bytes);
         send_bytes(stream % 2, bytes);
     }
@@ -62,13 +63,13 @@ TEST_CASE("messages are counted by stream, and foreign datagrams are counted apa
     for (std::uint64_t m = 0; m < 50; ++m) wire.send_message(1, m ^ 1);  // pairwise exchanged
     wire.send_message(1, 20);                                            // once more
     wire.send_message(2, 0, [](auto& b) { b[150] ^= std::byte{4}; });
-    wire.send_message(2, 1,
-                      [](auto& b) { DataHeader{2, 78, 1, 0}.put(b.data()); });  // another run's
+    wire.send_message(
+        2, 1, [](auto& b) { DataHeader{2, 78, 1, 0}.put(b.data()); });  // another run_number's
     wire.send_message(2, 1, [](auto& b) {
-        DataHeader{2, run, 5000, 0}.put(b.data());
+        DataHeader{2, run_number, 5000, 0}.put(b.data());
     });  // beyond what was announced
     wire.send_message(2, 1, [](auto& b) {
-        DataHeader{1, run, 400, 0}.put(b.data());
+        DataHeader{1, run_number, 400, 0}.put(b.data());
     });  // a stream of the other port
     wire.send_message(2, 1, [](auto& b) { b.resize(199); });
     wire.send_bytes(0, {});
@@ -98,8 +99,8 @@ namespace {
 // stream are lost.
 Reception reception_with_10_lost() {
     Reception r;
-    r.hello = {run, 1000, 1000, 2, 1e6, 1, "sender"};
-    r.end = End{run, {1000, 1000}, 2e6, 0, 0, true};
+    r.hello = {run_number, 1000, 1000, 2, 1e6, 1, "sender"};
+    r.end = End{run_number, {1000, 1000}, 2e6, 0, 0, true};
     r.arrivals.streams = {{1000, 0, 0, 0, 1000, 0}, {990, 2, 4, 0, 1000, 0}};
     r.arrivals.unique = 1990;
     r.arrivals.first_batch = 10;

@@ -11,12 +11,12 @@ using namespace assay::node;
 
 TEST_CASE("a header is read as it was written, and other data are refused") {
     std::byte buffer[DataHeader::bytes];
-    DataHeader{.stream = 7, .run = 0x1122334455667788, .sequence = 99, .sent_at = 123456789}.put(
-        buffer);
+    DataHeader{.stream = 7, .run_number = 0x1122334455667788, .sequence = 99, .sent_at = 123456789}
+        .put(buffer);
     DataHeader read;
     CHECK(read.get(buffer));
     CHECK(read.stream == 7);
-    CHECK(read.run == 0x1122334455667788);
+    CHECK(read.run_number == 0x1122334455667788);
     CHECK(read.sequence == 99);
     CHECK(read.sent_at == 123456789);
     CHECK(std::to_integer<int>(buffer[0]) == 'A');  // big-endian: the magic word begins with 'A'
@@ -27,8 +27,8 @@ TEST_CASE("a header is read as it was written, and other data are refused") {
 TEST_CASE("every control message is decoded as it was encoded") {
     const auto hello = decode(encode(Hello{~0ull, 8900, 1000, 12, 93.9e6, 20, "h\xff"}))->hello;
     REQUIRE(hello);
-    CHECK(hello->run == ~0ull);
-    CHECK(hello->offered() == doctest::Approx(12 * 93.9e6));
+    CHECK(hello->run_number == ~0ull);
+    CHECK(hello->requested_rate() == doctest::Approx(12 * 93.9e6));
     CHECK(decode(encode(Welcome{1, 12, "h"}))->welcome->sockets == 12);
     CHECK(decode(encode(Refusal{1, "reason", "fix"}))->refusal->fix == "fix");
     const auto end = decode(encode(End{5, {1, 2, 3}, 4.5, 6, 0.7, true}))->end;
@@ -91,7 +91,7 @@ TEST_CASE("control messages are signed with the run's token, and others are refu
     const std::string text = encode(Hello{1, 8900, 1000, 12, 93.9e6, 20, "h"}),
                       signed_text = seal.sign(text);
     REQUIRE(seal.open(signed_text));
-    CHECK(seal.open(signed_text)->hello->planned == 1000);
+    CHECK(seal.open(signed_text)->hello->messages_per_stream == 1000);
     CHECK_FALSE(seal.open(text));  // not signed
     CHECK_FALSE(seal.open(Seal(other).sign(text)));
     CHECK_FALSE(seal.open(encode(Hello{2, 8900, 1000, 12, 93.9e6, 20, "h"}) +

@@ -1,5 +1,5 @@
-// Files made by hand to harm: figures that no trace has. What is planted here was found by reading
-// and by tests/engines/fuzz.
+// Tests of the analysis with malformed traces and heaptrack files: values that no recorder writes.
+// These inputs were found by reading the code and by tests/engines/fuzz.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -91,7 +91,7 @@ const std::string head = "v 10500 3\nX /bin/prog\nI 1000 100\n";
 
 }  // namespace
 
-TEST_CASE("the first instruction of a heaptrack file is one like the others") {
+TEST_CASE("the first instruction pointer of a heaptrack file is resolved like later ones") {
     const auto analysis = imported(head +
                                    "s 4 main\ns 4 leak\ns 1 /a.c\ni 401000 0 1 3 7\n"
                                    "i 402000 0 2 3 9\nt 1 0\nt 2 1\na 64 1\na 20 2\n+ 0\n+ 1\n");
@@ -100,7 +100,7 @@ TEST_CASE("the first instruction of a heaptrack file is one like the others") {
     CHECK(analysis["totals"]["bytes"] == 0x84);
 }
 
-TEST_CASE("numbers that a heaptrack file has not defined are unknown callers") {
+TEST_CASE("undefined indices in a heaptrack file are shown as unknown callers") {
     for (const char* stack : {"t 0 0", "t 2 0", "t ffffffffffffffff 0", "t f200000000000001 0",
                               "t f100000000000001 ffffffff", "t 1 ffffffffffffffff"}) {
         CAPTURE(stack);
@@ -119,14 +119,14 @@ TEST_CASE("a heaptrack file that is one endless line ends at once") {
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
 }
 
-TEST_CASE("names are searched without recursion") {
+TEST_CASE("a function name of 900,000 characters is read without recursion") {
     const std::string name(900'000, 'a');
     const auto analysis =
         imported(head + "s dbba0 " + name + "\ni 401000 0 1\nt 1 0\na 10 1\n+ 0\n");
     CHECK(has_function(analysis, name));
 }
 
-TEST_CASE("a page is that of a processor") {
+TEST_CASE("only page sizes that processors have are accepted") {
     for (const std::uint32_t page : {0u, 1u, 15u, 4095u, 4097u, 1u << 17, 1u << 31, ~0u}) {
         std::uint32_t checked = page;
         CHECK_FALSE(check_page_bytes(checked));
@@ -136,7 +136,8 @@ TEST_CASE("a page is that of a processor") {
     for (std::uint32_t page : {4096u, 16384u, 65536u}) CHECK(check_page_bytes(page));
 }
 
-TEST_CASE("node numbers are bounded, whatever has been damaged") {
+TEST_CASE(
+    "a chunk of nodes with too large a number is unreadable, and nothing is allocated for it") {
     // One node, said to be number 2^28: four gigabytes of nodes.
     Bytes node;
     put_varint(node, 1);
@@ -152,7 +153,7 @@ TEST_CASE("node numbers are bounded, whatever has been damaged") {
     }
 }
 
-TEST_CASE("an object that is a FIFO is missing, and nobody waits for its writer") {
+TEST_CASE("an object file that is a FIFO is missing, and is not waited for") {
     const File fifo(".fifo");
     REQUIRE(mkfifo(fifo.path.c_str(), 0600) == 0);
     const std::string line = "0 1000 9000 - " + fifo.path.string() + "\n";
@@ -175,20 +176,23 @@ TEST_CASE("a mapping of all memory is counted by its listed pages") {
     CHECK(globals.objects.front().resident == 2 * 4096);  // pages 0 and 2
 }
 
-TEST_CASE("stacks of half a million frames, of C and of Python, need no stack of their own") {
+TEST_CASE("call trees of half a million frames, of C and of Python, are built without recursion") {
     constexpr stack::StackId depth = 500'000;
     std::vector<stack::Node> nodes(3);
     for (stack::StackId k = 0; k < depth; ++k)
         nodes.push_back({k == 0 ? stack::complete_root : k + 2, 0x1000});
     const stack::StackId native = depth + 2;
+    const auto python_frame = [](stack::StackId parent) {
+        return stack::Node{parent, with_tag(frame_tag, 7 | entry_bit)};
+    };
     for (stack::StackId k = 0; k < depth; ++k)
-        nodes.push_back(
-            {k == 0 ? stack::no_stack : native + k, with_tag(frame_tag, 7 | entry_bit)});
-    const stack::StackId frames = native + depth, joined = frames + 1;
+        nodes.push_back(python_frame(k == 0 ? stack::no_stack : native + k));
+    const stack::StackId frames = native + depth, mixed_stack = frames + 1;
     nodes.push_back({native, with_tag(joined_tag, frames)});
-    // Joined stacks below each other are no trace's.
+    // A mixed stack joins a native stack and the Python frames in it. No trace has mixed stacks
+    // below each other.
     for (stack::StackId k = 0; k < depth; ++k)
-        nodes.push_back({joined + k, with_tag(joined_tag, frames)});
+        nodes.push_back({mixed_stack + k, with_tag(joined_tag, frames)});
     for (const bool is_python : {false, true}) {
         PythonMetadata python;
         Symbols symbols;
@@ -196,7 +200,7 @@ TEST_CASE("stacks of half a million frames, of C and of Python, need no stack of
         if (is_python) {
             python.eval_addresses.insert(0x1000);
             python.named_stacks.resize(nodes.size());
-            python.named_stacks[joined] = python.named_stacks.back() = true;
+            python.named_stacks[mixed_stack] = python.named_stacks.back() = true;
         }
         const CallTree tree(nodes, python, symbols);
         CHECK(tree.nodes().size() > depth);

@@ -75,26 +75,27 @@ constexpr const char* glibc = "/lib64/ld-linux-x86-64.so.2";
 
 TEST_CASE("a sanitizer's symbol is found at any offset of the names") {
     const Files files;
-    CHECK(obstacle_of(files.write(executable(glibc, "libc.so.6")).c_str()) == Obstacle::none);
+    CHECK(obstacle_of(files.write(executable(glibc, "libc.so.6")).c_str()) ==
+          PreloadObstacle::none);
     for (std::size_t before = 4060; before < 4110; ++before) {
         const std::string names = std::string(before, 'x') + "__asan_init" + std::string(9000, 'y');
         const std::string path = files.write(executable(glibc, names));
-        CHECK(obstacle_of(path.c_str()) == Obstacle::address_sanitizer);
+        CHECK(obstacle_of(path.c_str()) == PreloadObstacle::address_sanitizer);
     }
 }
 
 TEST_CASE("a truncated executable, or another machine's, is an obstacle or none") {
     const Files files;
     const std::string whole = executable("/lib/ld-musl-x86_64.so.1", "libc.so");
-    CHECK(obstacle_of(files.write(whole).c_str()) == Obstacle::musl);
+    CHECK(obstacle_of(files.write(whole).c_str()) == PreloadObstacle::musl);
     for (std::size_t bytes = 0; bytes < whole.size(); ++bytes) {
-        const Obstacle obstacle = obstacle_of(files.write(whole.substr(0, bytes)).c_str());
-        CHECK((obstacle == Obstacle::none || obstacle == Obstacle::musl ||
-               obstacle == Obstacle::statically_linked));
+        const PreloadObstacle obstacle = obstacle_of(files.write(whole.substr(0, bytes)).c_str());
+        CHECK((obstacle == PreloadObstacle::none || obstacle == PreloadObstacle::musl ||
+               obstacle == PreloadObstacle::statically_linked));
     }
     std::string other = whole;
     other[EI_CLASS] = ELFCLASS32;
-    CHECK(obstacle_of(files.write(other).c_str()) == Obstacle::other_machine);
+    CHECK(obstacle_of(files.write(other).c_str()) == PreloadObstacle::other_machine);
 }
 
 TEST_CASE("a pipe is not opened, and a script that names itself as interpreter ends") {
@@ -104,12 +105,12 @@ TEST_CASE("a pipe is not opened, and a script that names itself as interpreter e
     const int watch = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     REQUIRE(inotify_add_watch(watch, pipe.c_str(), IN_OPEN) >= 0);
     char opened[4096];
-    CHECK(obstacle_of(pipe.c_str()) == Obstacle::none);
-    CHECK(obstacle_of(files.write("#!" + pipe + "\n").c_str()) == Obstacle::none);
+    CHECK(obstacle_of(pipe.c_str()) == PreloadObstacle::none);
+    CHECK(obstacle_of(files.write("#!" + pipe + "\n").c_str()) == PreloadObstacle::none);
     CHECK(read(watch, opened, sizeof opened) < 0);
     close(watch);
     const std::string script = files.folder / "file";
-    CHECK(obstacle_of(files.write("#!" + script + "\n").c_str()) == Obstacle::none);
+    CHECK(obstacle_of(files.write("#!" + script + "\n").c_str()) == PreloadObstacle::none);
 }
 
 }  // namespace

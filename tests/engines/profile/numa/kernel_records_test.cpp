@@ -9,8 +9,8 @@ using Kind = KernelEvent::Kind;
 
 namespace {
 
-const AccessEvents planted_events = {{planted_load, Operation::load},
-                                     {planted_ibs, Operation::none}};
+const AccessEvents planted_events = {{load_event_id, Operation::load},
+                                     {ibs_event_id, Operation::none}};
 
 struct Read {
     std::vector<KernelEvent> events;
@@ -65,7 +65,7 @@ TEST_CASE("every record of a ring is read, also across its end") {
 TEST_CASE("a stack is kept up to its limit") {
     PlantedRing ring(4096);
     ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
-             planted_sample(planted_load, 1, 9, 100)
+             planted_sample(load_event_id, 1, 9, 100)
                  .put(planted_source(PERF_MEM_OP_LOAD, PERF_MEM_LVL_LOC_RAM | PERF_MEM_LVL_HIT))
                  .bytes);
     const Read result = read(ring);
@@ -77,9 +77,9 @@ TEST_CASE("a stack is kept up to its limit") {
 TEST_CASE("a record that is too short is lost, and those behind it are read") {
     PlantedRing ring(4096);
     ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
-             planted_sample(planted_load, 1, 9).bytes);  // without its data source
+             planted_sample(load_event_id, 1, 9).bytes);  // without its data source
     ring.add(PERF_RECORD_EXIT, 0, {});
-    ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, planted_sample(planted_fault, 2, 9).bytes);
+    ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER, planted_sample(fault_event_id, 2, 9).bytes);
     const Read result = read(ring);
     REQUIRE(result.events.size() == 1);
     CHECK(result.events[0].ns == 2);
@@ -92,7 +92,7 @@ TEST_CASE("what follows an impossible record is lost") {
         ring.add(PERF_RECORD_EXIT, 0, {});
         std::memcpy(&ring.data[offsetof(perf_event_header, size)], &size, sizeof size);
         ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
-                 planted_sample(planted_fault, 2, 9).bytes);
+                 planted_sample(fault_event_id, 2, 9).bytes);
         const Read result = read(ring);
         CHECK(result.events.empty());
         CHECK(result.losses.lost == 1);

@@ -52,7 +52,7 @@ struct Body {
     }
 };
 
-inline constexpr std::uint64_t planted_fault = 7, planted_load = 8, planted_ibs = 9;
+inline constexpr std::uint64_t fault_event_id = 7, load_event_id = 8, ibs_event_id = 9;
 
 // A sample of process 100, thread 101 on processor 3 with `words` words of its stack: 1, 2, ...
 inline Body planted_sample(std::uint64_t id, std::uint64_t time, std::uint64_t address,
@@ -94,26 +94,26 @@ inline PlantedRing planted_ring() {
     forked.put(std::uint64_t{20});
     ring.add(PERF_RECORD_FORK, 0, Body(forked).ids(100, 101, 20).bytes);
     ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
-             planted_sample(planted_fault, 30, 0x10000).bytes);
+             planted_sample(fault_event_id, 30, 0x10000).bytes);
     ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
-             planted_sample(planted_load, 40, 0x20000, 0)
+             planted_sample(load_event_id, 40, 0x20000, 0)
                  .put(planted_source(PERF_MEM_OP_LOAD, PERF_MEM_LVL_REM_RAM1 | PERF_MEM_LVL_HIT))
                  .bytes);
     ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,
-             planted_sample(planted_ibs, 50, 0x30000)
+             planted_sample(ibs_event_id, 50, 0x30000)
                  .put(planted_source(PERF_MEM_OP_STORE, PERF_MEM_LVL_L1 | PERF_MEM_LVL_HIT))
                  .bytes);
     ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_USER,  // an instruction without an access
-             planted_sample(planted_ibs, 55, 0).put(planted_source(PERF_MEM_OP_NA, 0)).bytes);
+             planted_sample(ibs_event_id, 55, 0).put(planted_source(PERF_MEM_OP_NA, 0)).bytes);
     ring.add(PERF_RECORD_SAMPLE, PERF_RECORD_MISC_KERNEL,
-             planted_sample(planted_ibs, 56, 0x30000)
+             planted_sample(ibs_event_id, 56, 0x30000)
                  .put(planted_source(PERF_MEM_OP_STORE, PERF_MEM_LVL_L1 | PERF_MEM_LVL_HIT))
                  .bytes);
     Body lost;
-    lost.put(planted_fault).put(std::uint64_t{12});
+    lost.put(fault_event_id).put(std::uint64_t{12});
     ring.add(PERF_RECORD_LOST, 0, Body(lost).ids(100, 101, 60).bytes);
     Body throttled;
-    throttled.put(std::uint64_t{60}).put(planted_load).put(planted_load);
+    throttled.put(std::uint64_t{60}).put(load_event_id).put(load_event_id);
     ring.add(PERF_RECORD_THROTTLE, 0, throttled.ids(100, 101, 60).bytes);
     Body name;
     name.put(std::uint32_t{100}).put(std::uint32_t{101});
