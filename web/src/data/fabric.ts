@@ -7,9 +7,9 @@ export interface Totals {
   schedule: string;
   ranks: number;
   conflicts: number;
-  share: number;
-  rounds: number;
-  bound: number;
+  conflictShare: number; // conflicts over ranks squared
+  lockstepRounds: number; // if all ranks start each step together: the sum over steps of the fullest link's load
+  roundsWithoutConflict: number; // the lower bound of lockstepRounds: one for each step
 }
 
 export function isOfFabric({ name }: Measurement): boolean {
@@ -26,15 +26,15 @@ export function totals(measurements: readonly Measurement[]): Totals | undefined
   const value = (metric: string) =>
     measurements.find((record) => record.metric === metric && record.params?.["step"] === undefined)
       ?.summary?.median ?? NaN;
-  const head = measurements.find((record) => record.metric === "conflicts_total");
+  const first = measurements.find((record) => record.metric === "conflicts_total");
   return (
-    head && {
-      schedule: String(head.params?.["schedule"]),
-      ranks: Number(head.params?.["ranks"]),
+    first && {
+      schedule: String(first.params?.["schedule"]),
+      ranks: Number(first.params?.["ranks"]),
       conflicts: value("conflicts_total"),
-      share: value("conflicts_share"),
-      rounds: value("rounds"),
-      bound: value("rounds_bound"),
+      conflictShare: value("conflicts_share"),
+      lockstepRounds: value("rounds"),
+      roundsWithoutConflict: value("rounds_bound"),
     }
   );
 }

@@ -1,7 +1,7 @@
 // The data of the page's bar charts: a metric of several hosts, devices or parameters, with the limits of its verdicts;
 // of its distributions; and of the bandwidth between NUMA nodes as a matrix.
 
-import { exactSize, parameters } from "./format";
+import { exactSize, formatParameters } from "./format";
 import { naturally } from "./hosts";
 import { median, type Matrix } from "./matrix";
 import type { Histogram, Measurement, Scalar, Subject, Verdict } from "./records";
@@ -134,7 +134,7 @@ function traits({ subject = {}, params = {} }: Measurement): Map<string, string>
   for (const [name, value] of Object.entries(params)) {
     traitsByKey.set(
       `param ${name}`,
-      name === "size" ? exactSize(Number(value)) : parameters({ [name]: value as Scalar }),
+      name === "size" ? exactSize(Number(value)) : formatParameters({ [name]: value as Scalar }),
     );
   }
   return traitsByKey;
@@ -175,9 +175,13 @@ export function numaMatrices(measurements: readonly Measurement[]): Matrix[] {
     if (!isBetweenNodes(record)) continue;
     const { memory_node: _memory, threads: _threads, ...rest } = record.params!;
     const threads = record.params!["threads"] === 1 ? "one thread" : "all threads";
-    const key = [record.subject!.host, record.name, record.metric, parameters(rest), threads].join(
-      "\u0000",
-    );
+    const key = [
+      record.subject!.host,
+      record.name,
+      record.metric,
+      formatParameters(rest),
+      threads,
+    ].join("\u0000");
     byKey.set(key, [...(byKey.get(key) ?? []), record]);
   }
   return [...byKey].flatMap(([key, records]) => {

@@ -120,7 +120,7 @@ const UNITS: Record<string, string> = {
 };
 
 /** Parameters as text: "1 MiB, send, 1 in flight"; others as "name value". */
-export function parameters(params: Record<string, string | number | boolean>): string {
+export function formatParameters(params: Record<string, string | number | boolean>): string {
   return Object.entries(params)
     .map(([name, value]) => {
       if (name === "size" && typeof value === "number") return exactSize(value);

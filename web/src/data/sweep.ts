@@ -1,6 +1,6 @@
 // Sweeps: the measurements over sizes whose subject is no single host, with a row for each size and operation.
 
-import { parameters } from "./format";
+import { formatParameters } from "./format";
 import type { Measurement, Scalar } from "./records";
 
 export interface SweepRow {
@@ -57,7 +57,7 @@ export function operations(sweep: Sweep): string[] {
 }
 
 export function sweepTitle(sweep: Sweep): string {
-  const shared = parameters(sweep.params);
+  const shared = formatParameters(sweep.params);
   return shared ? `${sweep.name} (${shared})` : sweep.name;
 }
 

@@ -1,6 +1,6 @@
 // The sections of verdicts (a table) and findings (text with figures and evidence).
 
-import { parameters, percent, quantity } from "../data/format";
+import { formatParameters, percent, quantity } from "../data/format";
 import type { PairsHead, Run } from "../data/load";
 import type { Finding, Measurement, Subject, Verdict } from "../data/records";
 import { OutcomeMark } from "./Banner";
@@ -197,7 +197,7 @@ export function subjectText(subject: Subject | undefined): string {
 }
 
 function citation(record: Measurement | PairsHead): string {
-  const head = `${record.name} ${record.metric}, ${parameters(record.params ?? {})}`;
+  const head = `${record.name} ${record.metric}, ${formatParameters(record.params ?? {})}`;
   const pair = subjectText(record.subject);
   if (record.kind === "pairs")
     return `${head}: from ${pair}${record.count > 0 ? ` to ${record.count} peers` : ""}`;

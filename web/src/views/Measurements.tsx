@@ -1,6 +1,6 @@
 // The table of all measurements of hosts and pairs, without sweeps.
 
-import { parameters, percent, quantity } from "../data/format";
+import { formatParameters, percent, quantity } from "../data/format";
 import { naturally } from "../data/hosts";
 import type { Measurement } from "../data/records";
 import { medianOf } from "../data/sweep";
@@ -40,7 +40,7 @@ const COLUMNS: Column<Measurement>[] = [
   },
   { id: "n", header: "Samples", numeric: true, value: (record) => record.summary?.n },
   // The longest column is last, because rows do not wrap.
-  { id: "params", header: "Parameters", value: (record) => parameters(record.params ?? {}) },
+  { id: "params", header: "Parameters", value: (record) => formatParameters(record.params ?? {}) },
 ];
 
 /** The median absolute deviation as a share of the median: how far the figure can be trusted. */
@@ -53,7 +53,7 @@ function spread({ summary }: Measurement): number | undefined {
 export function Measurements({ measurements }: { measurements: Measurement[] }) {
   const order = (a: Measurement, b: Measurement) =>
     a.name.localeCompare(b.name) ||
-    parameters(a.params ?? {}).localeCompare(parameters(b.params ?? {})) ||
+    formatParameters(a.params ?? {}).localeCompare(formatParameters(b.params ?? {})) ||
     naturally(subjectText(a.subject), subjectText(b.subject));
   return (
     <section id="measurements">

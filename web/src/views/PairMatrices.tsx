@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { HeatMap } from "../charts/HeatMap";
 import { cellScale, scaleRange, type Marks } from "../charts/drawMatrix";
-import { exactSize, parameters, percent, quantity } from "../data/format";
+import { exactSize, formatParameters, percent, quantity } from "../data/format";
 import { sideMedian, worstPairs, type Matrix } from "../data/matrix";
 import type { Finding } from "../data/records";
 import { Choice } from "./Choice";
@@ -70,7 +70,7 @@ function startingMatrix(matrices: Matrix[]): Matrix {
 /** The values by which a reader chooses a matrix. Other parameters are part of the measurement's name. */
 function facets(matrix: Matrix): [measurement: string, op: string, size: string] {
   const { op = "", size = "", ...rest } = matrix.params;
-  const others = parameters(rest);
+  const others = formatParameters(rest);
   return [
     `${matrix.name} ${matrix.metric}${others ? ` (${others})` : ""}`,
     String(op),

@@ -1,6 +1,6 @@
 // Failures that ended a measurement early, and corrupted payloads. Shown before the figures, if there are any.
 
-import { parameters } from "../data/format";
+import { formatParameters } from "../data/format";
 import type { Run } from "../data/load";
 import type { Corruption } from "../data/records";
 import { subjectText } from "./Judgement";
@@ -9,7 +9,7 @@ import { Table, type Column } from "./Table";
 const COLUMNS: Column<Corruption>[] = [
   { id: "pair", header: "From → to", value: (record) => subjectText(record.subject) },
   { id: "name", header: "Measurement", value: (record) => record.name },
-  { id: "params", header: "Message", value: (record) => parameters(record.params ?? {}) },
+  { id: "params", header: "Message", value: (record) => formatParameters(record.params ?? {}) },
   { id: "message", header: "Number", numeric: true, value: (record) => record.message ?? 0 },
   {
     id: "offset",

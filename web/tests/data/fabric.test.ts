@@ -28,8 +28,8 @@ test("totals are the figures without a step", () => {
     schedule: "shift",
     ranks: 45,
     conflicts: 81,
-    rounds: 62,
-    bound: 45,
+    lockstepRounds: 62,
+    roundsWithoutConflict: 45,
   });
 });
 

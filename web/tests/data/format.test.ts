@@ -9,7 +9,7 @@ import {
   duration,
   exactSize,
   moment,
-  parameters,
+  formatParameters,
   percent,
   quantity,
 } from "../../src/data/format";
@@ -73,8 +73,12 @@ test.each([
 });
 
 test("parameters have their names, except those that their values explain", () => {
-  expect(parameters({ size: 1 << 20, op: "send", inflight: 1 })).toBe("1 MiB, send, 1 in flight");
-  expect(parameters({ threads: 4, cores: 1 })).toBe("4 threads, 1 core");
-  expect(parameters({ sender_late: 0.002, verify: false })).toBe("sender late 2 ms, not verify");
-  expect(parameters({})).toBe("");
+  expect(formatParameters({ size: 1 << 20, op: "send", inflight: 1 })).toBe(
+    "1 MiB, send, 1 in flight",
+  );
+  expect(formatParameters({ threads: 4, cores: 1 })).toBe("4 threads, 1 core");
+  expect(formatParameters({ sender_late: 0.002, verify: false })).toBe(
+    "sender late 2 ms, not verify",
+  );
+  expect(formatParameters({})).toBe("");
 });

@@ -30,7 +30,8 @@ export function Fabric({ measurements, contexts }: Props) {
       <h2>Conflicts on the fabric</h2>
       <p>
         {total.schedule} of {total.ranks} ranks: {total.conflicts} conflicts,{" "}
-        {percent(total.share, false)} of all pairs; {total.rounds} rounds, bound {total.bound}.
+        {percent(total.conflictShare, false)} of all pairs; {total.lockstepRounds} rounds, bound{" "}
+        {total.roundsWithoutConflict}.
       </p>
       <Steps
         title="Conflicts of each step"

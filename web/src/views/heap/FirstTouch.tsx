@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import type { HeapTouches } from "../../data/heapProfile";
 import { basename, shortName } from "../../data/profile";
 import { Table, type Column } from "../Table";
-import { amount, share } from "../profile/Figure";
+import { formatCountOrQuantity, share } from "../profile/Figure";
 import { locationColumn } from "../profile/LocationLink";
 import type { HeapViewProps } from "./props";
 
@@ -56,14 +56,14 @@ export function FirstTouch({ model, select, touches }: Props) {
         header: "page faults",
         numeric: true,
         value: (row) => row.pages,
-        show: (row) => amount(row.pages, "1"),
+        show: (row) => formatCountOrQuantity(row.pages, "1"),
       },
       {
         id: "left",
         header: "with huge pages",
         numeric: true,
         value: (row) => row.remaining,
-        show: (row) => amount(row.remaining, "1"),
+        show: (row) => formatCountOrQuantity(row.remaining, "1"),
       },
       locationColumn("allocated by", model, select, (row) => row.site),
     ],
@@ -76,7 +76,7 @@ export function FirstTouch({ model, select, touches }: Props) {
         header: "page faults",
         numeric: true,
         value: (row) => row.pages,
-        show: (row) => amount(row.pages, "1"),
+        show: (row) => formatCountOrQuantity(row.pages, "1"),
       },
       {
         id: "function",
@@ -94,11 +94,11 @@ export function FirstTouch({ model, select, touches }: Props) {
   return (
     <>
       <p>
-        {amount(pages, "1")} pages of blocks were touched for the first time, a page fault each;
-        with huge pages it would be {amount(remaining, "1")}
+        {formatCountOrQuantity(pages, "1")} pages of blocks were touched for the first time, a page
+        fault each; with huge pages it would be {formatCountOrQuantity(remaining, "1")}
         {pages > 0 && ` (${share(remaining / pages) || "none"})`}. Another{" "}
-        {amount(touches.outside, "1")} faults were of stacks, variables, code, the allocator itself
-        and blocks that were not recorded.
+        {formatCountOrQuantity(touches.outside, "1")} faults were of stacks, variables, code, the
+        allocator itself and blocks that were not recorded.
       </p>
       <div class="bars-plot" role="table" aria-label="Page faults by thread">
         {touches.thread.map((thread, k) => (
@@ -113,7 +113,7 @@ export function FirstTouch({ model, select, touches }: Props) {
               />
             </span>
             <span class="numeric" role="cell">
-              {amount(touches.thread_pages[k]!, "1")}
+              {formatCountOrQuantity(touches.thread_pages[k]!, "1")}
             </span>
           </div>
         ))}

@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import { quantity } from "../../data/format";
 import { Table, type Column } from "../Table";
 import type { HeapFragmentation } from "../../data/heapProfile";
-import { amount, share } from "../profile/Figure";
+import { formatCountOrQuantity, share } from "../profile/Figure";
 import { locationColumn } from "../profile/LocationLink";
 import type { HeapViewProps } from "./props";
 
@@ -37,14 +37,14 @@ export function Fragments({ model, select, pages }: Props) {
         header: "empty bytes on their pages",
         numeric: true,
         value: (row) => row.bytes,
-        show: (row) => amount(row.bytes, "B"),
+        show: (row) => formatCountOrQuantity(row.bytes, "B"),
       },
       {
         id: "blocks",
         header: "live blocks",
         numeric: true,
         value: (row) => row.blocks,
-        show: (row) => amount(row.blocks, "1"),
+        show: (row) => formatCountOrQuantity(row.blocks, "1"),
       },
       locationColumn("allocated by", model, select, (row) => row.site),
     ],
@@ -57,9 +57,9 @@ export function Fragments({ model, select, pages }: Props) {
       <p>
         After {quantity(pages.seconds, "s")} the process had {quantity(pages.resident, "B")} in
         memory (without files and shared memory), of which {quantity(pages.live, "B")} were in use.
-        Live blocks lay on {amount(pages.pages, "1")} pages, {quantity(livePages, "B")}:{" "}
-        {quantity(Math.max(0, livePages - pages.live), "B")} of these were empty and could not be
-        returned to the system. The remaining{" "}
+        Live blocks lay on {formatCountOrQuantity(pages.pages, "1")} pages,{" "}
+        {quantity(livePages, "B")}: {quantity(Math.max(0, livePages - pages.live), "B")} of these
+        were empty and could not be returned to the system. The remaining{" "}
         {quantity(Math.max(0, pages.resident - livePages), "B")} are variables, stacks, and free
         memory that the allocator keeps.
       </p>
@@ -73,7 +73,7 @@ export function Fragments({ model, select, pages }: Props) {
               <span class="bars-bar" style={{ width: `${(95 * count) / maxCount}%` }} />
             </span>
             <span class="numeric" role="cell">
-              {amount(count, "1")} <small>{share(count / pages.pages)}</small>
+              {formatCountOrQuantity(count, "1")} <small>{share(count / pages.pages)}</small>
             </span>
           </div>
         ))}

@@ -10,7 +10,7 @@ import { isSum } from "../../data/profile";
 import { Choice } from "../Choice";
 import { CallTree } from "../profile/CallTree";
 import { Controls, WITH_METRIC } from "../profile/Controls";
-import { amount, share } from "../profile/Figure";
+import { formatCountOrQuantity, share } from "../profile/Figure";
 import { Flame } from "../profile/Flame";
 import { Functions } from "../profile/Functions";
 import { LocationLink } from "../profile/LocationLink";
@@ -89,12 +89,12 @@ function headline({ model, select }: HeapViewProps): Headline[] {
     {
       label: "Peak",
       value: quantity(totals.peak, "B"),
-      note: `${amount(totals.peak_count, "1")} blocks, after ${quantity(totals.peak_seconds, "s")}`,
+      note: `${formatCountOrQuantity(totals.peak_count, "1")} blocks, after ${quantity(totals.peak_seconds, "s")}`,
     },
     {
       label: process.detached ? "In use at the end" : "Not freed",
       value: quantity(totals.leaked, "B"),
-      note: `${amount(totals.leaked_count, "1")} blocks`,
+      note: `${formatCountOrQuantity(totals.leaked_count, "1")} blocks`,
     },
   ];
   if (worst && worst.exclusive > 0 && totals.peak > 0)

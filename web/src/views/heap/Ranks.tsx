@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import { quantity } from "../../data/format";
 import type { HeapRank } from "../../data/heapProfile";
 import { Table, type Column } from "../Table";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 
 export function Ranks({ ranks }: { ranks: HeapRank[] }) {
   const columns = useMemo((): Column<HeapRank>[] => {
@@ -20,8 +20,8 @@ export function Ranks({ ranks }: { ranks: HeapRank[] }) {
       numeric: true,
       value: (rank) => rank[id],
       show: (rank) => (
-        <span class={rank.outlier.includes(id) ? "suspect" : undefined}>
-          {amount(rank[id], unit)}
+        <span class={rank.outlier.includes(id) ? "outlier" : undefined}>
+          {formatCountOrQuantity(rank[id], unit)}
         </span>
       ),
     });

@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 
 import { Table, type Column } from "../Table";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 import { locationColumn } from "../profile/LocationLink";
 import type { HeapViewProps } from "./props";
 
@@ -39,7 +39,7 @@ export function Reallocations({ model, select }: HeapViewProps) {
         header: "reallocations",
         numeric: true,
         value: (entry) => entry.times,
-        show: (entry) => amount(entry.times, "1"),
+        show: (entry) => formatCountOrQuantity(entry.times, "1"),
       },
       {
         id: "steps",
@@ -53,7 +53,7 @@ export function Reallocations({ model, select }: HeapViewProps) {
         header: "allocated in all",
         numeric: true,
         value: (entry) => entry.bytes,
-        show: (entry) => amount(entry.bytes, "B"),
+        show: (entry) => formatCountOrQuantity(entry.bytes, "B"),
       },
       locationColumn("line", model, select, (entry) => entry.location),
     ],

@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { exactSize, quantity } from "../../data/format";
 import type { HeapModel } from "../../data/heap";
 import { Choice } from "../Choice";
-import { amount, share } from "../profile/Figure";
+import { formatCountOrQuantity, share } from "../profile/Figure";
 import type { Selection } from "../profile/props";
 import type { HeapViewProps } from "./props";
 
@@ -191,7 +191,7 @@ function Frequent({ sizes, counts, total }: { sizes: number[]; counts: number[];
           {sizes.slice(0, MAX_FREQUENT).map((size, k) => (
             <tr key={size}>
               <td class="numeric">{size.toLocaleString("en")} B</td>
-              <td class="numeric">{amount(counts[k]!, "1")}</td>
+              <td class="numeric">{formatCountOrQuantity(counts[k]!, "1")}</td>
               <td class="numeric">{share(counts[k]! / total)}</td>
             </tr>
           ))}

@@ -1,7 +1,7 @@
 // The summary of a heap profile: totals of the program, and the functions with the largest figures.
 
 import { quantity } from "../../data/format";
-import { amount, share, ShareBar } from "../profile/Figure";
+import { formatCountOrQuantity, share, ShareBar } from "../profile/Figure";
 import type { HeapViewProps } from "./props";
 
 const TOP = 5;
@@ -64,16 +64,24 @@ function tiles({ model }: HeapViewProps): [string, string, string][] {
     [
       "Requested memory, peak",
       quantity(totals.peak, "B"),
-      `${amount(totals.peak_count, "1")} blocks, after ${quantity(totals.peak_seconds, "s")}`,
+      `${formatCountOrQuantity(totals.peak_count, "1")} blocks, after ${quantity(totals.peak_seconds, "s")}`,
     ],
-    ["Allocated in all", quantity(totals.bytes, "B"), `${amount(totals.count, "1")} blocks`],
+    [
+      "Allocated in all",
+      quantity(totals.bytes, "B"),
+      `${formatCountOrQuantity(totals.count, "1")} blocks`,
+    ],
     ["Mean block", totals.count ? quantity(totals.bytes / totals.count, "B") : "–", ""],
     [
       "Recycling ratio",
       totals.peak ? (totals.bytes / totals.peak).toFixed(1) : "–",
       "allocated in all over the peak",
     ],
-    ["Never freed", quantity(totals.leaked, "B"), `${amount(totals.leaked_count, "1")} blocks`],
+    [
+      "Never freed",
+      quantity(totals.leaked, "B"),
+      `${formatCountOrQuantity(totals.leaked_count, "1")} blocks`,
+    ],
     [
       "Peak allocation rate",
       Number.isFinite(rate) ? quantity(rate, "B/s") : "–",
@@ -98,7 +106,7 @@ function tiles({ model }: HeapViewProps): [string, string, string][] {
     [
       "Mapped directly",
       quantity(totals.mapped_bytes, "B"),
-      `${amount(totals.mapped, "1")} calls of mmap`,
+      `${formatCountOrQuantity(totals.mapped, "1")} calls of mmap`,
     ],
   ];
 }
@@ -113,7 +121,7 @@ function TopFunctions({ model, metric, select }: HeapViewProps) {
       {entries.slice(0, TOP).map(({ location, exclusive }) => (
         <div key={location} class="top-row">
           <ShareBar part={exclusive / total} />
-          <span class="numeric">{amount(exclusive, metric.unit)}</span>
+          <span class="numeric">{formatCountOrQuantity(exclusive, metric.unit)}</span>
           <button
             type="button"
             class="link"

@@ -6,7 +6,7 @@ import { quantity } from "../../data/format";
 import type { HeapThread } from "../../data/heapProfile";
 import { Choice } from "../Choice";
 import { Table, type Column } from "../Table";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 import type { HeapViewProps } from "./props";
 
 const KINDS: [kind: string, label: string][] = [
@@ -44,7 +44,7 @@ export function Threads({ model, select }: HeapViewProps) {
       header,
       numeric: true,
       value,
-      show: (thread) => amount(value(thread), unit),
+      show: (thread) => formatCountOrQuantity(value(thread), unit),
     });
     return [
       {
@@ -123,12 +123,12 @@ export function Threads({ model, select }: HeapViewProps) {
                   key={kind}
                   class={`part-${k}`}
                   style={{ width: `${(95 * (thread.calls[kind]?.[field] ?? 0)) / most}%` }}
-                  title={`${label}: ${amount(thread.calls[kind]?.[field] ?? 0, unit)}`}
+                  title={`${label}: ${formatCountOrQuantity(thread.calls[kind]?.[field] ?? 0, unit)}`}
                 />
               ))}
             </span>
             <span class="numeric" role="cell">
-              {amount(sum(thread), unit)}
+              {formatCountOrQuantity(sum(thread), unit)}
             </span>
           </div>
         ))}

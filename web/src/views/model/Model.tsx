@@ -9,7 +9,7 @@ import { percent, quantity } from "../../data/format";
 import { overlaid, platform, type Overlaid } from "../../data/model";
 import type { Capacity, Comparison } from "../../data/records";
 import { Table, type Column } from "../Table";
-import { amount, Picture } from "./Picture";
+import { formatCapacity, Picture } from "./Picture";
 import "./model.css";
 
 export function Model({
@@ -112,7 +112,7 @@ const CAPACITIES: Column<Capacity>[] = [
     header: "Capacity",
     numeric: true,
     value: (row) => row.value ?? undefined,
-    show: (row) => (row.state === "unknown" ? "unknown" : amount(row)),
+    show: (row) => (row.state === "unknown" ? "unknown" : formatCapacity(row)),
   },
   {
     id: "interval",

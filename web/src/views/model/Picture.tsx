@@ -35,7 +35,7 @@ export function Picture({ platform }: { platform: Platform }) {
         <g>
           <rect x={0} y={4} width={columns * (WIDTH + 16) - 16} height={24} rx={4} class="trunk" />
           <text x={10} y={21}>
-            between cabinets: {amount(platform.backbone)} {alternatives(platform.backbone)}
+            between cabinets: {formatCapacity(platform.backbone)} {alternatives(platform.backbone)}
           </text>
         </g>
       )}
@@ -103,9 +103,9 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
         >
           <title>
             {[
-              `${host.name}: up ${amount(host.up)} ${alternatives(host.up)}`,
-              `down ${amount(host.down)} ${alternatives(host.down)}`,
-              `both ways ${amount(host.limiter)} ${alternatives(host.limiter)}`,
+              `${host.name}: up ${formatCapacity(host.up)} ${alternatives(host.up)}`,
+              `down ${formatCapacity(host.down)} ${alternatives(host.down)}`,
+              `both ways ${formatCapacity(host.limiter)} ${alternatives(host.limiter)}`,
             ]
               .map((part) => part.trim())
               .join(", ")}
@@ -120,7 +120,7 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
 function linesOf(cabinet: Cabinet, trunk: boolean): string[] {
   const line = (name: string, capacity: Capacity | undefined) => {
     const limits = alternatives(capacity);
-    return [`${name}: ${amount(capacity)}`, ...(limits ? [`  ${limits}`] : [])];
+    return [`${name}: ${formatCapacity(capacity)}`, ...(limits ? [`  ${limits}`] : [])];
   };
   return [
     ...(trunk ? line("to the others", cabinet.up) : []),
@@ -138,7 +138,8 @@ function alternatives(capacity: Capacity | undefined): string {
   return limits.length > 1 ? `(${limits.join(" or ")})` : "";
 }
 
-export function amount(capacity: Capacity | undefined): string {
+/** A capacity with its unit; "≥" where only a lower bound is known, "?" without a value. */
+export function formatCapacity(capacity: Capacity | undefined): string {
   if (capacity?.value === undefined || capacity.value === null) return "?";
   return `${capacity.state === "at_least" ? "\u2265 " : ""}${quantity(capacity.value, capacity.unit)}`;
 }
@@ -151,14 +152,15 @@ function range(hosts: readonly Host[], direction: "up" | "down" | "limiter"): st
   if (capacities.length === 0) return "?";
   const sorted = capacities.sort((a, b) => a.value! - b.value!);
   const [least, most] = [sorted[0]!, sorted[sorted.length - 1]!];
-  if (most.value! <= least.value! * 1.03) return amount(sorted[Math.floor(sorted.length / 2)]);
-  return `${amount(least)} to ${amount(most)}`;
+  if (most.value! <= least.value! * 1.03)
+    return formatCapacity(sorted[Math.floor(sorted.length / 2)]);
+  return `${formatCapacity(least)} to ${formatCapacity(most)}`;
 }
 
 function describe({ cabinets, backbone }: Platform): string {
   const each = cabinets.map(
     (cabinet) =>
-      `${cabinet.name} with ${cabinet.hosts.length} hosts, to the others ${amount(cabinet.up)}`,
+      `${cabinet.name} with ${cabinet.hosts.length} hosts, to the others ${formatCapacity(cabinet.up)}`,
   );
-  return `The platform: ${each.join("; ")}; between cabinets ${amount(backbone)}. The table below has the figures.`;
+  return `The platform: ${each.join("; ")}; between cabinets ${formatCapacity(backbone)}. The table below has the figures.`;
 }

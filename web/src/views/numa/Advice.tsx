@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 
 import { sharePercent } from "../../data/numa";
 import type { NumaAdvice, NumaApplied } from "../../data/numaProfile";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 import { LocationLink } from "../profile/LocationLink";
 import { Table, type Column } from "../Table";
 import type { NumaViewProps } from "./props";
@@ -74,7 +74,7 @@ export function AdviceTable({ model, select, caption, rows }: TableProps) {
         header: "gain",
         numeric: true,
         value: (row) => row.gain,
-        show: (row) => `${amount(row.gain, model.unit)} local`,
+        show: (row) => `${formatCountOrQuantity(row.gain, model.unit)} local`,
       },
       {
         id: "toucher",

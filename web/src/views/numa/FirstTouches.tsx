@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 import { locationColumn } from "../profile/LocationLink";
 import { Table, type Column } from "../Table";
 import type { NumaViewProps } from "./props";
@@ -37,7 +37,7 @@ export function FirstTouches({ model, select }: NumaViewProps) {
         header: "touched first",
         numeric: true,
         value: (row) => row.bytes,
-        show: (row) => amount(row.bytes, "B"),
+        show: (row) => formatCountOrQuantity(row.bytes, "B"),
       },
       { id: "object", header: "of", value: (row) => row.object },
       locationColumn("by", model, select, (row) => row.location),

@@ -2,7 +2,7 @@
 
 import { cell, nodeName, sharePercent, split, UNKNOWN_NODE } from "../../data/numa";
 import type { NumaCells } from "../../data/numaProfile";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 
 interface Props {
   caption: string;
@@ -39,7 +39,8 @@ export function Matrix({ caption, cells, nodes, unit }: Props) {
                 const part = total > 0 ? count / total : 0;
                 return (
                   <td key={page} class={`numeric ${kind(thread, page)}`} style={{ "--heat": part }}>
-                    {amount(count, unit)} <small>{count > 0 ? sharePercent(part) : ""}</small>
+                    {formatCountOrQuantity(count, unit)}{" "}
+                    <small>{count > 0 ? sharePercent(part) : ""}</small>
                   </td>
                 );
               })}

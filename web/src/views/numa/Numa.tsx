@@ -8,7 +8,7 @@ import { isSum } from "../../data/profile";
 import { Choice } from "../Choice";
 import { CallTree } from "../profile/CallTree";
 import { Controls, WITH_METRIC } from "../profile/Controls";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 import { Flame } from "../profile/Flame";
 import { Functions } from "../profile/Functions";
 import { LocationLink } from "../profile/LocationLink";
@@ -91,8 +91,8 @@ function headline({ model, select }: NumaViewProps): Headline[] {
       label: model.isExact ? "Remote accesses" : "Remote first touches",
       value: sharePercent(remoteShare(model.matrix)),
       note: model.isExact
-        ? `${amount(all.remote, "1")} of ${amount(all.local + all.remote, "1")}`
-        : `of ${amount(all.local + all.remote, "B")}; later accesses were not counted`,
+        ? `${formatCountOrQuantity(all.remote, "1")} of ${formatCountOrQuantity(all.local + all.remote, "1")}`
+        : `of ${formatCountOrQuantity(all.local + all.remote, "B")}; later accesses were not counted`,
     },
   ];
   const remoteOf = (k: number) => split(model.counts(objects[k]!)).remote;
@@ -105,7 +105,7 @@ function headline({ model, select }: NumaViewProps): Headline[] {
       label: "Worst site",
       value: model.isExact
         ? `${sharePercent(remoteOf(worst) / all.remote)} of the remote accesses`
-        : `${amount(split(object.touched).total, "B")} on one node`,
+        : `${formatCountOrQuantity(split(object.touched).total, "B")} on one node`,
       note:
         object.site >= 0 ? (
           <LocationLink model={model} select={select} location={object.site} />

@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 import { quantity } from "../../data/format";
 import { nodeName, remoteShare, sharePercent, split } from "../../data/numa";
 import type { NumaObject } from "../../data/numaProfile";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 import { LocationLink } from "../profile/LocationLink";
 import { Table, type Column } from "../Table";
 import type { NumaViewProps } from "./props";
@@ -29,7 +29,7 @@ export function Objects({ model, select }: NumaViewProps) {
       header,
       numeric: true,
       value,
-      show: (entry) => amount(value(entry), unit),
+      show: (entry) => formatCountOrQuantity(value(entry), unit),
     });
     const countColumn = (
       id: string,
@@ -40,7 +40,7 @@ export function Objects({ model, select }: NumaViewProps) {
       header,
       numeric: true,
       value: (entry) => (entry.accesses ? value(entry) : undefined),
-      show: (entry) => (entry.accesses ? amount(value(entry), "1") : "–"),
+      show: (entry) => (entry.accesses ? formatCountOrQuantity(value(entry), "1") : "–"),
     });
     const resident = model.nodes
       .map((node, k) => ({ node, k }))
@@ -87,7 +87,7 @@ export function Objects({ model, select }: NumaViewProps) {
         value: (entry) => entry.bytes,
         show: (entry) =>
           entry.blocks > 0
-            ? `${quantity(entry.bytes, "B")} in ${amount(entry.blocks, "1")} block${entry.blocks === 1 ? "" : "s"}`
+            ? `${quantity(entry.bytes, "B")} in ${formatCountOrQuantity(entry.blocks, "1")} block${entry.blocks === 1 ? "" : "s"}`
             : "–",
       },
       ...resident,
@@ -144,7 +144,7 @@ function Parts({ entry, nodes }: { entry: NumaObject; nodes: number[] }) {
                 role="cell"
                 class="cell"
                 style={{ "--heat": share }}
-                title={`part ${index + 1}: ${sharePercent(share)} of ${amount(sums[index]!, "1")} accesses`}
+                title={`part ${index + 1}: ${sharePercent(share)} of ${formatCountOrQuantity(sums[index]!, "1")} accesses`}
               />
             );
           })}

@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { quantity } from "../../data/format";
 import { sharePercent } from "../../data/numa";
 import type { NumaRank } from "../../data/numaProfile";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 import { Table, type Column } from "../Table";
 
 export function Ranks({ ranks, unit }: { ranks: NumaRank[]; unit: string }) {
@@ -17,7 +17,7 @@ export function Ranks({ ranks, unit }: { ranks: NumaRank[]; unit: string }) {
         header: unit === "1" ? "accesses" : "touched first",
         numeric: true,
         value: (rank) => rank.amount,
-        show: (rank) => amount(rank.amount, unit),
+        show: (rank) => formatCountOrQuantity(rank.amount, unit),
       },
       {
         id: "remote",

@@ -1,7 +1,7 @@
 // Local, remote and unknown parts of a count, as one bar.
 
 import type { Split } from "../../data/numa";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 
 const PARTS: [part: "local" | "remote" | "unknown", label: string][] = [
   ["local", "local"],
@@ -17,7 +17,7 @@ export function SplitBar({ parts, most, unit }: { parts: Split; most: number; un
           key={part}
           class={`numa-${part}`}
           style={{ width: `${most > 0 ? (95 * parts[part]) / most : 0}%` }}
-          title={`${label}: ${amount(parts[part], unit)}`}
+          title={`${label}: ${formatCountOrQuantity(parts[part], unit)}`}
         />
       ))}
     </span>

@@ -2,7 +2,7 @@
 
 import { quantity } from "../../data/format";
 import { byThreadNode, remoteShare, sharePercent, split } from "../../data/numa";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 import { AdviceTable } from "./Advice";
 import { Matrix } from "./Matrix";
 import type { NumaViewProps } from "./props";
@@ -80,18 +80,26 @@ function tiles({ model }: NumaViewProps): [string, string, string][] {
     timeline.resident.reduce((sum, values) => sum + values[k]!, 0),
   );
   const rows: [string, string, string][] = [
-    ["Local", amount(all.local, model.unit), model.isExact ? "accesses" : "touched first"],
-    ["Remote", amount(all.remote, model.unit), model.isExact ? "accesses" : "touched first"],
+    [
+      "Local",
+      formatCountOrQuantity(all.local, model.unit),
+      model.isExact ? "accesses" : "touched first",
+    ],
+    [
+      "Remote",
+      formatCountOrQuantity(all.remote, model.unit),
+      model.isExact ? "accesses" : "touched first",
+    ],
     [
       "Of unknown node",
-      amount(all.unknown, model.unit),
+      formatCountOrQuantity(all.unknown, model.unit),
       all.total > 0 ? `${sharePercent((all.total - all.unknown) / all.total)} attributed` : "",
     ],
   ];
   if (model.isExact && known.length > 0)
     rows.push([
       "By unbound threads",
-      amount(unpinned, "1"),
+      formatCountOrQuantity(unpinned, "1"),
       all.total > 0 ? `${sharePercent(unpinned / all.total)} of the accesses` : "",
     ]);
   if (sampling && sampling.samples > 0)
@@ -99,7 +107,7 @@ function tiles({ model }: NumaViewProps): [string, string, string][] {
       [
         "Given to an object",
         sharePercent(sampling.attributed / sampling.samples),
-        `of ${amount(sampling.samples, "1")} samples`,
+        `of ${formatCountOrQuantity(sampling.samples, "1")} samples`,
       ],
       ...sampling.sources
         .map((source, k): [string, string, string] => [
@@ -117,7 +125,11 @@ function tiles({ model }: NumaViewProps): [string, string, string][] {
         ? `${known.filter((thread) => thread.pinned).length} bound to one node`
         : "bindings are not known",
     ],
-    ["Touched first", amount(first.total, "B"), `${sharePercent(remoteShare(touched))} remote`],
+    [
+      "Touched first",
+      formatCountOrQuantity(first.total, "B"),
+      `${sharePercent(remoteShare(touched))} remote`,
+    ],
   );
   if (moved > 0) rows.push(["Migrated", quantity(moved, "B"), "found on another node later"]);
   if (resident.length > 0)

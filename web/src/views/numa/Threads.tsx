@@ -6,7 +6,7 @@ import { quantity } from "../../data/format";
 import { byThreadNode, nodeName, remoteShare, sharePercent, split } from "../../data/numa";
 import type { NumaBinding, NumaThread } from "../../data/numaProfile";
 import { Choice } from "../Choice";
-import { amount } from "../profile/Figure";
+import { formatCountOrQuantity } from "../profile/Figure";
 import { Table, type Column } from "../Table";
 import { Matrix } from "./Matrix";
 import type { NumaViewProps } from "./props";
@@ -29,7 +29,7 @@ export function Threads({ model }: NumaViewProps) {
           header: `from ${nodeName(node)}`,
           numeric: true,
           value,
-          show: (thread) => amount(value(thread), model.unit),
+          show: (thread) => formatCountOrQuantity(value(thread), model.unit),
         };
       });
     return [
@@ -65,7 +65,7 @@ export function Threads({ model }: NumaViewProps) {
               <span role="rowheader">{row.name}</span>
               <SplitBar parts={parts} most={most} unit={model.unit} />
               <span class="numeric" role="cell">
-                {amount(parts.total, model.unit)}
+                {formatCountOrQuantity(parts.total, model.unit)}
               </span>
             </div>
           );

@@ -3,7 +3,7 @@
 
 import { useState } from "preact/hooks";
 
-import { amount, share, ShareBar } from "./Figure";
+import { formatCountOrQuantity, share, ShareBar } from "./Figure";
 import type { ViewProps } from "./props";
 
 const MAX_CALLEES = 30; // of a node
@@ -46,7 +46,7 @@ export function CallTree(props: ViewProps) {
             aria-expanded={inner ? open.has(node) : undefined}
             class="calltree-row"
           >
-            <span class="numeric">{amount(totals[node]!, metric.unit)}</span>
+            <span class="numeric">{formatCountOrQuantity(totals[node]!, metric.unit)}</span>
             <ShareBar part={totals[node]! / total} />
             <small>{metric.fold === "sum" ? share(totals[node]! / total) : ""}</small>
             <span class="calltree-name" style={{ paddingLeft: `${Math.min(depth, 40) * 12}px` }}>

@@ -2,7 +2,8 @@
 
 import { quantity } from "../../data/format";
 
-export function amount(value: number, unit: string): string {
+/** A count (unit "1") as a whole number with separators; else a quantity with its unit. */
+export function formatCountOrQuantity(value: number, unit: string): string {
   return unit === "1" ? Math.round(value).toLocaleString("en") : quantity(value, unit);
 }
 

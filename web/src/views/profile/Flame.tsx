@@ -4,7 +4,7 @@
 import { useMemo, useState } from "preact/hooks";
 
 import type { ProfileModel } from "../../data/profile";
-import { amount, share } from "./Figure";
+import { formatCountOrQuantity, share } from "./Figure";
 import type { ViewProps } from "./props";
 
 const MIN_WIDTH = 0.001; // of the whole width; narrower boxes are left out
@@ -65,7 +65,7 @@ export function Flame({ model, metric, select }: ViewProps) {
                 top: `${depth * ROW}px`,
                 filter: `hue-rotate(${hue(names[location]!)}deg)`,
               }}
-              title={`${names[location]}\n${model.source(location)}\n${amount(totals[node]!, metric.unit)}, ${share(totals[node]! / total)} of all\ndouble-click: source`}
+              title={`${names[location]}\n${model.source(location)}\n${formatCountOrQuantity(totals[node]!, metric.unit)}, ${share(totals[node]! / total)} of all\ndouble-click: source`}
               onClick={() => setTop(node)}
               onDblClick={() => select({ location, group: "line" }, "source")}
             >

@@ -4,7 +4,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import type { Entry } from "../../data/profile";
 import { Table, type Column } from "../Table";
-import { amount, ShareBar } from "./Figure";
+import { formatCountOrQuantity, ShareBar } from "./Figure";
 import type { ViewProps } from "./props";
 import { Stacks } from "./Stacks";
 
@@ -28,7 +28,7 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
         header: "exclusive",
         numeric: true,
         value: (entry) => entry.exclusive,
-        show: (entry) => amount(entry.exclusive, metric.unit),
+        show: (entry) => formatCountOrQuantity(entry.exclusive, metric.unit),
       },
       {
         id: "bar",
@@ -41,7 +41,7 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
         header: "with callees",
         numeric: true,
         value: (entry) => entry.inclusive,
-        show: (entry) => amount(entry.inclusive, metric.unit),
+        show: (entry) => formatCountOrQuantity(entry.inclusive, metric.unit),
       },
       {
         id: "function",

@@ -5,7 +5,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { basename, type Entry } from "../../data/profile";
 import { Choice } from "../Choice";
-import { amount } from "./Figure";
+import { formatCountOrQuantity } from "./Figure";
 import type { ViewProps } from "./props";
 import { Stacks } from "./Stacks";
 
@@ -104,7 +104,10 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
         that it is typed on. Its lines with figures:{" "}
         {[...figures.keys()]
           .sort((a, b) => a - b)
-          .map((number) => `${number}: ${amount(figures.get(number)![kind], metric.unit)}`)
+          .map(
+            (number) =>
+              `${number}: ${formatCountOrQuantity(figures.get(number)![kind], metric.unit)}`,
+          )
           .join("; ")}
       </p>
     );
@@ -135,7 +138,9 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
                 style={{ opacity: largest ? value / largest : 0 }}
                 aria-hidden="true"
               />
-              <span class="figure">{value > 0 ? amount(value, metric.unit) : ""}</span>
+              <span class="figure">
+                {value > 0 ? formatCountOrQuantity(value, metric.unit) : ""}
+              </span>
               <span class="number">{k + 1}</span>
               <code>{text || " "}</code>
             </div>
@@ -179,8 +184,12 @@ function Details({ model, selection }: ViewProps) {
             return (
               <tr key={metric.key}>
                 <th scope="row">{metric.label}</th>
-                <td class="numeric">{entries ? amount(entries.exclusive, metric.unit) : "–"}</td>
-                <td class="numeric">{entries ? amount(entries.inclusive, metric.unit) : "–"}</td>
+                <td class="numeric">
+                  {entries ? formatCountOrQuantity(entries.exclusive, metric.unit) : "–"}
+                </td>
+                <td class="numeric">
+                  {entries ? formatCountOrQuantity(entries.inclusive, metric.unit) : "–"}
+                </td>
               </tr>
             );
           })}

@@ -4,7 +4,7 @@
 import { useState } from "preact/hooks";
 
 import { Choice } from "../Choice";
-import { amount, share, ShareBar } from "./Figure";
+import { formatCountOrQuantity, share, ShareBar } from "./Figure";
 import type { ViewProps } from "./props";
 
 const MAX_STACKS = 50;
@@ -45,7 +45,7 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
       {stacks.slice(0, MAX_STACKS).map(({ node, value }) => (
         <details key={node}>
           <summary>
-            <span class="numeric">{amount(value, metric.unit)}</span>
+            <span class="numeric">{formatCountOrQuantity(value, metric.unit)}</span>
             {isAdditive && <ShareBar part={value / total} />}
             {isAdditive && <small>{share(value / total)}</small>}
             <span>
