@@ -36,7 +36,7 @@ RATE = "100mbit"
 
 
 def is_listening() -> bool:
-    """Whether a process listens at the port. Read from /proc, since a connection would take the peer's place."""
+    """Whether a process listens at the port. Read from /proc, since a connection would take the client's place."""
     text = "".join(
         Path(f"/proc/net/{name}").read_text()
         for name in ("tcp", "tcp6")
@@ -87,15 +87,20 @@ def compare() -> None:
     for _ in range(ROUNDS):
         theirs.append(perftest_bandwidth())
         ours.append(assay_bandwidth())
-    value, peer = statistics.median(ours), statistics.median(theirs)
-    spread = statistics.median(abs(a / b - value / peer) for a, b in zip(ours, theirs, strict=True))
+    value, reference = statistics.median(ours), statistics.median(theirs)
+    spread = statistics.median(abs(a / b - value / reference) for a, b in zip(ours, theirs, strict=True))
+    # "peer" in a figure is the program that the benchmark compares with.
     figure = {
         "name": "node.rdma.write",
-        "value": round(value / peer, 4),
+        "value": round(value / reference, 4),
         "unit": "1",
         "limit": 0.98,
         "better": "higher",
-        "peer": {"name": "ib_write_bw, B/s (ours beside it)", "value": round(peer), "ours": round(value)},
+        "peer": {
+            "name": "ib_write_bw, B/s (ours beside it)",
+            "value": round(reference),
+            "ours": round(value),
+        },
         "spread": round(spread, 4),
     }
     print(json.dumps(figure), flush=True)

@@ -1,6 +1,7 @@
 """The command line ``assay``: lists the verbs, parses the arguments, and turns errors into exit codes.
 
-Each verb is a class in ``assay.commands`` (one file per verb) whose docstring is its help; see ``Command``.
+Each verb (a command of ``assay``, such as "net") is a class in ``assay.commands`` (one file per verb) whose docstring
+is its help; see ``Command``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from planted_events import PlantedBuilding
+from planted_events import PlantedEventRun
 from playwright.sync_api import Page, expect
 
 from assay.events.space import Axis, Space
@@ -23,11 +23,11 @@ SPACE = Space((Axis("fragment", (1 << 18, 1 << 19, 1 << 20)), Axis("schedule", (
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = Run.create("eb", ["assay", "eb"], path=tmp_path_factory.mktemp("events") / "run")
-    planted = PlantedBuilding(dips=[(range(20, 24), 0.4, "h3")], ledger={"fragments_lost": 1234.0})
+    planted = PlantedEventRun(dips=[(range(20, 24), 0.4, "h3")], ledger={"fragments_lost": 1234.0})
     run.info.hosts = planted.hosts
     for record in planted.records():
         run.append(record)
-    other = PlantedBuilding(params={"schedule": "random"}, seconds=10)
+    other = PlantedEventRun(params={"schedule": "random"}, seconds=10)
     for record in other.records():
         run.append(record)
     result = Tuner(SPACE, lambda point: float(int(point[0])) + 1e5 * (point[1] == "shift")).run()

@@ -81,10 +81,10 @@ variants:
         trace = _trace(args.mode)
         _refuse_options_of_other_mode(args, trace is not None)
         for allocator in args.allocators:
-            if not allocator.missing:
+            if not allocator.missing_reason:
                 check(allocator)
-        if all(allocator.missing for allocator in args.allocators):
-            raise UserError(args.allocators[0].missing, "or name others with --allocators")
+        if all(allocator.missing_reason for allocator in args.allocators):
+            raise UserError(args.allocators[0].missing_reason, "or name others with --allocators")
         if trace is not None:
             return _replay(args, trace)
         plan = _plan(args)
@@ -143,7 +143,7 @@ def _plan(args: argparse.Namespace) -> Plan:
         cycles=args.repeats or (5 if args.quick else 10),
         seconds=0.1 if args.quick else 0.5,
         total=16 << 20 if args.quick else 64 << 20,
-        only=args.only or list(QUESTIONS),
+        questions=args.only or list(QUESTIONS),
     )
 
 

@@ -52,9 +52,9 @@ class Check:
     def run(self, args: argparse.Namespace) -> int:
         site, hosts = site_and_hosts(args, host_list(args.hosts, None, "--hosts"))
         specs = specifications(args, "net" if site.lab else "self")
-        launcher, no_mpi = chosen_launcher(args)
+        launcher, no_mpi_reason = chosen_launcher(args)
         if launcher is None and site.name == "ssh":
-            raise UserError(no_mpi)
+            raise UserError(no_mpi_reason)
         check_hosts(site, hosts)
         run = open_run("check", args)
         run.info.hosts = hosts
@@ -66,7 +66,7 @@ class Check:
             session.give_up(error)
         else:
             with session.interruptible():
-                _measure(session, args, site, hosts, launcher, no_mpi)
+                _measure(session, args, site, hosts, launcher, no_mpi_reason)
         status = session.conclude(specs)
         if args.json:
             session.print_json()
@@ -79,7 +79,7 @@ def _measure(
     site: Site,
     hosts: list[str],
     launcher: Launcher | None,
-    no_mpi: str,
+    no_mpi_reason: str,
 ) -> None:
     if site.lab:  # lab hosts share this machine's memory, which a check without --lab measures
         session.err.print(f"checking {len(hosts)} lab hosts: network")
@@ -88,11 +88,11 @@ def _measure(
         session.err.print(f"checking {where}: memory, noise, network")
         for name in NODE_MEASUREMENTS:
             measure_node(session, name, site, hosts, launcher, {})
-            session.carry_on()
+            session.continue_after_failure()
     if session.interrupted:
         return
     if launcher is None or len(hosts) < 2:
-        reason = no_mpi or "one host alone has no network to measure"
+        reason = no_mpi_reason or "one host alone has no network to measure"
         session.waive("network.all_to_all", socket.gethostname(), reason)
         return
     params: dict[str, Scalar] = {
@@ -101,4 +101,4 @@ def _measure(
         "budget": args.budget,
         "schedule": "shift",
     }
-    measure_network(session, NetworkRequest(launcher, site, [], hosts, params=params))
+    measure_network(session, NetworkRequest(launcher, site, servers=[], clients=hosts, params=params))

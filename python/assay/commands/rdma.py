@@ -148,4 +148,4 @@ def _measure_each_port(session: Session, this_host: str, params: dict[str, Scala
         if pair.same_card:
             session.err.print("warning: both are on one card; a test between cards needs two distinct ones")
         ends = Endpoint(HERE, this_host, pair.sender), Endpoint(HERE, this_host, pair.receiver)
-        measure_rdma(session, *ends, params, more=pair is not pairs[-1])
+        measure_rdma(session, *ends, params, more_follow=pair is not pairs[-1])

@@ -1,4 +1,5 @@
-"""``assay run``: runs a measurement by its name. ``read_parameters`` reads a measurement's parameters for all verbs."""
+"""``assay run``: runs a measurement by its name. ``read_parameters`` reads a measurement's parameters for all verbs
+(the commands of ``assay``)."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class Run:
         run.info.hosts = hosts
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
-        flavour = "" if single_host else None  # "": the engine without MPI; None: the launcher's
+        # The flavour of an engine is the MPI that it is built for. "": the engine without MPI; None: the launcher's.
+        flavour = "" if single_host else None
         with session.interruptible():
             session.measure(described.name, launcher, site, [Segment(hosts)], params, flavour=flavour)
         status = session.conclude(specs)

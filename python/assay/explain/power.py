@@ -38,7 +38,7 @@ MAD_ERROR = 1.17  # relative standard error of a scaled MAD of n normal values, 
 RANK_MARGIN = 2.23 + 0.67 + 0.3
 
 
-def detectable(matrix: PairMatrix, one_way: bool) -> float:
+def detectable_share(matrix: PairMatrix, one_way: bool) -> float:
     """Returns the share of its peers' rate at which a slow side of any host is found with 95 % probability.
 
     It is the share for the host with the largest error. NaN where there are too few hosts to compare.
@@ -80,7 +80,10 @@ def describe_power(evidence: Evidence) -> str:
     if count < MIN_MEMBERS:
         share = format_share(math.exp(MIN_EFFECT_OF_FEW))
         return f"of {count} hosts only pairs are compared: one at {share} of the fastest is suspected"
-    one_way_share, both_ways = detectable(evidence.one_way, True), detectable(evidence.matrix, False)
+    one_way_share, both_ways = (
+        detectable_share(evidence.one_way, True),
+        detectable_share(evidence.matrix, False),
+    )
     unseen = sorted(set(evidence.matrix.hosts) - set(evidence.one_way.hosts))
     if math.isnan(one_way_share):
         return (

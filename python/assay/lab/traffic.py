@@ -109,8 +109,8 @@ def _duplex_commands(port: str, rate: float) -> Iterator[str]:
         )
 
 
-def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int) -> None:
-    """Creates the links between the nodes and plants the limits. ``switch`` is the process of the switch node."""
+def build(hosts: Sequence[Host], head: Host, rates: Rates, switch_pid: int, mtu: int) -> None:
+    """Creates the links between the nodes and plants the limits. ``switch_pid`` is the process of the switch node."""
     links, limits = [f"link add name core mtu {mtu} type bridge", "link set core up"], []
     for number, cabinet in enumerate(dict.fromkeys(host.cabinet for host in hosts)):
         up, down = f"up{number}", f"down{number}"
@@ -132,8 +132,8 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int
                 f"link set {host.name}-duplex up",
             ]
             limits += _duplex_commands(host.name, rates.duplex)
-    _batch(switch, "ip", links)
-    _batch(switch, "tc", limits)
+    _batch(switch_pid, "ip", links)
+    _batch(switch_pid, "tc", limits)
     slow = any(
         rate is not None and rate < FAST_RATE for rate in (rates.up, rates.down, rates.duplex, rates.cabinet)
     )
@@ -146,25 +146,25 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int
             _batch(host.pid, "tc", [_limit_command(INTERFACE, rates.up)])
 
 
-def apply_fault(host: Host, fault: Fault, rates: Rates, switch: int) -> None:
+def apply_fault(host: Host, fault: Fault, rates: Rates, switch_pid: int) -> None:
     """Replaces the fault of ``host``; ``Fault()`` makes it healthy."""
     _batch(host.pid, "tc", [_limit_command(INTERFACE, fault.tx or rates.up)])
-    _batch(switch, "tc", [_limit_command(host.name, fault.rx or rates.down)])
+    _batch(switch_pid, "tc", [_limit_command(host.name, fault.rx or rates.down)])
     # The port goes down, not eth0: the host then loses its carrier and keeps its routes.
-    _batch(switch, "ip", [f"link set {host.name} {'down' if fault.down else 'up'}"])
+    _batch(switch_pid, "ip", [f"link set {host.name} {'down' if fault.down else 'up'}"])
 
 
-def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
+def plant_loss(hosts: Sequence[Host], head: Host, switch_pid: int) -> None:
     """Plants the packet loss of each host's fault, in place of any earlier loss."""
     rules: dict[str, list[str]] = {"prerouting": [], "postrouting": []}
     for host in hosts:
-        for hook, port, share in (
+        for hook, match, share in (
             ("prerouting", "iifname", host.fault.tx_loss),
             ("postrouting", "oifname", host.fault.rx_loss),
         ):
             if share is not None:
                 chance = f"numgen random mod {LOSS_PARTS} < {round(share * LOSS_PARTS)}"
-                rules[hook].append(f'{port} "{host.name}" {chance} drop')
+                rules[hook].append(f'{match} "{host.name}" {chance} drop')
     # Declaring the table first lets the deletion succeed if there was none.
     table = ["table bridge loss", "delete table bridge loss"]
     lossy = any(rules.values())
@@ -175,7 +175,7 @@ def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
         )
         table.append("table bridge loss {\n" + "\n".join(chains) + "\n}")
     nft = [tools.find("nft", "nftables"), "-f", "-"]
-    _run_in_namespace(switch, nft, table, "planting loss")
+    _run_in_namespace(switch_pid, nft, table, "planting loss")
     for host in (*hosts, head):
         _batch(host.pid, "ip", [f"link set {INTERFACE} gso_max_segs {1 if lossy else MAX_SEGMENTS}"])
 

@@ -34,7 +34,8 @@ def environment(
     until: str | None = None,
 ) -> dict[str, str]:
     """The environment variables of a rank. ``files``: globs of the files to accelerate (none: all files);
-    ``store``: the node-local memory (a folder, a file, /dev/dax*); ``size``: its bytes on each node; ``required``:
+    ``store``: the node-local memory (a folder, a file, /dev/dax*); ``size``: its bytes on each node; ``consistency``:
+    when other ranks see a write, "immediate", "collective" or "commit" (docs/parallel-io.md); ``required``:
     the program is aborted if it cannot be accelerated, instead of using the MPI's own I/O; ``until``: when close and
     sync return, "file" (the data are in the file system) or "memory" (they are in the nodes' stores, and background
     drains go on)."""

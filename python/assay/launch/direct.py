@@ -23,7 +23,7 @@ from msgspec import Struct
 import assay
 from assay.errors import EXIT_UNUSABLE, UserError
 from assay.lab import Lab
-from assay.launch.engines import check_provider, probe
+from assay.launch.engines import check_transport_here, probe
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
 
 OFI = "ofi"  # libfabric with the provider that it chooses; "ofi:shm" names a provider
@@ -111,7 +111,7 @@ class Direct:
 def check_transport(name: str) -> None:
     """Raises UserError for an unknown transport. The engine checks the providers of libfabric."""
     if name == OFI or name.startswith(f"{OFI}:"):
-        check_provider(name)
+        check_transport_here(name)
     elif name not in TRANSPORTS:
         raise UserError(f"no transport is called '{name}'", "choose one of mpi, " + ", ".join(TRANSPORTS))
 

@@ -116,7 +116,8 @@ def engines_folder() -> Path:
 
 
 def probe(flavour: str = "") -> Path:
-    """Returns the executable for an MPI ("openmpi", "mpich", "mpich-wheel"; "" is without MPI). Raises UserError."""
+    """Returns the executable of a flavour: the MPI that it is built for ("openmpi", "mpich", "mpich-wheel"; "" is
+    without MPI). Raises UserError."""
     name = f"assay-probe-{flavour}" if flavour else "assay-probe"
     path = engines_folder() / name
     if not path.is_file():
@@ -164,7 +165,7 @@ def describe(executable: Path) -> Description:
     return description
 
 
-def check_provider(transport: str) -> None:
+def check_transport_here(transport: str) -> None:
     """Checks with the engine whether this host can use a transport ("ofi:shm"). Raises UserError with its message."""
     executable = probe()
     try:

@@ -15,7 +15,7 @@ from assay.lab import Lab
 
 @dataclass(frozen=True)
 class Segment:
-    """One rank on each host, in order; a host may occur several times."""
+    """A group of hosts with one rank on each, in order, and a common environment. A host may occur several times."""
 
     hosts: list[str]
     env: dict[str, str] = field(default_factory=dict)

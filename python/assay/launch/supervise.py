@@ -45,7 +45,8 @@ SILENCE_REPORT_S = 5.0  # between two calls of on_silence
 @dataclass
 class EngineProcess:
     """A process to start: arguments, additional environment, and the hosts that must answer. ``stdin``: a file
-    descriptor from which the engine reads its rounds (a measurement whose next step depends on its results)."""
+    descriptor from which the engine reads what it shall measure next, a round at a time (in a study each round depends
+    on the results of the rounds before)."""
 
     argv: list[str]
     env: Mapping[str, str]
@@ -330,8 +331,8 @@ def _describe_status(status: int) -> str:
 def _most_telling_line(stderr: str) -> str:
     """Returns the most informative line of a launcher's output; "" if there is none.
 
-    An error of an engine or the accelerator ("assay-probe: what; fix: ...") is the cause of all that follows. Else it
-    is the first line with an error, except launchers' notes about their help; else the last line.
+    An error of an engine or the I/O accelerator ("assay-probe: what; fix: ...") is the cause of all that follows. Else
+    it is the first line with an error, except launchers' notes about their help; else the last line.
     """
     lines = [line.strip(" *-=\t") for line in stderr.splitlines()]
     lines = [line for line in lines if line and not _LAUNCHER_CHATTER.search(line)]

@@ -20,8 +20,18 @@ from assay.records.units import parse_size
 
 # Longest time without a line from the engine. It runs up to four processes of at most 300 s each between two lines.
 SILENCE_S = 1800.0
+# Rough terms of the expected duration.
+PROCESS_START_S = 0.1
+CYCLE_TOUCHES = 8  # times that a block of the "sizes" question is touched for the first time
+MIN_RETENTION_BYTES = 3 * (16 << 20)  # touched in a cycle of the "retention" question, at least
 FIRST_TOUCH_RATE = 2e9  # B/s, roughly; corrected by the measured durations
-QUESTIONS = {"sizes": CYCLE, "retention": RETENTION, "threads": THREADS, "handover": HANDOVER, "mixed": MIXED}
+QUESTIONS = {
+    "sizes": CYCLE,  # the time of malloc, first touch and free, by size
+    "retention": RETENTION,  # the memory that is kept after cycles of allocating and freeing
+    "threads": THREADS,  # the rate of allocations of several threads
+    "handover": HANDOVER,  # blocks that one thread allocates and another frees
+    "mixed": MIXED,  # blocks of mixed sizes and lifetimes
+}
 SIZE_FACTOR = 4  # between successive sizes of a range
 
 
@@ -35,7 +45,7 @@ class Plan:
     cycles: int = 10
     seconds: float = 0.5
     total: int = 64 << 20  # live bytes of the mixed measurement
-    only: Sequence[str] = tuple(QUESTIONS)
+    questions: Sequence[str] = tuple(QUESTIONS)
 
     def params(self, question: str) -> dict[str, Scalar]:
         sizes, threads = ",".join(map(str, self.sizes)), ",".join(map(str, self.threads))
@@ -53,12 +63,12 @@ class Plan:
         if question == "sizes":
             counts = dict.fromkeys([self.threads[0], self.threads[-1]])
             return sum(
-                self.seconds + 0.1 + 8 * size * count / FIRST_TOUCH_RATE
+                self.seconds + PROCESS_START_S + CYCLE_TOUCHES * size * count / FIRST_TOUCH_RATE
                 for size in self.sizes
                 for count in counts
             )
         if question == "retention":
-            return sum(max(3 * (16 << 20), size) * self.cycles / FIRST_TOUCH_RATE for size in self.sizes)
+            return sum(max(MIN_RETENTION_BYTES, size) * self.cycles / FIRST_TOUCH_RATE for size in self.sizes)
         return 2 * self.seconds * (len(self.threads) if question == "threads" else 2)
 
 
@@ -77,7 +87,7 @@ class Step:
 def steps_of(plan: Plan) -> list[Step]:
     return [
         Step(QUESTIONS[question], allocator, plan.params(question), plan.expected_s(question))
-        for question in plan.only
+        for question in plan.questions
         for allocator in plan.allocators
     ]
 
@@ -85,11 +95,11 @@ def steps_of(plan: Plan) -> list[Step]:
 def run_steps(session: Session, steps: Sequence[Step]) -> None:
     """Runs the steps that the run lacks. A step that fails does not end the others."""
     open_steps = [step for step in steps if step.key not in session.run.info.completed]
-    tracker = ProgressTracker([step.expected_s for step in open_steps if not step.allocator.missing])
+    tracker = ProgressTracker([step.expected_s for step in open_steps if not step.allocator.missing_reason])
     for step in open_steps:
         if session.interrupted:
             return
-        if step.allocator.missing:
+        if step.allocator.missing_reason:
             _waive(session, step)
             continue
         expected = tracker.step(step.allocator.name, step.expected_s)
@@ -100,7 +110,7 @@ def run_steps(session: Session, steps: Sequence[Step]) -> None:
             silence_s=SILENCE_S,
         )
         tracker.completed(step.expected_s)
-        session.carry_on()
+        session.continue_after_failure()
 
 
 def _waive(session: Session, step: Step) -> None:
@@ -114,7 +124,7 @@ def _waive(session: Session, step: Step) -> None:
             subject=Subject(host=session.run.info.hosts[0]),
             params={"allocator": step.allocator.name},
             status="waived",
-            reason=step.allocator.missing,
+            reason=step.allocator.missing_reason,
         )
     )
 

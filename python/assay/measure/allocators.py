@@ -53,13 +53,13 @@ _SETTING = re.compile(r"[A-Za-z_]\w*=\S*")
 
 @dataclass(frozen=True)
 class Allocator:
-    """``missing``: why it cannot be measured here; empty if it can."""
+    """``missing_reason``: why it cannot be measured here; empty if it can."""
 
     name: str
     library: str = ""
     settings: tuple[str, ...] = ()
     huge_pages: bool = True
-    missing: str = ""
+    missing_reason: str = ""
 
     def params(self) -> dict[str, Scalar]:
         """The engine's parameters."""
@@ -117,28 +117,28 @@ def _parse_allocator(text: str) -> Allocator:
         return Allocator(Path(text).name, _resolve_library(text))
     base, _, variant = text.partition("+") if "/" not in text else _split_path(text)
     if "/" in base:
-        name, library, missing = Path(base).name, _resolve_library(base), ""
+        name, library, missing_reason = Path(base).name, _resolve_library(base), ""
     elif base in LIBRARIES:
         name = base
-        library, missing = find_library(base)
+        library, missing_reason = find_library(base)
     else:
         raise UserError(
             f"unknown allocator '{base}'", f"choose one of {', '.join(LIBRARIES)}, or the path of a library"
         )
     if not variant:
-        return Allocator(name, library, missing=missing)
+        return Allocator(name, library, missing_reason=missing_reason)
     full_name = f"{name}+{variant}"
     if variant == NO_HUGE:
-        return Allocator(full_name, library, huge_pages=False, missing=missing)
+        return Allocator(full_name, library, huge_pages=False, missing_reason=missing_reason)
     if _SETTING.fullmatch(variant):
-        return Allocator(full_name, library, (variant,), missing=missing)
+        return Allocator(full_name, library, (variant,), missing_reason=missing_reason)
     variants = VARIANTS.get(base, {})
     if variant not in variants:
         raise UserError(
             f"{base} has no variant '{variant}'",
             f"choose one of {', '.join([*variants, NO_HUGE])}, or NAME=value",
         )
-    return Allocator(full_name, library, (variants[variant],), missing=missing)
+    return Allocator(full_name, library, (variants[variant],), missing_reason=missing_reason)
 
 
 def _split_path(text: str) -> tuple[str, str, str]:

@@ -97,11 +97,11 @@ def comply(session: Session, specifications: Sequence[Specification], offer: Off
             if name in tried:
                 continue
             tried.add(name)
-            session.carry_on()
+            session.continue_after_failure()
             if session.interrupted:
                 return
             _measure(session, name, specification, inventory, offer)
-    session.carry_on()
+    session.continue_after_failure()
     for specification in specifications:
         if any(name.startswith("network.") for name in needed(specification)):
             _measure_network(session, specification, offer)
@@ -172,7 +172,7 @@ def _measure_udp_interfaces(
                         UdpEndpoint(offer.peer_site, offer.peer),
                         interface,
                         params,
-                        more=True,
+                        more_follow=True,
                     ),
                 )
             )
@@ -258,7 +258,7 @@ def _rdma_step(
         host,
         device,
         f"{host}: {device} sends to {to}",
-        partial(measure_rdma, session, sender, receiver, params, more=True),
+        partial(measure_rdma, session, sender, receiver, params, more_follow=True),
     )
 
 
@@ -275,7 +275,7 @@ def _measure_devices(session: Session, name: str, steps: Sequence[Step]) -> None
     """One device after the other. One that cannot be measured is recorded and never ends the others."""
     all_done = bool(steps)
     for step in steps:
-        session.carry_on()
+        session.continue_after_failure()
         if session.interrupted:
             return
         session.err.print(step.text)

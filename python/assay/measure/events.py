@@ -100,7 +100,7 @@ def measure_reference(session: Session, request: EventRequest) -> None:
             {**request.common(), **params},
             request.silence_s,
         )
-        session.carry_on()
+        session.continue_after_failure()
 
 
 def network_credits(ranks: int) -> int:

@@ -99,7 +99,7 @@ def measure_tuning(session: Session, request: TuneRequest) -> Tuning:
         done += 1
         if session.interrupted:
             raise KeyboardInterrupt
-        session.carry_on()  # a point that cannot be measured is not the end of the search
+        session.continue_after_failure()  # a point that cannot be measured is not the end of the search
         if time.monotonic() - reported_at > REPORT_S:
             reported_at = time.monotonic()
             session.err.print(_progress_line(done, request.points, tuner.result), soft_wrap=True)

@@ -165,7 +165,7 @@ def measure_network(session: Session, request: NetworkRequest) -> None:
             segments,
             {**common, **params},
             silence,
-            more=True,
+            more_follow=True,
         )
 
     pairs = _affordable_pairs(suspects, matrix, time_budget, reserve)

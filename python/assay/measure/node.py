@@ -45,4 +45,6 @@ def measure_node(
         session.measure(name, launcher, site, [Segment(distinct)], params, flavour="")
         return
     for host in distinct:
-        session.measure(name, Local(), site, [Segment([host])], params, flavour="", more=host != distinct[-1])
+        session.measure(
+            name, Local(), site, [Segment([host])], params, flavour="", more_follow=host != distinct[-1]
+        )

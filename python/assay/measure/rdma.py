@@ -65,15 +65,16 @@ def measure_rdma(
     sender: Endpoint | tuple[Site, str, str],
     receiver: Endpoint | tuple[Site, str, str],
     params: Mapping[str, Scalar],
-    more: bool = False,
+    more_follow: bool = False,
 ) -> bool:
     """Measures from one device to another. The receiver listens, the sender posts operations and writes the records.
 
-    ``params``: of the engine. ``more``: as in ``Session.measure``. Returns whether both sides finished.
+    ``params``: of the engine. ``more_follow``: other measurements of the run follow, as in
+    ``Session.measure``. Returns whether both sides finished.
     """
     sender, receiver = Endpoint(*sender), Endpoint(*receiver)
     same_host = sender.host == receiver.host
-    shared: dict[str, Scalar] = {"port": _free_port()} if same_host else {}
+    shared: dict[str, Scalar] = {"port": _free_tcp_port()} if same_host else {}
     shared |= {name: params[name] for name in LISTENER_PARAMS if name in params}
     peer = LOOPBACK if same_host else receiver.host
     receiver_params: dict[str, Scalar] = {**shared, "device": receiver.device, "mute": True}
@@ -85,7 +86,7 @@ def measure_rdma(
         Side(MEASUREMENT, receiver.site, receiver.host, receiver_params),
         Side(MEASUREMENT, sender.site, sender.host, sender_params),
         silence_s=silence,
-        more=more,
+        more_follow=more_follow,
     )
 
 
@@ -142,7 +143,7 @@ def _device(port: Port) -> str:
     return port.device.rpartition(":")[0]
 
 
-def _free_port() -> int:
+def _free_tcp_port() -> int:
     """A TCP port that is free now, since several measurements may run on one machine."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))

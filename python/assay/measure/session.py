@@ -95,12 +95,12 @@ class Session:
         params: Mapping[str, schema.Scalar],
         silence_s: float = 90.0,
         flavour: str | None = None,
-        more: bool = False,
+        more_follow: bool = False,
     ) -> bool:
         """Runs one measurement; True when every rank finished. Does nothing once measuring has ended.
 
         ``flavour``: the engine to start, when it is not the launcher's own ("" for one without MPI).
-        ``more``: other hosts or devices follow, so the measurement is not complete yet.
+        ``more_follow``: other hosts or devices follow, so the measurement is not complete yet.
         """
         if self.ended_early:
             return False
@@ -109,11 +109,13 @@ class Session:
         started = _engine_process(
             measurement, launcher, site, segments, self._remaining_params(measurement, params), flavour
         )
-        if self._supervise(measurement, [started], launcher, silence_s) and not more:
+        if self._supervise(measurement, [started], launcher, silence_s) and not more_follow:
             self.complete(measurement)
         return not self.ended_early
 
-    def measure_pair(self, first: Side, other: Side, silence_s: float = 90.0, more: bool = False) -> bool:
+    def measure_pair(
+        self, first: Side, other: Side, silence_s: float = 90.0, more_follow: bool = False
+    ) -> bool:
         """Runs one measurement between two processes: starts ``first``, and ``other`` once it can be reached.
 
         Both get the same new token on standard input, by which they recognise each other. True when both finished.
@@ -140,7 +142,7 @@ class Session:
                 )
                 for side in (first, other)
             ]
-            if self._supervise(first.measurement, started, local, silence_s) and not more:
+            if self._supervise(first.measurement, started, local, silence_s) and not more_follow:
                 self.complete(*{first.measurement, other.measurement})
         return not self.ended_early
 
@@ -326,7 +328,7 @@ class Session:
         except KeyboardInterrupt:
             self.interrupt()
 
-    def carry_on(self) -> None:
+    def continue_after_failure(self) -> None:
         """Lets other measurements run after one has failed. The run stays partial. After Ctrl-C it does nothing."""
         if not self.interrupted:
             self.failed, self.ended_early = self.failed or self.ended_early, ""

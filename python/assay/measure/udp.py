@@ -36,12 +36,12 @@ def measure_udp(
     sender: UdpEndpoint,
     interface: str,
     params: Mapping[str, Scalar],
-    more: bool = False,
+    more_follow: bool = False,
 ) -> bool:
     """Starts the receiver, then the sender. Returns True when both finished. Raises UserError.
 
     ``interface`` is the receiver's: its name, an address or a host name. ``params`` hold the parameters of both
-    measurements; each side gets those that it has. ``more`` says that other interfaces follow, so that the
+    measurements; each side gets those that it has. ``more_follow`` says that other interfaces follow, so that the
     measurement is not complete yet.
     """
     address = find_address(receiver, interface)
@@ -53,7 +53,7 @@ def measure_udp(
             Side(measurement, end.site, end.host, {**in_base_units(described, side_params), "host": address})
         )
     receiving, sending = sides
-    return session.measure_pair(receiving, sending, more=more)
+    return session.measure_pair(receiving, sending, more_follow=more_follow)
 
 
 def in_base_units(described: MeasurementDescription, params: Mapping[str, Scalar]) -> dict[str, Scalar]:

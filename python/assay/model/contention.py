@@ -182,7 +182,7 @@ def _sparse_rings(hosts: Sequence[str]) -> list[list[Flow]]:
 def _measure(study: Study, flows: Sequence[Flow]) -> Generator[Round, Result, Rates]:
     size = study.effort.min_size
     messages = min(MAX_MESSAGES, study.effort.messages)
-    seconds = max(study.effort.seconds, messages * size / (study.single / SLOWEST))
+    seconds = max(study.effort.seconds, messages * size / (study.pair_rate / SLOWEST))
     params: dict[str, Scalar] = {"experiment": "contention"}
     result = yield from until_steady(study, Round(tuple(flows), size, seconds, params=params), messages)
     return dict(zip(flows, result.flows.values if result.flows else [], strict=True))

@@ -66,7 +66,7 @@ def _calibrate(study: Study) -> Rounds:
     result = yield from until_steady(
         study, Round((flow,), study.effort.min_size, study.effort.seconds, params=params)
     )
-    study.single = result.total
+    study.pair_rate = result.total
 
 
 def _inside(study: Study) -> Rounds:
@@ -98,7 +98,7 @@ def _pairs(study: Study, shape: str, count: int) -> Generator[Round, Result, flo
     for hosts in study.cabinets.values():
         flows += shape_flows(hosts, shape, count)
     params: dict[str, Scalar] = {"experiment": "pairs", "shape": shape, "count": count}
-    slow = study.single / 2
+    slow = study.pair_rate / 2
     request = Round(tuple(flows), study.size, study.seconds(slow), params=params)
     result = yield from repeat(study, request, list(study.cabinets.values()))
     largest = set(sorted(study.cabinets.values(), key=len)[-1])
@@ -145,7 +145,7 @@ def _stars(study: Study, stars: Mapping[str, Sequence[Flow]], direction: str, pa
     if partners:
         params["partners"] = partners
     flows = tuple(flow for flows_of_star in stars.values() for flow in flows_of_star)
-    request = Round(flows, study.size, study.seconds(study.single / 2), params=params)
+    request = Round(flows, study.size, study.seconds(study.pair_rate / 2), params=params)
     result = yield from repeat(study, request, [[centre] for centre in stars])
     rates = dict(zip(flows, result.flows.values if result.flows else [], strict=False))
     for centre, flows_of_star in stars.items():
@@ -301,7 +301,7 @@ def _between(study: Study) -> Rounds:
         flows = ring_of_cabinets(study.cabinets)
         params: dict[str, Scalar] = {"experiment": "backbone"}
         yield from repeat(
-            study, Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
+            study, Round(tuple(flows), study.size, study.seconds(study.pair_rate / 2), params=params)
         )
         yield from _strides(study)
 
@@ -310,7 +310,7 @@ def _strides(study: Study) -> Rounds:
     """All cabinets at once, each to the second, third, ... next, and the first to each other alone. Nothing is fitted
     to these rounds: where the model is wrong about them, there are more than two levels."""
     names = list(study.cabinets)
-    slow = study.single / 2
+    slow = study.pair_rate / 2
     for stride in evenly(range(2, len(names)), STEPS):
         params: dict[str, Scalar] = {"experiment": "strides", "stride": stride}
         flows = ring_of_cabinets(study.cabinets, stride)
@@ -340,7 +340,7 @@ def _cabinet(study: Study, name: str, direction: str) -> Rounds:
             "direction": direction,
             "count": count,
         }
-        slow = study.single / 2
+        slow = study.pair_rate / 2
         result = yield from repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
         alone = alone or result.total
         if count == most and result.total < PLATEAU * most * alone:
@@ -390,4 +390,4 @@ def _all_to_all(study: Study) -> Rounds:
     for step in all_to_all_steps(len(hosts)):
         flows = tuple((host, hosts[(i + step) % len(hosts)]) for i, host in enumerate(hosts))
         params: dict[str, Scalar] = {"experiment": "all_to_all", "step": step}
-        yield from repeat(study, Round(flows, study.size, study.seconds(study.single / 2), params=params))
+        yield from repeat(study, Round(flows, study.size, study.seconds(study.pair_rate / 2), params=params))

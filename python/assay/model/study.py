@@ -43,7 +43,7 @@ class Study:
     )
     segments: list[Segment] = field(default_factory=list)
     size: int = MIB
-    single: float = 0.0  # B/s of a single pair
+    pair_rate: float = 0.0  # B/s of a pair that is measured alone
     rates: dict[tuple[str, str], float] = field(default_factory=dict)  # B/s by host and direction, so far
     phase: str = ""
     rounds_requested: int = 0

@@ -81,7 +81,7 @@ def _message_size(study: Study, times: MessageTimes) -> int:
     Not longer than that: two directions alternate where a socket holds a whole message.
     """
     latency = min(times.time_of(size).value for size in times.visits)
-    least = max(study.segments[-1].start, 20 * latency * study.single, study.effort.min_size)
+    least = max(study.segments[-1].start, 20 * latency * study.pair_rate, study.effort.min_size)
     size = 1 << math.ceil(math.log2(min(least, LONGEST)))
     longest = max(times.visits)
     gap = times.time_of(longest).value / longest

@@ -27,8 +27,8 @@ from random import Random
 
 MIB = 1 << 20
 FILE_BYTES = MIB
-TABLES_BYTES, RANK_BYTES = 16 * MIB, 21 * MIB // 4  # the minimum of a store, rounded up
-STORE_STEP = 2 * MIB
+STORE_TABLES_BYTES, MIN_BYTES_PER_RANK = 16 * MIB, 21 * MIB // 4  # the minimum of a store, rounded up
+STORE_SIZE_MULTIPLE = 2 * MIB
 DATA_KINDS = {"write": 40, "write_all": 8, "strided": 6, "read": 16}
 OTHER_KINDS = {
     "sync": 5,
@@ -45,7 +45,7 @@ FAULTS = {
     "none": 14,
     "kill": 14,
     "kill_all": 12,
-    "lost_peer": 8,
+    "dead_rank": 8,
     "EIO": 10,
     "ENOSPC": 10,
     "EDQUOT": 6,
@@ -54,10 +54,11 @@ FAULTS = {
     "stall": 6,
     "stop": 4,
 }
-KILLS = ("kill", "kill_all", "lost_peer")
+KILLS = ("kill", "kill_all", "dead_rank")
 SLOW = ("stall", "stop")
-# The files may be opened without acceleration. The order of collective transfers is then that of the MPI's own I/O.
-UNACCELERATED = ("EMFILE",)
+# Faults with which files may be opened without the store. The order of collective transfers is then that of the
+# MPI's own I/O.
+BYPASSES_STORE = ("EMFILE",)
 
 
 @dataclass(frozen=True)
@@ -156,22 +157,25 @@ def make_plan(
 ) -> Plan:
     """``fault``, ``direct``: in place of random ones; ``without``: kinds of operations to leave out."""
     random = Random(f"chaos {seed}")
-    route = Random(f"route {seed}")
+    direct_random = Random(f"route {seed}")
     direct = seed % 2 == 1 if direct is None else direct
     chosen = random.choices(list(FAULTS), list(FAULTS.values()))[0]
     chosen = fault or chosen
     ranks = random.choice((2, 2, 3, 4))
     per_node = random.choice((0, 0, (ranks + 1) // 2))
     # An allowed direct route is used only by jobs of one node at level file.
-    uses_direct = direct and route.random() < 0.8
+    uses_direct = direct and direct_random.random() < 0.8
     per_node = 0 if uses_direct else per_node
     # Some stores are so small that the rings wrap.
     ranks_on_node = per_node or ranks
-    smallest = -(-(TABLES_BYTES + ranks_on_node * RANK_BYTES) // STORE_STEP) * STORE_STEP
-    spacious = random.choice((0, 0, 16 * MIB))
+    smallest = (
+        -(-(STORE_TABLES_BYTES + ranks_on_node * MIN_BYTES_PER_RANK) // STORE_SIZE_MULTIPLE)
+        * STORE_SIZE_MULTIPLE
+    )
+    extra_bytes = random.choice((0, 0, 16 * MIB))
     mpi = random.choice(mpis)
     # Open MPI's launcher ends the other ranks; its own I/O writes late what a collective transfer has acknowledged.
-    if chosen in ("lost_peer", *UNACCELERATED) and mpi == "openmpi":
+    if chosen in ("dead_rank", *BYPASSES_STORE) and mpi == "openmpi":
         mpi = next((name for name in mpis if name != "openmpi"), mpi)
     ends, once = random.random() < 0.6, random.random() < 0.25
     plan = Plan(
@@ -179,14 +183,14 @@ def make_plan(
         mpi=mpi,
         ranks=ranks,
         ranks_per_node=per_node,
-        store_size=smallest + spacious,
+        store_size=smallest + extra_bytes,
         level=random.choices(("file", "memory"), (7, 3))[0],
         consistency=random.choices(("immediate", "collective", "commit"), (7, 1, 1))[0],
         fault=chosen,
         rule=_rule(chosen, random),
         fault_once=once or chosen == "stall",
         fault_ends=ends or once or chosen in SLOW,
-        through_io_run=chosen != "lost_peer" and random.random() < 0.4,
+        through_io_run=chosen != "dead_rank" and random.random() < 0.4,
     )
     plan.direct = direct
     plan.level = "file" if uses_direct else plan.level
@@ -252,7 +256,7 @@ class _Planner:
             self._add("kill", random.randrange(plan.ranks), random.randint(0, 3000))
         elif plan.fault == "kill_all":
             self._add("kill_all", random.randrange(plan.ranks), random.randint(0, 3000))
-        elif plan.fault == "lost_peer":
+        elif plan.fault == "dead_rank":
             if not self.open:
                 self._open(0)
             self.lost = leaders[-1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chaos_log import Outcome, RankLog
 from chaos_model import History, Resize, Write
-from chaos_plan import UNACCELERATED, Operation, Plan, written_blocks
+from chaos_plan import BYPASSES_STORE, Operation, Plan, written_blocks
 
 
 @dataclass
@@ -138,7 +138,7 @@ class Replay:
         collective = operation.kind == "write_all" or (
             operation.kind == "strided" and operation.arguments[1] == 1
         )
-        collective &= self.plan.fault not in UNACCELERATED
+        collective &= self.plan.fault not in BYPASSES_STORE
         if collective and self.plan.consistency == "immediate":
             self._job_epoch += 1
         for rank, blocks in written_blocks(operation, self.plan.ranks).items():
@@ -181,7 +181,7 @@ class Replay:
             on_all_ranks = all(not outcome.error for outcome in outcomes.values())
             file.saved[operation.number] = set(range(self.plan.ranks)) if on_all_ranks else succeeded
             is_stock_close = (
-                closes and self.plan.fault in UNACCELERATED
+                closes and self.plan.fault in BYPASSES_STORE
             )  # the close of the MPI's own I/O, which does not synchronise
             if file.name and on_all_ranks and not is_stock_close:
                 self.acknowledged_saves.append(operation.number)

@@ -15,7 +15,7 @@ from background import drains_of, end_drains, faulty_drain
 from chaos_check import Violation, check_errors, check_files, check_reads, check_synchronised
 from chaos_log import read_log
 from chaos_medium import unsafe_bytes
-from chaos_plan import KILLS, SLOW, UNACCELERATED, Plan
+from chaos_plan import BYPASSES_STORE, KILLS, SLOW, Plan
 from chaos_replay import Replay
 from chaos_stacks import connections, stacks_of
 from mpi_programs import AS_ROOT, MPIRUN, ROOT, accelerated, patient
@@ -113,7 +113,7 @@ class _Job:
             ASSAY_IO_CONSISTENCY=plan.consistency,
             ASSAY_IO_WARM="0.01",
             ASSAY_IO_DIRECT=str(int(plan.direct)),
-            ASSAY_IO_REQUIRE=str(int(plan.fault not in UNACCELERATED)),
+            ASSAY_IO_REQUIRE=str(int(plan.fault not in BYPASSES_STORE)),
             ASSAY_IO_UNTIL=plan.level,
             **faulty_drain(self.folder, self._faults()),
         )
@@ -129,7 +129,7 @@ class _Job:
         plan = self.plan
         program = [str(PROGRAMS / f"chaos_io-{plan.mpi}"), str(self.folder), str(self.folder / "plan")]
         launcher = [*MPIRUN[plan.mpi], "-n", str(plan.ranks)]
-        if plan.fault == "lost_peer":
+        if plan.fault == "dead_rank":
             launcher.insert(1, "-disable-auto-cleanup")
         env = self._environment()
         if self.stock or not plan.through_io_run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chaos import Options, report, run_seed
-from chaos_plan import FAULTS, MIB, TABLES_BYTES, Plan, written_blocks
+from chaos_plan import FAULTS, MIB, STORE_TABLES_BYTES, Plan, written_blocks
 
 pytestmark = pytest.mark.programs
 
@@ -32,7 +32,7 @@ def fills_its_store(plan: Plan) -> bool:
         for rank, blocks in written_blocks(operation, plan.ranks).items():
             written[rank] += blocks.bytes
     local = plan.ranks_per_node or plan.ranks
-    return max(written) > (plan.store_size - TABLES_BYTES) / local - 4 * MIB  # 4 MiB are records
+    return max(written) > (plan.store_size - STORE_TABLES_BYTES) / local - 4 * MIB  # 4 MiB are records
 
 
 @pytest.mark.parametrize("fault", STOCK_FAULTS)

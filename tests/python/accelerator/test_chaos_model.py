@@ -354,4 +354,4 @@ def test_operations_use_open_files(fault: str) -> None:
             elif operation.kind in ("write", "write_all", "strided", "read", "sync", "size", "close"):
                 assert operation.slot() in opened
                 opened -= {operation.slot()} if operation.kind == "close" else set()
-        assert not opened or fault == "lost_peer"
+        assert not opened or fault == "dead_rank"

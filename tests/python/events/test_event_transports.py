@@ -18,7 +18,7 @@ import pytest
 
 from assay.errors import UserError
 from assay.events.figures import Building, buildings
-from assay.launch.engines import check_provider
+from assay.launch.engines import check_transport_here
 from assay.records.run import Run
 from assay.records.schema import Failure
 
@@ -54,7 +54,7 @@ def checked_building(run: Path) -> Building:
 
 def skip_without_provider(provider: str) -> None:
     try:
-        check_provider(provider)
+        check_transport_here(provider)
     except UserError as error:
         pytest.skip(str(error))
 

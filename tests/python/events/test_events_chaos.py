@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from events_chaos import FAULTS, Result, check, make_plan, report, run_plan
-from planted_events import PlantedBuilding
+from planted_events import PlantedEventRun
 
 from assay.lab import Lab
 from assay.records.run import Run
@@ -36,7 +36,7 @@ def test_the_seeds_have_every_fault_and_never_the_manager() -> None:
     assert len(Counter(plan.protocol for plan in plans)) == 2
 
 
-def check_planted(tmp_path, planted: PlantedBuilding | None) -> Result:
+def check_planted(tmp_path, planted: PlantedEventRun | None) -> Result:
     """The checker's result for a planted run in which h3 should have died; None: a run without records."""
     run = Run.create("eb", ["assay", "eb"], path=tmp_path / "run")
     for record in planted.records() if planted else []:
@@ -48,22 +48,28 @@ def check_planted(tmp_path, planted: PlantedBuilding | None) -> Result:
 
 
 def test_the_checker_accepts_a_death_that_is_accounted_for(tmp_path) -> None:
-    result = check_planted(tmp_path, PlantedBuilding(resumes={3: 0.12}))
+    result = check_planted(tmp_path, PlantedEventRun(seconds_to_resume={3: 0.12}))
     assert result.violations == [] and result.resume == 0.12
 
 
 @pytest.mark.parametrize(
     ("planted", "expected"),
     [
-        (PlantedBuilding(), "the death of h3 is not reported"),
-        (PlantedBuilding(resumes={3: 0.1, 5: 0.1}), "reported dead, and was not: h5"),
-        (PlantedBuilding(resumes={3: 0.1}, ledger={"fragments_corrupt": 1.0}), "fragments_corrupt: 1"),
-        (PlantedBuilding(resumes={3: 0.1}, ledger={"fragments_duplicate": 2.0}), "fragments_duplicate: 2"),
-        (PlantedBuilding(resumes={3: 0.1}, ledger={"events_built": 0.0}), "no event was built"),
+        (PlantedEventRun(), "the death of h3 is not reported"),
+        (PlantedEventRun(seconds_to_resume={3: 0.1, 5: 0.1}), "reported dead, and was not: h5"),
+        (
+            PlantedEventRun(seconds_to_resume={3: 0.1}, ledger={"fragments_corrupt": 1.0}),
+            "fragments_corrupt: 1",
+        ),
+        (
+            PlantedEventRun(seconds_to_resume={3: 0.1}, ledger={"fragments_duplicate": 2.0}),
+            "fragments_duplicate: 2",
+        ),
+        (PlantedEventRun(seconds_to_resume={3: 0.1}, ledger={"events_built": 0.0}), "no event was built"),
         (None, "no ledger was written"),
     ],
 )
 def test_the_checker_finds_planted_violations(
-    tmp_path, planted: PlantedBuilding | None, expected: str
+    tmp_path, planted: PlantedEventRun | None, expected: str
 ) -> None:
     assert expected in check_planted(tmp_path, planted).violations

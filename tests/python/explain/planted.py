@@ -54,7 +54,7 @@ class TwoCabinets:
     count: int = 8
     uplink: float = 3.0
     noise: float = 0.15  # relative, of a pair in a shift
-    serial_noise: float = 0.05  # relative, of a pair measured alone
+    noise_alone: float = 0.05  # relative, of a pair measured alone
     transmit: dict[int, float] = field(default_factory=dict)
     receive: dict[int, float] = field(default_factory=dict)
     pairs: dict[tuple[int, int], float] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class TwoCabinets:
         records: list[AnyRecord] = []
         for number, (source, target) in enumerate(pairs):
             rate = self.uncontended_rate(self.hosts.index(source), self.hosts.index(target))
-            value = float(rate * np.exp(self.rng.normal(0, self.serial_noise)))
+            value = float(rate * np.exp(self.rng.normal(0, self.noise_alone)))
             record = Measurement(
                 id=500 + number,
                 name="network.pairs",

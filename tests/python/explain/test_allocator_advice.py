@@ -40,7 +40,10 @@ def test_a_single_allocator_gives_no_advice() -> None:
 
 def test_the_leader_is_named_with_its_figures_and_how_to_start_it() -> None:
     records = cycle_records("glibc", 16, 10e-9) + cycle_records("fast", 16, 5e-9)
-    finding = only_finding(records, started=["fast LD_PRELOAD=/lib/fast.so"])
+    start_prefixes = [
+        "fast LD_PRELOAD=/lib/fast.so"
+    ]  # "ALLOCATOR PREFIX": PREFIX ./program uses the allocator
+    finding = only_finding(records, started=start_prefixes)
     assert (finding.rule, finding.cause, finding.severity) == ("alloc", "for small blocks: fast", "advice")
     assert finding.details[1] == "fast relative to glibc: 0.5"
     assert "fast 10 ns" in finding.details[0] and "glibc 20 ns" in finding.details[0]

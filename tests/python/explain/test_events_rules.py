@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from planted_events import RATE, PlantedBuilding, reference_records
+from planted_events import RATE, PlantedEventRun, network_records
 
 from assay.explain import explain
 from assay.explain.events import UNBALANCED
@@ -24,18 +24,18 @@ def findings_of(records: list[AnyRecord], rule: str = "", **options: object) -> 
 
 
 def test_a_healthy_building_has_no_finding() -> None:
-    records = PlantedBuilding().records() + reference_records(HOSTS, RATE, 7 * RATE)
+    records = PlantedEventRun().records() + network_records(HOSTS, RATE, 7 * RATE)
     assert findings_of(records) == []
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_noise_is_not_a_dip(seed: int) -> None:
-    assert findings_of(PlantedBuilding(noise=0.03, seed=seed, seconds=300).records()) == []
+    assert findings_of(PlantedEventRun(noise=0.03, seed=seed, seconds=300).records()) == []
 
 
 def test_a_dip_is_named_with_its_node_and_its_time() -> None:
     dips = [(range(20, 24), 0.4, "h3")]
-    (finding,) = findings_of(PlantedBuilding(dips=dips).records(), "event_dip")
+    (finding,) = findings_of(PlantedEventRun(dips=dips).records(), "event_dip")
     assert finding.subject.host == "h3"
     assert "from 20 s to 24 s" in finding.cause
     assert finding.effect == pytest.approx(-0.6, abs=0.05)
@@ -43,25 +43,25 @@ def test_a_dip_is_named_with_its_node_and_its_time() -> None:
 
 
 def test_a_dip_of_all_nodes_names_no_node() -> None:
-    (finding,) = findings_of(PlantedBuilding(dips=[(range(30, 33), 0.5, "")]).records(), "event_dip")
+    (finding,) = findings_of(PlantedEventRun(dips=[(range(30, 33), 0.5, "")]).records(), "event_dip")
     assert finding.subject.host is None and "all nodes were slow alike" in finding.cause
 
 
 def test_two_dips_are_two_findings() -> None:
     dips = [(range(10, 12), 0.5, "h1"), (range(40, 45), 0.7, "h6")]
-    findings = findings_of(PlantedBuilding(dips=dips).records(), "event_dip")
+    findings = findings_of(PlantedEventRun(dips=dips).records(), "event_dip")
     assert sorted(str(finding.subject.host) for finding in findings) == ["h1", "h6"]
 
 
 def test_a_run_too_short_for_a_typical_rate_has_no_dip() -> None:
     assert (
-        findings_of(PlantedBuilding(seconds=3, dips=[(range(1, 2), 0.1, "h1")]).records(), "event_dip") == []
+        findings_of(PlantedEventRun(seconds=3, dips=[(range(1, 2), 0.1, "h1")]).records(), "event_dip") == []
     )
 
 
 @pytest.mark.parametrize("metric", ["fragments_corrupt", "fragments_duplicate", "fragments_unaccounted"])
 def test_a_corrupt_duplicate_or_unaccounted_fragment_fails(metric: str) -> None:
-    records = PlantedBuilding(ledger={metric: 1.0}).records()
+    records = PlantedEventRun(ledger={metric: 1.0}).records()
     (finding,) = findings_of(records, "event_ledger")
     assert finding.severity == "fault"
     verdicts = integrity([*records, finding], [])
@@ -78,9 +78,9 @@ def test_an_unbalanced_ledger_fails() -> None:
 
 def test_loss_is_a_fault_without_a_death_and_a_warning_with_one() -> None:
     lost = {"fragments_lost": 14.0, "events_incomplete": 2.0}
-    (finding,) = findings_of(PlantedBuilding(ledger=lost).records(), "event_ledger")
+    (finding,) = findings_of(PlantedEventRun(ledger=lost).records(), "event_ledger")
     assert finding.severity == "fault" and "14 fragments" in finding.cause and "no node died" in finding.cause
-    died = PlantedBuilding(ledger=lost, resumes={3: 0.13}).records()
+    died = PlantedEventRun(ledger=lost, seconds_to_resume={3: 0.13}).records()
     (loss,) = findings_of(died, "event_ledger")
     (death,) = findings_of(died, "event_death")
     assert loss.severity == "warning" and "2 incomplete events" in loss.cause
@@ -89,31 +89,31 @@ def test_loss_is_a_fault_without_a_death_and_a_warning_with_one() -> None:
 
 def test_a_lost_rank_of_several_on_a_host_is_named_by_its_host() -> None:
     hosts = [f"h{k // 2}:{k % 2}" for k in range(8)]
-    (death,) = findings_of(PlantedBuilding(hosts, resumes={5: 0.1}).records(), "event_death")
+    (death,) = findings_of(PlantedEventRun(hosts, seconds_to_resume={5: 0.1}).records(), "event_death")
     assert death.subject.host == "h2"
 
 
 def test_a_rank_with_far_more_backpressure_than_others_is_named() -> None:
-    (finding,) = findings_of(PlantedBuilding(waits={"h5": 20.0}).records(), "event_backpressure")
+    (finding,) = findings_of(PlantedEventRun(backpressure_s={"h5": 20.0}).records(), "event_backpressure")
     assert finding.subject.host == "h5" and "33.3 %" in finding.cause and "--credits" in finding.fix
 
 
 def test_equal_backpressure_is_no_finding() -> None:
-    waits = {host: 20.0 + k for k, host in enumerate(HOSTS)}
-    assert findings_of(PlantedBuilding(waits=waits).records(), "event_backpressure") == []
+    backpressure_s = {host: 20.0 + k for k, host in enumerate(HOSTS)}
+    assert findings_of(PlantedEventRun(backpressure_s=backpressure_s).records(), "event_backpressure") == []
 
 
 def test_building_below_the_networks_rate_is_advice() -> None:
-    records = PlantedBuilding().records() + reference_records(HOSTS, 2 * RATE, 7 * RATE)
+    records = PlantedEventRun().records() + network_records(HOSTS, 2 * RATE, 7 * RATE)
     (finding,) = findings_of(records, "event_share")
     assert finding.severity == "advice" and "pairs of hosts carry" in finding.cause
     assert any("43.8 %" in detail for detail in finding.details)
-    records = PlantedBuilding().records() + reference_records(HOSTS, RATE, 14 * RATE)
+    records = PlantedEventRun().records() + network_records(HOSTS, RATE, 14 * RATE)
     assert "MPI_Alltoall carries" in findings_of(records, "event_share")[0].cause
 
 
 def test_on_one_host_mpi_is_not_compared_with_another_transport() -> None:
-    records = PlantedBuilding().records() + reference_records(HOSTS, RATE, 14 * RATE)
+    records = PlantedEventRun().records() + network_records(HOSTS, RATE, 14 * RATE)
     one_host = ["here"] * len(HOSTS)
     for transport, rules in (("tcp", set()), ("mpi", {"event_share"})):
         findings = explain(records, one_host, {"transport": transport})
@@ -121,7 +121,7 @@ def test_on_one_host_mpi_is_not_compared_with_another_transport() -> None:
 
 
 def test_paced_sources_are_not_compared_with_the_network() -> None:
-    records = PlantedBuilding(params={"rate": 5e6}).records() + reference_records(HOSTS, 10 * RATE, 70 * RATE)
+    records = PlantedEventRun(params={"rate": 5e6}).records() + network_records(HOSTS, 10 * RATE, 70 * RATE)
     assert findings_of(records, "event_share") == []
 
 
@@ -131,16 +131,16 @@ def outcome_of_specification(records: list[AnyRecord]) -> str:
 
 
 def test_the_built_in_specification_passes_only_healthy_building() -> None:
-    assert outcome_of_specification(PlantedBuilding().records()) == "PASS"
-    assert outcome_of_specification(PlantedBuilding(ledger={"fragments_lost": 1.0}).records()) == "FAIL"
-    assert outcome_of_specification(PlantedBuilding(ledger={"events_built": 0.0}).records()) == "FAIL"
+    assert outcome_of_specification(PlantedEventRun().records()) == "PASS"
+    assert outcome_of_specification(PlantedEventRun(ledger={"fragments_lost": 1.0}).records()) == "FAIL"
+    assert outcome_of_specification(PlantedEventRun(ledger={"events_built": 0.0}).records()) == "FAIL"
     assert outcome_of_specification([]) == "INCONCLUSIVE"
 
 
 @pytest.mark.parametrize("metric", ["fragments_corrupt", "fragments_duplicate", "events_built"])
 def test_a_missing_count_is_inconclusive(metric: str) -> None:
     records = [
-        r for r in PlantedBuilding().records() if not (isinstance(r, Measurement) and r.metric == metric)
+        r for r in PlantedEventRun().records() if not (isinstance(r, Measurement) and r.metric == metric)
     ]
     assert outcome_of_specification(records) == "INCONCLUSIVE"
 
@@ -162,5 +162,5 @@ def test_a_specification_may_require_a_share_of_the_networks_rate(
 ) -> None:
     path = tmp_path / "site.toml"
     path.write_text(SHARE)
-    records = PlantedBuilding().records() + (reference_records(HOSTS, RATE, alltoall) if alltoall else [])
+    records = PlantedEventRun().records() + (network_records(HOSTS, RATE, alltoall) if alltoall else [])
     assert overall(judge(load_specification(path), records, HOSTS)) == outcome

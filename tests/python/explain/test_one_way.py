@@ -1,5 +1,5 @@
 """A slow side that is hidden while both directions carry traffic is found by one-way measurements. Every verdict of no
-fault states its power: the smallest fault that the run would have found."""
+fault states its power: the share of its peers' rate at which a slow side would have been found."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from planted import TwoCabinets
 
 from assay.explain import Evidence, all_suspects, explain, plan_retest, state_power
 from assay.explain.matrix import ONE_WAY, PairMatrix
-from assay.explain.power import describe_power, detectable
+from assay.explain.power import describe_power, detectable_share
 from assay.records.schema import AnyRecord, Finding, Pairs, Subject, Verdict
 
 HIDDEN = 0.8  # of the transmit rate, under a limit of 1.6 on both directions together
 
 
-def one_way_rows(lab: TwoCabinets, noise: float) -> list[AnyRecord]:
+def one_way_rows(cluster: TwoCabinets, noise: float) -> list[AnyRecord]:
     """Each host with its neighbours in a ring, nothing in the other direction."""
     rows: list[AnyRecord] = []
-    for i, host in enumerate(lab.hosts):
-        peers = sorted({(i + d) % lab.count for d in (1, 2, -1, -2)} - {i})
-        values = [lab.uncontended_rate(i, j) * float(np.exp(lab.rng.normal(0, noise))) for j in peers]
+    for i, host in enumerate(cluster.hosts):
+        peers = sorted({(i + d) % cluster.count for d in (1, 2, -1, -2)} - {i})
+        values = [cluster.uncontended_rate(i, j) * float(np.exp(cluster.rng.normal(0, noise))) for j in peers]
         row = Pairs(
             id=300 + i, name=ONE_WAY, metric="bandwidth", unit="B/s", subject=Subject(host=host),
-            params={"op": "send", "size": 1 << 20}, peers=[lab.hosts[j] for j in peers], values=values,
+            params={"op": "send", "size": 1 << 20}, peers=[cluster.hosts[j] for j in peers], values=values,
         )  # fmt: skip
         rows.append(row)
     return rows
@@ -38,12 +38,12 @@ def simulate_run(
 ) -> tuple[list[Finding], Evidence]:
     """The findings of a simulated run. Its all-to-all sweep is healthy, since the limit on both directions hides the
     fault. Its one-way measurement and the retest of its suspects see the fault."""
-    loaded = TwoCabinets(seed, noise=0.05)
-    lab = TwoCabinets(seed, transmit=transmit, receive=receive, serial_noise=noise)
-    rows = loaded.rows() + (one_way_rows(lab, noise) if with_one_way else [])
-    matrix, one_way = PairMatrix.of_bandwidth(rows, lab.hosts), PairMatrix.of_one_way(rows, lab.hosts)
-    rows += lab.retest(plan_retest(all_suspects(matrix, one_way), matrix))
-    return explain(rows, lab.hosts), Evidence(rows, lab.hosts)
+    loaded = TwoCabinets(seed, noise=0.05)  # in the all-to-all sweep
+    alone = TwoCabinets(seed, transmit=transmit, receive=receive, noise_alone=noise)
+    rows = loaded.rows() + (one_way_rows(alone, noise) if with_one_way else [])
+    matrix, one_way = PairMatrix.of_bandwidth(rows, alone.hosts), PairMatrix.of_one_way(rows, alone.hosts)
+    rows += alone.retest(plan_retest(all_suspects(matrix, one_way), matrix))
+    return explain(rows, alone.hosts), Evidence(rows, alone.hosts)
 
 
 @pytest.mark.parametrize("side", ["transmit", "receive"])
@@ -66,9 +66,9 @@ def test_without_one_way_the_fault_is_hidden_and_the_power_says_so() -> None:
 def test_with_time_for_one_retest_the_one_way_suspect_is_chosen() -> None:
     """The all-to-all sweep has another suspect."""
     loaded = TwoCabinets(2, transmit={6: 0.7}, noise=0.02)
-    lab = TwoCabinets(2, receive={3: HIDDEN})
-    rows = loaded.rows() + one_way_rows(lab, 0.02)
-    matrix, one_way = PairMatrix.of_bandwidth(rows, lab.hosts), PairMatrix.of_one_way(rows, lab.hosts)
+    alone = TwoCabinets(2, receive={3: HIDDEN})
+    rows = loaded.rows() + one_way_rows(alone, 0.02)
+    matrix, one_way = PairMatrix.of_bandwidth(rows, alone.hosts), PairMatrix.of_one_way(rows, alone.hosts)
     suspected = all_suspects(matrix, one_way)
     assert {suspect.hosts[0] for suspect in suspected} == {"h3", "h6"}
     planned = plan_retest(suspected, matrix, 1)
@@ -89,12 +89,13 @@ def test_a_healthy_cluster_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.06])
-def test_faults_of_the_stated_size_are_found(noise: float) -> None:
-    """A fault of the stated size is found in nearly all runs with the noise of the healthy run that stated it."""
+def test_faults_of_the_stated_share_are_found(noise: float) -> None:
+    """A side at the stated share of its peers' rate is found in nearly all runs with the noise of the healthy run
+    that stated it."""
     found = runs = 0
     for seed in range(60):
         _, healthy = simulate_run(1000 + seed, {}, {}, noise=noise)
-        stated = detectable(healthy.one_way, one_way=True)
+        stated = detectable_share(healthy.one_way, one_way=True)
         assert 0.3 < stated < 0.95
         findings, _ = simulate_run(seed, {5: stated}, {}, noise=noise)
         found, runs = found + any(f.subject.host == "h5" for f in findings), runs + 1

@@ -92,7 +92,7 @@ def test_a_slowness_that_persists_alone_is_a_fault(remaining: float, persists: b
     lab = TwoCabinets(1, transmit={3: 0.5}, noise=0.05)
     matrix = PairMatrix.of_bandwidth(lab.rows(), lab.hosts)
     suspected = suspects(matrix)
-    second = TwoCabinets(2, transmit={3: remaining}, serial_noise=0.01)
+    second = TwoCabinets(2, transmit={3: remaining}, noise_alone=0.01)
     outcome = outcome_of(
         suspected[0], suspected, retested_pairs(second.retest(plan_retest(suspected, matrix)))
     )

@@ -25,7 +25,7 @@ def kinds(findings: list[Finding]) -> set[tuple[str, str, str | None]]:
     "cluster",
     [
         {},
-        {"noise": 0.25, "serial_noise": 0.1},
+        {"noise": 0.25, "noise_alone": 0.1},
         {"uplink": 1.5},
         {"count": 16, "uplink": 5.0},
         {"count": 4},

@@ -13,7 +13,7 @@ import numpy as np
 from damage import damaged, fuzzed, read_or_refuse_file
 from hypothesis import given
 from hypothesis import strategies as st
-from planted_events import PlantedBuilding
+from planted_events import PlantedEventRun
 from rich.console import Console
 
 from assay.errors import UserError
@@ -58,7 +58,8 @@ ignore = ["mlx5_3:1"]
 """
 APPLIED = msgspec.json.encode([NumaApplied("a", "bind", 0.5, 0.1, None, False)])
 EVENT_RECORDS = [
-    encode(record) for record in PlantedBuilding(hosts=["a", "b"], seconds=3, resumes={1: 0.2}).records()
+    encode(record)
+    for record in PlantedEventRun(hosts=["a", "b"], seconds=3, seconds_to_resume={1: 0.2}).records()
 ]
 
 

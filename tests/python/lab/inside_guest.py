@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 NODES = Path("/sys/devices/system/node")
+# Bytes sent on v1, the guest's veth interface under the RDMA device rxe1: traffic of perftest passes it.
 WIRE = Path("/sys/class/net/v1/statistics/tx_bytes")
 MAP_SHARED_VALIDATE, MAP_SYNC = 0x03, 0x80000  # linux/mman.h
 SIZE = 2 << 20  # a whole huge page, as a device-DAX mapping has to be

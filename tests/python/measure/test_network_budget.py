@@ -82,7 +82,7 @@ class SimulatedSession(Session):
         params: Mapping[str, Scalar],
         silence_s: float = 90.0,
         flavour: str | None = None,
-        more: bool = False,
+        more_follow: bool = False,
     ) -> bool:
         self.now += self.start + float(params["budget"])
         common: dict[str, Any] = {"name": measurement, "metric": "bandwidth", "unit": "B/s",

@@ -122,14 +122,14 @@ def test_two_local_sides_use_a_free_port() -> None:
         "realtime": True,
         "timeout": 7,
     }
-    assert measure_rdma(session, (HERE, "n1", "rxe0"), (HERE, "n1", "rxe1"), params, more=True)
+    assert measure_rdma(session, (HERE, "n1", "rxe0"), (HERE, "n1", "rxe1"), params, more_follow=True)
     ((listening, posting, options),) = session.requests
     port = listening.params["port"]
     assert 1024 <= int(port) <= 65535
     expected = {"port": port, "timeout": 7, "realtime": True, "gid_index": 3, "device": "rxe1", "mute": True}
     assert listening.params == {**expected, "listen": "127.0.0.1"}
     assert posting.params == {**params, "port": port, "device": "rxe0", "peer": "127.0.0.1"}
-    assert options == {"silence_s": 37.0, "more": True}
+    assert options == {"silence_s": 37.0, "more_follow": True}
 
 
 def test_the_receiver_listens_on_the_address_that_the_sender_calls(monkeypatch: pytest.MonkeyPatch) -> None:

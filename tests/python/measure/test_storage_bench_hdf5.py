@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from storage_benches import bench, has_hdf5, median, records_of_kind, show_every_prefix
+from storage_benches import bench, has_hdf5, median, records_of_kind, show_run_cut_after_each_record
 
 from assay.cli import main
 
@@ -78,7 +78,7 @@ def test_compute_time_is_not_part_of_the_observed_time(
     assert median(records, "observed_time", op="write") < 1.0
     blocks = (folder / "h5.csv").read_text().split("\n\n")
     assert [re.search(r"^operation, (\w+)", block, re.MULTILINE)[1] for block in blocks] == ["write", "read"]  # type: ignore[index]
-    show_every_prefix(folder / "out")
+    show_run_cut_after_each_record(folder / "out")
     assert all("observed " in block and block.startswith("metric, value, unit") for block in blocks)
 
 

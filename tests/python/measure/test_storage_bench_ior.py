@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema_of_ior
 import pytest
-from storage_benches import MPIS, bench, is_available, plant, records_of_kind, show_every_prefix
+from storage_benches import MPIS, bench, is_available, plant, records_of_kind, show_run_cut_after_each_record
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
@@ -77,7 +77,7 @@ def test_the_json_of_ior_has_each_write_and_read(
         if r["params"].get("op") == "read"
     }
     assert read == {"another rank's"}
-    show_every_prefix(folder / "out")
+    show_run_cut_after_each_record(folder / "out")
 
 
 @pytest.mark.parametrize("mpi", MPIS)

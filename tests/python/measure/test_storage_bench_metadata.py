@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage_benches import MPIS, bench, is_available, records_of_kind, show_every_prefix
+from storage_benches import MPIS, bench, is_available, records_of_kind, show_run_cut_after_each_record
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
@@ -82,7 +82,7 @@ def test_counts_are_exact(folder: Path, capfd: pytest.CaptureFixture[str], mpi: 
     assert wrong(records) == {}
     assert {v["outcome"] for v in records_of_kind(records, "verdict")} == {"PASS"}
     assert sorted(path.name for path in folder.iterdir()) == ["out"]  # all items are gone
-    show_every_prefix(folder / "out")
+    show_run_cut_after_each_record(folder / "out")
 
 
 def latency_records(records: Records, api: str, op: str) -> Records:

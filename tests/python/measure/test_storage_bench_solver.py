@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from storage_benches import MPIS, bench, median, plant, records_of_kind, show_every_prefix
+from storage_benches import MPIS, bench, median, plant, records_of_kind, show_run_cut_after_each_record
 
 pytestmark = pytest.mark.programs
 
@@ -105,7 +105,7 @@ def test_the_json_of_rdbench_and_the_times_of_phases(
         rdbench["totalWriteSizeByte"]
     )
     assert len(rdbench["phaseDurationsSec"]["write"]) == 3
-    show_every_prefix(folder / "out")
+    show_run_cut_after_each_record(folder / "out")
     phases = [median(records, f"{phase}_time") for phase in ("compute", "communication", "write")]
     assert max(phases) <= median(records, "total_time") <= sum(phases) * 1.001
 

@@ -62,11 +62,13 @@ class PlantedNetwork:
         """Runs all experiments on this network."""
         hosts = [host for members in self.network.cabinets.values() for host in members]
         study = Study(hosts, Effort(), dict(cabinets or {}))
-        conduct(experiments(study), self.answer)
+        answer_rounds(experiments(study), self.answer)
         return study
 
 
-def conduct(conversation: Generator[Round, Result, object], answer: Callable[[Round], Result]) -> list[Round]:
+def answer_rounds(
+    conversation: Generator[Round, Result, object], answer: Callable[[Round], Result]
+) -> list[Round]:
     """Answers each round that the conversation requests. Returns the requested rounds."""
     requested: list[Round] = []
     try:

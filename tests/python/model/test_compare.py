@@ -1,4 +1,4 @@
-"""The verdict of a platform's proof, from errors, their uncertainties and waived points."""
+"""The verdict of a platform's validation, from errors, their uncertainties and waived points."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 import hidden_platforms
 import pytest
-from planted_network import PlantedNetwork, cluster, conduct, linear_time
+from planted_network import PlantedNetwork, answer_rounds, cluster, linear_time
 
 from assay.model.contention import discover_by_contention
 from assay.model.network import Network, Topology
@@ -32,12 +32,12 @@ def planted(network: Network, noise: float = 0.0) -> PlantedNetwork:
 
 
 def discovered(network: Network, noise: float = 0.0) -> tuple[Topology, list[Round]]:
-    study = Study(list(network.cabinet_of), Effort(), single=max(network.capacity.values()))
+    study = Study(list(network.cabinet_of), Effort(), pair_rate=max(network.capacity.values()))
 
     def conversation() -> Generator[Round, Result, None]:
         study.cabinets = yield from discover_by_contention(study)
 
-    rounds = conduct(conversation(), planted(network, noise).answer)
+    rounds = answer_rounds(conversation(), planted(network, noise).answer)
     return study.cabinets, rounds
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from planted_network import PlantedNetwork, cluster, conduct, linear_time
+from planted_network import PlantedNetwork, answer_rounds, cluster, linear_time
 
 from assay.model.discover import discover
 from assay.model.network import Network, Topology
@@ -65,7 +65,7 @@ def discovered_by(microseconds: list[list[float]]) -> Topology:
     def conversation():
         topologies.append((yield from discover([f"h{i}" for i in range(len(microseconds))], 100)))
 
-    conduct(conversation(), answer)
+    answer_rounds(conversation(), answer)
     return topologies[0]
 
 

@@ -1,5 +1,5 @@
-"""Studies of hidden platforms: capacities marked as measured are true, and a platform that passes its proof predicts
-traffic that the study never measured."""
+"""Studies of hidden platforms: capacities marked as measured are true, and a platform that passes its validation
+predicts traffic that the study never measured."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import random
 
 import pytest
 from hidden_platforms import HiddenPlatform, draw_platform
-from planted_network import PlantedNetwork, conduct, linear_time
+from planted_network import PlantedNetwork, answer_rounds, linear_time
 
 from assay.model.compare import comparisons, replay, rounds_to_simulate, verdict
 from assay.model.fit import NEVER_BINDS, Model, fit
@@ -96,11 +96,11 @@ def patterns(hosts: list[str], cabinets: Topology, seed: int) -> dict[str, list[
 
 
 def proof_outcome(planted: PlantedNetwork, study: Study, model: Model) -> str:
-    """The outcome of the proof, with the model in place of SimGrid: both share links max-min fairly."""
+    """The outcome of the validation, with the model in place of SimGrid: both share links max-min fairly."""
     rounds = rounds_to_simulate(planted.records)
     simulated: dict[str, Result] = {}
     modelled = PlantedNetwork(model.network, planted.inside, planted.between)
-    conduct(replay([entry.round for entry in rounds], simulated), modelled.answer)
+    answer_rounds(replay([entry.round for entry in rounds], simulated), modelled.answer)
     return verdict(comparisons(rounds, simulated, model), 0.05).outcome
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted_network import conduct
+from planted_network import answer_rounds
 
 from assay.model.estimate import RUN_LENGTH
 from assay.model.rounds import Result, Round
@@ -22,8 +22,9 @@ COPY = 5e9  # B/s at which the machine itself moves a message
 class TokenBuckets:
     """A pair in ping-pong, each direction behind a token bucket, which stays as the last message left it.
 
-    ``latencies`` are by level. A message that waits for tokens waits ``wake`` seconds more on average, as the timers
-    of a virtual machine do; the bucket fills meanwhile, and the next messages pass at once.
+    ``latencies`` are by level: "inside" a cabinet or "between" two. A message that waits for tokens waits ``wake``
+    seconds more on average, as the timers of a virtual machine do; the bucket fills meanwhile, and the next messages
+    pass at once.
     """
 
     def __init__(self, latencies: dict[str, float], seed: int, wake: float = 0.0) -> None:
@@ -78,8 +79,8 @@ class TokenBuckets:
 def test_an_empty_bucket_is_timed_on_machines_of_any_speed(latency: float):
     pair = TokenBuckets({"inside": latency}, seed=1)
     study = Study(["a", "b"], Effort(confidence=0.04), {"rack": ["a", "b"]})
-    study.single = RATE
-    conduct(sweep(study), pair.answer)
+    study.pair_rate = RATE
+    answer_rounds(sweep(study), pair.answer)
     times = pair.times["inside"]
     short = [size for size in times.visits if size <= 16 << 10]
     errors = {size: times.time_of(size).value / pair.steady(size) - 1 for size in short}
@@ -97,8 +98,8 @@ def test_one_set_of_segments_holds_for_both_levels(inside: float, wake: float):
     between = 1.35 * inside
     pairs = TokenBuckets({"inside": inside, "between": between}, seed=2, wake=wake)
     study = Study(["a", "b", "c", "d"], Effort(confidence=0.04), {"left": ["a", "b"], "right": ["c", "d"]})
-    study.single = RATE
-    conduct(sweep(study), pairs.answer)
+    study.pair_rate = RATE
+    answer_rounds(sweep(study), pairs.answer)
     points = {
         level: [
             point

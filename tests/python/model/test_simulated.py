@@ -1,4 +1,4 @@
-"""End to end in SimGrid: the study of a hidden platform, the platform that it writes, and that platform's proof."""
+"""End to end in SimGrid: the study of a hidden platform, the platform that it writes, and its validation."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_the_written_platform_reproduces_every_point(studied, capsys):
     assert verdict.outcome == "PASS" and verdict.specification == "model"
 
 
-def test_a_platform_with_a_wrong_link_fails_its_proof(studied, capsys):
+def test_a_platform_with_a_wrong_link_fails_its_validation(studied, capsys):
     """The recorded rates of single pairs, which no capacity is fitted to, are raised by half."""
     _, folder = studied
     run = Run.load(folder / "run")
@@ -87,12 +87,10 @@ def test_a_platform_with_a_wrong_link_fails_its_proof(studied, capsys):
     changed = []
     for line in lines:
         record = json.loads(line)
-        if (
-            record["kind"] == "flows"
-            and record["params"].get("shape") == "send"
-            and record["params"]["count"] == 1
-        ):
-            record["slices"] = [[value * 1.5 for value in row] for row in record["slices"]]
+        pattern = record.get("params", {}).get("shape")  # which hosts send to which, "send": one to one
+        if record["kind"] == "flows" and pattern == "send" and record["params"]["count"] == 1:
+            rates_by_slice = [[rate * 1.5 for rate in rates] for rates in record["slices"]]
+            record["slices"] = rates_by_slice
             line = json.dumps(record).encode() + b"\n"
         changed.append(line)
     spoilt = folder / "spoilt"
@@ -106,7 +104,7 @@ def test_a_platform_with_a_wrong_link_fails_its_proof(studied, capsys):
 def test_a_program_runs_on_the_platform_with_more_and_faster_links(studied, capfd, tmp_path: Path):
     hidden, folder = studied
     source = tmp_path / "transfer.c"
-    source.write_text(PROGRAM)
+    source.write_text(TRANSFER_SOURCE)
     platform = str(folder / "hidden.xml")
     host, other = hidden.hosts[:2]
 
@@ -120,7 +118,7 @@ def test_a_program_runs_on_the_platform_with_more_and_faster_links(studied, capf
     up = hidden.capacity["host", host, "up"]
     before = seconds()
     assert before == pytest.approx(1e6 / up, rel=0.5)
-    # A tenth of the sender's rate, so it alone is the limit; and next to no limit on the whole way, so that what is
+    # A tenth of the sender's rate, so it alone is the limit; and next to no limit on the whole path, so that what is
     # left are latencies.
     slower = seconds(*with_links([f"{host}-out"], f"{up / 10:.0f}Bps"))
     assert slower == pytest.approx(1e6 / (up / 10), rel=0.2)
@@ -205,7 +203,7 @@ int main(int argc, char** argv) {
 }
 """
 
-PROGRAM = """
+TRANSFER_SOURCE = """
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from planted_events import RATE, PlantedBuilding, reference_records
+from planted_events import RATE, PlantedEventRun, network_records
 from rich.console import Console
 
 from assay.events.space import Axis, Space
@@ -23,7 +23,7 @@ def shown(records: list[AnyRecord]) -> str:
 
 
 def test_rates_stand_beside_what_the_network_carries() -> None:
-    text = shown(PlantedBuilding(noise=0).records() + reference_records(HOSTS, RATE, 8 * RATE))
+    text = shown(PlantedEventRun(noise=0).records() + network_records(HOSTS, RATE, 8 * RATE))
     assert "push, shift, 512 KiB, 2 credits, 8 parallel" in text
     assert "800 MB/s" in text and "700 MB/s" in text
     assert "87.5 %" in text  # 700 of 800, both beside it
@@ -31,24 +31,26 @@ def test_rates_stand_beside_what_the_network_carries() -> None:
 
 
 def test_what_was_not_measured_beside_it_has_no_share() -> None:
-    line = next(line for line in shown(PlantedBuilding().records()).splitlines() if line.startswith("push"))
+    line = next(line for line in shown(PlantedEventRun().records()).splitlines() if line.startswith("push"))
     assert line.split()[-4:-2] != [] and " - " in line
 
 
 def test_the_ledger_shows_each_count_and_what_was_not_counted() -> None:
-    text = shown(PlantedBuilding(ledger={"fragments_lost": 12345.0}).records())
+    text = shown(PlantedEventRun(ledger={"fragments_lost": 12345.0}).records())
     assert "fragments lost" in text and "12,345" in text
 
 
 def test_a_dip_of_one_second_in_hours_is_seen() -> None:
-    text = shown(PlantedBuilding(seconds=10_000, dips=[(range(5000, 5001), 0.05, "h2")]).records())
+    text = shown(PlantedEventRun(seconds=10_000, dips=[(range(5000, 5001), 0.05, "h2")]).records())
     line = next(line for line in text.splitlines() if "over 10000 s" in line)
     blocks = [letter for letter in line if letter in BLOCKS]
     assert len(blocks) == COLUMNS and blocks.count(BLOCKS[0]) == 1
 
 
 def test_a_death_shows_when_building_went_on() -> None:
-    assert "lost h3: building resumed after 130 ms" in shown(PlantedBuilding(resumes={3: 0.13}).records())
+    assert "lost h3: building resumed after 130 ms" in shown(
+        PlantedEventRun(seconds_to_resume={3: 0.13}).records()
+    )
 
 
 def test_a_search_shows_its_best_points_its_cost_and_what_matters() -> None:

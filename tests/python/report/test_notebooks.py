@@ -12,6 +12,7 @@ import pytest
 DOCS = Path(__file__).parents[3] / "docs"
 NOTEBOOKS = sorted(DOCS.glob("storage_*.ipynb"))
 # What each prints of the planted run (tests/fixtures/make_storage.py), and how many pictures it draws.
+# "stock" is the MPI's own I/O, without the accelerator.
 PLANTED = {
     "storage_ior": ("Open MPI 4.1.4 accelerated write, 4 nodes, 1 MiB: 47.6 GB/s", 2),
     "storage_solver": ("Open MPI 4.1.4 accelerated view: write 1 s", 1),

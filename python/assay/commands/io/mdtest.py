@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from assay.commands.io.original import (
     OriginalOptions,
     OriginalParser,
-    number,
+    non_negative_integer,
     size,
     without_program,
     without_unset,
@@ -31,14 +31,14 @@ def _api(text: str) -> str:
 
 def mdtest(arguments: Sequence[str]) -> OriginalOptions:
     parser = OriginalParser(prog="metadata", add_help=False, allow_abbrev=False)
-    parser.add_argument("-n", "--items", type=number)
-    parser.add_argument("-i", "--iterations", type=number)
+    parser.add_argument("-n", "--items", type=non_negative_integer)
+    parser.add_argument("-i", "--iterations", type=non_negative_integer)
     parser.add_argument("-d", "--directory")
     parser.add_argument("-u", "--unique", action="store_true")
-    parser.add_argument("-N", "--shift", type=number)
+    parser.add_argument("-N", "--shift", type=non_negative_integer)
     parser.add_argument("-F", "--files-only", action="store_true")
     parser.add_argument("-D", "--directories-only", action="store_true")
-    parser.add_argument("-W", "--stonewall", type=number)
+    parser.add_argument("-W", "--stonewall", type=non_negative_integer)
     parser.add_argument("-w", "--bytes", type=size)
     parser.add_argument("-e", dest="read", type=size)
     parser.add_argument("-y", "--fsync", action="store_true")

@@ -42,15 +42,15 @@ def size(text: str) -> int:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def number(text: str) -> int:
+def non_negative_integer(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a non-negative integer")
     return int(text)
 
 
 def integer(text: str) -> int:
     sign = text.startswith("-")
-    return -number(text[1:]) if sign else number(text)
+    return -non_negative_integer(text[1:]) if sign else non_negative_integer(text)
 
 
 def without_program(arguments: Sequence[str], *names: str) -> list[str]:

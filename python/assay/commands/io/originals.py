@@ -16,7 +16,7 @@ from assay.commands.io.original import (
     OriginalOptions,
     OriginalParser,
     integer,
-    number,
+    non_negative_integer,
     size,
     without_program,
     without_unset,
@@ -60,9 +60,11 @@ IOR_FLAGS = {
     "-Z": "reorder_random", "-E": "existing", "-Y": "fsync_each", "-V": "view",
 }  # fmt: skip
 IOR_VALUES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
-    "-a": ("api", _mpiio), "-t": ("transfer", size), "-b": ("block", size), "-s": ("segments", number),
-    "-i": ("repetitions", number), "-Q": ("task_offset", number), "-G": ("signature", integer), "-o": ("file", str),
-    "-l": ("packet", _packet), "-D": ("stonewall", number), "-X": ("random_seed", integer), "-d": ("delay", number),
+    "-a": ("api", _mpiio), "-t": ("transfer", size), "-b": ("block", size), "-s": ("segments", non_negative_integer),
+    "-i": ("repetitions", non_negative_integer), "-Q": ("task_offset", non_negative_integer),
+    "-G": ("signature", integer), "-o": ("file", str),
+    "-l": ("packet", _packet), "-D": ("stonewall", non_negative_integer), "-X": ("random_seed", integer),
+    "-d": ("delay", non_negative_integer),
 }  # fmt: skip
 # IOR's directives (-O NAME=VALUE) in lower case. Most stand for an option; some have no option.
 IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
@@ -70,7 +72,8 @@ IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
     "segmentcount": IOR_VALUES["-s"], "repetitions": IOR_VALUES["-i"], "taskpernodeoffset": IOR_VALUES["-Q"],
     "settimestampsignature": IOR_VALUES["-G"], "testfile": IOR_VALUES["-o"],
     "deadlineforstonewalling": IOR_VALUES["-D"], "reordertasksrandomseed": IOR_VALUES["-X"],
-    "stonewallingwearoutiterations": ("stonewall_transfers", number), "stonewallingwearout": ("wear_out", _switch),
+    "stonewallingwearoutiterations": ("stonewall_transfers", non_negative_integer),
+    "stonewallingwearout": ("wear_out", _switch),
     "writefile": ("write", _switch), "readfile": ("read", _switch), "checkwrite": ("check_write", _switch),
     "checkread": ("check_read", _switch), "collective": ("collective", _switch), "fsync": ("fsync", _switch),
     "reordertasks": ("reorder", _switch), "reordertasksconstant": ("reorder", _switch),
@@ -78,7 +81,8 @@ IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
     "intratestbarriers": ("barriers", _switch), "keepfile": ("keep", _switch), "randomoffset": ("random", _switch),
     "preallocate": ("preallocate", _switch), "useexistingtestfile": ("existing", _switch),
     "fsyncperwrite": ("fsync_each", _switch), "usefileview": ("view", _switch), "intertestdelay": IOR_VALUES["-d"],
-    "stonewallingstatusfile": ("status_file", str), "verbose": ("verbose", number), "refnum": ("reference", number),
+    "stonewallingstatusfile": ("status_file", str), "verbose": ("verbose", non_negative_integer),
+    "refnum": ("reference", non_negative_integer),
     "summaryfile": ("summary_file", str),
     "summaryformat": ("summary_format", _json),
 }  # fmt: skip
@@ -140,7 +144,7 @@ def _ior_parser() -> argparse.ArgumentParser:
     parser.add_argument("-O", dest="directives", action=_Directives)
     # -v and -A concern IOR's text output. Assay's records are complete at any verbosity.
     parser.add_argument("-v", dest="verbose", action="count")
-    parser.add_argument("-A", dest="reference", type=number)
+    parser.add_argument("-A", dest="reference", type=non_negative_integer)
     parser.add_argument("--mpiio.preallocate", dest="preallocate", action="store_true")
     parser.add_argument("--mpiio.useFileView", dest="view", action="store_true")
     parser.set_defaults(transfer=256 << 10, block=1 << 20, summary_file=None, summary_format=None)
@@ -177,7 +181,7 @@ def rdbench(arguments: Sequence[str]) -> OriginalOptions:
         (("--xnp",), "xnp"),
         (("--ynp",), "ynp"),
     ):
-        parser.add_argument(*options, dest=name, type=number)
+        parser.add_argument(*options, dest=name, type=non_negative_integer)
     parser.add_argument("--iotype", choices=["manual", "view", "chunk"])
     parser.add_argument("-c", "--collective", action="store_true")
     for name in (*RDBENCH_FLAGS, "prettify"):

@@ -116,7 +116,7 @@ def _run_benchmark(
     )
     session.err.print(f"{measurement} under {launcher.name}")
     measure(session, request, session.run.path)
-    session.carry_on()
+    session.continue_after_failure()
 
 
 def _launchers(names: list[str] | tuple[str, ...]) -> list[Launcher]:

@@ -31,8 +31,8 @@ def show(comparison: Comparison[NumaProfile], as_json: bool) -> None:
     print(json.dumps(shown, indent=1))
 
 
-def _figures(cells: NumaCells) -> dict[str, float | None]:
-    return {"total": total(cells), "remote_share": remote_share(cells)}
+def _figures(node_matrix: NumaCells) -> dict[str, float | None]:
+    return {"total": total(node_matrix), "remote_share": remote_share(node_matrix)}
 
 
 DIFF = Diff(
@@ -44,6 +44,6 @@ DIFF = Diff(
     ],
     help="what has changed between two profiles, by object and function",
     description="Compares the remote shares of two runs, of the whole and of each object, and the functions by a "
-    "metric. Objects are the same by the line that allocates them.",
+    "metric. Objects are matched by the line that allocates them.",
     show=show,
 )

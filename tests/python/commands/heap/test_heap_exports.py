@@ -95,7 +95,7 @@ def messages(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Field numbers and values of a protocol buffer with varints and length-delimited fields only."""
     offset = 0
 
-    def number() -> int:
+    def read_varint() -> int:
         nonlocal offset
         value, shift = 0, 0
         while True:
@@ -107,11 +107,11 @@ def messages(data: bytes) -> Iterator[tuple[int, int | bytes]]:
                 return value
 
     while offset < len(data):
-        key = number()
+        key = read_varint()
         if key & 7 == 0:
-            yield key >> 3, number()
+            yield key >> 3, read_varint()
         else:
-            size = number()
+            size = read_varint()
             yield key >> 3, data[offset : offset + size]
             offset += size
 
@@ -149,9 +149,9 @@ def test_show_and_the_collapsed_and_speedscope_exports(
 @pytest.mark.skipif(shutil.which("heaptrack") is None, reason="no heaptrack")
 def test_import_of_a_heaptrack_file(planted: Path, tmp_path: Path) -> None:
     subprocess.run(
-        ["heaptrack", "-o", tmp_path / "peer", planted, "leak"], capture_output=True, timeout=LIMIT_S
+        ["heaptrack", "-o", tmp_path / "heaptrack", planted, "leak"], capture_output=True, timeout=LIMIT_S
     )
-    (file,) = tmp_path.glob("peer*.zst")
+    (file,) = tmp_path.glob("heaptrack*.zst")
     done = subprocess.run(
         [ASSAY, "heap", "import", file, "-o", tmp_path / "run"],
         capture_output=True,
