@@ -130,7 +130,7 @@ void read_control(const std::uint8_t* data, std::size_t size) {
 
 std::vector<Input> seed_udp() {
     node::End end;
-    end.run = 7;
+    end.run_number = 7;
     end.sent = {3, 4};
     std::vector<Input> inputs;
     for (const std::string& text :
