@@ -242,9 +242,11 @@ bool Store::map(std::size_t bytes, Failure& failure) {
     return true;
 }
 
-// Makes the store empty. A crash meanwhile leaves the phase `formatting`, which means an empty
-// store. The heads of the ranks are persisted before the phase can become `active`.
-void Store::format(const std::string& job, const std::string& keep) {
+// Makes the store empty. `is_zero`: the store is a new file, which reads as zero; touching all of
+// it would allocate it, on a file system with dax with a commit of its journal a page. A crash
+// meanwhile leaves the phase `formatting`, which means an empty store. The heads of the ranks are
+// persisted before the phase can become `active`.
+void Store::format(const std::string& job, const std::string& keep, bool is_zero) {
     auto& block = superblock();
     set_phase(Phase::formatting);
     block.magic = store_magic;
@@ -259,8 +261,7 @@ void Store::format(const std::string& job, const std::string& keep) {
     block.previous_job[0] = 0;
     block.previous_nodes = 0;
     begin_job(job);
-    // A new tmpfs file reads as zero; touching it would allocate it.
-    if (backing_ != Backing::memory)
+    if (!is_zero)
         for (std::uint32_t k = 0; k < file_slots; ++k) {
             file(k).generation = 0, file(k).users = 0;
             background_descriptor_of(k) = 0;
@@ -273,7 +274,7 @@ void Store::format(const std::string& job, const std::string& keep) {
         rank_head.evicting = rank_head.pid = 0;
         rank_head.ring_bytes = layout_.ring_bytes;
         rank_head.prefaulted = backing_ == Backing::device ? layout_.ring_bytes : 0;
-        if (backing_ != Backing::memory)
+        if (!is_zero)
             for (std::uint32_t k = 0; k < file_slots; ++k) descriptor_of(rank, k) = 0;
         persist(&rank_head, sizeof rank_head);
     }
@@ -482,7 +483,7 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
-    store->format(job, keep);
+    store->format(job, keep, store->backing_ == Backing::memory || !existing_bytes);
     store->same_pids_ = true;
     flock(store->fd_, LOCK_SH);  // the other ranks of the node hold it too
     return store;

@@ -124,7 +124,7 @@ private:
     Store() = default;
     bool map(std::size_t bytes, Failure& failure);
     int touch_pages(std::size_t begin, std::size_t end) const;
-    void format(const std::string& job, const std::string& keep);
+    void format(const std::string& job, const std::string& keep, bool is_zero);
     bool take_over(const std::string& job, Failure& failure);
     bool is_intact() const;
     void begin_job(const std::string& job);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# nfs_in_guest.sh OUTPUT PROGRAMS PRELOAD: runs in a guest for test_network_file_systems.py. Starts the kernel's NFS
+# nfs_in_guest.sh OUTPUT PROGRAMS PRELOAD: runs in a guest for test_in_guest.py. Starts the kernel's NFS
 # server, mounts its export on two hosts, and runs MPI programs whose two ranks are on one host each.
 #
 # The second host is a process with network, host name and mounts of its own, so it is another client of the server,
@@ -43,10 +43,13 @@ $nfs,clientaddr=$server,hard,timeo=10 $server:/ /mnt/hard || exit 1
 nsenter --net=/run/netns/second unshare -u -m sh -c "
     hostname second; umount /mnt/nfs; $nfs,clientaddr=$second,$soft $server:/ /mnt/nfs; exec sleep 1000" &
 host=$!
-for _ in $(seq 100); do nsenter -t $host -n -u -m mountpoint -q /mnt/nfs && [ "$(nsenter -t $host -u hostname)" = second ] && break; sleep 0.1; done
+for _ in $(seq 100); do
+    nsenter -t $host -m grep -q "clientaddr=$second" /proc/mounts && break
+    sleep 0.1
+done
 
 export ASSAY_IO_STORE=/dev/shm ASSAY_IO_SIZE=64M ASSAY_IO_REQUIRE=0
-# run NAME LAUNCH: runs mpirun with these arguments; its output goes to NAME, its exit code and seconds to NAME.code.
+# run NAME ARGUMENTS: runs mpirun with these arguments; its output goes to NAME, its exit code and seconds to NAME.code.
 run() {
     local name=$1 began
     shift

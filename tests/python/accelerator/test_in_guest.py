@@ -7,7 +7,6 @@ the write-back of cache lines is not tested. A second boot has the same persiste
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +22,13 @@ from assay.launch.accelerator import library
 
 BLOCKS = 200
 NFS = Path(__file__).with_name("nfs_in_guest.sh")
+TOOLS = """
+import contextlib, sys
+from assay.cli import main
+for name, *command in (("recovered", "io", "recover", "--json"), ("doctor", "io", "doctor", "--json")):
+    with open(f"{sys.argv[1]}/{name}", "w") as output, contextlib.redirect_stdout(output):
+        main(command)
+"""  # in one process: an emulated processor takes long to start Python
 KEPT_STORE = "/mnt/pmem/stores/assay-io-keep-{}-0"
 FIRST_BYTES = "".join(f"\\x{byte:02x}" for byte in block_of(1, 0)[:16])
 
@@ -34,17 +40,16 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     folder = tmp_path_factory.mktemp("persistent")
     (folder / "writer.c").write_text(WRITER.replace("abort();", 'system("echo b >/proc/sysrq-trigger");'))
     subprocess.run(["mpicc.mpich", "-o", folder / "writer", folder / "writer.c"], check=True, timeout=120)
-    cases = shutil.copy(PROGRAMS / "mpiio-mpich", folder / "cases")
+    cases = PROGRAMS / "mpiio-mpich"
     common = f"ASSAY_IO_REQUIRE=1 LD_PRELOAD={library('mpich')}"
     redirect = {kind: f">{folder}/{kind} 2>{folder}/{kind}.words" for kind in ("devdax", "fsdax")}
     first = f"""
         mkdir -p {folder}/a {folder}/b
         ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a standard {redirect["devdax"]}
         mkdir /mnt/pmem/stores
-        ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=40M {common} {cases} {folder}/b standard {redirect["fsdax"]}
+        ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=24M {common} {cases} {folder}/b standard {redirect["fsdax"]}
         {later_jobs(folder, "devdax", "/dev/dax0.0", common)}
-        {later_jobs(folder, "fsdax", "/mnt/pmem/stores", common + " ASSAY_IO_SIZE=40M")}
-        {ROOT}/assay io doctor --json >{folder}/doctor
+        {later_jobs(folder, "fsdax", "/mnt/pmem/stores", common + " ASSAY_IO_SIZE=24M")}
         {kept_jobs(folder, "closed", common)}
         ASSAY_IO_STORE=/dev/dax0.0 ASSAY_IO_DRAIN_LAG=100000 {common} {folder}/writer {folder}/out {BLOCKS} fail
     """
@@ -55,7 +60,7 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     )
     second = f"""
         {retry}
-        {ROOT}/assay io recover --json >{folder}/recovered
+        {sys.executable} -c '{TOOLS}' {folder}
         {damage}
         {kept_jobs(folder, "reread", common)}
         bash {NFS} {folder}/nfs {PROGRAMS} {library("mpich")}:{PATIENT} >{folder}/nfs/log 2>&1
@@ -75,7 +80,7 @@ def later_jobs(folder: Path, kind: str, store: str, settings: str) -> str:
     one that returns before the file system has all. What the tool says of the store is kept after each."""
     files = folder / f"later-{kind}"
     files.mkdir()
-    durability = shutil.copy(PROGRAMS / "durability-mpich", folder / "durability")
+    durability = PROGRAMS / "durability-mpich"
     settings = f"ASSAY_IO_STORE={store} {settings}"
     keep = f"{settings} ASSAY_IO_KEEP=checkpoint"
     unreadable = " ".join(f"{name}={value}" for name, value in planted(files, "read:EIO").items())
@@ -107,7 +112,7 @@ def kept_jobs(folder: Path, case: str, common: str) -> str:
         if case == "reread" and name == "intact":
             faults = " ".join(f"{key}={value}" for key, value in planted(files, "read:EIO").items())
             keep = f"{faults} {keep.replace('LD_PRELOAD=', f'LD_PRELOAD={FAULTY_FS}:')}"
-        lines.append(f"{keep} {folder}/durability {files} {case} >{files}/{case} 2>&1")
+        lines.append(f"{keep} {PROGRAMS}/durability-mpich {files} {case} >{files}/{case} 2>&1")
     return "\n        ".join(lines)
 
 
@@ -193,7 +198,7 @@ NOT_ACCELERATED = "assay io: files on NFS use the MPI's own I/O"
 
 def nfs(boots: dict[str, Any], name: str) -> str:
     """What a job has printed; it has ended by itself."""
-    folder = boots["folder"] / "nfs"
+    folder: Path = boots["folder"] / "nfs"
     log = (folder / "log").read_text()
     assert (folder / f"{name}.code").is_file(), log
     code, seconds = map(int, (folder / f"{name}.code").read_text().split())
