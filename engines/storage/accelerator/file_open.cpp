@@ -22,9 +22,9 @@
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/file_info.hpp"
-#include "storage/accelerator/network_file_system.hpp"
 #include "storage/accelerator/remote.hpp"
 #include "storage/store/background.hpp"
+#include "storage/store/network_file_system.hpp"
 #include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
 

@@ -154,6 +154,11 @@ std::string Job::create_store() {
             Store::create(settings_.store, settings_.size, static_cast<std::uint32_t>(local_size_),
                           name, store_name, failure, settings_.keep);
         if (store_) std::snprintf(path, sizeof path, "%s", store_->path().c_str());
+        if (store_ && store_->replaced_damaged())
+            std::fprintf(stderr,
+                         "assay io: %s is damaged since the machine was restarted; the files of "
+                         "the earlier job are read from the file system\n",
+                         path);
     }
     PMPI_Bcast(path, sizeof path, MPI_BYTE, 0, node_comm_);
     if (local_rank_ != 0 && path[0]) store_ = Store::attach(path, true, failure);

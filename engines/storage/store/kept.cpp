@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "storage/store/file_table.hpp"
+
 namespace assay::storage {
 namespace {
 
@@ -17,6 +19,18 @@ template <class Visit>
 void for_each_file(const Store& store, Visit visit) {
     for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
         visit(k, store.file(k));
+}
+
+// A file system may have another device number after a restart of the machine. Files that are as
+// the earlier job left them get the present one.
+void update_devices(const Store& store) {
+    for_each_file(store, [&](std::uint32_t, FileSlot& file) {
+        FileStatus status;
+        if (file.path[path_limit - 1] == 0 && read_status(file.path, status) == 0 &&
+            is_same_file(file, status, true) && file.size == status.size &&
+            file.mtime_ns == status.mtime_ns && file.ctime_ns == status.ctime_ns)
+            file.device = status.device;
+    });
 }
 
 }  // namespace
@@ -36,6 +50,7 @@ KeptStoreInfo kept_store_info(const Store& store) {
 // To invalidate a file its slot gets a new generation: readers on all nodes ignore records of an
 // older generation.
 void invalidate_stale_files(const Store& store, bool single_node, bool all_stores_present) {
+    if (store.restarted()) update_devices(store);
     for_each_file(store, [&](std::uint32_t, FileSlot& file) {
         const bool closed = file.size.load() >= 0 && !file.deleted.load() && !file.error.load();
         const bool stale = file.conflicted.load() || (file.shared.load() && !all_stores_present) ||

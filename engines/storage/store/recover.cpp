@@ -23,24 +23,12 @@ namespace {
 // A file that was modified later than this after the job's last sign of life was modified by
 // others.
 constexpr std::int64_t grace_ns = 2'000'000'000;
-// Sequences above this are not from a job's clock, so their records are damaged.
-constexpr std::uint64_t latest_sequence = ~0ull / 2;
 
 // Whether the store may have data that the file system lacks. A store in the phase `formatting` is
 // empty, whatever its heads say; for `clean` and `kept` the file system has all data.
 bool holds_data(const Store& store) {
     const Phase phase = store.superblock().phase.load();
     return phase == Phase::active || phase == Phase::detached;
-}
-
-bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {
-    if (record.file >= file_slots || record.sequence > latest_sequence) return false;
-    if (static_cast<RecordKind>(record.kind) != RecordKind::data) return true;
-    const auto ring = store.head(rank).ring_bytes.load();
-    std::uint64_t bytes = 0;
-    return ring && ring <= store.layout().ring_bytes && record.length &&
-           !__builtin_mul_overflow(record.length, std::uint64_t{record.count}, &bytes) &&
-           bytes <= ring && record.ring_offset % ring + bytes <= ring;
 }
 
 // Whether a record is damaged: a power failure may have torn it. Data are only checked if they are

@@ -24,6 +24,7 @@
 #include <string_view>
 
 #include "storage/store/available_memory.hpp"
+#include "storage/store/network_file_system.hpp"
 #include "storage/store/persist.hpp"
 
 #ifndef MADV_POPULATE_WRITE
@@ -47,6 +48,8 @@ constexpr std::uint64_t data_bytes_per_record = 8192;
 constexpr std::uint64_t min_records = 1u << 16;
 constexpr std::uint64_t min_ring_bytes = 1u << 20;
 constexpr std::uint64_t huge_page = 2u << 20;  // the alignment of a dax device
+// Sequences above this are not from a job's clock, so their records are damaged.
+constexpr std::uint64_t latest_sequence = ~0ull / 2;
 
 std::string errno_text() { return std::strerror(errno); }
 
@@ -104,6 +107,7 @@ struct SuperblockSummary {
     std::string job, keep, boot;
     StoreLayout layout{};
     std::uint64_t bytes = 0;
+    bool persistent = false;
 };
 
 SuperblockSummary read_superblock(int fd, std::size_t existing_bytes) {
@@ -120,7 +124,8 @@ SuperblockSummary read_superblock(int fd, std::size_t existing_bytes) {
         std::string(superblock.keep, strnlen(superblock.keep, sizeof superblock.keep)),
         std::string(superblock.boot, strnlen(superblock.boot, sizeof superblock.boot)),
         StoreLayout{superblock.ranks, superblock.record_slots, superblock.ring_bytes},
-        superblock.bytes};
+        superblock.bytes,
+        superblock.persistent == 1};
     munmap(map, huge_page);
     return summary;
 }
@@ -173,7 +178,7 @@ bool lock_alone(int fd, const struct stat& info) {
 // An error message if a device or file holds data of another job and must not be overwritten; empty
 // if it may be.
 std::string unrecovered_data(int fd, const std::string& path, std::size_t existing_bytes) {
-    const auto [is_store, version, phase, job, keep, boot, layout, bytes] =
+    const auto [is_store, version, phase, job, keep, boot, layout, bytes, persistent] =
         read_superblock(fd, existing_bytes);
     if (!is_store || phase == Phase::clean || phase == Phase::formatting) return {};
     if (version != store_version)
@@ -187,6 +192,16 @@ std::string unrecovered_data(int fd, const std::string& path, std::size_t existi
 }
 
 }  // namespace
+
+bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {
+    if (record.file >= file_slots || record.sequence > latest_sequence) return false;
+    if (static_cast<RecordKind>(record.kind) != RecordKind::data) return true;
+    const auto ring = store.head(rank).ring_bytes.load();
+    std::uint64_t bytes = 0;
+    return ring && ring <= store.layout().ring_bytes && record.length &&
+           !__builtin_mul_overflow(record.length, std::uint64_t{record.count}, &bytes) &&
+           bytes <= ring && record.ring_offset % ring + bytes <= ring;
+}
 
 std::uint64_t checksum_of(const Store& store, std::uint32_t rank, const Record& record) {
     constexpr std::size_t fields = offsetof(Record, checksum);
@@ -227,9 +242,11 @@ bool Store::map(std::size_t bytes, Failure& failure) {
     return true;
 }
 
-// Makes the store empty. A crash meanwhile leaves the phase `formatting`, which means an empty
-// store. The heads of the ranks are persisted before the phase can become `active`.
-void Store::format(const std::string& job, const std::string& keep) {
+// Makes the store empty. `is_zero`: the store is a new file, which reads as zero; touching all of
+// it would allocate it, on a file system with dax with a commit of its journal a page. A crash
+// meanwhile leaves the phase `formatting`, which means an empty store. The heads of the ranks are
+// persisted before the phase can become `active`.
+void Store::format(const std::string& job, const std::string& keep, bool is_zero) {
     auto& block = superblock();
     set_phase(Phase::formatting);
     block.magic = store_magic;
@@ -244,8 +261,7 @@ void Store::format(const std::string& job, const std::string& keep) {
     block.previous_job[0] = 0;
     block.previous_nodes = 0;
     begin_job(job);
-    // A new tmpfs file reads as zero; touching it would allocate it.
-    if (backing_ != Backing::memory)
+    if (!is_zero)
         for (std::uint32_t k = 0; k < file_slots; ++k) {
             file(k).generation = 0, file(k).users = 0;
             background_descriptor_of(k) = 0;
@@ -258,7 +274,7 @@ void Store::format(const std::string& job, const std::string& keep) {
         rank_head.evicting = rank_head.pid = 0;
         rank_head.ring_bytes = layout_.ring_bytes;
         rank_head.prefaulted = backing_ == Backing::device ? layout_.ring_bytes : 0;
-        if (backing_ != Backing::memory)
+        if (!is_zero)
             for (std::uint32_t k = 0; k < file_slots; ++k) descriptor_of(rank, k) = 0;
         persist(&rank_head, sizeof rank_head);
     }
@@ -286,6 +302,21 @@ void Store::begin_job(const std::string& job) {
     note_alive();
     for (std::size_t k = 0; k < shared_pointer_slots; ++k)
         block.shared_pointers[k] = 0, block.shared_pointer_used[k] = 0;
+}
+
+// Whether all records have their checksums. The counters of the rings must be those of the end of
+// the job that kept the store (finish()).
+bool Store::is_intact() const {
+    for (std::uint32_t rank = 0; rank < layout_.ranks; ++rank) {
+        const std::uint64_t first = head(rank).first_record.load(), tail = head(rank).tail.load();
+        if (first > tail || tail - first > layout_.record_slots) return false;
+        for (std::uint64_t k = first; k < tail; ++k)
+            if (const Record& stored = record(rank, k);
+                !lies_in_file_table_and_ring(*this, rank, stored) ||
+                stored.checksum != checksum_of(*this, rank, stored))
+                return false;
+    }
+    return true;
 }
 
 // Takes over a kept store for a new job. The phase stays `kept` until the job sets another one, so
@@ -350,6 +381,13 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         return nullptr;
     }
     fstat(store->fd_, &info);
+    if (const char* system = incoherent_file_system(store->fd_)) {
+        failure.message = location + " cannot be a store: it is on " + system +
+                          ", which is not memory or storage of one node; fix: --store with a "
+                          "folder of the node, such as /dev/shm";
+        if (fstat(store->fd_, &info) == 0 && info.st_size == 0) unlink(store->path_.c_str());
+        return nullptr;
+    }
     if (!lock_alone(store->fd_, info)) {
         failure.message = store->path_ + " is in use by another job";
         return nullptr;
@@ -368,10 +406,11 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
                       : fs_info.f_type == tmpfs_magic ? Backing::memory
                                                       : Backing::file;
     // A file from before a restart of the machine may lack data that were only in the page cache,
-    // so a kept store must be of this boot, or on a device.
+    // so a kept store must be of this boot, or in persistent memory.
+    const bool is_restarted = existing_store.boot != boot_id();
     if (!keep.empty() && existing_store.is_store && existing_store.phase == Phase::kept &&
         existing_store.keep == keep && existing_store.version == store_version &&
-        (is_device || existing_store.boot == boot_id())) {
+        (!is_restarted || existing_store.persistent)) {
         if (existing_store.layout.ranks != ranks) {
             failure.message = "the store that is kept as " + keep + " has " +
                               std::to_string(existing_store.layout.ranks) +
@@ -386,11 +425,17 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
             failure.message = store->path_ + " is damaged; fix: assay io drop " + keep;
             return nullptr;
         }
-        if (!store->map(existing_store.bytes, failure) || !store->take_over(job, failure))
-            return nullptr;
-        store->same_pids_ = true;
-        flock(store->fd_, LOCK_SH);
-        return store;
+        if (!store->map(existing_store.bytes, failure)) return nullptr;
+        if (!is_restarted || (store->persistent() && store->is_intact())) {
+            if (!store->take_over(job, failure)) return nullptr;
+            store->restarted_ = is_restarted;
+            store->same_pids_ = true;
+            flock(store->fd_, LOCK_SH);
+            return store;
+        }
+        munmap(store->map_, store->mapped_bytes_);
+        store->map_ = nullptr;
+        store->replaced_damaged_ = true;
     }
     // A kept store of this name that cannot be taken over is replaced.
     const bool outdated =
@@ -438,7 +483,7 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
-    store->format(job, keep);
+    store->format(job, keep, store->backing_ == Backing::memory || !existing_bytes);
     store->same_pids_ = true;
     flock(store->fd_, LOCK_SH);  // the other ranks of the node hold it too
     return store;
@@ -493,7 +538,7 @@ std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, 
                                                       : Backing::file;
     const std::uint64_t existing_bytes =
         is_device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
-    const auto [is_store, version, phase, job, keep, boot, layout, bytes] =
+    const auto [is_store, version, phase, job, keep, boot, layout, bytes, persistent] =
         read_superblock(store->fd_, existing_bytes);
     const bool fits = is_sound(layout) && layout.bytes() <= bytes && bytes <= existing_bytes;
     if (is_store && version != store_version)
@@ -605,6 +650,11 @@ void Store::set_phase(Phase phase) const {
 void Store::finish() {
     superblock().background = 0;
     if (!superblock().keep[0]) return remove();
+    // A job after a restart of the machine relies on the counters and on the state of the files.
+    for (std::uint32_t rank = 0; rank < layout_.ranks; ++rank)
+        persist(&head(rank), sizeof(RankHead));
+    for (std::uint32_t k = 0; k < file_slots && file(k).generation.load(); ++k)
+        persist(&file(k), offsetof(FileSlot, path));
     set_phase(Phase::kept);
 }
 

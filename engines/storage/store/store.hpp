@@ -110,6 +110,10 @@ public:
 
     // Whether the store was kept by an earlier job and has its data.
     bool taken_over() const { return taken_over_; }
+    // Whether the machine was restarted between the earlier job and this one.
+    bool restarted() const { return restarted_; }
+    // Whether the store was made in place of a kept one that a restart of the machine had damaged.
+    bool replaced_damaged() const { return replaced_damaged_; }
     // Call it when the file system has all data: the store is kept if it has a name for that, else
     // removed.
     void finish();
@@ -120,8 +124,9 @@ private:
     Store() = default;
     bool map(std::size_t bytes, Failure& failure);
     int touch_pages(std::size_t begin, std::size_t end) const;
-    void format(const std::string& job, const std::string& keep);
+    void format(const std::string& job, const std::string& keep, bool is_zero);
     bool take_over(const std::string& job, Failure& failure);
+    bool is_intact() const;
     void begin_job(const std::string& job);
     template <class T>
     T* object(std::size_t offset) const {
@@ -131,7 +136,7 @@ private:
     std::string path_;
     Backing backing_ = Backing::memory;
     bool persistent_ = false;
-    bool taken_over_ = false;
+    bool taken_over_ = false, restarted_ = false, replaced_damaged_ = false;
     bool same_pids_ =
         false;  // this process is in the PID namespace and boot of the store's creator
     StoreLayout layout_{};
@@ -140,6 +145,8 @@ private:
     std::size_t mapped_bytes_ = 0;
 };
 
+// Whether the record's numbers are possible: its file, its sequence, and its data in the ring.
+bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record);
 // XXH3 of the record without its `checksum`; with a persistent store also of its data.
 std::uint64_t checksum_of(const Store& store, std::uint32_t rank, const Record& record);
 

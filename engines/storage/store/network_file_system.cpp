@@ -1,5 +1,5 @@
 // Recognises NFS and SMB by the file system type of statfs(2).
-#include "storage/accelerator/network_file_system.hpp"
+#include "storage/store/network_file_system.hpp"
 
 #include <linux/magic.h>
 #include <sys/statfs.h>

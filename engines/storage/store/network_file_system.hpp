@@ -1,5 +1,5 @@
 // Network file systems without coherent client caches. The accelerator does not accelerate files on
-// them: the MPI library does their I/O.
+// them: the MPI library does their I/O. A store cannot lie on them, because it belongs to one node.
 //
 // NFS and SMB clients cache file data until the file is opened again. If another host writes to the
 // file meanwhile, a read may return the old data. Locks need a service on the server. Lustre, GPFS,

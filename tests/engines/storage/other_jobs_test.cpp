@@ -1,0 +1,80 @@
+// Waiting for the drain of another job. The moment in which that drain ends is planted: while the
+// waiting job asks whether the store is in use.
+#include "storage/store/other_jobs.hpp"
+
+#include <doctest/doctest.h>
+#include <sys/file.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <functional>
+#include <utility>
+
+#include "store_fixture.hpp"
+
+namespace {
+
+std::function<void()> before_lock;  // runs once, before the next attempt to lock a file alone
+
+}  // namespace
+
+// Takes the place of the C library's flock() in this program.
+extern "C" int flock(int fd, int operation) noexcept {
+    if (before_lock && operation == (LOCK_EX | LOCK_NB)) std::exchange(before_lock, nullptr)();
+    return static_cast<int>(syscall(SYS_flock, fd, operation));
+}
+
+namespace {
+
+// A job has ended; its drain still has a record of the file to write, and holds the store.
+struct EarlierJob {
+    Folder folder;
+    std::string path = folder.file("data");
+    std::unique_ptr<Store> store, own_store;
+    std::uint32_t slot = 0;
+    FileStatus status;
+
+    EarlierJob() {
+        Failure failure;
+        store = Store::create(folder.path, small_store, 1, "earlier", "earlier", failure);
+        REQUIRE_MESSAGE(store, failure.message);
+        own_store = create_store(folder.path, 1, "own");
+        slot = slot_of_file(*store, path);
+        Writer writer(*store, 0);
+        const char data[64]{};
+        REQUIRE(write_block(*store, writer, slot, 0, data, sizeof data));
+        release_slot(*store, slot, nullptr);
+        store->file(slot).acknowledged = 1;
+        store->set_phase(Phase::detached);
+        REQUIRE(read_status(path.c_str(), status) == 0);
+    }
+    void end(bool is_written) {
+        if (is_written) store->head(0).drained = store->head(0).tail.load();
+        flock(store->descriptor(), LOCK_UN);
+    }
+    std::string wait() { return wait_for_other_jobs(*own_store, status, 1); }
+};
+
+}  // namespace
+
+TEST_CASE("a drain that ends while another job asks for it has written the file") {
+    EarlierJob earlier;
+    bool was_asked = false;
+    before_lock = [&] {
+        was_asked = true;
+        earlier.end(true);
+    };
+    CHECK(earlier.wait() == "");
+    CHECK(was_asked);
+}
+
+TEST_CASE("a drain that ends without having written is an error") {
+    EarlierJob earlier;
+    before_lock = [&] { earlier.end(false); };
+    CHECK(earlier.wait().find("no drain runs; fix: assay io drain") != std::string::npos);
+}
+
+TEST_CASE("a drain that does not end is waited for with a limit") {
+    EarlierJob earlier;
+    CHECK(earlier.wait().find("not written within 1 s") != std::string::npos);
+}
