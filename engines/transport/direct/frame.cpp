@@ -3,20 +3,39 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace assay::direct {
 
 void Outbox::add(const Header& header, const void* data, std::size_t bytes, Ticket ticket) {
-    entries_.push_back({header, static_cast<const std::byte*>(data), bytes, ticket, end_, {}});
-    end_ = entries_.back().end();
+    insert({header, static_cast<const std::byte*>(data), bytes, ticket, end_, {}});
 }
 
 void Outbox::add_copy(const Header& header, const void* data, std::size_t bytes) {
     auto copy = std::make_unique_for_overwrite<std::byte[]>(bytes);
     if (bytes > 0) std::memcpy(copy.get(), data, bytes);
-    add(header, copy.get(), bytes, -1);
-    entries_.back().copy = std::move(copy);
+    const std::byte* const copied = copy.get();
+    insert({header, copied, bytes, -1, end_, std::move(copy)});
+}
+
+// Messages of one tag keep their order. Messages of the transport itself, whose tags are negative,
+// never overtake: a peer's last message comes after all others.
+bool Outbox::may_overtake(const Entry& entry, const Entry& other) const {
+    return other.begin >= committed_ && other.header.kind == FrameKind::message &&
+           other.bytes > max_short && other.header.tag != entry.header.tag;
+}
+
+Outbox::Entry& Outbox::insert(Entry entry) {
+    auto place = entries_.end();
+    if (entry.header.kind == FrameKind::message && entry.header.tag >= 0 &&
+        entry.bytes <= max_short)
+        while (place != entries_.begin() && may_overtake(entry, *std::prev(place))) --place;
+    const std::uint64_t length = entry.end() - entry.begin;
+    if (place != entries_.end()) entry.begin = place->begin;
+    for (auto later = place; later != entries_.end(); ++later) later->begin += length;
+    end_ += length;
+    return *entries_.insert(place, std::move(entry));
 }
 
 std::size_t Outbox::gather(std::uint64_t from, std::size_t max_bytes, std::span<iovec> pieces,

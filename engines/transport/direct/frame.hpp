@@ -4,6 +4,7 @@
 
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -40,8 +41,13 @@ inline bool is_valid(const Header& header) {
 
 // The frames that are to be sent to a peer. Positions count the bytes of the stream from 0. Bytes
 // stay here until release(): with TCP until the kernel has them, with UDP until the peer has them.
+//
+// A short message overtakes long ones of other tags of which no byte is sent yet. Otherwise
+// requests and credits would wait behind data.
 class Outbox {
 public:
+    static constexpr std::size_t max_short = 8U << 10;
+
     void add(const Header& header, const void* data, std::size_t bytes, Ticket ticket);
     // Adds a copy of the bytes: the caller may change its own at once.
     void add_copy(const Header& header, const void* data, std::size_t bytes);
@@ -49,6 +55,8 @@ public:
     std::size_t frames() const { return entries_.size(); }
     std::uint64_t begin() const { return begin_; }
     std::uint64_t end() const { return end_; }
+    // The bytes before a position are sent once or released: no frame overtakes them any more.
+    void commit(std::uint64_t to) { committed_ = std::max(committed_, to); }
     // Describes up to `max_bytes` bytes from a position on. Returns the number of bytes, and in
     // `count` of pieces; these are valid until release().
     std::size_t gather(std::uint64_t from, std::size_t max_bytes, std::span<iovec> pieces,
@@ -57,6 +65,7 @@ public:
     template <class Done>
     void release(std::uint64_t to, Done done) {
         begin_ = to;
+        commit(to);
         while (!entries_.empty() && entries_.front().end() <= to) {
             const Ticket ticket = entries_.front().ticket;
             entries_.pop_front();
@@ -78,8 +87,11 @@ private:
         std::unique_ptr<std::byte[]> copy;
         std::uint64_t end() const { return begin + sizeof header + bytes; }
     };
+    Entry& insert(Entry entry);
+    bool may_overtake(const Entry& entry, const Entry& other) const;
+
     std::deque<Entry> entries_;
-    std::uint64_t begin_ = 0, end_ = 0;
+    std::uint64_t begin_ = 0, end_ = 0, committed_ = 0;
 };
 
 }  // namespace assay::direct

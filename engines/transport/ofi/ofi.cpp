@@ -361,7 +361,7 @@ void Ofi::release_sent(Channel& to) {
 
 // Copies the next bytes of the outbox into a buffer.
 void Ofi::fill_message(Channel& to, std::size_t index) {
-    const direct::Outbox& out = outbox(to.peer);
+    direct::Outbox& out = outbox(to.peer);
     Buffer& buffer = to.buffers[index];
     std::byte* next = buffer.data + sizeof(Prefix);
     std::size_t left = message_bytes_ - sizeof(Prefix);
@@ -375,6 +375,7 @@ void Ofi::fill_message(Channel& to, std::size_t index) {
         left -= bytes;
         to.copied += bytes;
     }
+    out.commit(to.copied);
     begin_message(to, buffer, message_bytes_ - sizeof(Prefix) - left);
     to.ends[index] = to.copied;
     to.flow.sent();

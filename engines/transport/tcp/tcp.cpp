@@ -1,13 +1,14 @@
 // The TCP transport (see tcp.hpp).
 #include "transport/tcp/tcp.hpp"
 
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
 #include <utility>
 
@@ -29,6 +30,11 @@ constexpr int max_pieces = 64;                  // of one sendmsg
 // Limit of the bytes in the kernel that are not sent yet. Small messages wait behind them; with a
 // lower limit the rate falls. 512 KiB take 40 us at 100 Gbit/s.
 constexpr int max_unsent = 512 << 10;
+// The kernel paces a connection that the network limits to less than this rate, as it does with
+// BBR: bursts of several connections overflow the short queues of such networks. Faster connections
+// are not paced, because a timer for each burst costs more there.
+constexpr std::uint64_t max_paced = 125'000'000;    // B/s
+constexpr std::uint64_t rate_interval = 256 << 10;  // bytes between two checks of the rate
 
 class Tcp final : public direct::StreamTransport {
 public:
@@ -42,6 +48,8 @@ private:
         bool readable = false, writable = false, ended = false;
         std::vector<std::byte> buffer;  // read and not consumed: [begin, end)
         std::size_t begin = 0, end = 0;
+        std::uint64_t sent = 0, rate_check_at = rate_interval;  // bytes sent
+        bool paced = false;
     };
     Connection& connection(int peer) { return connections_[static_cast<std::size_t>(peer)]; }
 
@@ -85,6 +93,7 @@ private:
     }
 
     void write(int peer);
+    void pace_if_slow(int peer);
     void read(int peer);
     ssize_t read_some(int peer);
 
@@ -110,6 +119,8 @@ void Tcp::write(int peer) {
             return;
         }
         sent += static_cast<std::size_t>(n);
+        p.sent += static_cast<std::size_t>(n);
+        if (!p.paced && p.sent >= p.rate_check_at) pace_if_slow(peer);
         out.release(out.begin() + static_cast<std::uint64_t>(n),
                     [this](Ticket ticket) { tickets().complete(ticket, true); });
         if (static_cast<std::size_t>(n) < bytes) {
@@ -117,6 +128,23 @@ void Tcp::write(int peer) {
             return;
         }
     }
+}
+
+// Turns on the kernel's pacing of a connection that the network limits to less than max_paced. Any
+// limit of the rate turns it on, also one that is never reached.
+void Tcp::pace_if_slow(int peer) {
+    Connection& p = connection(peer);
+    p.rate_check_at = p.sent + rate_interval;
+    tcp_info info{};
+    socklen_t length = sizeof info;
+    if (getsockopt(p.socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0 ||
+        length < offsetof(tcp_info, tcpi_delivery_rate) + sizeof info.tcpi_delivery_rate ||
+        info.tcpi_delivery_rate_app_limited || info.tcpi_delivery_rate == 0 ||
+        info.tcpi_delivery_rate >= max_paced)
+        return;
+    const std::uint64_t no_limit = std::uint64_t{1} << 40;
+    setsockopt(p.socket, SOL_SOCKET, SO_MAX_PACING_RATE, &no_limit, sizeof no_limit);
+    p.paced = true;
 }
 
 // Reads once: a large payload into its receive's buffer, the bytes after it into the connection's

@@ -31,7 +31,7 @@ constexpr std::size_t min_path_mtu = 576;        // path MTU that every path has
 constexpr std::size_t socket_buffer_bytes = 32U << 20;
 constexpr std::uint32_t max_window = 8U << 20;
 constexpr std::size_t max_send_bytes = 65000;  // of one sendmsg, which the kernel may split (GSO)
-constexpr Nanoseconds min_acknowledgement_delay = 250'000, max_acknowledgement_delay = 4'000'000;
+constexpr Nanoseconds min_acknowledgement_delay = 250'000, max_acknowledgement_delay = 8'000'000;
 constexpr int receive_count = 8;  // buffers of one recvmmsg
 
 direct::Address address_of(int socket, bool of_peer) {
@@ -46,9 +46,10 @@ direct::Address address_of(int socket, bool of_peer) {
 
 // The body of an acknowledgement. The offset in its prefix is the end of the bytes that the
 // receiver grants. The ranges of numbers are listed from the highest down; `end` is the end of the
-// first.
+// first, and `arrival` the time at which its highest number arrived (see Acknowledgement).
 struct AcknowledgementBody {
     std::uint64_t end;
+    Nanoseconds arrival;
     struct {
         std::uint32_t length, gap;  // numbers that have arrived; missing numbers below them
     } ranges[max_reported];
@@ -79,6 +80,11 @@ Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
         setsockopt(socket_, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof buffer_bytes);
     setsockopt(socket_, IPPROTO_UDP, UDP_GRO, &enabled, sizeof enabled);
     setsockopt(socket_, IPPROTO_IP, IP_MTU_DISCOVER, &probe, sizeof probe);
+    setsockopt(socket_, SOL_SOCKET, SO_TIMESTAMPNS, &enabled, sizeof enabled);
+    // A datagram that a full queue of this host drops is then an error (ENOBUFS), not a loss.
+    const bool v4 = own_address.storage.ss_family == AF_INET;
+    setsockopt(socket_, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVERR : IPV6_RECVERR, &enabled,
+               sizeof enabled);
     int size = 0;
     socklen_t length = sizeof size;
     getsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &size, &length);
@@ -131,7 +137,9 @@ std::array<unsigned char, 8> Channel::compute_tag(std::span<const std::byte> byt
 bool Channel::read_batch() {
     std::array<mmsghdr, receive_count> messages{};
     std::array<iovec, receive_count> pieces;
-    std::array<std::array<char, CMSG_SPACE(sizeof(int))>, receive_count> controls;
+    std::array<std::array<char, CMSG_SPACE(sizeof(int)) + CMSG_SPACE(sizeof(timespec))>,
+               receive_count>
+        controls;
     for (std::size_t i = 0; i < receive_count; ++i) {
         pieces[i] = {buffer_.data() + i * max_block_bytes, max_block_bytes};
         messages[i].msg_hdr.msg_iov = &pieces[i];
@@ -144,8 +152,14 @@ bool Channel::read_batch() {
     for (int i = 0; i < count; ++i) {
         mmsghdr& message = messages[static_cast<std::size_t>(i)];
         std::size_t segment = message.msg_len;
+        Nanoseconds arrival = 0;
         for (cmsghdr* c = CMSG_FIRSTHDR(&message.msg_hdr); c;
              c = CMSG_NXTHDR(&message.msg_hdr, c)) {
+            if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+                timespec stamp;
+                std::memcpy(&stamp, CMSG_DATA(c), sizeof stamp);
+                arrival = Nanoseconds{stamp.tv_sec} * 1'000'000'000 + stamp.tv_nsec;
+            }
             int size = 0;
             if (c->cmsg_level != IPPROTO_UDP || c->cmsg_type != UDP_GRO) continue;
             std::memcpy(&size, CMSG_DATA(c), sizeof size);
@@ -153,8 +167,9 @@ bool Channel::read_batch() {
         }
         std::byte* data = buffer_.data() + static_cast<std::size_t>(i) * max_block_bytes;
         for (std::size_t offset = 0; offset < message.msg_len; offset += segment)
-            batch_.emplace_back(data + offset,
-                                std::min<std::size_t>(segment, message.msg_len - offset));
+            batch_.push_back(
+                {{data + offset, std::min<std::size_t>(segment, message.msg_len - offset)},
+                 arrival});
     }
     return count > 0;
 }
@@ -180,7 +195,7 @@ void Channel::accept_acknowledgement(std::span<const std::byte> datagram, std::u
     constexpr std::size_t fixed = offsetof(AcknowledgementBody, ranges);
     if (bytes.size() < fixed || (bytes.size() - fixed) % sizeof body.ranges[0] != 0) return;
     std::memcpy(&body, bytes.data(), bytes.size());
-    Acknowledgement acknowledgement{granted, {}};
+    Acknowledgement acknowledgement{granted, {}, body.arrival};
     std::uint64_t end = body.end;
     for (std::size_t i = 0; i < (bytes.size() - fixed) / sizeof body.ranges[0]; ++i) {
         const auto [length, gap] = body.ranges[i];
@@ -195,7 +210,8 @@ void Channel::accept_acknowledgement(std::span<const std::byte> datagram, std::u
 
 // --- Sending -----------------------------------------------------------------------------------
 
-void Channel::acknowledge() {
+// False: the host's queue is full.
+bool Channel::acknowledge() {
     const Acknowledgement acknowledgement = receiver_->acknowledge();
     struct {
         Prefix prefix;
@@ -207,6 +223,7 @@ void Channel::acknowledge() {
                        Kind::acknowledgement,
                        {},
                        {}};
+    datagram.body.arrival = acknowledgement.arrival;
     std::size_t count = 0;
     for (auto range = acknowledgement.ranges.rbegin(); range != acknowledgement.ranges.rend();
          ++range) {
@@ -230,25 +247,39 @@ void Channel::acknowledge() {
     std::memcpy(covered.data(), &datagram, front);
     std::memcpy(covered.data() + front, &datagram.body, body);
     datagram.prefix.tag = compute_tag(std::span(covered).first(front + body));
-    ::send(socket_, &datagram, sizeof datagram.prefix + body, MSG_DONTWAIT);
+    const ssize_t n = ::send(socket_, &datagram, sizeof datagram.prefix + body, MSG_DONTWAIT);
+    return n >= 0 || (errno != ENOBUFS && errno != EAGAIN);
 }
 
 // An acknowledgement waits this long, because each lowers the rate of this side's own data.
 Nanoseconds Channel::acknowledgement_delay() const {
-    return std::clamp<Nanoseconds>(sender_->round_trip() / 4, min_acknowledgement_delay,
+    return std::clamp<Nanoseconds>(sender_->round_trip() / 3, min_acknowledgement_delay,
                                    max_acknowledgement_delay);
 }
 
-void Channel::send(const direct::Outbox& outbox, Nanoseconds time) {
+bool Channel::send(const direct::Outbox& outbox, Nanoseconds time, bool host_is_full) {
     if (!receiver_->acknowledgement_due()) acknowledge_at_ = 0;
     else if (acknowledge_at_ == 0) acknowledge_at_ = time + acknowledgement_delay();
     if (acknowledge_at_ != 0 && (receiver_->acknowledgement_urgent() || time >= acknowledge_at_)) {
-        acknowledge();
-        acknowledge_at_ = 0;
+        const bool sent = acknowledge();
+        acknowledge_at_ = sent ? 0 : time + min_acknowledgement_delay;
+        if (!sent) receiver_->repeat_acknowledgement();
     }
     sender_->expire(time, outbox.end());
+    if (host_is_full) return true;
+    refused_ = false;
     while (send_batch(outbox, time)) {
     }
+    return !refused_;
+}
+
+void Channel::drain_errors() const {
+    std::array<std::byte, 64> ignored;
+    while (recv(socket_, ignored.data(), ignored.size(), MSG_ERRQUEUE | MSG_DONTWAIT) >= 0) {
+    }
+    int error = 0;  // pending, and cleared by this call
+    socklen_t length = sizeof error;
+    getsockopt(socket_, SOL_SOCKET, SO_ERROR, &error, &length);
 }
 
 // Sends datagrams of equal size, and a last one that may be shorter, with one call. Returns false
@@ -258,7 +289,9 @@ bool Channel::send_batch(const direct::Outbox& outbox, Nanoseconds time) {
     std::array<iovec, 1024> pieces;  // UIO_MAXIOV; one datagram has fewer than 1000
     std::size_t datagrams = 0, used = 0, bytes = 0, segment = 0;
     std::uint64_t first = 0;
-    while (datagrams < max_datagrams && bytes + sizeof(Prefix) + max_bytes_ <= max_send_bytes) {
+    const std::size_t limit = std::min(max_send_bytes, sender_->batch_bytes());
+    while (datagrams < max_datagrams &&
+           (datagrams == 0 || bytes + sizeof(Prefix) + max_bytes_ <= limit)) {
         const auto next = sender_->next(time, outbox.end());
         if (!next) break;
         int count = 0;
@@ -287,6 +320,7 @@ bool Channel::send_batch(const direct::Outbox& outbox, Nanoseconds time) {
     }
     if (datagrams == 0) return false;
     if (transmit(std::span(pieces).first(used), bytes, datagrams > 1 ? segment : 0)) return true;
+    if (errno == ENOBUFS || errno == EAGAIN) refused_ = true;
     sender_->cancel_from(first);
     return false;
 }

@@ -1,6 +1,7 @@
 // The datagrams between this rank and one peer: their layout, their tags, and a connected socket.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -59,28 +60,37 @@ public:
     template <class PassOn>
     void receive(Nanoseconds time, PassOn pass_on) {
         while (read_batch())
-            for (const std::span<std::byte> datagram : batch_) accept(datagram, time, pass_on);
+            for (const Arrived& arrived : batch_) accept(arrived, time, pass_on);
     }
     template <class PassOn>
     void resume(PassOn pass_on) {
         receiver_->resume(pass_on);
     }
-    // Sends bytes of the outbox as far as the window permits, and an acknowledgement if one is due.
-    void send(const direct::Outbox& outbox, Nanoseconds time);
+    // Sends an acknowledgement if one is due, and, unless the host's queue is full, bytes of the
+    // outbox as far as the window and its pace permit. Returns false if the host's queue is full.
+    bool send(const direct::Outbox& outbox, Nanoseconds time, bool host_is_full);
     // When an acknowledgement is due; 0: none is.
     Nanoseconds acknowledge_at() const { return acknowledge_at_; }
+    // Reads the kernel's reports of sent packets, such as a peer's closed port. Until they are
+    // read, epoll reports an error each time.
+    void drain_errors() const;
     const Sender& sender() const { return *sender_; }
     const Traffic& traffic() const { return traffic_; }
 
 private:
     static constexpr std::size_t max_block_bytes = 65536, max_datagrams = 64;
+    struct Arrived {
+        std::span<std::byte> bytes;
+        Nanoseconds time;  // when the kernel received it; 0: not known
+    };
     bool read_batch();
     // Whether a datagram has the peer's tag and a valid layout; sets `prefix`.
     bool verify_datagram(std::span<const std::byte> datagram, Prefix& prefix);
     void accept_acknowledgement(std::span<const std::byte> datagram, std::uint64_t granted,
                                 Nanoseconds time);
     template <class PassOn>
-    void accept(std::span<const std::byte> datagram, Nanoseconds time, PassOn pass_on) {
+    void accept(const Arrived& arrived, Nanoseconds time, PassOn pass_on) {
+        const std::span<const std::byte> datagram = arrived.bytes;
         Prefix prefix;
         if (!verify_datagram(datagram, prefix)) {
             ++traffic_.forged;
@@ -91,9 +101,10 @@ private:
             if (!receiver_->on_datagram(prefix.number, prefix.offset, payload.data(),
                                         payload.size(), pass_on))
                 ++traffic_.repeated;
+            else receiver_->set_arrival(prefix.number, arrived.time);
         }
     }
-    void acknowledge();
+    bool acknowledge();
     Nanoseconds acknowledgement_delay() const;
     bool send_batch(const direct::Outbox& outbox, Nanoseconds time);
     bool transmit(std::span<iovec> pieces, std::size_t bytes, std::size_t segment);
@@ -109,9 +120,10 @@ private:
     std::optional<Receiver> receiver_;
     std::uint64_t acknowledgements_ = 0;
     Nanoseconds acknowledge_at_ = 0;  // 0: none
+    bool refused_ = false;            // whether a full queue of the host refused the last datagrams
     bool segments_ = true;            // whether the kernel splits a send into datagrams (GSO)
     std::vector<std::byte> buffer_;
-    std::vector<std::span<std::byte>> batch_;
+    std::vector<Arrived> batch_;
     Traffic traffic_;
 };
 

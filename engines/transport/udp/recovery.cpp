@@ -2,17 +2,18 @@
 #include "transport/udp/recovery.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace assay::udp {
 namespace {
 
 // The first and the smallest window in datagrams. Many peers that send to the same rank share its
 // queue, so both are small (RFC 9002, section 7.2).
-constexpr std::size_t first_window = 10, min_window = 4;
+constexpr std::size_t first_window = 10, min_window = 2;
 constexpr std::size_t max_window = 64U << 20;
 constexpr std::uint64_t max_reorder = 1024;
 constexpr std::size_t max_lost_entries = 4096;  // lost datagrams that may still arrive late
-constexpr std::size_t growth_divisor = 32;      // growth in a round trip: 3 %
+constexpr double growth_divisor = 32;           // growth in a round trip: 3 %
 constexpr double reduction = 0.7;  // as CUBIC (RFC 9438): Reno's half leaves short queues empty
 // The minimum is long because a program that computes between two polls acknowledges late.
 constexpr Nanoseconds min_timeout = 10'000'000, initial_timeout = 50'000'000,
@@ -20,8 +21,55 @@ constexpr Nanoseconds min_timeout = 10'000'000, initial_timeout = 50'000'000,
 constexpr Nanoseconds granularity = 1'000'000;  // RFC 9002, section 6.1.2
 constexpr int probes = 2;                       // datagrams that are sent again after a timeout
 constexpr int timeouts_until_restart = 3;       // in a row, before the window is reset
+// The pace is this factor above the window over the round trip, so that the window is the limit. It
+// is BBR's factor; while the window doubles in a round trip, the pace must double too.
+constexpr double pacing_gain = 1.25, first_pacing_gain = 2;
+// The burst that may leave after a pause: a program that shares its processor is called late.
+constexpr double burst_s = 4e-3;
+constexpr std::size_t burst_datagrams = 2;
+constexpr Nanoseconds max_hold = 500'000;
+// A batch holds the bytes of this time, and at least some Ethernet packets. A token bucket holds as
+// much: a lab's holds 0.5 ms, and TCP in Linux sends segments of 1 ms (tcp_tso_autosize).
+constexpr double batch_s = 0.3e-3;
+constexpr std::size_t min_batch = 7500, max_batch = 65000;
+// A shorter delay is that of the host, not that of a network's queue.
+constexpr Nanoseconds min_overflow = 2'000'000;
+// The fastest datagram is searched in the last one or two of these intervals, since routes and
+// clocks may change.
+constexpr Nanoseconds fastest_interval = 10'000'000'000;
+// Shares of a queue's delay at its overflow. The window grows less above the first, and no more
+// above the second.
+constexpr double grow_less = 0.5, grow_no_more = 0.85;
+// The window limits the rate if the queues are nearly empty. It then grows by up to a quarter in a
+// round trip, which is long if a busy rank answers late.
+constexpr double nearly_empty = 0.3, fast_growth = 0.25;
 
 }  // namespace
+
+void QueueingDelay::on_arrival(Nanoseconds sent, Nanoseconds arrived, Nanoseconds time) {
+    const Nanoseconds delay = arrived - sent;
+    if (!any_) {
+        fastest_ = previous_fastest_ = delay;
+        interval_begin_ = time;
+        any_ = true;
+    } else if (time - interval_begin_ >= fastest_interval) {
+        previous_fastest_ = std::exchange(fastest_, delay);
+        interval_begin_ = time;
+    }
+    fastest_ = std::min(fastest_, delay);
+    latest_ = delay - std::min(fastest_, previous_fastest_);
+}
+
+void QueueingDelay::on_loss() {
+    overflow_ = overflow_ == 0 ? latest_ : (3 * overflow_ + latest_) / 4;
+}
+
+bool QueueingDelay::has_overflowed() const { return overflow_ >= min_overflow; }
+
+double QueueingDelay::fullness() const {
+    if (!has_overflowed()) return 0;
+    return std::min(1.0, static_cast<double>(latest_) / static_cast<double>(overflow_));
+}
 
 Sender::Sender(std::size_t max_bytes, std::uint64_t granted)
     : max_bytes_(max_bytes),
@@ -35,6 +83,7 @@ Sender::Datagram Sender::send(std::uint64_t offset, std::uint32_t length, Nanose
     in_flight_ += length;
     ++datagrams_in_flight_;
     ++counts_.sent;
+    pace_credit_ -= length;
     return {first_number_ + sent_.size() - 1, offset, length};
 }
 
@@ -61,13 +110,19 @@ std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end
         probe_pending_ = false;
         return send(next_offset_, 0, time);
     }
-    window_limited_ = in_flight_ > 0 && in_flight_ + max_bytes_ > window_;
-    if (window_limited_ && probes_left_ == 0) return std::nullopt;
+    departure_ = 0;
+    const bool full = in_flight_ > 0 && in_flight_ + max_bytes_ > window_;
+    window_limited_ = full;
+    if (full && probes_left_ == 0) return std::nullopt;
+    if ((!lost_.empty() || next_offset_ < std::min(end, granted_)) && !may_leave(time)) {
+        window_limited_ = true;
+        return std::nullopt;
+    }
     if (const auto piece = next_lost()) {
-        if (window_limited_) --probes_left_;
+        if (full) --probes_left_;
         return send(piece->offset, piece->length, time);
     }
-    if (window_limited_) return std::nullopt;
+    if (full) return std::nullopt;
     const std::uint64_t limit = std::min(end, granted_);
     if (next_offset_ >= limit) return std::nullopt;
     const auto length =
@@ -78,12 +133,46 @@ std::optional<Sender::Datagram> Sender::next(Nanoseconds time, std::uint64_t end
     return send(next_offset_ - length, length, time);
 }
 
+// The pace in B/s; 0, which is no limit, before the first round trip.
+double Sender::pace() const {
+    if (smoothed_rtt_ == 0) return 0;
+    const double gain = window_ < threshold_ ? first_pacing_gain : pacing_gain;
+    return gain * static_cast<double>(window_) / seconds(smoothed_rtt_);
+}
+
+// Whether a datagram may leave now: as long as there is credit. Without credit the next ones wait
+// until it is positive again, and a moment longer, so that several leave at once.
+bool Sender::may_leave(Nanoseconds time) {
+    const double rate = pace();
+    if (rate == 0) return true;
+    if (time < hold_until_) {
+        departure_ = hold_until_;
+        return false;
+    }
+    const double burst =
+        std::max(rate * burst_s, static_cast<double>(burst_datagrams * max_bytes_));
+    pace_credit_ = std::min(burst, pace_credit_ + rate * seconds(time - pace_time_));
+    pace_time_ = time;
+    if (pace_credit_ > 0) return true;
+    const auto debt = static_cast<Nanoseconds>(-pace_credit_ / rate * 1e9);
+    departure_ = hold_until_ = time + std::max(debt + 1, std::min(max_hold, smoothed_rtt_ / 8));
+    return false;
+}
+
+std::size_t Sender::batch_bytes() const {
+    const double rate = pace();
+    if (rate == 0) return min_batch;
+    return std::clamp(static_cast<std::size_t>(rate * batch_s), min_batch, max_batch);
+}
+
 void Sender::cancel_from(std::uint64_t number) {
     while (first_number_ + sent_.size() > number) {
         const Sent& last = sent_.back();
         in_flight_ -= last.length;
         --datagrams_in_flight_;
         --counts_.sent;
+        pace_credit_ += last.length;
+        window_limited_ = false;  // the host's queue is what limits
         if (last.offset + last.length == next_offset_ && lost_.empty()) next_offset_ = last.offset;
         else if (last.length > 0) lost_.push_front({last.offset, last.length});
         sent_.pop_back();
@@ -122,7 +211,11 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
                 in_flight_ -= sent.length;
                 --datagrams_in_flight_;
                 newly_acknowledged += sent.length;
-                if (number == largest) update_rtt(time - sent.time);
+                if (number == largest) {
+                    update_rtt(time - sent.time);
+                    if (acknowledgement.arrival != 0)
+                        queueing_.on_arrival(sent.time, acknowledgement.arrival, time);
+                }
             }
             sent.state = State::arrived;
             arrived_.add(sent.offset, sent.offset + sent.length);
@@ -130,21 +223,35 @@ bool Sender::acknowledge(const Acknowledgement& acknowledgement, Nanoseconds tim
             backoff_ = probes_left_ = 0;
         }
     }
-    // The window grows only if it limits the sender (RFC 9002, section 7.8). The growth is the
-    // larger one of Reno's and Scalable TCP's: a user-space receiver that shares its processor
-    // answers late, and Reno's datagram in a round trip is then too little.
-    if (window_limited_ && newly_acknowledged > 0) {
-        const std::size_t reno =
-            std::max<std::size_t>(1, max_bytes_ * newly_acknowledged / window_);
-        window_ = std::min(
-            max_window,
-            window_ + (window_ < threshold_ ? newly_acknowledged
-                                            : std::max(reno, newly_acknowledged / growth_divisor)));
-    }
+    if (window_limited_ && newly_acknowledged > 0) grow_window(newly_acknowledged);
     largest_arrived_ = std::max(largest_arrived_, largest);
     find_lost(time);
     remove_arrived();
     return true;
+}
+
+// Grows the window, which happens only if it limits the sender (RFC 9002, section 7.8). The growth
+// is the larger one of Reno's and Scalable TCP's: a user-space receiver that shares its processor
+// answers late, and Reno's datagram in a round trip is then too little. The growth is less if a
+// queue is about to overflow, as with TCP-Illinois.
+void Sender::grow_window(std::size_t acknowledged) {
+    if (window_ < threshold_) {
+        window_ = std::min(max_window, window_ + acknowledged);
+        return;
+    }
+    const double reno = static_cast<double>(max_bytes_) * static_cast<double>(acknowledged) /
+                        static_cast<double>(window_);
+    const double scalable = static_cast<double>(acknowledged) / growth_divisor;
+    const double fullness = queueing_.fullness();
+    const double room = (grow_no_more - fullness) / (grow_no_more - grow_less);
+    const double fast =
+        queueing_.has_overflowed()
+            ? fast_growth * static_cast<double>(acknowledged) * (1 - fullness / nearly_empty)
+            : 0;
+    growth_ += std::max(fast, std::max(reno, scalable) * std::clamp(room, 0.0, 1.0));
+    const auto whole = static_cast<std::size_t>(growth_);
+    growth_ -= static_cast<double>(whole);
+    window_ = std::min(max_window, window_ + whole);
 }
 
 // Marks datagrams as lost that were sent before one that has arrived: `reorder_threshold_` numbers
@@ -169,6 +276,7 @@ void Sender::find_lost(Nanoseconds time) {
 void Sender::reduce_window(std::uint64_t number) {
     if (number < recovery_end_) return;
     recovery_end_ = first_number_ + sent_.size();
+    queueing_.on_loss();
     save_window();
     window_ = std::max(min_window * max_bytes_,
                        static_cast<std::size_t>(static_cast<double>(window_) * reduction));
@@ -275,6 +383,7 @@ void Receiver::store_out_of_order(std::uint64_t offset, const std::byte* data, s
 Acknowledgement Receiver::acknowledge() {
     Acknowledgement acknowledgement;
     acknowledgement.granted = consumed_ + window_;
+    acknowledgement.arrival = arrival_;
     const std::size_t older = numbers_.count() - std::min(numbers_.count(), max_reported);
     acknowledgement.ranges.assign(
         std::next(numbers_.ranges().begin(), static_cast<std::ptrdiff_t>(older)),

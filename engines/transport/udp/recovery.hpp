@@ -4,8 +4,10 @@
 // Every datagram has a new number, even if it carries the same bytes again. The receiver
 // acknowledges ranges of numbers. So a round trip is never measured against the wrong copy, and a
 // datagram is known to be lost when later ones have arrived (RFC 9002, section 6). The window is
-// reduced on a loss, by CUBIC's factor, and restored if the datagram was only late. The receiver
-// grants bytes of the stream: a program that does not consume them blocks the sender.
+// reduced on a loss, by CUBIC's factor, and restored if the datagram was only late. Datagrams are
+// paced at the window over the round trip, since a short queue cannot hold bursts. The window stops
+// growing if the delay shows that a queue is nearly as full as when it last overflowed. The
+// receiver grants bytes of the stream: a program that does not consume them blocks the sender.
 #pragma once
 
 #include <cstddef>
@@ -27,6 +29,27 @@ inline constexpr std::size_t max_reported = 6;  // of one acknowledgement, the l
 struct Acknowledgement {
     std::uint64_t granted = 0;  // the sender may send the bytes of the stream before this one
     std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;  // [begin, end), ascending
+    // When the highest number arrived, by a clock of the receiver; 0: not known.
+    Nanoseconds arrival = 0;
+};
+
+// The time that datagrams spend in queues: how much longer they take than the fastest one. The
+// clocks of both sides may differ; only the change of their difference counts (LEDBAT, RFC 6817).
+class QueueingDelay {
+public:
+    void on_arrival(Nanoseconds sent, Nanoseconds arrived, Nanoseconds time);
+    // A datagram was lost: the queues are full now.
+    void on_loss();
+    bool has_overflowed() const;
+    // The delay as a share of the delay when the queues last overflowed, from 0 to 1. It is 0 if
+    // the latter is unknown, or too short to be distinguished from other delays.
+    double fullness() const;
+    Nanoseconds latest() const { return latest_; }
+
+private:
+    Nanoseconds fastest_ = 0, previous_fastest_ = 0;  // of this interval and of the one before
+    Nanoseconds interval_begin_ = 0, latest_ = 0, overflow_ = 0;
+    bool any_ = false;
 };
 
 class Sender {
@@ -53,10 +76,17 @@ public:
     // All bytes before this one have arrived.
     std::uint64_t arrived() const;
     void set_max_bytes(std::size_t bytes) { max_bytes_ = bytes; }
+    // The time at which next() may return a datagram that the pace holds back now; 0: none is held.
+    Nanoseconds departure() const { return departure_; }
+    // Bytes of one batch: more would fill a short queue of the host.
+    std::size_t batch_bytes() const;
+    // The bytes before this one have been sent once.
+    std::uint64_t sent_until() const { return next_offset_; }
 
     std::size_t window() const { return window_; }
     std::size_t in_flight() const { return in_flight_; }
     Nanoseconds round_trip() const { return smoothed_rtt_; }
+    const QueueingDelay& queueing() const { return queueing_; }
     const Counts& counts() const { return counts_; }
 
 private:
@@ -81,6 +111,9 @@ private:
     void reduce_window(std::uint64_t number);
     void save_window();
     void restore_window();
+    void grow_window(std::size_t acknowledged);
+    double pace() const;
+    bool may_leave(Nanoseconds time);
     Nanoseconds retransmission_timeout() const;
 
     std::size_t max_bytes_;
@@ -96,7 +129,12 @@ private:
                   recovery_end_ = 0;  // RFC 9002: kPacketThreshold; end of a recovery
     Nanoseconds smoothed_rtt_ = 0, latest_rtt_ = 0, min_rtt_ = 0, timer_start_ = 0;
     int backoff_ = 0, probes_left_ = 0;
-    bool probe_pending_ = false, window_limited_ = false;  // by the window, at the last next()
+    bool probe_pending_ = false;
+    bool window_limited_ = false;  // by the window or its pace, at the last next()
+    QueueingDelay queueing_;
+    double growth_ = 0;       // of the window, less than a byte
+    double pace_credit_ = 0;  // bytes that may leave now
+    Nanoseconds pace_time_ = 0, hold_until_ = 0, departure_ = 0;
     Counts counts_;
 };
 
@@ -134,6 +172,14 @@ public:
     std::uint64_t consumed() const { return consumed_; }
     std::size_t held() const { return out_of_order_bytes_; }
     Acknowledgement acknowledge();
+    // Makes the last acknowledgement due again, which could not be sent.
+    void repeat_acknowledgement() { acknowledgement_due_ = acknowledgement_urgent_ = true; }
+    // Notes when a number arrived; the next acknowledgement contains that of the highest number.
+    void set_arrival(std::uint64_t number, Nanoseconds arrival) {
+        if (number < arrival_number_) return;
+        arrival_number_ = number;
+        arrival_ = arrival;
+    }
     // Whether there is something to acknowledge.
     bool acknowledgement_due() const {
         return acknowledgement_due_ || consumed_ >= acknowledged_ + window_ / 4;
@@ -173,6 +219,8 @@ private:
     Ranges numbers_;
     bool refused_ = false, acknowledgement_due_ = false, acknowledgement_urgent_ = false;
     std::size_t unacknowledged_ = 0;
+    std::uint64_t arrival_number_ = 0;
+    Nanoseconds arrival_ = 0;
 };
 
 }  // namespace assay::udp

@@ -27,6 +27,8 @@ using direct::MeshSettings;
 
 // Larger messages are sent without a copy, and complete when they have arrived.
 constexpr std::size_t max_copied_message = 8U << 10;
+// The time until a full queue of the host is tried again. Queues hold some milliseconds.
+constexpr Nanoseconds full_queue_delay = 1'000'000;
 
 class Udp final : public direct::StreamTransport {
 public:
@@ -63,7 +65,9 @@ private:
 
     std::vector<PeerState> peers_;
     const int epoll_;
-    udp::Sender::Counts sent_;  // of peers that are gone
+    int first_ = 0;               // the peer that is served first
+    Nanoseconds full_until_ = 0;  // the host's queue had no room; no datagrams before this time
+    udp::Sender::Counts sent_;    // of peers that are gone
     udp::Traffic traffic_;
 };
 
@@ -127,14 +131,24 @@ void Udp::progress() {
     std::array<epoll_event, 64> events;
     const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), 0);
     const Nanoseconds time = now();
-    for (int i = 0; i < count; ++i)
-        receive(static_cast<int>(events[static_cast<std::size_t>(i)].data.u32), time);
-    for (int peer = 0; peer < size(); ++peer) {
+    for (int i = 0; i < count; ++i) {
+        const epoll_event& event = events[static_cast<std::size_t>(i)];
+        const int peer = static_cast<int>(event.data.u32);
+        if (event.events & EPOLLERR && state(peer).channel) state(peer).channel->drain_errors();
+        receive(peer, time);
+    }
+    // Another peer comes first each time, since the first one has the most room in the host's
+    // queue.
+    first_ = (first_ + 1) % size();
+    for (int i = 0; i < size(); ++i) {
+        const int peer = (first_ + i) % size();
         PeerState& p = state(peer);
         if (!p.channel || !p.channel->has_begun()) continue;
         if (std::exchange(p.resume_pending, false)) receive(peer, time);
         if (!p.channel) continue;
-        p.channel->send(outbox(peer), time);
+        const bool is_full = time < full_until_;
+        if (!p.channel->send(outbox(peer), time, is_full)) full_until_ = time + full_queue_delay;
+        outbox(peer).commit(p.channel->sender().sent_until());
         outbox(peer).release(p.channel->sender().arrived(),
                              [this](Ticket ticket) { tickets().complete(ticket, true); });
     }
@@ -149,8 +163,10 @@ Nanoseconds Udp::allowed_idle_wait() {
         if (p.resume_pending) return 0;
         // The timers of the recovery are coarser than this.
         if (!outbox(peer).empty()) wait = std::min<Nanoseconds>(wait, 1'000'000);
-        if (const Nanoseconds due = p.channel->acknowledge_at(); due != 0)
-            wait = std::min(wait, due - time);
+        const Nanoseconds departure = p.channel->sender().departure();
+        for (const Nanoseconds due :
+             {p.channel->acknowledge_at(), departure == 0 ? 0 : std::max(departure, full_until_)})
+            if (due != 0) wait = std::min(wait, due - time);
     }
     return wait;
 }

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "core/error.hpp"
@@ -79,6 +81,84 @@ TEST_CASE("gather() returns the bytes of the stream at any offset, after any rel
         outbox.clear([&](Ticket ticket) { released.push_back(ticket); });
         CHECK(released.size() == static_cast<std::size_t>(added));
     }
+}
+
+TEST_CASE("what is on its way stays as it was gathered, whatever overtakes the rest") {
+    std::mt19937 random(11);
+    const auto upto = [&](std::size_t most) {
+        return std::uniform_int_distribution<std::size_t>(0, most)(random);
+    };
+    for (int round = 0; round < 20; ++round) {
+        Outbox outbox;
+        std::vector<std::vector<std::byte>> payloads;
+        payloads.reserve(100);
+        std::vector<std::byte> stream;                       // as far as it was gathered
+        std::map<int, std::vector<Ticket>> added, released;  // by tag
+        std::vector<int> tags;
+        const auto on_released = [&](Ticket ticket) {
+            const int tag = tags[static_cast<std::size_t>(ticket)];
+            released[tag].push_back(ticket);
+        };
+        for (int step = 0; step < 100; ++step) {
+            const std::size_t bytes = upto(1) ? upto(100) : Outbox::max_short + 1 + upto(20'000);
+            auto& payload = payloads.emplace_back(bytes);
+            for (std::byte& byte : payload) byte = static_cast<std::byte>(upto(255));
+            const int tag = static_cast<int>(upto(3));
+            added[tag].push_back(static_cast<Ticket>(tags.size()));
+            outbox.add({frame_magic, FrameKind::message, 0, tag, bytes, 0, 0}, payload.data(),
+                       bytes, static_cast<Ticket>(tags.size()));
+            tags.push_back(tag);
+            // All that was gathered before is the same.
+            for (const bool again : {true, false}) {
+                const std::uint64_t from = again ? outbox.begin() : stream.size();
+                std::array<iovec, 300> pieces;
+                int count = 0;
+                const std::size_t most = again ? stream.size() - from : upto(30'000);
+                const std::size_t gathered = outbox.gather(from, most, pieces, count);
+                std::vector<std::byte> part;
+                for (const iovec& piece :
+                     std::span(pieces).first(static_cast<std::size_t>(count))) {
+                    const auto more = as_bytes_of(piece.iov_base, piece.iov_len);
+                    part.insert(part.end(), more.begin(), more.end());
+                }
+                REQUIRE(part.size() == gathered);
+                if (again)
+                    CHECK(std::equal(part.begin(), part.end(),
+                                     stream.begin() + static_cast<std::ptrdiff_t>(from)));
+                else stream.insert(stream.end(), part.begin(), part.end());
+            }
+            outbox.commit(stream.size());
+            outbox.release(outbox.begin() + upto(stream.size() - outbox.begin()), on_released);
+        }
+        outbox.clear(on_released);
+        CHECK(released == added);  // each tag in its order
+    }
+}
+
+TEST_CASE("a short message goes before long ones of other tags that have not begun") {
+    const std::vector<std::byte> payload(20'000);
+    Outbox outbox;
+    Ticket added = 0;
+    const auto add = [&](int tag, std::size_t bytes, FrameKind kind = FrameKind::message) {
+        outbox.add({frame_magic, kind, 0, tag, bytes, 0, 0}, payload.data(), bytes, added);
+        return added++;
+    };
+    const Ticket sent = add(70, 20'000), begun = add(71, 20'000);
+    // The first is on its way, and a byte of the second.
+    outbox.release(outbox.begin() + 1'000, [](Ticket) {});
+    outbox.commit(sizeof(Header) + 20'001);
+    const Ticket long_one = add(72, 20'000), same_tag = add(18, 20'000),
+                 last_long = add(73, 20'000);
+    const Ticket control = add(16, 64), second_control = add(18, 64), third_control = add(16, 64);
+    const Ticket own_word = add(-5, 0);
+    const Ticket window = add(0, 20'000, FrameKind::put), after_window = add(16, 64);
+    std::vector<Ticket> order;
+    const std::uint64_t end = outbox.end();
+    outbox.release(end, [&](Ticket ticket) { order.push_back(ticket); });
+    CHECK(order == std::vector<Ticket>{sent, begun, control, long_one, same_tag, second_control,
+                                       third_control, last_long, own_word, window, after_window});
+    CHECK(outbox.empty());
+    CHECK(end == 5 * 20'000 + 4 * 64 + 20'000 + 11 * sizeof(Header));
 }
 
 TEST_CASE("a header is valid only with the magic, a known kind and a bounded length") {

@@ -43,6 +43,37 @@ TEST_CASE("messages of one tag arrive in order, whichever side posts first, of a
     }
 }
 
+TEST_CASE("a request does not wait behind the data that was posted before it") {
+    for (const std::string& name : transports()) {
+        CAPTURE(name);
+        run(name, 2, [](PeerTransport& transport) {
+            constexpr std::size_t messages = 6, size = 1 << 20;
+            const auto data = pattern(size, 3);
+            const auto request = pattern(64, 4);
+            std::vector<Ticket> posted;
+            if (transport.rank() == 0) {
+                for (std::size_t i = 0; i < messages; ++i)
+                    posted.push_back(
+                        transport.send(data.data(), size, 1, 70 + static_cast<int>(i)));
+                posted.push_back(transport.send(request.data(), request.size(), 1, 18));
+                wait_for(transport, posted);
+                return;
+            }
+            std::vector<std::vector<std::byte>> received(messages, std::vector<std::byte>(size));
+            std::vector<std::byte> asked(request.size());
+            for (std::size_t i = 0; i < messages; ++i)
+                posted.push_back(
+                    transport.receive(received[i].data(), size, 0, 70 + static_cast<int>(i)));
+            const Ticket asked_ticket = transport.receive(asked.data(), asked.size(), 0, 18);
+            std::vector<Ticket> completed;
+            poll_until(transport, completed, [&] { return completed.size() == messages + 1; });
+            CHECK(completed.front() == asked_ticket);
+            CHECK(asked == request);
+            for (const auto& message : received) CHECK(message == data);
+        });
+    }
+}
+
 TEST_CASE("tags do not mix, and a message may be shorter than its receive") {
     for (const std::string& name : transports()) {
         CAPTURE(name);
