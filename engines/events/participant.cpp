@@ -195,7 +195,9 @@ void Participant::on_completed(const Operation& operation, bool success) {
                 receive_from_unit(operation.peer);
             break;
         }
-        case OperationKind::send_fragment: readout_->on_sent(operation.index, success); break;
+        case OperationKind::send_fragment:
+            readout_->on_sent(operation.peer, operation.index, success);
+            break;
         case OperationKind::receive_fragment:
             builder_->on_received(operation.peer, operation.index, success, time_);
             break;

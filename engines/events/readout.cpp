@@ -21,6 +21,15 @@ int send_limit(const Settings& settings) {
                                                              : settings.in_flight;
 }
 
+// Limit of the sends in flight to one builder unit. A builder unit that many sources send to at
+// once is slow; without this limit soon all sends in flight are to it, and other links are idle.
+// With two sends the second one follows the first without a gap.
+int sends_to_each(const Settings& settings) {
+    const int builders = std::max(1, static_cast<int>(settings.units.builders.size()) - 1);
+    const int share = (settings.in_flight + builders - 1) / builders;
+    return std::max(share, std::min(2, settings.in_flight));
+}
+
 }  // namespace
 
 std::size_t aligned_capacity(const Settings& settings, int source) {
@@ -43,6 +52,7 @@ Readout::Readout(RankContext& context, Builder* local)
       buffers_(buffers(context.settings)),
       barrier_(context.rank),
       max_in_flight_(send_limit(context.settings)),
+      max_to_each_(sends_to_each(context.settings)),
       random_(static_cast<std::uint32_t>(settings_.format.run_id * 1000003 +
                                          static_cast<std::uint64_t>(context.rank))) {
     const std::size_t size = aligned_capacity(settings_, source_);
@@ -54,6 +64,7 @@ Readout::Readout(RankContext& context, Builder* local)
     buffer_of_slot_.assign(builders * static_cast<std::size_t>(settings_.slots()), none);
     requested_group_.assign(buffer_of_slot_.size(), 0);
     shift_queues_.resize(builders);
+    in_flight_to_.resize(builders);
 }
 
 void Readout::start(std::uint64_t next_group, Nanoseconds time) {
@@ -77,10 +88,13 @@ void Readout::on_members() {
     send_barrier_messages();
 }
 
-std::size_t Readout::slot_index(const BuilderSlot& slot) const {
+std::size_t Readout::builder_index(int builder) const {
     const std::vector<int>& builders = settings_.units.builders;
-    const auto i = std::ranges::lower_bound(builders, slot.builder) - builders.begin();
-    return static_cast<std::size_t>(i) * static_cast<std::size_t>(settings_.slots()) + slot.slot;
+    return static_cast<std::size_t>(std::ranges::lower_bound(builders, builder) - builders.begin());
+}
+
+std::size_t Readout::slot_index(const BuilderSlot& slot) const {
+    return builder_index(slot.builder) * static_cast<std::size_t>(settings_.slots()) + slot.slot;
 }
 
 int Readout::builder_of(std::size_t slot_index) const {
@@ -101,12 +115,20 @@ void Readout::assign_buffer(std::size_t slot_index, std::uint32_t buffer) {
     buffers_[buffer].epoch = 0;
 }
 
+// Pull: whether the builder unit has requested the group that is in its slot.
+bool Readout::is_requested(std::size_t slot_index) const {
+    const std::uint32_t buffer = buffer_of_slot_[slot_index];
+    return buffer != none && requested_group_[slot_index] == buffers_[buffer].group + 1;
+}
+
+// Adds a slot to those to serve. A builder unit that came back may send a request before this rank
+// learns that it is a member; it is not in the order of the shift then.
 void Readout::enqueue(std::size_t slot_index) {
-    if (settings_.pull &&
-        requested_group_[slot_index] != buffers_[buffer_of_slot_[slot_index]].group + 1)
-        return;
-    if (!settings_.pull && !settings_.in_rounds() &&
-        settings_.schedule.order() == Schedule::Order::shift) {
+    if (settings_.pull && !is_requested(slot_index)) return;
+    const bool is_member =
+        std::ranges::find(shift_order_, builder_of(slot_index)) != shift_order_.end();
+    if (!settings_.in_rounds() && settings_.schedule.order() == Schedule::Order::shift &&
+        (is_member || !settings_.pull)) {
         shift_queues_[slot_index / static_cast<std::size_t>(settings_.slots())].push_back(
             static_cast<std::uint32_t>(slot_index));
         ++shift_queued_;
@@ -224,28 +246,35 @@ void Readout::regenerate() {
         free_buffers_.pop_back();
         fill_buffer(buffers_[index], group);
         assign_buffer(to, index);
+        requested_group_[to] = group + 1;
         ready_.push_back(static_cast<std::uint32_t>(to));
     }
 }
 
-// Takes the slot that is to be sent next; none if there is none.
-std::uint32_t Readout::next_ready() {
-    if (shift_queued_ > 0) {
-        const std::vector<int>& builders = settings_.units.builders;
-        for (std::size_t i = 0; i < shift_order_.size(); ++i) {
-            const int to = shift_order_[shift_position_];
-            shift_position_ = (shift_position_ + 1) % shift_order_.size();
-            auto& pending = shift_queues_[static_cast<std::size_t>(
-                std::ranges::lower_bound(builders, to) - builders.begin())];
-            if (pending.empty()) continue;
-            const std::uint32_t slot_index = pending.front();
-            pending.pop_front();
-            --shift_queued_;
-            return slot_index;
-        }
-        for (auto& pending : shift_queues_) pending.clear();  // of units that are lost
-        shift_queued_ = 0;
+// Takes the next slot in the order of the shift whose builder unit may be sent to now; none if
+// there is none.
+std::uint32_t Readout::next_in_shift() {
+    bool any = false;
+    for (std::size_t i = 0; i < shift_order_.size(); ++i) {
+        const std::size_t to = builder_index(shift_order_[shift_position_]);
+        shift_position_ = (shift_position_ + 1) % shift_order_.size();
+        auto& pending = shift_queues_[to];
+        any |= !pending.empty();
+        if (pending.empty() || in_flight_to_[to] >= max_to_each_) continue;
+        const std::uint32_t slot_index = pending.front();
+        pending.pop_front();
+        --shift_queued_;
+        return slot_index;
     }
+    if (any) return none;
+    for (auto& pending : shift_queues_) pending.clear();  // of units that are lost
+    shift_queued_ = 0;
+    return none;
+}
+
+std::uint32_t Readout::next_ready() {
+    if (shift_queued_ > 0)
+        if (const std::uint32_t slot_index = next_in_shift(); slot_index != none) return slot_index;
     if (ready_.empty()) return none;
     if (settings_.schedule.order() == Schedule::Order::random)
         std::swap(ready_.front(), ready_[random_() % ready_.size()]);
@@ -272,6 +301,7 @@ bool Readout::send(std::size_t slot_index) {
     }
     ++buffer.sends;
     ++in_flight_;
+    ++in_flight_to_[builder_index(to)];
     context_.operations.send(buffer.data, buffer.bytes, tag::fragments + static_cast<int>(slot),
                              {OperationKind::send_fragment, to, index});
     return true;
@@ -281,7 +311,8 @@ void Readout::send_ready() {
     while (in_flight_ < max_in_flight_) {
         const std::uint32_t slot_index = next_ready();
         if (slot_index == none) return;
-        send(slot_index);
+        // The group may have changed while it waited, if its builder unit was lost and is back.
+        if (!settings_.pull || is_requested(slot_index)) send(slot_index);
     }
 }
 
@@ -330,10 +361,11 @@ void Readout::send_barrier_messages() {
         context_.send_to_unit(out.peer, encode_barrier(out.message));
 }
 
-void Readout::on_sent(std::uint32_t index, bool success) {
+void Readout::on_sent(int builder, std::uint32_t index, bool success) {
     Buffer& buffer = buffers_[index];
     --buffer.sends;
     --in_flight_;
+    --in_flight_to_[builder_index(builder)];
     if (success) context_.counters.report.sent += buffer.payload;
     if (buffer.epoch != 0) {
         if (buffer.epoch == context_.members.epoch) finish_step(buffer.step);

@@ -29,7 +29,7 @@ public:
     // A builder unit requests the group of its slot.
     void on_request(int builder, const SlotMessage& request);
     void on_barrier(int peer, const BarrierMessage& message) { barrier_.on_message(peer, message); }
-    void on_sent(std::uint32_t buffer, bool success);
+    void on_sent(int builder, std::uint32_t buffer, bool success);
     void advance(Nanoseconds time);
     bool is_idle() const { return in_flight_ == 0; }
 
@@ -56,7 +56,10 @@ private:
     };
 
     std::size_t slot_index(const BuilderSlot& slot) const;
+    std::size_t builder_index(int builder) const;
     int builder_of(std::size_t slot_index) const;
+    bool is_requested(std::size_t slot_index) const;
+    std::uint32_t next_in_shift();
     bool assign_next();
     void assign_buffer(std::size_t slot_index, std::uint32_t buffer);
     void enqueue(std::size_t slot_index);
@@ -90,11 +93,12 @@ private:
     double produced_ = 0;                                 // B
 
     int in_flight_ = 0;
-    std::vector<int> shift_order_;  // builder units in the order of the shift
+    std::vector<int> in_flight_to_;  // by builder unit
+    std::vector<int> shift_order_;   // builder units in the order of the shift
     std::size_t shift_position_ = 0;
     std::vector<std::deque<std::uint32_t>> shift_queues_;  // slots to serve, by builder unit
     std::size_t shift_queued_ = 0;
-    std::deque<std::uint32_t> ready_;  // slots to serve; taken in order (all, pull) or at random
+    std::deque<std::uint32_t> ready_;  // slots to serve; taken in order (all) or at random
     std::deque<Round> rounds_;
     Barrier barrier_;
     // Steps of this epoch. finished: all steps before it are finished too.
@@ -103,7 +107,7 @@ private:
     // Requests for groups from before this rank was lost: slot index and group number.
     std::vector<std::pair<std::size_t, std::uint64_t>> old_requests_;
     std::uint64_t first_group_ = 0;
-    const int max_in_flight_;
+    const int max_in_flight_, max_to_each_;  // of all builder units, of one
     std::mt19937 random_;
 };
 

@@ -22,7 +22,12 @@ from assay.records.units import format_size
 
 PAIRS = "network.all_to_all"
 DEFAULT_MESSAGE = 512 << 10
-MESSAGES_AWAITED = 24  # of a builder unit, from all sources together
+# Messages of a builder unit from all sources together. Sources are not equally fast, and those ahead wait for the last
+# fragment of an event: more of them keep the links busy.
+MESSAGES_AWAITED = 48
+MAX_CREDITS = 24  # enough for two hosts, where no source waits for another one
+SENDS_TO_EACH = 2  # of a source, to each builder unit: the second one follows the first at once
+MAX_SENDS = 16  # of a source in flight, as of DAQPIPE's best point: 2 gathers of 8
 MAX_MEMORY = 0.8  # of the free memory, as in the event manager
 REFERENCE_S = 10.0  # time limit of each measurement for comparison
 SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit for a message
@@ -109,7 +114,15 @@ def network_credits(ranks: int) -> int:
     A builder's link is idle if its events arrive faster than the event manager answers, whose messages wait behind
     others. An event has few messages where there are few ranks, so they need more events.
     """
-    return max(2, -(-MESSAGES_AWAITED // max(1, ranks - 1)))
+    return min(MAX_CREDITS, max(2, -(-MESSAGES_AWAITED // max(1, ranks - 1))))
+
+
+def network_in_flight(ranks: int) -> int:
+    """The default number of sends in flight of a source over a network.
+
+    With fewer sends than builders, some links are idle while others are shared by several sources.
+    """
+    return max(4, min(MAX_SENDS, SENDS_TO_EACH * (ranks - 1)))
 
 
 def check_ranks(hosts: Sequence[str], filters: int, units: str) -> None:

@@ -26,7 +26,14 @@ from assay.launch.hosts import host_list
 from assay.launch.launchers import Launcher, default_launcher, launcher_on
 from assay.launch.placement import HERE, Site
 from assay.launch.threads import Threads
-from assay.measure.events import EventRequest, check_memory, check_ranks, network_credits, per_rank
+from assay.measure.events import (
+    EventRequest,
+    check_memory,
+    check_ranks,
+    network_credits,
+    network_in_flight,
+    per_rank,
+)
 from assay.records.files import open_regular
 from assay.records.schema import Scalar
 from assay.records.units import parse_in
@@ -106,7 +113,10 @@ def _add_advanced(parser: Parser) -> None:
         "--at-once", action="store_true", help="no schedule: a source sends to all builders at once"
     )
     advanced.add_argument(
-        "--in-flight", type=count, metavar="N", help="sends in flight of one source (default: 4)"
+        "--in-flight",
+        type=count,
+        metavar="N",
+        help="sends in flight of one source (default: 4; over a network 2 to each builder, 16 at most)",
     )
     advanced.add_argument(
         "--input-rate", type=rate, metavar="RATE", help="of each source (default: as fast as possible)"
@@ -238,8 +248,10 @@ def build_request(
     check_ranks(hosts, args.filters or 0, args.units or "folded")
     launcher, mpi = (simulated, None) if simulated else choose_launchers(args, site, len(hosts))
     params = engine_params(args, len(hosts))
-    if args.credits is None and simulated is None and len(set(hosts)) > 1:
-        params["credits"] = network_credits(len(hosts))
+    if simulated is None and len(set(hosts)) > 1:
+        params.setdefault("credits", network_credits(len(hosts)))
+        if not args.synchronised and args.schedule_file is None:
+            params.setdefault("in_flight", network_in_flight(len(hosts)))
     request = EventRequest(launcher, site, hosts, params, mpi, args.timeout)
     check_memory(request)
     return request

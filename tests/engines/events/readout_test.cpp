@@ -1,0 +1,155 @@
+// The sends of a readout unit, over a transport that completes none before it is told to.
+#include "events/readout.hpp"
+
+#include <doctest/doctest.h>
+
+#include <exception>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "core/options.hpp"
+#include "events/measurements.hpp"
+
+using namespace assay;
+using namespace assay::events;
+
+namespace {
+
+constexpr int ranks = 5;
+
+class HeldTransport final : public Transport {
+public:
+    int rank() const override { return 0; }
+    int size() const override { return ranks; }
+    std::string library() const override { return "held"; }
+    Ticket send(const void*, std::size_t, int peer, int) override {
+        const Ticket ticket = posted_++;
+        ++in_flight[peer];
+        sent_[ticket] = peer;
+        return ticket;
+    }
+    Ticket receive(void*, std::size_t, int, int) override { return posted_++; }
+    void complete_first(int peer) {
+        for (const auto& [ticket, to] : sent_)
+            if (to == peer) {
+                completed_.push_back(ticket);
+                --in_flight[peer];
+                sent_.erase(ticket);
+                return;
+            }
+    }
+    void poll(std::vector<Ticket>& completed) override {
+        completed = std::exchange(completed_, {});
+    }
+    Ticket get(void*, std::size_t, int, std::size_t) override { return posted_++; }
+    void put(const void*, std::size_t, int, std::size_t) override {}
+    void flush(int) override {}
+    std::byte* create_window(std::size_t) override { return nullptr; }
+    void free_window() override {}
+    void begin_sum(std::span<double>) override {}
+    void begin_max(std::span<double>) override {}
+    bool test_collective() override { return true; }
+    std::vector<std::string> gather(const std::string& value) override { return {value}; }
+    void broadcast(std::string&) override {}
+    [[noreturn]] void abort(int) override { throw std::exception(); }
+
+    std::map<int, int> in_flight;  // by peer
+
+private:
+    Ticket posted_ = 0;
+    std::map<Ticket, int> sent_;
+    std::vector<Ticket> completed_;
+};
+
+// A readout unit among builder units that have `credits` groups each.
+struct PlantedReadout {
+    explicit PlantedReadout(std::vector<std::string> arguments)
+        : settings(read_settings(Options::parse(build, with(std::move(arguments))), ranks)),
+          context(transport, settings),
+          readout(context, nullptr) {
+        context.members.epoch = 1;
+        context.members.since.assign(ranks, 1);
+        readout.on_members();
+        readout.start(0, 0);
+    }
+    static std::vector<std::string> with(std::vector<std::string> more) {
+        more.insert(more.end(), {"--fragment", "4KiB", "--events", "1000", "--duration", "0"});
+        return more;
+    }
+    void assign(int builder, std::uint16_t slot) {
+        auto batch = std::make_shared<Batch>();
+        batch->epoch = 1;
+        batch->first = assigned++;
+        batch->new_slots = {{builder, slot}};
+        readout.on_batch(std::move(batch));
+    }
+    // Until nothing more is sent.
+    void advance() {
+        for (int i = 0; i < 200; ++i) readout.advance(0);
+    }
+    void complete_first(int builder) {
+        transport.complete_first(builder);
+        context.operations.poll([&](const Operation& operation, bool success) {
+            readout.on_sent(operation.peer, operation.index, success);
+        });
+        advance();
+    }
+
+    HeldTransport transport;
+    Settings settings;
+    RankContext context;
+    Readout readout;
+    std::uint64_t assigned = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a builder unit that takes nothing does not hold back the sends to others") {
+    for (const std::string protocol : {"push", "pull"}) {
+        CAPTURE(protocol);
+        PlantedReadout planted({"--protocol", protocol, "--credits", "8", "--in-flight", "8"});
+        const auto assign = [&](int builder, std::uint16_t slot) {
+            if (protocol == "pull")
+                planted.readout.on_request(builder, {planted.assigned, 0, slot, 0});
+            planted.assign(builder, slot);
+        };
+        // All groups of builder unit 1 come first.
+        for (std::uint16_t slot = 0; slot < 8; ++slot) assign(1, slot);
+        planted.advance();
+        CHECK(planted.transport.in_flight[1] == 2);  // of 8 sends, to 4 builder units
+        for (int builder = 2; builder < ranks; ++builder)
+            for (std::uint16_t slot = 0; slot < 8; ++slot) assign(builder, slot);
+        planted.advance();
+        for (int builder = 1; builder < ranks; ++builder)
+            CHECK(planted.transport.in_flight[builder] == 2);
+        // Whoever takes one gets the next.
+        planted.complete_first(3);
+        CHECK(planted.transport.in_flight[3] == 2);
+        CHECK(planted.transport.in_flight[1] == 2);
+    }
+}
+
+TEST_CASE("one send in flight is one, and few sends still are two to one builder unit") {
+    const std::map<int, int> expected = {{1, 1}, {2, 2}, {4, 2}, {12, 3}};
+    for (const auto& [limit, to_one] : expected) {
+        PlantedReadout planted({"--credits", "8", "--in-flight", std::to_string(limit)});
+        for (std::uint16_t slot = 0; slot < 8; ++slot) planted.assign(2, slot);
+        planted.advance();
+        CHECK(planted.transport.in_flight[2] == to_one);
+    }
+}
+
+TEST_CASE("a pulled group is sent when it is asked for, and no other one in its slot") {
+    PlantedReadout planted({"--protocol", "pull", "--credits", "2", "--in-flight", "4"});
+    planted.assign(1, 0);
+    planted.advance();
+    CHECK(planted.transport.in_flight[1] == 0);
+    planted.readout.on_request(1, {7, 0, 0, 0});  // a group that is not assigned yet
+    planted.advance();
+    CHECK(planted.transport.in_flight[1] == 0);
+    planted.readout.on_request(1, {0, 0, 0, 0});
+    planted.advance();
+    CHECK(planted.transport.in_flight[1] == 1);
+}
