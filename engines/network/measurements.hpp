@@ -182,6 +182,12 @@ inline constexpr std::array saturation_metrics = {
            "of each flow of a round, in the time in which all flows ran; of an all-to-all, what "
            "each rank received"},
     Metric{"latency", "s", Better::lower, "half a round trip of one message, of the pair alone"},
+    Metric{"send_call", "s", Better::lower,
+           "of a call of MPI_Send, whose receive is posted pause_s later"},
+    Metric{"isend_call", "s", Better::lower,
+           "of a call of MPI_Isend, whose receive is posted pause_s later"},
+    Metric{"receive_call", "s", Better::lower,
+           "of a call of MPI_Recv, pause_s after its message was sent by MPI_Send"},
 };
 inline constexpr std::array counters_metrics = {
     Metric{"rx_bytes", "B", Better::none, "received by an interface"},

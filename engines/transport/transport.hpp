@@ -121,6 +121,21 @@ public:
     virtual void all_to_all(const std::byte* /*from*/, std::span<const int> /*sent*/,
                             std::byte* /*to*/, std::span<const int> /*received*/) {}
 
+    // Single calls of the library, whose durations are measured. Only MPI has them. call_send() and
+    // call_receive() block. call_isend() is send() without its shortcut for simulations.
+    virtual bool has_calls() const { return false; }
+    virtual void call_send(const void* /*data*/, std::size_t /*bytes*/, int /*peer*/, int /*tag*/) {
+    }
+    virtual void call_receive(void* /*data*/, std::size_t /*bytes*/, int /*peer*/, int /*tag*/) {}
+    virtual Ticket call_isend(const void* data, std::size_t bytes, int peer, int tag) {
+        return send(data, bytes, peer, tag);
+    }
+    // Lets time pass without a call of the library, like a computing program.
+    virtual void pause(Nanoseconds duration) {
+        for (const Nanoseconds until = now() + duration; now() < until;) {
+        }
+    }
+
     // Ends every rank of the job immediately.
     [[noreturn]] virtual void abort(int status) = 0;
 };

@@ -2,12 +2,15 @@
 #include "network/saturation/ping_pong.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace assay::network::saturate {
 namespace {
 
 constexpr int tag_ping_pong = 5;
-constexpr double max_seconds = 0.5;  // for one pair and size, even if samples are missing
+// For one pair and size, even if samples are missing. The first size gets more time, so that its
+// messages empty the token buckets of shapers.
+constexpr double max_first_seconds = 0.5, max_seconds = 0.2;
 
 // One pair: `measure` runs on its first rank while `answer` runs on its second.
 class Pair {
@@ -19,17 +22,18 @@ public:
           send_buffer_(max_size),
           receive_buffer_(max_size) {}
 
-    // Half round trips, timed by the side that begins. The first round trip sets up the connection
-    // and is not a sample.
-    std::vector<double> measure(std::size_t size, std::int64_t count) {
+    // Half round trips, timed by the side that begins. The very first round trip sets up the
+    // connection and is not a sample.
+    std::vector<double> measure(std::size_t size, std::int64_t count, bool first) {
         std::vector<double> samples;
         const Nanoseconds started = transport_.clock();
-        for (std::int64_t i = -1; i < count; ++i) {
+        const double limit = first ? max_first_seconds : max_seconds;
+        for (std::int64_t i = first ? -1 : 0; i < count; ++i) {
             const bool last = i + 1 == count || Session::interrupted() ||
-                              seconds(transport_.clock() - started) > max_seconds;
+                              seconds(transport_.clock() - started) > limit;
             send_buffer_[0] = static_cast<std::byte>(last ? 1 : 0);
             const Nanoseconds sent = transport_.clock();
-            transport_.send(send_buffer_.data(), size, peer_, tag_ping_pong);
+            transport_.call_isend(send_buffer_.data(), size, peer_, tag_ping_pong);
             transport_.receive(receive_buffer_.data(), size, peer_, tag_ping_pong);
             wait_for(2);
             if (i >= 0 || last) samples.push_back(seconds(transport_.clock() - sent) / 2);
@@ -43,7 +47,7 @@ public:
             transport_.receive(receive_buffer_.data(), size, peer_, tag_ping_pong);
             wait_for(1);
             last = receive_buffer_[0] != std::byte{0};
-            transport_.send(send_buffer_.data(), size, peer_, tag_ping_pong);
+            transport_.call_isend(send_buffer_.data(), size, peer_, tag_ping_pong);
             wait_for(1);
         }
     }
@@ -85,12 +89,14 @@ bool run_ping_pong(Session& session, const Round& round, std::vector<PingPongTim
         const bool barrier = !session.transport.simulated() || last;
         if (rank == first || rank == second) {
             Pair pair(session, rank == first ? second : first, max_size);
+            bool is_first = true;
             for (const std::size_t size : round.sizes) {
                 if (rank == second) {
                     pair.answer(size);
                     continue;
                 }
-                const std::vector<double> samples = pair.measure(size, round.count);
+                const std::vector<double> samples =
+                    pair.measure(size, round.count, std::exchange(is_first, false));
                 if (session.host(first) != session.host(second))
                     bytes_sent_off_host += size * samples.size();
                 own_times.push_back({i, size, samples});

@@ -13,7 +13,7 @@ namespace {
 // Bytes of a message. The first 8 bytes of a flow's message tell data from the end of the flow
 // (flows.cpp). The first byte of a ping-pong message marks the last one (ping_pong.cpp).
 constexpr std::size_t min_flow_size = 8, min_ping_pong_size = 1, max_size = 1 << 30;
-constexpr double max_seconds = 3600;
+constexpr double max_seconds = 3600, max_pause = 10;
 
 Error invalid_round(const std::string& reason) {
     return Error("not a round of experiments: " + reason,
@@ -59,14 +59,23 @@ void read_flows(Round& round, const Json& json, int ranks) {
         throw invalid_round("seconds must be above 0 and at most 3600");
 }
 
-void read_ping_pong(Round& round, const Json& json, int ranks) {
-    round.kind = Round::Kind::ping_pong;
-    round.pairs = read_pairs(json.at("ping_pong"), ranks);
+// Pairs that run one after the other, with all sizes.
+void read_by_pair(Round& round, Round::Kind kind, const Json& pairs, const Json& json, int ranks) {
+    round.kind = kind;
+    round.pairs = read_pairs(pairs, ranks);
     for (const Json& size : json.at("sizes"))
         round.sizes.push_back(read_size(size, min_ping_pong_size));
     round.count = json.at("count").get<std::int64_t>();
     if (round.sizes.empty() || round.count < 1)
-        throw invalid_round("a ping-pong needs sizes, and a count above 0");
+        throw invalid_round("ping_pong and calls need sizes, and a count above 0");
+    if (kind != Round::Kind::calls) return;
+    round.pauses = json.at("pauses").get<std::vector<double>>();
+    if (round.pauses.size() != round.sizes.size())
+        throw invalid_round("calls need a pause for each size");
+    for (const double pause : round.pauses)
+        if (!(pause > 0 && pause <= max_pause))
+            throw invalid_round(
+                fmt::format("a pause of {} s, expected up to {}", pause, max_pause));
 }
 
 std::vector<FlowEnd> flow_ends(const Round& round, int rank, bool outgoing) {
@@ -89,8 +98,11 @@ Round read_round(const std::string& line, int ranks) {
     try {
         const Json json = Json::parse(line);
         if (json.contains("flows")) read_flows(round, json, ranks);
-        else if (json.contains("ping_pong")) read_ping_pong(round, json, ranks);
-        else throw invalid_round("it has neither flows nor ping_pong");
+        else if (json.contains("ping_pong"))
+            read_by_pair(round, Round::Kind::ping_pong, json["ping_pong"], json, ranks);
+        else if (json.contains("calls"))
+            read_by_pair(round, Round::Kind::calls, json["calls"], json, ranks);
+        else throw invalid_round("it has neither flows nor ping_pong nor calls");
         round.params = json.value("params", Json::object());
     } catch (const Json::exception& error) {
         throw invalid_round(error.what());

@@ -16,6 +16,7 @@
 #include "core/error.hpp"
 #include "network/group.hpp"
 #include "network/measurements.hpp"
+#include "network/saturation/calls.hpp"
 #include "network/saturation/flows.hpp"
 #include "network/saturation/ping_pong.hpp"
 #include "network/wire.hpp"
@@ -59,9 +60,7 @@ public:
     void run() {
         for (std::string line; !(line = next_line()).empty();) {
             const Round round = read_round(line, session_.size());
-            const bool complete =
-                round.kind == Round::Kind::ping_pong ? ping_pong(round) : flows(round);
-            if (!complete) throw Error("interrupted", "the results so far are kept");
+            if (!measure(round)) throw Error("interrupted", "the results so far are kept");
         }
     }
 
@@ -77,6 +76,36 @@ private:
         session_.guarded("waits for the next round", 0,
                          [&] { session_.transport.broadcast(line); });
         return line;
+    }
+
+    // Returns false after a signal.
+    bool measure(const Round& round) {
+        switch (round.kind) {
+            case Round::Kind::ping_pong: return ping_pong(round);
+            case Round::Kind::calls: return calls(round);
+            case Round::Kind::flows: break;
+        }
+        return flows(round);
+    }
+
+    bool calls(const Round& round) {
+        std::vector<CallTimes> times;
+        const bool complete = run_calls(session_, round, times, bytes_sent_off_host_);
+        for (const CallTimes& pair : times) {
+            const auto [first, second] = round.pairs[pair.pair];
+            Json params = round.params;
+            params["size"] = pair.size;
+            params["pause_s"] = pair.pause;
+            for (const auto& [metric, samples] :
+                 {std::pair{"send_call", &pair.send}, std::pair{"isend_call", &pair.isend},
+                  std::pair{"receive_call", &pair.receive}})
+                if (!samples->empty())
+                    session_.sink.measurement(
+                        saturation, metric,
+                        {.host = session_.label(first), .peer = session_.label(second)}, params,
+                        summarize(*samples), *samples);
+        }
+        return complete;
     }
 
     bool ping_pong(const Round& round) {

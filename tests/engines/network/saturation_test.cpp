@@ -8,6 +8,7 @@
 #include <mutex>
 
 #include "core/error.hpp"
+#include "network/saturation/calls.hpp"
 #include "network/saturation/flows.hpp"
 #include "network/saturation/ping_pong.hpp"
 #include "ranks.hpp"
@@ -129,4 +130,29 @@ TEST_CASE("an invalid round is refused with the reason") {
     CHECK(refusal(R"({"flows": [[0,1]], "size": 8, "seconds": -1})").find("seconds") !=
           std::string::npos);
     CHECK(refusal("{}").find("neither") != std::string::npos);
+}
+
+TEST_CASE("a round of calls needs a pause for each size") {
+    CHECK(
+        refusal(R"({"calls": [[0,1]], "sizes": [1,8], "pauses": [0.1,0.2], "count": 3})").empty());
+    CHECK(refusal(R"({"calls": [[0,1]], "sizes": [1,8], "pauses": [0.1], "count": 3})")
+              .find("a pause for each size") != std::string::npos);
+    CHECK(refusal(R"({"calls": [[0,1]], "sizes": [1], "pauses": [0], "count": 3})")
+              .find("a pause of 0 s") != std::string::npos);
+    CHECK(refusal(R"({"calls": [[0,1]], "sizes": [1], "count": 3})").find("pauses") !=
+          std::string::npos);
+}
+
+TEST_CASE("a transport without calls of MPI measures none") {
+    std::vector<CallTimes> times;
+    on_ranks(2, {.rate = 1e9}, [&](Session& session) {
+        std::vector<CallTimes> own_times;
+        std::uint64_t bytes_sent_off_host = 0;
+        CHECK(run_calls(
+            session,
+            read_round(R"({"calls": [[0,1]], "sizes": [8], "pauses": [0.1], "count": 3})", 2),
+            own_times, bytes_sent_off_host));
+        if (session.rank() == 0) times = own_times;
+    });
+    CHECK(times.empty());
 }
