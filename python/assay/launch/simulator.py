@@ -21,7 +21,8 @@ from assay.launch.placement import Segment, Site
 FLAVOUR = "smpi"
 # SimGrid keeps each detached send (from a copy of the data) in a list, and searches it at every completion.
 # The event builder sends far more small messages than any other measurement.
-EVENT_BUILDER, NO_DETACHED_SENDS = "events.build", "--cfg=smpi/send-is-detached-thresh:0"
+EVENT_BUILDER = "events.build"
+NO_DETACHED_SENDS = ["--cfg=smpi/send-is-detached-thresh:0", "--cfg=smpi/async-small-thresh:0"]
 MAX_HOSTS = 1_000_000  # of a platform: a few bytes can name a range of any size
 
 
@@ -51,7 +52,7 @@ class Simulator:
         hosts = [host for segment in segments for host in segment.hosts]
         config = ["--cfg=smpi/simulate-computation:no", "--cfg=smpi/coll-selector:default"]
         if EVENT_BUILDER in argv:
-            config.append(NO_DETACHED_SENDS)
+            config += NO_DETACHED_SENDS
         return self.smpirun(hosts, argv, ["-no-privatize", *config])
 
     def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:

@@ -2,9 +2,9 @@
 
 ``experiments`` yields a round and is sent its result. Each phase measures only what the earlier ones left
 open: a single pair (how long messages must be), latencies (which hosts share a cabinet), the sweep over
-message sizes (where protocols change), all pairs of every cabinet at once (fewer pairs only where a plateau
-shows), each host with two partners (so that no partner is the limit), and each cabinet with all others. A
-round is repeated until its result is precise enough.
+message sizes (where protocols change), the calls of MPI themselves, all pairs of every cabinet at once (fewer
+pairs only where a plateau shows), each host with two partners (so that no partner is the limit), and each
+cabinet with all others. A round is repeated until its result is precise enough.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping, Sequence
 
 from assay.errors import UserError
+from assay.model.calls import time_calls
 from assay.model.contention import discover_by_contention
 from assay.model.discover import discover
 from assay.model.network import Topology
@@ -30,7 +31,7 @@ def expected_rounds(study: Study) -> int:
         return 0
     strides = 2 * min(STEPS, len(study.cabinets))
     trunks = {1: 0, 2: 9}.get(len(study.cabinets), 9 * len(study.cabinets) + 1 + strides)
-    return 1 + 20 + 3 * len(star_rounds(study.cabinets)) + trunks + STEPS
+    return 1 + 40 + 3 * len(star_rounds(study.cabinets)) + trunks + STEPS
 
 
 def experiments(study: Study) -> Rounds:
@@ -41,6 +42,7 @@ def experiments(study: Study) -> Rounds:
     if not study.cabinets:
         yield from _find_cabinets(study)
     yield from sweep(study)
+    yield from time_calls(study)
     yield from _inside(study)
     yield from _hosts(study)
     yield from _between(study)

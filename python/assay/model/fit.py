@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from assay.model.calls import EAGER, OIS, OR, OS, Overheads, fit_calls, parameters, time_at
 from assay.model.estimate import Estimate, estimate, summed
 from assay.model.network import Link, Network, Topology
 from assay.model.rounds import Flow, flows_that_count
@@ -34,7 +35,8 @@ class Model:
     network: Network
     capacities: list[Capacity] = field(default_factory=list)
     segments: list[Segment] = field(default_factory=list)  # factors of a pair's latency and s/B
-    inside: float = 0.0  # s: time of a small message inside a cabinet
+    calls: Overheads = field(default_factory=Overheads)
+    inside: float = 0.0  # s: time of a small message inside a cabinet, without the MPI calls
     between: float = 0.0  # s: to another cabinet
     size: int = 0  # B: message size of the rounds with concurrent flows
     library: str = ""  # the MPI, as it calls itself
@@ -57,6 +59,7 @@ def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
     rounds = flows_that_count(records)
     model = Model(Network(cabinets))
     times = sweeps(records)
+    model.calls = fit_calls(records, times)
     _fit_latencies(model, times)
     _fit_hosts(model, [r for r in rounds if r.params.get("experiment") == "host"])
     _fit_inside_cabinets(model, [r for r in rounds if r.params.get("experiment") == "pairs"])
@@ -69,6 +72,7 @@ def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
         "",
     )
     _fit_message_times(model, times)
+    _add_call_parameters(model)
     return model
 
 
@@ -440,7 +444,10 @@ def _fit_latencies(model: Model, times: Mapping[str, MessageTimes]) -> None:
         small = [size for size in level_times.visits if size <= SMALL] or [min(level_times.visits)]
         carried_sum = FlowSum(samples=[level_times.time_of(size).value for size in small])
         carried_sum.evidence = [r.id for size in small for r in level_times.visits[size]]
-        setattr(model, level, carried_sum.estimate.value)
+        rest = [
+            p.time for p in points_of(level_times, time_in_calls=model.calls.time_in_calls) if p.size in small
+        ]
+        setattr(model, level, estimate(rest).value)
         where = "inside a cabinet" if level == "inside" else "between cabinets"
         reason = f"half a round trip of up to {max(small)} B {where}"
         _add_capacity(model, ("network", level, "latency"), carried_sum, reason, binds=False, unit="s")
@@ -455,5 +462,33 @@ def _fit_message_times(model: Model, times: Mapping[str, MessageTimes]) -> None:
     points = []
     for level, level_times in times.items():
         if gap := model.network.gap(level_times.pair):
-            points += points_of(level_times, max(model.inside, getattr(model, level)), gap, ENVELOPE)
+            latency = max(model.inside, getattr(model, level))
+            points += points_of(level_times, latency, gap, ENVELOPE, model.calls.time_in_calls)
     model.segments = fit_segments(points, model.size)
+
+
+def _add_call_parameters(model: Model) -> None:
+    """Adds a record for each parameter of the calls: the time of a call with 1 B, or the threshold in B."""
+    values = parameters(model.calls)
+    if model.calls.eager is not None:
+        values[EAGER] = str(model.calls.eager)
+    first = {OS: model.calls.send, OIS: model.calls.isend, OR: model.calls.receive}
+    for key, source in model.calls.sources.items():
+        value: float | None = None
+        if key in values:
+            value = time_at(first[key], 1) if key in first else float(values[key])
+        model.capacities.append(
+            Capacity(
+                level="network",
+                resource=key,
+                direction="latency",
+                unit="s" if key in first else "B",
+                state="unknown" if value is None else "measured",
+                value=value,
+                low=value,
+                high=value,
+                n=len(model.calls.evidence.get(key, [])),
+                reason=source if value is None else f"{source}: {values[key]}",
+                evidence=model.calls.evidence.get(key, []),
+            )
+        )

@@ -6,7 +6,8 @@ is a FATPIPE, which its flows do not share: no capacity is invented. Hosts that 
 with a comment.
 
 The file carries its configuration, without which SimGrid's defaults lower every rate by 8 to 11 %: no cross
-traffic, and the factors by message size from the sweep, which are 1 for the message size of the study.
+traffic, the factors by message size from the sweep, which are 1 for the message size of the study, and what the calls
+of MPI cost. What is not known of the calls is not in the file, with a comment.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from pathlib import Path
 from ClusterShell.NodeSet import NodeSet
 
 from assay.errors import UserError
+from assay.model.calls import describe_parameters, parameters
 from assay.model.fit import ENVELOPE, Model
 from assay.records.schema import Capacity
 from assay.records.units import format_quantity
@@ -32,6 +34,9 @@ HEADER = (
 SPEED = "1Gf"
 # SimGrid's names of the algorithms by which each MPI does its collective operations.
 SELECTORS = {"Open MPI": "ompi", "MVAPICH": "mvapich2", "Intel": "impi", "MPICH": "mpich"}
+# With the algorithms that SimGrid chooses for Open MPI and MPICH, a long all-to-all fails on some numbers of ranks
+# ("pair algorithm"): those that are no power of two, or odd. Its algorithm for MVAPICH takes any number of ranks.
+REPLACED_ALGORITHMS = {mpi: {"smpi/alltoall": "mvapich2"} for mpi in ("ompi", "mpich")}
 NO_TRANSFER_TIME = 1e6  # bandwidth factor of messages whose time does not depend on size
 
 Node = ET.Element
@@ -63,6 +68,8 @@ def build(model: Model, origin: str) -> Node:
     _comment(root, f"written by assay from {origin}; capacities in bytes a second of payload")
     for sign in model.more_levels:
         _comment(root, f"more than two levels: {sign}")
+    for line in describe_parameters(model.calls):
+        _comment(root, line)
     root.append(_configuration(model))
     top = ET.SubElement(root, "zone", id="all", routing="Full")
     gateways = {}
@@ -109,9 +116,11 @@ def _configuration(model: Model) -> Node:
         ("network/TCP-gamma", "0"),
         ("smpi/bw-factor", bandwidth),
         ("smpi/lat-factor", latency),
+        *parameters(model.calls).items(),
         ("smpi/simulate-computation", "yes"),
         ("smpi/host-speed", SPEED),
         *([("smpi/coll-selector", selector)] if (selector := coll_selector(model.library)) else []),
+        *REPLACED_ALGORITHMS.get(selector, {}).items(),
     ):
         ET.SubElement(config, "prop", id=key, value=value)
     return config

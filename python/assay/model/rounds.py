@@ -21,12 +21,14 @@ Flow = tuple[str, str]  # from, to
 
 @dataclass(frozen=True)
 class Round:
-    """``flows`` at the same time; or, with ``sizes``, pairs in ping-pong one after the other."""
+    """``flows`` at the same time; or, with ``sizes``, pairs in ping-pong one after the other; with ``pauses``, pairs
+    whose calls of MPI are timed."""
 
     flows: tuple[Flow, ...] = ()
     size: int = 0
     seconds: float = 0.0
-    sizes: tuple[int, ...] = ()  # ping-pong
+    sizes: tuple[int, ...] = ()  # ping-pong, calls
+    pauses: tuple[float, ...] = ()  # calls: s until the receive, for each size
     count: int = 0
     params: Mapping[str, Scalar] = field(default_factory=dict)
 
@@ -43,8 +45,12 @@ class Round:
     def _request(self, name: object) -> dict[str, object]:
         assert callable(name)
         ends = [[name(source), name(target)] for source, target in self.flows]
-        if self.sizes:
-            request: dict[str, object] = {"ping_pong": ends, "sizes": list(self.sizes), "count": self.count}
+        if self.pauses:
+            pauses = [round(pause, 9) for pause in self.pauses]
+            request: dict[str, object] = {"calls": ends, "sizes": list(self.sizes), "pauses": pauses}
+            request["count"] = self.count
+        elif self.sizes:
+            request = {"ping_pong": ends, "sizes": list(self.sizes), "count": self.count}
         else:
             request = {"flows": ends, "size": self.size, "seconds": round(self.seconds, 9)}
         return {**request, "params": dict(self.params)}
@@ -52,14 +58,16 @@ class Round:
 
 @dataclass
 class Result:
-    """The result of a round: one record of flows, or a latency record for each pair and size."""
+    """The result of a round: one record of flows; or for each pair and size a record of its latency, or three of its
+    calls."""
 
     flows: Flows | None = None
     latencies: list[Measurement] = field(default_factory=list)
 
     def is_complete(self, request: Round) -> bool:
         if request.sizes:
-            return len(self.latencies) >= len(request.flows) * len(request.sizes)
+            records = 3 if request.pauses else 1
+            return len(self.latencies) >= records * len(request.flows) * len(request.sizes)
         return self.flows is not None
 
     @property

@@ -10,12 +10,13 @@ routes.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.model.estimate import Estimate
 from assay.model.times import MessageTimes
 
 Vector = NDArray[np.float64]
@@ -23,6 +24,7 @@ Vector = NDArray[np.float64]
 # Largest relative error of a segment. A platform adds the differences of similar hosts, 1 or 2 %.
 TOLERANCE = 0.03
 MAX_BREAK_SIZE = 1 << 20  # B: no protocol changes beyond, and long messages take long to measure
+MIN_NETWORK_SHARE = 0.02  # of a message's time: what remains for the network without the MPI calls
 MAX_BREAK_RATIO = 1.2  # a break is known precisely enough when the sizes on its two sides have this ratio
 
 
@@ -47,13 +49,27 @@ class Point:
     transfer: float
 
 
-def points_of(times: MessageTimes, latency: float = 1.0, gap: float = 1.0, envelope: int = 0) -> list[Point]:
-    """One point a size. ``gap``: s/B of the pair; ``envelope``: B that the MPI adds to each message."""
+def points_of(
+    times: MessageTimes,
+    latency: float = 1.0,
+    gap: float = 1.0,
+    envelope: int = 0,
+    time_in_calls: Callable[[int], float] = lambda _: 0.0,
+) -> list[Point]:
+    """One point a size. ``gap``: s/B of the pair; ``envelope``: B that the MPI adds to each message;
+    ``time_in_calls``: s of a message's time that are not the network's. The rest may have the error of the whole."""
     points = []
     for size in sorted(times.visits):
         time = times.time_of(size)
-        points.append(Point(size, time.value, time.uncertainty, latency, (size + envelope) * gap))
+        rest = max(time.value - time_in_calls(size), MIN_NETWORK_SHARE * time.value)
+        uncertainty = time.uncertainty if rest == time.value else allowed_error(time) / rest
+        points.append(Point(size, rest, uncertainty, latency, (size + envelope) * gap))
     return points
+
+
+def allowed_error(time: Estimate) -> float:
+    """The largest error of a segment in s."""
+    return time.value * max(TOLERANCE, time.uncertainty)
 
 
 def fit_segments(points: Iterable[Point], fixed_from: int | None = None) -> list[Segment]:

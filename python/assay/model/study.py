@@ -10,6 +10,7 @@ from assay.model.estimate import estimate, summed
 from assay.model.network import Topology
 from assay.model.rounds import REPLACES, Result, Round
 from assay.model.segments import Segment
+from assay.model.times import MessageTimes
 
 Rounds = Generator[Round, Result, None]
 
@@ -41,6 +42,7 @@ class Study:
     grouped_by: str = (
         "the user"  # how the cabinets were found: by "latency", by "contention"; empty if they were not
     )
+    times: dict[str, MessageTimes] = field(default_factory=dict)  # ping-pong times by level (see sweep)
     segments: list[Segment] = field(default_factory=list)
     size: int = MIB
     pair_rate: float = 0.0  # B/s of a pair that is measured alone

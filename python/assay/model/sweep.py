@@ -31,6 +31,7 @@ def sweep(study: Study) -> Rounds:
         levels["inside"] = MessageTimes((inside[0], inside[1]))
     if len(firsts) > 1:
         levels["between"] = MessageTimes((firsts[0], firsts[1]))
+    study.times = levels
     yield from _visits(study, levels, SWEEP)
     level, first = next(iter(levels.items()))
     for _ in range(REFINEMENTS):

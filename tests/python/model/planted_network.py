@@ -29,6 +29,8 @@ class PlantedNetwork:
 
     def answer(self, request: Round) -> Result:
         params = {**request.params, "round": request.key}
+        if request.pauses:
+            return Result()  # there is no MPI whose calls could be timed
         if request.sizes:
             self.pairs += len(request.flows)
             return Result(

@@ -6,12 +6,32 @@ from pathlib import Path
 
 import pytest
 from planted_network import PlantedNetwork, cluster, linear_time
+from test_calls import write_planted
 
+from assay.cli import main
 from assay.errors import UserError
+from assay.launch import simulator
 from assay.launch.simulator import computing
 from assay.model.fit import fit
 from assay.model.platform import build
 from assay.records.schema import AnyRecord, Context, Subject
+
+ALL_TO_ALL = """
+#include <mpi.h>
+#include <stdlib.h>
+
+int main(int argc, char** argv) {
+    enum { bytes_per_rank = 1000000 };
+    int ranks;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    char* sent = calloc(ranks, bytes_per_rank);
+    char* received = calloc(ranks, bytes_per_rank);
+    MPI_Alltoall(sent, bytes_per_rank, MPI_CHAR, received, bytes_per_rank, MPI_CHAR, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+"""
 
 
 def configuration(*more: AnyRecord) -> dict[str, str]:
@@ -33,6 +53,19 @@ def configuration(*more: AnyRecord) -> dict[str, str]:
 def test_collectives_are_those_of_the_measured_mpi(library: str, selector: str) -> None:
     measured = Context(subject=Subject(host="n0"), facts={"mpi.library": library})
     assert configuration(measured)["smpi/coll-selector"] == selector
+
+
+@pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
+@pytest.mark.parametrize("library", ["Open MPI v4.1.4", "MPICH Version: 4.0.2"])
+def test_a_long_all_to_all_on_an_odd_number_of_ranks_is_simulated(library: str, tmp_path: Path) -> None:
+    """There are five ranks. With SimGrid's own choice of algorithms the simulation fails."""
+    measured = Context(subject=Subject(host="n0"), facts={"mpi.library": library})
+    settings = configuration(measured)
+    collectives = {key: settings[key] for key in ("smpi/coll-selector", "smpi/alltoall")}
+    platform = write_planted(tmp_path / "p.xml", collectives)
+    source = tmp_path / "all_to_all.c"
+    source.write_text(ALL_TO_ALL)
+    assert main(["simulate", platform, "--compute", "no", "--", str(source)]) == 0
 
 
 def test_an_unknown_mpi_sets_no_collectives() -> None:
