@@ -145,7 +145,7 @@ void read_datagrams(const std::uint8_t* data, std::size_t size) {
     const Input sent(1 << 16);
     outbox.add({direct::frame_magic, direct::FrameKind::message, 0, 1, sent.size(), 0, 0},
                sent.data(), sent.size(), 1);
-    channel.send(outbox, now());
+    channel.send(outbox, now(), false);
     fuzz::InputReader parts(data, size);
     const auto take = [](const std::byte*, std::size_t bytes) { return bytes - bytes / 3; };
     for (int k = 0; k < 16 && parts.remaining() > sizeof(udp::Prefix); ++k) {
@@ -163,7 +163,7 @@ void read_datagrams(const std::uint8_t* data, std::size_t size) {
                reinterpret_cast<const sockaddr*>(&to), sizeof to);
         channel.receive(now(), take);
         channel.resume(take);
-        channel.send(outbox, now());
+        channel.send(outbox, now(), false);
         if (channel.sender().arrived() > outbox.end()) std::abort();
     }
     char ignored[2048];
