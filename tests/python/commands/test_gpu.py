@@ -63,7 +63,7 @@ def figures(records: list[dict[str, Any]], metric: str) -> dict[tuple[str, ...],
 
 def failure(records: list[dict[str, Any]]) -> str:
     (record,) = [r for r in records if r["kind"] == "failure"]
-    return f"{record['what']}; {record.get('fix', '')}"
+    return f"{record['problem']}; {record.get('fix', '')}"
 
 
 def test_planted_rates_are_found(gpu: Run) -> None:
