@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from assay.model.estimate import ACCEPTED_UNCERTAINTY, Estimate, estimate
-from assay.model.rounds import NAME, Round
+from assay.model.rounds import NAME, Flow, Round
 from assay.model.segments import MAX_BREAK_RATIO, Point, Segment, fit_segments
 from assay.model.study import Rounds, Study
 from assay.model.times import MessageTimes
@@ -38,11 +38,12 @@ SEARCH_COUNT = 3  # calls of each size in the search for the threshold
 PAUSE_RATIO, MIN_PAUSE = 4, 5e-4
 # A call's time is known if its uncertainty is at most ACCEPTED_UNCERTAINTY, or this share of the message's time.
 SMALL_SHARE = 0.02
-# The calls of both sides together are at most this share of a message's time. They would be more if the receiver works
-# before the send has returned. SimGrid has no such overlap.
+# The calls of both sides together are at most this share of a message's time in ping-pong, and leave the time on the
+# wire. They take longer if the receiver or the wire works before the send has returned. SimGrid has no such overlap.
 MAX_CALLS_SHARE = 0.8
 # A message is long if it takes this many times the shortest one. The network's share of its time is then clear.
 MIN_LONG_RATIO = 4
+NO_GAP = 1e-18  # s/B: less is a fit's rounding error
 
 
 def time_calls(study: Study) -> Rounds:
@@ -172,8 +173,13 @@ MISSING = {
 }
 
 
-def fit_calls(records: Iterable[AnyRecord], times: Mapping[str, MessageTimes]) -> Overheads:
-    """Fits a run's calls. ``times``: its sweeps over message sizes, by level."""
+def fit_calls(
+    records: Iterable[AnyRecord],
+    times: Mapping[str, MessageTimes],
+    time_on_wire: Callable[[Flow, int], float] = lambda pair, size: 0.0,
+) -> Overheads:
+    """Fits a run's calls. ``times``: its sweeps over message sizes, by level; ``time_on_wire``: the time in s that a
+    pair's message of a size needs at the measured rate (0: not known)."""
     overheads = Overheads()
     measured: CallTimes | None = None
     for record in records:
@@ -190,45 +196,63 @@ def fit_calls(records: Iterable[AnyRecord], times: Mapping[str, MessageTimes]) -
     longest_detached = (overheads.detached or 1) - 1
     longest_eager = (overheads.eager or 1) - 1
     sizes = measured.sweep_sizes()
-    fitted = {
-        OS: (SEND, [s for s in sizes if s <= longest_detached]),
-        OIS: (ISEND, sizes),
-        OR: (RECEIVE, [s for s in sizes if s <= longest_eager]),
-    }
-    known = {
-        key: [s for s in candidates if measured.is_known(metric, s, sweep)]
-        for key, (metric, candidates) in fitted.items()
-    }
-    usable = {key for key, sizes in known.items() if sizes and 2 * len(sizes) >= len(fitted[key][1])}
-    factor = _time_factor(measured, sweep, known, usable)
-    for key, name, segments in (
-        (OS, "MPI_Send", "send"),
-        (OIS, "MPI_Isend", "isend"),
-        (OR, "MPI_Recv", "receive"),
+    for key, name, segments, metric, candidates in (
+        (OS, "MPI_Send", "send", SEND, [s for s in sizes if s <= longest_detached]),
+        (OIS, "MPI_Isend", "isend", ISEND, sizes),
+        (OR, "MPI_Recv", "receive", RECEIVE, [s for s in sizes if s <= longest_eager]),
     ):
-        metric, candidates = fitted[key]
-        overheads.evidence[key] = [r.id for s in known[key] for r in measured.visits(metric)[s]]
-        if key not in usable:
+        known = [s for s in candidates if measured.is_known(metric, s, sweep)]
+        overheads.evidence[key] = [r.id for s in known for r in measured.visits(metric)[s]]
+        if not known or 2 * len(known) < len(candidates):
             reason = f"the times of {name} are not precise" if candidates else MISSING[key]
             overheads.sources[key] = f"left out: {reason}"
             continue
-        points = [
-            Point(s, factor(s) * e.value, e.uncertainty, 1.0, float(s))
-            for s in known[key]
-            if (e := measured.estimate(metric, s)).value > 0
-        ]
+        estimates = [(s, measured.estimate(metric, s)) for s in known]
+        points = [Point(s, e.value, e.uncertainty, 1.0, float(s)) for s, e in estimates if e.value > 0]
         setattr(overheads, segments, fit_segments(points) or [Segment(0, 0.0, 0.0)])
-        text = f"{name} between {' and '.join(measured.pair)}, {known[key][0]} B to {known[key][-1]} B"
-        if len(known[key]) < len(candidates):
-            text += f"; {len(candidates) - len(known[key])} sizes are not known precisely"
-        least = min(factor(s) for s in known[key])
-        if least < 1:
-            text += (
-                f"; of some sizes {format_share(least)}: the two sides work at the same time, and the calls are at "
-                f"most {format_share(MAX_CALLS_SHARE)} of a message's time"
-            )
+        text = f"{name} between {' and '.join(measured.pair)}, {known[0]} B to {known[-1]} B"
+        if len(known) < len(candidates):
+            text += f"; {len(candidates) - len(known)} sizes are not known precisely"
         overheads.sources[key] = text
+    _limit_to_message_times(overheads, sweep, lambda size: time_on_wire(sweep.pair, size))
     return overheads
+
+
+def _limit_to_message_times(
+    overheads: Overheads, sweep: MessageTimes, time_on_wire: Callable[[int], float]
+) -> None:
+    """Shortens the calls where, with the time on the wire, they would be longer than a message in ping-pong: both sides
+    and the wire then work at the same time."""
+    sizes = sorted(sweep.visits)
+    factors = []
+    for size in sizes:
+        time, spent = sweep.time_of(size).value, overheads.time_in_calls(size)
+        most = min(MAX_CALLS_SHARE * time, max(0.0, time - time_on_wire(size)))
+        factors.append(most / spent if spent > most else 1.0)
+    least = min(factors)
+    if least == 1:
+        return
+    for key, name in ((OS, "send"), (OIS, "isend"), (OR, "receive")):
+        if segments := getattr(overheads, name):
+            setattr(overheads, name, _shortened(segments, sizes, factors))
+            overheads.sources[key] += (
+                f"; of some sizes {format_share(least)}: the two sides and the wire work at the same time, and a "
+                "message's calls are not longer than the message"
+            )
+
+
+def _shortened(segments: Sequence[Segment], sizes: Sequence[int], factors: Sequence[float]) -> list[Segment]:
+    """The segments with their times multiplied by a factor at each size."""
+    starts = {segment.start for segment in segments if segment.start > 0}
+    all_sizes = sorted({*sizes, *starts, *(start - 1 for start in starts)})
+    shortened = [
+        (size, float(np.interp(size, sizes, factors)) * time_at(segments, size)) for size in all_sizes
+    ]
+    points = [Point(size, time, 0.0, 1.0, float(size)) for size, time in shortened if time > 0]
+    longest = max((point.size for point in points), default=0)
+    zero = next((size for size in all_sizes if size > longest), None)  # none is left from here on
+    fitted = fit_segments(points) or [Segment(0, 0.0, 0.0)]
+    return fitted if zero is None or not points else [*fitted, Segment(zero, 0.0, 0.0)]
 
 
 def _fit_thresholds(overheads: Overheads, measured: CallTimes, sweep: MessageTimes) -> None:
@@ -267,23 +291,11 @@ def _fit_thresholds(overheads: Overheads, measured: CallTimes, sweep: MessageTim
     )
 
 
-def _time_factor(
-    measured: CallTimes, sweep: MessageTimes, known: Mapping[str, Sequence[int]], usable: set[str]
-) -> Callable[[int], float]:
-    """The factor of the calls' times by size: 1, or less if both sides work at the same time (see MAX_CALLS_SHARE)."""
-    both = sorted(set(known[OIS]) & set(known[OR])) if {OIS, OR} <= usable else []
-    factors = []
-    for size in both:
-        spent = measured.estimate(ISEND, size).value + measured.estimate(RECEIVE, size).value
-        most = MAX_CALLS_SHARE * time_between(sweep, size)
-        factors.append(most / spent if spent > most else 1.0)
-    return lambda size: float(np.interp(size, both, factors)) if both and size <= both[-1] else 1.0
-
-
 def format_segments(segments: Sequence[Segment]) -> str:
     """Segments in SimGrid's format: the size above which each holds in B, s, and s/B."""
     return ";".join(
-        f"{segment.start - 1 if segment.start else 0}:{segment.latency:.6g}:{segment.gap:.6g}"
+        f"{segment.start - 1 if segment.start else 0}:{segment.latency:.6g}:"
+        f"{segment.gap if segment.gap > NO_GAP else 0:.6g}"
         for segment in segments
     )
 

@@ -58,9 +58,6 @@ def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
     """The model with all capacities, latencies and message times that the records show."""
     rounds = flows_that_count(records)
     model = Model(Network(cabinets))
-    times = sweeps(records)
-    model.calls = fit_calls(records, times)
-    _fit_latencies(model, times)
     _fit_hosts(model, [r for r in rounds if r.params.get("experiment") == "host"])
     _fit_inside_cabinets(model, [r for r in rounds if r.params.get("experiment") == "pairs"])
     _fit_between_cabinets(model, [r for r in rounds if r.params.get("experiment") in ("cabinet", "backbone")])
@@ -71,6 +68,9 @@ def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
         (str(r.facts["mpi.library"]) for r in records if isinstance(r, Context) and "mpi.library" in r.facts),
         "",
     )
+    times = sweeps(records)
+    model.calls = fit_calls(records, times, lambda pair, size: _time_on_wire(model, pair, size))
+    _fit_latencies(model, times)
     _fit_message_times(model, times)
     _add_call_parameters(model)
     return model
@@ -452,6 +452,11 @@ def _fit_latencies(model: Model, times: Mapping[str, MessageTimes]) -> None:
         reason = f"half a round trip of up to {max(small)} B {where}"
         _add_capacity(model, ("network", level, "latency"), carried_sum, reason, binds=False, unit="s")
         model.capacities[-1].state = "measured"
+
+
+def _time_on_wire(model: Model, pair: Flow, size: int) -> float:
+    """The time in s that a message needs at the pair's measured rate; 0 for sizes whose rate has a factor."""
+    return (size + ENVELOPE) * model.network.gap(pair) if model.size and size >= model.size else 0.0
 
 
 def _fit_message_times(model: Model, times: Mapping[str, MessageTimes]) -> None:

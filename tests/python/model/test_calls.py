@@ -31,7 +31,7 @@ from assay.model.calls import (
     time_at,
     time_calls,
 )
-from assay.model.rounds import NAME, Result, Round
+from assay.model.rounds import NAME, Flow, Result, Round
 from assay.model.segments import Segment
 from assay.model.study import Effort, Study
 from assay.model.times import MessageTimes
@@ -91,11 +91,15 @@ class PlantedCalls:
         self.records += latencies
         return Result(latencies=latencies)
 
-    def fit(self, effort: Effort | None = None) -> Overheads:
+    def fit(
+        self,
+        effort: Effort | None = None,
+        time_on_wire: Callable[[Flow, int], float] = lambda pair, size: 0.0,
+    ) -> Overheads:
         study = Study(list(PAIR), effort or Effort(), {"rack": list(PAIR)})
         study.times = {"inside": self.times}
         answer_rounds(time_calls(study), self.answer)
-        return fit_calls(self.records, study.times)
+        return fit_calls(self.records, study.times, time_on_wire)
 
 
 @pytest.mark.parametrize("detached", [1, 2, 777, 12_345, 65_536, 65_537, 300_000])
@@ -146,6 +150,39 @@ def test_overlapping_calls_are_not_longer_than_the_message() -> None:
         )
         assert overheads.time_in_calls(size) < planted.message(size)
     assert "at the same time" in overheads.sources[OIS]
+
+
+def test_a_single_known_call_is_not_longer_than_the_message() -> None:
+    """No message arrives early, so the receive is not known. The send takes longer than the message in ping-pong."""
+    planted = PlantedCalls(message=lambda size: 1e-6 + size / 1e9, detached=65_536, eager=0)
+    overheads = planted.fit()
+    assert not overheads.receive
+    for size in (1, 64, 512):
+        assert planted.isend(size) > planted.message(size)
+        assert time_at(overheads.isend, size) == pytest.approx(
+            MAX_CALLS_SHARE * planted.message(size), rel=0.1
+        )
+    assert time_at(overheads.isend, 65_535) == pytest.approx(planted.isend(65_535), rel=0.05)
+
+
+@pytest.mark.parametrize("rest", [0.0, 1e-6, -5e-6])
+def test_the_calls_of_a_long_message_leave_the_time_on_the_wire(rest: float) -> None:
+    """``rest``: what a long message takes longer than on the wire."""
+    from_size = 1 << 18
+    planted = PlantedCalls(
+        message=lambda size: (0 if size >= from_size else 10e-6) + rest + size / 1e9, detached=1 << 23
+    )
+
+    def on_wire(pair: Flow, size: int) -> float:
+        return size / 1e9 if size >= from_size else 0.0
+
+    overheads = planted.fit(time_on_wire=on_wire)
+    for size in (1, 1024, 65_536):
+        assert overheads.time_in_calls(size) == pytest.approx(
+            planted.isend(size) + planted.receive(size), rel=0.05
+        )
+    for size in (1 << 18, 1 << 20, 1 << 22):
+        assert overheads.time_in_calls(size) == pytest.approx(max(0.0, rest), rel=0.05, abs=1e-12)
 
 
 def test_a_transport_without_mpi_calls_gives_no_parameters() -> None:
