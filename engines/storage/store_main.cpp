@@ -96,9 +96,10 @@ const char* state_of(const Store& store, bool is_used) {
     return ended && background_drain_runs(store) ? "draining" : "running";
 }
 
-// The reason why this program cannot read an intact store; empty if it can.
+// The reason why this program cannot read an undamaged store; empty if it can.
 std::string why_unreadable(const std::string& path) {
     if (is_of_another_user(path)) return fmt::format("only {} can read it", owner_of(path));
+    if (is_incomplete(path)) return "a job creates it, or ended before it was complete";
     const std::uint32_t version = version_of(path);
     if (!version || version == store_version) return {};
     return fmt::format("it has version {}, this Assay reads version {}", version, store_version);

@@ -501,6 +501,22 @@ std::uint32_t version_of(const std::string& path) {
     return existing_store.is_store ? existing_store.version : 0;
 }
 
+bool is_incomplete(const std::string& path) {
+    const int fd = open_store_file(path);
+    if (fd < 0) return false;
+    struct stat info{};
+    bool incomplete = false;
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+        const SuperblockSummary found =
+            read_superblock(fd, static_cast<std::uint64_t>(info.st_size));
+        // The phase is the first field that is written; the others are zero until then.
+        incomplete = info.st_size == 0 ||
+                     (found.phase == Phase::formatting && (found.is_store || !found.version));
+    }
+    close(fd);
+    return incomplete;
+}
+
 void erase_store(const std::string& path, Failure& failure) {
     const int fd = open_store_file(path);
     struct stat info{};

@@ -21,6 +21,9 @@ struct Failure {
 // The version of a store's layout; 0 if the path is not a store. Opens only regular files and dax
 // devices.
 std::uint32_t version_of(const std::string& path);
+// Whether a file is empty or in the phase `formatting`: a job creates the store, or has ended
+// before it was complete. Such a store has no data.
+bool is_incomplete(const std::string& path);
 // Removes a store of any version, with its data. Sets `failure` if a job uses it or it cannot be
 // removed.
 void erase_store(const std::string& path, Failure& failure);

@@ -14,6 +14,9 @@ from background import STORE_TOOL
 from durability import assay, check_passed, needs_root, run_case, single_store
 from mpi_programs import memory_folder
 
+from assay.commands.io import recover
+from assay.errors import UserError
+
 pytestmark = pytest.mark.programs
 
 NOBODY = 65534
@@ -83,6 +86,31 @@ def test_a_damaged_store_is_an_error_and_the_others_are_listed(kept: Path, shm: 
     result = assay("io", "stores", str(shm))
     assert result.returncode == 2 and "assay-io-a is not a store" in result.stderr, result.stderr
     assert "assay-io-b: kept as checkpoint" in result.stdout
+
+
+@pytest.mark.parametrize("size", [0, 64 << 20])
+def test_a_store_that_a_job_creates_is_listed(kept: Path, shm: Path, size: int) -> None:
+    """The file is empty at first, then it has its size and reads as zero."""
+    (shm / "assay-io-a").touch()
+    os.truncate(shm / "assay-io-a", size)
+    copy(kept, shm / "assay-io-b")
+    listed = listing(shm)
+    assert listed["assay-io-b"]["state"] == "kept"
+    assert listed["assay-io-a"]["state"] == "unreadable"
+    assert listed["assay-io-a"]["reason"].startswith("a job creates it")
+
+
+def test_a_store_that_is_removed_after_the_search_is_left_out(
+    shm: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = str(shm / "assay-io-a")
+    monkeypatch.setattr(recover, "find_stores", lambda paths: list(paths) or [store])
+
+    def act(path: str) -> int:
+        raise UserError(f"{path} cannot be opened")
+
+    assert recover.for_each_store([], act) == 0 and not capsys.readouterr().err
+    assert recover.for_each_store([store], act) == 2 and store in capsys.readouterr().err
 
 
 @needs_root
