@@ -224,11 +224,13 @@ def _limit_to_message_times(
     """Shortens the calls where, with the time on the wire, they would be longer than a message in ping-pong: both sides
     and the wire then work at the same time."""
     sizes = sorted(sweep.visits)
-    factors = []
+    factors: list[float] = []
     for size in sizes:
-        time, spent = sweep.time_of(size).value, overheads.time_in_calls(size)
-        most = min(MAX_CALLS_SHARE * time, max(0.0, time - time_on_wire(size)))
-        factors.append(most / spent if spent > most else 1.0)
+        time, spent, on_wire = sweep.time_of(size).value, overheads.time_in_calls(size), time_on_wire(size)
+        most = min(MAX_CALLS_SHARE * time, max(0.0, time - on_wire))
+        factor = most / spent if spent > most else 1.0
+        # Where the wire leaves no time to the calls, a longer message leaves none either. What remains is noise.
+        factors.append(min(factor, factors[-1]) if on_wire and factors else factor)
     least = min(factors)
     if least == 1:
         return

@@ -185,6 +185,19 @@ def test_the_calls_of_a_long_message_leave_the_time_on_the_wire(rest: float) -> 
         assert overheads.time_in_calls(size) == pytest.approx(max(0.0, rest), rel=0.05, abs=1e-12)
 
 
+def test_noise_of_long_messages_does_not_bring_back_the_calls() -> None:
+    """The time on the wire is all of a long message's time, except for noise at single sizes."""
+    noisy = {1 << 20: 0.5e-6, 1 << 22: 1.5e-6}  # s longer than on the wire
+    planted = PlantedCalls(
+        message=lambda size: noisy.get(size, 0.0 if size >= 1 << 18 else 10e-6) + size / 1e9, detached=1 << 23
+    )
+    overheads = planted.fit(time_on_wire=lambda pair, size: size / 1e9 if size >= 1 << 18 else 0.0)
+    assert [overheads.time_in_calls(1 << k) for k in range(18, 23)] == [0.0] * 5
+    assert overheads.time_in_calls(1 << 16) == pytest.approx(
+        planted.isend(1 << 16) + planted.receive(1 << 16), rel=0.05
+    )
+
+
 def test_a_transport_without_mpi_calls_gives_no_parameters() -> None:
     study = Study(list(PAIR), Effort(), {"rack": list(PAIR)})
     study.times = {"inside": PlantedCalls().times}
