@@ -2,18 +2,19 @@
 //
 // A team of threads, one bound to each core in use, works on arrays on one NUMA node. Each thread
 // has its own arrays, which it touched first. A pass starts for all threads at once and lasts until
-// the slowest has finished. The first pass is warm-up and is dropped.
+// the slowest has finished. A kernel's first pass is warm-up and is dropped.
 //
 // Where the last-level cache is hundreds of MiB, a pass over whole arrays takes a second. Each pass
-// after the first then covers the next part of the arrays only. As many other bytes have moved
-// since a part's last use as between two passes over whole arrays, so no part is still in the
-// cache.
+// after the team's first then covers the next part of the arrays only, also when the kernel
+// changes. As many other bytes have moved since a part's last use as between two passes over whole
+// arrays, so no part is still in the cache.
 #include "node/memory/memory.hpp"
 
 #include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <thread>
 #include <vector>
 
@@ -30,28 +31,40 @@ namespace {
 // Space between the arrays of a thread, so that equal offsets use different cache sets and banks.
 constexpr std::size_t skew = 1088;  // bytes: an odd number of lines
 
-// One thread's three arrays, in one allocation on one node.
-class ThreadArrays {
+// The memory of the arrays, by NUMA node. Configurations share it: the first touch of some GiB
+// takes longer than the measurement.
+class ArrayMemory {
 public:
-    ThreadArrays(std::size_t n, int node) : memory_(3 * (n * sizeof(double) + skew), node) {
-        auto* base = static_cast<char*>(memory_.data());
-        const auto array = [&](std::size_t k) {
-            return reinterpret_cast<double*>(base + k * (n * sizeof(double) + skew));
-        };
-        arrays_ = {array(0), array(1), array(2), n};
-        std::fill_n(arrays_.a, n, 1.0);
-        std::fill_n(arrays_.b, n, 2.0);
-        std::fill_n(arrays_.c, n, 0.5);
-        if (node != NodeMemory::any && !memory_.is_on_node(node))
-            throw Error("memory requested on NUMA node " + std::to_string(node) + " is elsewhere",
-                        "check with numactl --hardware whether that node is full");
+    // A block of at least `bytes` on a node.
+    NodeMemory& block(int node, std::size_t bytes) {
+        const auto found = blocks_.find(node);
+        if (found != blocks_.end() && found->second.size() >= bytes) return found->second;
+        blocks_.erase(node);
+        return blocks_.emplace(node, NodeMemory(bytes, node)).first->second;
     }
-    const Arrays& arrays() const { return arrays_; }
+    void free_other_nodes(const std::vector<int>& nodes) {
+        std::erase_if(blocks_,
+                      [&](const auto& block) { return !std::ranges::count(nodes, block.first); });
+    }
 
 private:
-    NodeMemory memory_;
-    Arrays arrays_{};
+    std::map<int, NodeMemory> blocks_;
 };
+
+// Bytes for the three arrays of a thread, of `n` doubles each.
+std::size_t array_bytes(std::size_t n) { return 3 * (n * sizeof(double) + skew); }
+
+// A thread's three arrays at `base`. The calling thread touches them.
+Arrays fill_arrays(char* base, std::size_t n) {
+    const auto array = [&](std::size_t k) {
+        return reinterpret_cast<double*>(base + k * (n * sizeof(double) + skew));
+    };
+    const Arrays arrays{array(0), array(1), array(2), n};
+    std::fill_n(arrays.a, n, 1.0);
+    std::fill_n(arrays.b, n, 2.0);
+    std::fill_n(arrays.c, n, 0.5);
+    return arrays;
+}
 
 // A regular store is counted together with the read of its cache line. Some processors write whole
 // lines without reading them (AMD's from Zen 4, partly Intel's from Ice Lake). They would seem to
@@ -83,12 +96,24 @@ Arrays part(const Arrays& arrays, std::size_t offset, std::size_t length) {
 // Threads bound to cores, each with its own arrays.
 class ThreadTeam {
 public:
-    ThreadTeam(std::vector<int> cores, const std::vector<int>& memory_nodes, std::size_t total)
+    ThreadTeam(std::vector<int> cores, const std::vector<int>& memory_nodes, std::size_t total,
+               ArrayMemory& memory)
         : cores_(std::move(cores)) {
         const std::size_t n =
             std::max<std::size_t>(total / sizeof(double) / cores_.size() / kernel_step, 1) *
             kernel_step;
-        thread_arrays_.resize(cores_.size());
+        length_ = n;
+        memory.free_other_nodes(memory_nodes);
+        std::vector<char*> bases;
+        for (std::size_t t = 0; t < cores_.size(); ++t) {
+            const int node = memory_nodes[t];
+            const auto same_node = static_cast<std::size_t>(std::ranges::count(memory_nodes, node));
+            const auto before = static_cast<std::size_t>(std::count(
+                memory_nodes.begin(), memory_nodes.begin() + static_cast<std::ptrdiff_t>(t), node));
+            NodeMemory& block = memory.block(node, same_node * array_bytes(n));
+            bases.push_back(static_cast<char*>(block.data()) + before * array_bytes(n));
+        }
+        arrays_.resize(cores_.size());
         std::vector<std::exception_ptr> errors(cores_.size());
         {
             std::vector<std::jthread> pool;
@@ -97,7 +122,7 @@ public:
                 pool.emplace_back([&, t] {
                     try {
                         bind_to_core(cores_[t]);
-                        thread_arrays_[t] = std::make_unique<ThreadArrays>(n, memory_nodes[t]);
+                        arrays_[t] = fill_arrays(bases[t], n);
                     } catch (...) {
                         errors[t] = std::current_exception();
                     }
@@ -105,6 +130,11 @@ public:
         }
         for (const auto& error : errors)
             if (error) std::rethrow_exception(error);
+        for (const int node : memory_nodes)
+            if (node != NodeMemory::any && !memory.block(node, 0).is_on_node(node))
+                throw Error(
+                    "memory requested on NUMA node " + std::to_string(node) + " is elsewhere",
+                    "check with numactl --hardware whether that node is full");
     }
 
     std::size_t threads() const { return cores_.size(); }
@@ -112,10 +142,9 @@ public:
     // The bandwidth of each pass, in B/s. Calls report_progress() between two passes, at most once
     // a second.
     std::vector<double> measure_passes(const Kernel& kernel, const Budget& budget,
-                                       const std::function<void()>& report_progress) const {
+                                       const std::function<void()>& report_progress) {
         std::vector<double> bandwidths, checksums(threads());
-        const std::size_t whole = thread_arrays_[0]->arrays().n;
-        std::size_t length = whole, offset = 0;  // of a pass, in doubles of each array
+        const std::size_t whole = arrays_[0].n;
         Nanoseconds begin = 0;
         const Nanoseconds first_pass_start = now();
         Nanoseconds last_report = first_pass_start;
@@ -124,11 +153,14 @@ public:
                            [&]() noexcept { begin = now(); });
         std::barrier stop(static_cast<std::ptrdiff_t>(threads()), [&]() noexcept {
             const Nanoseconds end = now();
-            const auto bytes = static_cast<double>(length * sizeof(double) * threads());
+            const auto bytes = static_cast<double>(length_ * sizeof(double) * threads());
             bandwidths.push_back(kernel.traffic * bytes / seconds(end - begin));
-            if (bandwidths.size() == 1) length = pass_length(whole, seconds(end - begin), budget);
-            else offset += length;
-            if (offset + length > whole) offset = 0;
+            offset_ += length_;
+            if (bandwidths.size() == 1) {
+                const double passes = static_cast<double>(whole) / static_cast<double>(length_);
+                length_ = pass_length(whole, passes * seconds(end - begin), budget);
+            }
+            if (offset_ + length_ > whole) offset_ = 0;
             done = seconds(end - first_pass_start) >= budget.seconds &&
                    static_cast<std::int64_t>(bandwidths.size()) > budget.repeats;
             if (end - last_report > report_interval) {
@@ -143,7 +175,7 @@ public:
                 bind_to_core(cores_[t]);
                 do {
                     start.arrive_and_wait();
-                    checksums[t] += kernel.run(part(thread_arrays_[t]->arrays(), offset, length));
+                    checksums[t] += kernel.run(part(arrays_[t], offset_, length_));
                     stop.arrive_and_wait();
                 } while (!done);
             });
@@ -156,7 +188,9 @@ public:
 
 private:
     std::vector<int> cores_;
-    std::vector<std::unique_ptr<ThreadArrays>> thread_arrays_;
+    std::vector<Arrays> arrays_;  // of each thread
+    // Of the next pass, in doubles of each array.
+    std::size_t length_ = 0, offset_ = 0;
 };
 
 // A choice of cores and of the memory that they use.
@@ -207,8 +241,9 @@ void detail::run_memory(const Options& options, Bench& bench) {
     const auto kernel_list = kernels();
     const double steps = static_cast<double>(all.size() * kernel_list.size());
     double done = 0;
+    ArrayMemory memory_of_arrays;
     for (const Configuration& setup : all) {
-        const ThreadTeam team(setup.cores, setup.memory_nodes, setup.bytes);
+        ThreadTeam team(setup.cores, setup.memory_nodes, setup.bytes, memory_of_arrays);
         double best_bandwidth = 0;  // of the kernels without regular stores
         for (const Kernel& kernel : kernel_list) {
             const auto report_progress = [&] {
