@@ -97,6 +97,8 @@ bool Session::several_hosts() const {
 
 bool Session::interrupted() { return signal_time.load(std::memory_order_relaxed) != 0; }
 
+bool Session::forget_signal() { return signal_time.exchange(0) != 0; }
+
 void Session::sum(std::span<double> values) {
     transport.begin_sum(values);
     finish_collective();

@@ -94,6 +94,9 @@ public:
     // Whether SIGINT or SIGTERM has arrived. The process ends 3 s after a signal if the measurement
     // has not reacted.
     static bool interrupted();
+    // Forgets the signal, and returns whether there was one. For tests: they run many sessions in
+    // one process.
+    static bool forget_signal();
 
     // Writes at most 5 records per second, on rank 0. `left` is in seconds.
     void progress(double done, const std::string& label, double left);

@@ -181,17 +181,16 @@ TEST_CASE("a rank that stops answering is named by the ranks that wait for it") 
         Recording recording;
         const int ranks = 4;
         const Schedule schedule = Schedule::all_to_all("shift", ranks);
-        CHECK_THROWS_AS(
-            run_null_ranks(ranks, faults,
-                           [&](Transport& transport) {
-                               Bench bench{recording.sink, transport};
-                               Session session(bench, long_limits);
-                               Exchange exchange(session, 300 * stride(64), one_sided(op));
-                               Histogram latency;
-                               exchange.run({op, 64, 300, 2, 0},
-                                            schedule.round(0, transport.rank()), latency);
-                           }),
-            Aborted);
+        CHECK_THROWS_AS(run_ranks(ranks, faults,
+                                  [&](Transport& transport) {
+                                      Bench bench{recording.sink, transport};
+                                      Session session(bench, long_limits);
+                                      Exchange exchange(session, 300 * stride(64), one_sided(op));
+                                      Histogram latency;
+                                      exchange.run({op, 64, 300, 2, 0},
+                                                   schedule.round(0, transport.rank()), latency);
+                                  }),
+                        Aborted);
         const auto failures = recording.records_of("failure");
         REQUIRE_FALSE(failures.empty());
         CAPTURE(failures[0].dump());

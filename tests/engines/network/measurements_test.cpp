@@ -23,7 +23,7 @@ void measure(Recording& recording, const Measurement& measurement, int ranks,
              const std::string& text, const Faults& faults = {}) {
     const Options options =
         Options::parse(measurement, split(text + (text.empty() ? "" : " ") + "--yield-us 0", ' '));
-    run_null_ranks(ranks, faults, [&](Transport& transport) {
+    run_ranks(ranks, faults, [&](Transport& transport) {
         Bench bench{recording.sink, transport};
         measurement.run(options, bench);
     });

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <functional>
 #include <string>
 #include <vector>
@@ -51,15 +52,50 @@ public:
     Sink sink;
 };
 
-// Runs `body` on every rank, each in a thread.
+// Whether a test sends SIGINT or SIGTERM to its own process.
+enum class Signals : bool { unexpected, planted };
+
+// The time in which sessions handle SIGINT and SIGTERM. A session replaces the handlers of the
+// process and does not put them back, and all tests share one process. At the end the handlers are
+// those of before, and a planted signal is forgotten. An unexpected signal ends the tests: it is
+// from the user or from a time limit.
+class SignalScope {
+public:
+    explicit SignalScope(Signals signals) : signals_(signals) {
+        sigaction(SIGINT, nullptr, &on_interrupt_);
+        sigaction(SIGTERM, nullptr, &on_terminate_);
+    }
+    ~SignalScope() {
+        sigaction(SIGINT, &on_interrupt_, nullptr);
+        sigaction(SIGTERM, &on_terminate_, nullptr);
+        if (Session::forget_signal() && signals_ == Signals::unexpected) std::raise(SIGTERM);
+    }
+    SignalScope(const SignalScope&) = delete;
+
+private:
+    const Signals signals_;
+    struct sigaction on_interrupt_{}, on_terminate_{};
+};
+
+// Runs `body` on every rank, each in a thread. `body` may create sessions.
+inline void run_ranks(int ranks, const Faults& faults, const std::function<void(Transport&)>& body,
+                      Signals signals = Signals::unexpected) {
+    const SignalScope scope(signals);
+    run_null_ranks(ranks, faults, body);
+}
+
+// The same, with a session for each rank.
 inline void on_ranks(int ranks, const Faults& faults, const std::function<void(Session&)>& body,
-                     WaitLimits test_limits = long_limits) {
+                     WaitLimits test_limits = long_limits, Signals signals = Signals::unexpected) {
     Recording recording;
-    run_null_ranks(ranks, faults, [&](Transport& transport) {
-        Bench bench{recording.sink, transport};
-        Session session(bench, test_limits);
-        body(session);
-    });
+    run_ranks(
+        ranks, faults,
+        [&](Transport& transport) {
+            Bench bench{recording.sink, transport};
+            Session session(bench, test_limits);
+            body(session);
+        },
+        signals);
 }
 
 }  // namespace assay::network
