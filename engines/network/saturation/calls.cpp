@@ -91,9 +91,13 @@ private:
 
 bool run_calls(Session& session, const Round& round, std::vector<CallTimes>& times,
                std::uint64_t& bytes_sent_off_host) {
-    if (!session.transport.has_calls()) return !Session::interrupted();
-    Json own_times = Json::array();
     double interrupted = 0;
+    if (!session.transport.has_calls()) {
+        interrupted = Session::interrupted();
+        session.max({&interrupted, 1});
+        return interrupted == 0;
+    }
+    Json own_times = Json::array();
     const int rank = session.rank();
     for (std::size_t i = 0; i < round.pairs.size() && interrupted == 0; ++i) {
         const auto [first, second] = round.pairs[i];

@@ -19,7 +19,7 @@ struct CallTimes {
 
 // Collective. Appends the times of all pairs to `times` on rank 0 only, and the payload that this
 // rank sent to other hosts to `bytes_sent_off_host`. Measures nothing over a transport without
-// calls. Returns false after a signal.
+// calls. Returns false, on every rank, after a signal at any rank.
 bool run_calls(Session& session, const Round& round, std::vector<CallTimes>& times,
                std::uint64_t& bytes_sent_off_host);
 

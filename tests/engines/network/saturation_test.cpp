@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <array>
+#include <csignal>
 #include <map>
 #include <mutex>
 
@@ -155,4 +157,29 @@ TEST_CASE("a transport without calls of MPI measures none") {
         if (session.rank() == 0) times = own_times;
     });
     CHECK(times.empty());
+}
+
+TEST_CASE("without calls of MPI a signal at one rank ends the study at every rank") {
+    std::array<bool, 2> goes_on{true, true};
+    on_ranks(
+        2, {.simulated_time = true},
+        [&](Session& session) {
+            // Simulated time advances only when rank 0 waits too: rank 0 has not seen the signal.
+            const Nanoseconds signal_time = session.transport.clock() + 1'000'000;
+            std::vector<Ticket> completed;
+            while (session.rank() == 1 && session.transport.clock() < signal_time) {
+                session.transport.wake_at(signal_time);
+                session.transport.poll(completed);
+            }
+            if (session.rank() == 1) std::raise(SIGTERM);
+            std::vector<CallTimes> times;
+            std::uint64_t bytes_sent_off_host = 0;
+            goes_on[static_cast<std::size_t>(session.rank())] = run_calls(
+                session,
+                read_round(R"({"calls": [[0,1]], "sizes": [8], "pauses": [0.1], "count": 3})", 2),
+                times, bytes_sent_off_host);
+        },
+        long_limits, Signals::planted);
+    CHECK_FALSE(goes_on[0]);
+    CHECK_FALSE(goes_on[1]);
 }
