@@ -287,7 +287,8 @@ void Receiver::run() {
         throw Error(
             fmt::format("{} ({}) called, but no message of it arrived within {:g} s", hello.host,
                         sender->address.text(), silence_s),
-            fmt::format("check that every switch on the way carries frames of {} bytes",
+            fmt::format("check that every switch between {} and {} carries frames of {} bytes",
+                        hello.host, host_name(),
                         hello.size + static_cast<std::uint64_t>(settings_.address.headers()) + 18));
     const ReceptionResult result = evaluate(reception);
     const std::string report_text =
@@ -296,9 +297,9 @@ void Receiver::run() {
     report(sink_, subject, reception, result);
     if (reception.end && reception.arrivals.first == 0)
         fmt::print(stderr,
-                   "assay-probe: nothing of what {} sent arrived; does every switch on the way "
-                   "carry frames of this size?\n",
-                   hello.host);
+                   "assay-probe: nothing of what {} sent arrived; does every switch between {} and "
+                   "{} carry frames of this size?\n",
+                   hello.host, hello.host, host_name());
     if (!reception.end && !reception.interrupted)
         sink_.failure(
             result.loss_doubt,

@@ -10,9 +10,10 @@
 namespace assay::node {
 namespace {
 
-// Below this share of the requested rate the sender did not load the receiver as intended. It is
-// the margin that the default rate adds: 9.018 Gbit/s requested give at least 9.000.
-constexpr double min_offered = 0.998;
+// Least share of the requested rate, and of the planned messages, that the sender has to send, from
+// 0 to 1. With less it did not load the receiver as intended. It is the margin that the default
+// rate adds: 9.018 Gbit/s requested give at least 9.000.
+constexpr double min_sent_share = 0.998;
 constexpr std::size_t max_samples = 600;  // one minute; of a longer run only the summary is kept
 
 Summary single(double value) { return summarize({&value, 1}); }
@@ -47,15 +48,16 @@ void set_doubts(const Reception& r, ReceptionResult& result) {
     } else if (!r.end) {
         result.bandwidth_doubt = result.loss_doubt = fmt::format(
             "the sender fell silent after {:.3g} of {:g} s", result.seconds, r.hello.seconds);
-    } else if (result.sent < min_offered * result.planned ||
-               r.end->rate < min_offered * r.hello.requested_rate()) {
+    } else if (result.sent < min_sent_share * result.planned ||
+               r.end->rate < min_sent_share * r.hello.requested_rate()) {
         result.bandwidth_doubt =
-            r.end->rate < min_offered * r.hello.requested_rate()
+            r.end->rate < min_sent_share * r.hello.requested_rate()
                 ? fmt::format("the sender could only send {} of {} Gbit/s", gbits(r.end->rate),
                               gbits(r.hello.requested_rate()))
                 : fmt::format("the sender stopped after {:.3g} % of its messages",
                               100 * result.sent / result.planned);
-        // The absence of loss under a lower load proves nothing. A loss here or on the way counts.
+        // The absence of loss under a lower load proves nothing. A loss in the network or at the
+        // receiver counts.
         if (result.lost == result.losses.sender) result.loss_doubt = result.bandwidth_doubt;
     } else if (result.losses.sender > 0) {
         result.bandwidth_doubt =

@@ -201,7 +201,7 @@ Sent Sender::transmit(const Answer& answer) {
 // Reports what was sent, repeatedly, until the receiver reports what arrived.
 std::optional<Report> Sender::report_end(const Answer& answer, const Sent& sent) {
     const std::string text = seal_.sign(encode(End{hello_.run_number, sent.streams, sent.rate,
-                                                   sent.dropped, sent.longest_delay, sent.gso}));
+                                                   sent.dropped, sent.max_lateness, sent.gso}));
     const UdpSocket& socket = answer.candidate->socket;
     int refusals = 0;
     for (const Nanoseconds until = now() + static_cast<Nanoseconds>(report_limit_s * 1e9);
@@ -232,14 +232,14 @@ void Sender::record(const Answer& answer, const Sent& sent,
     const Json params = {{"stream", "all"},          {"streams", hello_.streams},
                          {"size", hello_.size},      {"requested_rate", hello_.requested_rate()},
                          {"budget", hello_.seconds}, {"gso", sent.gso}};
-    // "offered" is the share of the requested rate that was sent; "longest_pause" is the longest
-    // delay of a batch after it was due.
+    // "offered" is the share of the requested rate that was sent; "longest_pause" is
+    // Sent::max_lateness.
     sink_.measurement(udp_send, "bandwidth", subject, params, single(sent.rate));
     sink_.measurement(udp_send, "offered", subject, params,
                       single(sent.rate / hello_.requested_rate()));
     sink_.measurement(udp_send, "dropped", subject, params,
                       single(static_cast<double>(sent.dropped)));
-    sink_.measurement(udp_send, "longest_pause", subject, params, single(sent.longest_delay));
+    sink_.measurement(udp_send, "longest_pause", subject, params, single(sent.max_lateness));
     if (report && sent.messages > 0)
         sink_.measurement(
             udp_send, "delivered", subject, params,

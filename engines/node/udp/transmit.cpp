@@ -57,7 +57,7 @@ struct Transmitter::Worker {
     std::vector<std::array<iovec, 2>> parts{};
     std::array<mmsghdr, max_calls> headers{};
     std::uint64_t first_batch = 0, dropped = 0;
-    Nanoseconds first = 0, last = 0, longest_delay = 0;
+    Nanoseconds first = 0, last = 0, max_lateness = 0;
     std::atomic<std::uint64_t> messages = 0;
     std::jthread thread{};
 };
@@ -149,7 +149,7 @@ void Transmitter::send_loop(Worker& worker) {
         stream->pace.advance(sent_at - start_, messages);
         if (worker.first == 0) worker.first = sent_at, worker.first_batch = messages;
         worker.last = sent_at;
-        worker.longest_delay = std::max(worker.longest_delay, sent_at - scheduled);
+        worker.max_lateness = std::max(worker.max_lateness, sent_at - scheduled);
         worker.messages.fetch_add(messages, std::memory_order_relaxed);
     }
 }
@@ -242,7 +242,7 @@ Sent Transmitter::sent() {
     }
     for (const auto& worker : workers_) {
         all.dropped += worker->dropped;
-        all.longest_delay = std::max(all.longest_delay, seconds(worker->longest_delay));
+        all.max_lateness = std::max(all.max_lateness, seconds(worker->max_lateness));
         last = std::max(last, worker->last);
         if (worker->first == 0 || (first != 0 && worker->first >= first)) continue;
         first = worker->first;

@@ -24,8 +24,8 @@ namespace assay::node {
 struct Sent {
     std::vector<std::uint64_t> streams{};  // messages of each
     std::uint64_t messages = 0, dropped = 0;
-    double rate = 0;           // payload, B/s
-    double longest_delay = 0;  // seconds: longest delay of a batch after it was due
+    double rate = 0;          // payload, B/s
+    double max_lateness = 0;  // seconds: the longest time from when a batch was due to its sending
     bool gso = false;
     std::optional<Error> error{};  // the error that ended it early
 };

@@ -85,7 +85,7 @@ struct End {
     std::vector<std::uint64_t> sent{};  // messages of each stream
     double rate = 0;                    // payload sent, B/s
     std::uint64_t dropped = 0;          // messages that the sender's own queue may have dropped
-    double max_lateness = 0;  // seconds: the latest that a batch was sent after it was due
+    double max_lateness = 0;            // seconds, as Sent::max_lateness
     bool gso = false;
 };
 
