@@ -20,6 +20,7 @@
 #include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
 #include "storage/store/recover.hpp"
+#include "storage/store/superblock.hpp"
 
 using namespace assay;
 using namespace assay::storage;

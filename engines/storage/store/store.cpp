@@ -1,5 +1,5 @@
-// Creates, maps, locks and removes stores. A store is a file (usually in tmpfs) or a dax device
-// that all ranks of a node map; layout.hpp describes its contents.
+// Attaches to stores, maps, formats and removes them. A store is a file (usually in tmpfs) or a dax
+// device that all ranks of a node map; layout.hpp describes its contents, create.cpp makes them.
 #include "storage/store/store.hpp"
 
 #include <fcntl.h>
@@ -8,9 +8,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/statfs.h>
 #include <sys/syscall.h>
-#include <sys/sysmacros.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -21,11 +19,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
-#include <string_view>
 
-#include "storage/store/available_memory.hpp"
-#include "storage/store/network_file_system.hpp"
 #include "storage/store/persist.hpp"
+#include "storage/store/superblock.hpp"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
@@ -43,101 +39,8 @@
 namespace assay::storage {
 namespace {
 
-constexpr long tmpfs_magic = 0x01021994;  // statfs(2)
-constexpr std::uint64_t data_bytes_per_record = 8192;
-constexpr std::uint64_t min_records = 1u << 16;
-constexpr std::uint64_t min_ring_bytes = 1u << 20;
-constexpr std::uint64_t huge_page = 2u << 20;  // the alignment of a dax device
 // Sequences above this are not from a job's clock, so their records are damaged.
 constexpr std::uint64_t latest_sequence = ~0ull / 2;
-
-std::string errno_text() { return std::strerror(errno); }
-
-// The size of a dax device in bytes; 0 if it is not known.
-std::uint64_t device_bytes(const struct stat& info) {
-    char path[128];
-    std::snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(info.st_rdev),
-                  minor(info.st_rdev));
-    std::uint64_t bytes = 0;
-    if (FILE* file = std::fopen(path, "r")) {
-        char text[32];
-        if (std::fgets(text, sizeof text, file)) bytes = std::strtoull(text, nullptr, 10);
-        std::fclose(file);
-    }
-    return bytes / huge_page * huge_page;
-}
-
-// Whether it is a dax device. Other character devices are never opened, because opening one may
-// have side effects.
-bool is_dax_device(const struct stat& info) {
-    char path[128], target[PATH_MAX];
-    std::snprintf(path, sizeof path, "/sys/dev/char/%u:%u/subsystem", major(info.st_rdev),
-                  minor(info.st_rdev));
-    const ssize_t length = readlink(path, target, sizeof target);
-    if (length <= 0) return false;
-    const std::string_view text(target, static_cast<std::size_t>(length));
-    return S_ISCHR(info.st_mode) && text.substr(text.rfind('/') + 1) == "dax";
-}
-
-// -1: it is neither a regular file nor a dax device, or cannot be opened; errno says why.
-int open_store_file(const std::string& path) {
-    struct stat info{};
-    if (stat(path.c_str(), &info)) return -1;
-    if (!S_ISREG(info.st_mode) && !is_dax_device(info)) {
-        errno = ENODEV;
-        return -1;
-    }
-    return open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
-}
-
-// Whether a layout that was read from a store is valid: its parts are aligned, and no product of
-// its numbers overflows.
-bool is_sound(const StoreLayout& layout) {
-    return layout.ranks && layout.ranks < (1u << 20) && layout.record_slots &&
-           layout.record_slots < (1ull << 40) && layout.ring_bytes &&
-           layout.ring_bytes < (1ull << 50) && layout.rank_bytes() % page == 0 &&
-           layout.record_slots % (page / sizeof(Record)) == 0;
-}
-
-// Some fields of a superblock; `is_store` is false if there is none.
-struct SuperblockSummary {
-    bool is_store = false;
-    std::uint32_t version = 0;
-    Phase phase = Phase::clean;
-    std::string job, keep, boot;
-    StoreLayout layout{};
-    std::uint64_t bytes = 0;
-    bool persistent = false;
-};
-
-SuperblockSummary read_superblock(int fd, std::size_t existing_bytes) {
-    if (existing_bytes < StoreLayout::ranks_offset()) return {};
-    void* map = mmap(nullptr, huge_page, PROT_READ, MAP_SHARED, fd,
-                     0);  // a device can only be mapped in whole huge pages
-    if (map == MAP_FAILED) return {};
-    const auto& superblock = *static_cast<const Superblock*>(map);
-    SuperblockSummary summary{
-        superblock.magic == store_magic,
-        superblock.version,
-        superblock.phase,
-        std::string(superblock.job, strnlen(superblock.job, sizeof superblock.job)),
-        std::string(superblock.keep, strnlen(superblock.keep, sizeof superblock.keep)),
-        std::string(superblock.boot, strnlen(superblock.boot, sizeof superblock.boot)),
-        StoreLayout{superblock.ranks, superblock.record_slots, superblock.ring_bytes},
-        superblock.bytes,
-        superblock.persistent == 1};
-    munmap(map, huge_page);
-    return summary;
-}
-
-std::string boot_id() {
-    char text[40]{};
-    if (FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "r")) {
-        if (std::fgets(text, sizeof text, file)) text[std::strcspn(text, "\n")] = 0;
-        std::fclose(file);
-    }
-    return text;
-}
 
 std::uint64_t pid_namespace() {
     struct stat info{};
@@ -161,36 +64,6 @@ bool is_zombie(std::uint32_t pid) {
     return fields && std::strtol(fields, nullptr, 10) <= 1;
 }
 
-// Locks the store exclusively. Waits up to 600 s for the background drain of a job that has ended,
-// and up to 1 s for a command that lists the store. Returns whether the store is locked.
-bool lock_alone(int fd, const struct stat& info) {
-    constexpr int drain_limit_s = 600, reader_limit_s = 1, polls_per_s = 50;
-    for (int poll = 0; flock(fd, LOCK_EX | LOCK_NB); ++poll) {
-        const std::uint64_t bytes =
-            S_ISCHR(info.st_mode) ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
-        const bool drains = read_superblock(fd, bytes).phase == Phase::detached;
-        if (poll > (drains ? drain_limit_s : reader_limit_s) * polls_per_s) return false;
-        usleep(1'000'000 / polls_per_s);
-    }
-    return true;
-}
-
-// An error message if a device or file holds data of another job and must not be overwritten; empty
-// if it may be.
-std::string unrecovered_data(int fd, const std::string& path, std::size_t existing_bytes) {
-    const auto [is_store, version, phase, job, keep, boot, layout, bytes, persistent] =
-        read_superblock(fd, existing_bytes);
-    if (!is_store || phase == Phase::clean || phase == Phase::formatting) return {};
-    if (version != store_version)
-        return path + " holds data of another version of Assay (job " + job +
-               "); fix: recover them with that version";
-    if (phase == Phase::kept)
-        return path + " is kept as " + keep + "; fix: --keep " + keep + ", or assay io drop " +
-               keep;
-    return path + " holds data of job " + job +
-           " that may not be in the file system yet; fix: assay io recover " + path;
-}
-
 }  // namespace
 
 bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {
@@ -210,18 +83,6 @@ std::uint64_t checksum_of(const Store& store, std::uint32_t rank, const Record& 
     const std::uint64_t data_hash =
         XXH3_64bits(store.data(rank, record.ring_offset), record.length * record.count);
     return XXH3_64bits_withSeed(&record, fields, data_hash);
-}
-
-StoreLayout StoreLayout::fit(std::size_t bytes, std::uint32_t ranks) {
-    StoreLayout layout{ranks, min_records, 0};
-    if (bytes <= ranks_offset()) return layout;
-    const std::uint64_t rank_bytes = (bytes - ranks_offset()) / ranks / page * page;
-    if (rank_bytes > rank_overhead())
-        layout.record_slots =
-            std::max(min_records, rank_bytes / (data_bytes_per_record + sizeof(Record)) / 64 * 64);
-    const std::uint64_t overhead = rank_overhead() + layout.record_slots * sizeof(Record);
-    layout.ring_bytes = rank_bytes > overhead ? (rank_bytes - overhead) / page * page : 0;
-    return layout;
 }
 
 bool Store::map(std::size_t bytes, Failure& failure) {
@@ -351,179 +212,15 @@ bool Store::take_over(const std::string& job, Failure& failure) {
     return true;
 }
 
-std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t size,
-                                     std::uint32_t ranks, const std::string& job,
-                                     const std::string& name, Failure& failure,
-                                     const std::string& keep) {
-    std::unique_ptr<Store> store(new Store);
-    struct stat info{};
-    const bool exists = stat(location.c_str(), &info) == 0;
-    const bool is_folder = exists && S_ISDIR(info.st_mode);
-    store->path_ = is_folder ? location + "/assay-io-" + name : location;
-    if (!exists && location.find_last_of('/') != std::string::npos) {
-        struct stat parent{};
-        const std::string parent_path =
-            location.substr(0, std::max<std::size_t>(1, location.find_last_of('/')));
-        if (stat(parent_path.c_str(), &parent) || !S_ISDIR(parent.st_mode)) {
-            failure.message = location + " cannot be a store: there is no folder " + parent_path;
-            return nullptr;
-        }
-    }
-    const bool is_device = exists && S_ISCHR(info.st_mode);
-    if (exists && !is_folder && !is_device && !S_ISREG(info.st_mode)) {
-        failure.message =
-            location + " cannot be a store: it is neither a folder, a file nor a /dev/dax device";
-        return nullptr;
-    }
-    store->fd_ = open(store->path_.c_str(), O_RDWR | O_CLOEXEC | (is_device ? 0 : O_CREAT), 0600);
-    if (store->fd_ < 0) {
-        failure.message = store->path_ + " cannot be opened as a store: " + errno_text();
-        return nullptr;
-    }
-    fstat(store->fd_, &info);
-    if (const char* system = incoherent_file_system(store->fd_)) {
-        failure.message = location + " cannot be a store: it is on " + system +
-                          ", which is not memory or storage of one node; fix: --store with a "
-                          "folder of the node, such as /dev/shm";
-        if (fstat(store->fd_, &info) == 0 && info.st_size == 0) unlink(store->path_.c_str());
-        return nullptr;
-    }
-    if (!lock_alone(store->fd_, info)) {
-        failure.message = store->path_ + " is in use by another job";
-        return nullptr;
-    }
-    fstat(store->fd_, &info);
-    const std::uint64_t existing_bytes =
-        is_device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
-    if (!is_device && info.st_uid != geteuid()) {
-        failure.message = store->path_ + " belongs to another user";
-        return nullptr;
-    }
-    const SuperblockSummary existing_store = read_superblock(store->fd_, existing_bytes);
-    struct statfs fs_info{};
-    fstatfs(store->fd_, &fs_info);
-    store->backing_ = is_device                       ? Backing::device
-                      : fs_info.f_type == tmpfs_magic ? Backing::memory
-                                                      : Backing::file;
-    // A file from before a restart of the machine may lack data that were only in the page cache,
-    // so a kept store must be of this boot, or in persistent memory.
-    const bool is_restarted = existing_store.boot != boot_id();
-    if (!keep.empty() && existing_store.is_store && existing_store.phase == Phase::kept &&
-        existing_store.keep == keep && existing_store.version == store_version &&
-        (!is_restarted || existing_store.persistent)) {
-        if (existing_store.layout.ranks != ranks) {
-            failure.message = "the store that is kept as " + keep + " has " +
-                              std::to_string(existing_store.layout.ranks) +
-                              " ranks on this node, this job has " + std::to_string(ranks) +
-                              "; fix: assay io drop " + keep;
-            return nullptr;
-        }
-        store->layout_ = existing_store.layout;
-        if (!is_sound(existing_store.layout) ||
-            existing_store.layout.bytes() > existing_store.bytes ||
-            existing_store.bytes > existing_bytes) {
-            failure.message = store->path_ + " is damaged; fix: assay io drop " + keep;
-            return nullptr;
-        }
-        if (!store->map(existing_store.bytes, failure)) return nullptr;
-        if (!is_restarted || (store->persistent() && store->is_intact())) {
-            if (!store->take_over(job, failure)) return nullptr;
-            store->restarted_ = is_restarted;
-            store->same_pids_ = true;
-            flock(store->fd_, LOCK_SH);
-            return store;
-        }
-        munmap(store->map_, store->mapped_bytes_);
-        store->map_ = nullptr;
-        store->replaced_damaged_ = true;
-    }
-    // A kept store of this name that cannot be taken over is replaced.
-    const bool outdated =
-        !keep.empty() && existing_store.phase == Phase::kept && existing_store.keep == keep;
-    if (const auto problem =
-            outdated ? std::string() : unrecovered_data(store->fd_, store->path_, existing_bytes);
-        !problem.empty()) {
-        failure.message = problem;
-        return nullptr;
-    }
-    const std::uint64_t free_bytes =
-        static_cast<std::uint64_t>(fs_info.f_bavail) * fs_info.f_bsize +
-        (is_device ? 0 : existing_bytes);
-    std::uint64_t bytes = size;
-    if (is_device) bytes = size && size < existing_bytes ? size : existing_bytes;
-    else if (!bytes)
-        bytes = store->backing_ == Backing::memory
-                    ? std::min(free_bytes / 2, available_memory() / 4)
-                    : free_bytes / 2;
-    bytes = bytes / huge_page * huge_page;
-    store->layout_ = StoreLayout::fit(bytes, ranks);
-    const bool remove_on_failure = !exists || is_folder;
-    if (store->layout_.ring_bytes < min_ring_bytes) {
-        failure.message = location + " is too small for " + std::to_string(ranks) +
-                          " ranks: " + std::to_string(bytes >> 20) +
-                          " MiB, but each rank needs 6 MiB and the tables need 16 MiB";
-        if (remove_on_failure) unlink(store->path_.c_str());
-        return nullptr;
-    }
-    // A new tmpfs file reads as zero, as format() expects.
-    if (store->backing_ == Backing::memory && ftruncate(store->fd_, 0)) bytes = 0;
-    if (!is_device && ftruncate(store->fd_, static_cast<off_t>(bytes))) {
-        failure.message = store->path_ + " cannot be extended to " + std::to_string(bytes >> 20) +
-                          " MiB: " + errno_text();
-        if (remove_on_failure) unlink(store->path_.c_str());
-        return nullptr;
-    }
-    if (!store->map(bytes, failure)) return nullptr;
-    int error = store->populate(0, superblock_bytes);
-    if (!error) error = store->populate(StoreLayout::background_offset(), sizeof(DescriptorTable));
-    for (std::uint32_t rank = 0; rank < ranks && !error; ++rank)
-        error = store->populate(store->layout_.head_offset(rank), StoreLayout::rank_overhead());
-    if (error) {
-        failure.message = store->path_ + " has no space left: " + std::strerror(error);
-        if (remove_on_failure) unlink(store->path_.c_str());
-        return nullptr;
-    }
-    store->format(job, keep, store->backing_ == Backing::memory || !existing_bytes);
-    store->same_pids_ = true;
-    flock(store->fd_, LOCK_SH);  // the other ranks of the node hold it too
-    return store;
-}
-
-std::uint32_t version_of(const std::string& path) {
-    const int fd = open_store_file(path);
-    struct stat info{};
-    SuperblockSummary existing_store;
-    if (fd >= 0 && fstat(fd, &info) == 0)
-        existing_store =
-            read_superblock(fd, S_ISCHR(info.st_mode) ? device_bytes(info)
-                                                      : static_cast<std::uint64_t>(info.st_size));
-    if (fd >= 0) close(fd);
-    return existing_store.is_store ? existing_store.version : 0;
-}
-
-bool is_incomplete(const std::string& path) {
-    const int fd = open_store_file(path);
-    if (fd < 0) return false;
-    struct stat info{};
-    bool incomplete = false;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
-        const SuperblockSummary found =
-            read_superblock(fd, static_cast<std::uint64_t>(info.st_size));
-        // The phase is the first field that is written; the others are zero until then.
-        incomplete = info.st_size == 0 ||
-                     (found.phase == Phase::formatting && (found.is_store || !found.version));
-    }
-    close(fd);
-    return incomplete;
-}
-
 void erase_store(const std::string& path, Failure& failure) {
     const int fd = open_store_file(path);
     struct stat info{};
     if (fd < 0 || fstat(fd, &info)) failure.message = path + " cannot be opened: " + errno_text();
     else if (flock(fd, LOCK_EX | LOCK_NB)) failure.message = path + " is in use by a job";
+    else if (!read_superblock(fd).is_store) failure.message = path + " is not a store of Assay";
     else if (S_ISREG(info.st_mode)) {
-        if (unlink(path.c_str())) failure.message = path + " cannot be removed: " + errno_text();
+        if (const int error = unlink_file(fd, path))
+            failure.message = path + " cannot be removed: " + std::strerror(error);
     } else if (void* map = mmap(nullptr, huge_page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
                map == MAP_FAILED) {
         failure.message = path + " cannot be mapped: " + errno_text();
@@ -544,39 +241,33 @@ std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, 
                                           : path + " cannot be opened: " + errno_text();
         return nullptr;
     }
-    struct stat info{};
-    fstat(store->fd_, &info);
-    const bool is_device = S_ISCHR(info.st_mode);
-    struct statfs fs_info{};
-    fstatfs(store->fd_, &fs_info);
-    store->backing_ = is_device                       ? Backing::device
-                      : fs_info.f_type == tmpfs_magic ? Backing::memory
-                                                      : Backing::file;
-    const std::uint64_t existing_bytes =
-        is_device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
-    const auto [is_store, version, phase, job, keep, boot, layout, bytes, persistent] =
-        read_superblock(store->fd_, existing_bytes);
-    const bool fits = is_sound(layout) && layout.bytes() <= bytes && bytes <= existing_bytes;
-    if (is_store && version != store_version)
-        failure.message = path + " is a store of version " + std::to_string(version) +
+    store->backing_ = backing_of(store->fd_);
+    const SuperblockSummary found = read_superblock(store->fd_);
+    if (found.is_store && found.version != store_version)
+        failure.message = path + " is a store of version " + std::to_string(found.version) +
                           ", this Assay reads version " + std::to_string(store_version);
-    else if (!is_store || !fits)
+    else if (!found.is_store || !found.fits(bytes_of(store->fd_)))
         failure.message = path + " is not a store of Assay, or it is damaged";
     if (failure) return nullptr;
     if (shared_lock && flock(store->fd_, LOCK_SH | LOCK_NB)) {
         failure.message = path + " is in use by another job";
         return nullptr;
     }
-    store->layout_ = layout;
-    if (!store->map(bytes, failure)) return nullptr;
+    store->layout_ = found.layout;
+    if (!store->map(found.bytes, failure)) return nullptr;
     store->same_pids_ = store->superblock().pid_namespace == pid_namespace() &&
                         boot_id() == store->superblock().boot;
     return store;
 }
 
 Store::~Store() {
-    if (map_) munmap(map_, mapped_bytes_);
+    unmap();
     if (fd_ >= 0) close(fd_);
+}
+
+void Store::unmap() {
+    if (map_) munmap(map_, mapped_bytes_);
+    map_ = nullptr;
 }
 
 std::uint64_t Store::now() const {
@@ -676,7 +367,7 @@ void Store::finish() {
 
 void Store::remove() {
     set_phase(Phase::clean);
-    if (backing_ != Backing::device) unlink(path_.c_str());
+    if (backing_ != Backing::device) unlink_file(fd_, path_);
 }
 
 }  // namespace assay::storage

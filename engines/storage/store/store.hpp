@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "storage/store/backing.hpp"
 #include "storage/store/layout.hpp"
 
 namespace assay::storage {
@@ -18,24 +19,17 @@ struct Failure {
     explicit operator bool() const { return !message.empty(); }
 };
 
-// The version of a store's layout; 0 if the path is not a store. Opens only regular files and dax
-// devices.
-std::uint32_t version_of(const std::string& path);
-// Whether a file is empty or in the phase `formatting`: a job creates the store, or has ended
-// before it was complete. Such a store has no data.
-bool is_incomplete(const std::string& path);
 // Removes a store of any version, with its data. Sets `failure` if a job uses it or it cannot be
 // removed.
 void erase_store(const std::string& path, Failure& failure);
-
-enum class Backing { memory, device, file };  // tmpfs; /dev/dax*; any other file system
 
 class Store {
 public:
     // `location` is a folder, a file or a /dev/dax device. The store is in the phase `formatting`
     // and locked against other jobs. `size` in bytes; 0: a default share of the free space. `keep`:
     // the name under which it is kept after the job; a store that an earlier job has kept under
-    // that name is taken over with its data. Returns null and sets `failure` on error.
+    // that name is taken over with its data. Returns null and sets `failure` on error; a file that
+    // this call has created is removed then, others stay. A file with other data is refused.
     static std::unique_ptr<Store> create(const std::string& location, std::uint64_t size,
                                          std::uint32_t ranks, const std::string& job,
                                          const std::string& name, Failure& failure,
@@ -120,12 +114,16 @@ public:
     // Call it when the file system has all data: the store is kept if it has a name for that, else
     // removed.
     void finish();
-    // Unlinks the store (a file) or marks it as empty (a device). Its creator calls it.
+    // Unlinks the store (a file) or marks it as empty (a device). Its creator calls it. If another
+    // file is at the store's path by now, that one stays.
     void remove();
 
 private:
+    class Creation;  // create.cpp
+
     Store() = default;
     bool map(std::size_t bytes, Failure& failure);
+    void unmap();
     int touch_pages(std::size_t begin, std::size_t end) const;
     void format(const std::string& job, const std::string& keep, bool is_zero);
     bool take_over(const std::string& job, Failure& failure);

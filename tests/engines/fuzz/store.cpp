@@ -16,6 +16,7 @@
 #include "storage/store/file_table.hpp"
 #include "storage/store/recover.hpp"
 #include "storage/store/store.hpp"
+#include "storage/store/superblock.hpp"
 #include "storage/store/writer.hpp"
 
 using namespace assay::storage;

@@ -12,11 +12,7 @@
 
 #include "store_fixture.hpp"
 
-namespace {
-
-std::function<void()> before_lock;  // runs once, before the next attempt to lock a file alone
-
-}  // namespace
+std::function<void()> before_lock;
 
 // Takes the place of the C library's flock() in this program.
 extern "C" int flock(int fd, int operation) noexcept {

@@ -30,7 +30,8 @@ namespace {
 bool persistent_memory = false;
 bool failing_writes = false;
 bool exits_in_write = false;
-off_t full_from = 0;  // 0: never
+off_t full_from = 0;        // 0: never
+long file_system_type = 0;  // 0: the real one
 assay::storage::FileSystem* file_system = nullptr;
 std::function<void(char*, std::size_t)> next_map_action;
 
@@ -52,6 +53,7 @@ void* mmap(void* address, size_t bytes, int protection, int flags, int fd, off_t
 int fstatfs(int fd, struct statfs* info) noexcept {
     const auto result = static_cast<int>(syscall(SYS_fstatfs, fd, info));
     if (persistent_memory) info->f_type = 0xEF53;  // ext4
+    if (file_system_type) info->f_type = file_system_type;
     return result;
 }
 
@@ -94,6 +96,7 @@ void write_all(int fd, const std::string& contents) {
 
 void model_persistent_memory(bool on) { persistent_memory = on; }
 void exit_in_next_write() { exits_in_write = true; }
+void model_file_system(long type) { file_system_type = type; }
 void fill_device(std::size_t from) { full_from = static_cast<off_t>(from); }
 void on_next_map(std::function<void(char*, std::size_t)> action) {
     next_map_action = std::move(action);

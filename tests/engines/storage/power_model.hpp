@@ -98,6 +98,8 @@ private:
 
 // From now on stores count as persistent memory, and their files as files on a disk.
 void model_persistent_memory(bool on);
+// From now on all files are on a file system with this number (linux/magic.h). 0: the real one.
+void model_file_system(long type);
 // `action` is called when the next store is mapped, with its address and size.
 void on_next_map(std::function<void(char*, std::size_t)> action);
 // The device has no space for a file's bytes from this offset on. 0: it has space.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -16,6 +17,9 @@
 
 using namespace assay::storage;
 namespace fs = std::filesystem;
+
+// Runs once, before the next attempt to lock a file alone (other_jobs_test.cpp).
+extern std::function<void()> before_lock;
 
 struct Folder {
     fs::path path = fs::path("/dev/shm") / ("assay-store-test-" + std::to_string(getpid()));
