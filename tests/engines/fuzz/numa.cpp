@@ -1,6 +1,7 @@
 // Fuzz target: readers of the NUMA profiler: the event ring of a profiled program, the object files
-// that the program maps, and lists of processors.
+// that the program maps, lists of processors, and the plan of placements to apply.
 #include <fcntl.h>
+#include <link.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -14,6 +15,9 @@
 
 #include "core/error.hpp"
 #include "fuzz.hpp"
+#include "profile/numa/hooks/apply.hpp"
+#include "profile/numa/hooks/capture.hpp"
+#include "profile/numa/hooks/tracker.hpp"
 #include "profile/numa/record/process.hpp"
 
 using namespace assay;
@@ -202,10 +206,72 @@ void read_list(const std::uint8_t* data, std::size_t size) {
         if (number < 0) std::abort();
 }
 
+// --- The plan: it is applied to blocks whose stacks may be in it
+
+constexpr std::uint64_t page_bytes = 4096, plan_nodes = 4, call_offset = 0x1000;
+constexpr std::uint64_t block_begin = 0x7000'0000'0800, block_bytes = 37 * page_bytes;
+std::uint64_t applied_to = 0;  // the end of the pages that have a policy
+
+// Where the program is loaded.
+int find_program(dl_phdr_info* object, size_t, void* base) {
+    *static_cast<std::uint64_t*>(base) = object->dlpi_addr;
+    return 1;
+}
+
+std::vector<Input> seed_plans() {
+    const std::string program = std::filesystem::read_symlink("/proc/self/exe").string() + "\n";
+    std::vector<Input> inputs;
+    for (const char* action : {"interleave 0 ", "bind 3 ", "spread 0,1,2,3,3,0 "})
+        inputs.push_back(
+            fuzz::input_of(std::string("2000 bind 1 /bin/other\n1000 ") + action + program));
+    return inputs;
+}
+
+void read_and_apply_plan(const std::uint8_t* data, std::size_t size) {
+    setenv(plan_variable, fuzz::write_input_file(data, size).c_str(), 1);
+    setenv("ASSAY_NUMA_NODES", std::to_string(plan_nodes).c_str(), 1);
+    static const std::uint64_t program = [] {
+        std::uint64_t base = 0;
+        dl_iterate_phdr(find_program, &base);
+        if (!stacks.reserve(64)) std::abort();
+        return base;
+    }();
+    read_plan();
+    for (const std::uint64_t offset : {call_offset, call_offset * 2, std::uint64_t{0}}) {
+        const std::uint64_t calls[] = {program + offset, program + 0x500};
+        const stack::StackId stack = stacks.insert(stack::complete_root, calls);
+        applied_to = 0;
+        apply_plan(reinterpret_cast<const void*>(block_begin), block_bytes, stack);
+        apply_plan(reinterpret_cast<const void*>(block_begin), 1, stack);
+    }
+}
+
 }  // namespace
+
+// In place of the tracker of a profiled program.
+namespace assay::numa {
+
+stack::Tree stacks;
+
+void* map_zeroed(std::size_t bytes) { return std::calloc(1, bytes); }
+
+bool applies_policies() { return false; }
+
+// The ranges are whole pages of the block, one after the other, on nodes that exist.
+void track_policy(const void* address, std::size_t bytes, int, std::uint64_t nodes) {
+    const auto begin = reinterpret_cast<std::uint64_t>(address);
+    const bool is_inside = begin >= block_begin && begin >= applied_to && bytes > 0 &&
+                           begin + bytes <= block_begin + block_bytes;
+    if (!is_inside || begin % page_bytes != 0 || bytes % page_bytes != 0) std::abort();
+    if (nodes == 0 || nodes >> plan_nodes != 0) std::abort();
+    applied_to = begin + bytes;
+}
+
+}  // namespace assay::numa
 
 std::vector<Reader> readers() {
     return {{"ring", seed_rings, read_ring},
             {"mapped", seed_objects, read_object},
-            {"processors", seed_lists, read_list}};
+            {"processors", seed_lists, read_list},
+            {"plan", seed_plans, read_and_apply_plan}};
 }

@@ -76,6 +76,7 @@ void read_nodes() {
 
 bool is_emulated() { return emulated_nodes > 0; }
 unsigned node_count() { return total_nodes; }
+std::uint64_t all_nodes() { return node_mask; }
 
 void write_nodes(Lines& lines) {
     static std::uint32_t processors[max_processors];

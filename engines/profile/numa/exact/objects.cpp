@@ -235,6 +235,7 @@ void track_unmapping(const void* address, std::size_t bytes) {
 
 // On emulated nodes a policy determines the node of each page immediately.
 void track_policy(const void* address, std::size_t bytes, int mode, std::uint64_t nodes) {
+    nodes &= all_nodes();  // a program may name nodes that do not exist
     if (!is_counting || nodes == 0) return;
     const std::uint64_t first = reinterpret_cast<std::uint64_t>(address) >> 12;
     const Lock lock;

@@ -83,6 +83,7 @@ const char* mpi_rank();
 void read_nodes();
 bool is_emulated();
 unsigned node_count();
+std::uint64_t all_nodes();  // a mask
 void write_nodes(Lines& lines);
 
 // An access site of the LLVM pass. Its number is the module's base plus its index in the module.

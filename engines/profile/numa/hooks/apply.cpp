@@ -19,7 +19,7 @@
 namespace assay::numa {
 namespace {
 
-constexpr int max_entries = 256, max_depth = 64, max_parts = 64;
+constexpr int max_entries = 256, max_depth = 64, max_parts = 64, max_nodes = 64;
 constexpr std::uint64_t page_bytes = 4096;
 
 enum class Action { interleave, bind, spread };
@@ -47,7 +47,7 @@ bool read_entry(char* line, PlanEntry& entry) {
         return false;
     for (entry.parts = 0; entry.parts < max_parts && *node >= '0' && *node <= '9';) {
         const long number = strtol(node, &node, 10);
-        if (number >= 64) return false;
+        if (number >= node_count) return false;
         entry.nodes[entry.parts++] = static_cast<int>(number);
         if (*node == ',') ++node;
     }
@@ -104,10 +104,12 @@ void read_plan() {
     const char* nodes = getenv("ASSAY_NUMA_NODES");
     if (path == nullptr || nodes == nullptr) return;
     node_count = static_cast<int>(strtol(nodes, nullptr, 10));
-    FILE* file = node_count >= 1 && node_count < 64 ? fopen(path, "re") : nullptr;
+    entry_count = 0;
+    FILE* file = node_count >= 1 && node_count <= max_nodes ? fopen(path, "re") : nullptr;
     if (file == nullptr) return;
-    entries = static_cast<PlanEntry*>(map_zeroed(max_entries * sizeof(PlanEntry)));
-    char line[700];
+    if (entries == nullptr)
+        entries = static_cast<PlanEntry*>(map_zeroed(max_entries * sizeof(PlanEntry)));
+    char line[1024];  // 64 nodes take 192 bytes
     while (entries != nullptr && entry_count < max_entries && fgets(line, sizeof line, file))
         if (read_entry(line, entries[entry_count])) ++entry_count;
     fclose(file);
@@ -123,7 +125,8 @@ void apply_plan(const void* block, std::size_t bytes, stack::StackId stack) {
                         end = (address + bytes) & ~(page_bytes - 1);
     if (begin >= end) return;
     if (entry->action == Action::interleave)
-        return set_policy(begin, end, MPOL_INTERLEAVE, (std::uint64_t{1} << node_count) - 1);
+        return set_policy(begin, end, MPOL_INTERLEAVE,
+                          ~std::uint64_t{0} >> (max_nodes - node_count));
     if (entry->action == Action::bind)
         return set_policy(begin, end, MPOL_BIND, std::uint64_t{1} << entry->nodes[0]);
     const auto parts = static_cast<std::uint64_t>(entry->parts);
