@@ -6,7 +6,6 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -18,6 +17,7 @@
 #include "profile/heap/notes.hpp"
 #include "profile/heap/process.hpp"
 #include "profile/heap/settings.hpp"
+#include "profile/stack/populate.hpp"
 
 namespace assay::heap {
 
@@ -29,25 +29,6 @@ char* buffers = nullptr;
 std::size_t mapped_bytes = 0;
 char arena_path[PATH_MAX], directory_path[PATH_MAX];
 
-// Allocates pages of the arena's file, so that they can be touched. Returns false if the file
-// system is full: touching them would then end the program with SIGBUS.
-bool allocate_pages(void* address, std::size_t bytes) {
-    constexpr int madv_populate_write = 23;  // Linux 5.14
-    const auto begin = reinterpret_cast<std::uint64_t>(address) & ~std::uint64_t{4095},
-               end = reinterpret_cast<std::uint64_t>(address) + bytes;
-    int status = 0;
-    do {
-        status = madvise(reinterpret_cast<void*>(begin), end - begin, madv_populate_write);
-    } while (status != 0 && errno == EINTR);
-    if (status != 0 && errno == EINVAL) {
-        const int fd = open(arena_path, O_RDWR | O_CLOEXEC);
-        const auto offset = static_cast<off_t>(begin - reinterpret_cast<std::uint64_t>(header));
-        status = fd < 0 ? -1 : fallocate(fd, 0, offset, static_cast<off_t>(end - begin));
-        if (fd >= 0) close(fd);
-    }
-    return status == 0;
-}
-
 }  // namespace
 
 BufferHeader* buffer_at(std::uint32_t index) {
@@ -55,7 +36,7 @@ BufferHeader* buffer_at(std::uint32_t index) {
 }
 
 bool populate(void* address, std::size_t bytes) {
-    if (allocate_pages(address, bytes)) return true;
+    if (stack::populate(address, bytes)) return true;
     header->shortage.store(static_cast<std::uint32_t>(Shortage::memory), std::memory_order_relaxed);
     return false;
 }
@@ -84,13 +65,12 @@ void read_program(char* buffer, std::size_t bytes) {
 }
 
 // Maps the arena's file with `count` buffers, or with fewer if limits require it. Returns null if
-// it cannot be mapped. A file larger than RLIMIT_FSIZE would end the program with SIGXFSZ.
+// it cannot be mapped.
 void* map_arena(int fd, std::uint32_t& count) {
-    rlimit limit{};
-    if (getrlimit(RLIMIT_FSIZE, &limit) != 0) limit.rlim_cur = RLIM_INFINITY;
+    const std::uint64_t max_bytes = stack::max_file_bytes();
     for (; count >= min_buffers; count /= 2) {
         mapped_bytes = arena_bytes(count);
-        if (limit.rlim_cur != RLIM_INFINITY && mapped_bytes > limit.rlim_cur) continue;
+        if (mapped_bytes > max_bytes) continue;
         if (ftruncate(fd, static_cast<off_t>(mapped_bytes)) != 0) return nullptr;
         if (void* mapping = map_memory(mapped_bytes, MAP_SHARED, fd); mapping != nullptr)
             return mapping;
@@ -118,10 +98,7 @@ bool create_arena(const char* directory) {
     void* mapping = map_arena(fd, count);
     close(fd);
     header = static_cast<ArenaHeader*>(mapping);
-    memcpy(arena_path, temporary_path, sizeof arena_path);  // populate() uses this path
-    const bool has_memory = mapping != nullptr && allocate_pages(mapping, header_bytes);
-    if (!write_name(arena_path, ".arena")) return false;
-    if (!has_memory) {
+    if (mapping == nullptr || !stack::populate(mapping, header_bytes)) {
         unlink(temporary_path);
         return false;
     }

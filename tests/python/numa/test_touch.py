@@ -107,6 +107,89 @@ def test_the_ranks_of_an_mpi_program_are_added_up(mode: str, placed: Path, tmp_p
     assert total(merged.matrix) == sum(total(rank.matrix) for rank in ranks) > 2 * ARRAY_PAGES
 
 
+TRUNCATES = r"""
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Calls `handle` with the path of each file in the folder of the rings. Returns how many there are.
+static int for_each_ring(int (*handle)(const char*)) {
+    const char* folder = getenv("ASSAY_NUMA_RINGS");
+    int count = 0;
+    DIR* open_folder = opendir(folder);
+    for (struct dirent* file; open_folder && (file = readdir(open_folder));) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/%s", folder, file->d_name);
+        if (strstr(file->d_name, ".ring")) {
+            handle(path);
+            ++count;
+        }
+    }
+    if (open_folder) closedir(open_folder);
+    return count;
+}
+static int count_only(const char* path) { return path == NULL; }
+static int cut(const char* path) { return truncate(path, 0); }
+
+int main(void) {
+    // The recorder removes the name as soon as it has mapped the file.
+    for (int waited = 0; waited < 3000 && for_each_ring(count_only) > 0; ++waited) usleep(1000);
+    for_each_ring(cut);
+    for (int k = 0; k < 100000; ++k) free(malloc(8192));
+    puts("done");
+    return 5;
+}
+"""
+ALLOCATES = """
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) {
+    for (int k = 0; k < 100000; ++k) free(malloc(8192));
+    puts("done");
+    return 5;
+}
+"""
+
+
+def compiled(folder: Path, source: str) -> Path:
+    (folder / "program.c").write_text(source)
+    subprocess.run(["gcc", "-g", folder / "program.c", "-o", folder / "program"], check=True, timeout=60)
+    return folder / "program"
+
+
+def test_nobody_can_truncate_a_ring_that_is_in_use(tmp_path: Path) -> None:
+    done = numa(tmp_path / "run", compiled(tmp_path, TRUNCATES))
+    assert (done.returncode, done.stdout) == (5, "done\n"), done.stderr
+    profile = load_profiles(tmp_path / "run" / FOLDER)[0]
+    assert sum(row.count for row in profile.recording.objects.values()) >= 100_000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a /dev/shm needs root")
+@pytest.mark.parametrize("room", ["8k", "1m"])
+def test_a_full_file_system_of_the_rings_costs_events(room: str, tmp_path: Path) -> None:
+    program = compiled(tmp_path, ALLOCATES)
+    script = f'mount -t tmpfs -o size={room} none /dev/shm && exec "$@"'
+    assay = [sys.executable, "-m", "assay", "numa", "-o", tmp_path / "run", "--", program]
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", script, "sh", *assay],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+    )
+    assert (done.returncode, done.stdout) == (5, "done\n"), done.stderr
+    if room == "1m":
+        assert "events could not be recorded" in done.stderr
+
+
+def test_a_limit_of_file_sizes_does_not_end_the_program(tmp_path: Path) -> None:
+    program = compiled(tmp_path, ALLOCATES)
+    done = numa(tmp_path / "run", "sh", "-c", f"ulimit -f 1000; exec {program}")
+    assert (done.returncode, done.stdout) == (5, "done\n"), done.stderr
+
+
 def test_without_page_faults_pages_are_looked_up(placed: Path, tmp_path: Path) -> None:
     done = numa(tmp_path / "run", placed, "serial", 2, options=("--pages-only",))
     assert (done.returncode, done.stdout) == (7, "10\n")

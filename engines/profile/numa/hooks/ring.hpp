@@ -1,6 +1,9 @@
-// The ring of events from a profiled process to the recorder: a file PID.N.ring in shared memory,
-// in a folder that an environment variable names. The file outlives the process, also after a
-// crash. The process keeps no descriptor open.
+// The ring of events from a profiled process to the recorder: a file PID.TIME.ring in shared
+// memory, in a folder that an environment variable names. The process keeps no descriptor open. The
+// recorder maps the file and removes its name: what the ring holds outlives the process, also after
+// a crash, and nobody can open the file again to truncate it, which would end the process with
+// SIGBUS. The process allocates memory of the file before it touches it. If there is none, the
+// events are counted as lost.
 //
 // The layout is: header, events, nodes of the stack tree (profile/stack/tree.hpp). An event's slot
 // is reserved by adding to `head`, and published by its `sequence`; the recorder frees it by adding

@@ -18,6 +18,7 @@
 #include "profile/numa/hooks/capture.hpp"
 #include "profile/numa/hooks/ring.hpp"
 #include "profile/numa/hooks/tracker.hpp"
+#include "profile/stack/populate.hpp"
 #include "profile/stack/region.hpp"
 #include "profile/stack/unwinder.hpp"
 
@@ -29,6 +30,8 @@ constexpr int finish_wait_ms = 500;  // limit of the wait for the recorder's fin
 
 RingHeader* header = nullptr;
 Event* events = nullptr;
+constexpr std::uint64_t events_per_step = 1024;  // 64 KiB
+std::atomic<std::uint64_t> ready_events{0};      // events that may be touched
 char folder[PATH_MAX];
 constinit thread_local std::uint32_t current_tid __attribute__((tls_model("initial-exec"))) = 0;
 
@@ -65,13 +68,27 @@ bool wait_for_room(std::uint64_t number) {
     return true;
 }
 
+// Makes the memory of an event and of all events before it accessible. The ring has no memory at
+// first, since most programs need little of it. Returns false if there is none.
+bool make_ready(std::uint64_t number) {
+    std::uint64_t ready = ready_events.load(std::memory_order_acquire);
+    while (number >= ready && ready < ring_events) {
+        if (!stack::populate(events + ready, events_per_step * sizeof(Event))) return false;
+        const std::uint64_t end = ready + events_per_step;
+        if (ready_events.compare_exchange_weak(ready, end, std::memory_order_acq_rel)) ready = end;
+    }
+    return true;
+}
+static_assert(ring_events % events_per_step == 0);
+
 void send(EventKind kind, const void* address, std::uint64_t bytes, stack::StackId stack = 0,
           int mode = 0, std::uint64_t mask = 0, std::uint64_t more_mask = 0, int tid = 0) {
     if (header == nullptr) return;
     std::uint64_t number = header->head.load(std::memory_order_relaxed);
     do {
-        if (number - header->tail.load(std::memory_order_acquire) < ring_events) continue;
-        if (!wait_for_room(number)) {
+        const bool has_room = number - header->tail.load(std::memory_order_acquire) < ring_events ||
+                              wait_for_room(number);
+        if (!has_room || !make_ready(number)) {
             header->lost.fetch_add(1);
             return;
         }
@@ -91,32 +108,46 @@ void send(EventKind kind, const void* address, std::uint64_t bytes, stack::Stack
     if (number % (ring_events / 2) == ring_events / 2 - 1) wake_recorder();
 }
 
-// Creates the ring of this process. The file name holds a number, since an exec keeps the pid.
+void* map_ring(int fd) {
+    if (ring_bytes > stack::max_file_bytes()) return nullptr;
+    if (ftruncate(fd, static_cast<off_t>(ring_bytes)) != 0) return nullptr;
+    const long address =
+        syscall(SYS_mmap, nullptr, ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L);
+    return address == -1 ? nullptr : reinterpret_cast<void*>(address);
+}
+
+// Creates the ring of this process. The file name holds the time, since an exec keeps the pid. The
+// file gets this name when it is complete.
 bool open_ring() {
     header = nullptr;
+    ready_events = 0;
     const auto pid = static_cast<int>(syscall(SYS_getpid));
-    char path[PATH_MAX + 32];
-    int fd = -1;
-    for (int number = 0; fd < 0 && number < 1000; ++number) {
-        snprintf(path, sizeof path, "%s/%d.%d.ring", folder, pid, number);
-        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        if (fd < 0 && errno != EEXIST) return false;
-    }
-    void* memory = MAP_FAILED;
-    if (fd >= 0 && ftruncate(fd, static_cast<off_t>(ring_bytes)) == 0)
-        memory = reinterpret_cast<void*>(
-            syscall(SYS_mmap, nullptr, ring_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0L));
-    if (fd >= 0) close(fd);
-    if (memory == MAP_FAILED) return false;
+    char path[PATH_MAX + 48], temporary_path[PATH_MAX + 56];
+    snprintf(path, sizeof path, "%s/%d.%llu.ring", folder, pid,
+             static_cast<unsigned long long>(now_ns()));
+    snprintf(temporary_path, sizeof temporary_path, "%s.part", path);
+    const int fd = open(temporary_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) return false;
+    void* memory = map_ring(fd);
+    close(fd);
     auto* base = static_cast<char*>(memory);
-    events = reinterpret_cast<Event*>(base + ring_header_bytes);
     stacks.release();
-    if (!stacks.reserve(ring_stack_nodes, reinterpret_cast<stack::Node*>(base + ring_nodes_offset)))
+    if (memory == nullptr || !stack::populate(memory, ring_header_bytes) ||
+        !stacks.reserve(ring_stack_nodes, reinterpret_cast<stack::Node*>(base + ring_nodes_offset),
+                        stack::populate)) {
+        if (memory != nullptr) syscall(SYS_munmap, memory, ring_bytes);
+        unlink(temporary_path);
         return false;
+    }
+    events = reinterpret_cast<Event*>(base + ring_header_bytes);
     auto* new_header = reinterpret_cast<RingHeader*>(base);
     new_header->pid = pid;
     new_header->parent = getppid();
     std::atomic_ref(new_header->magic).store(ring_magic, std::memory_order_release);
+    if (rename(temporary_path, path) != 0) {
+        unlink(temporary_path);
+        return false;
+    }
     header = new_header;
     send(EventKind::profiler_memory, memory, ring_bytes);
     track_thread_start();

@@ -211,6 +211,7 @@ void Recorder::find_new_rings() {
         try {
             rings_.push_back(std::make_shared<RingReader>(entry.path()));
             known_rings_.insert(name);
+            fs::remove(entry.path(), error);  // nobody else may open the file: see hooks/ring.hpp
         } catch (const Error&) {
             // The process is still creating the ring. The next search finds it.
         }
