@@ -22,6 +22,7 @@ from assay.numa.profile import Profile, load_profile, resolve, save_profile, tot
 from assay.numa.recording import read_recording
 from assay.profile import numa
 from assay.profile.numa import NumaProfile
+from assay.profile.numa_ranks import note_missing_ranks
 from assay.profile.profiles import NUMA_FOLDER, Profiles
 from assay.records.files import replace_file
 from assay.records.run import Run
@@ -142,6 +143,8 @@ def analyse_recordings(run: Path) -> None:
     folder = run / FOLDER
     for path in sorted(folder.glob("*.numa")):
         resolved = path.with_suffix(".json")
+        if not path.stat().st_size:  # its process was killed before it wrote the first row
+            continue
         if not resolved.exists():
             save_profile(resolve(read_recording(path)), resolved)
     target = run / NUMA_FOLDER
@@ -154,8 +157,9 @@ def analyse_recordings(run: Path) -> None:
         return
     partial.mkdir(mode=0o700)
     placements = load_applied(folder)
-    for number, recordings in enumerate(recorded):
-        profile = analyse(recordings)
+    profiles = [analyse(recordings) for recordings in recorded]
+    note_missing_ranks(profiles)
+    for number, profile in enumerate(profiles):
         profile.applied = measured(profile, placements)
         replace_file(partial / f"{profile.process.pid}.{number}.json", msgspec.json.encode(profile))
     partial.rename(target)

@@ -26,6 +26,7 @@ from assay.records.numa import (
     NumaThread,
     NumaTimeline,
 )
+from assay.records.numa import NumaProfile as RecordedProfile
 
 OTHER_NODES = "the ranks have different nodes: nodes of the same number are added up"
 
@@ -43,6 +44,28 @@ def mpi_ranks(profiles: Sequence[NumaProfile]) -> list[NumaProfile]:
     if len(largest) < 2:
         return []
     return sorted(largest.values(), key=lambda profile: (len(profile.process.rank), profile.process.rank))
+
+
+def note_missing_ranks(profiles: Sequence[RecordedProfile]) -> None:
+    """Adds a problem to the profiles of ranks that count accesses, where other ranks of the same program have no
+    counts: a process that is killed writes none."""
+    counted = [profile for profile in profiles if profile.process.rank and profile.accesses]
+    for program in {profile.process.program for profile in counted}:
+        exact = [profile for profile in counted if profile.process.program == program]
+        with_counts = {profile.process.rank for profile in exact}
+        of_program = {
+            profile.process.rank
+            for profile in profiles
+            if profile.process.rank and profile.process.program == program
+        }
+        missing = sorted(of_program - with_counts, key=lambda rank: (len(rank), rank))
+        if not missing:
+            continue
+        message = (
+            f"no counts of accesses from rank {', '.join(missing)}: a process that is killed writes none"
+        )
+        for profile in exact:
+            profile.problems.append(message)
 
 
 def merge_ranks(ranks: Sequence[NumaProfile]) -> NumaProfile:

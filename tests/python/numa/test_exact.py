@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -61,6 +62,43 @@ def of_function(profile: Profile, function: str) -> Counts:
 
 def array_counts(profile: Profile) -> Counts:
     return by_object(profile)[array_of(profile)]
+
+
+ENDED_WHILE_IT_REPORTS = """
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+// In place of the C library's: a signal arrives before each write to the recording.
+__attribute__((no_sanitize("thread"))) ssize_t write(int fd, const void* bytes, size_t count) {
+    char link[64], path[4096] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, sizeof path - 1);
+    if (n > 5 && strncmp(path + n - 5, ".numa", 5) == 0) kill(getpid(), SIGTERM);
+    return syscall(SYS_write, fd, bytes, count);
+}
+
+static volatile int values[100000];
+int main(void) {
+    for (int k = 0; k < 100000; ++k) values[k] = k;
+    return 0;
+}
+"""
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_signal_does_not_cut_the_report_off(compiler: str, tmp_path: Path) -> None:
+    """As from mpirun, which ends all ranks once one has ended with an error."""
+    (tmp_path / "program.c").write_text(ENDED_WHILE_IT_REPORTS)
+    done = assay("cc", "-O1", tmp_path / "program.c", "-o", tmp_path / "program", CC=compiler)
+    assert done.returncode == 0, done.stderr
+    done = assay("-o", tmp_path / "run", "--", tmp_path / "program")
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    profile = load_profiles(tmp_path / "run" / FOLDER)[0]
+    assert profile.is_exact and profile.recording.end is not None
+    assert of_function(profile, "main").total >= 100_000
 
 
 @two_processors

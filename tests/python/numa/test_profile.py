@@ -12,6 +12,7 @@ from planted_numa import PAGES, USES_PER_NUMBER, planted_profile
 from assay.errors import UserError
 from assay.explain import explain_evidence
 from assay.explain.evidence import Evidence
+from assay.measure.numa import FOLDER, analyse_recordings
 from assay.numa.advice import advise, applicable
 from assay.numa.analysis import analyse, format_processors, processes
 from assay.numa.profile import Location
@@ -146,6 +147,24 @@ def test_ranks_are_added_up(tmp_path: Path) -> None:
     assert len(merged.threads) == 15 and merged.threads[14].name.startswith("rank 2: 4")
     assert merged.advice[0].gain == 3 * single.advice[0].gain and len(merged.advice) == 1
     numa.check(merged)
+
+
+def test_a_rank_without_counts_is_named(tmp_path: Path) -> None:
+    """Of a rank that was killed while it wrote its counts, there is an empty file and what the recorder saw."""
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    (folder / "101.exact0.numa").touch()
+    for rank, mode in enumerate(["gcc", "touch"]):
+        process = ["process", 1, mode, 100 + rank, 1, 4096, 2, "./a\0", str(rank)]
+        rows: list[list[object]] = [process, ["node", 0, [0], 0, []], ["thread", 0, 100, "a"]]
+        rows += [["stack", 1, [10]], ["object", 0, "heap", "", 1, 4096, 1]]
+        rows += [["access", 0, 1, 0, 0, 0, 1, 1]] if mode == "gcc" else []
+        rows.append(["end", 1000, 0, 0])
+        (folder / f"{100 + rank}.0.numa").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    analyse_recordings(tmp_path)
+    main = Profiles(tmp_path).numa_main
+    assert main is not None and main.process.rank == "0"
+    assert "no counts of accesses from rank 1: a process that is killed writes none" in main.problems
 
 
 def test_ranks_with_different_nodes_are_reported() -> None:

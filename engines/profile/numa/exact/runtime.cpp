@@ -6,12 +6,15 @@
 #include <limits.h>
 #include <link.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include <iterator>
 
 #include "profile/numa/hooks/apply.hpp"
 #include "profile/numa/hooks/capture.hpp"
@@ -191,9 +194,43 @@ __attribute__((constructor(101))) void start() {
     --in_hook;
 }
 
+constexpr int ending_signals[] = {SIGTERM, SIGHUP, SIGINT};
+volatile sig_atomic_t received_signal = 0;
+void on_ending_signal(int number) { received_signal = number; }
+
+// Holds back signals that would end the program while it writes its report. A launcher sends them
+// to all ranks as soon as one has ended with an error, and the report would be cut off. Signals
+// that the program handles or ignores are left alone. They cannot be blocked instead, since the
+// kernel would then deliver them to another thread.
+class HoldSignals {
+public:
+    HoldSignals() {
+        for (std::size_t k = 0; k < std::size(ending_signals); ++k) {
+            struct sigaction holding{};
+            holding.sa_handler = on_ending_signal;
+            holding.sa_flags = SA_RESTART;
+            is_held_[k] = sigaction(ending_signals[k], nullptr, &before_[k]) == 0 &&
+                          before_[k].sa_handler == SIG_DFL &&
+                          sigaction(ending_signals[k], &holding, nullptr) == 0;
+        }
+    }
+    ~HoldSignals() {
+        for (std::size_t k = 0; k < std::size(ending_signals); ++k)
+            if (is_held_[k]) sigaction(ending_signals[k], &before_[k], nullptr);
+        if (received_signal != 0) kill(getpid(), received_signal);
+    }
+    HoldSignals(const HoldSignals&) = delete;
+    HoldSignals& operator=(const HoldSignals&) = delete;
+
+private:
+    struct sigaction before_[std::size(ending_signals)];
+    bool is_held_[std::size(ending_signals)];
+};
+
 __attribute__((destructor)) void report() {
     if (!is_counting || threads == nullptr) return;
     ++in_hook;
+    const HoldSignals hold;
     const int fd = open_recording();
     if (fd < 0) return;
     static Lines lines(fd);
