@@ -363,7 +363,8 @@ private:
         }
         const std::string contents = files_.contents_after(target.file);
         std::vector<std::uint64_t> words(contents.size() / word);
-        std::memcpy(words.data(), contents.data(), words.size() * word);
+        // Not memcpy, which takes no null pointer, the address of an empty vector.
+        contents.copy(reinterpret_cast<char*>(words.data()), words.size() * word);
         std::vector<char> may_be_new(std::max(words.size(), target.words.size()));
         std::uint64_t value = 0;
         if (is_unfinished && unfinished_->kind == Unfinished::Kind::write) {
@@ -568,7 +569,8 @@ TEST_CASE("a power failure finds the data of a ring that a full device has made 
         if (recovery.torn || !recovery.kept.empty()) problem = "data are torn or kept";
         const std::string contents = files.contents_after(file);
         std::vector<std::uint64_t> words(contents.size() / word);
-        std::memcpy(words.data(), contents.data(), words.size() * word);
+        // Not memcpy, which takes no null pointer, the address of an empty vector.
+        contents.copy(reinterpret_cast<char*>(words.data()), words.size() * word);
         for (std::size_t k = 0; k < blocks * block && problem.empty(); ++k) {
             const bool is_new = unfinished && unfinished % blocks == k / block &&
                                 words[k] == unfinished && words[k / block * block] == unfinished;
