@@ -31,6 +31,7 @@ from assay.records.schema import Measurement, Scalar, Subject, Summary
 FOLDER = "numa"
 EVENTS_LIMIT_S = 60
 MAX_PROCESSES = 16  # whose source files are kept
+NO_COUNTS = "no counts of accesses: the process was killed before it wrote them"
 RECORDINGS_VARIABLE = "ASSAY_NUMA_DIRECTORY"  # where the runtime of the exact modes writes
 NUMA = MeasurementDescription(
     name="profile.numa",
@@ -141,9 +142,10 @@ def analyse_recordings(run: Path) -> None:
     """Resolves the addresses of the recordings in a run and makes a profile of each process. Profiles that exist are
     not made again."""
     folder = run / FOLDER
+    without_counts = _processes_without_counts(folder)
     for path in sorted(folder.glob("*.numa")):
         resolved = path.with_suffix(".json")
-        if not path.stat().st_size:  # its process was killed before it wrote the first row
+        if _process_of(path) in without_counts and _is_empty_count(path):
             continue
         if not resolved.exists():
             save_profile(resolve(read_recording(path)), resolved)
@@ -160,9 +162,30 @@ def analyse_recordings(run: Path) -> None:
     profiles = [analyse(recordings) for recordings in recorded]
     note_missing_ranks(profiles)
     for number, profile in enumerate(profiles):
+        if not profile.process.rank and profile.process.pid in without_counts:
+            profile.problems.append(NO_COUNTS)
         profile.applied = measured(profile, placements)
         replace_file(partial / f"{profile.process.pid}.{number}.json", msgspec.json.encode(profile))
     partial.rename(target)
+
+
+def _process_of(recording: Path) -> int | None:
+    """The process id in the name of a recording: PID.SERIAL.numa or, of its counts, PID.exactSERIAL.numa."""
+    pid = recording.name.partition(".")[0]
+    return int(pid) if pid.isascii() and pid.isdigit() else None
+
+
+def _is_empty_count(recording: Path) -> bool:
+    return ".exact" in recording.name and not recording.stat().st_size
+
+
+def _processes_without_counts(folder: Path) -> set[int]:
+    """The processes that were killed before they wrote a row of their counts, and that the recorder has seen: their
+    profile has the placement alone. An empty recording of any other kind is an error."""
+    recordings = list(folder.glob("*.numa"))
+    killed = {_process_of(path) for path in recordings if _is_empty_count(path)}
+    seen = {_process_of(path) for path in recordings if ".exact" not in path.name}
+    return {pid for pid in killed & seen if pid is not None}
 
 
 def load_profiles(folder: Path) -> list[Profile]:

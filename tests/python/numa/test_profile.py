@@ -12,7 +12,7 @@ from planted_numa import PAGES, USES_PER_NUMBER, planted_profile
 from assay.errors import UserError
 from assay.explain import explain_evidence
 from assay.explain.evidence import Evidence
-from assay.measure.numa import FOLDER, analyse_recordings
+from assay.measure.numa import FOLDER, NO_COUNTS, analyse_recordings
 from assay.numa.advice import advise, applicable
 from assay.numa.analysis import analyse, format_processors, processes
 from assay.numa.profile import Location
@@ -149,18 +149,45 @@ def test_ranks_are_added_up(tmp_path: Path) -> None:
     numa.check(merged)
 
 
+def write_recording(path: Path, pid: int, rank: str, mode: str) -> None:
+    """A process with one object, which it accesses once if ``mode`` counts accesses."""
+    process = ["process", 1, mode, pid, 1, 4096, 2, "./a\0", rank]
+    rows: list[list[object]] = [process, ["node", 0, [0], 0, []], ["thread", 0, pid, "a"]]
+    rows += [["stack", 1, [10]], ["object", 0, "heap", "", 1, 4096, 1]]
+    rows += [["access", 0, 1, 0, 0, 0, 1, 1]] if mode == "gcc" else []
+    rows.append(["end", 1000, 0, 0])
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("name", ["100.qemu.numa", "100.0.numa", "101.exact0.numa"])
+def test_an_empty_recording_is_no_profile(name: str, tmp_path: Path) -> None:
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    (folder / name).touch()
+    write_recording(folder / "100.1.numa", 100, "", "touch")
+    with pytest.raises(UserError, match=f"{name} is empty"):
+        analyse_recordings(tmp_path)
+
+
+def test_a_process_without_counts_says_so(tmp_path: Path) -> None:
+    """It was killed while it wrote them: there is an empty file and what the recorder saw."""
+    folder = tmp_path / FOLDER
+    folder.mkdir()
+    (folder / "100.exact0.numa").touch()
+    write_recording(folder / "100.0.numa", 100, "", "touch")
+    write_recording(folder / "101.0.numa", 101, "", "touch")
+    analyse_recordings(tmp_path)
+    says_so = {profile.process.pid: NO_COUNTS in profile.problems for profile in Profiles(tmp_path).numa}
+    assert says_so == {100: True, 101: False}
+
+
 def test_a_rank_without_counts_is_named(tmp_path: Path) -> None:
     """Of a rank that was killed while it wrote its counts, there is an empty file and what the recorder saw."""
     folder = tmp_path / FOLDER
     folder.mkdir()
     (folder / "101.exact0.numa").touch()
     for rank, mode in enumerate(["gcc", "touch"]):
-        process = ["process", 1, mode, 100 + rank, 1, 4096, 2, "./a\0", str(rank)]
-        rows: list[list[object]] = [process, ["node", 0, [0], 0, []], ["thread", 0, 100, "a"]]
-        rows += [["stack", 1, [10]], ["object", 0, "heap", "", 1, 4096, 1]]
-        rows += [["access", 0, 1, 0, 0, 0, 1, 1]] if mode == "gcc" else []
-        rows.append(["end", 1000, 0, 0])
-        (folder / f"{100 + rank}.0.numa").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_recording(folder / f"{100 + rank}.0.numa", 100 + rank, str(rank), mode)
     analyse_recordings(tmp_path)
     main = Profiles(tmp_path).numa_main
     assert main is not None and main.process.rank == "0"
