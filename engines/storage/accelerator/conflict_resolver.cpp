@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "storage/accelerator/job.hpp"
+#include "storage/accelerator/range_records.hpp"
 
 namespace assay::storage {
 namespace {
@@ -168,17 +169,21 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record,
         oldest = std::min(oldest, job_.store().record(job_.local_rank(), k).sequence);
     }
     bool conflict = false;
-    if (!wait_until_published(newest)) return false;
+    is_in_contact_ = wait_until_published(newest);
+    if (!is_in_contact_) return false;
     directory.scan_node(true);
     if (winning_pieces(from, end_record, conflict).empty()) return true;
-    if (!wait_until_drained(newest)) return false;
+    // A node whose file cannot be written may have published its older bytes as superseded. Then
+    // this is their last write, so it takes place all the same.
+    const bool are_drained = wait_until_drained(newest);
     // From here on other ranks that resolve conflicts wait for this one. They resolve conflicts
     // with their later writes themselves.
     head.resolving.store(oldest, std::memory_order_seq_cst);
-    if (!directory.query_nodes()) return false;
+    is_in_contact_ = directory.query_nodes();
+    if (!is_in_contact_) return false;
     directory.scan_node(true);
     rewritten = winning_pieces(from, end_record, conflict);
-    return rewrite(rewritten);
+    return rewrite(rewritten) && are_drained;
 }
 
 bool ConflictResolver::resolve(std::uint64_t end_record) {
@@ -211,32 +216,10 @@ std::uint64_t ConflictResolver::prepare_eviction(std::uint64_t first, std::uint6
 bool ConflictResolver::publish_tombstones(const std::vector<Piece>& pieces, std::uint64_t first,
                                           std::uint64_t drained) {
     const Store& store = job_.store();
-    std::vector<Record> tombstones;
-    for (const auto& piece : pieces) {
-        const std::uint64_t length = piece.end - piece.begin;
-        if (!tombstones.empty()) {
-            Record& last = tombstones.back();
-            const bool continues = last.file == piece.file && last.sequence == piece.sequence &&
-                                   last.length == length && piece.begin > last.begin;
-            if (continues && last.count == 1) {
-                last.stride = piece.begin - last.begin, last.count = 2;
-                continue;
-            }
-            if (continues && piece.begin == last.begin + last.count * last.stride) {
-                ++last.count;
-                continue;
-            }
-        }
-        Record tombstone{};
-        tombstone.sequence = piece.sequence;
-        tombstone.file = piece.file;
-        tombstone.generation = piece.generation;
-        tombstone.begin = piece.begin;
-        tombstone.length = length;
-        tombstone.count = 1;
-        tombstone.kind = static_cast<std::uint64_t>(RecordKind::tombstone);
-        tombstones.push_back(tombstone);
-    }
+    RangeRecords of_pieces(RecordKind::tombstone);
+    for (const auto& piece : pieces)
+        of_pieces.add(piece.file, piece.generation, piece.sequence, piece.begin, piece.end);
+    std::vector<Record>& tombstones = of_pieces.records();
     const std::uint64_t oldest_local = oldest_except(store, job_.local_rank());
     for (std::uint64_t k = first; k < drained; ++k) {
         Record old = store.record(job_.local_rank(), k);
@@ -246,7 +229,9 @@ bool ConflictResolver::publish_tombstones(const std::vector<Piece>& pieces, std:
         old.ring_offset = 0;
         tombstones.push_back(old);
     }
-    if (tombstones.size() > job_.writer().reserved_records()) return false;
+    if (tombstones.size() >
+        std::min(job_.writer().reserved_records(), job_.writer().free_records()))
+        return false;
     if (!tombstones.empty()) job_.writer().publish(tombstones.data(), tombstones.size());
     return true;
 }

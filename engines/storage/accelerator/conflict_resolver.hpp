@@ -22,6 +22,8 @@ public:
     // the file system has their data, except where a newer write exists. Returns false if a node
     // does not answer or a file cannot be written.
     bool resolve(std::uint64_t end_record);
+    // Whether all nodes have answered the last resolve().
+    bool is_in_contact() const { return is_in_contact_; }
     // Call it after a drain has repeated writes: all conflicts must be resolved again.
     void restart() { resolved_before_ = 0; }
     // Whether another rank has written a byte of this rank's unsettled records.
@@ -48,7 +50,8 @@ private:
 
     Job& job_;
     std::uint64_t resolved_before_ = 0;  // a record number
-    bool last_wait_failed_ = false;      // the last wait for drains reached its limit
+    bool is_in_contact_ = true;
+    bool last_wait_failed_ = false;  // the last wait for drains reached its limit
 };
 
 }  // namespace assay::storage

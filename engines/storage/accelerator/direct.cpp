@@ -32,8 +32,8 @@ constexpr long local_file_systems[] = {TMPFS_MAGIC, RAMFS_MAGIC,       EXT4_SUPE
 // each.
 constexpr std::int64_t min_piece = 4096;
 
-// Each time so many bytes are written, the kernel is asked to start writing them to the medium, so
-// that close, which waits for that, waits less.
+// Each time this many bytes are written, the kernel is asked to start writing them to the medium,
+// so that close, which waits for that, waits less.
 constexpr std::uint64_t writeback_bytes = 8 << 20;
 
 // Whether the file is on a file system of this node.
@@ -62,8 +62,12 @@ void AcceleratedFile::choose_route() {
     Store& store = job_->store();
     auto& slot = store.file(slot_);
     const TableLock lock(store);
-    if (slot.route.load() != Route::undecided) return;
-    if (may_write_directly()) {
+    if (slot.route.load() != Route::undecided) {
+        may_lose_ = slot.route.load() == Route::direct;
+        return;
+    }
+    may_lose_ = may_write_directly();
+    if (may_lose_.load()) {
         // From now on readers read the file's data from the file, not from the rings.
         slot.valid_from = written_before(store, slot_);
         slot.route = Route::direct;

@@ -201,7 +201,7 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
             ring_offset += record.length * record.count;
             end = std::max(end, record.begin + (record.count - 1) * record.stride + record.length);
             records.push_back(record);
-            if (may_have_lost_.load(std::memory_order_relaxed)) note_stored(record);
+            if (may_lose_.load(std::memory_order_relaxed)) note_stored(record);
         }
         writer.publish(records.data(), records.size(), from, static_cast<std::size_t>(part));
         extend_end(end);

@@ -143,9 +143,11 @@ private:
     std::uint32_t slot_ = 0;
     std::uint32_t seen_repeats_ = 0;              // of FileSlot::repeats
     std::atomic<std::uint64_t> direct_bytes_{0};  // written without the store
-    SyncLedger ledger_;                       // of the bytes that were written without the store
-    std::atomic<bool> may_have_lost_{false};  // some rank's ledger may have lost bytes
-    std::uint64_t file_size_ = 0;             // size in the file system, when last looked up
+    SyncLedger ledger_;  // of the bytes that were written without the store
+    // Some rank's ledger may have bytes that are lost or that a failed fsync can lose, so that
+    // bytes that the store has, too, are noted.
+    std::atomic<bool> may_lose_{false};
+    std::uint64_t file_size_ = 0;  // size in the file system, when last looked up
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const FlatType> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes

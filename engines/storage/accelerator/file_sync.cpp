@@ -9,6 +9,7 @@
 
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
+#include "storage/accelerator/superseded.hpp"
 #include "storage/store/background.hpp"
 #include "storage/store/file_table.hpp"
 
@@ -32,16 +33,21 @@ bool AcceleratedFile::hand_to_background_drain() {
 // conflicts. Returns the same error class on every rank.
 int AcceleratedFile::flush() {
     if (mode_ & MPI_MODE_RDONLY) return MPI_SUCCESS;
+    if (!is_on_one_node_) {
+        std::lock_guard guard(job_->lock());
+        publish_superseded(*job_, slot_);
+    }
     const std::uint64_t end_record = job_->store().head(job_->local_rank()).tail.load();
     job_->drain().finish(job_->local_rank(), end_record);
     int error = job_->drain().retry(slot_);
     if (!job_->settings().keep.empty() && have_conflicts())
         job_->store().file(slot_).conflicted = 1;
     if (!is_on_one_node_) {
+        // From here on no node writes bytes of which another one has newer data.
         const bool repeated = were_writes_repeated();
         std::lock_guard guard(job_->lock());
         if (repeated) job_->resolver().restart();
-        if (!error && !job_->resolver().resolve(end_record)) error = EIO;
+        if (!job_->resolver().resolve(end_record) && !error) error = EIO;
     }
     return worst_error_class(comm_, report_error(error));
 }
@@ -95,13 +101,17 @@ int AcceleratedFile::conclude_sync(int written, int synced) {
     if (worst[0]) ledger_.fail_sync();
     else if (written) ledger_.postpone_sync();
     else if (worst[1]) exchange_durable();
-    if (worst[0]) may_have_lost_ = true;
+    if (worst[0]) may_lose_ = true;
     if (worst[0] || written) return worst[0];
     ledger_.succeed_sync();
-    if (!worst[1]) return MPI_SUCCESS;
+    const bool is_direct = job_->store().file(slot_).route.load() == Route::direct;
+    if (!worst[1]) {
+        may_lose_ = is_direct;
+        return MPI_SUCCESS;
+    }
     const int lost_code =
         worst_error_class(comm_, ledger_.lost().empty() ? MPI_SUCCESS : MPI_ERR_IO);
-    may_have_lost_ = lost_code != MPI_SUCCESS;
+    may_lose_ = is_direct || lost_code != MPI_SUCCESS;
     if (lost_code && rank_ == 0)
         std::fprintf(stderr,
                      "assay io: %s: bytes that an earlier fsync may have lost were not written "

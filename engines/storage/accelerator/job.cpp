@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "storage/accelerator/remote.hpp"
+#include "storage/accelerator/superseded.hpp"
 #include "storage/store/background.hpp"
 #include "storage/store/file_table.hpp"
 #include "storage/store/kept.hpp"
@@ -371,12 +372,15 @@ bool Job::resolve_repeated_writes() {
     PMPI_Allreduce(MPI_IN_PLACE, &repeats, 1, MPI_UINT64_T, MPI_SUM, world_);
     if (!repeats) return false;
     std::lock_guard guard(lock_);
+    // Afterwards drains and recovery of the nodes may write what is left in any order.
+    int is_unordered = !publish_superseded(*this, all_files);
+    PMPI_Allreduce(MPI_IN_PLACE, &is_unordered, 1, MPI_INT, MPI_MAX, world_);
     resolver_.restart();
-    if (!resolver_.resolve(store_->head(local_rank()).drained.load())) {
+    const bool resolved = resolver_.resolve(store_->head(local_rank()).drained.load());
+    if (!resolved && (is_unordered || !resolver_.is_in_contact())) {
         std::fprintf(stderr,
                      "assay io: bytes that several nodes wrote may be old in the file system: a "
-                     "node does not answer, or a file cannot be written; fix: run the program "
-                     "again\n");
+                     "node does not answer, or a store is full; fix: run the program again\n");
         pid_with_missing_data = getpid();
     }
     return true;

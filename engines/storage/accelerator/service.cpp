@@ -286,6 +286,8 @@ std::vector<char> Service::pack_update(const std::vector<std::uint64_t>& positio
             std::max(positions[rank], head.first_record.load(std::memory_order_acquire));
         const std::uint64_t end = std::min(tail, from + max_update_records);
         if (from >= end) continue;
+        // Another node may leave out older data for these, so they must survive a power failure.
+        store_.persist(&head.tail, sizeof head.tail);
         std::vector<Record> records;
         for (std::uint64_t k = from; k < end; ++k) records.push_back(store_.record(rank, k));
         // Records that were evicted during the copy are left out; the file system has their data.

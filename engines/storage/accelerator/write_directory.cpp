@@ -57,16 +57,18 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
 }
 
 // The sequence of a block in a run of many records: from a ring of this node, or from the table of
-// records that other nodes have sent.
-std::uint64_t WriteDirectory::sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block) {
+// records that other nodes have sent. Nothing if the record was evicted.
+std::optional<std::uint64_t> WriteDirectory::sequence_of(std::uint32_t slot, const Run& run,
+                                                         std::uint64_t block) {
     const std::uint64_t position = run.first_record + block;
     if (!(run.rank & remote_rank_bit)) {
         const Store& store = job_.store();
-        return position < store.head(run.rank).first_record.load()
-                   ? run.newest
-                   : store.record(run.rank, position).sequence;
+        const std::uint64_t sequence = store.record(run.rank, position).sequence;
+        std::atomic_thread_fence(std::memory_order_acquire);
+        if (position < store.head(run.rank).first_record.load()) return std::nullopt;
+        return sequence;
     }
-    return entries_.at(slot).sequence_tables[run.rank].find(position).value_or(run.newest);
+    return entries_.at(slot).sequence_tables[run.rank].find(position);
 }
 
 void WriteDirectory::add_remote_slot(std::uint32_t slot, int node, std::uint32_t remote_slot,
@@ -168,6 +170,8 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     auto& scanned = received_[world_rank];
     if (position < scanned) return;  // received again over a new connection
     scanned = position + 1;
+    if (static_cast<RecordKind>(record.kind) == RecordKind::superseded)
+        return;  // of that node only
     auto& entry = entry_of(slot);
     entry.sequence_tables[world_rank | remote_rank_bit].add(position, record.sequence);
     entry.all_writes.add(record, world_rank | remote_rank_bit, position);

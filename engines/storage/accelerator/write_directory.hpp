@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
@@ -76,7 +77,8 @@ private:
     };
 
     FileEntry& entry_of(std::uint32_t slot);
-    std::uint64_t sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block);
+    std::optional<std::uint64_t> sequence_of(std::uint32_t slot, const Run& run,
+                                             std::uint64_t block);
     void drop_evicted_sequences();
     void add_remote(int node, std::uint32_t rank, std::uint64_t position, const Record& record);
 

@@ -40,7 +40,40 @@ std::size_t append_pieces(std::vector<Piece>& pieces, const Store& store, std::u
     return record.length * record.count;
 }
 
-// Sorts the pieces by file offset; where pieces overlap, the newest stays.
+// Whether the file has data of other nodes that are newer than some of this node's.
+bool has_superseded(const Store& store, const std::vector<Piece>& pieces) {
+    return std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
+        return store.file(piece.file).superseded.load() != 0;
+    });
+}
+
+// Appends the bytes of the superseded records from the drained ones on, or (`all`) of all records
+// in the rings, as pieces without data. A rank may evict records meanwhile: a superseded record is
+// behind the data that it covers, so it is still needed only if it is there after it was read.
+void append_superseded(std::vector<Piece>& pieces, const Store& store, bool all) {
+    if (!has_superseded(store, pieces)) return;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        for (std::uint64_t k = all ? head.first_record.load() : head.drained.load(); k < tail;
+             ++k) {
+            const Record record = store.record(rank, k);
+            std::atomic_thread_fence(std::memory_order_acquire);
+            if (static_cast<RecordKind>(record.kind) != RecordKind::superseded ||
+                head.first_record.load(std::memory_order_acquire) > k ||
+                store.file(record.file).generation.load() != record.generation)
+                continue;
+            for (std::uint64_t block = 0; block < record.count; ++block) {
+                const std::uint64_t begin = record.begin + block * record.stride;
+                pieces.push_back(
+                    {record.file, rank, begin, begin + record.length, nullptr, record.sequence});
+            }
+        }
+    }
+}
+
+// Sorts the pieces by file offset; where pieces overlap, the newest stays. Of two with the same
+// sequence data stay.
 void keep_newest(std::vector<Piece>& pieces) {
     auto by_offset = [](const Piece& a, const Piece& b) {
         return a.file != b.file ? a.file < b.file : a.begin < b.begin;
@@ -51,7 +84,8 @@ void keep_newest(std::vector<Piece>& pieces) {
         overlap = pieces[k].file == pieces[k - 1].file && pieces[k].begin < pieces[k - 1].end;
     if (!overlap) return;
     std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-        return a.sequence != b.sequence ? a.sequence < b.sequence : a.rank < b.rank;
+        if (a.sequence != b.sequence) return a.sequence < b.sequence;
+        return (a.data != nullptr) != (b.data != nullptr) ? !a.data : a.rank < b.rank;
     });
     std::map<std::pair<std::uint32_t, std::uint64_t>, Piece> newest;  // disjoint, by file and begin
     for (const auto& piece : pieces) {
@@ -70,7 +104,7 @@ void keep_newest(std::vector<Piece>& pieces) {
             }
             if (old.end > piece.end) {
                 Piece part = old;
-                part.data += piece.end - old.begin;
+                if (part.data) part.data += piece.end - old.begin;
                 part.begin = piece.end;
                 it = newest.emplace(std::pair{part.file, part.begin}, part).first;
             }
@@ -79,6 +113,14 @@ void keep_newest(std::vector<Piece>& pieces) {
     }
     pieces.clear();
     for (const auto& [position, piece] : newest) pieces.push_back(piece);
+}
+
+// Leaves the newest data of each byte, and none of superseded bytes. `all`: see
+// append_superseded().
+void select_newest_data(std::vector<Piece>& pieces, const Store& store, bool all) {
+    append_superseded(pieces, store, all);
+    keep_newest(pieces);
+    std::erase_if(pieces, [](const Piece& piece) { return !piece.data; });
 }
 
 }  // namespace
@@ -117,7 +159,7 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
             next.push({store.record(rank, batch.end_record[rank]).sequence, rank});
     }
     batch.takes_records = records != 0;
-    keep_newest(batch.pieces);
+    select_newest_data(batch.pieces, store, false);
     return batch;
 }
 
@@ -145,7 +187,7 @@ std::vector<Piece> failed_pieces(const Store& store, std::uint32_t file) {
             if (sequence > record.sequence) limit = std::min(limit, size);
         append_pieces(pieces, store, rank, record, limit);
     }
-    keep_newest(pieces);
+    select_newest_data(pieces, store, true);
     return pieces;
 }
 

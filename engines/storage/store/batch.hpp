@@ -2,7 +2,8 @@
 //
 // A batch takes the records of all ranks in the order of their sequences, up to the horizon: every
 // record older than that is published, since a rank announces a write before it takes a sequence.
-// Within a batch the newest write of a byte wins.
+// Within a batch the newest write of a byte wins. Bytes that a superseded record covers are left
+// out of older data, here and when failed writes are repeated.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +19,7 @@ struct Piece {
     std::uint32_t file;        // slot
     std::uint32_t rank;        // of the node
     std::uint64_t begin, end;  // offsets in the file
-    const char* data;
+    const char* data;          // null: another node has newer data, so nothing is written
     std::uint64_t sequence;
 };
 

@@ -182,6 +182,10 @@ void Drain::with_lock(Action action) const {
         if (const DrainLock lock(store_, attempt % owner_check_period == 0); lock) return action();
 }
 
+void Drain::wait_for_running_writes() const {
+    with_lock([] {});
+}
+
 // Repeats the failed writes of a file. FileSlot::error stays set until all are written, so that
 // recovery repeats them if this process is killed.
 int Drain::write_failed_pieces(std::uint32_t file) {

@@ -48,6 +48,9 @@ public:
     // Their data stay in the rings.
     void note_write_error(std::uint32_t file, std::uint64_t oldest, int error) const;
 
+    // Waits until the writes end that any process of the node has begun.
+    void wait_for_running_writes() const;
+
     // Calls fsync of a file. Returns 0 or errno; after an error the data that are not durable count
     // as not written.
     int sync(std::uint32_t file, int fd);

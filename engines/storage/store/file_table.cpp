@@ -151,7 +151,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.known_mtime_ns = status.mtime_ns;
     slot.error = slot.repeats = 0;
     slot.dirty = slot.deleted = slot.lost = slot.writing = slot.shared = 0;
-    slot.acknowledged = slot.background_open_failed = slot.conflicted = 0;
+    slot.acknowledged = slot.background_open_failed = slot.conflicted = slot.superseded = 0;
     slot.route = Route::undecided;
     slot.users = 1;
     set_path(slot, path);

@@ -26,6 +26,7 @@ bool is_newer(std::uint64_t a, std::uint32_t rank_a, std::uint64_t b, std::uint3
 }  // namespace
 
 void Index::add(const Record& record, std::uint32_t rank, std::uint64_t position) {
+    if (static_cast<RecordKind>(record.kind) == RecordKind::superseded) return;  // no write
     if (static_cast<RecordKind>(record.kind) == RecordKind::truncate) {
         truncations_.push_back({record.sequence, record.begin});
         return;
@@ -75,9 +76,7 @@ void Index::add(const Run& run) {
 }
 
 void Index::split(const Run& run) {
-    for (std::uint64_t k = 0; k < run.count; ++k)
-        insert({run.begin + k * run.stride, run.begin + k * run.stride + run.length,
-                run.ring_offset + k * run.length, sequence(run, k), run.rank});
+    for (std::uint64_t k = 0; k < run.count; ++k) insert(block_of(run, k, true));
 }
 
 void Index::clear() {
@@ -88,9 +87,17 @@ void Index::clear() {
     truncations_.clear();
 }
 
-// The sequence of one block. It is looked up if the run's records have different sequences.
-std::uint64_t Index::sequence(const Run& run, std::uint64_t block) const {
-    return run.records == 1 || run.oldest == run.newest ? run.newest : sequence_of_(run, block);
+// One block of a run. Its sequence is looked up if it is needed and the run's records have
+// different ones.
+Index::Extent Index::block_of(const Run& run, std::uint64_t block, bool needs_sequence) const {
+    const std::uint64_t begin = run.begin + block * run.stride;
+    Extent extent{begin,      begin + run.length, run.ring_offset + block * run.length,
+                  run.newest, run.rank,           true};
+    if (!needs_sequence || run.records == 1 || run.oldest == run.newest) return extent;
+    const auto sequence = sequence_of_(run, block);
+    extent.sequence = sequence.value_or(run.newest);
+    extent.is_certain = sequence.has_value();
+    return extent;
 }
 
 // Inserts into recent_, whose extents stay disjoint: bytes of older extents are replaced, bytes of
@@ -206,9 +213,17 @@ void Index::update_if_newer(Lookup& best, std::uint64_t offset, const Extent& ca
     best.ring_offset = candidate.ring_offset + (offset - candidate.begin);
 }
 
-Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
+Lookup Index::find(std::uint64_t offset, std::uint64_t end, bool certain) {
     Lookup best;
     best.end = end;
+    auto add_candidate = [&](const Extent& candidate) {
+        // Of a write that is left out the edges count all the same.
+        if (certain && !candidate.is_certain && candidate.begin <= offset) {
+            if (candidate.end > offset) best.end = std::min(best.end, candidate.end);
+        } else {
+            update_if_newer(best, offset, candidate);
+        }
+    };
     auto add_candidates_of_run = [&](const Run& run) {
         if (offset >= run.end()) return;
         // Only the last block that begins at or before the offset can cover it. The block after it
@@ -217,9 +232,7 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
         for (std::uint64_t k = block; k < std::min(block + 2, run.count); ++k) {
             const std::uint64_t begin = run.begin + k * run.stride;
             if (begin >= best.end) break;
-            update_if_newer(best, offset,
-                            {begin, begin + run.length, run.ring_offset + k * run.length,
-                             begin <= offset ? sequence(run, k) : 0, run.rank});
+            add_candidate(block_of(run, k, begin <= offset));
         }
     };
     for (const auto& run : runs_) add_candidates_of_run(run);
@@ -227,13 +240,13 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
     if (!sorted_.empty()) {
         auto from = std::upper_bound(sorted_.begin(), sorted_.end(), offset,
                                      [](std::uint64_t a, const Extent& b) { return a < b.begin; });
-        if (from != sorted_.begin()) update_if_newer(best, offset, *std::prev(from));
-        if (from != sorted_.end()) update_if_newer(best, offset, *from);
+        if (from != sorted_.begin()) add_candidate(*std::prev(from));
+        if (from != sorted_.end()) add_candidate(*from);
     }
     if (!recent_.empty()) {
         auto from = recent_.upper_bound(offset);
-        if (from != recent_.begin()) update_if_newer(best, offset, std::prev(from)->second);
-        if (from != recent_.end()) update_if_newer(best, offset, from->second);
+        if (from != recent_.begin()) add_candidate(std::prev(from)->second);
+        if (from != recent_.end()) add_candidate(from->second);
     }
     // Bytes that a later truncation has removed are read from the file system.
     for (const auto& truncation : truncations_)

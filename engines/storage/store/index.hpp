@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "storage/store/layout.hpp"
@@ -43,8 +44,9 @@ struct Lookup {
 
 class Index {
 public:
-    // `sequence_of(run, block)` returns the sequence of a block in a run of many records.
-    using SequenceOf = std::function<std::uint64_t(const Run&, std::uint64_t block)>;
+    // `sequence_of(run, block)` returns the sequence of a block in a run of many records; nothing
+    // if it is not known any more. Then the block counts as written at the run's newest sequence.
+    using SequenceOf = std::function<std::optional<std::uint64_t>(const Run&, std::uint64_t block)>;
     explicit Index(SequenceOf sequence_of) : sequence_of_(std::move(sequence_of)) {}
 
     // Adds a rank's record; `position` is its number in the rank's ring. Records of a rank must be
@@ -54,8 +56,9 @@ public:
     void clear();
 
     // The newest write of the byte at `offset`, and the end (at most `end`) of the bytes for which
-    // the same answer holds.
-    Lookup find(std::uint64_t offset, std::uint64_t end);
+    // the same answer holds. find_certain() leaves out writes whose sequence is not known.
+    Lookup find(std::uint64_t offset, std::uint64_t end) { return find(offset, end, false); }
+    Lookup find_certain(std::uint64_t offset, std::uint64_t end) { return find(offset, end, true); }
 
     // Bytes of memory used, and the numbers of runs and extents.
     std::size_t bytes() const;
@@ -66,16 +69,18 @@ private:
     struct Extent {
         std::uint64_t begin, end, ring_offset, sequence;
         std::uint32_t rank;
+        bool is_certain;  // its sequence is known
     };
     struct Truncation {
         std::uint64_t sequence, size;
     };
 
+    Lookup find(std::uint64_t offset, std::uint64_t end, bool certain);
     void split(const Run& run);
     void insert(Extent extent);
     void compact();
     void update_if_newer(Lookup& best, std::uint64_t offset, const Extent& candidate) const;
-    std::uint64_t sequence(const Run& run, std::uint64_t block) const;
+    Extent block_of(const Run& run, std::uint64_t block, bool needs_sequence) const;
     bool is_truncated(std::uint64_t sequence, std::uint64_t offset) const;
 
     SequenceOf sequence_of_;

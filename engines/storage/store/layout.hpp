@@ -27,7 +27,7 @@
 namespace assay::storage {
 
 constexpr std::uint64_t store_magic = 0x31306f6979617373;  // "ssayio01"
-constexpr std::uint32_t store_version = 5;
+constexpr std::uint32_t store_version = 6;
 constexpr std::size_t page = 4096;
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t file_slots = 4096;
@@ -45,11 +45,14 @@ enum class BackgroundState : std::uint32_t { none, starting, running, gave_up, n
 // Where writes of a file go: into the rings, or directly into the file.
 enum class Route : std::uint8_t { undecided, store, direct };
 // tombstone: the data of that sequence were evicted from the ring; the file system has them.
-enum class RecordKind : std::uint64_t { data = 1, truncate = 2, tombstone = 3 };
+// superseded: another node has written the bytes at that sequence, so no drain and no recovery of
+// this node writes its older data of them. The rank that publishes it has older data itself, which
+// lie before it in the ring: so the data are evicted first, and it can be evicted like any record.
+enum class RecordKind : std::uint64_t { data = 1, truncate = 2, tombstone = 3, superseded = 4 };
 
 // One write: `count` blocks of `length` bytes at `begin`, `begin + stride`, ... of the file. The
 // data of the blocks follow each other in the rank's data ring, from `ring_offset` on. A truncation
-// has the file's new size in `begin`. A tombstone has no data in the ring.
+// has the file's new size in `begin`. Only records of the kind `data` have data in the ring.
 struct alignas(cache_line) Record {
     std::uint64_t sequence;    // ns of the job's clock; the highest sequence of a byte wins
     std::uint32_t file;        // slot in the file table
@@ -136,6 +139,7 @@ struct FileSlot {
         background_open_failed;            // the background drain could not open the file
     std::atomic<Route> route;              // from the first opening for writing to the last close
     std::atomic<std::uint8_t> conflicted;  // several nodes have written the same bytes
+    std::atomic<std::uint8_t> superseded;  // the rings may have superseded records of it
     // Sequence: for all older writes, the file has the newest data of all nodes on its medium. No
     // node writes its older records again.
     std::atomic<std::uint64_t> settled;

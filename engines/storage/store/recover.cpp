@@ -35,9 +35,10 @@ bool holds_data(const Store& store) {
 // pending: drained data may have been overwritten in the ring.
 bool is_torn(const Store& store, std::uint32_t rank, std::uint64_t position) {
     const Record& record = store.record(rank, position);
-    return !lies_in_file_table_and_ring(store, rank, record) ||
-           (is_pending(store, rank, position) &&
-            record.checksum != checksum_of(store, rank, record));
+    if (!lies_in_file_table_and_ring(store, rank, record)) return true;
+    const bool is_used = static_cast<RecordKind>(record.kind) == RecordKind::superseded ||
+                         is_pending(store, rank, position);
+    return is_used && record.checksum != checksum_of(store, rank, record);
 }
 
 // Calls `visit(rank, position, record)` for each record in the rings.

@@ -68,12 +68,15 @@ bool is_zombie(std::uint32_t pid) {
 
 bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {
     if (record.file >= file_slots || record.sequence > latest_sequence) return false;
-    if (static_cast<RecordKind>(record.kind) != RecordKind::data) return true;
+    const auto kind = static_cast<RecordKind>(record.kind);
+    if (kind != RecordKind::data && kind != RecordKind::superseded) return true;
     const auto ring = store.head(rank).ring_bytes.load();
     std::uint64_t bytes = 0;
+    // The bytes of a superseded record are bytes of data in the ring, so there are no more.
     return ring && ring <= store.layout().ring_bytes && record.length &&
            !__builtin_mul_overflow(record.length, std::uint64_t{record.count}, &bytes) &&
-           bytes <= ring && record.ring_offset % ring + bytes <= ring;
+           bytes <= ring &&
+           (kind == RecordKind::superseded || record.ring_offset % ring + bytes <= ring);
 }
 
 std::uint64_t checksum_of(const Store& store, std::uint32_t rank, const Record& record) {

@@ -28,8 +28,8 @@ public:
     // `location` is a folder, a file or a /dev/dax device. The store is in the phase `formatting`
     // and locked against other jobs. `size` in bytes; 0: a default share of the free space. `keep`:
     // the name under which it is kept after the job; a store that an earlier job has kept under
-    // that name is taken over with its data. Returns null and sets `failure` on error; a file that
-    // this call has created is removed then, others stay. A file with other data is refused.
+    // that name is reused with its data. Returns null and sets `failure` on error, and removes a
+    // file that this call has created. A file with other data is an error.
     static std::unique_ptr<Store> create(const std::string& location, std::uint64_t size,
                                          std::uint32_t ranks, const std::string& job,
                                          const std::string& name, Failure& failure,
@@ -49,8 +49,8 @@ public:
     std::uint32_t ranks() const { return layout_.ranks; }
     int descriptor() const { return fd_; }
 
-    // The parts of the store (layout.hpp). A position is the number of a record, an `offset` one of
-    // the data ring; both only grow.
+    // The parts of the store (layout.hpp). `position` counts a rank's records, and `offset` the
+    // bytes of its data ring. Both only grow: the functions map them into the rings.
     Superblock& superblock() const { return *object<Superblock>(0); }
     FileSlot& file(std::uint32_t slot) const {
         return *object<FileSlot>(StoreLayout::files_offset() + slot * sizeof(FileSlot));

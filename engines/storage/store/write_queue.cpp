@@ -15,7 +15,7 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::size_t max_write_bytes = 4u << 20;  // a write is complete when it has so many bytes
+constexpr std::size_t max_write_bytes = 4u << 20;  // a write that reaches this size is complete
 // If a write's pieces are smaller than this on average, they are copied into one buffer first.
 constexpr std::size_t gather_threshold = 32u << 10;
 

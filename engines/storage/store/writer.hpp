@@ -70,6 +70,10 @@ public:
     std::size_t reserved_records() const {
         return eviction_guard_ ? store_.layout().record_slots / 8 : 0;
     }
+    // Free places in the record ring, the reserved ones included.
+    std::size_t free_records() const {
+        return store_.layout().record_slots - (head_.tail.load() - head_.first_record.load());
+    }
     // Publishes records without data.
     void publish(Record* records, std::size_t count) {
         publish(records, count, next_ring_offset_, 0);

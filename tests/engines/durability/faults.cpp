@@ -45,7 +45,7 @@ void synced() {
     log_mark("closed");
 }
 
-// Writes 12 MiB a rank, for a file system that accepts more data than it can store.
+// Writes 12 MiB per rank, for a file system that accepts more data than it can store.
 void synced_large() {
     MPI_File file = open_file("data");
     for (int row = 0; row < 12; ++row) write_block(file, row, row);
@@ -147,6 +147,30 @@ void cut_off() {
     print_code("close", MPI_File_close(&file));
 }
 
+// Blocks that were written directly are written again in small pieces, which go into the store.
+// Then a sync fails. The store has the data, so the next sync writes them again.
+void overwritten_in_pieces() {
+    constexpr int piece = 256;  // ints: less than is written directly
+    MPI_File file = open_file("data");
+    write_block(file, 1);
+    MPI_Datatype every_second;
+    MPI_Type_vector(block / piece / 2, piece, 2 * piece, MPI_INT, &every_second);
+    MPI_Type_commit(&every_second);
+    const auto values = block_of(2, rank);
+    for (const int first : {0, piece}) {
+        EXPECT(MPI_File_set_view(file, MPI_Offset{rank * block + first} * 4, MPI_INT, every_second,
+                                 "native", MPI_INFO_NULL) == MPI_SUCCESS);
+        EXPECT(MPI_File_write_at(file, 0, values.data() + first, 1, every_second,
+                                 MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    }
+    MPI_Type_free(&every_second);
+    set_fault(true);
+    print_code("failing", MPI_File_sync(file));
+    set_fault(false);
+    print_code("again", MPI_File_sync(file));
+    print_code("close", MPI_File_close(&file));
+}
+
 // The failing call is close. The file is opened again, and another row or the same one is written.
 void reopen_after_a_failure(int row) {
     MPI_File file = open_file("data");
@@ -162,6 +186,18 @@ void reopen_after_a_failure(int row) {
 
 void reopened_for_more() { reopen_after_a_failure(1); }
 void reopened_for_the_same() { reopen_after_a_failure(0); }
+
+// Each rank writes the block of the next one and closes the file, then writes its own block over
+// the older data of another rank. The fault begins before the first close and does not end.
+void superseded() {
+    MPI_File file = open_file("data");
+    write_block_of_next(file, 1, 0);
+    set_fault(true);
+    print_code("first", MPI_File_close(&file));
+    file = open_file("data");
+    write_block(file, 2);
+    print_code("second", MPI_File_close(&file));
+}
 
 // Writes more than a store holds to a file system that fails: a write returns an error, and none
 // waits for ever.
@@ -260,8 +296,10 @@ const std::vector<Case> fault_cases = {{"closed", closed},
                                        {"healed-at-the-end", healed_at_the_end},
                                        {"written-again", written_again},
                                        {"cut-off", cut_off},
+                                       {"overwritten-in-pieces", overwritten_in_pieces},
                                        {"reopened-for-more", reopened_for_more},
                                        {"reopened-for-the-same", reopened_for_the_same},
+                                       {"superseded", superseded},
                                        {"ring-full", ring_full},
                                        {"read-error", read_error},
                                        {"contested", contested},

@@ -29,7 +29,8 @@ namespace {
 constexpr std::uint64_t store_bytes = 64u << 20;
 constexpr std::size_t block = 5000, blocks = 3, max_ranks = 2;
 
-// A store with three blocks of a file, as a killed job leaves it.
+// A store with three blocks of a file, as a killed job leaves it. Another node has written some of
+// their bytes later.
 struct PlantedStore {
     explicit PlantedStore(const char* name) : path(fuzz::unused_path() + name) {
         Failure failure;
@@ -54,6 +55,13 @@ struct PlantedStore {
             record.begin = k * block, record.length = record.stride = block, record.count = 1;
             writer.publish(&record, 1, ring_offset, block);
         }
+        store->file(slot).superseded = 1;
+        Record superseded{};
+        superseded.file = slot, superseded.generation = store->file(slot).generation;
+        superseded.kind = static_cast<std::uint64_t>(RecordKind::superseded);
+        superseded.begin = 100, superseded.length = 50, superseded.stride = block;
+        superseded.count = blocks;
+        writer.publish(&superseded, 1);
     }
     std::string path;
     std::unique_ptr<Store> store;

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <random>
 
 using namespace assay::storage;
@@ -155,4 +156,47 @@ TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
     CHECK(lookup.has_data);
     CHECK(lookup.ring_offset == 5ull << 30);
     CHECK(lookup.end == (5ull << 40) + (6ull << 30));
+}
+
+TEST_CASE("a superseded record is no write") {
+    Index index([](const Run&, std::uint64_t) { return std::uint64_t{0}; });
+    Record record{};
+    record.kind = static_cast<std::uint64_t>(RecordKind::superseded);
+    record.sequence = 1, record.length = record.stride = 10, record.count = 1;
+    index.add(record, 0, 0);
+    CHECK(!index.find(0, 10).has_data);
+    CHECK(index.runs() + index.extents() == 0);
+}
+
+TEST_CASE("of a write whose sequence is not known any more only its newest time is known") {
+    std::vector<std::optional<std::uint64_t>> sequences;
+    Index index([&](const Run&, std::uint64_t block) { return sequences[block]; });
+    Record record{};
+    record.kind = static_cast<std::uint64_t>(RecordKind::data);
+    record.length = record.stride = 10, record.count = 1;
+    // A run of 20 blocks, at the sequences 100, 101, ... Its last block ends before an older write.
+    for (std::uint64_t k = 0; k < 20; ++k) {
+        record.sequence = 100 + k, record.begin = record.ring_offset = 10 * k;
+        sequences.emplace_back(record.sequence);
+        index.add(record, 0, k);
+    }
+    record.sequence = 50, record.begin = 0, record.length = record.stride = 300;
+    index.add(record, 1, 0);
+    sequences[3].reset();
+    SUBCASE("as a run") {}
+    SUBCASE("as extents") {
+        for (std::uint64_t k = 0; k < 70; ++k) {  // longer runs take its place
+            record.sequence = 10, record.begin = 1000 + 30 * k;
+            record.length = 1, record.stride = 2000, record.count = 21 + k;
+            index.add(record, 2, k);
+        }
+    }
+    CHECK(index.find(30, 40).sequence == 119);
+    const Lookup certain = index.find_certain(30, 40);
+    CHECK(certain.has_data);
+    CHECK(certain.sequence == 50);
+    CHECK(certain.end == 40);
+    CHECK(index.find_certain(35, 60).end == 40);
+    CHECK(index.find_certain(40, 60).sequence == 104);
+    CHECK(index.find_certain(200, 300).sequence == 50);
 }

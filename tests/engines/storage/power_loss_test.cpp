@@ -1,7 +1,7 @@
 // Power-loss tests of a store on persistent memory. A random job writes, drains, truncates and
-// deletes files. Before each cache-line write-back and each fence, a model (power_model.hpp)
-// computes what a power failure at that moment would leave; the test recovers that store and
-// compares the files. ASSAY_TEST_SEED=N repeats one seed.
+// deletes files, and another node overwrites some of its bytes. Before each cache-line write-back
+// and each fence, a model (power_model.hpp) computes what a power failure at that moment would
+// leave; the test recovers that store and compares the files. ASSAY_TEST_SEED=N repeats one seed.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -156,7 +156,8 @@ private:
         else if (choice < 72) drain_all();
         else if (choice < 75) write_many(targets_[chosen]);
         else if (choice < 83) sync(targets_[chosen]);
-        else if (choice < 88) truncate(targets_[chosen]);
+        else if (choice < 86) truncate(targets_[chosen]);
+        else if (choice < 88) overwrite_from_another_node(targets_[chosen]);
         else if (choice < 89) reopen(targets_[chosen]);
         else if (choice < 96) remove(chosen);
         else write_with_errors(targets_[chosen]);
@@ -274,6 +275,52 @@ private:
         }
         target.words.resize(size);
         unfinished_.reset();
+    }
+
+    // As a conflict between nodes: the other node's data are in the file, each rank publishes that
+    // its older bytes are superseded, and the other node writes its data again. Until then a drain
+    // or recovery of this node may bring the older ones back.
+    void overwrite_from_another_node(TargetFile& target) {
+        const std::size_t length = 1 + random_() % 600, begin = random_() % 3000;
+        operation_ = "publish superseded";
+        unfinished_ = {Unfinished::Kind::write, target.file, {}, ++writes_};
+        for (std::size_t k = 0; k < length; ++k) unfinished_->words.push_back(begin + k);
+        const std::uint64_t sequence = store_->now();
+        write_from_another_node(target, begin, length);
+        auto& slot = store_->file(target.slot);
+        slot.shared = slot.superseded = 1;
+        store_->persist(&slot, 3 * cache_line);
+        for (std::uint32_t rank = 0; rank < ranks; ++rank)
+            publish_superseded(target, rank, sequence, begin, length);
+        operation_ = "write of another node";
+        write_from_another_node(target, begin, length);
+        target.words.resize(std::max(target.words.size(), begin + length));
+        for (std::size_t k = 0; k < length; ++k) target.words[begin + k] = writes_;
+        unfinished_.reset();
+    }
+
+    // The data are at once on the disk.
+    void write_from_another_node(const TargetFile& target, std::size_t begin, std::size_t length) {
+        const std::vector<std::uint64_t> words(length, writes_);
+        const int fd = files_.descriptor(target.file);
+        REQUIRE(pwrite(fd, words.data(), length * word, static_cast<off_t>(begin * word)) ==
+                static_cast<ssize_t>(length * word));
+        REQUIRE(fsync(fd) == 0);
+        lose_power();
+    }
+
+    void publish_superseded(const TargetFile& target, std::uint32_t rank, std::uint64_t sequence,
+                            std::size_t begin, std::size_t length) {
+        make_space(rank);
+        Record record{};
+        record.file = target.slot, record.generation = target.generation;
+        record.kind = static_cast<std::uint64_t>(RecordKind::superseded);
+        record.sequence = sequence;
+        record.begin = begin * word;
+        record.length = record.stride = length * word, record.count = 1;
+        std::uint64_t ring_offset = 0;
+        REQUIRE(writers_[rank]->reserve(0, 1, ring_offset));
+        writers_[rank]->publish(&record, 1, ring_offset, 0);
     }
 
     void reopen(TargetFile& target) {

@@ -133,7 +133,7 @@ class Plan:
 
 
 def written_blocks(operation: Operation, ranks: int) -> dict[int, Blocks]:
-    """The blocks that an operation writes, by rank. Empty if it is no write."""
+    """The blocks that an operation writes, by rank. Empty if it is not a write."""
     numbers = [argument for argument in operation.arguments if isinstance(argument, int)]
     if operation.kind == "write":
         return {numbers[0]: Blocks(*numbers[2:])}

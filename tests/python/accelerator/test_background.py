@@ -173,6 +173,41 @@ def test_the_drain_goes_on_after_all_ranks_are_killed(mpi: str, tmp_path: Path, 
     assert has_blocks(tmp_path / "data", 1)
 
 
+# ---- several nodes
+
+
+def run_superseded(mpi: str, tmp_path: Path, shm: Path) -> None:
+    """Runs a job of two nodes, each of which has older data of the other's block. No fsync succeeds."""
+    faults = fault_settings(tmp_path, "sync:EIO", WHILE=str(tmp_path / "fault"))
+    settings = MEMORY | NEVER_DRAIN | {"ASSAY_IO_RANKS_PER_NODE": "1"} | faulty_drain(tmp_path, faults)
+    result = run_case(mpi, "superseded", tmp_path, shm, faults=faults, **settings)
+    assert set(error_classes(result, "first")) == {"success"}, result.stdout + result.stderr
+    assert set(error_classes(result, "second")) == {"io"}, result.stdout + result.stderr
+    assert "may be old" not in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["first-node-first", "first-node-last"])
+@mpis
+def test_nodes_are_recovered_in_any_order(mpi: str, reverse: bool, tmp_path: Path, shm: Path) -> None:
+    """Both nodes write all their data again. The newer bytes stay."""
+    run_superseded(mpi, tmp_path, shm)
+    kill_drains(shm)
+    (tmp_path / "fault").unlink()
+    stores = sorted(shm.iterdir(), reverse=reverse)
+    assert len(stores) == 2
+    for store in stores:
+        assert assay("io", "recover", str(store)).returncode == 0
+    assert has_blocks(tmp_path / "data", 2) and list(shm.iterdir()) == []
+
+
+@mpis
+def test_drains_of_nodes_have_no_order(mpi: str, tmp_path: Path, shm: Path) -> None:
+    run_superseded(mpi, tmp_path, shm)
+    (tmp_path / "fault").unlink()
+    wait_for_end(shm)
+    assert has_blocks(tmp_path / "data", 2)
+
+
 # ---- other jobs
 
 

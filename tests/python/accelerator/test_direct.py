@@ -134,6 +134,15 @@ def test_truncated_data_need_not_be_written_again(data: Path, shm: Path) -> None
     assert result.returncode == 0
 
 
+@pytest.mark.parametrize("mpi", ACCELERATED_MPIS)
+def test_data_that_the_store_has_need_not_be_written_again(mpi: str, data: Path, shm: Path) -> None:
+    """The blocks were written directly, then through the store. The store repeats its writes by itself."""
+    result = after_a_failed_fsync(mpi, "overwritten-in-pieces", data, shm)
+    for step in ("again", "close"):
+        assert set(error_classes(result, step)) == {"success"}, result.stdout + result.stderr
+    assert result.returncode == 0 and has_blocks(data / "data", 2)
+
+
 @pytest.mark.parametrize(("name", "status"), [("reopened-for-more", 2), ("reopened-for-the-same", 0)])
 @pytest.mark.parametrize("mpi", ACCELERATED_MPIS)
 def test_lost_data_are_reported_by_close_and_the_exit_status(

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 REASONS = {  # why a file's data are not written, by ``UndrainedFile.condition``
     "ready": "not written yet",
-    "gone": "there is no such file",
+    "gone": "the file no longer exists",
     "replaced": "another file is at that path",
     "changed": "it was changed since the job",
     "failed": "it cannot be written",
 }
 FIXES = {
-    "gone": "move the file back to that path and recover again, or drop the data with --discard",
-    "replaced": "move the file back to that path and recover again, or drop the data with --discard",
-    "changed": "--force writes the data over the changes, --discard drops them",
-    "failed": "make the file system accept it and recover again",
+    "gone": "move the file back to that path and recover again, or delete the data with --discard",
+    "replaced": "move the file back to that path and recover again, or delete the data with --discard",
+    "changed": "--force overwrites the changes with the data, --discard deletes the data",
+    "failed": "correct the file system's error and recover again",
 }
 
 
@@ -66,7 +66,7 @@ def run_recover(args: argparse.Namespace) -> int:
     def recover(store: str) -> int:
         contents = read_store(store)
         if contents.state == "kept":
-            print(f"{store}: kept as {contents.name}, the file system has all of it", file=sys.stderr)
+            print(f"{store}: kept as {contents.name}; the file system has all its data", file=sys.stderr)
             return EXIT_PASS
         if contents.in_use:
             print(f"{store}: in use by the {contents.state} job {contents.job}", file=sys.stderr)
@@ -115,10 +115,10 @@ def _show(recovered: RecoveredStore, as_json: bool) -> None:
     )
     unwritten = [file.path for file in recovered.kept]
     if recovered.discarded:
-        print(f"  {format_quantity(recovered.discarded, 'B'):>12}  dropped")
+        print(f"  {format_quantity(recovered.discarded, 'B'):>12}  discarded")
     show_files(recovered.files, unwritten)
     if recovered.torn:
-        print(f"  {recovered.torn} torn records cannot be read")
+        print(f"  {recovered.torn} torn (half-written) records cannot be read")
 
 
 def show_files(files: list[UndrainedFile], unwritten: list[str]) -> None:
@@ -131,7 +131,7 @@ def show_files(files: list[UndrainedFile], unwritten: list[str]) -> None:
 def kept_line(recovered: RecoveredStore) -> str:
     """A line that says what a store still holds, why, and how to correct it."""
     if not recovered.kept:
-        return f"{recovered.store} keeps {recovered.kept_torn} torn records; fix: --discard drops them"
+        return f"{recovered.store} keeps {recovered.kept_torn} torn (half-written) records; fix: --discard deletes them"
     first = recovered.kept[0]
     others = len(recovered.kept) - 1
     more = f" and {others} more file{'s' if others > 1 else ''}" if others else ""
