@@ -35,6 +35,10 @@ install(TARGETS assay-numa RUNTIME DESTINATION assay/bin)
 file(GLOB sources CONFIGURE_DEPENDS ${numa}/exact/*.cpp)
 assay_numa_injected(assay-numa-exact assay-numa-exact ${numa_hooks} ${numa}/hooks/apply.cpp ${numa}/format/lines.cpp ${sources})
 
+# What gcc's assembler reads before each unit of such a program, so that it counts inline.
+configure_file(${numa}/gcc/inline.s ${PROJECT_BINARY_DIR}/bin/assay-numa-gcc.s COPYONLY)
+install(FILES ${numa}/gcc/inline.s DESTINATION assay/bin RENAME assay-numa-gcc.s)
+
 # The pass for clang 14, where its headers are: built against LLVM's C++ interface, which has no run-time types.
 find_program(LLVM_CONFIG NAMES llvm-config-14)
 if(LLVM_CONFIG)

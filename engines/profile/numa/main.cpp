@@ -50,7 +50,7 @@ std::string library_path() {
     _exit(WEXITSTATUS(status));
 }
 
-// Implements `symbols`. Bytes that are no valid UTF-8 become U+FFFD in the output.
+// Implements `symbols`. Bytes that are not valid UTF-8 become U+FFFD in the output.
 void name_addresses() {
     heap::Symbols symbols;
     for (std::string line; std::getline(std::cin, line);) {

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from assay.errors import UserError
 from assay.launch.engines import engines_folder
+from assay.numa.elf import build_id_of
 from assay.numa.recording import NOWHERE, RECORDERS, Recording, as_shown, as_text, check_recording
 from assay.records.files import read_regular, replace_file
 
@@ -52,11 +53,13 @@ UNKNOWN = Location("(unknown code)", "", 0, "")
 
 
 class Profile(Struct):
-    """``stacks``: numbers of locations by number of the stack, innermost first."""
+    """``stacks``: numbers of locations by number of the stack, innermost first. ``build_ids``: of the objects, by the
+    path of the recording, when their addresses were named."""
 
     recording: Recording
     locations: list[Location] = []
     stacks: dict[int, list[int]] = {}
+    build_ids: dict[str, str] = {}
 
     @property
     def title(self) -> str:
@@ -202,7 +205,9 @@ def resolve(recording: Recording) -> Profile:
     for stack, site in recording.sites.items():
         location = Location(as_shown(site.function), as_shown(site.file), site.line, "")
         stacks[stack] = [numbers.setdefault(location, len(numbers))]
-    return Profile(recording, list(numbers), stacks)
+    paths = {module.path for module in recording.modules if module.path.startswith("/")}
+    build_ids = {path: build_id_of(Path(as_text(path))) for path in sorted(paths)}
+    return Profile(recording, list(numbers), stacks, build_ids)
 
 
 def _name_addresses(recording: Recording) -> dict[int, list[Location]]:

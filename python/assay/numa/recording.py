@@ -1,4 +1,4 @@
-"""The file that every recorder of the NUMA profiler writes: one JSON array a line, a ``Row`` each.
+"""The file that every recorder of the NUMA profiler writes: one JSON array per line, a ``Row`` each.
 
 This is the only definition of the format. ``engines/profile/numa/format/lines.hpp`` writes it. A row is an array
 whose first element names it; numbers are whole. A recording is one process; without an ``end`` row it was cut off,
@@ -100,7 +100,7 @@ class Binding(Row, tag="binding"):
 
 
 class Stack(Row, tag="stack"):
-    """Addresses within the calling instructions, innermost first. ``number`` starts with 1; 0 is no stack."""
+    """Addresses within the calling instructions, innermost first. ``number`` starts with 1; 0: no stack."""
 
     number: Annotated[int, Meta(ge=1, lt=2**32)]
     addresses: list[Address]
@@ -269,7 +269,7 @@ def as_shown(raw: str) -> str:
 
 
 def read_recording(path: Path) -> Recording:
-    """Raises UserError for a file that is no recording, with the line and what is wrong there."""
+    """Raises UserError for a file that is not a recording, with the line and what is wrong there."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size

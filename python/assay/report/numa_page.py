@@ -16,6 +16,7 @@ from assay.report.profile_page import (
     MAX_NODES,
     MAX_PROCESSES,
     MIN_NODES,
+    named_problems,
     named_sources,
     reduced_tree,
 )
@@ -33,6 +34,7 @@ def numa_pages(profiles: Profiles, sources: Sources) -> Iterator[NumaPage]:
         if profile is merged:
             page.ranks = _ranks(profiles.numa_ranks)
         page.sources = named_sources(profile.tree.locations.file, sources, text_room)
+        page.source_problems = named_problems(profile.tree.locations.file, sources)
         text_room -= sum(len(source.text) for source in page.sources.values())
         node_room -= page.profile.tree.nodes.rows
         yield page
@@ -47,7 +49,9 @@ def numa_page(profile: NumaProfile, max_nodes: int = MAX_NODES) -> NumaPage:
     left_out += len(profile.first_touches.object) - len(touches.object)
     advice = [row for row in profile.advice if row.object < len(objects)]
     shown = replace(profile, tree=tree, objects=objects, first_touches=touches, advice=advice)
-    return NumaPage(title=profile.title, ranks=[], sources={}, left_out=left_out, profile=shown)
+    return NumaPage(
+        title=profile.title, ranks=[], sources={}, source_problems=[], left_out=left_out, profile=shown
+    )
 
 
 def _touches_of_shown(touches: NumaFirstTouches, objects: int) -> NumaFirstTouches:

@@ -77,7 +77,7 @@ def test_samples_are_attributed_and_few_of_them_give_no_advice(loads: int, is_ad
     rows = planted.recording
     rows.parts.clear()
     rows.accesses.clear()
-    # A thread of node 1 reads an array on node 0; as many samples hit memory that is no object.
+    # A thread of node 1 reads an array on node 0; as many samples hit memory outside of all objects.
     rows.objects[1] = Object(1, "other", "other anonymous memory", 0, 0, 0)
     for number in (0, 1):
         rows.accesses.append(Access(number, 3, 2, 1, 0, loads, 0))

@@ -6,13 +6,6 @@
 
 using namespace assay::numa;
 
-extern "C" {
-// The thread's counters; null until its first access.
-__attribute__((visibility("default"),
-               tls_model("initial-exec"))) constinit thread_local ThreadCounts* __assay_numa_own =
-    nullptr;
-}
-
 namespace assay::numa {
 namespace {
 

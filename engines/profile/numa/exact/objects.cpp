@@ -190,6 +190,8 @@ ClassInfo class_info(std::uint32_t number) {
     return {(number - 1) / parts_per_object, (number - 1) % parts_per_object};
 }
 
+std::uint32_t class_count() { return object_count * parts_per_object; }
+
 void write_objects(Lines& lines, std::uint64_t first_stack) {
     lines.write("object", other_object, Text("other"), Text("stacks, variables, small blocks"), 0,
                 0, 0);

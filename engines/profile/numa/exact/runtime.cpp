@@ -89,17 +89,20 @@ void write_value(Lines& lines, const ThreadCounts& thread, std::uint32_t value, 
                 node_or_unknown(value & unknown_node), count);
 }
 
-void write_table(Lines& lines, const ThreadCounts& thread) {
-    if (thread.table == nullptr) return;
-    for (std::uint32_t k = 0; k < 1u << table_bits; ++k) {
-        const Entry& entry = thread.table[k];
-        if (entry.reads + entry.writes == 0) continue;
-        const std::uint64_t stack = stack_of(entry.pc, lines);
-        lines.write("access", class_info(entry.value >> node_bits).object, stack, thread.number,
-                    node_or_unknown(entry.thread_node), node_or_unknown(entry.value & unknown_node),
-                    entry.reads, entry.writes);
-        write_value(lines, thread, entry.value, entry.thread_node, entry.reads + entry.writes);
-    }
+void write_entry(Lines& lines, const ThreadCounts& thread, const Entry& entry) {
+    if (entry.reads + entry.writes == 0) return;
+    const std::uint64_t stack = stack_of(entry.pc, lines);
+    lines.write("access", class_info(entry.value >> node_bits).object, stack, thread.number,
+                node_or_unknown(entry.thread_node), node_or_unknown(entry.value & unknown_node),
+                entry.reads, entry.writes);
+    write_value(lines, thread, entry.value, entry.thread_node, entry.reads + entry.writes);
+}
+
+void write_entries(Lines& lines, const ThreadCounts& thread) {
+    for (std::uint32_t k = 0; thread.table != nullptr && k < 1u << table_bits; ++k)
+        write_entry(lines, thread, thread.table[k]);
+    Slots slots(thread);
+    for (Entry entry; slots.next(entry);) write_entry(lines, thread, entry);
 }
 
 void write_sites(Lines& lines, const ThreadCounts& thread) {
@@ -114,10 +117,11 @@ void write_sites(Lines& lines, const ThreadCounts& thread) {
                                 node_or_unknown(cell % 8), node_or_unknown(cell / 8),
                                 writes ? 0 : n, writes ? n : 0);
         }
-    for (std::uint32_t value = 1 << node_bits; value < max_classes << node_bits; ++value)
+    const std::uint64_t end = (std::uint64_t{class_count()} + 1) << node_bits;
+    for (std::uint64_t value = 1 << node_bits; value < end; ++value)
         for (unsigned cpu_node = 0; cpu_node < 8; ++cpu_node)
             if (const std::uint64_t n = thread.values[value * 8 + cpu_node]; n > 0)
-                write_value(lines, thread, value, cpu_node, n);
+                write_value(lines, thread, static_cast<std::uint32_t>(value), cpu_node, n);
 }
 
 void write_static_sites(Lines& lines) {
@@ -148,6 +152,7 @@ void clear_counts_after_fork() {
             madvise(thread->table, sizeof(Entry) << table_bits, MADV_DONTNEED);
         madvise(const_cast<std::uint64_t*>(thread->values),
                 sizeof thread->values + sizeof thread->sites, MADV_DONTNEED);
+        madvise(const_cast<std::byte*>(thread->slots), sizeof thread->slots, MADV_DONTNEED);
     }
 }
 
@@ -156,6 +161,8 @@ ThreadCounts* map_counts() {
     if (counts == nullptr) return nullptr;
     counts->processor = processor_number();
     memcpy(counts->nodes, processor_nodes, sizeof counts->nodes);
+    for (unsigned k = 0; k < max_processors; ++k)
+        counts->node_keys[k] = (processor_nodes[k] + 1u) << node_key_shift;
     return counts;
 }
 
@@ -163,6 +170,8 @@ ThreadCounts* map_counts() {
 std::uint64_t count_shared_accesses() {
     std::uint64_t total = shared_counts->overflow;
     for (const std::uint64_t count : shared_counts->values) total += count;
+    Slots slots(*shared_counts);
+    for (Entry entry; slots.next(entry);) total += entry.reads + entry.writes;
     return total;
 }
 
@@ -243,7 +252,7 @@ __attribute__((destructor)) void report() {
     write_static_sites(lines);
     std::uint64_t lost = count_shared_accesses();
     for (const ThreadCounts* thread = threads; thread != nullptr; thread = thread->next) {
-        write_table(lines, *thread);
+        write_entries(lines, *thread);
         write_sites(lines, *thread);
         lost += thread->overflow;
     }

@@ -28,6 +28,13 @@ struct Entry {
     std::uint64_t reads, writes;
 };
 
+// Where the search for an entry begins.
+inline std::uint64_t table_slot(std::uint64_t pc, std::uint32_t value, std::uint32_t thread_node) {
+    const std::uint64_t hash =
+        (pc ^ (std::uint64_t{value} << 24) ^ thread_node) * 0x9e3779b97f4a7c15ull;
+    return hash >> (64 - table_bits);
+}
+
 struct ThreadCounts {
     const volatile unsigned* processor;  // the number of the processor that the thread is on
     Entry* table;            // 2^table_bits entries, of the gcc mode; null without memory
@@ -39,11 +46,21 @@ struct ThreadCounts {
     alignas(nodes_offset) std::uint8_t nodes[max_processors];  // of each processor
     std::uint64_t values[value_counters];
     std::uint64_t sites[std::size_t{max_sites} * site_counters];
+    // Of the code that gcc has compiled.
+    std::uint32_t node_keys[max_processors];  // (node + 1) << node_key_shift of each processor
+    std::byte slots[(max_unit_sites + max_slot_sites) * site_slots_bytes];
 };
 static_assert(offsetof(ThreadCounts, processor) == 0 &&
               offsetof(ThreadCounts, nodes) == nodes_offset &&
               offsetof(ThreadCounts, values) == values_offset &&
-              offsetof(ThreadCounts, sites) == sites_offset);
+              offsetof(ThreadCounts, sites) == sites_offset &&
+              offsetof(ThreadCounts, node_keys) == node_keys_offset &&
+              offsetof(ThreadCounts, slots) == slots_offset);
+
+// The thread's counters; null until its first access.
+extern "C" __attribute__((
+    visibility("default"),
+    tls_model("initial-exec"))) thread_local constinit ThreadCounts* __assay_numa_own;
 
 inline std::uint32_t* shadow() { return reinterpret_cast<std::uint32_t*>(shadow_address); }
 extern std::uint8_t processor_nodes[max_processors];
@@ -60,6 +77,22 @@ inline unsigned thread_node() { return processor_nodes[*processor_number() % max
 // share, whose accesses are reported as lost. Never null.
 ThreadCounts* add_thread();
 
+// The counter of an instruction, shadow value and node of the thread in the thread's hash table;
+// null if the table is full or missing.
+std::uint64_t* find_or_add_counter(ThreadCounts& counts, std::uint64_t pc, std::uint32_t value,
+                                   std::uint32_t thread_node, bool write);
+
+// The slots of a thread that have counted something, as entries.
+class Slots {
+public:
+    explicit Slots(const ThreadCounts& counts) : counts_(counts) {}
+    bool next(Entry& entry);  // false at the end
+
+private:
+    const ThreadCounts& counts_;
+    std::uint64_t position_ = 0;
+};
+
 // Handles an access to a page without a shadow value: touches the page if the access is a write,
 // and counts the first touch. Returns the shadow value, and stores it if the node of the page is
 // known.
@@ -70,6 +103,7 @@ struct ClassInfo {
     std::uint32_t object, part;
 };
 ClassInfo class_info(std::uint32_t number);
+std::uint32_t class_count();  // classes have the numbers 1 to this
 void write_objects(Lines& lines, std::uint64_t first_stack);
 void write_touches(Lines& lines);
 

@@ -1,5 +1,5 @@
-// The functions that code compiled with gcc's -fsanitize=thread calls: for each load, store and
-// atomic operation.
+// The functions that code compiled with gcc's -fsanitize=thread calls: for ranges, atomic
+// operations and those loads and stores that are not counted inline (gcc/inline.s).
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -9,22 +9,18 @@
 namespace assay::numa {
 namespace {
 
-constinit thread_local ThreadCounts* thread_counts __attribute__((tls_model("initial-exec"))) =
-    nullptr;
-
 __attribute__((noinline, cold)) void count_slowly(std::uint64_t address, bool write,
                                                   std::uint64_t pc, std::uint64_t times);
 
 // `pc`: the return address minus 1, which the line table maps to the access.
 inline __attribute__((always_inline)) void count(std::uint64_t address, bool write,
                                                  std::uint64_t pc, std::uint64_t times = 1) {
-    ThreadCounts* counts = thread_counts;
+    ThreadCounts* counts = __assay_numa_own;
     const std::uint32_t value = shadow()[address >> 12];
-    if (__builtin_expect(counts == nullptr || value == 0, 0))
+    if (__builtin_expect(counts == nullptr || value == 0 || counts->table == nullptr, 0))
         return count_slowly(address, write, pc, times);
     const unsigned cpu_node = thread_node();
-    std::uint64_t hash = (pc ^ (std::uint64_t{value} << 24) ^ cpu_node) * 0x9e3779b97f4a7c15ull;
-    Entry* entry = &counts->table[hash >> (64 - table_bits)];
+    Entry* entry = &counts->table[table_slot(pc, value, cpu_node)];
     if (__builtin_expect(entry->pc != pc || entry->value != value || entry->thread_node != cpu_node,
                          0))
         return count_slowly(address, write, pc, times);
@@ -32,24 +28,13 @@ inline __attribute__((always_inline)) void count(std::uint64_t address, bool wri
 }
 
 void count_slowly(std::uint64_t address, bool write, std::uint64_t pc, std::uint64_t times) {
-    if (thread_counts == nullptr) thread_counts = add_thread();
-    if (thread_counts->table == nullptr) {
-        __atomic_fetch_add(&thread_counts->overflow, times, __ATOMIC_RELAXED);
-        return;
-    }
-    std::uint32_t value = shadow()[address >> 12];
-    if (value == 0) value = enter_page(address, write, pc, *thread_counts);
-    const unsigned cpu_node = thread_node();
-    std::uint64_t slot = ((pc ^ (std::uint64_t{value} << 24) ^ cpu_node) * 0x9e3779b97f4a7c15ull) >>
-                         (64 - table_bits);
-    for (int probe = 0; probe < 256; ++probe, slot = (slot + 1) % (1u << table_bits)) {
-        Entry& entry = thread_counts->table[slot];
-        if (entry.pc == 0) entry = {pc, value, cpu_node, 0, 0};
-        if (entry.pc != pc || entry.value != value || entry.thread_node != cpu_node) continue;
-        (write ? entry.writes : entry.reads) += times;
-        return;
-    }
-    thread_counts->overflow += times;
+    if (__assay_numa_own == nullptr) __assay_numa_own = add_thread();
+    ThreadCounts& counts = *__assay_numa_own;
+    std::uint32_t value = shadow()[address >> page_bits];
+    if (value == 0) value = enter_page(address, write, pc, counts);
+    std::uint64_t* counter = find_or_add_counter(counts, pc, value, thread_node(), write);
+    if (counter != nullptr) *counter += times;
+    else __atomic_fetch_add(&counts.overflow, times, __ATOMIC_RELAXED);
 }
 
 // Counts one access per eight bytes.

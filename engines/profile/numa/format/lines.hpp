@@ -1,5 +1,5 @@
-// Writes a recording: one JSON array a line, the first element names the row. The rows are defined
-// in python/assay/numa/recording.py.
+// Writes a recording: one JSON array per line, whose first element names the row. The rows are
+// defined in python/assay/numa/recording.py.
 //
 // It also runs inside the profiled program, so it allocates nothing: a buffer in the object
 // collects the output. Bytes of a name below 0x20 or above 0x7e are written as \u0000 to \u00ff, so

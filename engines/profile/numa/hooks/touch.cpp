@@ -47,7 +47,7 @@ void sleep_1_ms() {
     syscall(SYS_nanosleep, &pause, nullptr);
 }
 
-// Uses raw system calls, which are no cancellation points. If it fails, the recorder's next poll
+// Uses raw system calls, which are not cancellation points. If it fails, the recorder's next poll
 // finds the events.
 void wake_recorder() {
     char path[PATH_MAX + 16];

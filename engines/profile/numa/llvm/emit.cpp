@@ -39,6 +39,7 @@ Emitter::Emitter(Function& function, Sites& sites)
 
 void Emitter::emit(const Plan& plan, ScalarEvolution& evolution) {
     if (plan.groups.empty() && plan.intrinsics.empty()) return;
+    previous_regions_ = &plan.previous_regions;
     // All addresses are expanded first, since the counting code splits basic blocks, which
     // invalidates the analyses.
     SCEVExpander expander(evolution, module_.getDataLayout(), "assay");
@@ -127,10 +128,13 @@ void Emitter::emit_prologue() {
     processor_ = processor;
 }
 
-// The node of the processor that runs the thread. It is read once per region.
+// The node of the processor that runs the thread. It is read once per chain of regions, which has
+// no calls and does not repeat.
 Value* Emitter::node(const Group& group, IRBuilder<>& builder) {
+    for (const void* region = group.region; region != nullptr;
+         region = previous_regions_->lookup(region))
+        if (Value* known = nodes_.lookup(region)) return known;
     Value*& cached = nodes_[group.region];
-    if (cached != nullptr) return cached;
     Value* processor = builder.CreateAnd(builder.CreateLoad(i32_, processor_, true),
                                          ConstantInt::get(i32_, max_processors - 1));
     Value* entry = builder.CreateGEP(

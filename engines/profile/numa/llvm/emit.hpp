@@ -70,6 +70,7 @@ private:
     llvm::Value *thread_counts_ = nullptr, *sites_ = nullptr,
                 *processor_ = nullptr;                 // set by emit_prologue()
     llvm::DenseMap<const void*, llvm::Value*> nodes_;  // by region
+    const llvm::DenseMap<const void*, const void*>* previous_regions_ = nullptr;  // of the plan
 };
 
 }  // namespace assay::numa

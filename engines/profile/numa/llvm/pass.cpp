@@ -3,10 +3,10 @@
 //
 // At each access it loads the page's entry of the runtime's shadow memory and the processor from
 // the thread's rseq area, and increments two counters of the thread: one of the access site, one of
-// the shadow entry (object, part of the object, node; exact/layout.hpp). Accesses of a block that
-// lie close together are counted together. In a loop whose addresses advance by a constant, all
-// accesses are counted before the loop. Accesses to variables of the function's own stack are left
-// out.
+// the shadow entry (the accessed object, the part of the object, the page's node;
+// exact/layout.hpp). Accesses of one basic block to nearby addresses are counted together. In a
+// loop whose addresses advance by a constant, all accesses are counted before the loop. Accesses to
+// variables of the function's own stack are left out.
 #include <llvm/IR/Module.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Passes/PassPlugin.h>

@@ -146,9 +146,19 @@ bool Planner::hoist(const Access& access) {
     return true;
 }
 
+// The region in which the block ends.
+const void* last_region(const BasicBlock& block) {
+    for (const Instruction& instruction : reverse(block))
+        if (ends_region(instruction)) return &instruction;
+    return &block;
+}
+
 Plan Planner::plan(Function& function) {
     for (BasicBlock& block : function) {
         const void* region = &block;
+        if (const BasicBlock* previous = block.getSinglePredecessor();
+            previous != nullptr && loops_.getLoopFor(previous) == loops_.getLoopFor(&block))
+            plan_.previous_regions[region] = last_region(*previous);
         for (Instruction& instruction : block) {
             if (auto* call = dyn_cast<IntrinsicInst>(&instruction))
                 if (isa<MemIntrinsic>(call) || is_masked(*call)) plan_.intrinsics.push_back(call);

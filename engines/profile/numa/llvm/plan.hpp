@@ -2,6 +2,7 @@
 // accesses it counts together.
 #pragma once
 
+#include <llvm/ADT/DenseMap.h>
 #include <llvm/Analysis/LoopInfo.h>
 #include <llvm/Analysis/ScalarEvolution.h>
 #include <llvm/IR/Dominators.h>
@@ -35,6 +36,9 @@ struct Plan {
     std::vector<Group> groups;
     // memset() and the like, and masked vector accesses: each is counted separately.
     std::vector<llvm::IntrinsicInst*> intrinsics;
+    // The region that always ran just before a region, with no call between them, in the same round
+    // of their loop.
+    llvm::DenseMap<const void*, const void*> previous_regions;
 };
 
 Plan plan(llvm::Function& function, llvm::LoopInfo& loops, const llvm::DominatorTree& tree,

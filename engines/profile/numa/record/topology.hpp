@@ -28,7 +28,7 @@ struct Topology {
     int node_of(int processor) const;
 };
 
-// Reads /sys/devices/system/node; with `emulated` > 0 emulates so many nodes instead. A
+// Reads /sys/devices/system/node; with `emulated` > 0 emulates that number of nodes instead. A
 // machine without that folder is one node. Throws Error if `emulated` exceeds max_nodes.
 Topology read_topology(int emulated);
 

@@ -1,16 +1,19 @@
 """``assay numa cc``, ``c++`` and ``fortran``: compilers whose programs count every access.
 
 The compiler is $CC, $CXX or $FC, else gcc's. With clang the loads and stores are counted by a pass of the compiler,
-inline; with gcc by calls of the hooks of -fsanitize=thread, which the runtime of Assay implements.
+inline; with gcc by the hooks of -fsanitize=thread, which the runtime of Assay implements, or on x86-64 by code that
+the assembler puts in their place.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import platform
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +31,9 @@ GCC_OPTIONS = ["-g", "-fsanitize=thread", "--param", "tsan-instrument-func-entry
 ONLY_COMPILES = {"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"}  # options without a link step
 SOURCES = (".c", ".cc", ".cpp", ".cxx", ".c++", ".C", ".f", ".f90", ".f95", ".f03", ".f08", ".F", ".F90")
 BINARIES = (".o", ".a", ".so")
+# Without the assembler's macros each access calls its hook.
+NOT_INLINE = ("-m32", "-mx32", "-masm=intel")
+MACROS = "assay-numa-gcc.s"
 PASS = "assay-numa-pass.so"
 RUNTIME = "libassay-numa-exact.so"
 
@@ -83,10 +89,17 @@ def commands_of(language: str, arguments: Sequence[str], folder: Path) -> list[l
     engines = engines_folder().resolve()
     linked = [f"-L{engines}", "-lassay-numa-exact", f"-Wl,-rpath,{engines}"]
     is_clang = "clang" in Path(compiler[0]).name
-    for part in (PASS, RUNTIME) if is_clang else (RUNTIME,):
+    for part in (PASS, RUNTIME) if is_clang else (MACROS, RUNTIME):
         if not (engines / part).is_file():
             raise UserError(f"{engines / part} is missing", "build it: make setup")
     options = ["-g", f"-fpass-plugin={engines / PASS}"] if is_clang else GCC_OPTIONS
+    if not is_clang and platform.machine() == "x86_64" and set(NOT_INLINE).isdisjoint(arguments):
+        options = [*options, "-Xassembler", str(engines / MACROS)]
+        arguments = [word for word in arguments if word != "-pipe"]  # it takes the place of other files
+    if any(argument.startswith("-flto") for argument in arguments) and not is_clang:
+        # The accesses are instrumented when a unit is compiled, and at link time no more.
+        print("assay numa: -flto is switched off, since gcc would not count the accesses", file=sys.stderr)
+        options = [*options, "-fno-lto"]
     if not is_clang:  # with clang the pass counts these calls
         linked.append("-Wl,--wrap=memset,--wrap=memcpy,--wrap=memmove")
     if not ONLY_COMPILES.isdisjoint(arguments):

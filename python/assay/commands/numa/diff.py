@@ -9,8 +9,8 @@ from assay.commands.parser import Example
 from assay.commands.profiler import Comparison, Diff
 from assay.profile.numa import NumaProfile, remote_share, total
 from assay.records.numa import NumaCells
+from assay.report.console import console
 from assay.report.numa import compared_objects, show_numa_comparison
-from assay.report.terminal import console
 
 
 def show(comparison: Comparison[NumaProfile], as_json: bool) -> None:

@@ -15,8 +15,8 @@ from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.analysis import format_processors, processes
 from assay.numa.predict import Prediction, predict
 from assay.numa.topology import Topology, synthetic
+from assay.report.console import console
 from assay.report.numa import show_prediction
-from assay.report.terminal import console
 
 if TYPE_CHECKING:
     from assay.commands.numa import Verbs
