@@ -85,12 +85,12 @@ int run(int argc, char** argv) {
         ->check(CLI::ExistingDirectory);
     record->add_option("--at-least", settings.min_block_bytes, "leave out blocks of fewer bytes");
     record->add_option("--sample", settings.sample_bytes,
-                       "record about one block per so many requested bytes");
+                       "record about one block per this many requested bytes");
     record->add_option("--ranks", settings.ranks, "record only these MPI ranks, e.g. 0,3");
     record->add_flag("!--no-python", settings.records_python, "do not record Python functions");
     record->add_flag("!--no-faults", settings.watches_faults, "do not record page faults");
     record->add_option("--dump-at", settings.dump_at,
-                       "write a profile when so many bytes are resident");
+                       "write a profile when this many bytes are resident");
     CLI::Option* process =
         record->add_option("--attach", settings.process, "pid of a running process");
     record
@@ -104,7 +104,7 @@ int run(int argc, char** argv) {
     std::uint64_t bytes = ~std::uint64_t{0};
     CLI::App* analyse = app.add_subcommand("analyse", "print an analysis of a trace as JSON");
     analyse->add_option("trace", trace)->required();
-    analyse->add_option("--bytes", bytes, "analyse only the first so many bytes");
+    analyse->add_option("--bytes", bytes, "analyse only this many bytes from the beginning");
     CLI::App* pack = app.add_subcommand("pack", "compress a trace to a tenth of its size");
     pack->add_option("trace", trace)->required();
     CLI::App* import =

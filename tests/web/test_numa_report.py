@@ -125,12 +125,12 @@ def test_access_matrices_of_the_process_an_object_and_a_thread(
     # Half of the array's uses, a read and a write, and half of the reads of its pointer, wherever that lies.
     assert whole[0][1] + whole[1][0] == pytest.approx(1.5 * COUNT * REPEATS, rel=0.001)
     option = page.locator("#numa select option", has_text="allocate").first.inner_text()
-    choose(page, "Of", option)
+    choose(page, "Thread or object", option)
     array = counts(page)
     # It lies on node 0.
     assert array[1] == [pytest.approx(COUNT * REPEATS, rel=0.001), 0] and array[0][1] == 0
     assert array[0][0] == pytest.approx(COUNT * (REPEATS + 1), rel=0.001)
-    choose(page, "Of", page.locator("#numa select option", has_text="thread 0").inner_text())
+    choose(page, "Thread or object", page.locator("#numa select option", has_text="thread 0").inner_text())
     assert counts(page)[0][0] == pytest.approx(COUNT, rel=0.001)
 
 
@@ -215,3 +215,31 @@ def test_emulated_nodes_are_marked(open_report: Open, recorded: Callable[[str], 
         assert "nodes are emulated" in page.locator(".notice").first.inner_text()
         assert "2 emulated" in page.locator(".headline").inner_text()
     assert "(emulated nodes)" in show(page, "Findings (1)")
+
+
+def test_a_missing_source_is_named_with_its_reason(open_report: Open, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    source = tmp_path / "src/gone.c"
+    source.write_text(SOURCE.read_text())
+    build = ["gcc", "-g", "-O1", "-pthread", "src/gone.c", "-o", "gone"]
+    subprocess.run(build, cwd=tmp_path, check=True, timeout=LIMIT_S)
+    source.unlink()
+    record = [
+        ROOT / "assay",
+        "numa",
+        "--emulate",
+        "2",
+        "-o",
+        tmp_path / "run",
+        "--",
+        tmp_path / "gone",
+        "serial",
+        "2",
+    ]
+    done = subprocess.run(record, capture_output=True, text=True, timeout=LIMIT_S)
+    assert f"not in the report: {source} (no such file on this machine)" in done.stderr
+    page = open_report(tmp_path / "run/report.html")
+    page.get_by_role("tab", name="Source", exact=True).click()
+    choose(page, "File", "gone.c (not kept)")
+    notice = page.get_by_role("tabpanel").locator(".notice").inner_text()
+    assert f"{source} is not in this report: no such file on this machine; fix: put it back" in notice

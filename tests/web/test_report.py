@@ -1,6 +1,6 @@
 """The report in Chromium: verdict, findings, tables, curves, and the pair matrix under mouse and keyboard."""
 
-# ruff: noqa: RUF001 - the page writes a minus as one, and so must what it is compared with
+# ruff: noqa: RUF001 - the page shows U+2212 (minus sign), so the expected texts contain it
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -42,8 +42,8 @@ def plot_origin(page: Page) -> tuple[float, float]:
     """The upper left corner of the cells, read from the outline of the first one."""
     canvas = page.locator(".heatmap canvas")
     canvas.focus()
-    canvas.press("Escape")  # shows all and points at nothing
-    canvas.press("ArrowRight")  # the first key then points at the first cell
+    canvas.press("Escape")  # zooms out and selects no cell
+    canvas.press("ArrowRight")  # selects the first cell
     left, top = page.locator(".heatmap-outline").evaluate("(e) => [e.style.left, e.style.top]")
     return float(left.removesuffix("px")), float(top.removesuffix("px"))
 
@@ -90,9 +90,9 @@ def test_evidence_cites_the_records(open_report: Open) -> None:
 
 def test_a_long_sweep_scrolls_and_sorts(open_report: Open) -> None:
     page = open_report("slow-transmit")
-    sweep = table(page, "The sweep, one row a message size and operation")
+    sweep = table(page, "The sweep, one row per message size and operation")
     assert sweep.get_attribute("aria-rowcount") == str(3 * 23 + 1)
-    assert sweep.locator("[data-row]").count() < 69  # only what is in view, and some
+    assert sweep.locator("[data-row]").count() < 69  # the rows in view and a few beyond
     first = sweep.locator("[data-row] td").first
     assert first.inner_text() == "1 B"
     size = sweep.get_by_role("columnheader", name="Size")
@@ -115,7 +115,7 @@ def test_curves_are_drawn_and_change_with_the_chosen_metric(open_report: Open) -
     assert canvases.nth(0).evaluate("(canvas) => canvas.toDataURL()") != before
 
 
-def test_hover_reads_the_pair_and_choosing_a_size_changes_it(open_report: Open) -> None:
+def test_hover_shows_the_pair_at_the_chosen_size(open_report: Open) -> None:
     page = open_report("slow-transmit")
     slow = hover_cell(page, 3, 5, 8, 8)
     assert slow.startswith("h3 → h5") and "6.0" in slow and "GB/s" in slow and "▼ −49 %" in slow
@@ -127,7 +127,7 @@ def test_hover_reads_the_pair_and_choosing_a_size_changes_it(open_report: Open) 
     assert small.startswith("h3 → h5") and "MB/s" in small
 
 
-def test_the_keyboard_reads_the_matrix_too(open_report: Open) -> None:
+def test_arrow_keys_move_through_the_matrix(open_report: Open) -> None:
     page = open_report("slow-transmit")
     canvas = page.locator(".heatmap canvas")
     canvas.focus()
@@ -161,7 +161,7 @@ def test_client_server_is_a_rectangle_and_passes(open_report: Open) -> None:
     assert hover_cell(page, 5, 3, 6, 4).startswith("client6 → server2:2")
 
 
-def test_a_partial_run_says_so_plainly(open_report: Open) -> None:
+def test_a_partial_run_is_labelled_partial(open_report: Open) -> None:
     page = open_report("partial")
     assert page.locator("h1").inner_text().split() == ["?", "INCONCLUSIVE"]
     assert (
@@ -170,7 +170,7 @@ def test_a_partial_run_says_so_plainly(open_report: Open) -> None:
     assert "rank 5 on h5 died (signal 9)" in page.locator("#failures").inner_text()
     assert "before the run ended early" in page.locator("#findings").inner_text()
     assert "h2 → h6" in page.locator("#corruption").inner_text()
-    assert table(page, "The sweep, one row a message size and operation").locator("[data-row]").count() == 9
+    assert table(page, "The sweep, one row per message size and operation").locator("[data-row]").count() == 9
     assert page.get_by_role("columnheader", name="Corrupted").count() == 1
 
 
@@ -207,7 +207,7 @@ def test_the_numa_matrix_marks_slow_remote_memory(open_report: Open) -> None:
     assert remote.startswith("cores 1 → memory 0") and "▼" in remote
 
 
-def test_lateness_is_a_distribution_of_every_block(open_report: Open) -> None:
+def test_lateness_is_shown_as_a_distribution_over_all_blocks(open_report: Open) -> None:
     rows = bars(open_report("compliance"), "Distribution of node.memory_paced lateness").get_by_role("row")
     texts = [" ".join(text.split()) for text in rows.all_inner_texts()]
     assert texts == [
@@ -235,7 +235,7 @@ def test_allocators_are_curves_over_the_size_of_a_block(open_report: Open) -> No
         assert count_colours(charts.nth(k).locator("canvas")) > 20
     faults = charts.nth(5)
     label = faults.get_attribute("aria-label") or ""
-    assert "maps, slow" in label and "keeps" not in label  # which has none, again and again
+    assert "maps, slow" in label and "keeps" not in label  # "keeps" has no page faults after the first cycle
     section.get_by_label("Blocks").select_option("first")
     section.locator('[aria-label^="Page faults"][aria-label*="keeps, maps, slow"]').wait_for()
     before = charts.nth(2).locator("canvas").evaluate("(canvas) => canvas.toDataURL()")
@@ -266,7 +266,7 @@ def test_512_hosts_are_shown_and_a_drag_zooms_in(open_report: Open) -> None:
 def test_printing_shows_every_row_in_light(open_report: Open) -> None:
     page = open_report("slow-transmit", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    sweep = table(page, "The sweep, one row a message size and operation")
+    sweep = table(page, "The sweep, one row per message size and operation")
     sweep.locator("[data-row]").nth(68).wait_for()
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -83,8 +83,10 @@ def test_the_map_of_a_device_reads_the_planted_rate(open_report: Open) -> None:
     assert tip.startswith("1 thread → 4 KiB")
     planted = 4096 / (1e-6 + 4096 / 5e9)
     assert f"{planted / 1e9:.3g} GB/s" in tip
-    read = section.get_by_role("combobox", name="Of").locator("option", has_text="read, random").first
-    section.get_by_role("combobox", name="Of").select_option(read.get_attribute("value"))
+    read = (
+        section.get_by_role("combobox", name="Measurement").locator("option", has_text="read, random").first
+    )
+    section.get_by_role("combobox", name="Measurement").select_option(read.get_attribute("value"))
     canvas.focus()
     canvas.press("ArrowLeft")
     assert f"{2 * planted / 1e9:.3g} GB/s" in section.locator(".heatmap-tip").inner_text()

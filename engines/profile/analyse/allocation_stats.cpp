@@ -148,9 +148,11 @@ void AllocationStats::add(std::uint32_t thread, const Event& event) {
             }
             if (block.weight == 0) break;  // the allocation was not recorded
             record_lifetime(block, event.time);
+            // Temporary: freed by its thread before the thread's next allocation.
             if (block.thread == thread && thread_states_[thread].ordinal == block.ordinal)
                 stack(block.stack).temporary += block.weight;
             break;
+        // A reallocation is two events: realloc_from with the old block, then realloc with the new.
         case Kind::realloc_from: {
             ThreadState& state = thread_states_[thread];
             state.is_reallocating = remove_block(thread, event.time, address, state.reallocating);
@@ -254,6 +256,8 @@ void AllocationStats::finish() {
         update_at_peak(stats);
         derive_figures(stats);
     }
+    leaked = live;
+    leaked_count = live_count;
     while (step_ + 1 < timeline.live.size()) timeline.live[++step_] = last_live_;
     if (groups_ != nullptr) groups_->finish();
 }

@@ -21,7 +21,7 @@ inline constexpr std::size_t log2_bins = 48;
 
 // The figures of the blocks that one stack allocates, and the intermediate sums.
 struct StackStats : HeapFigures {
-    std::uint64_t live = 0, live_count = 0;  // bytes and blocks; at the end: leaked
+    std::uint64_t live = 0, live_count = 0;  // bytes and blocks
     std::uint64_t peak_epoch = 0;            // number of the process peak that at_peak belongs to
     // Total time in ticks and number of the timed allocation calls.
     std::uint64_t sampled_ticks = 0, sampled_calls = 0;
@@ -39,7 +39,7 @@ struct Histograms {
 // extrapolated to all calls. Long calls (a page fault, a wait for a lock) are rare and count once,
 // without a weight.
 struct CallTimes {
-    static constexpr std::uint32_t long_call = 1 << 17;  // ticks, some 50 us
+    static constexpr std::uint32_t long_call = 1 << 17;  // ticks, about 50 us
 
     std::uint64_t count = 0;
     std::uint64_t sampled_ticks = 0, sampled_calls = 0;  // of the timed calls that are not long
@@ -111,6 +111,7 @@ public:
     // Freed blocks by log2 of their lifetime and log2 of their size.
     std::array<std::array<std::uint64_t, log2_bins>, log2_bins> lifetimes{};
     std::uint64_t live = 0, live_count = 0, peak = 0, peak_count = 0, peak_time = 0;
+    std::uint64_t leaked = 0, leaked_count = 0;  // after finish()
     std::uint64_t count = 0, bytes = 0, frees = 0;
     std::uint64_t unknown_frees = 0;  // of blocks whose allocation was not recorded
     std::uint64_t mapped = 0, mapped_bytes = 0;

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "profile/analyse/allocation_stats.hpp"
 #include "profile/analyse/call_tree.hpp"
+#include "profile/analyse/runtime_pools.hpp"
 #include "profile/analyse/sections.hpp"
 #include "profile/analyse/tree_tables.hpp"
 #include "profile/trace/event_merger.hpp"
@@ -157,6 +158,7 @@ void Analysis::write_json(const ReadSummary& summary, std::FILE* output) {
         *state_;
     first_touches.advance_to(~std::uint64_t{0}, stats.blocks());
     stats.finish();
+    std::vector<HeapPool> pools = separate_runtime_pools(tree, stats);
     std::vector<std::uint32_t> lines, functions;  // of the allocation sites, by node
     for (const std::uint32_t site : tree.allocation_sites()) {
         lines.push_back(tree.locations()[site].line_id);
@@ -175,6 +177,7 @@ void Analysis::write_json(const ReadSummary& summary, std::FILE* output) {
                   .unsupported_python = metadata.python.unsupported_version,
                   .unrecorded = metadata.unrecorded},
         .totals = make_totals_section(metadata, stats),
+        .pools = std::move(pools),
         .tick = tick,
         .threads = make_threads_section(metadata, stats, lines),
         .timeline = make_timeline_section(metadata, stats),

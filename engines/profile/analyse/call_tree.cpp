@@ -95,7 +95,7 @@ bool CallTree::is_call(stack::StackId stack) const {
     return stack > stack::lost_root && address > stack::unused_address && !is_python(address);
 }
 
-// The tree node of a stack node that is no call: a root, or a joined C and Python stack.
+// The tree node of a stack node that is not a call: a root, or a joined C and Python stack.
 std::uint32_t CallTree::resolve_root(stack::StackId stack) {
     const auto& [parent, address] = stacks_[stack];
     if (stack == stack::complete_root) return child(none, location_number(start));

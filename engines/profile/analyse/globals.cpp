@@ -130,6 +130,16 @@ void collect_variables(const Symbols::Object& object, const ResidentPages& resid
         globals.objects.push_back(std::move(object_data));
 }
 
+std::string declaring_file(Dwarf_Die* die) {
+    const char* file = dwarf_decl_file(die);
+    if (file == nullptr) return "";
+    Dwarf_Die unit;
+    Dwarf_Attribute attribute;
+    const bool has_unit = dwarf_diecu(die, &unit, nullptr, nullptr) != nullptr;
+    return absolute_source(
+        file, has_unit ? dwarf_formstring(dwarf_attr(&unit, DW_AT_comp_dir, &attribute)) : nullptr);
+}
+
 // Finds the file and line of the variables' declarations in the debug information. The names of
 // `variables` are still mangled.
 class Declarations {
@@ -176,7 +186,7 @@ private:
             const auto entry = variables_by_name_.find(object_ + '\0' + name);
             Variable* variable = entry != variables_by_name_.end() ? entry->second : nullptr;
             if (variable == nullptr || !variable->file.empty()) continue;
-            if (const char* file = dwarf_decl_file(die); file != nullptr) variable->file = file;
+            variable->file = declaring_file(die);
             dwarf_decl_line(die, &variable->line);
         }
     }

@@ -97,6 +97,19 @@ inline void to_json(nlohmann::ordered_json& json, const HeapTotals& from) {
     json["mapped_bytes"] = from.mapped_bytes;
 }
 
+struct HeapPool {
+    std::string name;
+    std::uint64_t bytes = 0;
+    std::uint64_t count = 0;
+};
+
+inline void to_json(nlohmann::ordered_json& json, const HeapPool& from) {
+    json = nlohmann::ordered_json::object();
+    json["name"] = from.name;
+    json["bytes"] = from.bytes;
+    json["count"] = from.count;
+}
+
 struct HeapCalls {
     std::uint64_t count = 0;
     double seconds = 0;
@@ -271,6 +284,7 @@ struct HeapProfile {
     HeapProcess process;
     HeapTrace trace;
     HeapTotals totals;
+    std::vector<HeapPool> pools;
     double tick = 0;
     std::vector<HeapThread> threads;
     HeapTimeline timeline;
@@ -291,6 +305,7 @@ inline void to_json(nlohmann::ordered_json& json, const HeapProfile& from) {
     json["process"] = from.process;
     json["trace"] = from.trace;
     json["totals"] = from.totals;
+    json["pools"] = from.pools;
     json["tick"] = from.tick;
     json["threads"] = from.threads;
     json["timeline"] = from.timeline;
@@ -308,7 +323,7 @@ inline void to_json(nlohmann::ordered_json& json, const HeapProfile& from) {
     json["tree"] = from.tree;
 }
 
-// The counts of a stack; times are in ticks. A least value that is unknown is the maximum.
+// The counts of a stack; times are in ticks. A minimum without any value is ~0.
 struct HeapFigures {
     std::uint64_t bytes = 0;  // allocated
     std::uint64_t count = 0;  // allocations
@@ -316,6 +331,7 @@ struct HeapFigures {
     std::uint64_t at_peak = 0;  // live at the peak
     std::uint64_t leaked = 0;  // not freed
     std::uint64_t leaked_count = 0;  // blocks not freed
+    std::uint64_t pooled = 0;  // kept by runtime libraries
     std::uint64_t temporary = 0;  // freed before the next allocation
     std::uint64_t reallocated = 0;  // reallocations
     std::uint64_t foreign_reallocations = 0;  // reallocations of others' blocks
@@ -338,6 +354,7 @@ inline constexpr profile::FigureColumn<HeapFigures> heap_columns[] = {
     {"at_peak", &HeapFigures::at_peak, profile::Fold::sum, false},
     {"leaked", &HeapFigures::leaked, profile::Fold::sum, false},
     {"leaked_count", &HeapFigures::leaked_count, profile::Fold::sum, false},
+    {"pooled", &HeapFigures::pooled, profile::Fold::sum, false},
     {"temporary", &HeapFigures::temporary, profile::Fold::sum, false},
     {"reallocated", &HeapFigures::reallocated, profile::Fold::sum, false},
     {"foreign_reallocations", &HeapFigures::foreign_reallocations, profile::Fold::sum, false},

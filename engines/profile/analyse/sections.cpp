@@ -55,8 +55,8 @@ HeapTotals make_totals_section(const TraceMetadata& metadata, const AllocationSt
             .peak = stats.peak,
             .peak_count = stats.peak_count,
             .peak_seconds = stats.peak > 0 ? metadata.seconds_at(stats.peak_time) : 0.0,
-            .leaked = stats.live,
-            .leaked_count = stats.live_count,
+            .leaked = stats.leaked,
+            .leaked_count = stats.leaked_count,
             .mapped = stats.mapped,
             .mapped_bytes = stats.mapped_bytes};
 }

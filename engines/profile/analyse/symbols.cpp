@@ -43,6 +43,12 @@ std::string read_name(Dwarf_Die* die) {
     return "";
 }
 
+// The directory in which a unit was compiled; null if the unit does not tell.
+const char* compilation_directory(Dwarf_Die* unit) {
+    Dwarf_Attribute attribute;
+    return dwarf_formstring(dwarf_attr(unit, DW_AT_comp_dir, &attribute));
+}
+
 std::string to_hex(const std::string& bytes) {
     std::string text;
     for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
@@ -68,6 +74,14 @@ Location parse_jit_name(const std::string& name) {
 
 }  // namespace
 
+std::string absolute_source(const char* file, const char* directory) {
+    const std::string_view name = file;
+    if (name.starts_with('/') || directory == nullptr || directory[0] != '/') return file;
+    std::string path = directory;
+    if (!path.ends_with('/')) path += '/';
+    return path.append(name.starts_with("./") ? name.substr(2) : name);
+}
+
 struct Symbols::Module {
     std::uint64_t bias = 0, begin = 0, end = 0;
     std::string id, path;
@@ -81,8 +95,8 @@ struct Symbols::Module {
         if (dwfl != nullptr) dwfl_end(dwfl);
     }
 
-    // Opens the object. Returns false if it is missing, has another build ID now, or is no regular
-    // file (opening a FIFO would block).
+    // Opens the object. Returns false if it is missing, has another build ID now, or is not a
+    // regular file (opening a FIFO would block).
     bool open() {
         if (was_opened) return module != nullptr;
         was_opened = true;
@@ -231,7 +245,7 @@ std::vector<Location> Symbols::resolve(std::uint64_t address) {
         if (const char* file =
                 dwfl_lineinfo(line, nullptr, &location.line, nullptr, nullptr, nullptr);
             file != nullptr)
-            location.file = file;
+            location.file = absolute_source(file, dwfl_line_comp_dir(line));
     Dwarf_Die *scopes = nullptr, *enclosing_scopes = nullptr;
     const int depth =
         unit != nullptr ? dwarf_getscopes(unit, object_address - debug_bias, &scopes) : 0;
@@ -256,7 +270,7 @@ std::vector<Location> Symbols::resolve(std::uint64_t address) {
                             &number) == 0 &&
             dwarf_getsrcfiles(unit, &files, nullptr) == 0)
             if (const char* file = dwarf_filesrc(files, number, nullptr, nullptr); file != nullptr)
-                location.file = file;
+                location.file = absolute_source(file, compilation_directory(unit));
     }
     std::free(scopes);
     std::free(enclosing_scopes);

@@ -23,6 +23,10 @@ struct Location {
     bool inlined = false;  // inlined into the next location of the list
 };
 
+// A file name of the debug information, absolute where `directory` (DW_AT_comp_dir; may be null)
+// is.
+std::string absolute_source(const char* file, const char* directory);
+
 class Symbols {
 public:
     Symbols();

@@ -10,12 +10,12 @@ namespace assay::heap {
 
 class EventEncoder {
 public:
-    // A stack depth (a full event, 3 words), an event (at most define_stack, advance_time and a
-    // full event, 5 words) and its call_ticks.
+    // The most words of one hook call: a Kind::stack event (full_event, 3 words), the call's event
+    // (define_stack, advance_time and full_event, 5 words) and its call_ticks (1 word).
     static constexpr std::uint32_t max_words = 9;
 
     std::uint64_t* next = nullptr;   // position of the next word
-    std::uint64_t* limit = nullptr;  // an event that begins before this fits into the buffer
+    std::uint64_t* limit = nullptr;  // a hook call that begins before this fits into the buffer
 
     void start(std::uint64_t* buffer, std::size_t words) {
         next = buffer;
@@ -23,7 +23,7 @@ public:
         base_ = 0;
         __builtin_memset(stack_of_code_, 0, sizeof stack_of_code_);
     }
-    // Moves the end of the buffer.
+    // Sets another end of the buffer.
     void set_end(std::uint64_t* end) { limit = end - (max_words - 1); }
     void stop() { next = limit = nullptr; }
 

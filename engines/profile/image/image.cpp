@@ -164,7 +164,8 @@ PreloadObstacle find_obstacle_in(const File& file) {
     return is_privileged(file) ? PreloadObstacle::privileged : PreloadObstacle::none;
 }
 
-// Reads the interpreter of a script, without its arguments. Returns false if the file is no script.
+// Reads the interpreter of a script, without its arguments. Returns false if the file is not a
+// script.
 bool read_interpreter(const File& file, char (&path)[PATH_MAX]) {
     char line[256] = {};  // as much as the kernel reads (BINPRM_BUF_SIZE)
     if (file.read(0, line, sizeof line - 1) < 3 || line[0] != '#' || line[1] != '!') return false;

@@ -16,6 +16,8 @@ namespace {
 constexpr std::uint64_t max_mapping_bytes = 256 << 20;  // limit of one mapping; the rest is omitted
 constexpr std::uint64_t present_bit = std::uint64_t{1} << 63, entry_bytes = 8;
 
+// A bit for each page, 1 if it is resident, as hexadecimal digits: four pages per digit, the first
+// page in the lowest bit.
 std::string resident_page_digits(int pagemap, std::uint64_t begin, std::uint64_t end) {
     const auto page_bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     std::vector<std::uint64_t> entries((std::min(end - begin, max_mapping_bytes) + page_bytes - 1) /

@@ -364,7 +364,7 @@ Rule make_rule(const Row& row, const Cie& cie, std::uint64_t address) {
     Rule rule;
     rule.kind = RuleKind::unsupported;
     if (row.ra.kind == RegisterRule::undefined) {
-        rule.kind = RuleKind::last;
+        rule.kind = RuleKind::outermost;
         return rule;
     }
     if (cie.is_signal) {
@@ -501,7 +501,7 @@ Rule read_row(std::uint64_t address) {
 Rule read_rule(std::uint64_t address) {
     const Rule rule = read_row(address);
     if (rule.kind != RuleKind::unknown || !keeps_frame_pointer(address)) return rule;
-    return {.cfa = 16, .bp = -16, .kind = RuleKind::by_code, .saved = SavedBp::at_cfa};
+    return {.cfa = 16, .bp = -16, .kind = RuleKind::from_prologue, .saved = SavedBp::at_cfa};
 }
 
 }  // namespace assay::stack

@@ -18,11 +18,11 @@ enum class RuleKind : std::uint8_t {
     from_sp,        // CFA = SP + cfa
     from_bp,        // CFA = BP + cfa
     from_bp_deref,  // CFA = *(BP + cfa): a frame that realigned its stack
-    signal,       // the kernel's signal frame: the interrupted registers are in the ucontext at SP
-    last,         // the outermost frame: its return address is undefined
-    by_code,      // no row, but the code sets up a frame pointer: CFA = BP + 16
-    unsupported,  // a row that is none of the above
-    unknown,      // no row: code without call-frame information
+    signal,     // the kernel's signal frame: the interrupted registers are in the ucontext at SP
+    outermost,  // the outermost frame: its return address is undefined
+    from_prologue,  // no row, but the function's prologue sets up a frame pointer: CFA = BP + 16
+    unsupported,    // a row that is none of the above
+    unknown,        // no row: code without call-frame information
 };
 
 enum class SavedBp : std::uint8_t { same, at_cfa, at_bp };  // unchanged; *(CFA + bp); *(BP + bp)

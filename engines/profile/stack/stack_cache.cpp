@@ -59,7 +59,7 @@ StackId StackCache::walk(const Frame& start, const Bounds& bounds, RuleCache& ru
         new_frame.frame = frame;
         new_frame.step = step(frame, rules.find(frame.address()), bounds);
         if (new_frame.step.end == Step::End::none) continue;
-        root = new_frame.step.end == Step::End::last ? complete_root : lost_root;
+        root = new_frame.step.end == Step::End::outermost ? complete_root : lost_root;
         break;
     }
     if (root != no_stack) unchanged = 0;

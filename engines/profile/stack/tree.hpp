@@ -23,8 +23,8 @@ namespace assay::stack {
 
 using StackId = std::uint32_t;
 
-// Roots. Node 0 is no stack. A stack whose outermost frames could not be read is a descendant of
-// lost_root.
+// Roots. Node 0 stands for the absence of a stack. A stack whose outermost frames could not be read
+// is a descendant of lost_root.
 inline constexpr StackId no_stack = 0, complete_root = 1, lost_root = 2;
 inline constexpr std::uint64_t unused_address = 1;
 

@@ -128,7 +128,7 @@ StackId Unwinder::walk(Frame frame, Tree& tree) {
         addresses[n++] = frame.address();
         const Step result = step(frame, rules_.find(frame.address()), bounds_);
         if (result.end == Step::End::none) continue;
-        if (result.end == Step::End::last) root = complete_root;
+        if (result.end == Step::End::outermost) root = complete_root;
         break;
     }
     return tree.insert(root, {addresses, n});

@@ -1,4 +1,5 @@
-// One step of a stack walk: applies a rule to a frame.
+// One step of a stack walk: applies an unwind rule to a frame. step.slots records the addresses
+// that the step reads (see walk.hpp).
 #include "profile/stack/walk.hpp"
 
 #include <cstring>
@@ -44,14 +45,14 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
     };
     std::uint64_t cfa = 0;
     switch (rule.kind) {
-        case RuleKind::last: step.end = Step::End::last; return step;
+        case RuleKind::outermost: step.end = Step::End::outermost; return step;
         case RuleKind::unsupported:
         case RuleKind::unknown: return lost();
         case RuleKind::signal: return step_from_signal(frame, bounds);
         case RuleKind::from_sp:
             cfa = frame.sp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
             break;
-        case RuleKind::by_code:
+        case RuleKind::from_prologue:
             if (!frame.called)
                 return lost();  // an interrupted function may not have set up its frame yet
             [[fallthrough]];
@@ -85,10 +86,10 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
     }
     step.slots[step.slot_count++] = return_slot;
     if (load64(return_slot) == 0) {
-        step.end = Step::End::last;
+        step.end = Step::End::outermost;
         return step;
     }
-    if (rule.kind == RuleKind::by_code && !follows_call(load64(return_slot))) return lost();
+    if (rule.kind == RuleKind::from_prologue && !follows_call(load64(return_slot))) return lost();
     frame = {strip_signature(load64(return_slot)), cfa,
              step.has_new_bp ? load64(step.bp_slot) : frame.bp, true};
     return step;

@@ -67,7 +67,9 @@ private:
 
 // One step of a walk: how it ended, and the addresses (slots) of the words that determined it.
 struct Step {
-    enum class End : std::uint8_t { none, last, lost } end = End::none;
+    // none: the walk goes on in the caller. outermost: the frame has no caller. lost: the caller
+    // cannot be determined.
+    enum class End : std::uint8_t { none, outermost, lost } end = End::none;
     bool uses_bp = false;         // the step depends on the frame's BP
     bool has_new_bp = false;      // the caller's BP was loaded from bp_slot
     std::uint8_t slot_count = 0;  // of `slots`, the return address among them

@@ -90,7 +90,7 @@ TraceReader::TraceReader(const std::string& path, std::uint64_t bytes)
     scan();
     if (chunks_.empty()) {
         if (data_ != nullptr) munmap(mapping, bytes_);
-        throw Error(path + " is no heap trace, or no chunk of it is readable",
+        throw Error(path + " is not a heap trace, or none of its chunks is readable",
                     "record it again: assay heap -- PROGRAM");
     }
 }

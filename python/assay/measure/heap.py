@@ -30,8 +30,11 @@ FOLDER = "heap"  # of the traces and their analyses, within a run
 
 
 def conclude(session: Session, sources: bool) -> Profiles:
-    """Analyses and packs the traces of the session's run, records their totals, and concludes it. ``sources``: this
-    machine's files are those of the program. Raises UserError; the run is then marked as failed."""
+    """Analyses and packs the traces of the session's run, records their totals, and concludes it.
+
+    ``sources``: keep the source files; this machine has those from which the program was built. Raises UserError; the
+    run is then marked as failed.
+    """
     run = session.run
     try:
         analyse_traces(run)
@@ -95,7 +98,7 @@ def traces(folder: Path) -> list[Path]:
 
 
 def analyse_trace(trace: Path) -> Path:
-    """The path of the analysis beside the trace, which is made if it is missing. Raises UserError."""
+    """Returns the path of the trace's analysis, beside the trace. Analyses the trace if needed. Raises UserError."""
     analysis = trace.with_suffix(".json")
     if analysis.exists():
         return analysis
@@ -104,7 +107,7 @@ def analyse_trace(trace: Path) -> Path:
 
 
 def _run_analyser(arguments: Sequence[str | Path], output: Path) -> None:
-    """Writes the analyser's output to a file that appears whole or not at all."""
+    """Writes the analyser's output to a file, which is renamed to ``output`` when it is complete."""
     partial = output.with_suffix(".part")
     try:
         with open_new(partial) as out:
@@ -126,7 +129,7 @@ def _analysis_error(arguments: Sequence[str | Path], status: int, stderr: bytes)
     """The analyser's own message, or the signal that ended it."""
     if status < 0:
         name = signal.strsignal(-status) or "unknown"
-        why = ", as when memory runs out" if -status == signal.SIGKILL else ""
+        why = "; the system may have run out of memory" if -status == signal.SIGKILL else ""
         return UserError(
             f"{arguments[-1]}: its analysis was ended by signal {-status} ({name}){why}", RECORD_LESS
         )

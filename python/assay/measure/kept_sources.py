@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -12,8 +11,6 @@ from assay.records.run import Run
 
 
 def keep_sources(run: Run, trees: Sequence[CallTree]) -> None:
-    """Copies the files that the call trees name into the run. Standard error names those that were left out."""
+    """Copies the files that the call trees name into the run, with the names of those that were left out."""
     sources = collect_sources(trees, datetime.fromisoformat(run.info.started).timestamp())
     save_sources(run.path, sources)
-    if notice := sources.notice():
-        print(notice, file=sys.stderr)

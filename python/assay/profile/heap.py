@@ -14,8 +14,9 @@ from assay.records import heap
 from assay.records.decode import decoder
 from assay.records.files import read_regular
 
+# The metrics that users can choose, with their labels.
 METRICS: dict[str, str] = {metric.key: metric.label for metric in heap.METRICS if metric.listed}
-COUNTED = frozenset(metric.key for metric in heap.METRICS if metric.unit == "1")
+COUNTED = frozenset(metric.key for metric in heap.METRICS if metric.unit == "1")  # metrics without a unit
 
 
 class HeapProfile(heap.HeapProfile, dict=True):
@@ -39,7 +40,7 @@ class HeapProfile(heap.HeapProfile, dict=True):
         return any(location.is_python for location in self.calls.locations)
 
     def by(self, metric: str, group: Group) -> list[Figures]:
-        """The functions or lines with a figure, the largest exclusive one first."""
+        """The figures of each function or line, in descending order of the exclusive figure."""
         return self.calls.by(metric, group)
 
 
@@ -47,7 +48,7 @@ _decode = decoder(HeapProfile)
 
 
 def load_profile(path: Path) -> HeapProfile:
-    """Reads an analysis. Raises UserError if the file cannot be read or is no analysis."""
+    """Reads an analysis. Raises UserError if the file cannot be read or is not an analysis."""
     try:
         profile: HeapProfile = _decode(read_regular(path))
         _check(profile)
@@ -69,7 +70,7 @@ def _check(profile: HeapProfile) -> None:
     sites += profile.fragmentation.pin_site if profile.fragmentation else []
     functions = [int(key) for key in profile.histograms]
     if any(not 0 <= site < len(tree.locations.function) for site in (*sites, *functions)):
-        raise ValueError("an allocation site that does not exist")
+        raise ValueError("it refers to a location that its call tree lacks")
     tables: list[list[list[Any]]] = [
         [profile.frequent_size, profile.frequent_count],
         [profile.timeline.live, profile.timeline.count, profile.timeline.bytes],
@@ -79,7 +80,7 @@ def _check(profile: HeapProfile) -> None:
         tables.append([touches.line_function, touches.line_file, touches.line, touches.line_pages])
         tables.append([touches.site, touches.site_pages, touches.site_with_huge])
         tables.append([touches.thread, touches.thread_pages])
-    if pins := profile.fragmentation:
-        tables.append([pins.pin_site, pins.pin_bytes, pins.pin_blocks])
+    if fragmentation := profile.fragmentation:
+        tables.append([fragmentation.pin_site, fragmentation.pin_bytes, fragmentation.pin_blocks])
     if any(len(column) != len(table[0]) for table in tables for column in table):
         raise ValueError("columns of different lengths in one table")

@@ -14,14 +14,14 @@ from assay.profile.ranks import merge_ranks, mpi_ranks
 
 
 class Profiles:
-    """Reads each profile when it is first used. ``numa...`` are the NUMA profiles, the others the heap profiles."""
+    """Reads each profile when it is first used. Names with ``numa`` are NUMA profiles, the others heap profiles."""
 
     def __init__(self, run: Path) -> None:
         self.run = run
 
     @cached_property
     def processes(self) -> list[HeapProfile]:
-        """The process that allocated most first. Raises UserError for a file that is no analysis."""
+        """Heap profiles in descending order of allocated bytes. Raises UserError for a file that is not an analysis."""
         return load_profiles(self.run)
 
     @cached_property
@@ -36,12 +36,12 @@ class Profiles:
 
     @cached_property
     def ranks(self) -> list[HeapProfile]:
-        """The ranks of the largest MPI program; empty where there is none."""
+        """The ranks of the MPI program that allocated most; empty if no program has several ranks."""
         return mpi_ranks(self.processes)
 
     @cached_property
     def merged(self) -> HeapProfile | None:
-        """The ranks as one profile."""
+        """The ranks, merged into one profile."""
         return merge_ranks(self.ranks) if self.ranks else None
 
     @property
@@ -51,17 +51,17 @@ class Profiles:
 
     @cached_property
     def numa(self) -> list[NumaProfile]:
-        """Profiles with accesses first, then those with most. Raises UserError for a file that is no profile."""
+        """NUMA profiles in the order of load_numa_profiles(). Raises UserError for a file that is not a profile."""
         return load_numa_profiles(self.run)
 
     @cached_property
     def numa_ranks(self) -> list[NumaProfile]:
-        """The ranks of the largest MPI program; empty where there is none."""
+        """The ranks of the largest MPI program; empty if no program has several ranks."""
         return mpi_numa_ranks(self.numa)
 
     @cached_property
     def numa_merged(self) -> NumaProfile | None:
-        """The ranks as one profile."""
+        """The ranks, merged into one profile."""
         return merge_numa_ranks(self.numa_ranks) if self.numa_ranks else None
 
     @property
@@ -71,7 +71,7 @@ class Profiles:
 
 
 def load_profiles(run: Path) -> list[HeapProfile]:
-    """The analysed processes of a run, the one that allocated most first."""
+    """The heap profiles of a run in descending order of allocated bytes."""
     profiles = [
         load_profile(path) for path in sorted((run / "heap").glob("*.json")) if ".dump" not in path.name
     ]
@@ -86,6 +86,9 @@ NUMA_FOLDER = "numa/profiles"  # within a run
 
 
 def load_numa_profiles(run: Path) -> list[NumaProfile]:
-    """The processes of a run: those that count accesses first, then by their accesses or touched bytes."""
+    """The NUMA profiles of a run: first those that count every access, then those with samples or first touches.
+
+    Each group is in descending order of its totals.
+    """
     profiles = [numa.load_profile(path) for path in sorted((run / NUMA_FOLDER).glob("*.json"))]
     return sorted(profiles, key=lambda profile: (not profile.is_exact, -numa.total(profile.matrix)))

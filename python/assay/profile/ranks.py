@@ -10,12 +10,20 @@ from collections.abc import Sequence
 
 from assay.profile.heap import HeapProfile
 from assay.profile.merge import MergedTree
-from assay.records.heap import METRICS, HeapHistograms, HeapProcess, HeapTimeline, HeapTotals, HeapTrace
+from assay.records.heap import (
+    METRICS,
+    HeapHistograms,
+    HeapPool,
+    HeapProcess,
+    HeapTimeline,
+    HeapTotals,
+    HeapTrace,
+)
 from assay.records.statistics import median_and_mad, robust_sigma
 
 COMPARED_TOTALS = ("peak", "bytes", "count", "leaked")
 OUTLIER_DEVIATIONS = 5.0  # robust standard deviations from the median
-MIN_DIFFERENCE = 0.10  # of the median; a smaller difference is no outlier
+MIN_DIFFERENCE = 0.10  # of the median; a smaller difference is not an outlier
 
 
 def mpi_ranks(profiles: Sequence[HeapProfile]) -> list[HeapProfile]:
@@ -70,6 +78,7 @@ def merge_ranks(ranks: Sequence[HeapProfile]) -> HeapProfile:
         ),
         trace=_sum_trace(ranks),
         totals=_sum_totals(ranks),
+        pools=_sum_pools(ranks),
         tick=first.tick,
         threads=first.threads,  # the first rank's locations keep their numbers
         timeline=_sum_timelines([rank.timeline for rank in ranks]),
@@ -132,6 +141,16 @@ def _sum_totals(ranks: Sequence[HeapProfile]) -> HeapTotals:
         if name != "peak_seconds"
     }
     return HeapTotals(**sums, peak_seconds=max(ranks, key=lambda rank: rank.totals.peak).totals.peak_seconds)
+
+
+def _sum_pools(ranks: Sequence[HeapProfile]) -> list[HeapPool]:
+    sums: dict[str, HeapPool] = {}
+    for rank in ranks:
+        for pool in rank.pools:
+            merged = sums.setdefault(pool.name, HeapPool(pool.name, 0, 0))
+            merged.bytes += pool.bytes
+            merged.count += pool.count
+    return sorted(sums.values(), key=lambda pool: -pool.bytes)
 
 
 def _sum_timelines(timelines: Sequence[HeapTimeline]) -> HeapTimeline:

@@ -8,13 +8,20 @@ system, bounded in size, and either
 - a file of the system: owned by root and readable by everybody; or
 - the user's own, and readable by everybody or named like a source file ("solver.cpp", not "id_rsa").
 
-It is opened with O_PATH first, which has no effect on devices and FIFOs, and checked before it is opened for reading.
+In folders of the system's settings and state (/etc, /var) it has to be named like a source file. Names are not searched
+for: one that is not absolute is refused.
+
+A file that is named and not read is listed with the reason (``Sources.problems``). A file is opened with O_PATH first,
+which has no effect on devices and FIFOs, and checked before it is opened for reading.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import math
 import os
+import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,7 +33,7 @@ from assay.errors import UserError
 from assay.profile.tree import CallTree
 from assay.records.decode import decoder
 from assay.records.files import open_regular, replace_file
-from assay.records.profile import Source
+from assay.records.profile import Source, SourceProblem
 
 SOURCES_NAME = "sources.json"
 MAX_SOURCES_BYTES = 8 << 20  # of all source files of a run together
@@ -35,6 +42,20 @@ MAX_FILES = 10_000  # files that are tried
 MAX_STORED_BYTES = 64 << 20  # of the file in the run: each byte of a text takes up to six in JSON
 CLOCK_STEP_S = 1.0  # coarsest time stamp of a file system in use (ext3, NFSv2)
 # Of the languages whose compilers write debug information, and of the interpreters that profiles show.
+MISSING = "no such file on this machine"
+RELATIVE = "a relative name, and the debug information has no directory for it"
+OF_SYSTEM = "the source of a library of the system, which is not installed here"
+TOO_MANY = f"more than {MAX_FILES} files"
+NEWER = "newer than the recorded program: figures may stand at other lines"
+_FIXES = {
+    MISSING: "put it back, then: show RUN --sources",
+    RELATIVE: "compile without -ffile-prefix-map and -fdebug-prefix-map",
+    OF_SYSTEM: "install the library's source, then: show RUN --sources",
+    NEWER: "compile and record again",
+}
+_FIX = "see the file itself"  # of a file that is refused
+_STATE_FOLDERS = ("/etc/", "/var/", "/boot/", "/run/", "/dev/")
+_NO_FILE = re.compile(r"<|[a-z]+:")  # names of code without a file: <string>, node:internal/main
 _SUFFIXES = """
     .ada .adb .ads .asm .c .c++ .cc .cp .cpp .cppm .cu .cuh .cxx .d .f .f03 .f08 .f77 .f90 .f95 .for .fpp .ftn .go
     .h .h++ .hh .hip .hpp .hxx .i .inc .inl .ipp .ixx .java .jl .js .kt .l .m .ml .mm .nim .pas .pyx .py .rs .s
@@ -53,43 +74,85 @@ class Sources(Struct):
     files: dict[str, Source] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
-    def notice(self) -> str:
-        """One line about the files that were left out; empty for none."""
-        if not self.left_out:
-            return ""
-        name, reason = next(iter(self.left_out.items()))
-        others = len(self.left_out) - 1
-        more = f", and {others} more file{'s' if others > 1 else ''}" if others else ""
-        return f"not in the report: {name} ({reason}){more}"
+    def problems(self) -> list[SourceProblem]:
+        """The files that are not shown, then those that may not be the recorded program's."""
+        newer = {name: NEWER for name, source in self.files.items() if source.changed}
+        return [
+            SourceProblem(name, reason, _FIXES.get(reason, _FIX))
+            for name, reason in (self.left_out | newer).items()
+        ]
+
+    def notices(self) -> list[str]:
+        """At most one line about the files that were left out, and one about those that are newer. Libraries of the
+        system are not mentioned."""
+        left_out = [row for row in self.problems() if row.problem not in (NEWER, OF_SYSTEM)]
+        newer = [row for row in self.problems() if row.problem == NEWER]
+        return [
+            f"{heading}: {rows[0].file} ({rows[0].problem}){_more(rows)}; fix: {rows[0].fix}"
+            for heading, rows in (("not in the report", left_out), ("changed source", newer))
+            if rows
+        ]
+
+
+def _more(rows: Sequence[SourceProblem]) -> str:
+    others = len(rows) - 1
+    return f", and {others} more file{'s' if others > 1 else ''}" if others else ""
 
 
 def collect_sources(trees: Sequence[CallTree], started: float) -> Sources:
     """The files with the largest figures first, within the limits. ``started``: seconds since the epoch; files that
-    have changed since are marked."""
+    have changed since, or since the object that names them was made, are marked."""
     sources, room = Sources(), MAX_SOURCES_BYTES
-    for name in _names(trees):
+    for number, (name, objects) in enumerate(_names(trees).items()):
+        missing = OF_SYSTEM if objects and all(map(_is_of_system, objects)) else MISSING
+        if not name.startswith("/"):
+            sources.left_out[name] = OF_SYSTEM if missing == OF_SYSTEM else RELATIVE
+            continue
+        if number >= MAX_FILES:
+            sources.left_out[name] = TOO_MANY
+            continue
         try:
             text, modified = read_source(Path(name), min(room, MAX_SOURCE_BYTES))
         except Refused as refused:
             sources.left_out[name] = str(refused)
-        except (OSError, ValueError):  # it is not on this machine, or the name holds a NUL
-            continue
+        except OSError as error:
+            is_missing = error.errno in (errno.ENOENT, errno.ENOTDIR)
+            sources.left_out[name] = missing if is_missing else str(error.strerror).lower()
+        except ValueError:
+            sources.left_out[name] = "its name holds a zero byte"
         else:
-            sources.files[name] = Source(text=text, changed=modified > started + CLOCK_STEP_S)
+            compiled = min([started, *map(_modified, objects)])
+            sources.files[name] = Source(text=text, changed=modified > compiled + CLOCK_STEP_S)
             room -= len(text.encode())
     return sources
 
 
-def _names(trees: Sequence[CallTree]) -> list[str]:
-    """Absolute names without repetition."""
-    names = (
-        figures.location.file
-        for tree in trees
-        for metric in tree.metrics.values()
-        if metric.listed
-        for figures in tree.by(metric.key, "line")
-    )
-    return list(dict.fromkeys(name for name in names if name.startswith("/")))[:MAX_FILES]
+def _names(trees: Sequence[CallTree]) -> dict[str, set[str]]:
+    """The names of files, and the objects whose debug information holds them."""
+    names: dict[str, set[str]] = {}
+    for tree in trees:
+        for metric in tree.metrics.values():
+            if not metric.listed:
+                continue
+            for figures in tree.by(metric.key, "line"):
+                location = figures.location
+                if location.file and not _NO_FILE.match(location.file):
+                    objects = names.setdefault(location.file, set())
+                    if location.module.startswith("/") and not location.is_python:
+                        objects.add(location.module)
+    return names
+
+
+def _is_of_system(path: str) -> bool:
+    return path.startswith(("/usr/lib", "/lib"))
+
+
+def _modified(path: str) -> float:
+    """When an object was modified; infinity if it is not there."""
+    try:
+        return os.stat(path).st_mtime
+    except (OSError, ValueError):
+        return math.inf
 
 
 def read_source(path: Path, limit: int) -> tuple[str, float]:
@@ -136,9 +199,12 @@ def _check(path_descriptor: int, status: os.stat_result) -> None:
         raise Refused("not a regular file")
     if _is_kernel_file(name, status):
         raise Refused("a file of the kernel")
+    is_named_source = os.path.splitext(name)[1].lower() in SUFFIXES
+    if name.startswith(_STATE_FOLDERS) and not is_named_source:
+        raise Refused("in a folder of the system, and not named like a source file")
     everybody = bool(status.st_mode & stat.S_IROTH)
     if status.st_uid == os.geteuid():
-        if not everybody and os.path.splitext(name)[1].lower() not in SUFFIXES:
+        if not everybody and not is_named_source:
             raise Refused("private, and not named like a source file")
     elif status.st_uid != 0:
         raise Refused("owned by another user")

@@ -172,12 +172,12 @@ class CallTree:
         return dict(zip(unpack_column(groups.location, groups.rows).tolist(), values.tolist(), strict=True))
 
     def by(self, metric: str, group: Group) -> list[Figures]:
-        """The lines or functions with a figure, the largest exclusive one first."""
+        """The figures of each line or function, in descending order of the exclusive figure."""
         groups = self._groups(group)
         first = unpack_column(groups.location, groups.rows)
         exclusive = self.column(groups.exclusive, metric, groups.rows)
         inclusive = self.column(groups.inclusive, metric, groups.rows)
-        shown = self._line_with_most(metric) if group == "function" else None
+        shown = self._hottest_lines(metric) if group == "function" else None
         order = np.lexsort((-inclusive, -exclusive))
         return [
             Figures(
@@ -192,8 +192,8 @@ class CallTree:
     def _groups(self, group: Group) -> Groups:
         return self.tables.functions if group == "function" else self.tables.lines
 
-    def _line_with_most(self, metric: str) -> Numbers:
-        """The location of each function's line with most of the metric, by the first location of the function."""
+    def _hottest_lines(self, metric: str) -> Numbers:
+        """The location of each function's line with the largest exclusive figure, by the function's first location."""
         table, lines = self.tables.locations, self.tables.lines
         of_line = np.zeros(len(table.function))
         of_line[unpack_column(lines.location, lines.rows)] = self.column(lines.exclusive, metric, lines.rows)

@@ -104,7 +104,7 @@ def _definitions(structs: Sequence[type[msgspec.Struct]]) -> dict[str, JsonSchem
 
 
 def _of_all_profiles() -> dict[str, JsonSchema]:
-    return _definitions([profile.Tree, profile.Source, profile.Metric])
+    return _definitions([profile.Tree, profile.Source, profile.SourceProblem, profile.Metric])
 
 
 def _interfaces(definitions: dict[str, JsonSchema]) -> list[str]:

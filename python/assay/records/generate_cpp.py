@@ -1,7 +1,6 @@
-"""Generates C++ structs from the structs of a profile, each with its conversion to JSON, and the table of its metrics'
-columns.
+"""Generates C++ structs with JSON output from the msgspec structs of a profile, and the table of its metrics' columns.
 
-The analyser fills the structs, so that the compiler reports fields that the definition lacks.
+The analyser fills the C++ structs, so that the compiler reports a field that the Python definition lacks.
 """
 
 from __future__ import annotations
@@ -123,15 +122,15 @@ def _type(hint: Any, namespace: str) -> str:
         return f"std::vector<{_type(typing.get_args(hint)[0], namespace)}>"
     if typing.get_origin(hint) is dict:
         return f"std::map<std::string, {_type(typing.get_args(hint)[1], namespace)}>"
-    home = "profile::" if hint.__module__.endswith(".profile") and namespace != "assay::profile" else ""
-    return f"{home}{hint.__name__}"
+    qualifier = "profile::" if hint.__module__.endswith(".profile") and namespace != "assay::profile" else ""
+    return f"{qualifier}{hint.__name__}"
 
 
 def cpp_figures(name: str, metrics: Sequence[Metric]) -> str:
-    """A struct with a number for each metric that is no mean, and the table of its columns. Times are in ticks."""
+    """A struct with a number for each metric except means, and the table of its columns. Times are in ticks."""
     counted = [metric for metric in metrics if metric.fold != "mean"]
     lines = [
-        "// The counts of a stack; times are in ticks. A least value that is unknown is the maximum.",
+        "// The counts of a stack; times are in ticks. A minimum without any value is ~0.",
         f"struct {name} {{",
     ]
     for metric in counted:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from assay.records.profile import Metric, Source, Tree
+from assay.records.profile import Metric, Source, SourceProblem, Tree
 
 METRICS: list[Metric] = [
     Metric("bytes", "allocated", "B", "sum", listed=True),
@@ -17,6 +17,7 @@ METRICS: list[Metric] = [
     Metric("at_peak", "live at the peak", "B", "sum", listed=True),  # of the whole process
     Metric("leaked", "not freed", "B", "sum", listed=True),
     Metric("leaked_count", "blocks not freed", "1", "sum"),
+    Metric("pooled", "kept by runtime libraries", "B", "sum"),  # and not counted as leaked
     Metric("temporary", "freed before the next allocation", "1", "sum", listed=True),  # of the thread
     Metric("reallocated", "reallocations", "1", "sum", listed=True),
     Metric("foreign_reallocations", "reallocations of others' blocks", "1", "sum", shown=False),
@@ -71,8 +72,8 @@ class HeapTrace(Struct):
 
 class HeapTotals(Struct):
     """``count`` and ``bytes``: of all allocated blocks. ``unknown_frees``: frees of blocks whose allocation was not
-    recorded. ``peak``: most bytes live at once, in ``peak_count`` blocks. ``leaked``: bytes that were not freed.
-    ``mapped``: the program's own mmap calls."""
+    recorded. ``peak``: most bytes live at once, in ``peak_count`` blocks. ``leaked``: bytes that were not freed,
+    without those of ``HeapProfile.pools``. ``mapped``: the program's own mmap calls."""
 
     count: int
     bytes: int
@@ -85,6 +86,14 @@ class HeapTotals(Struct):
     leaked_count: int
     mapped: int
     mapped_bytes: int
+
+
+class HeapPool(Struct):
+    """Blocks that a runtime library keeps for itself until the process ends: no leak of the program."""
+
+    name: str  # of the library or its part
+    bytes: int
+    count: int
 
 
 class HeapCalls(Struct):
@@ -192,6 +201,7 @@ class HeapProfile(Struct):
     process: HeapProcess
     trace: HeapTrace
     totals: HeapTotals
+    pools: list[HeapPool]  # the largest first
     tick: float  # seconds
     threads: list[HeapThread]
     timeline: HeapTimeline
@@ -227,5 +237,6 @@ class HeapPage(Struct, tag="heap", tag_field="kind"):
     problems: list[str]
     ranks: list[HeapRank]
     sources: dict[str, Source]  # by file
+    source_problems: list[SourceProblem]
     left_out: int  # nodes too small to show
     profile: HeapProfile

@@ -19,7 +19,6 @@ from assay.errors import UserError
 from assay.records.files import replace_file
 from assay.records.schema import Matrix, Pairs, Subject
 
-MATRIX_FILE_HOSTS = 128  # hosts; runs of fewer keep rows in records.jsonl, which people and scripts can read
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 Cells = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]  # source, target, value

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from assay.records.profile import Metric, Source, Tree
+from assay.records.profile import Metric, Source, SourceProblem, Tree
 
 METRICS: list[Metric] = [
     Metric("remote", "remote accesses", "1", "sum", listed=True),
@@ -214,5 +214,6 @@ class NumaPage(Struct, tag="numa", tag_field="kind"):
     title: str  # tells the process from the run's others
     ranks: list[NumaRank]
     sources: dict[str, Source]  # by file
+    source_problems: list[SourceProblem]
     left_out: int  # nodes of the call tree, objects and first touches too small to show
     profile: NumaProfile

@@ -52,8 +52,8 @@ class Locations(Struct):
 
 
 class Stacks(Struct):
-    """The stacks with figures of their own: ``node`` is the innermost call, ``site`` the location that counts as their
-    cause (the innermost that is no allocator frame). ``figures``: a column for each metric."""
+    """The stacks with exclusive figures: ``node`` is the innermost call, ``site`` the location that counts as their
+    cause (the innermost one that is not an allocator frame). ``figures``: a column for each metric."""
 
     rows: int
     node: Column
@@ -91,4 +91,12 @@ class Tree(Struct):
 
 class Source(Struct):
     text: str
-    changed: bool  # modified since the program ran
+    changed: bool  # modified since the program was compiled or ran
+
+
+class SourceProblem(Struct):
+    """A source file that is not shown, or that may not be the recorded program's."""
+
+    file: str
+    problem: str
+    fix: str

@@ -1,7 +1,7 @@
 """A run: a directory with the command and all measurements.
 
     run.json        command, hosts, start, end and outcome (RunInfo)
-    records.jsonl   one record a line, append-only, flushed line by line
+    records.jsonl   one record per line, append-only, flushed line by line
     pairs-N.*       the cells of a pair matrix of many hosts (record N, ``Matrix``)
 
 A killed run keeps every complete line; an incomplete last line is dropped on reading. Its ``run.json`` still says
@@ -17,14 +17,13 @@ import stat
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from assay import __version__
 from assay.errors import UserError
 from assay.records.files import open_appended, open_regular, read_regular, replace_file
-from assay.records.matrices import MATRIX_FILE_HOSTS, RowCollector, set_folder
 from assay.records.schema import (
     SCHEMA_VERSION,
     AnyRecord,
@@ -44,8 +43,12 @@ from assay.records.schema import (
 )
 from assay.records.storage import SPEEDUP
 
+if TYPE_CHECKING:
+    from assay.records.matrices import RowCollector
+
 CONCLUSIONS = Verdict | Finding | Capacity | Comparison  # derived from measurements
 
+MATRIX_FILE_HOSTS = 128  # hosts; runs of fewer keep rows in records.jsonl, which people and scripts can read
 RUNS = Path("runs")  # the default folder of runs, below the current directory
 
 
@@ -62,11 +65,14 @@ class Run:
         self.info = info
         self.records = records
         self._file: IO[bytes] | None = None
-        self._rows = RowCollector(path)
+        self._rows: RowCollector | None = None
         self._contexts = {_fingerprint(r) for r in records if isinstance(r, Context)}
-        for record in records:
-            if isinstance(record, Matrix):
-                set_folder(record, path)
+        matrices = [r for r in records if isinstance(r, Matrix)]
+        if matrices:
+            from assay.records.matrices import set_folder  # imports numpy, which most commands do without
+
+            for matrix in matrices:
+                set_folder(matrix, path)
 
     @classmethod
     def create(cls, verb: str, command: list[str], parent: Path = RUNS, path: Path | None = None) -> Run:
@@ -155,15 +161,22 @@ class Run:
                 return record
             self._contexts.add(fingerprint)
         if isinstance(record, Pairs) and max(len(self.info.hosts), len(record.peers)) >= MATRIX_FILE_HOSTS:
-            if not self._rows.accepts(record):
-                self._flush_rows()
-            self._rows.add(record)
+            self._collect(record)
             return record
         self._flush_rows()
         return self._write(record)
 
+    def _collect(self, row: Pairs) -> None:
+        if self._rows is None:
+            from assay.records.matrices import RowCollector  # imports numpy, which most commands do without
+
+            self._rows = RowCollector(self.path)
+        if not self._rows.accepts(row):
+            self._flush_rows()
+        self._rows.add(row)
+
     def _flush_rows(self) -> None:
-        if not self._rows.is_empty:
+        if self._rows is not None and not self._rows.is_empty:
             self._write(self._rows.write(self._next_id()))
 
     def _next_id(self) -> int:

@@ -68,7 +68,7 @@ _OPTION_SIZE = re.compile(r"\s*(\d+)\s*([kKmMgG]?)\s*")
 def parse_quantity(text: str) -> Quantity:
     """Parses a number and a unit into base units; without a unit it is a count ("1").
 
-    Raises UserError if ``text`` is no quantity, is negative, or has an unknown unit.
+    Raises UserError if ``text`` is not a quantity, is negative, or has an unknown unit.
     """
     match = _QUANTITY.fullmatch(text)
     if not match:

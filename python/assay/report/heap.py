@@ -47,6 +47,7 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
         f"allocated     {_format_bytes(totals.bytes)} in {totals.count} blocks, {format_quantity(rate, '1/s')}",
         f"peak          {_format_bytes(totals.peak)} in {totals.peak_count} blocks, after {totals.peak_seconds:.2f} s",
         f"not freed     {_format_bytes(totals.leaked)} in {totals.leaked_count} blocks",
+        *_runtime_pools(profile),
         f"in malloc     {_time_share(profile, ('malloc', 'calloc', 'memalign', 'realloc'))}",
         f"in free       {_time_share(profile, ('free',))}",
     ]
@@ -60,6 +61,15 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
     for metric in METRICS:
         _show_functions(console, profile, metric)
     _show_threads(console, profile)
+
+
+def _runtime_pools(profile: HeapProfile) -> list[str]:
+    """Nothing where no runtime library keeps memory."""
+    if not profile.pools:
+        return []
+    total = _format_bytes(sum(pool.bytes for pool in profile.pools))
+    parts = ", ".join(f"{pool.name} {_format_bytes(pool.bytes)}" for pool in profile.pools)
+    return [f"runtime pools {total}, no leaks: {parts}"]
 
 
 def _format_bytes(amount: float) -> str:

@@ -18,6 +18,7 @@ from assay.report.profile_page import (
     MAX_NODES,
     MAX_PROCESSES,
     MIN_NODES,
+    named_problems,
     named_sources,
     reduced_tree,
 )
@@ -34,6 +35,7 @@ def heap_pages(profiles: Profiles, sources: Sources) -> Iterator[HeapPage]:
         if profile is profiles.merged:
             page.ranks = _ranks(profiles)
         page.sources = named_sources(profile.tree.locations.file, sources, text_room)
+        page.source_problems = named_problems(profile.tree.locations.file, sources)
         text_room -= sum(len(source.text) for source in page.sources.values())
         node_room -= page.profile.tree.nodes.rows
         yield page
@@ -73,6 +75,7 @@ def heap_page(profile: HeapProfile, title: str, max_nodes: int = MAX_NODES) -> H
         problems=problems(profile),
         ranks=[],
         sources={},
+        source_problems=[],
         left_out=left_out,
         profile=replace(profile, tree=tree) if left_out else profile,
     )

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from assay.profile.columns import Numbers, pack_column, unpack_column
 from assay.profile.sources import Sources
 from assay.profile.tree import CallTree
-from assay.records.profile import Column, Nodes, Source, Stacks, Tree
+from assay.records.profile import Column, Nodes, Source, SourceProblem, Stacks, Tree
 
 MAX_PROCESSES = 16
 MAX_NODES = 1_500_000  # of a report; a browser opens them in 5 s
@@ -74,3 +74,9 @@ def named_sources(names: list[str], sources: Sources, room: int) -> dict[str, So
             chosen[name] = source
             room -= len(source.text)
     return chosen
+
+
+def named_problems(names: list[str], sources: Sources) -> list[SourceProblem]:
+    """The problems of the source files that a page names."""
+    named = set(names)
+    return [problem for problem in sources.problems() if problem.file in named]

@@ -15,10 +15,10 @@ from assay.measure import heap
     ("script", "message"),
     [
         ("kill -SEGV $$", r"x\.heap: its analysis was ended by signal 11 \(Segmentation fault\)$"),
-        ("kill -KILL $$", r"ended by signal 9 \(Killed\), as when memory runs out"),
+        ("kill -KILL $$", r"ended by signal 9 \(Killed\); the system may have run out of memory"),
         (
-            "echo 'assay-heap: x.heap is no heap trace; fix: record it' >&2; exit 2",
-            "^x.heap is no heap trace",
+            "echo 'assay-heap: x.heap is not a heap trace; fix: record it' >&2; exit 2",
+            "^x.heap is not a heap trace",
         ),
         ("exit 3", r"x\.heap: its analysis ended with status 3"),
         ("sleep 20", "has not ended within 1 s"),

@@ -11,8 +11,8 @@ import pytest
 from assay.errors import UserError
 from assay.explain import suspects
 from assay.explain.matrix import PairMatrix
-from assay.records.matrices import MATRIX_FILE_HOSTS, cells_of, rows_of
-from assay.records.run import Run
+from assay.records.matrices import cells_of, rows_of
+from assay.records.run import MATRIX_FILE_HOSTS, Run
 from assay.records.schema import Matrix, Measurement, Pairs, Subject
 
 HOSTS = [f"n{i}" for i in range(MATRIX_FILE_HOSTS)]

@@ -7,7 +7,7 @@ export class HeapModel extends ProfileModel {
   readonly profile: HeapProfile;
 
   constructor(readonly page: HeapPage) {
-    super(page.profile.tree, page.sources, HEAP_METRICS);
+    super(page.profile.tree, page.sources, page.source_problems, HEAP_METRICS);
     this.profile = page.profile;
   }
 }

@@ -1,7 +1,7 @@
 // A heap profile as the report's page reads it, and its metrics. Generated from python/assay/records/heap.py by
 // "python -m assay.records.generate": change them there, never this file.
 
-import type { Metric, Source, Tree } from "./profileTypes";
+import type { Metric, Source, SourceProblem, Tree } from "./profileTypes";
 
 export interface HeapCalls {
   count: number;
@@ -56,8 +56,18 @@ export interface HeapPage {
   problems: string[];
   ranks: HeapRank[];
   sources: Record<string, Source>;
+  source_problems: SourceProblem[];
   left_out: number;
   profile: HeapProfile;
+}
+
+/**
+ * Blocks that a runtime library keeps for itself until the process ends: no leak of the program.
+ */
+export interface HeapPool {
+  name: string;
+  bytes: number;
+  count: number;
 }
 
 export interface HeapProcess {
@@ -77,6 +87,7 @@ export interface HeapProfile {
   process: HeapProcess;
   trace: HeapTrace;
   totals: HeapTotals;
+  pools: HeapPool[];
   tick: number;
   threads: HeapThread[];
   timeline: HeapTimeline;
@@ -143,8 +154,8 @@ export interface HeapTimeline {
 
 /**
  * ``count`` and ``bytes``: of all allocated blocks. ``unknown_frees``: frees of blocks whose allocation was not
- * recorded. ``peak``: most bytes live at once, in ``peak_count`` blocks. ``leaked``: bytes that were not freed.
- * ``mapped``: the program's own mmap calls.
+ * recorded. ``peak``: most bytes live at once, in ``peak_count`` blocks. ``leaked``: bytes that were not freed,
+ * without those of ``HeapProfile.pools``. ``mapped``: the program's own mmap calls.
  */
 export interface HeapTotals {
   count: number;
@@ -239,6 +250,12 @@ export const HEAP_METRICS: Metric[] = [
     key: "leaked_count",
     label: "blocks not freed",
     unit: "1",
+    fold: "sum",
+  },
+  {
+    key: "pooled",
+    label: "kept by runtime libraries",
+    unit: "B",
     fold: "sum",
   },
   {

@@ -20,7 +20,7 @@ export class NumaModel extends ProfileModel {
   readonly isExact: boolean;
 
   constructor(readonly page: NumaPage) {
-    super(page.profile.tree, page.sources, NUMA_METRICS);
+    super(page.profile.tree, page.sources, page.source_problems, NUMA_METRICS);
     this.profile = page.profile;
     this.isExact = page.profile.accesses !== null;
   }

@@ -1,7 +1,7 @@
 // A NUMA profile as the report's page reads it, and its metrics. Generated from python/assay/records/numa.py by
 // "python -m assay.records.generate": change them there, never this file.
 
-import type { Metric, Source, Tree } from "./profileTypes";
+import type { Metric, Source, SourceProblem, Tree } from "./profileTypes";
 
 /**
  * A view that this profile has no figures for, and the reason.
@@ -111,6 +111,7 @@ export interface NumaPage {
   title: string;
   ranks: NumaRank[];
   sources: Record<string, Source>;
+  source_problems: SourceProblem[];
   left_out: number;
   profile: NumaProfile;
 }

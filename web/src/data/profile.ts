@@ -3,7 +3,7 @@
 // Exclusive figures are those of a line or function itself, allocator functions that it calls included; inclusive ones
 // add all functions that it calls. Columns are decoded when they are first used, since a tree may have a million calls.
 
-import type { Column, Groups, Metric, Source, Tree } from "./profileTypes";
+import type { Column, Groups, Metric, Source, SourceProblem, Tree } from "./profileTypes";
 
 export type { Metric } from "./profileTypes";
 export type Group = "function" | "line";
@@ -42,7 +42,7 @@ export class ProfileModel {
   readonly parent: Numbers; // [node], -1 for an outermost call
   readonly location: Numbers; // [node]
   readonly stackNode: Numbers; // [stack]
-  readonly stackSite: Numbers; // [stack]: the location that counts as its cause
+  readonly stackSite: Numbers; // [stack]: the location to which its figures are attributed
   readonly roots: number[] = [];
   private readonly firstChild: Int32Array; // [node], -1 for none
   private readonly nextSibling: Int32Array;
@@ -53,6 +53,7 @@ export class ProfileModel {
   constructor(
     readonly tree: Tree,
     readonly sources: Record<string, Source>,
+    readonly sourceProblems: SourceProblem[],
     private readonly allMetrics: Metric[],
   ) {
     const { nodes, stacks } = tree;
@@ -126,7 +127,7 @@ export class ProfileModel {
   }
 
   /** The line with the largest exclusive figure of each function, by the function's first location. */
-  largestLines(metric: Metric): Map<number, number> {
+  hottestLines(metric: Metric): Map<number, number> {
     const { function_id, line_id } = this.tree.locations;
     const ofLine = new Map(
       this.entries(metric, "line").map((entry) => [entry.location, entry.exclusive]),
@@ -155,7 +156,7 @@ export class ProfileModel {
     return stack.reverse();
   }
 
-  /** The location that counts as the cause of a stack, by its innermost node. */
+  /** The location to which a stack's figures are attributed. `node` is the innermost one of the stack. */
   site(node: number): number {
     if (this.siteOf.size === 0)
       this.stackNode.forEach((inner, row) => this.siteOf.set(inner, this.stackSite[row]!));

@@ -69,8 +69,17 @@ export interface Source {
 }
 
 /**
- * The stacks with figures of their own: ``node`` is the innermost call, ``site`` the location that counts as their
- * cause (the innermost that is no allocator frame). ``figures``: a column for each metric.
+ * A source file that is not shown, or that may not be the recorded program's.
+ */
+export interface SourceProblem {
+  file: string;
+  problem: string;
+  fix: string;
+}
+
+/**
+ * The stacks with exclusive figures: ``node`` is the innermost call, ``site`` the location that counts as their
+ * cause (the innermost one that is not an allocator frame). ``figures``: a column for each metric.
  */
 export interface Stacks {
   rows: number;

@@ -1,4 +1,4 @@
-// Sweeps: the measurements over sizes whose subject is no single host, with a row for each size and operation.
+// Sweeps: measurements of several hosts together over message sizes, with a row for each size and operation.
 
 import { formatParameters } from "./format";
 import type { Measurement, Scalar } from "./records";
@@ -45,7 +45,7 @@ export function sweeps(points: readonly Measurement[]): Sweep[] {
   return [...sweeps.values()];
 }
 
-/** Parameters less the number of iterations, which adapts to each size and so does not distinguish sweeps. */
+/** Parameters without the number of iterations, which differs between the sizes of one sweep. */
 export function withoutIterations(params: Record<string, Scalar> = {}): Record<string, Scalar> {
   const { iterations: _iterations, ...rest } = params;
   return rest;

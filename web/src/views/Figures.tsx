@@ -94,7 +94,7 @@ function Numa({ matrices }: { matrices: Matrix[] }) {
       <figcaption>Memory bandwidth between NUMA nodes</figcaption>
       <div class="controls">
         <Choice
-          label="Of"
+          label="Host"
           value={matrix.key}
           options={matrices.map((item) => [
             item.key,
@@ -126,7 +126,7 @@ function Distributions({ distributions }: { distributions: Distribution[] }) {
       {distributions.length > 1 && (
         <div class="controls">
           <Choice
-            label="Of"
+            label="Measurement"
             value={key}
             options={distributions.map((item) => [item.key, item.title])}
             onChange={setKey}

@@ -40,7 +40,7 @@ export function StorageDevice({ figures }: { figures: Figure[] }) {
       <h2>Local storage of a node</h2>
       <div class="controls">
         <Choice
-          label="Of"
+          label="Measurement"
           value={key}
           options={[...kinds].map(([item, [first]]) => [item, titleOf(first!)])}
           onChange={setKey}

@@ -78,7 +78,7 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
         />
       </div>
       <Table
-        caption="The sweep, one row a message size and operation"
+        caption="The sweep, one row per message size and operation"
         columns={columnsOf(sweep)}
         rows={sweep.rows}
       />

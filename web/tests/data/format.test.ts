@@ -55,6 +55,8 @@ test.each([
 
 test("a share has no sign", () => {
   expect(percent(0.5, false)).toBe("50 %");
+  expect(percent(9.99)).toBe("+999 %");
+  expect(percent(999999)).toBe("> +1000 %");
   expect(percent(undefined)).toBe(NONE);
 });
 

@@ -64,7 +64,7 @@ test("columns are decoded exactly", () => {
 });
 
 describe("a profile", () => {
-  const model = new ProfileModel(tree(), {}, METRICS);
+  const model = new ProfileModel(tree(), {}, [], METRICS);
   const bytes = model.metric("bytes");
 
   test("has its functions by exclusive figure, with inclusive figures", () => {

@@ -10,8 +10,8 @@ from assay.commands.heap.runs import HEAP
 from assay.commands.parser import Example
 from assay.commands.profiler import Comparison, Diff
 from assay.profile.heap import HeapProfile
+from assay.report.console import console
 from assay.report.heap import show_comparison
-from assay.report.terminal import console
 
 
 def show(comparison: Comparison[HeapProfile], as_json: bool) -> None:

@@ -14,31 +14,31 @@ def add_recording(parser: Parser) -> None:
     """Adds the options that both sub-verbs have."""
     group = parser.advanced
     group.add_argument(
-        "--at-least", type=size, default=0, metavar="SIZE", help="record blocks of this size and more"
+        "--at-least", type=size, default=0, metavar="SIZE", help="record only blocks of at least this size"
     )
     group.add_argument(
         "--sample",
         type=size,
         default=0,
         metavar="SIZE",
-        help="record about one block for each so many bytes; figures are then estimates",
+        help="record a random sample, about one block per SIZE allocated bytes; figures are then estimates",
     )
     group.add_argument(
         "--no-python",
         action="store_true",
-        help="C stacks alone, without the Python functions that run in them (some 12 ns a call)",
+        help="record native stacks without Python functions (saves about 12 ns per call)",
     )
     group.add_argument(
         "--no-faults",
         action="store_true",
-        help="do not watch page faults: who touches memory first (some 0.5 us a fault)",
+        help="do not record which code first touches memory (saves about 0.5 us per page fault)",
     )
     group.add_argument(
         "--dump-at",
         type=size,
         default=0,
         metavar="SIZE",
-        help="write a profile when a process has so much in memory; also on SIGUSR1",
+        help="write a profile when a process's resident memory reaches SIZE; also on SIGUSR1",
     )
 
 

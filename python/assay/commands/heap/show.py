@@ -15,10 +15,14 @@ from assay.commands.parser import Example
 from assay.errors import EXIT_PASS
 from assay.measure.kept_sources import keep_sources
 from assay.profile.heap import METRICS, HeapProfile
+from assay.profile.sources import load_sources
+from assay.records.profile import SourceProblem
 from assay.records.schema import Finding
+from assay.report.console import console
 from assay.report.heap import show_profiles
 from assay.report.html import build_report
-from assay.report.terminal import console, show_findings
+from assay.report.sources import show_source_notices
+from assay.report.terminal import show_findings
 
 if TYPE_CHECKING:
     from assay.commands.heap import Verbs
@@ -51,23 +55,27 @@ class Show:
 
 def show(args: argparse.Namespace) -> int:
     run, profiles = HEAP.profiles_of(args.run)
-    if args.json:
-        print(json.dumps([_summary(profile) for profile in profiles.processes], indent=1))
-        return EXIT_PASS
     if args.sources:
         keep_sources(run, [profile.calls for profile in profiles.processes])
+    if args.json:
+        source_problems = load_sources(run.path).problems()
+        print(json.dumps([_summary(profile, source_problems) for profile in profiles.processes], indent=1))
+        return EXIT_PASS
     out = console()
     show_profiles(out, profiles, run.path, show_all=args.all)
+    show_source_notices(out, run.path)
     show_findings(out, [record for record in run.records if isinstance(record, Finding)])
     out.print(f"report: {build_report(run.path, profiles=profiles)}", soft_wrap=True)
     return EXIT_PASS
 
 
-def _summary(profile: HeapProfile) -> dict[str, object]:
+def _summary(profile: HeapProfile, source_problems: list[SourceProblem]) -> dict[str, object]:
     """Totals and functions; the whole analysis is in the run's heap folder."""
     return {
         "process": to_builtins(profile.process),
         "totals": to_builtins(profile.totals),
+        "pools": to_builtins(profile.pools),
+        "source_problems": to_builtins(source_problems),
         "functions": {
             metric: [
                 {

@@ -35,7 +35,7 @@ export function Events({ measurements, findings }: Props) {
       {chosen && built.length > 1 && (
         <div class="controls">
           <Choice
-            label="Of"
+            label="Parameters"
             value={chosen.key}
             options={built.map((building) => [building.key, building.label])}
             onChange={setKey}

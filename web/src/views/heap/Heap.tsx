@@ -83,7 +83,7 @@ export function Heap({ pages, others }: Props) {
 
 /** The peak, what is left, and the line that holds most of the peak. */
 function headline({ model, select }: HeapViewProps): Headline[] {
-  const { totals, process } = model.profile;
+  const { totals, process, pools } = model.profile;
   const worst = model.entries(model.metric("at_peak"), "line")[0];
   const figures: Headline[] = [
     {
@@ -97,6 +97,15 @@ function headline({ model, select }: HeapViewProps): Headline[] {
       note: `${formatCountOrQuantity(totals.leaked_count, "1")} blocks`,
     },
   ];
+  if (pools.length > 0)
+    figures.push({
+      label: "Runtime pools",
+      value: quantity(
+        pools.reduce((sum, pool) => sum + pool.bytes, 0),
+        "B",
+      ),
+      note: `no leaks: ${pools.map((pool) => pool.name).join(", ")}`,
+    });
   if (worst && worst.exclusive > 0 && totals.peak > 0)
     figures.push({
       label: "Worst line",

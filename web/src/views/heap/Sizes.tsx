@@ -26,7 +26,7 @@ export function Sizes({ model, selection, select }: HeapViewProps) {
     <>
       <div class="controls">
         <Choice
-          label="Of"
+          label="Function"
           value={String(chosen)}
           options={[
             ["-1", "the whole program"],

@@ -21,7 +21,7 @@ export function Matrices({ model }: NumaViewProps) {
     <>
       <div class="controls">
         <Choice
-          label="Of"
+          label="Thread or object"
           value={chosen}
           options={[
             ["all", "the whole program"],

@@ -1,4 +1,5 @@
-// The view of all functions by a metric, with a search.
+// The table of all functions by a metric, with a search field. The column "source" shows the line of a function with the
+// largest exclusive figure.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -20,8 +21,8 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
   }, [entries, query, model]);
   const columns = useMemo((): Column<Entry>[] => {
     const largest = entries.reduce((a, entry) => Math.max(a, entry.exclusive), 0);
-    const largestLines = model.largestLines(metric);
-    const largestLine = (entry: Entry) => largestLines.get(entry.location) ?? entry.location;
+    const hottestLines = model.hottestLines(metric);
+    const hottestLine = (entry: Entry) => hottestLines.get(entry.location) ?? entry.location;
     return [
       {
         id: "exclusive",
@@ -61,14 +62,14 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
       {
         id: "source",
         header: "source",
-        value: (entry) => model.source(largestLine(entry)),
+        value: (entry) => model.source(hottestLine(entry)),
         show: (entry) => (
           <button
             type="button"
             class="link soft"
-            onClick={() => select({ location: largestLine(entry), group: "function" }, "source")}
+            onClick={() => select({ location: hottestLine(entry), group: "function" }, "source")}
           >
-            {model.source(largestLine(entry))}
+            {model.source(hottestLine(entry))}
           </button>
         ),
       },

@@ -82,6 +82,7 @@ interface LinesProps extends ViewProps {
 function Lines({ file, entries, kind, model, metric, selection, select }: LinesProps) {
   const { locations } = model.tree;
   const source = model.sources[file];
+  const problem = model.sourceProblems.find((row) => row.file === file);
   const figures = useMemo(
     () => new Map(entries.toReversed().map((entry) => [locations.line[entry.location]!, entry])),
     [entries],
@@ -100,8 +101,11 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   if (!source) {
     return (
       <p class="notice">
-        {file} is not in this report; --sources of the command "show" adds the files of the machine
-        that it is typed on. Its lines with figures:{" "}
+        {file} is not in this report
+        {problem
+          ? `: ${problem.problem}; fix: ${problem.fix}.`
+          : '; --sources of the command "show" adds the files of the machine that it is typed on.'}{" "}
+        Its lines with figures:{" "}
         {[...figures.keys()]
           .sort((a, b) => a - b)
           .map(
@@ -114,10 +118,9 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   }
   return (
     <>
-      {source.changed && (
+      {problem && (
         <p class="notice">
-          This file has been changed since the program ran: figures may stand at other lines than
-          they belong to.
+          {file}: {problem.problem}; fix: {problem.fix}.
         </p>
       )}
       <div class="source" tabIndex={0} role="region" aria-label={`Source of ${file}`}>

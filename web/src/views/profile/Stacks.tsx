@@ -1,5 +1,5 @@
-// The view of the stacks with the largest figures, of all or of those through a selected function or line. The location
-// that counts as a stack's cause is marked.
+// The stacks with the largest figures: of the whole profile, or of those through a selected function or line. A stack's
+// site, the location to which its figures are attributed, is marked.
 
 import { useState } from "preact/hooks";
 
@@ -8,7 +8,7 @@ import { formatCountOrQuantity, share, ShareBar } from "./Figure";
 import type { ViewProps } from "./props";
 
 const MAX_STACKS = 50;
-const INNERMOST = 3; // frames in a stack's own line
+const MAX_SUMMARY_FRAMES = 3; // innermost frames in the summary of a stack
 
 export function Stacks({ model, metric, selection, select }: ViewProps) {
   const [kind, setKind] = useState<"exclusive" | "through">("through");
@@ -31,11 +31,11 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
         </h3>
         {selection && (
           <Choice
-            label="Of"
+            label="Attributed to"
             value={kind}
             options={[
-              ["through", "it and what it calls"],
-              ["exclusive", "it alone"],
+              ["through", "it and its callees"],
+              ["exclusive", "it only"],
             ]}
             onChange={setKind}
           />
@@ -76,17 +76,19 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
         </details>
       ))}
       {stacks.length > MAX_STACKS && (
-        <p class="soft">and {(stacks.length - MAX_STACKS).toLocaleString("en")} more with less</p>
+        <p class="soft">
+          and {(stacks.length - MAX_STACKS).toLocaleString("en")} more, with smaller figures
+        </p>
       )}
     </div>
   );
 }
 
-/** The innermost frames, from the allocation site outwards. */
-function innermostNames(names: string[], allocationSite: string): string {
-  const from = names.lastIndexOf(allocationSite) + 1;
+/** The names of the innermost frames, from the site outwards, joined by arrows. */
+function innermostNames(names: string[], site: string): string {
+  const from = names.lastIndexOf(site) + 1;
   return names
-    .slice(Math.max(0, from - INNERMOST), from)
+    .slice(Math.max(0, from - MAX_SUMMARY_FRAMES), from)
     .reverse()
     .join(" ← ");
 }
