@@ -1,20 +1,32 @@
 // Memory bandwidth over arrays of four times the last-level cache, as McCalpin's STREAM requires.
 //
-// A team of threads, one bound to each core in use, works on arrays on one NUMA node. Each thread
-// has its own arrays, which it touched first. A pass starts for all threads at once and lasts until
-// the slowest has finished. A kernel's first pass is warm-up and is dropped.
+// A team of threads, one bound to each core in use, works on arrays on one NUMA node, each thread
+// on its own part. A pass starts for all threads at once and lasts until the slowest has finished.
+// A kernel's first pass is warm-up and is dropped.
 //
 // Where the last-level cache is hundreds of MiB, a pass over whole arrays takes a second. Each pass
 // after the team's first then covers the next part of the arrays only, also when the kernel
 // changes. As many other bytes have moved since a part's last use as between two passes over whole
 // arrays, so no part is still in the cache.
+//
+// The first touch of the arrays can take longer than all passes: a virtual machine whose host has
+// taken memory back needs 3 ms for each MiB. All cores of a node touch its arrays together, each
+// array when a kernel first needs it, and all configurations share them.
+//
+// Under a limit the arrays keep their size: the operations share the time, and those that do not
+// fit are waived.
 #include "node/memory/memory.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <map>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -28,43 +40,130 @@
 namespace assay::node {
 namespace {
 
-// Space between the arrays of a thread, so that equal offsets use different cache sets and banks.
+// Space between the arrays, so that equal offsets use different cache sets and banks.
 constexpr std::size_t skew = 1088;  // bytes: an odd number of lines
 
-// The memory of the arrays, by NUMA node. Configurations share it: the first touch of some GiB
-// takes longer than the measurement.
-class ArrayMemory {
+// What a core touches between two looks at the clock: 0.1 s where the first touch is slow.
+constexpr std::size_t touch_step = std::size_t{32} << 20;  // bytes
+constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+// The share of the time left that a first touch may take: the passes need the rest.
+constexpr double touch_share = 0.8;
+
+// The share of its part of the time left that an operation takes on purpose: the warm-up is extra.
+constexpr double operation_share = 0.8;
+
+constexpr double least_seconds = 0.01;  // for an operation: the least --budget
+
+// The arrays that an operation uses: 0 is a, 1 is b, 2 is c.
+std::vector<std::size_t> used_arrays(std::string_view operation) {
+    if (operation == "read") return {1};
+    if (operation == "write") return {0};
+    if (operation == "copy") return {0, 1};
+    return {0, 1, 2};
+}
+
+// The time for all operations together, from its construction on.
+class Limit {
 public:
-    // A block of at least `bytes` on a node.
-    NodeMemory& block(int node, std::size_t bytes) {
-        const auto found = blocks_.find(node);
-        if (found != blocks_.end() && found->second.size() >= bytes) return found->second;
-        blocks_.erase(node);
-        return blocks_.emplace(node, NodeMemory(bytes, node)).first->second;
+    explicit Limit(double limit) : limit_(limit) {}
+    // Seconds; infinity without a limit.
+    double left() const {
+        if (limit_ == 0) return std::numeric_limits<double>::infinity();
+        return std::max(limit_ - seconds(now() - start_), 0.0);
     }
-    void free_other_nodes(const std::vector<int>& nodes) {
-        std::erase_if(blocks_,
-                      [&](const auto& block) { return !std::ranges::count(nodes, block.first); });
+    // The reason for leaving out `something`, which would take `needed` seconds.
+    std::string reason(const char* something, double needed) const {
+        return fmt::format("no time: {} needs {:.2g} s, and {:.2g} s of {:.3g} s were left",
+                           something, needed, left(), limit_);
     }
 
 private:
-    std::map<int, NodeMemory> blocks_;
+    double limit_;
+    Nanoseconds start_ = now();
 };
 
-// Bytes for the three arrays of a thread, of `n` doubles each.
-std::size_t array_bytes(std::size_t n) { return 3 * (n * sizeof(double) + skew); }
-
-// A thread's three arrays at `base`. The calling thread touches them.
-Arrays fill_arrays(char* base, std::size_t n) {
-    const auto array = [&](std::size_t k) {
-        return reinterpret_cast<double*>(base + k * (n * sizeof(double) + skew));
-    };
-    const Arrays arrays{array(0), array(1), array(2), n};
-    std::fill_n(arrays.a, n, 1.0);
-    std::fill_n(arrays.b, n, 2.0);
-    std::fill_n(arrays.c, n, 0.5);
-    return arrays;
+// Runs work(t) in a thread bound to cores[t], for each t. Throws what one of them has thrown.
+void run_on_cores(const std::vector<int>& cores, const std::function<void(std::size_t)>& work) {
+    std::vector<std::exception_ptr> errors(cores.size());
+    {
+        std::vector<std::jthread> pool;
+        pool.reserve(cores.size());
+        for (std::size_t t = 0; t < cores.size(); ++t)
+            pool.emplace_back([&, t] {
+                try {
+                    bind_to_core(cores[t]);
+                    work(t);
+                } catch (...) {
+                    errors[t] = std::current_exception();
+                }
+            });
+    }
+    for (const auto& error : errors)
+        if (error) std::rethrow_exception(error);
 }
+
+// The arrays a, b and c on a NUMA node. The threads that use them have equal parts of each.
+class NodeArrays {
+public:
+    // `cores` touch the arrays.
+    NodeArrays(int node, std::size_t doubles, std::vector<int> cores)
+        : node_(node),
+          bytes_(doubles * sizeof(double) + skew),
+          share_(((bytes_ - 1) / cores.size() / huge_page + 1) * huge_page),
+          cores_(std::move(cores)),
+          memory_(touched_.size() * bytes_, node) {}
+
+    double* array(std::size_t k) const {
+        return reinterpret_cast<double*>(static_cast<char*>(memory_.data()) + k * bytes_);
+    }
+    bool is_touched(std::size_t k) const { return touched_[k] == share_; }
+
+    // Touches the rest of array k. Returns early, with the seconds that are still needed, when
+    // the limit does not leave them.
+    std::optional<double> touch(std::size_t k, const Limit& limit,
+                                const std::function<void()>& report_progress) {
+        constexpr std::array initial = {1.0, 2.0, 0.5};
+        const double available = touch_share * limit.left();
+        const Nanoseconds start = now();
+        if (seconds_left(k) > available) return seconds_left(k);
+        const std::size_t begin = touched_[k];
+        while (!is_touched(k)) {
+            const std::size_t end = std::min(touched_[k] + touch_step, share_);
+            run_on_cores(cores_, [&](std::size_t t) {
+                const auto position = [&](std::size_t offset) {
+                    const std::size_t doubles =
+                        std::min(t * share_ + offset, bytes_) / sizeof(double);
+                    return std::next(array(k), static_cast<std::ptrdiff_t>(doubles));
+                };
+                std::fill(position(touched_[k]), position(end), initial[k]);
+            });
+            touched_[k] = end;
+            report_progress();
+            const double elapsed = seconds(now() - start);
+            seconds_per_byte_ = elapsed / static_cast<double>(end - begin);
+            // Some pages are slower than others, so the first ones do not decide.
+            if (!is_touched(k) && elapsed > available / 4 && elapsed + seconds_left(k) > available)
+                return seconds_left(k);
+        }
+        if (node_ != NodeMemory::any && !memory_.is_on_node(node_))
+            throw Error("memory requested on NUMA node " + std::to_string(node_) + " is elsewhere",
+                        "check with numactl --hardware whether that node is full");
+        return std::nullopt;
+    }
+
+private:
+    double seconds_left(std::size_t k) const {
+        return seconds_per_byte_ * static_cast<double>(share_ - touched_[k]);
+    }
+
+    int node_;
+    std::size_t bytes_, share_;  // of an array; of an array for each core that touches it
+    std::vector<int> cores_;
+    std::array<std::size_t, 3> touched_{};  // bytes of each share, by array
+    double seconds_per_byte_ = 0;           // of a share; 0: not known yet
+    NodeMemory memory_;
+};
 
 // A regular store is counted together with the read of its cache line. Some processors write whole
 // lines without reading them (AMD's from Zen 4, partly Intel's from Ice Lake). They would seem to
@@ -93,51 +192,88 @@ Arrays part(const Arrays& arrays, std::size_t offset, std::size_t length) {
     return {arrays.a + offset, arrays.b + offset, arrays.c + offset, length};
 }
 
-// Threads bound to cores, each with its own arrays.
+// A choice of cores and of the memory that they use.
+struct Configuration {
+    std::vector<int> cores, memory_nodes;  // of each thread
+    std::optional<int> node;               // the node of the cores; none: all nodes
+    Json memory_node;                      // as recorded: the node's number, or "local"
+    std::size_t bytes;                     // in each of the three arrays
+
+    // Doubles of each array that a thread uses.
+    std::size_t length() const {
+        return std::max<std::size_t>(bytes / sizeof(double) / cores.size() / kernel_step, 1) *
+               kernel_step;
+    }
+    std::size_t threads_on(int memory) const {
+        return static_cast<std::size_t>(std::ranges::count(memory_nodes, memory));
+    }
+};
+
+using ArraysByNode = std::map<int, NodeArrays>;
+
+// The arrays of all configurations. They are not touched yet.
+ArraysByNode allocate_arrays(const std::vector<Configuration>& configurations) {
+    std::map<int, std::size_t> lengths;
+    std::map<int, std::vector<int>> cores;
+    for (const NumaNode& node : numa_nodes())
+        if (!node.cores.empty()) cores[node.number] = node.cores;
+    for (const Configuration& setup : configurations)
+        for (std::size_t t = 0; t < setup.cores.size(); ++t) {
+            const int node = setup.memory_nodes[t];
+            lengths[node] = std::max(lengths[node], setup.length() * setup.threads_on(node));
+        }
+    // Memory without cores of its own is touched by the first cores that use it.
+    for (const Configuration& setup : configurations)
+        for (const int node : setup.memory_nodes)
+            if (!cores.contains(node))
+                for (std::size_t t = 0; t < setup.cores.size(); ++t)
+                    if (setup.memory_nodes[t] == node) cores[node].push_back(setup.cores[t]);
+    ArraysByNode arrays;
+    std::size_t needed = 0;
+    for (const auto& [node, length] : lengths) needed += 3 * length * sizeof(double);
+    if (needed > available_memory())
+        throw Error("node.memory needs " + std::to_string(needed >> 20) + " MiB, more than is free",
+                    "free memory on this node");
+    for (const auto& [node, length] : lengths)
+        arrays.emplace(std::piecewise_construct, std::forward_as_tuple(node),
+                       std::forward_as_tuple(node, length, cores.at(node)));
+    return arrays;
+}
+
+// Threads bound to cores, each with its own part of the arrays.
 class ThreadTeam {
 public:
-    ThreadTeam(std::vector<int> cores, const std::vector<int>& memory_nodes, std::size_t total,
-               ArrayMemory& memory)
-        : cores_(std::move(cores)) {
-        const std::size_t n =
-            std::max<std::size_t>(total / sizeof(double) / cores_.size() / kernel_step, 1) *
-            kernel_step;
-        length_ = n;
-        memory.free_other_nodes(memory_nodes);
-        std::vector<char*> bases;
-        for (std::size_t t = 0; t < cores_.size(); ++t) {
-            const int node = memory_nodes[t];
-            const auto same_node = static_cast<std::size_t>(std::ranges::count(memory_nodes, node));
-            const auto before = static_cast<std::size_t>(std::count(
-                memory_nodes.begin(), memory_nodes.begin() + static_cast<std::ptrdiff_t>(t), node));
-            NodeMemory& block = memory.block(node, same_node * array_bytes(n));
-            bases.push_back(static_cast<char*>(block.data()) + before * array_bytes(n));
+    ThreadTeam(const Configuration& setup, ArraysByNode& memory)
+        : cores_(setup.cores), length_(setup.length()) {
+        std::map<int, std::size_t> before;
+        for (const int node : setup.memory_nodes) {
+            NodeArrays& arrays = memory.at(node);
+            if (before[node] == 0) memory_.push_back(&arrays);
+            const std::size_t offset = before[node]++ * length_;
+            arrays_.push_back({arrays.array(0) + offset, arrays.array(1) + offset,
+                               arrays.array(2) + offset, length_});
         }
-        arrays_.resize(cores_.size());
-        std::vector<std::exception_ptr> errors(cores_.size());
-        {
-            std::vector<std::jthread> pool;
-            pool.reserve(cores_.size());
-            for (std::size_t t = 0; t < cores_.size(); ++t)
-                pool.emplace_back([&, t] {
-                    try {
-                        bind_to_core(cores_[t]);
-                        arrays_[t] = fill_arrays(bases[t], n);
-                    } catch (...) {
-                        errors[t] = std::current_exception();
-                    }
-                });
-        }
-        for (const auto& error : errors)
-            if (error) std::rethrow_exception(error);
-        for (const int node : memory_nodes)
-            if (node != NodeMemory::any && !memory.block(node, 0).is_on_node(node))
-                throw Error(
-                    "memory requested on NUMA node " + std::to_string(node) + " is elsewhere",
-                    "check with numactl --hardware whether that node is full");
     }
 
     std::size_t threads() const { return cores_.size(); }
+
+    // Touches the arrays that an operation uses. Returns the seconds that are still needed when the
+    // limit does not leave them.
+    std::optional<double> touch(std::string_view operation, const Limit& limit,
+                                const std::function<void()>& report_progress) {
+        for (NodeArrays* arrays : memory_)
+            for (const std::size_t k : used_arrays(operation)) {
+                if (arrays->is_touched(k)) continue;
+                if (const auto missing = arrays->touch(k, limit, report_progress)) return missing;
+                offset_ = 0;  // the end of the array may be in the cache
+            }
+        return std::nullopt;
+    }
+
+    // The seconds of the next pass where a thread moves `rate` bytes a second.
+    double next_pass(const Kernel& kernel, double rate) const {
+        return kernel.traffic * static_cast<double>(length_ * sizeof(double)) / rate;
+    }
 
     // The bandwidth of each pass, in B/s. Calls report_progress() between two passes, at most once
     // a second.
@@ -188,17 +324,10 @@ public:
 
 private:
     std::vector<int> cores_;
-    std::vector<Arrays> arrays_;  // of each thread
+    std::vector<NodeArrays*> memory_;  // of each node in use
+    std::vector<Arrays> arrays_;       // of each thread
     // Of the next pass, in doubles of each array.
     std::size_t length_ = 0, offset_ = 0;
-};
-
-// A choice of cores and of the memory that they use.
-struct Configuration {
-    std::vector<int> cores, memory_nodes;  // of each thread
-    std::optional<int> node;               // the node of the cores; none: all nodes
-    Json memory_node;                      // as recorded: the node's number, or "local"
-    std::size_t bytes;                     // in each of the three arrays
 };
 
 // One core of the first node with its own memory; the cores of each node with the memory of each
@@ -232,41 +361,56 @@ std::vector<Configuration> configurations() {
 
 void detail::run_memory(const Options& options, Bench& bench) {
     if (options.flag("realtime")) enter_realtime();
-    const std::size_t needed = 12 * last_level_cache();
-    if (needed > available_memory())
-        throw Error("node.memory needs " + std::to_string(needed >> 20) + " MiB, more than is free",
-                    "free memory on this node");
-    const Budget budget{options.real("budget"), options.integer("repeats")};
+    const Limit limit(options.real("limit"));
+    const Budget whole_budget{options.real("budget"), options.integer("repeats")};
     const auto all = configurations();
     const auto kernel_list = kernels();
     const double steps = static_cast<double>(all.size() * kernel_list.size());
     double done = 0;
-    ArrayMemory memory_of_arrays;
+    double slowest = std::numeric_limits<double>::infinity();  // B/s of a thread, of all medians
+    ArraysByNode arrays = allocate_arrays(all);
     for (const Configuration& setup : all) {
-        ThreadTeam team(setup.cores, setup.memory_nodes, setup.bytes, memory_of_arrays);
+        ThreadTeam team(setup, arrays);
         double best_bandwidth = 0;  // of the kernels without regular stores
         for (const Kernel& kernel : kernel_list) {
+            Subject subject{.host = host_name()};
+            subject.numa = setup.node;
+            Json params = {{"operation", kernel.operation},
+                           {"stores", kernel.stores},
+                           {"threads", team.threads()},
+                           {"memory_node", setup.memory_node}};
             const auto report_progress = [&] {
                 bench.sink.progress(done / steps, std::string(kernel.operation),
-                                    (steps - done) * budget.seconds);
+                                    std::min((steps - done) * whole_budget.seconds, limit.left()));
             };
             report_progress();
+            std::string reason;
+            if (const auto missing = team.touch(kernel.operation, limit, report_progress))
+                reason = limit.reason("the first touch of the arrays", *missing);
+            // The warm-up, and as much again.
+            const double least = std::max(2 * team.next_pass(kernel, slowest), least_seconds);
+            if (reason.empty() && least > limit.left())
+                reason = limit.reason("the operation", least);
+            if (!reason.empty()) {
+                bench.sink.waived(memory, "bandwidth", subject, params, reason);
+                ++done;
+                continue;
+            }
+            Budget budget = whole_budget;
+            budget.seconds = std::clamp(operation_share * limit.left() / (steps - done),
+                                        least_seconds, whole_budget.seconds);
             auto samples = team.measure_passes(kernel, budget, report_progress);
+            const double median = summarize(samples).median;
+            slowest = std::min(slowest, median / static_cast<double>(team.threads()));
             bool reads_lines = kernel.stores == "regular";
-            if (!reads_lines) best_bandwidth = std::max(best_bandwidth, summarize(samples).median);
-            if (reads_lines && summarize(samples).median > max_excess * best_bandwidth) {
+            if (!reads_lines) best_bandwidth = std::max(best_bandwidth, median);
+            if (reads_lines && median > max_excess * best_bandwidth) {
                 for (double& sample : samples) sample *= (kernel.traffic - 1) / kernel.traffic;
                 reads_lines = false;
             }
-            Subject subject{.host = host_name()};
-            subject.numa = setup.node;
-            bench.sink.measurement(memory, "bandwidth", subject,
-                                   {{"operation", kernel.operation},
-                                    {"stores", kernel.stores},
-                                    {"line_reads", reads_lines ? "counted" : "none"},
-                                    {"threads", team.threads()},
-                                    {"memory_node", setup.memory_node}},
-                                   summarize(samples), samples);
+            params["line_reads"] = reads_lines ? "counted" : "none";
+            bench.sink.measurement(memory, "bandwidth", subject, params, summarize(samples),
+                                   samples);
             ++done;
         }
     }

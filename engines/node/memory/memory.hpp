@@ -2,6 +2,7 @@
 //
 // The operations read, write, copy and triad follow McCalpin's STREAM (kernels.hpp, memory.cpp).
 // Throws Error if the arrays, 12 times the last-level cache, do not fit into the free memory.
+// Memory-only nodes add to that.
 #pragma once
 
 #include <array>
@@ -23,6 +24,9 @@ inline constexpr std::array memory_parameters = {
               "or the "
               "next part of them where that takes longer than its share of the budget",
               3, 1e6},
+    Parameter{"limit", Kind::real, "s", "0",
+              "time for all operations together; those that do not fit are waived; 0: no limit", 0,
+              86400},
     realtime_parameter,
 };
 inline constexpr std::array memory_metrics = {

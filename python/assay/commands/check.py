@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import argparse
 import socket
+import time
 
-from assay.commands.options import (
-    add_option,
-    add_output,
-    chosen_launcher,
-    open_run,
-    site_and_hosts,
-    specifications,
-)
+from assay.commands.options import add_option, add_output, chosen_launcher, open_run, site_and_hosts
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import probe
 from assay.launch.hosts import host_list
@@ -25,7 +20,12 @@ from assay.measure.node import measure_node
 from assay.measure.session import Session
 from assay.records.schema import Scalar
 
-NODE_MEASUREMENTS = ["node.memory", "node.noise"]
+# With --budget: the share of the time that memory may take, and what noise takes of it (its own default at most). The
+# network has the rest.
+MEMORY_SHARE, NOISE_SHARE = 0.4, 0.1
+NOISE_S = (0.1, 1.0)  # the least that the engine takes, and its default
+NETWORK_S = 20.0  # without --budget
+LEAST_NETWORK_SHARE = 0.2
 SIZES = [
     2**k for k in range(0, 23, 2)
 ]  # message sizes in B: every second one of 'assay net', so that a check takes a minute
@@ -46,7 +46,7 @@ class Check:
         add_option(parser, "-w --hosts", "default: this machine")
         add_option(parser, "--lab")
         add_option(parser, "--launcher")
-        add_option(parser, "--budget", "the network; default: 20s", default=20.0)
+        add_option(parser, "--budget", "what does not fit is named; default: 20s for the network alone")
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -81,13 +81,14 @@ def _measure(
     launcher: Launcher | None,
     no_mpi_reason: str,
 ) -> None:
+    started = time.monotonic()
     if site.lab:  # lab hosts share this machine's memory, which a check without --lab measures
         session.err.print(f"checking {len(hosts)} lab hosts: network")
     else:
         where = "this machine" if site.name == "here" else f"{len(hosts)} hosts"
         session.err.print(f"checking {where}: memory, noise, network")
-        for name in NODE_MEASUREMENTS:
-            measure_node(session, name, site, hosts, launcher, {})
+        for name, node_params in _node_measurements(args.budget):
+            measure_node(session, name, site, hosts, launcher, node_params)
             session.continue_after_failure()
     if session.interrupted:
         return
@@ -98,7 +99,22 @@ def _measure(
     params: dict[str, Scalar] = {
         "sizes": ",".join(map(str, SIZES)),
         "op": "send,put,get" if site.name == "here" else "send",
-        "budget": args.budget,
+        "budget": _network_budget(args.budget, time.monotonic() - started),
         "schedule": "shift",
     }
     measure_network(session, NetworkRequest(launcher, site, servers=[], clients=hosts, params=params))
+
+
+def _node_measurements(budget: float | None) -> list[tuple[str, dict[str, Scalar]]]:
+    if budget is None:
+        return [("node.memory", {}), ("node.noise", {})]
+    least, most = NOISE_S
+    noise = min(max(NOISE_SHARE * budget, least), most)
+    return [("node.memory", {"limit": MEMORY_SHARE * budget}), ("node.noise", {"budget": noise})]
+
+
+def _network_budget(budget: float | None, elapsed: float) -> float:
+    """What the measurements before it have left of the budget."""
+    if budget is None:
+        return NETWORK_S
+    return max(budget - elapsed, LEAST_NETWORK_SHARE * budget)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add_option, add_output, open_run, share, specifications
+from assay.commands.options import add_option, add_output, open_run, share
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.placement import HERE
@@ -27,7 +28,7 @@ class Mem:
     examples = [
         Example("assay mem", "peak bandwidth, then the COBALT2 workload"),
         Example("assay mem --paced --scale 50% --budget 5s", "the workload alone, at half its rates"),
-        Example("assay mem --peak --json"),
+        Example("assay mem --peak --budget 3s --json"),
     ]
 
     def prepare_parser(self, parser: Parser) -> None:
@@ -40,21 +41,25 @@ class Mem:
         parser.add_argument(
             "--scale", type=share, metavar="SHARE", help="share of the workload's rates (default: 100%%)"
         )
-        add_option(parser, "--budget", "the workload; default: 25s")
+        add_option(parser, "--budget", "of both, half for each; default: 25s for the workload alone")
         add_option(parser, "--realtime")
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         names = [PEAK] if args.peak else [PACED] if args.paced else [PEAK, PACED]
-        if args.peak and (args.scale or args.budget):
-            raise UserError("--scale and --budget are for the workload", "leave them out with --peak")
+        if args.peak and args.scale:
+            raise UserError("--scale is for the workload", "leave it out with --peak")
         specs = specifications(args)
         common: dict[str, Scalar] = {"realtime": True} if args.realtime else {}
         paced: dict[str, Scalar] = {"workload": load_workload(args.workload), **common}
-        for option in ("scale", "budget"):
-            if getattr(args, option) is not None:
-                paced[option] = getattr(args, option)
-        describe(probe()).find(PACED).check_bounds(paced)
+        peak: dict[str, Scalar] = {**common}
+        if args.scale is not None:
+            paced["scale"] = args.scale
+        if args.budget is not None:
+            peak["limit"] = paced["budget"] = args.budget / len(names)
+        described = describe(probe())
+        for name, params in ((PACED, paced), (PEAK, peak)):
+            described.find(name).check_bounds(params)
         this_host = socket.gethostname()
         run = open_run("mem", args)
         run.info.hosts = [this_host]
@@ -62,7 +67,7 @@ class Mem:
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
             for name in names:
-                measure_node(session, name, HERE, [this_host], None, paced if name == PACED else common)
+                measure_node(session, name, HERE, [this_host], None, paced if name == PACED else peak)
         status = session.conclude(specs)
         if args.json:
             session.print_json()

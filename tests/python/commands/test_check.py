@@ -8,8 +8,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from small_cache import link_engines
 
-from assay.launch.engines import engines_folder
 from assay.records.run import Run
 from assay.records.schema import Context, Measurement, Verdict
 
@@ -37,7 +37,8 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.
         '[[criterion]]\ntitle = "faster than light"\nmetric = "node.memory/bandwidth"\nmin = "900 TB/s"\n'
     )
     # With a smaller budget, a busy machine has no time left for the network's latency.
-    done = assay("check", "--budget", "8s", "-o", "run", "--spec", "impossible.toml", cwd=folder)
+    arguments = ["check", "--budget", "10s", "-o", "run", "--spec", "impossible.toml"]
+    done = assay(*arguments, cwd=folder, **link_engines(folder / "engines"))
     return folder / "run", done
 
 
@@ -87,7 +88,8 @@ def test_a_run_is_judged_again_by_another_specification(
 def test_without_an_mpi_the_network_is_waived_and_does_not_pass(tmp_path: Path) -> None:
     probe_only = tmp_path / "engines"
     probe_only.mkdir()
-    (probe_only / "assay-probe").symlink_to(engines_folder() / "assay-probe")
+    link_engines(tmp_path / "all")
+    (probe_only / "assay-probe").symlink_to(tmp_path / "all/assay-probe")
     done = assay("check", "--budget", "4s", "-o", "run", cwd=tmp_path, ASSAY_ENGINES=str(probe_only))
     run = Run.load(tmp_path / "run")
     waived = [r for r in run.records if isinstance(r, Measurement) and r.status == "waived"]
@@ -96,6 +98,19 @@ def test_without_an_mpi_the_network_is_waived_and_does_not_pass(tmp_path: Path) 
     assert done.returncode in (1, 2) and run.info.outcome in ("FAIL", "INCONCLUSIVE")
     outcomes = {v.criterion: v.outcome for v in run.records if isinstance(v, Verdict)}
     assert outcomes["every payload arrived as it was sent"] == "INCONCLUSIVE"
+
+
+def test_what_the_budget_leaves_out_is_named_and_does_not_pass(tmp_path: Path) -> None:
+    """Memory has two fifths of 50 ms. An operation takes at least 10 ms."""
+    done = assay("check", "--budget", "50ms", "-o", "run", cwd=tmp_path, **link_engines(tmp_path / "engines"))
+    run = Run.load(tmp_path / "run")
+    memory = [r for r in run.records if isinstance(r, Measurement) and r.name == "node.memory"]
+    waived = [r for r in memory if r.status == "waived"]
+    assert len(waived) >= len(memory) - 2 and all((r.reason or "").startswith("no time: ") for r in waived)
+    assert "no time: " in done.stdout
+    assert done.returncode in (1, 2) and run.info.outcome in ("FAIL", "INCONCLUSIVE")
+    outcomes = {v.criterion: v.outcome for v in run.records if isinstance(v, Verdict)}
+    assert outcomes["reading memory is not slower than copying it"] == "INCONCLUSIVE"
 
 
 def test_without_engines_everything_is_waived_with_the_reason(tmp_path: Path) -> None:

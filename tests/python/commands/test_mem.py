@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,61 @@ def test_peak_measures_every_operation_with_each_kind_of_stores(
     }
     assert all(r["summary"]["min"] > 0 and r["summary"]["n"] >= 3 for r in records)
     assert {r["subject"].get("numa") for r in records} >= {0}
+
+
+# Machines for hwloc. Threads are not bound to planted cores, and pages not to planted nodes.
+TWO_NODES = "numa:2 l3:1(size=1048576) core:2 pu:1"
+EIGHT_NODES = "numa:8 l3:1(size=1048576) core:1 pu:1"
+
+
+def planted_peak(machine: str, *arguments: str) -> list[dict[str, Any]]:
+    """The records of node.memory on a planted machine."""
+    done = subprocess.run(
+        [str(probe()), "run", "node.memory", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+        env={**os.environ, "HWLOC_SYNTHETIC": machine},
+    )
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    return [r for r in records if r["kind"] == "measurement"]
+
+
+def operations(records: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
+    """How many operations there are of each node of the cores, number of threads and node of the memory."""
+    keys = [(r["subject"].get("numa"), r["params"]["threads"], r["params"]["memory_node"]) for r in records]
+    return Counter(keys)
+
+
+def test_peak_of_planted_nodes_covers_each_pair_of_nodes() -> None:
+    records = planted_peak(TWO_NODES, "--budget", "0.01")
+    all_operations = len({(r["params"]["operation"], r["params"]["stores"]) for r in records})
+    pairs = {(cores, 2, memory) for cores in (0, 1) for memory in (0, 1)}
+    assert operations(records) == dict.fromkeys(pairs | {(0, 1, 0), (None, 4, "local")}, all_operations)
+    assert all(r["summary"]["min"] > 0 and r["summary"]["n"] >= 9 for r in records)
+
+
+def test_peak_names_what_its_limit_leaves_out() -> None:
+    """An operation takes at least 10 ms, so at most five of them fit."""
+    complete = operations(planted_peak(TWO_NODES, "--budget", "0.01"))
+    records = planted_peak(TWO_NODES, "--limit", "0.05")
+    assert operations(records) == complete
+    waived = [r for r in records if "summary" not in r]
+    assert len(waived) >= len(records) - 5
+    for record in waived:
+        assert record["status"] == "waived" and record["reason"].startswith("no time: ")
+        assert "of 0.05 s were left" in record["reason"]
+
+
+@pytest.mark.alone
+def test_peak_keeps_its_limit_with_many_nodes() -> None:
+    """65 pairs of nodes with seven operations of 0.3 s would take more than two minutes."""
+    start = time.monotonic()
+    records = planted_peak(EIGHT_NODES, "--limit", "5")
+    assert time.monotonic() - start < 1.2 * 5
+    assert len(operations(records)) == 8 * 8 + 1
+    assert any("summary" in r for r in records)
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="takes a capability away")
