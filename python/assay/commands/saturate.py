@@ -5,15 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from assay.commands.options import (
-    add_option,
-    add_output,
-    check_timeout,
-    open_run,
-    site_and_hosts,
-    specifications,
-)
+from assay.commands.options import add_option, add_output, check_timeout, open_run, site_and_hosts
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.judge import Specification
 from assay.launch.hosts import fold, host_list, parse_hosts

@@ -24,7 +24,7 @@ from assay.model.study import Study, until_steady
 from assay.records.schema import Scalar
 
 MIN_HOSTS = 4  # two pairs: fewer cannot be compared
-SPARSE_ROUNDS = 32  # at most so many rounds measure what each host can do nearly alone
+SPARSE_ROUNDS = 32  # limit of the rounds that measure each host's rate almost without contention
 FIRST_RINGS = 8  # before groups are tried; without slow flows by then, no ring fills a link
 CONFIRMATIONS = 3  # in a row: a host may be in the wrong group by chance
 RINGS = 48  # at most, before the search ends without a result

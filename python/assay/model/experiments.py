@@ -4,7 +4,8 @@
 open: a single pair (how long messages must be), latencies (which hosts share a cabinet), the sweep over
 message sizes (where protocols change), the calls of MPI themselves, all pairs of every cabinet at once (fewer
 pairs only where a plateau shows), each host with two partners (so that no partner is the limit), and each
-cabinet with all others. A round is repeated until its result is precise enough.
+cabinet with all others. Short messages are then timed once more, minutes after the first time. A round is
+repeated until its result is precise enough.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from assay.model.discover import discover
 from assay.model.network import Topology
 from assay.model.rounds import Flow, Result, Round
 from assay.model.study import PLATEAU, Rounds, Study, repeat, until_steady
-from assay.model.sweep import sweep
+from assay.model.sweep import confirm, sweep
 from assay.records.schema import Scalar
 
 MAX_PARTNERS = 4  # of a host in one direction
-STEPS = 8  # at most so many steps of an all-to-all are measured, evenly spread
+STEPS = 8  # limit of the measured steps of an all-to-all, evenly spread
 
 
 def expected_rounds(study: Study) -> int:
@@ -47,6 +48,7 @@ def experiments(study: Study) -> Rounds:
     yield from _hosts(study)
     yield from _between(study)
     yield from _all_to_all(study)
+    yield from confirm(study)
 
 
 def _find_cabinets(study: Study) -> Rounds:
@@ -182,8 +184,8 @@ def _add_to_free_round(rounds: list[dict[str, list[Flow]]], centre: str, flows: 
 
 
 def _partners_rate(study: Study, centre: str, flows: Sequence[Flow]) -> float:
-    """The highest rate in B/s at which the partners receive from a host and send to it, if the host is no limit. Each
-    partner has a single flow."""
+    """The highest rate in B/s at which the partners receive from a host and send to it, if the host does not limit it.
+    Each partner has a single flow."""
     rates = study.rates
     return sum(rates.get((b, "down"), 0.0) if a == centre else rates.get((a, "up"), 0.0) for a, b in flows)
 
@@ -324,7 +326,7 @@ def _strides(study: Study) -> Rounds:
 
 
 def evenly(choices: range, most: int) -> list[int]:
-    """At most so many of the choices, evenly spread."""
+    """At most ``most`` of the choices, evenly spread."""
     chosen = min(most, len(choices))
     return [choices[i * len(choices) // chosen] for i in range(chosen)]
 

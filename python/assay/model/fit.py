@@ -25,7 +25,6 @@ from assay.records.schema import AnyRecord, Capacity, Context, Flows
 
 NEVER_BINDS = "never seen to be the limit"
 ENVELOPE = 16  # B that SimGrid's MPI adds to every message
-SMALL = 16  # B: the time of a message up to this size counts as latency
 
 
 @dataclass
@@ -441,7 +440,7 @@ def _max_exchange(network: Network, link: Link) -> float:
 
 def _fit_latencies(model: Model, times: Mapping[str, MessageTimes]) -> None:
     for level, level_times in times.items():
-        small = [size for size in level_times.visits if size <= SMALL] or [min(level_times.visits)]
+        small = level_times.small_sizes()
         carried_sum = FlowSum(samples=[level_times.time_of(size).value for size in small])
         carried_sum.evidence = [r.id for size in small for r in level_times.visits[size]]
         rest = [

@@ -35,7 +35,7 @@ SPEED = "1Gf"
 # SimGrid's names of the algorithms by which each MPI does its collective operations.
 SELECTORS = {"Open MPI": "ompi", "MVAPICH": "mvapich2", "Intel": "impi", "MPICH": "mpich"}
 # With the algorithms that SimGrid chooses for Open MPI and MPICH, a long all-to-all fails on some numbers of ranks
-# ("pair algorithm"): those that are no power of two, or odd. Its algorithm for MVAPICH takes any number of ranks.
+# ("pair algorithm"): those that are not a power of two, or odd. Its algorithm for MVAPICH takes any number of ranks.
 REPLACED_ALGORITHMS = {mpi: {"smpi/alltoall": "mvapich2"} for mpi in ("ompi", "mpich")}
 NO_TRANSFER_TIME = 1e6  # bandwidth factor of messages whose time does not depend on size
 

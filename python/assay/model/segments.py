@@ -1,10 +1,10 @@
-"""Piecewise linear message times: where an MPI changes its protocol, and what each protocol costs.
+"""Piecewise linear message times: the sizes at which an MPI changes its protocol, and each protocol's latency and gap.
 
-The time of a message is a + b * size; the constants change between protocols (eager, rendezvous). Dynamic
-programming finds the breaks: the fewest segments such that every time lies within its tolerance, and among
-these the segments with the least error. Errors are relative to the tolerance. Several pairs may be fitted at
-once, each with its latency and rate: the constants are then factors of these, as SimGrid applies them to all
-routes.
+The time of a message is a + b * size; the constants change between protocols (eager, rendezvous). A break is a size at
+which a segment starts. Dynamic programming finds the breaks: the fewest segments such that every time lies within its
+tolerance, and among these the segments with the least error. Errors are relative to the tolerance. Several pairs may
+be fitted at once, each with its latency and rate: the constants are then factors of these, as SimGrid applies them to
+all routes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,12 @@ from assay.model.times import MessageTimes
 
 Vector = NDArray[np.float64]
 
-# Largest relative error of a segment. A platform adds the differences of similar hosts, 1 or 2 %.
+# Largest relative error of a segment. Similar hosts differ by 1 or 2 %, which a fit to several pairs has to cover.
 TOLERANCE = 0.03
 MAX_BREAK_SIZE = 1 << 20  # B: no protocol changes beyond, and long messages take long to measure
-MIN_NETWORK_SHARE = 0.02  # of a message's time: what remains for the network without the MPI calls
+MIN_NETWORK_SHARE = (
+    0.02  # least share of a message's time that is left after the time in MPI calls is subtracted
+)
 MAX_BREAK_RATIO = 1.2  # a break is known precisely enough when the sizes on its two sides have this ratio
 
 
@@ -56,8 +58,9 @@ def points_of(
     envelope: int = 0,
     time_in_calls: Callable[[int], float] = lambda _: 0.0,
 ) -> list[Point]:
-    """One point a size. ``gap``: s/B of the pair; ``envelope``: B that the MPI adds to each message;
-    ``time_in_calls``: s of a message's time that are not the network's. The rest may have the error of the whole."""
+    """One point per size. ``gap``: s/B of the pair; ``envelope``: bytes of header that the MPI adds to each message;
+    ``time_in_calls``: seconds of a message of this size that its MPI calls take, which are subtracted. The absolute
+    error that is allowed stays that of the whole time."""
     points = []
     for size in sorted(times.visits):
         time = times.time_of(size)
@@ -75,7 +78,7 @@ def allowed_error(time: Estimate) -> float:
 def fit_segments(points: Iterable[Point], fixed_from: int | None = None) -> list[Segment]:
     """The segments of times by size; the first starts at 0.
 
-    From ``fixed_from`` bytes on the gap is not fitted but 1, that of the pair; the rest of the time is latency.
+    From ``fixed_from`` bytes on the gap factor is 1, i.e. the pair's gap, and only the latency is fitted.
     """
     ordered = sorted(points, key=lambda point: point.size)
     if not ordered:
@@ -95,14 +98,14 @@ class _Sizes:
         self._bounds = bounds
         self._sizes = [points[i].size for i in bounds[:-1]]
         self._fixed_from = fixed_from
-        # All in units of the error that each time allows.
+        # Each equation is divided by its allowed error, so that an error of 1 is the limit.
         allowed_error = np.array([p.time * max(TOLERANCE, p.uncertainty) for p in points])
         self._by_latency = np.array([p.latency for p in points]) / allowed_error
         self._by_size = np.array([p.transfer for p in points]) / allowed_error
         self._target = np.array([p.time for p in points]) / allowed_error
 
     def line(self, first: int, end: int) -> tuple[float, float]:
-        """Latency and gap, neither negative, by least squares."""
+        """Latency and gap by least squares; neither is negative."""
         rows = slice(self._bounds[first], self._bounds[end])
         by_latency, by_size, target = self._by_latency[rows], self._by_size[rows], self._target[rows]
         if self._fixed_from is not None and self._sizes[end - 1] >= self._fixed_from:
@@ -124,22 +127,21 @@ class _Sizes:
 
 
 def _best_factor(values: Vector, target: Vector) -> float:
-    """The factor by which ``values`` are nearest to the target, by least squares."""
+    """The f that minimizes the sum of squares of f * values - target."""
     return float(values @ target / (values @ values))
 
 
 def _fewest_segments(sizes: _Sizes, n: int) -> list[tuple[int, int]]:
     """The (first, end) size indices of each segment: the fewest segments, and of these the least error."""
-    best: list[tuple[int, float, int]] = [
-        (0, 0.0, 0)
-    ]  # of the first sizes: segments, error, first size of the last segment
+    # best[n], for the n smallest sizes: number of segments, sum of errors, index of the last segment's first size.
+    best: list[tuple[int, float, int]] = [(0, 0.0, 0)]
     for end in range(1, n + 1):
         options = []
         for first in range(end):
             error = sizes.error(first, end)
             if error <= 1 or end - first == 1:
-                segments, pieces_error, _ = best[first]
-                options.append((segments + 1, pieces_error + error, first))
+                segments, previous_error, _ = best[first]
+                options.append((segments + 1, previous_error + error, first))
         best.append(min(options))
     ranges: list[tuple[int, int]] = []
     end = n
@@ -150,8 +152,9 @@ def _fewest_segments(sizes: _Sizes, n: int) -> list[tuple[int, int]]:
     return ranges[::-1]
 
 
-def between_breaks(points: Sequence[Point]) -> list[int]:
-    """Sizes that would locate the breaks better; empty when all are known to within MAX_BREAK_RATIO."""
+def sizes_near_breaks(points: Sequence[Point]) -> list[int]:
+    """Sizes to measure next, each between the two sizes on the sides of a break; empty if all breaks are located to
+    within MAX_BREAK_RATIO."""
     starts = {segment.start for segment in fit_segments(points)}
     new_sizes = []
     for before, size in itertools.pairwise(sorted({point.size for point in points})):

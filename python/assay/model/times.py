@@ -11,9 +11,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from assay.model.estimate import Estimate, estimate_of_visits
 from assay.model.rounds import Flow
 from assay.records.schema import AnyRecord, Measurement
+
+SMALL = 16  # B: the time of a message up to this size counts as latency
 
 
 @dataclass
@@ -35,6 +39,15 @@ class MessageTimes:
         if key not in self._estimates:
             self._estimates[key] = estimate_of_visits([latency.samples for latency in self.visits[size]])
         return self._estimates[key]
+
+    def small_sizes(self) -> list[int]:
+        """The sizes whose times are the pair's latency."""
+        return [size for size in self.visits if size <= SMALL] or [min(self.visits)]
+
+    @property
+    def latency(self) -> float:
+        """In s."""
+        return float(np.median([self.time_of(size).value for size in self.small_sizes()]))
 
 
 def sweeps(records: Iterable[AnyRecord]) -> dict[str, MessageTimes]:

@@ -25,14 +25,15 @@ class PlantedNetwork:
     ) -> None:
         self.network, self.inside, self.between, self.distort = network, inside, between, distort
         self.records: list[AnyRecord] = []
-        self.pairs = 0  # that a latency was asked of
+        self.pairs = 0  # whose latency was asked for, to find the cabinets
 
     def answer(self, request: Round) -> Result:
         params = {**request.params, "round": request.key}
         if request.pauses:
             return Result()  # there is no MPI whose calls could be timed
         if request.sizes:
-            self.pairs += len(request.flows)
+            if request.params["experiment"] != "sweep":
+                self.pairs += len(request.flows)
             return Result(
                 latencies=[
                     self._latency(a, b, size, params) for a, b in request.flows for size in request.sizes

@@ -10,7 +10,7 @@ from assay.model.estimate import RUN_LENGTH
 from assay.model.rounds import Result, Round
 from assay.model.segments import fit_segments, points_of
 from assay.model.study import Effort, Study
-from assay.model.sweep import sweep
+from assay.model.sweep import MAX_CONFIRMED, confirm, sweep, unexplained
 from assay.model.times import MessageTimes
 from assay.records.schema import Measurement, Subject, Summary
 
@@ -122,3 +122,60 @@ def test_one_set_of_segments_holds_for_both_levels(inside: float, wake: float):
         fitted = piece.latency * pairs.latencies[level] + piece.gap * point.transfer
         assert fitted == pytest.approx(point.time, rel=0.05), (level, point.size)
         assert point.time == pytest.approx(pairs.steady(point.size, level), rel=0.1), (level, point.size)
+
+
+DISTURBED = range(64, 300)  # B
+
+
+class DisturbedPairs(TokenBuckets):
+    """Pairs without a limit of their rate. The first ``visits`` visits to the sizes of DISTURBED inside a cabinet take
+    ``factor`` times as long, which lies within the requested precision of no other visit."""
+
+    def __init__(self, visits: int, factor: float) -> None:
+        super().__init__({"inside": 8e-6, "between": 10e-6}, seed=3)
+        self.left, self.factor = visits, factor
+
+    def steady(self, size: int, level: str = "inside") -> float:
+        return self.latencies[level] + size / COPY
+
+    def answer(self, request: Round) -> Result:
+        is_disturbed = self.left > 0 and request.params["level"] == "inside" and 128 in request.sizes
+        self.left -= is_disturbed
+        self.disturbed_now = is_disturbed
+        return super().answer(request)
+
+    def _half_round_trip(self, size: int, latency_s: float) -> float:
+        factor = self.factor if self.disturbed_now and size in DISTURBED else 1.0
+        return factor * (latency_s + size / COPY) * self.random.lognormal(0, 0.01)
+
+
+@pytest.mark.parametrize("factor", [1.08, 1.2, 0.9])
+def test_a_disturbance_of_all_first_visits_is_found_at_the_end(factor: float):
+    pairs = DisturbedPairs(2, factor)
+    study = Study(["a", "b", "c", "d"], Effort(confidence=0.04), {"left": ["a", "b"], "right": ["c", "d"]})
+    study.pair_rate = COPY
+    answer_rounds(sweep(study), pairs.answer)
+    times = study.times["inside"]
+    assert times.time_of(128).value == pytest.approx(factor * pairs.steady(128), rel=0.02)
+    assert times.time_of(128).uncertainty < 0.04  # the visits agree with each other
+    answer_rounds(confirm(study), pairs.answer)
+    for size in (size for size in times.visits if size <= MAX_CONFIRMED):
+        assert times.time_of(size).value == pytest.approx(pairs.steady(size), rel=0.02), size
+    assert not unexplained(study)
+
+
+def test_a_size_that_the_shared_factors_do_not_explain_is_visited_until_its_interval_is_known():
+    """The disturbance lasts, so the time is what it is, and its interval is believed."""
+    pairs = DisturbedPairs(1000, 0.8)
+    study = Study(["a", "b", "c", "d"], Effort(confidence=0.04), {"left": ["a", "b"], "right": ["c", "d"]})
+    study.pair_rate = COPY
+    answer_rounds(sweep(study), pairs.answer)
+    assert ("inside", 128) in unexplained(study)
+    answer_rounds(confirm(study), pairs.answer)
+    visits = study.times["inside"].visits
+    assert len(visits[128]) >= 6 > len(visits[32 << 10])
+
+
+def test_a_simulated_study_confirms_nothing():
+    study = Study(["a", "b"], Effort(repeats=1), {"left": ["a", "b"]})
+    assert answer_rounds(confirm(study), lambda _: Result()) == []
