@@ -35,11 +35,13 @@ from assay.launch import simulator  # noqa: E402
 from assay.records.run import Run  # noqa: E402
 
 RATE = 12.5e9  # B/s: EDR InfiniBand, Omni-Path
-CABLE = "100ns"
+CABLE_LATENCY = "100ns"
 MESSAGE = 4 << 20  # bytes; a barrier of about 3 us after each step costs little beside it
 ROUNDS = 3  # events that each builder unit assembles
 LIMIT_S = 3600
-IN_STEP, FREE = "in step", "free"  # all ranks start each step together, or each rank at its own pace
+# Pace: all ranks start each step together, after a barrier; or each rank continues without barriers.
+IN_STEP, FREE = "in step", "free"
+# Order: in which each rank sends to the others. `assay fabric schedule` plans the conflict-free one.
 SHIFT, RANDOM, CONFLICT_FREE = "barrel shift", "random", "planned"
 SERIES = [(CONFLICT_FREE, IN_STEP), (SHIFT, IN_STEP), (RANDOM, IN_STEP), (SHIFT, FREE), (RANDOM, FREE)]
 Point = dict[str, str | int | float]
@@ -55,7 +57,7 @@ class Fabric:
         fabric = synthetic.build(synthetic.parse(f"radix={radix},nodes={nodes}"))
         routes = Routes(fabric, tables.compute(fabric, "d-mod-k"))
         self.platform = folder / f"{nodes}.xml"
-        self.platform.write_text(platform_text(routes, RATE, CABLE))
+        self.platform.write_text(platform_text(routes, RATE, CABLE_LATENCY))
         planned = conflict_free(demand_of(routes, np.arange(nodes, dtype=np.int32)))
         self.schedule = folder / f"{nodes}.schedule"
         self.schedule.write_text("".join(" ".join(map(str, step)) + "\n" for step in planned))
@@ -87,11 +89,13 @@ class Fabric:
                 if r.metric == "rank_throughput" and r.params["direction"] == "received"
             ]
             return sum(r.summary.median for r in rates if r.summary) / RATE / self.nodes
-        last = max(part.t for part in building.slices)
-        counted = [part for part in building.slices if last / 4 <= part.t <= last * 3 / 4]
-        seconds = sum(part.end - part.t for part in counted)
-        carried = sum(part.rate * (part.end - part.t) for part in counted)
-        return carried / seconds / RATE / self.nodes * (self.nodes - 1) / self.nodes
+        last = max(s.t for s in building.slices)
+        counted = [s for s in building.slices if last / 4 <= s.t <= last * 3 / 4]
+        seconds = sum(s.end - s.t for s in counted)
+        built_bytes = sum(s.rate * (s.end - s.t) for s in counted)
+        # A node's fragment for its own builder unit does not cross a cable.
+        off_node_share = (self.nodes - 1) / self.nodes
+        return built_bytes / seconds / RATE / self.nodes * off_node_share
 
 
 def measure(fabric: Fabric, order: str, pace: str, rounds: int) -> Point:

@@ -1,7 +1,8 @@
 """Synthetic clusters with planted faults, and the records that a run of ``assay net`` would have there.
 
-The seed determines the whole case: kind, size, noise, faults. Losses of rate are uniform in 10 to 70 %. All pairs of a
-case have the same noise, 0.3 to 3 %; noisy healthy clusters have up to 12 %. One value in 300 is lower by up to a half.
+The seed determines the whole case: kind, size, noise, faults. A planted fault reduces a rate by 10 to 70 %, uniformly
+distributed. All pairs of a case have the same noise, 0.3 to 3 %; noisy healthy clusters have up to 12 %. One rate in
+300 is an outlier, lower by up to a half.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ SIZES = (8, 12, 16, 24, 32, 48, 64, 96, 128, 256)
 RATE = 1.25e10  # B/s
 MESSAGE = 1 << 20
 MAX_ROUNDS = 64  # of a sweep; a sample of a larger schedule
-DISTURBED, DISTURBANCE = 1 / 300, 0.5  # share of the figures, and the loss at most
+OUTLIER_SHARE, MAX_OUTLIER_LOSS = 1 / 300, 0.5  # of all rates; of an outlier's rate
 PARAMS = {"op": "send", "size": MESSAGE}
 
-# Kind of case: how many of the 200 cases are of it.
+# The number of cases of each kind; 200 in all.
 KINDS = {
     "transmit": 24, "receive": 24, "adapter": 20, "pair": 20, "link": 16, "cabinet": 16, "loss": 14, "jitter": 10,
     "two faults": 16, "quiet": 8, "noisy": 12, "oversubscribed": 8, "busy hosts": 8, "busy cabinet": 4,
@@ -37,8 +38,8 @@ Label = tuple[str, tuple[str, ...], tuple[str, ...]]  # side, hosts, peers
 
 @dataclass(frozen=True)
 class Fault:
-    """What a finding has to name: a side of a host; a pair; any of the pairs from ``hosts`` to ``peers`` (a link); or
-    most of a cabinet's hosts (``cabinet``, with the side)."""
+    """A planted fault. A finding is right if it names the host and side; the pair; one pair from ``hosts`` to
+    ``peers`` (for a link); or most hosts and the side of a cabinet."""
 
     kind: str  # host, pair, link, cabinet
     side: str  # transmit, receive; of a cabinet: which of its directions
@@ -56,9 +57,11 @@ class Case:
     fabric: Fabric
     noise: float
     faults: list[Fault] = field(default_factory=list)
-    busy: Fabric | None = None  # the same under another job's load, which ends before the retest
-    lossy: dict[tuple[int, int], float] = field(default_factory=dict)  # (direction, host): share of packets
-    jitter: dict[tuple[int, int], float] = field(default_factory=dict)  # (direction, host): mean exponent
+    busy: Fabric | None = None  # the fabric under another job's load, which ends before the retest
+    lossy: dict[tuple[int, int], float] = field(
+        default_factory=dict
+    )  # (direction, host): share of packets lost
+    jitter: dict[tuple[int, int], float] = field(default_factory=dict)  # (direction, host): mean x of exp(-x)
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng((self.seed, 2))
@@ -70,7 +73,9 @@ class Case:
         self.transfers += len(flows) * repeats
         rate = fabric.rates(flows, alone) * RATE * np.exp(self.rng.normal(0, self.noise, len(flows)))
         rate *= np.where(
-            self.rng.random(len(flows)) < DISTURBED, 1 - DISTURBANCE * self.rng.random(len(flows)), 1.0
+            self.rng.random(len(flows)) < OUTLIER_SHARE,
+            1 - MAX_OUTLIER_LOSS * self.rng.random(len(flows)),
+            1.0,
         )
         for (direction, host), mean in self.jitter.items():
             affected = np.flatnonzero(flows[:, direction] == host)
@@ -78,19 +83,21 @@ class Case:
         return rate
 
     def sweep(self, max_rounds: int = MAX_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
-        """All shifts, or an even sample of them."""
+        """The records of the all-to-all: all shifts, or ``max_rounds`` evenly spaced ones."""
         n = self.fabric.count
         shifts = np.arange(1, n)
         if len(shifts) > max_rounds:
             shifts = np.unique(np.linspace(1, n - 1, max_rounds).round().astype(int))
         source = np.arange(n)
         rounds = [np.stack([source, (source + k) % n], axis=1) for k in shifts]
-        return self._rows("network.all_to_all", self.busy or self.fabric, rounds, repeats)
+        return self._pair_records("network.all_to_all", self.busy or self.fabric, rounds, repeats)
 
     def one_way(self) -> list[AnyRecord]:
-        return self._rows("network.one_way", self.fabric, neighbour_rounds(self.fabric.count), 6)
+        return self._pair_records("network.one_way", self.fabric, neighbour_rounds(self.fabric.count), 6)
 
-    def _rows(self, name: str, fabric: Fabric, rounds: Sequence[Flows], repeats: int) -> list[AnyRecord]:
+    def _pair_records(
+        self, name: str, fabric: Fabric, rounds: Sequence[Flows], repeats: int
+    ) -> list[AnyRecord]:
         cells: dict[int, dict[str, float]] = {i: {} for i in range(self.fabric.count)}
         for flows in rounds:
             for (source, target), rate in zip(
@@ -104,7 +111,10 @@ class Case:
         ]  # fmt: skip
 
     def counters(self) -> list[AnyRecord]:
-        """TCP's counts on each host during the one-way measurement: four neighbours, sent to evenly."""
+        """TCP's counters on each host during the one-way measurement.
+
+        A host sends equally many segments to each of its four neighbours.
+        """
         n, sent, usual_loss, out_of_order_per_loss = self.fabric.count, 15_000.0, 0.0003, 13.0
         retransmitted, out_of_order = np.zeros(n), np.zeros(n)
         for flows in neighbour_rounds(n):
@@ -125,7 +135,7 @@ class Case:
         ]  # fmt: skip
 
     def alone(self, pairs: Sequence[tuple[str, str]]) -> list[AnyRecord]:
-        """Pairs one after the other."""
+        """The records of pairs that are measured one after the other."""
         if not pairs:
             return []
         number = {host: i for i, host in enumerate(self.hosts)}
@@ -138,7 +148,7 @@ class Case:
         ]  # fmt: skip
 
     def concurrent_groups(self, rounds: Sequence[list[tuple[str, str]]]) -> list[AnyRecord]:
-        """Rounds of concurrent flows, one after the other."""
+        """The records of rounds of concurrent flows."""
         number = {host: i for i, host in enumerate(self.hosts)}
         records: list[AnyRecord] = []
         for flows in rounds:
@@ -149,7 +159,7 @@ class Case:
         return records
 
     def run(self, one_way: bool = True, rounds: int = MAX_ROUNDS, repeats: int = 6) -> list[AnyRecord]:
-        """All records of a run of ``assay net``: the sweep, each direction alone, and the retest of suspects."""
+        """All records of a run of ``assay net``: all-to-all sweep, one-way measurement, retest of suspects."""
         records = self.sweep(rounds, repeats) + (self.one_way() + self.counters() if one_way else [])
         for number, record in enumerate(records, 1):
             record.id = number
@@ -199,40 +209,40 @@ def generate_case(seed: int, kind: str) -> Case:
     return case
 
 
-def _loss(rng: np.random.Generator) -> float:
+def _random_loss(rng: np.random.Generator) -> float:
     return float(rng.uniform(0.1, 0.7))
 
 
-def _side(case: Case, rng: np.random.Generator, direction: int, host: int | None = None) -> None:
+def _plant_slow_side(case: Case, rng: np.random.Generator, direction: int, host: int | None = None) -> None:
     host = int(rng.integers(case.fabric.count)) if host is None else host
-    loss = _loss(rng)
+    loss = _random_loss(rng)
     (case.fabric.up, case.fabric.down)[direction][host] *= 1 - loss
     case.faults.append(Fault("host", ("transmit", "receive")[direction], (f"n{host}",), (), loss))
 
 
-def _adapter(case: Case, rng: np.random.Generator) -> None:
-    host, loss = int(rng.integers(case.fabric.count)), _loss(rng)
+def _plant_adapter(case: Case, rng: np.random.Generator) -> None:
+    host, loss = int(rng.integers(case.fabric.count)), _random_loss(rng)
     for direction, rates in enumerate((case.fabric.up, case.fabric.down)):
         rates[host] *= 1 - loss
         case.faults.append(Fault("host", ("transmit", "receive")[direction], (f"n{host}",), (), loss))
 
 
-def _pair(case: Case, rng: np.random.Generator, avoid: Sequence[int] = ()) -> None:
+def _plant_pair(case: Case, rng: np.random.Generator, avoid: Sequence[int] = ()) -> None:
     source, target = rng.choice(
         [i for i in range(case.fabric.count) if i not in avoid], 2, replace=False
     ).tolist()
     if case.fabric.count - 1 > MAX_ROUNDS:  # the pair must be among those that the sweep measures
         shifts = np.unique(np.linspace(1, case.fabric.count - 1, MAX_ROUNDS).round().astype(int))
         target = (source + int(rng.choice(shifts))) % case.fabric.count
-    loss = _loss(rng)
+    loss = _random_loss(rng)
     case.fabric.pair[source, target] = 1 - loss
     case.faults.append(Fault("pair", "pair", (f"n{source}",), (f"n{target}",), loss))
 
 
-def _link(case: Case, rng: np.random.Generator) -> None:
+def _plant_link(case: Case, rng: np.random.Generator) -> None:
     fabric = case.fabric
     cabinet, cable = int(rng.integers(fabric.cabinets)), int(rng.integers(fabric.size))
-    direction, loss = int(rng.integers(2)), _loss(rng)
+    direction, loss = int(rng.integers(2)), _random_loss(rng)
     fabric.cable[cabinet, cable, direction] = 1 - loss
     n = fabric.count
     flows = np.stack(np.meshgrid(np.arange(n), np.arange(n), indexing="ij"), -1).reshape(-1, 2)
@@ -241,34 +251,38 @@ def _link(case: Case, rng: np.random.Generator) -> None:
     case.faults.append(Fault("link", "link", ends[0], ends[1], loss))
 
 
-def _cabinet(case: Case, rng: np.random.Generator) -> None:
-    cabinet, direction, loss = int(rng.integers(case.fabric.cabinets)), int(rng.integers(2)), _loss(rng)
+def _plant_cabinet(case: Case, rng: np.random.Generator) -> None:
+    cabinet, direction, loss = (
+        int(rng.integers(case.fabric.cabinets)),
+        int(rng.integers(2)),
+        _random_loss(rng),
+    )
     case.fabric.trunk[cabinet, direction] = 1 - loss
     hosts = tuple(f"n{i}" for i in case.fabric.members(cabinet))
     case.faults.append(Fault("cabinet", ("transmit", "receive")[direction], hosts, (), loss))
 
 
-def _lossy(case: Case, rng: np.random.Generator) -> None:
+def _plant_lossy(case: Case, rng: np.random.Generator) -> None:
     direction = int(rng.integers(2))
-    _side(case, rng, direction)
+    _plant_slow_side(case, rng, direction)
     host = int(case.faults[-1].hosts[0][1:])
     case.lossy[direction, host] = float(np.exp(rng.uniform(np.log(0.003), np.log(0.05))))
 
 
-def _jitter(case: Case, rng: np.random.Generator) -> None:
-    """Each burst loses another share; the mean of the losses is that of the other kinds."""
-    direction, host, loss = int(rng.integers(2)), int(rng.integers(case.fabric.count)), _loss(rng)
+def _plant_jitter(case: Case, rng: np.random.Generator) -> None:
+    """Each burst loses a random share of its rate. The mean loss has the same distribution as in the other kinds."""
+    direction, host, loss = int(rng.integers(2)), int(rng.integers(case.fabric.count)), _random_loss(rng)
     case.jitter[direction, host] = loss / (1 - loss)  # the mean of exp(-x) is 1 - loss
     case.faults.append(Fault("host", ("transmit", "receive")[direction], (f"n{host}",), (), loss))
 
 
-def _two_faults(case: Case, rng: np.random.Generator) -> None:
+def _plant_two_faults(case: Case, rng: np.random.Generator) -> None:
     a, b = rng.choice(case.fabric.count, 2, replace=False).tolist()
-    _side(case, rng, int(rng.integers(2)), a)
+    _plant_slow_side(case, rng, int(rng.integers(2)), a)
     if rng.random() < 0.25:
-        _pair(case, rng, avoid=[a])
+        _plant_pair(case, rng, avoid=[a])
     else:
-        _side(case, rng, int(rng.integers(2)), b)
+        _plant_slow_side(case, rng, int(rng.integers(2)), b)
 
 
 def _copy_fabric(fabric: Fabric) -> Fabric:
@@ -276,27 +290,28 @@ def _copy_fabric(fabric: Fabric) -> Fabric:
                   fabric.oversubscription)  # fmt: skip
 
 
-def _busy_hosts(case: Case, rng: np.random.Generator) -> None:
+def _plant_busy_hosts(case: Case, rng: np.random.Generator) -> None:
     case.busy = _copy_fabric(case.fabric)
     for host in rng.choice(case.fabric.count, int(rng.integers(1, 4)), replace=False):
-        (case.busy.up, case.busy.down)[int(rng.integers(2))][host] *= 1 - _loss(rng)
+        (case.busy.up, case.busy.down)[int(rng.integers(2))][host] *= 1 - _random_loss(rng)
 
 
-def _busy_cabinet(case: Case, rng: np.random.Generator) -> None:
+def _plant_busy_cabinet(case: Case, rng: np.random.Generator) -> None:
     case.busy = _copy_fabric(case.fabric)
-    case.busy.trunk[int(rng.integers(case.fabric.cabinets)), int(rng.integers(2))] = 1 - _loss(rng)
+    case.busy.trunk[int(rng.integers(case.fabric.cabinets)), int(rng.integers(2))] = 1 - _random_loss(rng)
 
 
-def _nothing(case: Case, rng: np.random.Generator) -> None:
+def _plant_nothing(case: Case, rng: np.random.Generator) -> None:
     pass
 
 
 PLANT: dict[str, Callable[[Case, np.random.Generator], None]] = {
-    "transmit": lambda case, rng: _side(case, rng, 0),
-    "receive": lambda case, rng: _side(case, rng, 1),
-    "adapter": _adapter, "pair": _pair, "link": _link, "cabinet": _cabinet, "loss": _lossy, "jitter": _jitter,
-    "two faults": _two_faults, "quiet": _nothing, "noisy": _nothing, "oversubscribed": _nothing,
-    "busy hosts": _busy_hosts, "busy cabinet": _busy_cabinet,
+    "transmit": lambda case, rng: _plant_slow_side(case, rng, 0),
+    "receive": lambda case, rng: _plant_slow_side(case, rng, 1),
+    "adapter": _plant_adapter, "pair": _plant_pair, "link": _plant_link, "cabinet": _plant_cabinet,
+    "loss": _plant_lossy, "jitter": _plant_jitter,
+    "two faults": _plant_two_faults, "quiet": _plant_nothing, "noisy": _plant_nothing, "oversubscribed": _plant_nothing,
+    "busy hosts": _plant_busy_hosts, "busy cabinet": _plant_busy_cabinet,
 }  # fmt: skip
 
 
@@ -307,9 +322,9 @@ def cases(first_seed: int) -> list[Case]:
 
 
 def full_bandwidth_case(seed: int, count: int) -> Case:
-    """A cluster without oversubscription and with one slow side, to be measured in few rounds."""
+    """A cluster without oversubscription in which one host sends or receives slowly."""
     rng = np.random.default_rng((seed, 4))
     host_variation = np.exp(rng.normal(0, 0.003, (2, count)))
     case = Case(seed, "transmit", Fabric(count, count // 32, host_variation[0], host_variation[1]), 0.02)
-    _side(case, rng, int(rng.integers(2)))
+    _plant_slow_side(case, rng, int(rng.integers(2)))
     return case

@@ -1,8 +1,9 @@
 """A model of a network of hosts in cabinets: the rates that a run of ``assay net`` would measure, without noise.
 
-Flows share links by max-min fairness. A host sends and receives at rate 1, give or take 1 %; ``duplex_limit`` bounds
-the sum of both directions. Cabinets are switches with as many cables to the top as hosts, divided by
-``oversubscription``; a flow's destination determines the cable that it takes (d-mod-k).
+Flows share links by max-min fairness. A host sends and receives at rate 1 with about 1 % of variation;
+``duplex_limit`` bounds the sum of both directions. A cabinet is a switch with one uplink cable for each host;
+``oversubscription`` divides the rate of all its uplinks. A flow's destination determines the cable that it takes
+(d-mod-k).
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ NO_LIMIT = 1e9  # a rate that no flow reaches
 
 @dataclass
 class Fabric:
-    """``up``, ``down``: of each host; ``pair``: limits of single paths; ``trunk``: share of a cabinet's cables that
-    is left, by cabinet and direction (0 up, 1 down); ``cable``: limit of one cable, by cabinet, cable and direction."""
+    """Rates relative to a healthy host. ``up``, ``down``: of each host; ``pair``: limits by source and destination;
+    ``trunk``: the remaining share of a cabinet's uplink rate, by cabinet and direction (0 up, 1 down); ``cable``:
+    limits of single cables, by cabinet, cable and direction."""
 
-    count: int
+    count: int  # of hosts
     cabinets: int
     up: Floats
     down: Floats
@@ -41,6 +43,7 @@ class Fabric:
         return range(cabinet * self.size, (cabinet + 1) * self.size)
 
     def crosses(self, flows: Flows, cabinet: int, direction: int) -> NDArray[np.bool_]:
+        """Which flows leave (direction 0) or enter (1) a cabinet."""
         inside = flows // self.size == cabinet
         mask: NDArray[np.bool_] = inside[:, direction] & ~inside[:, 1 - direction]
         return mask
@@ -57,11 +60,11 @@ class Fabric:
             flow_limits[(flows[:, 0] == source) & (flows[:, 1] == target)] = limit
         for (cabinet, cable, direction), limit in self.cable.items():
             flow_limits[self.uses_cable(flows, cabinet, cable, direction)] = limit
-        users, capacities = self._resources(flows)
+        resources, capacities = self._resources(flows)
         if alone:
-            least: Floats = np.minimum(capacities[users].min(axis=1), flow_limits)
+            least: Floats = np.minimum(capacities[resources].min(axis=1), flow_limits)
             return least
-        return max_min(users, capacities, flow_limits)
+        return max_min(resources, capacities, flow_limits)
 
     def _resources(self, flows: Flows) -> tuple[NDArray[np.int64], Floats]:
         """Returns [flow, 6], the resources that each flow uses, and their capacities; the last one has no limit."""
@@ -77,7 +80,7 @@ class Fabric:
         cabinet = flows // self.size
         crosses_cabinets = cabinet[:, 0] != cabinet[:, 1]
         none = len(capacities) - 1
-        users = np.stack(
+        resources = np.stack(
             [
                 source,
                 n + target,
@@ -88,17 +91,20 @@ class Fabric:
             ],
             axis=1,
         )
-        return users, capacities
+        return resources, capacities
 
 
-def max_min(users: NDArray[np.int64], capacities: Floats, flow_limits: Floats) -> Floats:
-    """Max-min fair rates: a flow's rate is fixed when its own limit is reached, or a resource that is the tightest one
-    for all its flows is full."""
-    rate = np.zeros(len(users))
+def max_min(resources: NDArray[np.int64], capacities: Floats, flow_limits: Floats) -> Floats:
+    """Max-min fair rates by progressive filling. ``resources``: [flow, k], those that each flow uses.
+
+    A flow's rate is fixed when it reaches its limit, or when one of its resources is full and is the bottleneck of all
+    flows that use it.
+    """
+    rate = np.zeros(len(resources))
     remaining = capacities.copy()
-    open_flows = np.ones(len(users), bool)
+    open_flows = np.ones(len(resources), bool)
     while open_flows.any():
-        used = users[open_flows]
+        used = resources[open_flows]
         load = np.bincount(used.ravel(), minlength=len(remaining))
         share = np.where(load > 0, remaining / np.maximum(load, 1), NO_LIMIT)
         tightest = np.minimum(share[used].min(axis=1), flow_limits[open_flows])
@@ -109,7 +115,7 @@ def max_min(users: NDArray[np.int64], capacities: Floats, flow_limits: Floats) -
         fixed |= tightest >= flow_limits[open_flows] * (1 - 1e-9)
         index = np.flatnonzero(open_flows)[fixed]
         rate[index] = tightest[fixed]
-        np.subtract.at(remaining, users[index], rate[index, None])
+        np.subtract.at(remaining, resources[index], rate[index, None])
         remaining = np.maximum(remaining, 0.0)
         open_flows[index] = False
     return rate

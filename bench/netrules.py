@@ -7,10 +7,10 @@ the threshold of each so that the rule does best on the tuning cases.
                      list that are still below a share of the mean of pairs measured alone.
     variance         SuperBench compares each node's figure with a baseline: a loss above a limit fails. Here: the mean
                      of a host's side against the median of all hosts.
-    z-score          a host's side whose mean is so many standard deviations below the mean of all.
+    z-score          Reports a host's side whose mean is a number of standard deviations below the mean of all hosts.
 
-The first two name pairs. A host's side that most of the listed pairs share replaces them, so that these rules can name
-hosts, too.
+The first two rules list pairs. If most of the listed pairs have a host's side in common, that side is reported instead
+of these pairs, so that these rules can name hosts, too. A side is a host's transmit or receive direction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ Cells = list[tuple[int, int]]
 
 @dataclass
 class Observed:
-    """What a run measured: matrices [source, target] in B/s, NaN where nothing was; and the case, to measure again."""
+    """What a run measured: matrices [source, target] in B/s, NaN for pairs that were not measured. ``case`` is for
+    retests."""
 
     case: Case
     sweep: Floats
@@ -62,18 +63,21 @@ class Observed:
 
 
 def _shared_sides_then_pairs(cells: Cells, matrix: Floats) -> list[Label]:
-    """Hosts' sides that at least three of the pairs share, if they are half of the pairs that are left, or half of
-    that side's; then the other pairs."""
+    """Replaces pairs by a host's side that they share, the most frequent side first; the other pairs follow.
+
+    A side is reported if it is in at least three of the remaining pairs, and these are half of the remaining pairs or
+    half of the pairs that were measured on this side.
+    """
     measured = (np.isfinite(matrix).sum(axis=1), np.isfinite(matrix).sum(axis=0))
-    left, named = list(cells), []
-    while left:
-        count = Counter((end, cell[end]) for cell in left for end in (0, 1))
+    remaining, named = list(cells), []
+    while remaining:
+        count = Counter((end, cell[end]) for cell in remaining for end in (0, 1))
         (end, host), most = count.most_common(1)[0]
-        if most < 3 or (2 * most < len(left) and 2 * most < measured[end][host]):
+        if most < 3 or (2 * most < len(remaining) and 2 * most < measured[end][host]):
             break
         named.append((SIDES[end], (f"n{host}",), ()))
-        left = [cell for cell in left if cell[end] != host]
-    return named + [("pair", (f"n{a}",), (f"n{b}",)) for a, b in left]
+        remaining = [cell for cell in remaining if cell[end] != host]
+    return named + [("pair", (f"n{a}",), (f"n{b}",)) for a, b in remaining]
 
 
 def slowest_pairs(observed: Observed, source: str, share: float) -> list[Label]:
@@ -97,9 +101,9 @@ def retest_slowest_pairs(observed: Observed, source: str, length: int) -> Callab
     hosts = observed.case.hosts
     retested = retested_pairs(observed.case.alone([(hosts[a], hosts[b]) for a, b in [*cells, *others]]))
     rate = {(a, b): retested[hosts[a], hosts[b]][0].median for a, b in [*cells, *others]}
-    usual = float(np.mean([rate[pair] for pair in others]))
+    healthy_rate = float(np.mean([rate[pair] for pair in others]))
     return lambda share: _shared_sides_then_pairs(
-        [pair for pair in cells if rate[pair] < share * usual], matrix
+        [pair for pair in cells if rate[pair] < share * healthy_rate], matrix
     )
 
 
@@ -127,7 +131,7 @@ def z_score(observed: Observed, source: str, score: float) -> list[Label]:
 
 
 def settings(rule: str) -> list[tuple[str, float, int]]:
-    """All (source, threshold, length of the list) that a rule is tried with."""
+    """All (matrix, threshold, length of the list) with which a rule is tried."""
     thresholds = SCORES if rule == "z-score" else SHARES
     lengths = LISTS if rule == "retested pairs" else [0]
     return [(source, t, k) for source in ("sweep", "one way") for k in lengths for t in thresholds]

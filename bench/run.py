@@ -1,6 +1,6 @@
 """Runs the benchmarks: every bench/AREA_*.py, or those of one area. Figures go to standard output.
 
-Each benchmark is a program that prints one JSON line a figure: name, value, unit, limit, better
+Each benchmark is a program that prints one JSON line per figure: name, value, unit, limit, better
 ("lower" or "higher"), peer, spread. Messages for people go to standard error.
 """
 
@@ -14,12 +14,12 @@ AREAS = ("net", "node", "heap", "alloc", "io", "model", "events", "fabric", "num
 def main() -> int:
     area = sys.argv[1] if len(sys.argv) > 1 else ""
     if area and area not in AREAS:
-        print(f"bench: no area '{area}'; there are: {', '.join(AREAS)}", file=sys.stderr)
+        print(f"bench: unknown area '{area}'; choose one of {', '.join(AREAS)}", file=sys.stderr)
         return 2
     here = pathlib.Path(__file__).parent
     chosen = [p for p in sorted(here.glob("*_*.py")) if not area or p.name.startswith(area + "_")]
     if not chosen:
-        print(f"bench: nothing is measured in the area '{area}' yet", file=sys.stderr)
+        print(f"bench: the area '{area}' has no benchmark", file=sys.stderr)
         return 0
     worst = 0
     for program in chosen:
