@@ -124,7 +124,7 @@ std::vector<std::string> entries(const std::string& folder) {
 }
 
 // The last part of a symbolic link's target ("../../bus/pci/drivers/ixgbe" gives "ixgbe"); empty
-// when the path is no link.
+// when the path is not a link.
 std::string link_name(const std::string& path) {
     std::error_code ignored;
     return fs::read_symlink(path, ignored).filename();

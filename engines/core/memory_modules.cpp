@@ -23,7 +23,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint8_t memory_device = 17, end_of_table = 127;
-// Offsets within structure 17, and the length that has each field.
+// Offsets of fields within structure 17, in bytes. Tables of older SMBIOS versions end before the
+// last fields.
 enum : std::size_t {
     data_width = 0x0a,
     size = 0x0c,
@@ -35,7 +36,8 @@ enum : std::size_t {
     extended_speed = 0x54,
     extended_configured_speed = 0x58
 };
-constexpr std::uint32_t unknown_16 = 0xffff;  // in 16-bit fields: unknown, or in a longer field
+// The value of a 16-bit field whose number is unknown or is in a longer field.
+constexpr std::uint32_t unknown_16 = 0xffff;
 // std::regex_search calls itself for each character: a long text would exhaust the stack.
 constexpr std::size_t longest_name = 256;
 // Types of modules that are not volatile memory (ROM, flash, logical non-volatile devices), as
@@ -177,9 +179,10 @@ std::vector<MemoryModule> modules_of_udev(const std::string& text) {
 }
 
 std::optional<int> channels_named(const std::vector<MemoryModule>& modules) {
-    // Two forms name a channel. The word: "P0 CHANNEL A", "ChannelA-DIMM0",
-    // "P0_Node1_Channel2_Dimm0". A letter after DIMM, with the slot's digit: "CPU1_DIMM_A1",
-    // "P2-DIMMF1". "A1" and "DIMM 3" name no channel.
+    // Two forms of locators name a channel. channel_word matches the word CHANNEL and a letter or
+    // number: "P0 CHANNEL A", "ChannelA-DIMM0", "P0_Node1_Channel2_Dimm0". dimm_letter matches
+    // DIMM, the channel's letter and the slot's digit: "CPU1_DIMM_A1", "P2-DIMMF1". "A1" and
+    // "DIMM 3" name no channel.
     static const std::regex channel_word("^(.*)channel[ _-]*([0-9]+|[a-z])(?![a-z])",
                                          std::regex::icase),
         dimm_letter("^(.*)dimm[ _-]*([a-z])[0-9]$", std::regex::icase);

@@ -65,7 +65,7 @@ public:
 
     // Makes the ranks members, from a new epoch on.
     void admit(const std::vector<int>& ranks);
-    // Removes a lost rank from the membership. Returns false if it is no member.
+    // Removes a lost rank from the membership. Returns false if it is not a member.
     bool remove(int rank);
     // The next batch, if one is due.
     std::optional<Batch> plan(Nanoseconds time);

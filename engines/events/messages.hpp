@@ -29,7 +29,7 @@ enum class MessageKind : std::uint16_t {
     members,  // the membership has changed
     batch,    // groups are assigned to builder units
     stop,     // the run ends
-    evict,    // this rank is no member any more
+    evict,    // this rank is no longer a member
     // between units
     request,  // of a builder unit for a group (pull)
     barrier,

@@ -34,7 +34,7 @@ std::vector<int> read_step(std::string_view line, const std::string& location, i
             destination >= ranks)
             throw Error(
                 fmt::format(
-                    "{}: \"{}\" is no rank", location,
+                    "{}: \"{}\" is not a rank", location,
                     printable(std::string(line.substr(i, std::min<std::size_t>(end - i, 20))))),
                 fmt::format("give 0 to {}, or -1 for none", ranks - 1));
         if (destination != no_rank) {

@@ -30,7 +30,7 @@ double parse_number(const std::string& text, double min, double max, const std::
     }
     if (read == 0 || read != text.size() || !(value >= min && value <= max))
         throw Error(
-            fmt::format("{}: \"{}\" is no number from {} to {}", where, quoted(text), min, max),
+            fmt::format("{}: \"{}\" is not a number from {} to {}", where, quoted(text), min, max),
             "write for example: 0-7 fixed 4096");
     return value;
 }
@@ -117,7 +117,7 @@ Sizes::Source Sizes::parse(const std::vector<std::string>& fields, const std::st
         source.mean /= total;
         for (auto& [share, size] : source.choices) share /= total;
     } else {
-        throw wrong(fmt::format("\"{}\" is no kind of sizes", quoted(kind)));
+        throw wrong(fmt::format("\"{}\" is not a kind of sizes", quoted(kind)));
     }
     return source;
 }
@@ -142,7 +142,7 @@ Sizes Sizes::read(std::string_view text, const std::string& file, int sources, s
         for (const std::string& range : split(fields[0], ',')) {
             const std::vector<std::string> ends = split(range, '-');
             if (ends.size() > 2)
-                throw Error(fmt::format("{}: \"{}\" is no range", where, quoted(range)),
+                throw Error(fmt::format("{}: \"{}\" is not a range", where, quoted(range)),
                             "write for example 0-7");
             const double first = parse_integer(ends.front(), 0, where),
                          last = parse_integer(ends.back(), first, where);

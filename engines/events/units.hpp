@@ -4,7 +4,7 @@
 // all readout units. A filter unit takes built events.
 //
 // A membership has an epoch, which grows with each change, and for each rank the epoch since which
-// it has been a member without interruption (0: it is no member). A rank that comes back is a
+// it has been a member without interruption (0: it is not a member). A rank that comes back is a
 // member from a new epoch on.
 #pragma once
 

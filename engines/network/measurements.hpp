@@ -218,7 +218,7 @@ inline constexpr std::array counters_metrics = {
     Metric{"local_link_integrity_errors", "1", Better::lower,
            "times the link failed its threshold"},
     Metric{"excessive_buffer_overrun_errors", "1", Better::lower,
-           "times the receive buffer overran again and again"},
+           "times the receive buffer overran repeatedly"},
     Metric{"link_downed", "1", Better::lower, "times the link went down"},
     Metric{"link_error_recovery", "1", Better::lower, "times the link recovered from errors"},
     Metric{"port_rcv_errors", "1", Better::lower, "packets received with errors"},

@@ -31,7 +31,8 @@ TRACEBACK = (
 
 
 class Command(Protocol):
-    """A verb. Its class docstring is its help: the first sentence is the summary, ``examples`` are shown last.
+    """A verb. Its class docstring is its help: the first sentence is the summary that ``VERBS`` has, ``examples`` are
+    shown last.
 
     Optional attributes: ``notes``, a text before the examples; ``takes_program``, true where a program's command line
     may follow "--"; ``complete(arguments)``, which returns the arguments with the default sub-verb inserted.
@@ -47,37 +48,39 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-# In the order of the help. Verb "net" is class Net of module assay.commands.net, which is imported when it is used.
-VERBS = [
-    "check",
-    "comply",
-    "net",
-    "saturate",
-    "model",
-    "simulate",
-    "eb",
-    "mem",
-    "gpu",
-    "udp",
-    "rdma",
-    "fabric",
-    "heap",
-    "numa",
-    "alloc",
-    "io",
-    "lab",
-    "list",
-    "doctor",
-    "expect",
-    "run",
-    "judge",
-    "report",
-]
+# The verbs with their summaries, in the order of the help. Verb "net" is class Net of module assay.commands.net, which
+# is imported when it is used: the list of verbs imports none of them.
+VERBS = {
+    "check": "Qualify this machine or a cluster: memory, noise, network",
+    "comply": "Measure what a specification asks for, and judge it",
+    "net": "Qualify a network: which node, side, pair or adapter is slow",
+    "saturate": "Find a network's capacities: hosts, cabinets, and between cabinets",
+    "model": "Make a SimGrid platform of a saturation run, and verify it",
+    "simulate": "Run a network measurement or an MPI program on a simulated network",
+    "eb": "Build events over a network: each node assembles some, from a part of every node",
+    "mem": "Memory bandwidth: the peak, and at an application's pace",
+    "gpu": "Bandwidth between this machine's memory and its NVIDIA GPUs",
+    "udp": "UDP reception on one interface: speed, loss, and where it happened",
+    "rdma": "RDMA bandwidth between two devices or hosts",
+    "fabric": "Find conflicts and faults in the routing of an InfiniBand fabric",
+    "heap": "Memory profile of a program: every allocation, with its stack",
+    "numa": "NUMA profile of a program: which node each page is on, who touched it first, and who uses it from afar",
+    "alloc": "Compare allocators on this machine, or on a recorded program",
+    "io": "Measure and accelerate parallel I/O, and a node's own storage",
+    "lab": "Make a virtual cluster on this machine to try things on",
+    "list": "List what Assay can measure, and what of it applies here",
+    "doctor": "Check this machine's tools, MPIs, launchers and settings, with fixes",
+    "expect": "Show what memory, ports and GPUs should reach",
+    "run": "Run one measurement by its name",
+    "judge": "Judge a run by a specification, again or by another one",
+    "report": "Write the HTML report of a run",
+}
 
 
 def verbs_of(arguments: Sequence[str]) -> list[str]:
-    """The verb that a command line begins with, or all verbs if it begins with none."""
-    return [arguments[0]] if arguments and arguments[0] in VERBS else VERBS
+    """The verb that a command line names first, or none."""
+    named = [argument for argument in arguments if not argument.startswith("-")]
+    return named[:1] if named[:1] and named[0] in VERBS else []
 
 
 def load(verb: str) -> Command:
@@ -86,8 +89,9 @@ def load(verb: str) -> Command:
     return command
 
 
-def build_parser(arguments: Sequence[str] = ()) -> Parser:
-    """The parser for a command line that begins with ``arguments``."""
+def build_parser(arguments: Sequence[str] | None = None) -> Parser:
+    """The parser for a command line; without one, that of all verbs. Only the verb that the line names has its options.
+    A line that begins with its verb needs no others."""
     parser = Parser(
         prog="assay",
         description="Tells whether a cluster is fit for its purpose and, if it is not, why.",
@@ -96,12 +100,16 @@ def build_parser(arguments: Sequence[str] = ()) -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
     verbs = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", prog="assay")
-    for name in verbs_of(arguments):
+    loaded = list(VERBS) if arguments is None else verbs_of(arguments)
+    for name in loaded if arguments and arguments[0] in VERBS else VERBS:
+        if name not in loaded:
+            verbs.add_parser(name, help=VERBS[name])
+            continue
         command = load(name)
         description = " ".join((command.__doc__ or "").split())
         verb = verbs.add_parser(
             command.name,
-            help=description.split(". ")[0].rstrip("."),
+            help=VERBS[name],
             description=description,
             notes=getattr(command, "notes", ""),
             examples=command.examples,

@@ -8,11 +8,11 @@ namespace assay::network::saturate {
 namespace {
 
 constexpr int tag_ping_pong = 5;
-// For one pair and size, even if samples are missing. The first size gets more time, so that its
-// messages empty the token buckets of shapers.
+// Time limits for one pair and size; samples that do not fit are left out. The first size gets more
+// time, so that its messages empty the token buckets of traffic shapers.
 constexpr double max_first_seconds = 0.5, max_seconds = 0.2;
 
-// One pair: `measure` runs on its first rank while `answer` runs on its second.
+// One pair: the first rank calls measure() while the second calls answer().
 class Pair {
 public:
     Pair(Session& session, int peer, std::size_t max_size)

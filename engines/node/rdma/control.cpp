@@ -145,7 +145,7 @@ Json Connection::read_message(Nanoseconds deadline) {
     const std::uint32_t version = read_word(deadline);
     if (version != control_version)
         throw PeerError(
-            fmt::format("{} speaks version {} of this measurement's protocol, this side version {}",
+            fmt::format("{} uses version {} of this measurement's protocol, this side version {}",
                         peer_, version, control_version),
             "use the same version of Assay on both sides");
     const std::uint32_t length = read_word(deadline);
@@ -308,7 +308,7 @@ int connect_to(const std::string& host, int port, double limit) {
         close(connection);
     }
     if (error == ECONNREFUSED)
-        throw Error(fmt::format("nobody listens on {}:{}", host, port),
+        throw Error(fmt::format("no process listens on {}:{}", host, port),
                     "start the listening side there first: assay rdma -d DEVICE");
     throw Error(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(error)),
                 "check that the host is up, and the port open in its firewall (--port)");

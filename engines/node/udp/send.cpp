@@ -139,7 +139,7 @@ Error Sender::no_answer_error() const {
             candidates_, [=](const Candidate& d) { return ((d.error == errors) || ...); });
     };
     if (has_error(ECONNREFUSED))
-        return Error(fmt::format("nobody receives on {}, port {}", host, port_),
+        return Error(fmt::format("no process receives on {}, port {}", host, port_),
                      fmt::format("start 'assay udp receive -H {}' there first", host));
     if (has_error(ENETUNREACH, EHOSTUNREACH, ENETDOWN))
         return Error(

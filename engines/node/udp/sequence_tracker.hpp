@@ -6,8 +6,8 @@
 // and stays lost. The default window of a million messages is 100 s of one of the twelve default
 // streams, and several seconds of the fastest stream that one processor can receive.
 //
-// A message is reordered, as in RFC 4737, if it is no duplicate and a message with a higher number
-// arrived before it.
+// A message is reordered, as in RFC 4737, if it is not a duplicate and a message with a higher
+// number arrived before it.
 #pragma once
 
 #include <algorithm>

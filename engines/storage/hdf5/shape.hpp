@@ -1,5 +1,5 @@
-// The shape of the datasets of storage.hdf5, and how they are read. The parts of the ranks follow
-// each other along the first dimension.
+// The shape of the datasets of storage.hdf5, and which part of them is read. The first dimension is
+// divided among the ranks: each rank has one contiguous part.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace assay::storage {
 
-// contiguous: an array (or dataset) for each variable; interleaved: one of particles.
+// The layout of particles in memory and in the file. contiguous: one array (in the file: one
+// dataset) for each variable; interleaved: one array or dataset of structs, each a particle.
 enum class Pattern { contiguous, interleaved };
 // Which part of a rank's particles is read: all, the beginning, or blocks at a stride.
 enum class ReadOption { full, partial, strided };
@@ -20,9 +21,9 @@ struct DatasetShape {
     std::int64_t timesteps;
     Pattern memory, file;
     ReadOption read;
-    // Numbers of particles: for ReadOption::partial those of all ranks (0: half), for `strided` the
-    // distance and the length of blocks.
-    std::uint64_t to_read, stride, block;
+    std::uint64_t to_read;  // for ReadOption::partial: particles of all ranks; 0: half of them
+    std::uint64_t stride,
+        block;  // for ReadOption::strided: distance and length of blocks, in particles
     bool collective_data, collective_metadata;
     double compute_s;  // emulated computation after each time step
 

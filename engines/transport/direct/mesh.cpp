@@ -243,7 +243,7 @@ std::string Mesh::refusal_reason(const Hello& hello) const {
         hello.rank == static_cast<std::uint32_t>(rank()) ||
         hello.extra_length > hello.extra.size() || hello.port > 65535 ||
         hello.incarnation > 1'000'000)
-        return "it is no rank of this job";
+        return "it is not a rank of this job";
     return "";
 }
 

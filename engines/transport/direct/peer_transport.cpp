@@ -144,7 +144,7 @@ void PeerTransport::check_all_present(const char* activity) const {
     if (!first.silent || now() - first.time >= mesh_.heartbeat_limit()) throw_lost(first, activity);
 }
 
-// A rank that has left is no error here: its transfers were complete.
+// A rank that has left is not an error here: its transfers were complete.
 void PeerTransport::check_peers() const {
     const auto first = std::ranges::find(losses_, false, &Loss::graceful);
     if (first == losses_.end()) return;

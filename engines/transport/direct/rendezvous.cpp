@@ -104,7 +104,7 @@ Address read_address(const std::string& text, std::uint16_t port) {
         v6->sin6_family = AF_INET6;
         address.length = sizeof *v6;
     } else {
-        throw Error(fmt::format("'{}' is no address", text), "give one such as 10.0.0.1");
+        throw Error(fmt::format("'{}' is not an address", text), "give one such as 10.0.0.1");
     }
     address.set_port(port);
     return address;

@@ -27,8 +27,9 @@ StreamTransport::StreamTransport(Listener listener, Membership self, MeshSetting
     for (int peer = 0; peer < size(); ++peer) inboxes_.push_back(std::make_unique<Inbox>());
 }
 
-void StreamTransport::add(int peer, FrameKind kind, const void* data, std::size_t bytes,
-                          Ticket ticket, int tag, std::uint64_t offset, std::uint64_t request) {
+void StreamTransport::add_frame(int peer, FrameKind kind, const void* data, std::size_t bytes,
+                                Ticket ticket, int tag, std::uint64_t offset,
+                                std::uint64_t request) {
     const Header header{frame_magic, kind, 0, tag, bytes, offset, request};
     outbox(peer).add(header, data, has_payload(kind) ? bytes : 0, ticket);
     on_outbox_filled(peer);
@@ -43,7 +44,7 @@ void StreamTransport::post_send(Ticket ticket, const void* data, std::size_t byt
             tickets().complete(ticket, true);
             on_outbox_filled(peer);
         } else {
-            add(peer, FrameKind::message, data, bytes, ticket, tag);
+            add_frame(peer, FrameKind::message, data, bytes, ticket, tag);
         }
         return;
     }
@@ -63,7 +64,7 @@ void StreamTransport::post_receive(Ticket ticket, void* data, std::size_t bytes,
     if (peer != rank()) {
         Inbox& box = inbox(peer);
         if (box.matching_.post(ticket, data, bytes, tag)) tickets().complete(ticket, true);
-        // The payload may go on elsewhere now.
+        // The rest of an arriving payload may belong in the buffer of this receive now.
         if (box.in_payload_ && box.header_.kind == FrameKind::message) {
             const Matching::Arriving& arriving = box.matching_.arriving();
             box.target_ = arriving.target + arriving.received;
@@ -126,7 +127,7 @@ bool StreamTransport::begin_payload(int peer, std::string& fault) {
     Inbox& box = inbox(peer);
     const Header& header = box.header_;
     if (!is_valid(header)) {
-        fault = "it sent bytes that are no message";
+        fault = "it sent bytes that are not a message";
         return false;
     }
     if (!has_payload(header.kind)) {
@@ -150,7 +151,7 @@ bool StreamTransport::begin_payload(int peer, std::string& fault) {
                entry != box.gets_.end() && entry->second.bytes == header.length) {
         box.target_ = entry->second.data;
     } else {
-        fault = "it answered what was not asked";
+        fault = "it answered a request that this rank did not make";
     }
     if (!fault.empty()) return false;
     box.payload_left_ = header.length;
@@ -180,12 +181,12 @@ void StreamTransport::answer(int peer, const Header& header, std::string& fault)
     if (header.kind == FrameKind::flushed) {
         inbox(peer).flushed_ = std::max(inbox(peer).flushed_, header.request);
     } else if (outbox(peer).frames() > max_frames) {
-        fault = "it asks more than this rank can answer";
+        fault = "it sends requests faster than this rank can answer them";
     } else if (header.kind == FrameKind::flush) {
-        add(peer, FrameKind::flushed, nullptr, 0, -1, 0, 0, header.request);
+        add_frame(peer, FrameKind::flushed, nullptr, 0, -1, 0, 0, header.request);
     } else if (is_in_window(header.offset, header.length)) {
-        add(peer, FrameKind::reply, window_.data() + header.offset, header.length, -1, 0, 0,
-            header.request);
+        add_frame(peer, FrameKind::reply, window_.data() + header.offset, header.length, -1, 0, 0,
+                  header.request);
     } else {
         fault = "it read outside the window";
     }
@@ -205,14 +206,14 @@ void StreamTransport::reset(int peer) {
 
 std::byte* StreamTransport::create_window(std::size_t bytes) {
     window_.assign(bytes, std::byte{0});
-    double value = 0;  // no peer writes into a window that is not there
+    double value = 0;  // after it every rank has its window, and peers may write into it
     begin_max({&value, 1});
     while (!test_collective()) sched_yield();
     return window_.data();
 }
 
 void StreamTransport::free_window() {
-    double value = 0;  // every peer has its answers
+    double value = 0;  // after it every get has been answered
     begin_max({&value, 1});
     while (!test_collective()) sched_yield();
     window_.clear();
@@ -227,7 +228,7 @@ Ticket StreamTransport::get(void* data, std::size_t bytes, int peer, std::size_t
     } else if (is_connected(peer)) {
         const std::uint64_t request = ++requests_;
         inbox(peer).gets_[request] = {ticket, static_cast<std::byte*>(data), bytes};
-        add(peer, FrameKind::get, nullptr, bytes, -1, 0, offset, request);
+        add_frame(peer, FrameKind::get, nullptr, bytes, -1, 0, offset, request);
     } else {
         tickets().complete(ticket, false);
     }
@@ -238,14 +239,14 @@ void StreamTransport::put(const void* data, std::size_t bytes, int peer, std::si
     if (peer == rank()) {
         if (bytes > 0) std::memcpy(window_.data() + offset, data, bytes);
     } else if (is_connected(peer)) {
-        add(peer, FrameKind::put, data, bytes, -1, 0, offset);
+        add_frame(peer, FrameKind::put, data, bytes, -1, 0, offset);
     }
 }
 
 void StreamTransport::flush(int peer) {
     if (peer == rank()) return;
     const std::uint64_t request = ++requests_;
-    if (is_connected(peer)) add(peer, FrameKind::flush, nullptr, 0, -1, 0, 0, request);
+    if (is_connected(peer)) add_frame(peer, FrameKind::flush, nullptr, 0, -1, 0, 0, request);
     while (inbox(peer).flushed_ < request) progress_and_check("a flush");
 }
 

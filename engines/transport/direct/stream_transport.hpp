@@ -19,7 +19,7 @@ namespace assay::direct {
 
 class StreamTransport : public PeerTransport {
 public:
-    // Sends of up to `eager` bytes complete at once: a copy is kept until they have arrived.
+    // Sends of up to `eager` bytes complete immediately: a copy is kept until it has arrived.
     StreamTransport(Listener listener, Membership self, MeshSettings settings,
                     std::size_t eager = 0);
 
@@ -40,7 +40,8 @@ protected:
 
     private:
         friend class StreamTransport;
-        // Of messages without a receive, per peer. Larger messages need a receive.
+        // Bytes of messages of one peer that are kept until their receives are posted. A message
+        // that does not fit waits in the stream.
         static constexpr std::size_t max_unexpected = 16U << 20;
         Header header_{};
         std::size_t header_received_ = 0;
@@ -54,21 +55,23 @@ protected:
         };
         Matching matching_;
         std::map<std::uint64_t, Get> gets_;  // by request
-        std::uint64_t flushed_ = 0;
+        std::uint64_t flushed_ = 0;  // the last request whose flush the peer has acknowledged
     };
     Outbox& outbox(int peer) { return outboxes_[static_cast<std::size_t>(peer)]; }
     Inbox& inbox(int peer) { return *inboxes_[static_cast<std::size_t>(peer)]; }
 
     // Processes bytes of a peer's stream. Returns their number; less than `bytes` if the stream
-    // must wait for a receive (back-pressure). Sets `fault` if the bytes are no valid frames.
+    // must wait for a receive (back-pressure). Sets `fault`, a
+    // message about the peer, if the bytes are not valid frames.
     std::size_t consume(int peer, const std::byte* data, std::size_t bytes, std::string& fault);
-    // `bytes` bytes were written to target().
+    // Call it after `bytes` bytes were written to target().
     void on_payload_bytes(int peer, std::size_t bytes);
-    // Tries again to begin a message that waits for a receive. Returns whether the stream goes on.
+    // Tries again to begin a message that waits for a receive. Returns whether more bytes of the
+    // stream can be consumed.
     bool resume(int peer, std::string& fault);
-    // There are new bytes in a peer's outbox.
+    // Called when a peer's outbox has new bytes to send.
     virtual void on_outbox_filled(int peer) = 0;
-    // A receive was posted for a stream that waits.
+    // Called when a receive was posted for a stream that waits; resume() may succeed now.
     virtual void on_receive_posted(int peer) = 0;
     // Deletes a peer's streams and fails its tickets.
     void reset(int peer);
@@ -79,8 +82,8 @@ protected:
 private:
     void post_send(Ticket ticket, const void* data, std::size_t bytes, int peer, int tag) final;
     void post_receive(Ticket ticket, void* data, std::size_t bytes, int peer, int tag) final;
-    void add(int peer, FrameKind kind, const void* data, std::size_t bytes, Ticket ticket,
-             int tag = 0, std::uint64_t offset = 0, std::uint64_t request = 0);
+    void add_frame(int peer, FrameKind kind, const void* data, std::size_t bytes, Ticket ticket,
+                   int tag = 0, std::uint64_t offset = 0, std::uint64_t request = 0);
     bool begin_payload(int peer, std::string& fault);
     void end_payload(int peer);
 
@@ -106,7 +109,7 @@ private:
     std::vector<SelfSend> self_sends_;
     std::vector<SelfReceive> self_receives_;
     std::vector<std::byte> window_;
-    std::uint64_t requests_ = 0;
+    std::uint64_t requests_ = 0;  // number of gets and flushes so far
 };
 
 }  // namespace assay::direct

@@ -8,14 +8,13 @@ import socket
 import tempfile
 from pathlib import Path
 
-from assay.commands.options import add_option, argument_type, open_run
+from assay.commands.options import add_option, argument_type, open_run, parse_sizes
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.measure.alloc import (
     QUESTIONS,
     Plan,
     Step,
-    parse_sizes,
     run_steps,
     steps_of,
     thread_counts,

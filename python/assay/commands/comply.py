@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from assay.commands.options import (
-    add_option,
-    add_output,
-    chosen_launcher,
-    open_run,
-    read_specification,
-    site_and_hosts,
-    specifications,
-)
+from assay.commands.options import add_option, add_output, chosen_launcher, open_run, site_and_hosts
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import read_specification, specifications
 from assay.errors import UserError
 from assay.launch.hosts import host_list
 from assay.launch.reach import check_hosts

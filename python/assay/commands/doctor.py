@@ -14,8 +14,9 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from assay.commands.options import add_option, read_specification
+from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import read_specification
 from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
 from assay.judge import Specification, judge
 from assay.judge.inventory_file import inventory_of, not_counted, to_toml
@@ -25,7 +26,7 @@ from assay.launch.launchers import LAUNCHERS
 from assay.measure.node import read_contexts
 from assay.records.schema import Context
 from assay.records.units import format_as
-from assay.report.terminal import console
+from assay.report.console import console
 
 # Programs that Assay calls: the purpose of each, and the command that installs it on Debian.
 TOOLS = {
@@ -174,16 +175,16 @@ def _settings(specifications: list[Specification]) -> list[Check]:
     for specification in specifications:
         facts = [criterion for criterion in specification.criteria if criterion.fact]
         for verdict in judge(replace(specification, criteria=facts), contexts, [socket.gethostname()]):
-            found = verdict.observed_text or "not on this machine"
+            observed = verdict.observed_text or "not on this machine"
             if verdict.reason and (verdict.observed_text or verdict.metric.startswith("inventory.")):
-                found = (
+                observed = (
                     f"{verdict.observed_text} ({verdict.reason})" if verdict.observed_text else verdict.reason
                 )
             if verdict.outcome == "PASS":
-                checks.append(Check("settings", verdict.criterion, "ok", found))
+                checks.append(Check("settings", verdict.criterion, "ok", observed))
                 continue
             required = f"; wanted: {verdict.required_text}" if verdict.required_text else ""
-            checks.append(Check("settings", verdict.criterion, "note", found + required, verdict.fix))
+            checks.append(Check("settings", verdict.criterion, "note", observed + required, verdict.fix))
     return [*checks, *_devices(contexts)]
 
 

@@ -12,7 +12,7 @@ from assay.errors import EXIT_PASS
 from assay.explain.expected import expected_figures
 from assay.measure.node import read_contexts
 from assay.records.run import Run
-from assay.report.terminal import console
+from assay.report.console import console
 
 
 class Expect:

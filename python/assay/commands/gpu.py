@@ -6,9 +6,10 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add_output, open_run, specifications
+from assay.commands.options import add_output, open_run
 from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
+from assay.commands.specifications import specifications
 from assay.launch.engines import describe, probe
 from assay.launch.placement import HERE
 from assay.measure.node import measure_node

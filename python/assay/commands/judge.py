@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from assay.commands.options import add_option, read_specification
+from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import read_specification
 from assay.errors import EXIT_OF
 from assay.judge import deciding_criteria, integrity, judge, overall
 from assay.records import run as runs
 from assay.records.schema import encode
-from assay.report.terminal import console, show_outcome, show_verdicts
+from assay.report.console import console
+from assay.report.terminal import show_outcome, show_verdicts
 
 
 class Judge:

@@ -23,7 +23,7 @@ from assay.lab import Lab as VirtualCluster
 from assay.lab.namespaces import find_processes
 from assay.lab.traffic import parse_loss, parse_mtu, parse_rate
 from assay.records.units import format_quantity, format_share
-from assay.report.terminal import console
+from assay.report.console import console
 
 _RATE = "such as 100mbit or 1gbit"
 

@@ -14,7 +14,7 @@ from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
 from assay.launch.engines import MeasurementDescription, describe, describe_storage, probe
 from assay.launch.launchers import default_launcher
-from assay.report.terminal import console
+from assay.report.console import console
 
 
 class List:

@@ -15,9 +15,9 @@ from assay.commands.options import (
     count,
     open_run,
     site_and_hosts,
-    specifications,
 )
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.explain.links import blame
 from assay.fabric import Routes, schedules

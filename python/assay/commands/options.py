@@ -16,27 +16,21 @@ from typing import Any, TypeVar
 
 from assay.commands.parser import Parser
 from assay.errors import UserError
-from assay.explain import RULES
-from assay.judge import Specification, Vocabulary, find_specification, load_specification
 from assay.lab import Lab
 from assay.launch.direct import TRANSPORTS
-from assay.launch.engines import describe_if_built, describe_profilers, describe_storage, metrics_of
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
-from assay.measure.alloc import parse_sizes, parse_threads
-from assay.measure.events_tune import DESCRIBED as EVENTS
-from assay.measure.fabric import DESCRIBED as FABRIC
-from assay.measure.storage import SPEEDUP_DESCRIBED
 from assay.records.run import Run
 from assay.records.units import parse_in, parse_size
 
 Group = argparse._ArgumentGroup | argparse.ArgumentParser
 T = TypeVar("T")
+SIZE_FACTOR = 4  # between successive sizes of a range
 
 
 def argument_type(parse: Callable[[str], T], fix: str = "") -> Callable[[str], T]:
     """Makes ``parse`` a type for argparse, which puts the option's name before the error. ``fix`` is added to errors
-    that have none, and to those of texts that are no quantity."""
+    that have none, and to those of texts that are not quantities."""
 
     def read(text: str) -> T:
         try:
@@ -62,6 +56,28 @@ def _parse_duration(text: str) -> float:
     if not 0 < seconds < math.inf:
         raise UserError(f"'{text}' is not a time above zero")
     return seconds
+
+
+def parse_sizes(text: str) -> list[int]:
+    """Parses "16B:4GiB" (in steps of a factor of four, with both ends) or "16,20MB"; ascending."""
+    first, colon, last = text.partition(":")
+    if not colon:
+        return sorted({parse_size(size) for size in text.split(",")})
+    low, high = parse_size(first), parse_size(last)
+    if low > high:
+        raise UserError(f"'{text}' begins above its end", "write the smaller size first: 16B:4GiB")
+    sizes = []
+    while low < high:
+        sizes.append(low)
+        low *= SIZE_FACTOR
+    return [*sizes, high]
+
+
+def parse_threads(text: str) -> list[int]:
+    counts = text.split(",")
+    if not all(count.isascii() and count.isdigit() and 1 <= int(count) <= 1024 for count in counts):
+        raise UserError(f"'{text}' is not a list of thread counts", "write it as 1,2,4, each at most 1024")
+    return sorted({int(count) for count in counts})
 
 
 # Seconds above zero; a bare number is in seconds.
@@ -227,35 +243,6 @@ def site_and_hosts(
     ranks = rank_count or ranks_here or max(2, len(os.sched_getaffinity(0)))
     check_ranks_here(ranks)
     return HERE, [socket.gethostname()] * ranks
-
-
-def specifications(args: argparse.Namespace, *built_in: str) -> list[Specification]:
-    """Reads the built-in specifications and those of --spec before anything starts, so that an error is reported at
-    once."""
-    return [read_specification(name) for name in [*built_in, *args.spec]]
-
-
-def read_specification(name: str) -> Specification:
-    """Reads a specification by path or built-in name, and checks it against the engines' descriptions. Without
-    engines the names are not checked."""
-    description = describe_if_built()
-    if description is None:
-        return load_specification(find_specification(name), Vocabulary(rules=RULES))
-    measurements = [
-        *description.measurements,
-        *describe_profilers(),
-        *describe_storage(),
-        SPEEDUP_DESCRIBED,
-        *FABRIC,
-        *EVENTS,
-    ]
-    vocabulary = Vocabulary(
-        metrics=metrics_of(measurements),
-        rules=RULES,
-        facts={fact.name: fact.unit for fact in description.facts},
-        parameters={m.name: {p.name: p.unit for p in m.parameters} for m in measurements},
-    )
-    return load_specification(find_specification(name), vocabulary)
 
 
 def open_run(verb: str, args: argparse.Namespace) -> Run:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add_option, add_output, open_run, specifications
+from assay.commands.options import add_option, add_output, open_run
 from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import MeasurementDescription, describe, probe
 from assay.launch.hosts import host_list

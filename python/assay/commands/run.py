@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from assay.commands.options import add_option, add_output, open_run, site_and_hosts, specifications
+from assay.commands.options import add_option, add_output, open_run, site_and_hosts
 from assay.commands.parser import Example, Parser, nearest
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.engines import Parameter, describe, describe_storage, probe
 from assay.launch.hosts import host_list

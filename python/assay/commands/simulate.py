@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 
 from assay.commands import eb, net, saturate
-from assay.commands.options import add_option, specifications
+from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch import simulator
 from assay.launch.placement import HERE
@@ -42,7 +43,11 @@ class Simulate:
     def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s PLATFORM.xml [options] -- net|saturate|eb|PROGRAM [ARGUMENT ...]"
         parser.add_argument("platform", type=Path, metavar="PLATFORM.xml", help="a platform file of SimGrid")
-        add_option(parser, "--nodes", "the first of the platform, or clusters grown to so many; default: all")
+        add_option(
+            parser,
+            "--nodes",
+            "use the first N hosts of the platform, or enlarge its clusters to N hosts; default: all",
+        )
         parser.add_argument(
             "--set",
             action="append",

@@ -15,10 +15,14 @@ from assay.records.schema import AnyRecord, Measurement, Scalar
 from assay.records.units import format_size
 
 BUILD, SLICES, ALLTOALL, TUNE = "events.build", "events.slices", "events.alltoall", "events.tune"
-# Parameters that differ between records of one building; all others are parameters of the building.
+# Parameters that differ between records of one ``Building``; all others identify it.
 RECORD_PARAMS = {"direction", "lost", "returned", "stayed", "waiting_for"}
 RANK_METRICS = ("rank_throughput", "backpressure")
-WRONG = ("fragments_corrupt", "fragments_duplicate", "fragments_unaccounted")  # faults with any parameters
+WRONG_FRAGMENTS = (
+    "fragments_corrupt",
+    "fragments_duplicate",
+    "fragments_unaccounted",
+)  # always 0 in a correct run
 LEDGER = (
     "events_built",
     "events_incomplete",
@@ -26,7 +30,7 @@ LEDGER = (
     "fragments_built",
     "fragments_partial",
     "fragments_lost",
-    *WRONG,
+    *WRONG_FRAGMENTS,
 )
 
 
@@ -34,7 +38,7 @@ LEDGER = (
 class Slice:
     """An interval of the run's time."""
 
-    t: float  # its start, s since the start of the run
+    t: float  # start of the slice, s since the start of the run
     end: float  # s since the start of the run
     rate: float  # B/s of all ranks together
     p50: float  # latency of an event, s
@@ -46,7 +50,7 @@ class Slice:
 
 @dataclass
 class Building:
-    """All records of one set of parameters."""
+    """The event building with one set of parameters: all its records."""
 
     params: dict[str, Scalar]
     totals: dict[str, Measurement] = field(default_factory=dict)  # metrics without a subject

@@ -22,7 +22,7 @@ ESTIMATOR_SHARE = 0.6  # of the budget; the rest is for neighbours and repetitio
 FINALISTS, REPEATS = 3, 2  # points that are measured again, and how often
 MIN_POINTS = 8  # points; a smaller grid is measured whole
 MAX_REPEATED_PROPOSALS = (
-    50  # after so many proposals in a row that were measured already, the estimator has converged
+    50  # after this many consecutive proposals that were already measured, the search has converged
 )
 
 # A point's figure, higher is better; None where it could not be measured.

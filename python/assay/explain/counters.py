@@ -2,7 +2,7 @@
 
 "network.counters" records hold the growth of a device's counter. Link errors are a warning by themselves (they cost
 retransmissions before they cost bandwidth) and raise the confidence of a finding about the same host. Drops and
-waits for credits occur in any congestion and are no finding by themselves.
+waits for credits occur in any congestion and are not a finding by themselves.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from assay.events.figures import BUILD, WRONG, Building, buildings
+from assay.events.figures import BUILD, WRONG_FRAGMENTS, Building, buildings
 from assay.events.shares import NetworkRates, network_rates
 from assay.events.stability import find_dips
 from assay.explain.evidence import Evidence
@@ -36,7 +36,7 @@ def event_ledger(evidence: Evidence) -> list[Finding]:
     """Fragments that were corrupt, duplicate or unaccounted; and fragments lost without a death that explains it."""
     findings = []
     for building in buildings(evidence.records):
-        for metric in WRONG:
+        for metric in WRONG_FRAGMENTS:
             count = building.count(metric)
             if count:
                 record = building.totals[metric]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 RETRANSMITTED_ERROR, OUT_OF_ORDER_ERROR = 0.3, 0.6
 OVERDISPERSION = 2.0  # variance of a count over its mean: losses come in bursts
 MIN_SCORE = 12.0  # squared error that a side must explain, in variances: 3.5 standard deviations
-ROUNDS = 3  # the weights depend on the fit; they change little after so many
+ROUNDS = 3  # the weights depend on the fit; they change little after this many rounds
 
 Floats = NDArray[np.float64]
 

@@ -1,10 +1,10 @@
 """The retest: suspects are measured again, pair by pair, each alone on the network.
 
 A suspect that is still slow has a fault of hardware or configuration; one that has recovered was slowed by congestion,
-which is no fault. Controls, a few pairs that are not suspected, are measured in the same way, because a pair alone is
-faster than a pair among many. A suspected pair that is still slow is measured once more later, since one disturbance
-slows one measurement.
-A group behind a shared path is slow only when its hosts send together: ``assay.explain.group_retest``.
+which is not a fault. Controls, a few pairs that are not suspected, are measured in the same way, because a pair alone
+is faster than a pair among many. A suspected pair that is still slow is measured once more later, since one disturbance
+slows one measurement. A group behind a shared path is slow only when its hosts send together:
+``assay.explain.group_retest``.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def outcome_of(
 def _is_slow_by_effect(suspect: Suspect, suspected_logs: Logs, control_logs: Logs) -> bool:
     """Whether all of the suspect's pairs are slow, beyond the scatter of both groups. Both are given as
     logarithms of rates."""
-    # For a pair the better of its measurements counts: one disturbance is no fault.
+    # For a pair the better of its measurements counts: a single disturbance is not a fault.
     effect = float(
         (suspected_logs.max() if suspect.side == "pair" else np.median(suspected_logs))
         - np.median(control_logs)

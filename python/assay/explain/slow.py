@@ -1,6 +1,6 @@
 """Turns suspects into findings: slow hosts, pairs and blocks, and congestion.
 
-A suspect that is still slow when measured alone is a fault. Otherwise other traffic slowed it: that is no fault, and
+A suspect that is still slow when measured alone is a fault. Otherwise other traffic slowed it: that is not a fault, and
 a warning only if the loss was large and one-sided. Without a retest, only suspects that chance cannot explain are
 reported, with less confidence.
 """

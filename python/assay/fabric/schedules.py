@@ -1,7 +1,7 @@
 """Schedules of an all-to-all exchange: steps, in each of which a rank sends to one other rank at most.
 
 shift    step k: rank i sends to (i - k) mod N. N steps; in step 0 a rank sends to itself
-xor      step k: rank i sends to i xor k, to nobody where that is no rank. N steps for a power of two
+xor      step k: rank i sends to rank i xor k if that exists. N steps for a power of two
 circle   a round-robin tournament (the polygon method): pairs exchange in both directions; with odd N one rank is idle
 random   each step a random permutation of the ranks, N steps; not every pair meets
 """
@@ -38,7 +38,7 @@ class Schedule:
         return (self.step(k) for k in range(self.steps))
 
     def array(self) -> Ints:
-        """[steps, ranks]; 4 bytes an entry."""
+        """[steps, ranks]; 4 bytes per entry."""
         return np.stack(list(self)) if self.steps else np.zeros((0, self.ranks), np.int32)
 
 

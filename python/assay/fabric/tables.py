@@ -120,7 +120,7 @@ class Distances:
 
 
 class NextHops:
-    """The switches' neighbours as [S, ports + 1] arrays, -1 where the other end is no switch."""
+    """The switches' neighbours as [S, ports + 1] arrays, -1 where the other end is not a switch."""
 
     def __init__(self, fabric: Fabric, levels: Ints | None = None) -> None:
         self.fabric = fabric
@@ -214,7 +214,7 @@ class NextHops:
         return np.asarray(distance.down[:, leaf] < FAR)[:, None]
 
     def reversed_ports(self, preferred: Ints) -> Bools:
-        """[S, ports + 1] the far ends of the cables at port ``preferred[s]`` of each switch; 0 is no port."""
+        """[S, ports + 1] the far ends of the cables at port ``preferred[s]`` of each switch; 0: no port."""
         mask = np.zeros_like(self.neighbour, np.bool_)
         switches = np.flatnonzero(preferred > 0)
         mask[

@@ -31,7 +31,7 @@ CHANCE = 0.001  # expected number of healthy links of a fabric that look as bad
 MIN_LOSS = 0.10  # of a link; adapters of equal hosts differ by some percent
 SIGMA_FLOOR = 0.005  # relative; no bandwidth is known more precisely
 MIN_PAIRS = 3  # pairs that cross a suspect; a single slow pair has many possible causes
-# A link that is 1000 times less likely to be slow than another is no alternative to it.
+# A link that is 1000 times less likely to be slow than another is not an alternative to it.
 MAX_GAIN_GAP = math.log(1000)
 MAX_GAIN_OF_PAIR = 8.0  # gain of one pair at most, so that one outlier decides nothing
 MEDIAN_ERROR = math.sqrt(math.pi / 2)  # standard error of a median over that of a mean

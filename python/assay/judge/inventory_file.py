@@ -47,7 +47,7 @@ def read_inventory(file: TomlFile, table: Any) -> Inventory:
         memory.value if memory else None, memory_unit, devices, _read_ignored(file, table.get("ignore", [])),
     )  # fmt: skip
     if inventory == Inventory(ignore=inventory.ignore):
-        file.refuse("inventory", "[inventory] expects nothing", "name sockets, memory, gpus, ports, ...")
+        file.refuse("inventory", "[inventory] is empty", "give sockets, memory, gpus, rdma_ports, ...")
     return inventory
 
 

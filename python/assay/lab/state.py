@@ -26,7 +26,7 @@ LOCK_LIMIT_S = 10.0
 
 
 class Rates(msgspec.Struct, omit_defaults=True, frozen=True):
-    """Planted limits in B/s; None is no limit. ``up`` limits what a host sends, ``down`` what it receives, ``duplex``
+    """Planted limits in B/s; None: no limit. ``up`` limits what a host sends, ``down`` what it receives, ``duplex``
     the sum of both, ``cabinet`` each direction of a cabinet's uplink."""
 
     up: float | None = None

@@ -7,7 +7,7 @@ the addresses of all, merges their output lines on its standard output, and ends
     Direct("tcp", survive=True)                      the job goes on without a rank that dies (never without rank 0)
     Direct("tcp", survive=True, restart_s=2.0)       ... and restarts it 2 s later, with a higher incarnation number
 
-On its standard input the program reads one JSON object a line: {"restart": 3} restarts rank 3 once it has ended.
+On its standard input the program reads one JSON object per line: {"restart": 3} restarts rank 3 once it has ended.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-PERIOD_S = 2.0  # between two readings of /proc; one takes about 20 us a process
+PERIOD_S = 2.0  # between two readings of /proc; one takes about 20 us per process
 BUSY_SHARE = 0.15  # of all processors: from this load on, timings are doubtful
 STOLEN_SHARE = 0.05  # of all processors' time: the same
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD (linux/sched.h)

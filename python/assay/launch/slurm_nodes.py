@@ -29,7 +29,7 @@ SRUN_LIMIT_S = 60.0  # of one process on each node of the allocation
 @functools.cache
 def node_names(hosts: tuple[str, ...]) -> dict[str, str]:
     """Returns Slurm's node name of each listed host. If Slurm does not answer, the names are returned unchanged, and
-    srun reports those that it cannot use. Raises UserError for a host that is no node, and for two names of one
+    srun reports those that it cannot use. Raises UserError for a host that is not a node, and for two names of one
     node."""
     nodes = _nodes()
     if not nodes:

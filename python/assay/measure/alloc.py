@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.errors import UserError
 from assay.launch.engines import describe
 from assay.measure.allocators import Allocator, engine, start_command
 from assay.measure.progress import ProgressTracker
 from assay.measure.session import Session
 from assay.profile.alloc import CYCLE, HANDOVER, MIXED, RETENTION, THREADS
 from assay.records.schema import Measurement, Scalar, Subject
-from assay.records.units import parse_size
 
 # Longest time without a line from the engine. It runs up to four processes of at most 300 s each between two lines.
 SILENCE_S = 1800.0
@@ -32,7 +30,6 @@ QUESTIONS = {
     "handover": HANDOVER,  # blocks that one thread allocates and another frees
     "mixed": MIXED,  # blocks of mixed sizes and lifetimes
 }
-SIZE_FACTOR = 4  # between successive sizes of a range
 
 
 @dataclass(frozen=True)
@@ -127,28 +124,6 @@ def _waive(session: Session, step: Step) -> None:
             reason=step.allocator.missing_reason,
         )
     )
-
-
-def parse_sizes(text: str) -> list[int]:
-    """Parses "16B:4GiB" (in steps of a factor of four, with both ends) or "16,20MB"; ascending."""
-    first, colon, last = text.partition(":")
-    if not colon:
-        return sorted({parse_size(size) for size in text.split(",")})
-    low, high = parse_size(first), parse_size(last)
-    if low > high:
-        raise UserError(f"'{text}' begins above its end", "write the smaller size first: 16B:4GiB")
-    sizes = []
-    while low < high:
-        sizes.append(low)
-        low *= SIZE_FACTOR
-    return [*sizes, high]
-
-
-def parse_threads(text: str) -> list[int]:
-    counts = text.split(",")
-    if not all(count.isascii() and count.isdigit() and 1 <= int(count) <= 1024 for count in counts):
-        raise UserError(f"'{text}' is not a list of thread counts", "write it as 1,2,4, each at most 1024")
-    return sorted({int(count) for count in counts})
 
 
 def thread_counts(cores: int) -> list[int]:

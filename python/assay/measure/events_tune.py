@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from assay.events.figures import BUILD, TUNE, WRONG, describe
+from assay.events.figures import BUILD, TUNE, WRONG_FRAGMENTS, describe
 from assay.events.landscape import importances
 from assay.events.space import Point, Space
 from assay.events.tuner import Tuner, Tuning
@@ -71,7 +71,7 @@ class _Listener:
         if isinstance(record, Measurement) and record.name == BUILD and record.summary is not None:
             if record.metric == "throughput" and record.status == "ok":
                 self.throughput = record.median
-            elif record.metric in WRONG and record.median > 0:
+            elif record.metric in WRONG_FRAGMENTS and record.median > 0:
                 self.wrong.append(record)
         return record
 

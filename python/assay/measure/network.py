@@ -215,7 +215,9 @@ def _measure_groups(
     if time_budget.budget:
         time_for_all = max(0.0, time_budget.left() - time_budget.launch)
         group_seconds = min(GROUP_S, max(SHORTEST_GROUP_S, time_for_all / GROUP_OVERRUN / len(groups)))
-        if time_for_all < 2 * GROUP_OVERRUN * group_seconds:  # one group alone is compared with nothing
+        if (
+            time_for_all < 2 * GROUP_OVERRUN * group_seconds
+        ):  # a single group has no group to be compared with
             session.err.print(
                 f"{len(groups)} groups of flows are not measured again: no time is left; give a longer --budget"
             )

@@ -35,10 +35,12 @@ from assay.records import schema
 from assay.records.run import Run
 from assay.records.schema import AnyRecord
 from assay.records.units import parse_size
+from assay.report.console import console
 from assay.report.heap import show_profiles
 from assay.report.html import build_report
 from assay.report.numa import show_numa_profiles
-from assay.report.terminal import console, show_outcome, show_run, show_verdicts
+from assay.report.sources import show_source_notices
+from assay.report.terminal import show_outcome, show_run, show_verdicts
 
 START_LIMIT_S, START_S_PER_RANK = 60.0, 0.1  # thousands of ranks take minutes to start
 SIMULATED_START_S = 600.0  # a simulator says nothing while it computes
@@ -379,6 +381,7 @@ class Session:
         if not self.quiet:
             show_profiles(self.out, profiles, self.run.path)
             show_numa_profiles(self.out, profiles, self.run.path)
+            show_source_notices(self.out, self.run.path)
             show_run(self.out, self.run.records)
             show_verdicts(self.out, verdicts)
             if outcome:

@@ -5,17 +5,14 @@ rich adds colour on a terminal only; the text is the same without it.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
 
-from rich.console import Console, ConsoleOptions, RenderableType
-from rich.segment import Segment
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Context, Failure, Finding, Measurement, Verdict
-from assay.records.text import one_line, printable
+from assay.records.text import one_line
 from assay.records.units import format_quantity, format_share, format_size
 from assay.report.alloc import show_alloc
 from assay.report.events import show_events
@@ -29,12 +26,10 @@ from assay.report.sweep import SweepRow, sweep_rows
 from assay.report.udp import show_udp
 from assay.report.wire import show_wire
 
-WIDTH = 132  # columns without a terminal: a log or a pipe is not folded at 80
-
 LEGEND = (
-    "bandwidth: verified bytes of all clients over the slowest client's time; per client: the median client.\n"
-    "latency: until complete at the target; of a send the round trip of message and answer. An all to all\n"
-    "measures it with a few separate messages, so it is not the inverse of the rate."
+    "bandwidth: verified bytes of all clients / time of the slowest client; per client: of the median client.\n"
+    "latency: time until an operation is complete at the target; for send: round-trip time. An all-to-all measures\n"
+    "it with a few separate messages, so it is not the inverse of the rate."
 )
 
 # Measurements with a separate table.
@@ -48,29 +43,8 @@ SEPARATE_TABLES = {
 }
 
 FINDING_STYLES = {"fault": "bold red", "warning": "bold yellow", "advice": "bold green"}
+MAX_MARGIN = 10.0  # times the required value
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
-
-
-class _Output(Console):
-    """A console without markup ("[red]" may be a host's name) that escapes unsafe characters in all printed text."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(highlight=False, markup=False, emoji=False, **options)
-
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        for segment in super().render(renderable, options):
-            if segment.control or segment.text.isprintable():
-                yield segment
-            else:
-                yield Segment(printable(segment.text), segment.style)
-
-
-def console(stderr: bool = False) -> Console:
-    """A console of the terminal's width; of WIDTH columns without a terminal. With NO_COLOR it sends no escape
-    sequences at all: bold and dim are left out, too."""
-    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    terminal = _Output(stderr=stderr, color_system=colors)
-    return terminal if terminal.is_terminal else _Output(stderr=stderr, color_system=colors, width=WIDTH)
 
 
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
@@ -99,7 +73,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
 
 
 def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
-    """Prints node measurements without a separate table, and what was not measured, with the reason."""
+    """Prints the node measurements that have no separate table, and those without a value, with the reason."""
     measured = [r for r in records if isinstance(r, Measurement) and r.name.startswith("node.")]
     with_value = [r for r in measured if r.summary is not None and r.name not in SEPARATE_TABLES]
     if with_value:
@@ -183,10 +157,17 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = ""
             criterion,
             verdict.observed_text or _figure(verdict.observed, verdict.unit),
             verdict.required_text or _required(verdict),
-            "" if verdict.margin is None else f"{verdict.margin:+.1%}",
+            _margin(verdict.margin),
         )
     console.print(table)
     console.print()
+
+
+def _margin(margin: float | None) -> str:
+    """As a share of the required value, or from MAX_MARGIN on as a bound."""
+    if margin is None:
+        return ""
+    return f"{margin:+.1%}" if margin < MAX_MARGIN else f"> +{MAX_MARGIN:.0%}"
 
 
 def _required(verdict: Verdict) -> str:

@@ -94,8 +94,8 @@ TEST_CASE("a schedule file is refused with its line") {
     };
     CHECK(refusal_of("1 2 0\n2 0 1\n") == "");
     CHECK(refusal_of("1 2 0\n1 2\n") == "f, line 2: 2 destinations for 3 ranks");
-    CHECK(refusal_of("1 2 0\n1 2 x\n") == "f, line 2: \"x\" is no rank");
-    CHECK(refusal_of("1 2 3\n") == "f, line 1: \"3\" is no rank");
+    CHECK(refusal_of("1 2 0\n1 2 x\n") == "f, line 2: \"x\" is not a rank");
+    CHECK(refusal_of("1 2 3\n") == "f, line 1: \"3\" is not a rank");
     CHECK(refusal_of("1 0 0\n") == "f, line 1: two ranks send to rank 0");
     CHECK(refusal_of("1 2 0\n1 2 0\n") == "f, line 2: rank 0 sends to rank 1 a second time");
     CHECK(refusal_of("1 2 0\n") == "f: rank 0 never sends to rank 2");

@@ -1,4 +1,5 @@
-// The sends of a readout unit, over a transport that completes none before it is told to.
+// Which sends a readout unit starts while earlier sends are in flight. HeldTransport keeps every
+// send in flight until the test completes it.
 #include "events/readout.hpp"
 
 #include <doctest/doctest.h>
@@ -85,7 +86,7 @@ struct PlantedReadout {
         batch->new_slots = {{builder, slot}};
         readout.on_batch(std::move(batch));
     }
-    // Until nothing more is sent.
+    // Advances until nothing more is sent.
     void advance() {
         for (int i = 0; i < 200; ++i) readout.advance(0);
     }
@@ -106,7 +107,7 @@ struct PlantedReadout {
 
 }  // namespace
 
-TEST_CASE("a builder unit that takes nothing does not hold back the sends to others") {
+TEST_CASE("a builder unit that receives nothing does not delay the sends to others") {
     for (const std::string protocol : {"push", "pull"}) {
         CAPTURE(protocol);
         PlantedReadout planted({"--protocol", protocol, "--credits", "8", "--in-flight", "8"});
@@ -124,24 +125,26 @@ TEST_CASE("a builder unit that takes nothing does not hold back the sends to oth
         planted.advance();
         for (int builder = 1; builder < ranks; ++builder)
             CHECK(planted.transport.in_flight[builder] == 2);
-        // Whoever takes one gets the next.
+        // The builder unit that has received a send gets the next one.
         planted.complete_first(3);
         CHECK(planted.transport.in_flight[3] == 2);
         CHECK(planted.transport.in_flight[1] == 2);
     }
 }
 
-TEST_CASE("one send in flight is one, and few sends still are two to one builder unit") {
+TEST_CASE("the limit of sends in flight, and the share of one builder unit in it") {
+    // By the limit of all sends: the sends to one builder unit of four.
     const std::map<int, int> expected = {{1, 1}, {2, 2}, {4, 2}, {12, 3}};
-    for (const auto& [limit, to_one] : expected) {
+    for (const auto& [limit, per_builder] : expected) {
         PlantedReadout planted({"--credits", "8", "--in-flight", std::to_string(limit)});
         for (std::uint16_t slot = 0; slot < 8; ++slot) planted.assign(2, slot);
         planted.advance();
-        CHECK(planted.transport.in_flight[2] == to_one);
+        CHECK(planted.transport.in_flight[2] == per_builder);
     }
 }
 
-TEST_CASE("a pulled group is sent when it is asked for, and no other one in its slot") {
+TEST_CASE(
+    "with the pull protocol a group is sent after its request, and not after another group's") {
     PlantedReadout planted({"--protocol", "pull", "--credits", "2", "--in-flight", "4"});
     planted.assign(1, 0);
     planted.advance();

@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from assay.cli import main
+from assay.commands.options import parse_sizes
 from assay.launch.engines import engines_folder
-from assay.measure.alloc import parse_sizes, thread_counts
+from assay.measure.alloc import thread_counts
 from assay.measure.allocators import LIBRARIES, find_library, parse_allocators
 from assay.records.run import Run
 
@@ -348,7 +349,7 @@ def expect_refusal(capfd: pytest.CaptureFixture[str], arguments: list[str], mess
         (["play", "again"], "did you mean 'assay alloc replay RUN'"),
         (["replay"], "one run or one trace"),
         (["replay", "nowhere"], "nowhere does not exist"),
-        (["replay", "/etc/passwd"], "no heap trace"),
+        (["replay", "/etc/passwd"], "is not a heap trace"),
         (["replay", "."], "run.json"),
         (["replay", "/etc/passwd", "--sizes", "16"], "--sizes is an option of the study"),
         (["--no-touch"], "--no-touch is an option of replay"),

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from small_cache import link_engines
 
 from assay.cli import build_parser, parse
 from assay.commands.parser import Example, Parser
@@ -21,7 +22,7 @@ from assay.launch.launchers import default_launcher
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 300.0  # for an example
-SHORT = {"assay check": " --budget 3s", "assay mem": " --budget 3s"}  # instead of 20 and 25 s
+SHORT = {"assay check": " --budget 3s", "assay mem": " --budget 3s"}  # instead of 20 s and more
 
 
 def subcommands(parser: Parser, name: str = "") -> Iterator[tuple[str, Parser]]:
@@ -93,6 +94,8 @@ def test_the_examples_run(subcommand: str, tmp_path: Path) -> None:
     # A python3 of pyenv would be a script of eighty processes, each of which "assay heap" and "assay numa" record.
     interpreter = Path(sys.executable).resolve().parent
     environment = {**os.environ, "PATH": f"{ROOT}:{interpreter}:{os.environ['PATH']}"}
+    if subcommand in ("check", "mem", "run"):
+        environment |= link_engines(tmp_path / "engines")
     for example in runnable_examples(subcommand):
         if example.needs and not has_mpi(subcommand):
             continue

@@ -95,7 +95,6 @@ def test_totals_are_printed_as_gpu_copy_prints_them(gpu: Run, capfd: pytest.Capt
     ]
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_a_shared_link_is_measured_and_named(gpu: Run) -> None:
     gpu_rates = {"h2d": 200e6, "d2h": 200e6}

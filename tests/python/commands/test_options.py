@@ -187,3 +187,39 @@ def test_a_verb_does_not_import_other_verbs() -> None:
     modules = done.stdout.splitlines()[-1].split()
     assert "assay.commands.numa" in modules
     assert not {"assay.commands.net", "assay.commands.fabric", "scipy"} & set(modules)
+
+
+HEAVY = {"numpy", "scipy", "optuna", "yaml", "assay.explain", "assay.judge", "assay.measure.session"}
+
+
+def imported_by(arguments: list[str]) -> set[str]:
+    """The modules that a command line has imported at its end."""
+    code = f"import sys; from assay.cli import main; main({arguments}); print(); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["--version"], ["nett"], ["--nett"]], ids=" ".join)
+def test_without_a_verb_none_is_imported(arguments: list[str]) -> None:
+    modules = imported_by(arguments)
+    assert "assay.cli" in modules
+    assert not (HEAVY | {"rich", "ClusterShell", "assay.commands.options"}) & modules
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["lab", "--help"], ["lab", "up", "--nodse", "3"], ["lab", "vm", "--numa", "none"], ["list", "--help"]],
+    ids=" ".join,
+)
+def test_a_verb_that_judges_nothing_imports_little(arguments: list[str]) -> None:
+    modules = imported_by(arguments)
+    assert f"assay.commands.{arguments[0]}" in modules
+    assert not HEAVY & modules
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_summary_of_a_verb_begins_its_description(verb: str) -> None:
+    description = " ".join(str(PARSERS[f"assay {verb}"].description).split())
+    assert description.removesuffix(".").split(". ")[0] == VERBS[verb]

@@ -30,7 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "python"))
 
-from assay.events.figures import WRONG, buildings  # noqa: E402
+from assay.events.figures import WRONG_FRAGMENTS, buildings  # noqa: E402
 from assay.lab import Fault, Lab, Rates, take_down  # noqa: E402
 from assay.lab.namespaces import find_processes  # noqa: E402
 from assay.lab.traffic import parse_rate  # noqa: E402
@@ -206,7 +206,7 @@ def check(path: Path, host: str, result: Result) -> None:
     if building is None:
         add_violation("no ledger was written")
         return
-    for metric in WRONG:
+    for metric in WRONG_FRAGMENTS:
         if building.count(metric):
             add_violation(f"{metric}: {building.count(metric):.0f}")
     counts = {
@@ -285,7 +285,7 @@ def main() -> int:
         "--heartbeat-ms", type=int, default=50, help="a host silent for three of these is lost (default: 50)"
     )
     parser.add_argument("--keep", action="store_true", help="keep the folder of every run")
-    parser.add_argument("--json", action="store_true", help="one JSON line a run")
+    parser.add_argument("--json", action="store_true", help="one JSON line per run")
     args = parser.parse_args()
     name = f"chaos-{os.getpid()}"
     rate = parse_rate(RATE)

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from assay.events.shares import network_rates
-from assay.records.matrices import MATRIX_FILE_HOSTS
-from assay.records.run import Run
+from assay.records.run import MATRIX_FILE_HOSTS, Run
 from assay.records.schema import Matrix, Pairs, Subject
 
 HOSTS = [f"n{i}" for i in range(MATRIX_FILE_HOSTS)]

@@ -12,7 +12,9 @@ from assay.explain.matrix import ONE_WAY, PairMatrix
 from assay.explain.power import describe_power, detectable_share
 from assay.records.schema import AnyRecord, Finding, Pairs, Subject, Verdict
 
-HIDDEN = 0.8  # of the transmit rate, under a limit of 1.6 on both directions together
+# The rate of a faulty side, relative to a healthy one. Both directions together reach 1.6, i.e. 0.8 each, so the sweep
+# cannot show the fault.
+HIDDEN = 0.8
 
 
 def one_way_rows(cluster: TwoCabinets, noise: float) -> list[AnyRecord]:

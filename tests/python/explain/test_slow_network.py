@@ -90,7 +90,7 @@ def test_a_single_slow_host_is_left_to_the_rule_of_hosts() -> None:
 
 
 def test_one_tcp_stream_is_not_expected_to_fill_a_fast_link() -> None:
-    """A core limits a TCP stream, so 12 Gbit/s on a link of 100 Gbit/s are no fault. 1 Gbit/s are one."""
+    """A core limits a TCP stream, so 12 Gbit/s on a link of 100 Gbit/s are not a fault, but 1 Gbit/s is."""
     assert findings_of_rule(cluster(12 * GBIT, speed=100 * GBIT)) == []
     assert [f.severity for f in findings_of_rule(cluster(0.94 * GBIT, speed=100 * GBIT))] == ["fault"]
 

@@ -87,7 +87,7 @@ def test_a_topology_without_tables_needs_a_routing_engine(
         main(["fabric", "check", "--fabric", str(path), "--routing", "d-mod-k", "-o", str(tmp_path / "r")])
         == 0
     )
-    with pytest.raises(UserError, match="gives no LID"):
+    with pytest.raises(UserError, match="contains no LIDs"):
         read_tables(SIX / "fts.txt", fabric)
 
 

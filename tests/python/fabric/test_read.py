@@ -174,7 +174,7 @@ def test_a_damaged_topology_is_refused(
         ("fts.txt", lambda t: t.replace("0x0005", "0x0105"), "LID 261 belongs to no port"),
         ("fts.txt", lambda t: t.replace("0x000b", "0x000c"), "LID 12 belongs to no port"),
         ("fts.txt", lambda t: t.replace("0x0005", "0x0001"), "a second entry for LID 1"),
-        ("fts.txt", lambda t: t.replace("100003", "100103"), "LID 5 is that of 0x0000000000100103 here"),
+        ("fts.txt", lambda t: t.replace("100003", "100103"), "LID 5 belongs to 0x0000000000100103 here"),
         ("fts.txt", lambda t: "".join(t.splitlines(keepends=True)[:15]), "ends without a table of switch leaf0"),
         ("opensm-lfts.dump", lambda t: t.rpartition("0x000b")[0], "ends within a table"),
         ("opensm.fdbs", lambda t: t[t.index("LID") :], "an entry before the first switch"),
@@ -233,7 +233,7 @@ def test_a_topology_is_refused_as_tables(name: str) -> None:
 
 def test_tables_of_another_fabric_are_refused(tmp_path: Path) -> None:
     fabric = read_fabric(SIX / "topology.txt")
-    with pytest.raises(UserError, match="of different days"):
+    with pytest.raises(UserError, match="both at the same time"):
         read_tables(decompress("of45", "opensm.fdbs", tmp_path), fabric)
 
 

@@ -128,8 +128,8 @@ def test_a_gpu_counts_if_it_was_measured_with_the_expected_link(tmp_path: Path) 
         ("ethernet_ports = [{count = 1, speed = '10 GiB'}]", 2, "does not fit"),
         ("ethernet_ports = [{count = 1, speed = '10 Gbps'}]", 2, "unknown unit 'Gbps'"),
         ("sockets = 1\nignore = 'eth0'", 3, "not a list"),
-        ("ignore = ['eth0']", 1, "expects nothing"),
-        ("", 1, "expects nothing"),
+        ("ignore = ['eth0']", 1, "is empty"),
+        ("", 1, "is empty"),
     ],
 )
 def test_a_wrong_inventory_is_refused_with_its_line(

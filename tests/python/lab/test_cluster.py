@@ -22,7 +22,7 @@ from assay.lab.namespaces import find_processes
 REPOSITORY = Path(__file__).parents[3]
 lab_only = pytest.mark.usefixtures(
     "make_lab"
-)  # marks the test as one of labs, and skips it where no lab can be made
+)  # marks a test that needs a lab, and skips it where labs are not available
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from traffic_meter import network_of
 
 from assay.lab import Fault, Lab
 
-pytestmark = [pytest.mark.alone, pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")]
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
 
 SENT = 20_000
 SO_RCVBUFFORCE = 33  # linux/socket.h; Python does not name it

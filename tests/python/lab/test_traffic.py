@@ -20,7 +20,6 @@ def fabric(make_lab) -> Lab:
     return make_lab(8, 2, host_rate="100mbit", duplex_rate="160mbit", cabinet_rate="300mbit")
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "flows, limit",
     [
@@ -35,14 +34,12 @@ def test_goodput_matches_the_planted_rate(fabric, flows, limit):
     assert goodput(fabric, flows) == pytest.approx(IDEAL * limit * MBIT, rel=TOLERANCE)
 
 
-@pytest.mark.alone
 def test_sending_and_receiving_can_differ(make_lab):
     lab = make_lab(3, up_rate="50mbit", down_rate="80mbit")
     assert goodput(lab, [("h0", "h1")]) == pytest.approx(IDEAL * 50 * MBIT, rel=TOLERANCE)
     assert goodput(lab, [("h0", "h1"), ("h2", "h1")]) == pytest.approx(IDEAL * 80 * MBIT, rel=TOLERANCE)
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("side, sent, received", [("tx", 50, 100), ("rx", 100, 50)])
 def test_a_fault_slows_one_side_only(fabric, side, sent, received):
     fabric.fault(["h5"], Fault(**{side: fabric.fault_rate("50%", side)}))
@@ -65,7 +62,6 @@ def test_a_pulled_cable_cuts_a_host_off_until_cleared(fabric):
         end.close()
 
 
-@pytest.mark.alone
 def test_a_fault_is_possible_without_planted_rates(make_lab):
     lab = make_lab(2)
     lab.fault(["h0"], Fault(tx=parse_rate("40mbit")))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from test_network_lab import ACROSS_HOSTS, LIMIT_S, SWEEP, command, planted_fault
+from test_network_lab import LIMIT_S, MULTI_HOST_LAUNCHERS, SWEEP, command, planted_fault
 
 from assay.lab import Fault, Lab
 from assay.lab.namespaces import find_processes
@@ -96,7 +96,7 @@ def check_not_judged(run: Run, code: int) -> None:
     assert (code, run.info.outcome, run.info.state) == (*expected, "partial"), faults
 
 
-@pytest.mark.parametrize("launcher", ACROSS_HOSTS)
+@pytest.mark.parametrize("launcher", MULTI_HOST_LAUNCHERS)
 def test_a_dead_rank_is_named_and_the_measurements_are_kept(lab: Lab, tmp_path: Path, launcher: str) -> None:
     run_path = tmp_path / "run"
     with running(lab, run_path, *LONG, "--launcher", launcher) as process:

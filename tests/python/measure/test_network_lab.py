@@ -28,7 +28,7 @@ pytestmark = [
 ASSAY = Path(__file__).parents[3] / "assay"
 MBIT = 1e6 / 8
 LIMIT_S = 240
-ACROSS_HOSTS = ["openmpi", "mpich-wheel"]
+MULTI_HOST_LAUNCHERS = ["openmpi", "mpich-wheel"]
 SWEEP = ["--sizes", "1KiB,64KiB,512KiB", "--budget", "24s", "--timeout", "10s"]
 
 
@@ -66,7 +66,7 @@ def findings(run: Run) -> list[Finding]:
     return [r for r in run.records if isinstance(r, Finding)]
 
 
-@pytest.mark.parametrize("launcher", ACROSS_HOSTS)
+@pytest.mark.parametrize("launcher", MULTI_HOST_LAUNCHERS)
 def test_a_healthy_lab_has_no_findings_and_its_bytes_use_the_network(
     lab: Lab, tmp_path: Path, launcher: str
 ) -> None:
@@ -120,7 +120,7 @@ def test_equally_slow_hosts_are_found(lab: Lab, tmp_path: Path) -> None:
     assert any("100.00 Mbit/s" in step or "0.10 Gbit/s" in step for step in finding.details)
 
 
-@pytest.mark.parametrize("launcher", ACROSS_HOSTS)
+@pytest.mark.parametrize("launcher", MULTI_HOST_LAUNCHERS)
 def test_clients_and_servers_exchange_in_both_directions(lab: Lab, tmp_path: Path, launcher: str) -> None:
     status, run = net(
         lab, tmp_path / "run", "--servers", "h[0-1]", "--clients", "h[2-5]", "--launcher", launcher,
@@ -169,9 +169,8 @@ def test_a_side_that_the_duplex_limit_hides_is_found(
     with planted_fault(slow_lab, "h4", fault):
         status, run = net(slow_lab, tmp_path / "run", "--sizes", "64KiB,256KiB", "--budget", "30s")
     found = [f for f in findings(run) if f.severity == "fault"]
-    if (
-        not found
-    ):  # a busy machine's figures scatter too much: then the verdict has to say that it cannot see this
+    if not found:
+        # The figures of a busy machine scatter. The verdict then says that it cannot detect a fault of this size.
         assert detectable_share(run) < 0.8
         return
     (finding,) = found

@@ -107,7 +107,7 @@ REFUSED = {
     "no_depth": "rxe1:1 has no completion queue of 32769 entries; fix: ask for 32767 at most",
     "realtime": "--realtime would block rxe0",
     "nobody": ":18515 within 1 s",
-    "nobody_there": "nobody listens on 127.0.0.1:18515",
+    "nobody_there": "no process listens on 127.0.0.1:18515",
 }
 
 

@@ -170,7 +170,7 @@ def test_bad_input_is_one_line(
 def test_a_missing_accelerator_is_detected(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file with the library's name that is no library: the engine checks which library provides MPI-IO."""
+    """A file with the library's name that is not a library: the engine checks which library provides MPI-IO."""
     if not is_available("openmpi"):
         pytest.skip("no openmpi here")
     engines = folder / "engines"

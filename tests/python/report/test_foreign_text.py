@@ -19,7 +19,8 @@ from assay.records.schema import (
     Summary,
     Verdict,
 )
-from assay.report.terminal import console, show_outcome, show_run, show_verdicts
+from assay.report.console import console
+from assay.report.terminal import show_outcome, show_run, show_verdicts
 
 HOSTILE = [
     "[/x]",

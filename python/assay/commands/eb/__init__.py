@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from assay.commands.eb.options import add_builder_options, add_host_options, build_request
 from assay.commands.eb.tune import Tune
-from assay.commands.options import add_alias, add_option, add_output, open_run, specifications
+from assay.commands.options import add_alias, add_option, add_output, open_run
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.launch.hosts import fold
 from assay.launch.launchers import Launcher

@@ -7,8 +7,9 @@ import math
 from typing import TYPE_CHECKING
 
 from assay.commands.eb.options import add_host_options, choose_launchers, site_and_rank_hosts
-from assay.commands.options import add_option, add_output, count, open_run, specifications
+from assay.commands.options import add_option, add_output, count, open_run
 from assay.commands.parser import Example
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.events.figures import BUILD
 from assay.events.space import Axis, Space

@@ -12,7 +12,8 @@ from assay.errors import EXIT_FAIL, EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.explain.links import blame
 from assay.records.run import Run
 from assay.records.schema import encode
-from assay.report.terminal import console, show_findings
+from assay.report.console import console
+from assay.report.terminal import show_findings
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
@@ -40,7 +41,7 @@ class Blame:
         )
         parser.add_argument("run", metavar="RUN", help="run of 'assay net'")
         add_source(parser)
-        add_option(parser, "--json", "the findings, one record a line")
+        add_option(parser, "--json", "the findings, one record per line")
         parser.set_defaults(fabric_verb=run_blame)
 
 

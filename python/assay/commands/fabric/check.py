@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from assay.commands.fabric.source import add_output, add_source, read_source, start_session
-from assay.commands.options import specifications
 from assay.commands.parser import Example
+from assay.commands.specifications import specifications
 from assay.measure.fabric import check_records
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from assay.commands.fabric.source import (
     read_source,
     start_session,
 )
-from assay.commands.options import add_option, count, specifications
+from assay.commands.options import add_option, count
 from assay.commands.parser import Example
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.fabric import schedules
 from assay.measure.fabric import conflict_records, describe_picture

@@ -9,16 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.commands.io.originals import ORIGINALS, h5bench_file
-from assay.commands.options import (
-    add_option,
-    add_output,
-    argument_type,
-    check_ranks_here,
-    count,
-    open_run,
-    specifications,
-)
+from assay.commands.options import add_option, add_output, argument_type, check_ranks_here, count, open_run
 from assay.commands.parser import Example, Parser
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.lab import Lab
 from assay.launch.accelerator import library

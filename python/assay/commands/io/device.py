@@ -7,8 +7,9 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.commands.options import add_option, add_output, open_run, size, specifications
+from assay.commands.options import add_option, add_output, open_run, size
 from assay.commands.parser import Example
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.lab import Lab
 from assay.launch.engines import describe, probe

@@ -19,7 +19,7 @@ from assay.launch.backends import Backend, backends
 from assay.launch.engines import flavours
 from assay.launch.stores import StoreContents, UnreadableStore, find_stores, list_store
 from assay.records.units import format_quantity
-from assay.report.terminal import console
+from assay.report.console import console
 
 if TYPE_CHECKING:
     from assay.commands.io import Verbs

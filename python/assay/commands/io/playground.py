@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from assay.commands.io.bench import measure
 from assay.commands.io.originals import ORIGINALS
-from assay.commands.options import add_option, add_output, open_run, specifications
+from assay.commands.options import add_option, add_output, open_run
 from assay.commands.parser import Example
+from assay.commands.specifications import specifications
 from assay.errors import UserError
 from assay.lab import Lab, take_down
 from assay.launch.accelerator import library

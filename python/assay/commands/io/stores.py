@@ -29,7 +29,7 @@ states:
   running    a job has the store open
   draining   its job has ended; the background drain goes on
   kept       for later jobs: assay io run --keep NAME
-  left       its job has ended, nobody drains it: assay io recover
+  left       its job has ended before its data were drained: assay io recover
   unreadable of another user, or of another version of Assay
 """
 
@@ -67,7 +67,7 @@ def run_stores(args: argparse.Namespace) -> int:
             failed = [file.path for file in contents.files if file.error or file.condition != "ready"]
             show_files(contents.files, failed)
             if contents.torn:
-                print(f"  {contents.torn} torn records cannot be read")
+                print(f"  {contents.torn} torn (half-written) records cannot be read")
         return EXIT_PASS
 
     return for_each_store(args.stores, show)

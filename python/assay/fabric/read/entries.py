@@ -13,27 +13,29 @@ from assay.fabric.tables import NO_ENTRY, ForwardingTables
 from assay.fabric.topology import LAST_UNICAST_LID, Fabric
 
 LIDS = LAST_UNICAST_LID + 1
-FIX_MISMATCH = "take both dumps at one time: they are of different days, or one is cut short"
+FIX_MISMATCH = (
+    "dump the topology and the tables again, both at the same time: they differ, or one is truncated"
+)
 
 
 class TableBuilder:
-    """Builds the tables while a file is read: ``begin_table`` begins a table, ``add_entry`` adds to it."""
+    """Builds the tables while a file is read: ``begin_table`` begins a table, ``add_entry`` adds an entry to it."""
 
     def __init__(self, text: LineReader, fabric: Fabric) -> None:
         self.text = text
         self.fabric = fabric
         self._switches = {int(guid): number for number, guid in enumerate(fabric.switch_guids)}
-        self._host = np.full(LIDS, -1, np.int32)  # by LID; -1: of no host, or a further LID of one
+        self._host = np.full(LIDS, -1, np.int32)  # by LID; -1: not a host's LID, or not its first one
         self._host[fabric.host_lids] = np.arange(fabric.hosts)
         self._host[0] = -1
-        self._guid = np.zeros(LIDS, np.uint64)  # by LID; 0: of no port
+        self._guid = np.zeros(LIDS, np.uint64)  # by LID; 0: not assigned to a port
         self._add_guids(fabric)
         if not (self._host >= 0).any():
-            text.refuse(1, f"{fabric.source} gives no LID, so no table can be read for it")
+            text.refuse(1, f"{fabric.source} contains no LIDs, so forwarding tables cannot be assigned to it")
         self._ports = np.full((fabric.switches, fabric.hosts), NO_ENTRY, np.uint16)
         self._lines = np.zeros((fabric.switches, fabric.hosts), np.int32)
-        self._table_lines: dict[int, int] = {}  # lines, by switch
-        self._entry_lines = np.zeros(LIDS, np.int32)  # lines, by LID, of the present table
+        self._table_lines: dict[int, int] = {}  # by switch: line at which its table begins
+        self._entry_lines = np.zeros(LIDS, np.int32)  # by LID: line of its entry in the current table
 
     def _add_guids(self, fabric: Fabric) -> None:
         lids = np.concatenate([fabric.switch_lids, fabric.host_lids])
@@ -72,7 +74,7 @@ class TableBuilder:
         if guid and guid != port_guid:
             self.text.refuse(
                 line,
-                f"LID {lid} is that of {guid:#018x} here and of {port_guid:#018x} in {self.fabric.source}",
+                f"LID {lid} belongs to {guid:#018x} here and to {port_guid:#018x} in {self.fabric.source}",
                 FIX_MISMATCH,
             )
         self._entry_lines[lid] = line

@@ -181,7 +181,7 @@ TEST_CASE("listening, connecting, and a port that is taken") {
     CHECK_FALSE(listener->accept(0.01));
     // On that address and no other: 127.0.0.2 is this machine too.
     CHECK_THROWS_WITH_AS(connect_to("127.0.0.2", port, 5),
-                         fmt::format("nobody listens on 127.0.0.2:{}", port).c_str(), Error);
+                         fmt::format("no process listens on 127.0.0.2:{}", port).c_str(), Error);
     CHECK_THROWS_AS(Listener{loopback(port)}, Error);
     Connection client(connect_to("127.0.0.1", port, 5), "server", 5);
     const auto caller = listener->accept(5);
@@ -195,7 +195,7 @@ TEST_CASE("listening, connecting, and a port that is taken") {
         connect_to("127.0.0.1", port, 5);
         FAIL("connected to a closed port");
     } catch (const Error& error) {
-        CHECK(contains(error.what(), "nobody listens on 127.0.0.1:"));
+        CHECK(contains(error.what(), "no process listens on 127.0.0.1:"));
     }
     CHECK_THROWS_AS(connect_to("no-such-host.invalid", port, 5), Error);
 }

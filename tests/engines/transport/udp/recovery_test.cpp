@@ -294,7 +294,7 @@ TEST_CASE("datagrams leave at the pace of the window over the round trip") {
     CHECK(time - begin <= 50'000'000);
 }
 
-TEST_CASE("a full queue of the host is no loss: what it refuses goes out later") {
+TEST_CASE("datagrams that the host's full queue refuses are sent later and do not count as lost") {
     Sender sender(1000, 1 << 20);
     const auto first = sender.next(0, 100'000);
     REQUIRE(first);

@@ -1,0 +1,36 @@
+"""The console that all output for people is printed with. It knows no record, so that every verb imports it fast."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from assay.records.text import printable
+
+WIDTH = 132  # columns without a terminal: a log or a pipe is not folded at 80
+
+
+class _Output(Console):
+    """A console without markup ("[red]" may be a host's name) that escapes unsafe characters in all printed text."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)
+
+
+def console(stderr: bool = False) -> Console:
+    """A console of the terminal's width; of WIDTH columns without a terminal. With NO_COLOR it sends no escape
+    sequences at all: bold and dim are left out, too."""
+    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    terminal = _Output(stderr=stderr, color_system=colors)
+    return terminal if terminal.is_terminal else _Output(stderr=stderr, color_system=colors, width=WIDTH)
