@@ -14,6 +14,7 @@ import signal
 from collections import Counter
 from collections.abc import Generator
 
+import acceptance
 import pytest
 
 MARKER_OF_FIXTURE = {"make_lab": "lab", "in_guest": "guest", "browser": "browser"}
@@ -22,6 +23,10 @@ OPTIONAL = "optional:"
 SKIPPED = pytest.StashKey[Counter[tuple[str, str]]]()  # (kind of test, reason): how many
 
 Report = pytest.TestReport | pytest.CollectReport
+
+
+def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.register(acceptance, "acceptance")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -41,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture in getattr(item, "fixturenames", ()):
             if fixture in MARKER_OF_FIXTURE:
                 item.add_marker(MARKER_OF_FIXTURE[fixture])
-    # Files are run in this order, each in one process. One that boots a guest takes long, so that the other process
+    # Files are run in this order, each in one process. One that boots a guest takes long, so that the other processes
     # would have nothing left to do at the end.
     boots = {item.path for item in items if item.get_closest_marker("guest")}
     items.sort(key=lambda item: item.path not in boots)
