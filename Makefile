@@ -1,8 +1,11 @@
 # make run     set up what running needs, then qualify this machine
 # make check   the loop while you work, about a minute: incremental build, format, types, the direction of imports, and
-#              the unit tests of C++, Python and TypeScript. Tests with a marker (lab, guest, browser, programs, slow,
-#              alone; see pyproject.toml) are left to "make test"
-# make test    set up what the tests need, then lint and every test; ONLY="tests/python/lab -k loss" for some of them
+#              the unit tests of C++, Python and TypeScript. Tests with a marker (lab, guest, browser, programs, slow;
+#              see pyproject.toml) are left to "make test"
+# make test    the gate: set up what the tests need, then lint and every test whose outcome follows from the code alone;
+#              ONLY="tests/python/lab -k loss" for some of the Python tests. In CI (CI=true) a skipped test fails.
+# make acceptance  the rest: rates and proofs in labs, guests, chaos and kills, fuzzers, sanitizers, real programs, the
+#              benchmarks with their bars; ONLY=storage for one area. Nothing else may run on the machine meanwhile.
 # make test-programs  real programs of Debian with and without "assay heap", whose output and exit codes must be the same;
 #              installs those that are missing
 # make bench   every benchmark under bench/ (ONLY=net for one area): one JSON line a figure
@@ -10,7 +13,7 @@
 # make lint    formatting, types, the direction of imports, clang-tidy on what has changed
 # make setup   the set-up alone
 # make format  formats all sources
-.PHONY: run check test test-programs bench fuzz lint static format setup test-setup clean
+.PHONY: run check test acceptance test-programs bench fuzz lint static format setup test-setup clean
 .DEFAULT_GOAL := run
 
 python := .venv/bin/python
@@ -27,32 +30,20 @@ setup:
 test-setup:
 	@packaging/setup.sh test
 
-# Three processes run tests at once, each test file in one of them: tests wait for a good part of their time, so that
-# two would leave processors idle. Tests that measure time come after all others, one by one. The last line of each
-# part says what was not tested here; in CI (CI=true) that is a failure.
-parallel = -n 3 --dist loadfile --no-loadscope-reorder
-# The files of the second part: collecting all others again takes seconds.
-alone = $$(grep -rl --include='*.py' 'mark\.alone' tests | sort)
-marked = lab or guest or browser or programs or slow or alone
+# What "make check" leaves out: it takes long, or needs more than a compiler.
+marked = lab or guest or browser or programs or slow or acceptance
 
 check: test-setup static
-	@$(ctest) --label-exclude slow
+	@$(ctest) --label-exclude 'slow|acceptance'
 	@cd web && $(node) npm run --silent test
-	@$(python) -m pytest -q $(parallel) -m "not ($(marked))"
+	@$(python) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not ($(marked))"
 
-# Every part runs, also after one that failed; 5 says that ONLY left no test in a part. clang-tidy takes the time in which
-# tests wait, and is over before those that measure time; "timeout" ends it with all that it started.
 test: test-setup static
-	@failed=; \
-	timeout 30m nice -n 19 $(python) packaging/tidy.py >build/tidy.log 2>&1 & tidy=$$!; \
-	trap 'kill $$tidy; exit 130' INT TERM; \
-	$(ctest) || failed=1; \
-	(cd web && $(node) npm run --silent test) || failed=1; \
-	$(python) -m pytest -q $(parallel) -m "not alone" $(ONLY) || [ $$? = 5 ] || failed=1; \
-	wait $$tidy || { cat build/tidy.log; echo "clang-tidy found the above, or took over 30 minutes"; failed=1; }; \
-	trap - INT TERM; \
-	$(python) -m pytest -q -m "alone" $(or $(ONLY),$(alone)) || [ $$? = 5 ] || failed=1; \
-	[ -z "$$failed" ]
+	@$(python) packaging/suites.py gate $(ONLY)
+
+acceptance: test-setup static
+	@packaging/setup.sh acceptance
+	@$(python) packaging/suites.py acceptance $(ONLY)
 
 test-programs: test-setup
 	@packaging/setup.sh programs

@@ -1,0 +1,149 @@
+"""The runner of the suites (packaging/suites.py), on planted parts: what failed, why, and where the output lies."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+RUNNER = Path(__file__).parents[3] / "packaging" / "suites.py"
+
+
+@pytest.fixture(scope="module")
+def suites() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("suites", RUNNER)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["suites"] = module  # dataclasses look it up
+    spec.loader.exec_module(module)
+    return module
+
+
+def junit(*cases: str) -> str:
+    return f"<testsuites><testsuite>{''.join(cases)}</testsuite></testsuites>"
+
+
+PASSED = '<testcase classname="a" name="good"/>'
+SKIPPED = '<testcase classname="a" name="left"><skipped/></testcase>'
+FAILED = '<testcase classname="a" name="bad"><failure message="5 is not 6&#10;more"/></testcase>'
+OF_CTEST = (
+    '<testcase classname="engines.core" name="engines.core" status="fail"><failure message="Failed"/>'
+    "<system-out>x.cpp:3: ERROR: CHECK( 1 == 2 ) is NOT correct!</system-out></testcase>"
+)
+REPEATED = (
+    '<testcase classname="a" name="chance"><properties>'
+    '<property name="repeated" value="failed passed passed"/></properties></testcase>'
+)
+
+
+def part(suites: ModuleType, tmp_path: Path, text: str, status: int = 0, limit_s: float = 300) -> object:
+    source = tmp_path / "results"
+    source.write_text(text)
+    command = ["sh", "-c", f"echo hello; cp {source} {{junit}}; exit {status}"]
+    return suites.Part("area", "planted", command, limit_s)
+
+
+def test_results_are_counted(suites: ModuleType, tmp_path: Path) -> None:
+    result = suites.run(
+        part(suites, tmp_path, junit(PASSED, SKIPPED, FAILED, OF_CTEST, REPEATED), 1), tmp_path
+    )
+    assert (result.passed, result.repeated) == (2, 1)
+    assert result.failures == [
+        "a bad: 5 is not 6",
+        "engines.core: x.cpp:3: ERROR: CHECK( 1 == 2 ) is NOT correct!",
+    ]
+    assert result.log.read_text() == "hello\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "reason"),
+    [
+        (junit(PASSED), 3, "planted: exit code 3: hello"),
+        (junit(), 0, "planted: ran no test"),
+        ("", 0, "planted: no results"),
+        ("<testsuites><test", 0, "planted: no results"),
+    ],
+)
+def test_a_part_that_proves_nothing_has_failed(
+    text: str, status: int, reason: str, suites: ModuleType, tmp_path: Path
+) -> None:
+    result = suites.run(part(suites, tmp_path, text, status), tmp_path)
+    assert len(result.failures) == 1 and result.failures[0].startswith(reason)
+
+
+def test_a_part_that_does_not_end_is_ended_with_all_that_it_started(
+    suites: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "GRACE_S", 0.1)
+    pid = tmp_path / "pid"
+    script = f"trap '' INT; sleep 1000 & echo $! >{pid}; echo started; wait; wait; sleep 1000"
+    # The limit begins before the shell runs: the test does not depend on how far it came.
+    result = suites.run(suites.Part("area", "hangs", ["sh", "-c", script], 1), tmp_path)
+    assert "hangs: ended after its limit" in result.failures[0]
+    if pid.exists() and pid.read_text().strip():
+        assert not alive(int(pid.read_text()))
+
+
+def alive(pid: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def test_the_last_40_lines_name_the_failing_tests(suites: ModuleType, tmp_path: Path) -> None:
+    failures = [f"test_{n}: because of {n}" for n in range(50)]
+    results = [
+        suites.Result("Python", 7, 0, 60, failures, tmp_path / "python.log"),
+        suites.Result("C++", 9, 0, 60),
+    ]
+    lines = suites.summary(results, "gate").splitlines()
+    assert len(lines) <= 40 and lines[-1] == f"the whole output: {tmp_path / 'python.log'}"
+    assert failures[0] in lines and "more, in" in lines[-2] and "summary.txt" in lines[-2]
+    assert [line.split()[1:4] for line in lines[1:3]] == [["7", "50", "0"], ["9", "0", "0"]]
+
+
+def test_ctrl_c_ends_the_part_and_tells_what_ran(tmp_path: Path) -> None:
+    script = f"""
+import sys; sys.path.insert(0, {str(RUNNER.parent)!r})
+import pathlib, suites
+suites.BUILD = pathlib.Path({str(tmp_path)!r})
+suites.GRACE_S = 0.1
+wait = "echo ready; exec sleep 1000"
+suites.gate = lambda _: [suites.Part("first", "first", ["true"], 300),
+                         suites.Part("second", "second", ["sh", "-c", wait], 300)]
+sys.exit(suites.main(["gate"]))
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while process.stdout.readline() != "ready\n":
+        pass
+    os.kill(process.pid, signal.SIGINT)
+    rest = process.stdout.read()
+    assert process.wait() == 130
+    assert "ended by SIGINT" in rest and "first             1      0" in rest
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "gate, acceptance"),
+        (["all"], "gate, acceptance"),
+        (["acceptance", "moon"], "unknown area 'moon'"),
+    ],
+)
+def test_bad_arguments_are_one_line(arguments: list[str], message: str) -> None:
+    run = subprocess.run([sys.executable, str(RUNNER), *arguments], capture_output=True, text=True)
+    assert run.returncode == 2 and message in run.stderr and run.stderr.count("\n") == 1
+
+
+def test_every_area_has_parts(suites: ModuleType) -> None:
+    areas = {part.area for part in suites.acceptance("")}
+    assert set(suites.pytest_areas()) <= areas
+    assert [part.name for part in suites.acceptance("storage")] == ["python-storage", "chaos", "bench-io"]
