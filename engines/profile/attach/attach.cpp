@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -23,8 +24,16 @@
 namespace assay::attach {
 namespace {
 
-constexpr Nanoseconds attach_limit = 10'000'000'000, stop_limit = 1'000'000'000;
+constexpr Nanoseconds second = 1'000'000'000, stop_limit = second;
+constexpr long default_attach_limit_s = 10;
 constexpr std::chrono::milliseconds min_pause{1}, max_pause{20};
+
+// Tests wait for longer, since on a busy machine threads stop late.
+long attach_limit_s() {
+    const char* text = std::getenv("ASSAY_ATTACH_LIMIT_S");
+    const long limit = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+    return limit > 0 ? limit : default_attach_limit_s;
+}
 
 const Mapping* find_mapping(const std::vector<Mapping>& files, const std::string& path) {
     const auto mapping = std::ranges::find(files, path, &Mapping::path);
@@ -92,11 +101,12 @@ enum class Outcome : std::uint8_t {
              // it
 };
 
-// Calls attempt() until it is done. Throws Error after attach_limit, or if the process is stopped.
+// Calls attempt() until it is done. Throws Error after attach_limit_s(), or if the process is
+// stopped.
 template <class Attempt>
 void retry_until(pid_t pid, Attempt attempt) {
     std::chrono::milliseconds pause = min_pause;
-    for (const Nanoseconds deadline = now() + attach_limit;;) {
+    for (const Nanoseconds deadline = now() + attach_limit_s() * second;;) {
         const Outcome outcome = attempt();
         if (outcome == Outcome::done) return;
         if (status_field(fmt::format("/proc/{}/status", pid), "State").empty())
@@ -108,8 +118,8 @@ void retry_until(pid_t pid, Attempt attempt) {
                         fmt::format("let it go on first, with kill -CONT {}", pid));
         if (now() > deadline)
             throw Error(
-                fmt::format("found no moment within {} s to attach to process {}",
-                            attach_limit / 1'000'000'000, pid),
+                fmt::format("found no moment within {} s to attach to process {}", attach_limit_s(),
+                            pid),
                 "try again: its threads were inside the loader, the allocator or code without "
                 "call-frame information");
         std::this_thread::sleep_for(pause);
