@@ -155,6 +155,7 @@ void read_text(Kind kind, std::uint32_t thread, const std::string& text, TraceMe
     if (kind == Kind::modules) symbols.add_modules(text);
     else if (kind == Kind::thread) read_thread(thread, text, metadata);
     else if (kind == Kind::python) metadata.python.parse(text);
+    else if (kind == Kind::mappings) metadata.mappings_at_end += text;
 }
 
 // Finds the stacks that events refer to. A C stack that is always joined with a Python stack is not
@@ -236,10 +237,7 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
             case ChunkKind::faults:
                 read_page_faults(header, payload, metadata, site_numbers);
                 break;
-            case ChunkKind::mappings:
-                metadata.mappings = text;
-                metadata.mappings_time = header.first;
-                break;
+            case ChunkKind::mappings: metadata.mappings = text; break;
             case ChunkKind::unrecorded: read_unrecorded(header, text, metadata); break;
             case ChunkKind::raw:
                 read_texts(payload, [&](Kind kind, std::span<const std::uint8_t> bytes) {
@@ -252,6 +250,7 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
             default: ++metadata.unreadable_chunks;  // a kind of another version of the format
         }
     }
+    if (metadata.mappings_at_end.ends_with("\n\n")) metadata.mappings = metadata.mappings_at_end;
     // A killed process writes no end time; the time of the last event replaces it.
     if (metadata.last_event > metadata.process.end_ticks)
         metadata.process.end_ticks = metadata.last_event;

@@ -48,9 +48,9 @@ struct TraceMetadata {
     std::vector<MemorySample> samples;
     std::vector<PageFault> page_faults;  // in time order
     std::vector<FaultSite> fault_sites;
-    bool has_page_faults = false;     // page faults were recorded
-    std::string mappings;             // text of the last mappings chunk
-    std::uint64_t mappings_time = 0;  // ticks
+    bool has_page_faults = false;  // page faults were recorded
+    std::string mappings;          // text of the last mappings chunk, or the next if it is whole
+    std::string mappings_at_end;   // as the process has recorded it; an empty line ends it
     std::uint64_t first_event = ~std::uint64_t{0}, last_event = 0;  // ticks
     std::uint64_t unreadable_chunks = 0;
     // Unrecorded programs that the process started, with the reasons.

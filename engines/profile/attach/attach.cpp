@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -23,8 +24,16 @@
 namespace assay::attach {
 namespace {
 
-constexpr Nanoseconds attach_limit = 10'000'000'000, stop_limit = 1'000'000'000;
+constexpr Nanoseconds second = 1'000'000'000, stop_limit = second;
+constexpr long default_attach_limit_s = 10;
 constexpr std::chrono::milliseconds min_pause{1}, max_pause{20};
+
+// Tests wait for longer, since on a busy machine threads stop late.
+long attach_limit_s() {
+    const char* text = std::getenv("ASSAY_ATTACH_LIMIT_S");
+    const long limit = text != nullptr ? std::strtol(text, nullptr, 10) : 0;
+    return limit > 0 ? limit : default_attach_limit_s;
+}
 
 const Mapping* find_mapping(const std::vector<Mapping>& files, const std::string& path) {
     const auto mapping = std::ranges::find(files, path, &Mapping::path);
@@ -85,17 +94,32 @@ LibcFunctions find_libc_functions(const Process& process, pid_t pid) {
     }
 }
 
-// Calls attempt() until it returns true. Throws Error after attach_limit.
+enum class Outcome : std::uint8_t {
+    done,
+    not_safe,
+    stopped  // not safe either, and the process stays there: a signal such as SIGSTOP has stopped
+             // it
+};
+
+// Calls attempt() until it is done. Throws Error after attach_limit_s(), or if the process is
+// stopped.
 template <class Attempt>
 void retry_until(pid_t pid, Attempt attempt) {
     std::chrono::milliseconds pause = min_pause;
-    for (const Nanoseconds deadline = now() + attach_limit; !attempt();) {
+    for (const Nanoseconds deadline = now() + attach_limit_s() * second;;) {
+        const Outcome outcome = attempt();
+        if (outcome == Outcome::done) return;
         if (status_field(fmt::format("/proc/{}/status", pid), "State").empty())
             throw Error(fmt::format("process {} has ended", pid));
+        if (outcome == Outcome::stopped)
+            throw Error(fmt::format("process {} is stopped inside the loader, the allocator or "
+                                    "code without call-frame information",
+                                    pid),
+                        fmt::format("let it go on first, with kill -CONT {}", pid));
         if (now() > deadline)
             throw Error(
-                fmt::format("found no moment within {} s to attach to process {}",
-                            attach_limit / 1'000'000'000, pid),
+                fmt::format("found no moment within {} s to attach to process {}", attach_limit_s(),
+                            pid),
                 "try again: its threads were inside the loader, the allocator or code without "
                 "call-frame information");
         std::this_thread::sleep_for(pause);
@@ -137,9 +161,12 @@ void Attachment::load_library() {
     if (dlopen_address == 0)
         throw Error(fmt::format("the C library of process {} has no dlopen", pid_));
     retry_until(pid_, [&] {
+        bool was_stopped = true;
         for (const pid_t tid : Threads::list(pid_)) {
             bool is_done = false;
-            if (threads_.stop(tid, now() + stop_limit) && threads_.stopped().front().signal == 0 &&
+            const bool is_stopped = threads_.stop(tid, now() + stop_limit);
+            was_stopped &= is_stopped && threads_.stopped().front().was_stopped;
+            if (is_stopped && threads_.stopped().front().signal == 0 &&
                 process.assess_thread(tid).can_call) {
                 RemoteCall remote(tid, memory_, libc, [] {});
                 if (remote.call(dlopen_address,
@@ -153,24 +180,27 @@ void Attachment::load_library() {
                 is_done = true;
             }
             threads_.release_all();
-            if (is_done) return true;
+            if (is_done) return Outcome::done;
         }
-        return false;
+        return was_stopped ? Outcome::stopped : Outcome::not_safe;
     });
 }
 
 template <class Use>
-void Attachment::with_all_stopped(bool needs_empty_hooks, Use use) {
+void Attachment::with_all_stopped(bool is_attaching, Use use) {
     const Process process(pid_, library_);
     const LibcFunctions libc = find_libc_functions(process, pid_);
     retry_until(pid_, [&] {
         const Nanoseconds start = now();
         bool is_safe = threads_.stop_all(start + stop_limit);
+        // A recording that ends waits for the process to go on: its hooks have to be taken out.
+        const bool stays_there = is_attaching && is_safe &&
+                                 std::ranges::all_of(threads_.stopped(), &Thread::was_stopped);
         pid_t calling_tid = 0;
         for (const Thread& thread : threads_.stopped()) {
             const ThreadSafety safety =
                 is_safe ? process.assess_thread(thread.tid) : ThreadSafety{};
-            is_safe &= safety.can_patch && !(needs_empty_hooks && safety.is_in_hooks);
+            is_safe &= safety.can_patch && !(is_attaching && safety.is_in_hooks);
             if (!is_safe) break;
             if (calling_tid == 0 && thread.signal == 0 && safety.can_call) calling_tid = thread.tid;
         }
@@ -182,7 +212,7 @@ void Attachment::with_all_stopped(bool needs_empty_hooks, Use use) {
         }
         threads_.release_all();
         longest_stop_ = std::max(longest_stop_, now() - start);
-        return is_safe;
+        return is_safe ? Outcome::done : stays_there ? Outcome::stopped : Outcome::not_safe;
     });
 }
 

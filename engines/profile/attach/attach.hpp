@@ -39,7 +39,7 @@ public:
 private:
     void load_library();
     template <class Use>
-    void with_all_stopped(bool needs_empty_hooks, Use use);
+    void with_all_stopped(bool is_attaching, Use use);
 
     pid_t pid_;
     std::string library_;

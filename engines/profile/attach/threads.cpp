@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -68,7 +69,9 @@ bool Threads::wait_for_stop(Thread& thread, Nanoseconds deadline) {
         const pid_t waited_tid = waitpid(thread.tid, &status, __WALL | WNOHANG);
         if (waited_tid == thread.tid && WIFSTOPPED(status)) {
             thread.is_stopped = true;
+            // PTRACE_EVENT_STOP comes with SIGTRAP, or with the signal that stops the process.
             if (status >> 16 != PTRACE_EVENT_STOP) thread.signal = WSTOPSIG(status);
+            else thread.was_stopped = WSTOPSIG(status) != SIGTRAP;
         } else if (waited_tid != 0) {
             return false;  // the thread has ended
         } else if (now() > deadline) {

@@ -18,6 +18,8 @@ struct Thread {
     pid_t tid;
     bool is_stopped = false;
     int signal = 0;  // signal to deliver on release; 0: none
+    // A signal such as SIGSTOP had stopped it already, and keeps it stopped after its release.
+    bool was_stopped = false;
 };
 
 class Threads {

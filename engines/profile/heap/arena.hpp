@@ -37,7 +37,7 @@ inline constexpr char min_block_variable[] = "ASSAY_HEAP_AT_LEAST",  // bytes: s
     ranks_variable[] = "ASSAY_HEAP_RANKS",                           // "0,3"; unset: all ranks
     no_python_variable[] = "ASSAY_HEAP_NO_PYTHON";                   // set: no Python frames
 
-// The kind of an event. The numbers are part of the trace format; 12 and 13 are unused.
+// The kind of an event. The numbers are part of the trace format; 13 is unused.
 enum class Kind : std::uint8_t {
     malloc = 1,
     calloc,
@@ -50,6 +50,7 @@ enum class Kind : std::uint8_t {
     brk,         // brk or sbrk by the program: the new end, and the growth in bytes
     modules,     // text: the loaded objects; written when their list has changed
     thread,      // text: the thread's number in the system, and its name
+    mappings,    // text: a line of the list of mappings, written at the end of the process
     stack = 14,  // `size`: depth of the thread's stack; if `stack` is 0, its resident bytes at exit
     python,      // text: functions of Python frames (heap/python.hpp)
 };

@@ -15,7 +15,7 @@
 //     Opcode::call_ticks      | 10 | ticks 60          |  duration of the previous event's call
 //     Opcode::full_event      | 11 | kind 4 | stack 24 |  then two words: address, size
 //     Opcode::text            | 12 | kind 4 | bytes 56 |  then the bytes, padded to whole words
-//       (Kind::modules, thread, python; arena.hpp describes the text)
+//       (Kind::modules, thread, mappings, python; arena.hpp describes the text)
 //
 // A code is a thread's short number for a stack (a node of the stack tree, 24 bits). A step is 16
 // ticks of the time-stamp counter; `steps` is the time since the thread's previous event. At the

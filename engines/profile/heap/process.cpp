@@ -137,6 +137,7 @@ __attribute__((destructor)) void record_process_end() {
         thread->in_hook = 1;
         record_residency(*thread);
         record_modules(*thread);
+        record_mappings(*thread);
         thread->in_hook = 0;
     }
     note_exit();

@@ -15,5 +15,7 @@ void detach_threads_from_arena();
 void clear_hook_marks();
 // Records the resident stack of the calling thread.
 void record_residency(Thread& thread);
+// Records the resident pages of the objects' variables. The caller has set in_hook.
+void record_mappings(Thread& thread);
 
 }  // namespace assay::heap

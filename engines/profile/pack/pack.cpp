@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <map>
+#include <string>
 
 #include <tsl/robin_map.h>
 
@@ -30,6 +31,10 @@ public:
     void run() {
         for (const ChunkRef& chunk : trace_.chunks()) copy_chunk(chunk);
         if (!python_.empty()) writer_.write({.kind = ChunkKind::python, .count = 1}, python_);
+        if (mappings_.ends_with("\n\n"))
+            writer_.write(
+                {.kind = ChunkKind::mappings, .count = 1},
+                {reinterpret_cast<const std::uint8_t*>(mappings_.data()), mappings_.size()});
         // Events are added in time order, since the last allocation at an address determines the
         // block.
         EventMerger merger(trace_);
@@ -53,6 +58,10 @@ private:
         read_texts(raw, [&](Kind kind, std::span<const std::uint8_t> text) {
             if (kind == Kind::python) {  // many short texts, which are combined in one chunk
                 python_.insert(python_.end(), text.begin(), text.end());
+                return;
+            }
+            if (kind == Kind::mappings) {
+                mappings_.append(text.begin(), text.end());
                 return;
             }
             const ChunkKind text_kind =
@@ -115,6 +124,7 @@ private:
     TraceReader& trace_;
     TraceWriter writer_;
     Bytes payload_, python_;
+    std::string mappings_;
     std::map<std::uint32_t, ThreadOutput> threads_;
     tsl::robin_map<std::uint64_t, std::uint64_t, BlockHash> block_ids_;  // live blocks by address
     // The block that each thread is reallocating.

@@ -211,7 +211,7 @@ std::uint32_t TraceRecorder::count_nodes() const {
 
 void TraceRecorder::sample() {
     const Nanoseconds t = now();
-    list_mappings();
+    sample_mappings();
     if (statm_ < 0 || t - last_sample_ < sample_ns) return;
     last_sample_ = t;
     char text[128];
@@ -243,13 +243,17 @@ void TraceRecorder::sample() {
     if (++sample_count_ == 64) write_samples();
 }
 
-// Lists the mappings at growing intervals, since it takes time and the set of mappings changes
-// rarely.
-void TraceRecorder::list_mappings() {
+// Lists the mappings for a process that is killed, at growing intervals, since it takes time and
+// the set of mappings changes rarely.
+void TraceRecorder::sample_mappings() {
     const Nanoseconds t = now();
     if (t - last_list_ < list_interval_) return;
     last_list_ = t;
     list_interval_ = std::min(2 * list_interval_, max_list_interval_ns);
+    list_mappings();
+}
+
+void TraceRecorder::list_mappings() {
     const std::uint64_t ticks = stack::ticks();
     if (std::string list = list_object_mappings(pid()); !list.empty()) {
         mappings_ = std::move(list);
@@ -352,6 +356,7 @@ void TraceRecorder::finish(bool is_replaced) {
     write_code();
     write_unrecorded();
     write_samples();
+    if (ending() == EndState::detached) list_mappings();
     write_mappings();
     if (settings_.watches_faults) write_faults();
     write_process(is_replaced && ending() == EndState::none ? EndState::exited : ending());

@@ -49,6 +49,7 @@ private:
     void copy_buffer(std::uint32_t index, std::size_t bytes);
     void write_nodes(std::uint32_t end, bool has_ended);
     void list_mappings();
+    void sample_mappings();
     void write_samples();
     void write_mappings();
     void write_code();

@@ -27,8 +27,10 @@
 //               | those of them that belong to files or shared memory (zigzag deltas)
 //     mappings  text, a line per writable mapping of an object, its zeroed pages included:
 //               "begin end pages path", numbers in hex. `pages` is a bit mask of the pages that are
-//               in memory, four per digit, the lowest bit first. The last such chunk counts;
-//               `first` is its time.
+//               in memory, four per digit, the lowest bit first. A mapping of many pages has
+//               several lines. The last such chunk counts; `first` is its time. A process that ends
+//               by itself records the list as texts of its events, an empty line last: that list
+//               counts then, and a packed trace has it as its last such chunk.
 //     faults    page faults of the process, as varints: time (ns of CLOCK_REALTIME) | the system's
 //               thread number | instruction | address | the last words of the stack (FaultStack).
 //               All but the thread are zigzag deltas. `first` is the time of the first fault. An

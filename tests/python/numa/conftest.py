@@ -18,5 +18,5 @@ def placed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(program: Path, source: str, *options: str) -> Path:
     command = ["gcc", "-g", "-O1", "-pthread", *options, str(FIXTURES / source), "-o", str(program)]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=300)
     return program

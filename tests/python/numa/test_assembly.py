@@ -19,7 +19,7 @@ from assay.numa.elf import build_id_of
 ROOT = Path(__file__).parents[3]
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "COLUMNS": "120"}
 STORES = 12345  # of stores.c
-LIMIT_S = 120
+LIMIT_S = 300  # against hangs
 
 pytestmark = [
     pytest.mark.skipif(not (engines_folder() / "assay-numa").is_file(), reason="the engines are not built"),

@@ -41,7 +41,10 @@ def build_counting(compiler: str, program: Path) -> Path:
     return program
 
 
-@pytest.fixture(scope="module", params=COMPILERS)
+IN_SUITES = ["gcc", pytest.param("clang-14", marks=pytest.mark.acceptance("numa"))]
+
+
+@pytest.fixture(scope="module", params=IN_SUITES)
 def counted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The program of known placement, compiled so that it counts its accesses."""
     return build_counting(request.param, tmp_path_factory.mktemp(request.param) / "placed")
@@ -88,7 +91,7 @@ int main(void) {
 """
 
 
-@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("compiler", IN_SUITES)
 def test_a_signal_does_not_cut_the_report_off(compiler: str, tmp_path: Path) -> None:
     """As from mpirun, which ends all ranks once one has ended with an error."""
     (tmp_path / "program.c").write_text(ENDED_WHILE_IT_REPORTS)

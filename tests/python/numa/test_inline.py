@@ -15,7 +15,16 @@ SOURCE = ROOT / "tests" / "fixtures" / "numa" / "early.cpp"
 COUNT = 10_000
 
 
-@pytest.mark.parametrize("options", [[], ["-fPIC", "-fno-plt"], ["-masm=intel"], ["-pipe"], ["-flto=auto"]])
+@pytest.mark.parametrize(
+    "options",
+    [
+        [],
+        *(
+            pytest.param(options, marks=pytest.mark.acceptance("numa"))
+            for options in (["-fPIC", "-fno-plt"], ["-masm=intel"], ["-pipe"], ["-flto=auto"])
+        ),
+    ],
+)
 def test_units_share_functions_and_code_runs_before_they_are_registered(
     options: list[str], tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def test_first_touches_without_accesses_are_refused() -> None:
 
 
 @pytest.mark.skipif(PROCESSORS < 2 or (PROCESSORS > 2 and PROCESSORS % 4), reason="no equal emulated nodes")
+@pytest.mark.acceptance("numa")  # takes long
 def test_emulated_two_nodes_predict_four(tmp_path: Path) -> None:
     """A run on two emulated nodes predicts one on four; of two processors only two of the four nodes have one."""
     threads = min(4, PROCESSORS)

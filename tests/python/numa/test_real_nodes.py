@@ -17,6 +17,8 @@ from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.advice import advise
 from assay.numa.profile import Profile, by_object
 
+pytestmark = pytest.mark.acceptance("numa")  # boots a guest
+
 INSIDE = Path(__file__).with_name("numa_in_guest.py")
 
 

@@ -37,7 +37,7 @@ def planted_pmu(tmp_path: Path) -> dict[str, str]:
 def sampled(run: Path, environment: dict[str, str], *command: object) -> subprocess.CompletedProcess[str]:
     options = ("--emulate", "2", "--samples", "--period", "1")
     arguments = [sys.executable, "-m", "assay", "numa", "-o", str(run), *options, "--", *map(str, command)]
-    return subprocess.run(arguments, capture_output=True, text=True, timeout=120, env=environment)
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=300, env=environment)
 
 
 @two_processors
@@ -77,7 +77,7 @@ def _check_shown(run: Path, shown: str) -> None:
     assert profile.is_exact and "Time line of the remote share" not in [row.view for row in profile.absent]
     command = [sys.executable, "-m", "assay", "numa", "show", str(run), "--json"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert f'"attributed":{sampling.attributed}' in json.dumps(json.loads(done.stdout), separators=(",", ":"))
 
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_sampled_is_one_line(options: list[str], message: str, tm
     (tmp_path / "root").mkdir()
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "ASSAY_ROOT": str(tmp_path / "root")}
     command = [sys.executable, "-m", "assay", "numa", *options, "-o", str(tmp_path / "run"), "--", "true"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
     assert done.returncode == 2 and message in done.stderr, done.stderr
     assert len(done.stderr.splitlines()) == 1 and not (tmp_path / "run").exists()
 

@@ -85,6 +85,7 @@ def test_first_touches_on_emulated_nodes_are_recorded(
     assert timeline.seconds[0] == 0 and len(timeline.seconds) <= 256
 
 
+@pytest.mark.acceptance("numa")  # starts MPI jobs
 @two_processors
 @pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="no Open MPI")
 @pytest.mark.parametrize("mode", ["touch", "gcc"])
@@ -95,7 +96,7 @@ def test_the_ranks_of_an_mpi_program_are_added_up(mode: str, placed: Path, tmp_p
         cc = [sys.executable, "-m", "assay", "numa", "cc"]
         source = [str(ROOT / "tests/fixtures/numa/placed.c"), "-g", "-O1", "-pthread", "-o", str(program)]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "python"), "CC": "gcc"}
-        subprocess.run([*cc, *source], check=True, timeout=120, env=environment)
+        subprocess.run([*cc, *source], check=True, timeout=300, env=environment)
     mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
     # mpirun ends all ranks as soon as one ends with another status than 0.
     done = numa(tmp_path / "run", *mpirun, program, "serial", 2, 0, options=("--emulate", "2"))
@@ -136,7 +137,7 @@ static int cut(const char* path) { return truncate(path, 0); }
 
 int main(void) {
     // The recorder removes the name as soon as it has mapped the file.
-    for (int waited = 0; waited < 3000 && for_each_ring(count_only) > 0; ++waited) usleep(1000);
+    for (int waited = 0; waited < 300000 && for_each_ring(count_only) > 0; ++waited) usleep(1000);
     for_each_ring(cut);
     for (int k = 0; k < 100000; ++k) free(malloc(8192));
     puts("done");
@@ -156,7 +157,7 @@ int main(void) {
 
 def compiled(folder: Path, source: str) -> Path:
     (folder / "program.c").write_text(source)
-    subprocess.run(["gcc", "-g", folder / "program.c", "-o", folder / "program"], check=True, timeout=60)
+    subprocess.run(["gcc", "-g", folder / "program.c", "-o", folder / "program"], check=True, timeout=300)
     return folder / "program"
 
 
@@ -168,7 +169,7 @@ def test_nobody_can_truncate_a_ring_that_is_in_use(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a /dev/shm needs root")
-@pytest.mark.parametrize("room", ["8k", "1m"])
+@pytest.mark.parametrize("room", ["8k", pytest.param("1m", marks=pytest.mark.acceptance("numa"))])
 def test_a_full_file_system_of_the_rings_costs_events(room: str, tmp_path: Path) -> None:
     program = compiled(tmp_path, ALLOCATES)
     script = f'mount -t tmpfs -o size={room} none /dev/shm && exec "$@"'
@@ -228,7 +229,7 @@ def test_a_static_program_has_touches_but_no_allocations(tmp_path: Path) -> None
     source.write_text("#include <stdlib.h>\n#include <string.h>\nint main(void) { char *p = malloc(1 << 20);\n"
                       "memset(p, 1, 1 << 20); return p[5]; }\n")  # fmt: skip
     program = tmp_path / "static"
-    subprocess.run(["gcc", "-g", "-static", str(source), "-o", str(program)], check=True, timeout=60)
+    subprocess.run(["gcc", "-g", "-static", str(source), "-o", str(program)], check=True, timeout=300)
     done = numa(tmp_path / "run", program)
     assert done.returncode == 1
     assert "allocations are not known" in done.stderr
@@ -251,7 +252,7 @@ def test_a_static_program_has_touches_but_no_allocations(tmp_path: Path) -> None
 def test_bad_input_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "assay", "numa", *arguments],
-        capture_output=True, text=True, timeout=60, cwd=tmp_path,
+        capture_output=True, text=True, timeout=300, cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
     )  # fmt: skip
     assert done.returncode == 2 and message in done.stderr

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from heap_attached import AttachedProfiler, Recorder, compile_source, running
+from heap_attached import AttachedProfiler, Recorder, RunningProgram, compile_source, running
 from heap_runs import (
     ASSAY,
     LIMIT_S,
@@ -85,6 +85,9 @@ def test_allocations_while_attached_are_recorded_exactly(program: Path, tmp_path
             outputs[run_name] = attached.end()
             target.execute("keep 7")
         lines = target.end()
+    # The words of 500 + 1000 blocks were in the array when the first recording ended.
+    (array,) = (v for v in load_profile(tmp_path / "first").variables if v.name == "blocks")
+    assert array.resident is not None and 8 * 1500 <= array.resident <= 8 * 1500 + 2 * 4096
     for run_name, blocks in (("first", 1000), ("second", 10)):
         node = total_of_function(load_profile(tmp_path / run_name), "new_block")
         assert (node.count, node.bytes, node.leaked_count) == (blocks, 1000 * blocks, blocks)
@@ -184,7 +187,7 @@ def test_recording_ends_after_the_budget(program: Path, tmp_path: Path) -> None:
         output = AttachedProfiler(target.pid, tmp_path / "run", "--budget", "200ms").end(None)
         target.end()
     assert "for 200 ms, or until Ctrl-C" in output and "it goes on" in output
-    assert 0.2 <= load_profile(tmp_path / "run").process.seconds < 5
+    assert load_profile(tmp_path / "run").process.seconds >= 0.2
 
 
 PYTHON = """
@@ -227,10 +230,17 @@ def test_attaching_does_not_interrupt_system_calls(program: Path, tmp_path: Path
         target.end()
 
 
+def stop(target: RunningProgram, line: str) -> None:
+    """Has the program execute a line that stops it, and waits until it has stopped."""
+    assert target.process.stdin is not None
+    target.process.stdin.write(line + "\n")
+    target.process.stdin.flush()
+    os.waitid(os.P_PID, target.pid, os.WSTOPPED | os.WNOWAIT)
+
+
 def test_a_stopped_process_stays_stopped(program: Path, tmp_path: Path) -> None:
     with running(program, "obeys") as target:
-        target.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, target.pid, os.WSTOPPED | os.WNOWAIT)
+        stop(target, "stop")
         Recorder(target.pid, tmp_path / "run").end()
         # The kernel delivers the stop again after the recorder has detached, on a busy machine a little later.
         end = time.monotonic() + LIMIT_S
@@ -238,8 +248,26 @@ def test_a_stopped_process_stays_stopped(program: Path, tmp_path: Path) -> None:
             assert time.monotonic() < end, "the process runs"
             time.sleep(0.01)
         target.process.send_signal(signal.SIGCONT)
+        target.await_line("done")
         target.execute("keep 1")
         target.end()
+
+
+def test_a_process_that_is_stopped_where_it_cannot_be_attached_to(program: Path, tmp_path: Path) -> None:
+    """A stopped process never leaves the loader, so the refusal is at once and says what to do."""
+    late = compile_source(tmp_path / "stops.so", "late.c", "-shared", "-fPIC", "-DSTOPS")
+    with running(program, "obeys") as target:
+        stop(target, f"load {late}")
+        error = usage_error("attach", str(target.pid), "-o", str(tmp_path / "refused"), cwd=tmp_path)
+        assert f"process {target.pid} is stopped inside the loader" in error and error.count("\n") == 1
+        assert f"kill -CONT {target.pid}" in error
+        target.process.send_signal(signal.SIGCONT)
+        target.await_line("done")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute("keep 10")
+        attached.end()
+        target.end()
+    assert total_of_function(load_profile(tmp_path / "run"), "new_block").count == 10
 
 
 def test_signals_during_attach_are_delivered(program: Path, tmp_path: Path) -> None:
@@ -281,6 +309,8 @@ def wait_until_all_threads_ran(pid: int, on_processor_s: float = 0.02) -> None:
         time.sleep(0.005)
 
 
+# At which moments the threads are stopped is chance: often in the middle of malloc.
+@pytest.mark.acceptance("profile")
 @pytest.mark.parametrize("allocator", ["", "libjemalloc.so.2", "libtcmalloc_minimal.so.4"])
 def test_attaching_to_threads_that_allocate_without_pause(
     program: Path, tmp_path: Path, allocator: str
@@ -340,11 +370,28 @@ def test_the_profile_of_a_program_killed_while_attached(program: Path, tmp_path:
     assert total_of_function(load_profile(tmp_path / "run"), "new_block").leaked == 50_000
 
 
+FULL_BUFFERS = 20_000  # blocks that are freed at once: several buffers of events
+
+
+def test_a_killed_recorder_leaves_a_thread_unharmed(program: Path, tmp_path: Path) -> None:
+    with running(program, "obeys") as target:
+        recorder = Recorder(target.pid, tmp_path / "killed")
+        recorder.process.kill()
+        recorder.process.wait()
+        target.execute(f"toss {FULL_BUFFERS}")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute("keep 10")
+        attached.end()
+        target.end()
+    assert total_of_function(load_profile(tmp_path / "run"), "new_block").count == 10
+
+
+@pytest.mark.acceptance("profile")  # attaches to threads that allocate without pause
 def test_a_killed_recorder_leaves_the_program_unharmed(program: Path, tmp_path: Path) -> None:
     """The program goes on without waiting, the hooks are removed, and it can be attached to again."""
     with running(program, "tight") as target:
         recorder = Recorder(target.pid, tmp_path / "killed")
-        until = time.monotonic() + 30
+        until = time.monotonic() + LIMIT_S
         while not any(path.stat().st_size > 1 << 20 for path in (tmp_path / "killed").glob("*.heap")):
             assert time.monotonic() < until
             time.sleep(0.01)
@@ -417,6 +464,22 @@ def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_
         target.end()
 
 
+def test_hooks_of_a_thread_remove_themselves_while_a_debugger_traces(program: Path, tmp_path: Path) -> None:
+    with running(program, "obeys") as target:
+        recorder = Recorder(target.pid, tmp_path / "traced")
+        with traced(target.pid):
+            recorder.process.send_signal(signal.SIGINT)
+            _, problems = recorder.process.communicate(timeout=LIMIT_S)
+            assert "its hooks take themselves out" in problems and "being traced" in problems
+        target.execute(f"toss {FULL_BUFFERS}")
+        attached = AttachedProfiler(target.pid, tmp_path / "run")
+        target.execute("keep 10")
+        attached.end()
+        target.end()
+    assert total_of_function(load_profile(tmp_path / "run"), "new_block").count == 10
+
+
+@pytest.mark.acceptance("profile")  # attaches to threads that allocate without pause
 def test_hooks_remove_themselves_while_a_debugger_traces(program: Path, tmp_path: Path) -> None:
     """A recorder that cannot trace the process cannot remove the hooks, so they remove themselves."""
     with running(program, "tight") as target:

@@ -156,6 +156,9 @@ def test_peaks_of_blocks_that_are_not_live_together_do_not_add_up(planted: Path,
     assert sorted(callers) == [1_000_000, 3_000_000]  # each on its own line
 
 
+@pytest.mark.acceptance(
+    "profile"
+)  # resident memory is sampled in time; fragmentation_test.cpp has the arithmetic
 def test_fragmentation_is_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "fragments")
     result = load_profile(tmp_path / "run")
@@ -171,6 +174,7 @@ def test_fragmentation_is_found(planted: Path, tmp_path: Path) -> None:
     assert "interleave" in cause and "nearly empty pages" in cause
 
 
+@pytest.mark.acceptance("profile")  # resident memory is sampled in time
 def test_shared_memory_is_not_fragmentation(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "shared")
     result = load_profile(tmp_path / "run")
@@ -194,6 +198,21 @@ def test_implicit_copies_are_found(planted: Path, tmp_path: Path) -> None:
     assert any("by_value" in cause and "copies" in cause for cause in causes), causes
 
 
+@pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
+def test_first_touch_by_another_thread_is_counted(planted: Path, tmp_path: Path) -> None:
+    """Fewer page faults than the kernel keeps for a recorder that has to wait for a processor."""
+    run_heap(tmp_path / "run", planted, "touch", "40")
+    result = load_profile(tmp_path / "run")
+    touches, pages = result.touches, (40 << 20) // 4096
+    assert touches is not None
+    (line,) = [k for k, name in enumerate(touches.line_function) if name.startswith("touch")]
+    assert abs(touches.line_pages[line] - pages) <= 2
+    assert "allocate_large" in result.calls.locations[touches.site[0]].function
+    assert 19 <= touches.site_with_huge[0] <= 20 + 2 * 512
+    assert abs(dict(zip(touches.thread, touches.thread_pages, strict=True))[1] - pages) <= 50
+
+
+@pytest.mark.acceptance("profile")  # more page faults than the kernel keeps for a recorder that is late
 @pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
 def test_first_touch_by_another_thread_is_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "touch")
@@ -228,6 +247,16 @@ def test_first_touch_by_library_functions(planted: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
+def test_pages_faulted_in_repeatedly_are_counted(planted: Path, tmp_path: Path) -> None:
+    run_heap(tmp_path / "run", planted, "cycle", "8")
+    touches = load_profile(tmp_path / "run").touches
+    assert touches is not None and abs(touches.site_pages[0] - 8 * (8 << 20) // 4096) <= 8 * 2
+    run_heap(tmp_path / "without", planted, "cycle", "8", options=["--no-faults"])
+    assert load_profile(tmp_path / "without").touches is None
+
+
+@pytest.mark.acceptance("profile")  # more page faults than the kernel keeps for a recorder that is late
+@pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
 def test_pages_faulted_in_repeatedly_are_found(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "cycle")
     (cause,) = finding_causes(tmp_path / "run")
@@ -244,7 +273,8 @@ def test_large_global_variables_are_found(tmp_path: Path) -> None:
     run_heap(tmp_path / "run", program)
     variables = {v.name: v for v in load_profile(tmp_path / "run").variables}
     zeroed, per_thread = variables["planted::zeroed"], variables["of_each_thread"]
-    assert (zeroed.bytes, zeroed.per_thread, zeroed.line) == (8 << 20, False, 8)
+    assert (zeroed.bytes, zeroed.per_thread, zeroed.line) == (8 << 20, False, 10)
+    # Written just before the end, and not huge pages.
     assert zeroed.resident is not None and abs(zeroed.resident - (4 << 20)) <= 8192
     assert (per_thread.bytes, per_thread.per_thread) == (64 << 10, True)
     assert variables["planted::initialised"].bytes == 1_000_000

@@ -127,7 +127,7 @@ def build(folder: Path, source: str, *options: str) -> Path:
     subprocess.run(
         ["gcc", "-g", "-O0", *options, "-o", folder / "program", folder / "program.c", "-pthread"],
         check=True,
-        timeout=120,
+        timeout=LIMIT_S,
     )
     return folder / "program"
 
@@ -144,6 +144,7 @@ def test_an_executable_with_its_own_malloc_runs_unchanged(tmp_path: Path) -> Non
 STATIC_ALLOCATORS = {"jemalloc": "libjemalloc.a", "tcmalloc": "libtcmalloc_minimal.a"}
 
 
+@pytest.mark.acceptance("profile")
 @pytest.mark.parametrize("allocator", STATIC_ALLOCATORS)
 def test_a_statically_linked_allocator_is_named(allocator: str, tmp_path: Path) -> None:
     archive = Path("/usr/lib") / f"{os.uname().machine}-linux-gnu" / STATIC_ALLOCATORS[allocator]
@@ -189,6 +190,13 @@ def test_an_allocator_with_functions_of_other_names_is_warned_of(tmp_path: Path)
     assert "under another name" not in done.stderr
 
 
+def test_simultaneous_threads_are_recorded(tmp_path: Path) -> None:
+    done = run_heap(tmp_path / "run", build(tmp_path, THREADS), "50")
+    assert (done.returncode, done.stdout) == (6, "done\n"), done.stderr
+    assert total_of_function(load_profile(tmp_path / "run"), "work").count == 50
+
+
+@pytest.mark.acceptance("profile")
 def test_two_thousand_simultaneous_threads_are_recorded(tmp_path: Path) -> None:
     done = run_heap(tmp_path / "run", build(tmp_path, THREADS), "2000")
     assert (done.returncode, done.stdout) == (6, "done\n"), done.stderr
@@ -196,7 +204,7 @@ def test_two_thousand_simultaneous_threads_are_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a /dev/shm needs root")
-@pytest.mark.parametrize("room", ["64k", "64m"])
+@pytest.mark.parametrize("room", ["64k", pytest.param("64m", marks=pytest.mark.acceptance("profile"))])
 def test_a_full_shm_moves_the_buffers_to_the_run(tmp_path: Path, room: str) -> None:
     """Where /dev/shm has no room, the buffers are in the run's folder."""
     program = build(tmp_path, CHURN)
@@ -211,6 +219,7 @@ def test_a_full_shm_moves_the_buffers_to_the_run(tmp_path: Path, room: str) -> N
     assert sum(stack.count for stack in stack_metrics(load_profile(tmp_path / "run"))) >= 120_000
 
 
+@pytest.mark.acceptance("profile")  # 6,000 threads
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a file system needs root")
 def test_lost_events_are_counted_when_the_file_system_fills(tmp_path: Path) -> None:
     """The file system fills while the program runs: events are lost, counted and named; the program goes on."""

@@ -74,6 +74,7 @@ def test_stacks_continue_through_generated_code(
     assert any("--perf-basic-prof" in problem for problem in problems(profile)) == (naming == "unnamed")
 
 
+@pytest.mark.acceptance("profile")  # V8 compiles in other threads, at times of its own
 def test_functions_of_nodejs_are_named(
     delete_maps_of: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

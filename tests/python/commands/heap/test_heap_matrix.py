@@ -16,7 +16,13 @@ pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 QUICK = [program for program in PROGRAMS if program.quick]
 
 
-@pytest.mark.parametrize("program", QUICK, ids=[program.name for program in QUICK])
+def in_suite(program: Program) -> object:
+    """The gate runs one program, the acceptance suite the others."""
+    marks = [] if program.name == "python3" else [pytest.mark.acceptance("profile")]
+    return pytest.param(program, marks=marks, id=program.name)
+
+
+@pytest.mark.parametrize("program", [in_suite(program) for program in QUICK])
 def test_a_recorded_program_behaves_the_same(program: Program, tmp_path: Path) -> None:
     if (name := heap_programs.missing_executable(program)) is not None:
         pytest.skip(f"optional: no {name} here; Debian: apt-get install {program.package}")

@@ -88,11 +88,16 @@ def recorded_allocations(run: Path) -> dict[str, tuple[int, int, int]]:
     ("allocator", "binding"),
     [
         ("jemalloc", "linked late"),
-        ("jemalloc", "preloaded"),
-        ("tcmalloc", "linked"),
-        ("tcmalloc", "preloaded"),
-        ("mimalloc", "linked"),
-        ("mimalloc", "preloaded"),
+        *(
+            pytest.param(*case, marks=pytest.mark.acceptance("profile"))
+            for case in (
+                ("jemalloc", "preloaded"),
+                ("tcmalloc", "linked"),
+                ("tcmalloc", "preloaded"),
+                ("mimalloc", "linked"),
+                ("mimalloc", "preloaded"),
+            )
+        ),
     ],
 )
 def test_operators_of_a_preloaded_or_linked_allocator(

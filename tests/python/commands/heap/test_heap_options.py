@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from heap_runs import (
     ASSAY,
+    LIMIT_S,
     REQUIREMENTS,
     load_profile,
     run_heap,
@@ -30,6 +31,17 @@ def test_at_least_records_blocks_of_that_size_and_more(planted: Path, tmp_path: 
     assert "blocks under 39.1 KiB were left out" in done.stderr
 
 
+def test_a_sample_is_small_and_says_so(planted: Path, tmp_path: Path) -> None:
+    """About 1,220 samples stand for 5 MB: half as much would be 17 standard deviations off."""
+    done = run_heap(tmp_path / "run", planted, "churn", options=["--sample", "4KiB"])
+    profile = load_profile(tmp_path / "run")
+    assert 2_500_000 < total_of_function(profile, "churn").bytes < 7_500_000
+    assert profile.trace.events < 20_000
+    assert "figures are estimates" in done.stderr
+
+
+@pytest.mark.acceptance("profile")
+@pytest.mark.statistical("1 in 1,000: the least disturbed of three runs of milliseconds may be disturbed")
 @pytest.mark.parametrize("scenario", ["churn", "grow"])
 def test_a_sample_estimates_the_whole(planted: Path, tmp_path: Path, scenario: str) -> None:
     shares = []
@@ -50,6 +62,7 @@ def test_a_sample_estimates_the_whole(planted: Path, tmp_path: Path, scenario: s
 RANKED = 'if test "$OMPI_COMM_WORLD_RANK" = 2; then "$0" leak; else "$0" tiny; fi; exit 0'
 
 
+@pytest.mark.acceptance("profile")  # starts MPI jobs
 @pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="no Open MPI")
 def test_ranks_are_summed_and_the_outlier_is_named(
     planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -77,11 +90,11 @@ def test_sigusr1_dumps_a_profile_while_the_program_runs(planted: Path, tmp_path:
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGUSR1)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + LIMIT_S
     while not list((tmp_path / "run/heap").glob("*.dump1.json")):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.communicate("go on\n", timeout=30)
+    process.communicate("go on\n", timeout=LIMIT_S)
     assert process.returncode == 7
     (dump,) = load_dumps(tmp_path / "run")
     whole = load_profile(tmp_path / "run")
@@ -89,6 +102,23 @@ def test_sigusr1_dumps_a_profile_while_the_program_runs(planted: Path, tmp_path:
     assert 0 < total_of_function(dump, "churn").count <= total_of_function(whole, "churn").count == 50_000
 
 
+def test_dump_at_dumps_a_program_that_holds_its_memory(planted: Path, tmp_path: Path) -> None:
+    """The program waits until the dump is there."""
+    process = subprocess.Popen(
+        [ASSAY, "heap", "-o", tmp_path / "run", "--dump-at", "1MB", "--", planted, "waits"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    deadline = time.monotonic() + LIMIT_S
+    while not list((tmp_path / "run/heap").glob("*.dump1.json")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.communicate("go on\n", timeout=LIMIT_S)
+    assert process.returncode == 7
+    assert load_dumps(tmp_path / "run")
+
+
+@pytest.mark.acceptance("profile")  # resident memory is sampled in time
 def test_dump_at_dumps_profiles_above_a_heap_size(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "fragments", options=["--dump-at", "40MB"])
     dumps = load_dumps(tmp_path / "run")

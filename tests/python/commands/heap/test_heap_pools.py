@@ -44,7 +44,16 @@ def pools_of(run: Path) -> dict[str, int]:
     return {pool.name: pool.bytes for pool in load_profile(run).pools}
 
 
-@pytest.mark.parametrize("mode", ["streams", "unsynchronised", "locale", "library", "threads", "killed"])
+@pytest.mark.parametrize(
+    "mode",
+    [
+        "streams",
+        *(
+            pytest.param(mode, marks=pytest.mark.acceptance("profile"))
+            for mode in ("unsynchronised", "locale", "library", "threads", "killed")
+        ),
+    ],
+)
 def test_only_the_planted_leak_is_not_freed(pools: Path, tmp_path: Path, mode: str) -> None:
     record(tmp_path / "run", pools, mode)
     profile = load_profile(tmp_path / "run")

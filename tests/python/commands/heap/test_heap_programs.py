@@ -127,7 +127,7 @@ def test_sigterm_to_assay_ends_the_program(small: Path, tmp_path: Path) -> None:
     arenas = Path(process.stdout.readline().strip())
     assert process.stdout.readline() == "ready\n" and arenas.is_dir()
     process.terminate()
-    _, stderr = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 128 + signal.SIGTERM and "did not end by itself" in stderr
     (killed,) = (p for p in load_profiles(tmp_path / "run") if not p.process.complete)
     assert killed.trace.lost_events == killed.trace.damaged_bytes == killed.trace.unreadable_chunks == 0
@@ -176,7 +176,7 @@ def test_ctrl_c_ends_the_program_and_keeps_the_profile(planted: Path, tmp_path: 
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     os.killpg(process.pid, signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
     assert total_of_function(load_profile(tmp_path / "run"), "leak").leaked == 12_345
 

@@ -25,7 +25,10 @@ from assay.records.run import Run
 pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
 
-@pytest.mark.parametrize(("scenario", "blocks"), [("live", 400_000), ("large", 20_000)])
+@pytest.mark.parametrize(
+    ("scenario", "blocks"),
+    [pytest.param("live", 400_000, marks=pytest.mark.acceptance("profile")), ("large", 20_000)],
+)
 def test_many_live_blocks_in_bounded_memory(small: Path, tmp_path: Path, scenario: str, blocks: int) -> None:
     """Their addresses, and their ids in a packed trace, share most of their bits."""
     tool = engines_folder() / "assay-heap"
@@ -54,7 +57,14 @@ def test_a_truncated_trace_shows_what_it_holds(planted: Path, tmp_path: Path) ->
     assert "the trace is damaged" in done.stdout or "did not end by itself" in done.stdout
 
 
-@pytest.mark.parametrize("scenario", ["ways", "grow", "handover", "threads"])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        "ways",
+        "handover",
+        *(pytest.param(name, marks=pytest.mark.acceptance("profile")) for name in ("grow", "threads")),
+    ],
+)
 def test_packing_loses_nothing(planted: Path, tmp_path: Path, scenario: str) -> None:
     """A trace gives the same figures as recorded, packed (and much smaller), and packed twice."""
     tool = engines_folder() / "assay-heap"
@@ -135,7 +145,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_program(planted: Path, tmp_p
         pytest.skip("a small file system needs root")
     small = tmp_path / "small"
     small.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", small], check=True, timeout=10)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", small], check=True, timeout=LIMIT_S)
     try:
         folder = small / "heap"
         folder.mkdir()
@@ -146,4 +156,4 @@ def test_a_full_disk_ends_the_recording_and_not_the_program(planted: Path, tmp_p
         assert (done.returncode, done.stdout) == (7, "done\n")
         assert "No space left on device" in done.stderr and "goes on unrecorded" in done.stderr
     finally:
-        subprocess.run(["umount", "--lazy", small], check=True, timeout=10)
+        subprocess.run(["umount", "--lazy", small], check=True, timeout=LIMIT_S)
