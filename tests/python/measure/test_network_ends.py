@@ -1,8 +1,8 @@
 """How ``assay net`` ends in a lab when a rank dies, a host becomes unreachable, or the user presses Ctrl-C.
 
 Where the end comes while hosts are measured, the figures until then are judged, which depend on the machine: these
-tests belong to acceptance. How an end is noticed and named, and that records are kept, is tested with planted engines in
-``tests/python/launch/test_supervise.py`` and ``test_direct_launch.py``.
+tests belong to acceptance. How an end is noticed and named, and that records are kept, is tested with planted engines:
+``test_supervise.py`` and ``test_direct_launch.py`` in ``tests/python/launch``.
 """
 
 from __future__ import annotations
