@@ -27,6 +27,8 @@ from assay.launch.engines import engines_folder
 
 pytestmark = pytest.mark.programs
 
+FAULTY_FS = engines_folder().parent / "tests/faulty_fs/libfaulty-fs.so"
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
@@ -244,14 +246,17 @@ def test_stock_and_accelerated_alternate(folder: Path, capfd: pytest.CaptureFixt
     )
 
 
-def test_an_interrupted_run_is_resumed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A stalled round ends the run; resumed without the fault it runs only the missing steps."""
-    if not is_available("openmpi"):
-        pytest.skip("no openmpi here")
+@pytest.mark.skipif(not is_available("mpich"), reason="no mpich here")
+def test_a_run_that_has_failed_is_resumed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A write that fails ends the run; resumed without the fault it runs only the missing steps."""
     arguments = ["--repeats", "2", "-t", "4k", "-b", "64k"]
     with pytest.MonkeyPatch.context() as context:
-        plant(context, "openmpi", stall="0")
-        ior(capfd, "openmpi", "--timeout", "1s", *arguments, status=2)
+        context.setenv("LD_PRELOAD", str(FAULTY_FS))
+        context.setenv("FAULTY_FS", "write:EIO")
+        context.setenv("FAULTY_FS_FILES", f"{folder}/*")
+        failed = ior(capfd, "mpich", *arguments, status=2)
+    assert any("Input/output error" in f["problem"] or "cannot write" in f["problem"]
+               for f in records_of_kind(failed, "failure"))  # fmt: skip
     assert main(["run", "--resume", "out"]) == 0
     capfd.readouterr()
     run = json.loads((folder / "out" / "run.json").read_text())
