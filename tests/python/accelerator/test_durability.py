@@ -63,7 +63,8 @@ def data(shm: Path) -> Iterator[Path]:
     yield from memory_folder()
 
 
-# ROMIO preallocates by writing, and opens a folder without an error. The cases allow for both.
+# It validates the cases. ROMIO preallocates by writing, and opens a folder without an error. The cases allow for both.
+@in_acceptance
 @pytest.mark.parametrize(
     "name", [*NAMES, *INDEPENDENT_OPENS, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *OTHER_CASES]
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.acceptance("network")
+pytestmark = [pytest.mark.acceptance("network"), pytest.mark.timeout(2700)]  # an emulated machine
 
 INSIDE = Path(__file__).with_name("rdma_in_guest.py")
 # Low enough that an emulated processor keeps up: the wire is the limit.

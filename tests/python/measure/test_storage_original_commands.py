@@ -268,7 +268,7 @@ def test_a_view_places_the_same_bytes(
     assert (folder / "view").read_bytes() == larger[:-4]
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", pytest.param("memory", marks=in_acceptance)])
 def accelerated(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """The options of an accelerated benchmark at each level, with a new store."""
     store = tempfile.mkdtemp(prefix="assay-test-io-", dir="/dev/shm")
