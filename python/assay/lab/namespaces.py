@@ -20,8 +20,8 @@ from pathlib import Path
 from assay.errors import UserError
 from assay.lab import tools
 
-_START_LIMIT_S = 30.0
-_END_LIMIT_S = 10.0
+_START_LIMIT_S = 120.0  # against hangs, as the other limits: a busy machine takes seconds
+_END_LIMIT_S = 60.0
 MARK_PREFIX = "assay-lab."
 
 
@@ -32,7 +32,7 @@ def start_nodes(lab: str, names: Sequence[str], state: Path) -> Iterator[dict[st
 
     The nodes wait for the end of a pipe that this process holds open during the block. Then they go on if ``state`` has
     a ``lab.json``; otherwise they end, also if this process is killed. Raises UserError if a node cannot be created
-    within 30 s.
+    within 120 s.
     """
     lifetime_read, lifetime_write = os.pipe()
     outputs: dict[str, int] = {}
@@ -125,7 +125,7 @@ def refuse_inside() -> None:
 def end_processes(lab: str) -> int:
     """Kills every process in the lab; returns how many.
 
-    Repeats until none is left, since a process may start another. Raises UserError after 10 s.
+    Repeats until none is left, since a process may start another. Raises UserError after 60 s.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _END_LIMIT_S

@@ -17,7 +17,7 @@ from assay.errors import UserError
 from assay.lab import tools
 from assay.lab.state import Host
 
-_START_LIMIT_S = 30.0
+_START_LIMIT_S = 120.0
 _PROGRAMS = ("munged", "mungekey", "slurmctld", "slurmd", "sinfo")
 
 _SLURM_CONF = """\
@@ -63,7 +63,7 @@ def start(
     head: str,
     enter: Callable[[str, Sequence[str]], list[str]],
 ) -> None:
-    """Starts Slurm in a complete lab and waits at most 30 s until every host is idle.
+    """Starts Slurm in a complete lab and waits at most 120 s until every host is idle.
 
     ``folder`` is created and holds all of its files; ``enter`` is ``Lab.enter``. Raises UserError.
     """

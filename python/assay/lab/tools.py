@@ -14,7 +14,7 @@ from pathlib import Path
 
 from assay.errors import UserError
 
-TIME_LIMIT_S = 30.0
+TIME_LIMIT_S = 120.0
 KERNEL_FIX = (  # the likely cause when a tool fails
     "the lab needs a kernel with network namespaces, veth, bridge and tbf (for --duplex-rate also ifb, "
     "u32 and mirred), and in a container all privileges"

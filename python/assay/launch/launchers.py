@@ -269,7 +269,7 @@ class Srun:
 def _pmi_types() -> frozenset[str]:
     """Returns the PMI types that `srun --mpi=list` names; empty if it does not answer."""
     try:
-        result = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, timeout=10)
+        result = subprocess.run(["srun", "--mpi=list"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         return frozenset()
     arguments = re.findall(r"^(?:srun: |\s+)?([a-z0-9_]+)$", result.stdout + result.stderr, re.M)

@@ -22,7 +22,7 @@ from assay.launch.engines import probe
 from assay.launch.identity import MAX_LOOKUPS, addresses_of, match_names
 from assay.records.schema import Machine
 
-SCONTROL_LIMIT_S = 10.0  # of scontrol
+SCONTROL_LIMIT_S = 60.0  # of scontrol
 SRUN_LIMIT_S = 60.0  # of one process on each node of the allocation
 
 

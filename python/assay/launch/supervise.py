@@ -39,6 +39,7 @@ from assay.records.schema import (
 
 TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
+END_LIMIT_S = 30.0  # of a process that has closed its output; on a busy machine it may take seconds to end
 SILENCE_REPORT_S = 5.0  # between two calls of on_silence
 
 
@@ -117,8 +118,8 @@ def run_engine(
 
 
 class _Processes:
-    """The processes of a measurement, each in a separate process group: their lines in one queue (None when a process
-    has ended) and the end of their standard error.
+    """The processes of a measurement, each in a separate process group: their lines in one queue (the process itself
+    after its last line) and the end of their standard error.
 
     The queue is a SimpleQueue: a signal that interrupts Queue.get may leave its lock held, and the next get then
     blocks forever.
@@ -129,7 +130,7 @@ class _Processes:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._readers: list[threading.Thread] = []
         self._tails: list[bytearray] = []
-        self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.lines: queue.SimpleQueue[bytes | subprocess.Popen[bytes]] = queue.SimpleQueue()
 
     def start(self, engine: EngineProcess) -> None:
         environment = {**os.environ, **engine.env, "ASSAY_RUN": self._token}
@@ -148,15 +149,18 @@ class _Processes:
             ) from error
         self._processes.append(process)
         self._tails.append(bytearray())
-        for target, output in ((self._read_lines, process.stdout), (self._read_stderr, process.stderr)):
-            reader = threading.Thread(target=target, args=(output, self._tails[-1]), daemon=True)
+        for reader in (
+            threading.Thread(target=self._read_lines, args=(process,), daemon=True),
+            threading.Thread(target=self._read_stderr, args=(process.stderr, self._tails[-1]), daemon=True),
+        ):
             self._readers.append(reader)
             reader.start()
 
-    def _read_lines(self, output: IO[bytes], _tail: bytearray) -> None:
-        for line in output:
+    def _read_lines(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdout is not None
+        for line in process.stdout:
             self.lines.put(line)
-        self.lines.put(None)
+        self.lines.put(process)
 
     def _read_stderr(self, output: IO[bytes], tail: bytearray) -> None:
         while chunk := output.read1(4096):  # type: ignore[attr-defined]
@@ -170,14 +174,6 @@ class _Processes:
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, number)
-
-    def has_failed(self) -> bool:
-        """Whether a process that has closed its output ended with an error."""
-        for process in self._processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                if process.wait(timeout=0.2) != 0:
-                    return True
-        return False
 
     def end(self) -> int:
         """Waits GRACE_S for the processes, then kills them, and all others with the token in their environment. Returns
@@ -240,11 +236,11 @@ def _read(
                 continue
             return reported or (None if is_ending else _silence_failure(list(silent.values()), limits))
         last_line_at = time.monotonic()
-        if line is None:
+        if isinstance(line, subprocess.Popen):
             running -= 1
             if running == 0:
                 return reported
-            if processes.has_failed():  # the other side may still report a failure
+            if _has_failed(line):  # the other side may still report a failure
                 is_ending, deadline = True, time.monotonic() + GRACE_S
             continue
         message = _decode(line)
@@ -272,6 +268,14 @@ def _read(
             deadline = time.monotonic() + limits.silence
 
 
+def _has_failed(process: subprocess.Popen[bytes]) -> bool:
+    """Whether a process that has closed its output ends with an error."""
+    try:
+        return process.wait(timeout=END_LIMIT_S) != 0
+    except subprocess.TimeoutExpired:
+        return False
+
+
 def _drain(processes: _Processes, on_record: Callable[[AnyRecord], object]) -> None:
     """After an interruption: passes on the records that are still in the pipe."""
     deadline = time.monotonic() + GRACE_S
@@ -280,7 +284,7 @@ def _drain(processes: _Processes, on_record: Callable[[AnyRecord], object]) -> N
             line = processes.lines.get(timeout=remaining_s)
         except queue.Empty:
             return
-        if line is None:
+        if isinstance(line, subprocess.Popen):
             return
         message = _decode(line)
         if message is not None and not isinstance(message, Hello | Progress | Ranks | Ready | Failure):

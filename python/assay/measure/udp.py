@@ -16,7 +16,7 @@ from assay.records.schema import Scalar
 from assay.records.units import parse_in
 
 RECEIVE, SEND = "node.udp_receive", "node.udp_send"
-ADDRESS_LIMIT_S = 20.0  # for a host to list the addresses of an interface
+ADDRESS_LIMIT_S = 60.0  # for a host to list the addresses of an interface
 
 
 class NoAddress(UserError):

@@ -25,7 +25,7 @@ from assay.launch.preload import with_environment
 
 PROGRAMS = ROOT / "build/tests/chaos_io"
 SHIM = ROOT / "build/tests/faulty_fs/libfaulty-fs.so"
-LIMIT_S = 60
+LIMIT_S = 240  # against hangs
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,10 @@ import pytest
 from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, PROGRAMS, ROOT, accelerated, mpi_command, patient, run
 
 FAULTY_FS = ROOT / "build/tests/faulty_fs/libfaulty-fs.so"
-TESTED = ["mpich", "openmpi"]
+# One MPI in the gate. Under the other the same cases belong to acceptance; test_mpiio.py tests in the gate that it is
+# accelerated.
+in_acceptance = pytest.mark.acceptance("storage")
+TESTED = ["mpich", pytest.param("openmpi", marks=in_acceptance)]
 BLOCK_INTS = 1 << 18
 BLOCK_BYTES = 4 * BLOCK_INTS
 RANKS = 2
@@ -124,8 +127,8 @@ def kept_store(result: subprocess.CompletedProcess[str], folder: Path) -> Path:
 @contextmanager
 def mounted(kind: str, folder: Path, *options: str) -> Iterator[Path]:
     folder.mkdir(exist_ok=True)
-    subprocess.run(["mount", "-t", kind, *options, kind, folder], check=True, timeout=60)
+    subprocess.run(["mount", "-t", kind, *options, kind, folder], check=True, timeout=LIMIT_S)
     try:
         yield folder
     finally:
-        subprocess.run(["umount", folder], check=True, timeout=60)
+        subprocess.run(["umount", folder], check=True, timeout=LIMIT_S)

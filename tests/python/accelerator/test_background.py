@@ -7,6 +7,8 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ from background import (
 )
 from durability import (
     NEVER_DRAIN,
+    RANKS,
     TESTED,
     assay,
     check_passed,
@@ -34,6 +37,7 @@ from durability import (
     run_case,
     single_store,
 )
+from mpi_programs import LIMIT_S, PROGRAMS
 
 pytestmark = pytest.mark.programs
 
@@ -159,7 +163,7 @@ def test_a_drain_into_a_full_file_system_keeps_the_data(mpi: str, tmp_path: Path
         refused = assay("io", "drain", str(store))
         assert refused.returncode == 2 and store.exists(), refused.stdout + refused.stderr
         assert "No space left" in refused.stderr
-        subprocess.run(["mount", "-o", "remount,size=8m", small], check=True, timeout=60)
+        subprocess.run(["mount", "-o", "remount,size=8m", small], check=True, timeout=LIMIT_S)
         assert assay("io", "drain", str(store)).returncode == 0
         assert has_blocks(small / "data", 1) and list(shm.iterdir()) == []
 
@@ -214,12 +218,32 @@ def test_drains_of_nodes_have_no_order(mpi: str, tmp_path: Path, shm: Path) -> N
 @pytest.mark.parametrize("same_store_folder", [True, False], ids=["same-store-folder", "another-one"])
 @mpis
 def test_another_job_sees_the_data(mpi: str, same_store_folder: bool, tmp_path: Path, shm: Path) -> None:
-    """The second job waits for the drain of the file that it opens, which takes 3 s."""
-    slow = faulty_drain(tmp_path, fault_settings(tmp_path, "write:SLEEP3000"))
-    check_passed(run_case(mpi, "closed", tmp_path, shm, **MEMORY, **NEVER_DRAIN, **slow), "closed")
+    """The second job waits for the drain of the file that it opens. The drain writes when both ranks have the file
+    open."""
+    (tmp_path / "fault").touch()
+    held = faulty_drain(tmp_path, fault_settings(tmp_path, "write:HOLD", WHILE=str(tmp_path / "fault")))
+    check_passed(run_case(mpi, "closed", tmp_path, shm, **MEMORY, **NEVER_DRAIN, **held), "closed")
     assert (tmp_path / "data").stat().st_size == 0
-    check_passed(run_case(mpi, "reread", tmp_path, shm if same_store_folder else tmp_path), "reread")
+    with ThreadPoolExecutor(1) as pool:
+        store = shm if same_store_folder else tmp_path
+        second = pool.submit(run_case, mpi, "reread", tmp_path, store)
+        try:
+            wait_until(lambda: second.done() or ranks_with(tmp_path / "data") == RANKS)
+            assert not second.done(), second.result()
+        finally:
+            (tmp_path / "fault").unlink()
+        check_passed(second.result(), "reread")
     wait_for_end(shm)
+
+
+def ranks_with(file: Path) -> int:
+    """The number of ranks that have the file open."""
+    count = 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            is_rank = (process / "cmdline").read_bytes().startswith(bytes(PROGRAMS))
+            count += is_rank and str(file) in [os.readlink(entry) for entry in (process / "fd").iterdir()]
+    return count
 
 
 def test_another_job_gets_an_error_if_nobody_drains(held: dict[str, str], tmp_path: Path, shm: Path) -> None:

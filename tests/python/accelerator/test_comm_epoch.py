@@ -9,7 +9,7 @@ import re
 import subprocess
 
 import pytest
-from mpi_programs import ROOT
+from mpi_programs import LIMIT_S, ROOT
 
 COMPILERS = {"mpich": "mpicc.mpich", "openmpi": "mpicc.openmpi"}
 
@@ -49,7 +49,7 @@ def declared_functions(compiler: str) -> set[str]:
     """The names of the functions that mpi.h declares."""
     text = subprocess.run(
         [compiler, "-E", "-P", "-x", "c", "-"],
-        input="#include <mpi.h>\n", capture_output=True, text=True, check=True, timeout=60,
+        input="#include <mpi.h>\n", capture_output=True, text=True, check=True, timeout=LIMIT_S,
     ).stdout  # fmt: skip
     return set(re.findall(r"\bint\s+(MPI_[A-Z][a-z]\w*)\s*\(", text))
 
@@ -57,7 +57,7 @@ def declared_functions(compiler: str) -> set[str]:
 def intercepted_functions(mpi: str) -> set[str]:
     library = ROOT / f"build/bin/libassay-io-{mpi}.so"
     symbols = subprocess.run(
-        ["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True, timeout=60
+        ["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True, timeout=LIMIT_S
     ).stdout
     return set(re.findall(r" [TW] (MPI_\w+)$", symbols, re.MULTILINE))
 

@@ -16,6 +16,7 @@ from durability import (
     check_passed,
     error_classes,
     fault_settings,
+    in_acceptance,
     mounted,
     needs_root,
     run_case,
@@ -45,7 +46,8 @@ CHECKPOINTS = ["checkpoints-deleted", "checkpoints-unlinked"]
 OTHER_CASES = ["changed-often", "preallocated", "contested-and-renamed"]
 MAY_FALL_BACK = {"ASSAY_IO_REQUIRE": "0"}  # to the MPI's own I/O
 
-nodes = pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
+NODES = ["one-node", "a-node-each"]
+nodes = pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=NODES)
 mpis = pytest.mark.parametrize("mpi", TESTED)
 
 
@@ -61,7 +63,8 @@ def data(shm: Path) -> Iterator[Path]:
     yield from memory_folder()
 
 
-# ROMIO preallocates by writing, and opens a folder without an error. The cases allow for both.
+# It validates the cases. ROMIO preallocates by writing, and opens a folder without an error. The cases allow for both.
+@in_acceptance
 @pytest.mark.parametrize(
     "name", [*NAMES, *INDEPENDENT_OPENS, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *OTHER_CASES]
 )
@@ -69,8 +72,12 @@ def test_stock_mpi_passes_the_cases(name: str, data: Path) -> None:
     check_passed(run_case("mpich", name, data, None, FEW_DESCRIPTORS.get(name, 0)), name)
 
 
-@nodes
-@pytest.mark.parametrize("drain", [{}, NEVER_DRAIN], ids=["drained-meanwhile", "drained-at-close"])
+@pytest.mark.parametrize("ranks_per_node", ["0", pytest.param("1", marks=in_acceptance)], ids=NODES)
+@pytest.mark.parametrize(
+    "drain",
+    [pytest.param({}, marks=in_acceptance), NEVER_DRAIN],
+    ids=["drained-meanwhile", "drained-at-close"],
+)
 @pytest.mark.parametrize("name", NAMES)
 @mpis
 def test_files_renamed_or_removed_while_their_data_drain(

@@ -3,6 +3,9 @@ kernel's NFS server with two clients.
 
 The guest is reset while a program runs, which loses its memory and page cache. Processor caches are not emulated, so
 the write-back of cache lines is not tested. A second boot has the same persistent memory.
+
+What a store holds after a power failure is also tested on a model of memory (``power_loss_test.cpp``), and files on NFS
+with a planted type of the file system (``test_network_file_systems.py``).
 """
 
 from __future__ import annotations
@@ -15,10 +18,12 @@ from typing import Any
 import pytest
 from background import STORE_TOOL, held_drain
 from durability import FAULTY_FS, expected_block, fault_settings
-from mpi_programs import PATIENT, PROGRAMS, ROOT
+from mpi_programs import PATIENT, PROGRAMS
 from test_io_run import WRITER, check_blocks
 
 from assay.launch.accelerator import library
+
+pytestmark = [pytest.mark.acceptance("storage"), pytest.mark.timeout(2700)]  # two emulated boots
 
 BLOCKS = 200
 NFS = Path(__file__).with_name("nfs_in_guest.sh")
@@ -181,14 +186,6 @@ def test_writes_survive_a_power_failure(boots: dict[str, Any]) -> None:
 def test_a_device_with_unrecovered_data_is_refused(boots: dict[str, Any]) -> None:
     output = (boots["folder"] / "refused").read_text()
     assert "that may not be in the file system yet; fix: assay io recover /dev/dax0.0" in output
-
-
-def test_a_pmem_file_needs_a_size() -> None:
-    command = [sys.executable, "-m", "assay", "lab", "vm", "--pmem-file", "x", "--", "true"]
-    result = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": str(ROOT / "python")}
-    )
-    assert result.returncode == 2 and "--pmem-file without --pmem" in result.stderr
 
 
 # ---- NFS: nfs_in_guest.sh says what was run

@@ -27,7 +27,7 @@ from durability import (
     program,
     run_case,
 )
-from mpi_programs import MPIRUN, memory_folder
+from mpi_programs import LIMIT_S, MPIRUN, memory_folder
 
 pytestmark = pytest.mark.programs
 
@@ -119,7 +119,7 @@ def test_a_full_file_system_is_an_error_of_close(mpi: str, tmp_path: Path, shm: 
         store = kept_store(result, shm)
         refused = assay("io", "recover", str(store))
         assert refused.returncode == 2 and store.exists(), refused.stdout + refused.stderr
-        subprocess.run(["mount", "-o", "remount,size=8m", small], check=True, timeout=60)
+        subprocess.run(["mount", "-o", "remount,size=8m", small], check=True, timeout=LIMIT_S)
         recover_store(store)
         assert has_blocks(small / "data", 1)
 
@@ -293,11 +293,11 @@ def test_a_failed_fsync_is_an_error(mpi: str, ranks_per_node: str, tmp_path: Pat
 
 @contextmanager
 def loop_mounted(image: Path, folder: Path) -> Iterator[None]:
-    subprocess.run(["mount", "-o", "loop", image, folder], check=True, timeout=60)
+    subprocess.run(["mount", "-o", "loop", image, folder], check=True, timeout=LIMIT_S)
     try:
         yield
     finally:
-        subprocess.run(["umount", folder], check=True, timeout=60)
+        subprocess.run(["umount", folder], check=True, timeout=LIMIT_S)
 
 
 @needs_root
@@ -311,7 +311,7 @@ def test_sync_reports_a_failed_write_back(mpi: str, tmp_path: Path, shm: Path) -
         image = below / "image"
         with image.open("wb") as sparse:
             sparse.truncate(256 << 20)
-        subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True, timeout=60)
+        subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True, timeout=LIMIT_S)
         with loop_mounted(image, disk):
             result = run_case(mpi, "synced-large", disk, shm)
         outcome = set(error_classes(result, "sync") + error_classes(result, "close"))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from background import held_drain, store_folder
+from durability import in_acceptance
 from mpi_programs import (
     AS_ROOT,
     LIMIT_S,
@@ -107,6 +108,7 @@ def test_an_aborted_program_loses_no_acknowledged_write(writer: Path, tmp_path: 
     assert list(shm.iterdir()) == []
 
 
+@in_acceptance  # killed at any moment; test_recovery.py kills ranks at known ones
 @pytest.mark.parametrize("after_s", [0.05, 0.2, 0.5])
 def test_acknowledged_writes_of_killed_ranks_are_recovered(
     writer: Path, tmp_path: Path, shm: Path, after_s: float
@@ -116,15 +118,17 @@ def test_acknowledged_writes_of_killed_ranks_are_recovered(
     command = mpi_command("mpich", 2, [str(writer), str(file), "-1"], accelerated("mpich", shm))
     job = subprocess.Popen(command, env={**os.environ, **AS_ROOT}, stderr=subprocess.DEVNULL)
     logs = [tmp_path / f"out.log.{rank}" for rank in (0, 1)]
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + LIMIT_S
     while not all(path.exists() and path.stat().st_size for path in logs) and time.monotonic() < deadline:
         time.sleep(0.01)  # until both have begun
     time.sleep(after_s)
-    pgrep = subprocess.run(["pgrep", "-f", f"{writer} {file} -1"], capture_output=True, text=True, timeout=10)
+    pgrep = subprocess.run(
+        ["pgrep", "-f", f"{writer} {file} -1"], capture_output=True, text=True, timeout=LIMIT_S
+    )
     ranks = [int(pid) for pid in pgrep.stdout.split() if int(pid) != job.pid]
     for pid in ranks[-1:]:
         os.kill(pid, signal.SIGKILL)
-    job.wait(timeout=60)
+    job.wait(timeout=LIMIT_S)
     (store,) = shm.iterdir()
     result = assay("io", "recover", str(store), "--json")
     assert result.returncode == 0, result.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from background import MEMORY, held_drain, kill_drains, store_folder
+from durability import TESTED, in_acceptance
 from mpi_programs import MPIRUN, MPIS, PROGRAMS, accelerated, mpi_command, run
 
 pytestmark = pytest.mark.programs
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.programs
 # tested: under load it hangs sometimes.
 STOCK_FAULTS = {"mpich": {"memory-types"}, "mpich-wheel": {"memory-types"}}
 STANDARD, VISIBILITY = 16, 7
+GATE = [("openmpi", "0"), ("mpich", "1"), ("mpich-wheel", "0")]  # each MPI, each arrangement of nodes
 
 FORTRAN = """
 program rotate
@@ -72,7 +74,7 @@ def outcomes_by_case(result: subprocess.CompletedProcess[str]) -> dict[str, str]
     return outcomes
 
 
-@pytest.mark.parametrize("mpi", STOCK_FAULTS)
+@pytest.mark.parametrize("mpi", ["mpich", pytest.param("mpich-wheel", marks=in_acceptance)])
 def test_stock_mpi_passes_the_cases(mpi: str, data: Path) -> None:
     result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)]))
     outcomes = outcomes_by_case(result)
@@ -80,8 +82,14 @@ def test_stock_mpi_passes_the_cases(mpi: str, data: Path) -> None:
     assert {name for name, reason in outcomes.items() if reason} <= STOCK_FAULTS[mpi], outcomes
 
 
-@pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
-@pytest.mark.parametrize("mpi", MPIS)
+@pytest.mark.parametrize(
+    ("mpi", "ranks_per_node"),
+    [
+        pytest.param(mpi, ranks, id=f"{mpi}-{name}", marks=[] if (mpi, ranks) in GATE else [in_acceptance])
+        for mpi in MPIS
+        for ranks, name in (("0", "one-node"), ("1", "a-node-each"))
+    ],
+)
 def test_the_accelerator_passes_all_cases(mpi: str, ranks_per_node: str, data: Path, shm: Path) -> None:
     env = accelerated(mpi, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node)
     result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)], env))
@@ -104,7 +112,7 @@ def test_weaker_visibility_passes_the_standard_cases(
     )
 
 
-@pytest.mark.parametrize("seed", ["1", "2", "3"])
+@pytest.mark.parametrize("seed", ["1", *(pytest.param(seed, marks=in_acceptance) for seed in "23")])
 @pytest.mark.parametrize(
     ("ranks_per_node", "size"), [("0", 43_000_000), ("1", 27_000_000), ("2", 37_000_000)]
 )
@@ -149,7 +157,7 @@ def test_conflicts_at_level_memory_are_resolved_at_close(data: Path, shm: Path) 
 
 
 @pytest.mark.parametrize("binding", ["mpi_f08", "mpif.h"])
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("mpi", TESTED)
 def test_fortran_programs_are_accelerated(mpi: str, binding: str, tmp_path: Path, shm: Path) -> None:
     is_f08 = binding == "mpi_f08"
     source = tmp_path / f"rotate.{'f90' if is_f08 else 'F90'}"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from background import STORE_TOOL
 from durability import assay, check_passed, needs_root, run_case, single_store
-from mpi_programs import memory_folder
+from mpi_programs import LIMIT_S, memory_folder
 
 from assay.commands.io import recover
 from assay.errors import UserError
@@ -39,7 +39,7 @@ def shm() -> Iterator[Path]:
 
 
 def copy(store: Path, target: Path, version: int | None = None) -> Path:
-    subprocess.run(["cp", "--sparse=always", store, target], check=True, timeout=60)
+    subprocess.run(["cp", "--sparse=always", store, target], check=True, timeout=LIMIT_S)
     if version is not None:
         with target.open("r+b") as data:
             data.seek(VERSION_OFFSET)
@@ -141,5 +141,5 @@ def listing_is_empty(folder: Path) -> bool:
 def test_a_device_that_is_not_dax_is_not_opened() -> None:
     """Without a terminal, to open /dev/tty is an error of its own."""
     command = [STORE_TOOL, "list", "/dev/tty"]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60, start_new_session=True)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, start_new_session=True)
     assert result.returncode == 2 and "is not a store of Assay" in result.stderr, result.stderr

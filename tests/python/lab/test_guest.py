@@ -1,7 +1,9 @@
-"""QEMU guests of the lab. One boot with all kinds of hardware serves most tests."""
+"""QEMU guests of the lab. The only boot of the gate has two NUMA nodes and runs a shell. In acceptance one boot with
+all kinds of hardware serves most tests."""
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import struct
@@ -24,10 +26,25 @@ ROOT = Path(__file__).resolve().parents[3]
 INSIDE = Path(__file__).with_name("inside_guest.py")
 
 
+in_acceptance = pytest.mark.acceptance("lab")
+
+
+def test_a_guest_runs_a_command(in_guest: Any, tmp_path: Path) -> None:
+    """Output, exit code and files arrive outside. A shell starts fast on an emulated processor."""
+    nodes = "/sys/devices/system/node/node"
+    script = (
+        f"cat {nodes}[01]/cpulist {nodes}[01]/distance; pwd; echo $PATH; echo $ASSAY_GUEST; echo problem >&2; "
+        f"echo from inside >{tmp_path}/came-back; exit 7"
+    )
+    done = in_guest("--numa", "2", "--memory", "512MiB", "--share", str(tmp_path), "--", "sh", "-c", script)
+    expected = ["0", "1", "10 21", "21 10", os.getcwd(), os.environ["PATH"], "emulated"]
+    assert (done.returncode, done.stdout.splitlines()) == (7, expected), done.stderr
+    assert done.stderr == "problem\n"  # and no messages of the kernel
+    assert (tmp_path / "came-back").read_text() == "from inside\n"
+
+
 @pytest.fixture(scope="module")
 def booted(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    import json
-
     folder = tmp_path_factory.mktemp("guest")
     hardware = ["--numa", "2", "--rdma", "2", "--pmem", "64MiB", "--share", str(folder)]
     done = in_guest(*hardware, "--", sys.executable, str(INSIDE), str(folder))
@@ -35,26 +52,31 @@ def booted(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     return {"stderr": done.stderr, "folder": folder, **json.loads(done.stdout)}
 
 
+@in_acceptance
 def test_numa_nodes_have_processors_and_distances(booted: dict[str, Any]) -> None:
     assert booted["cpus"] == ["0", "1"]
     assert booted["distances"] == ["10 21", "21 10"]
 
 
+@in_acceptance
 def test_rdma_devices_carry_perftest_over_their_wires(booted: dict[str, Any]) -> None:
     assert "65536      50" in booted["perftest"]
     assert booted["wire"] >= 50 * 65536
 
 
+@in_acceptance
 def test_persistent_memory_is_mapped_synchronously(booted: dict[str, Any]) -> None:
     assert (booted["dax"], booted["fsdax"]) == ("hello", "hello")
 
 
+@in_acceptance
 def test_folder_path_output_and_files_pass_into_and_out_of_the_guest(booted: dict[str, Any]) -> None:
     assert booted["cwd"] == os.getcwd() and booted["path"] == os.environ["PATH"]
     assert booted["stderr"] == "to the error\n"  # and no messages of the kernel
     assert (booted["folder"] / "came-back").read_text() == "from inside"
 
 
+@in_acceptance
 def test_a_guest_says_that_it_is_emulated(booted: dict[str, Any]) -> None:
     assert booted["guest"] == "emulated"
     assert '"machine.virtual":"emulated"' in booted["probe"] and '"numa.nodes":2' in booted["probe"]
@@ -74,6 +96,7 @@ def processes_with(mark: str) -> list[int]:
     return pids
 
 
+@in_acceptance
 @pytest.mark.parametrize("signal_number", [signal.SIGKILL, signal.SIGINT])
 def test_a_guest_ends_with_its_starter(in_guest: Any, tmp_path: Path, signal_number: signal.Signals) -> None:
     mark = f"path={tmp_path},"
@@ -95,6 +118,7 @@ def test_a_guest_ends_with_its_starter(in_guest: Any, tmp_path: Path, signal_num
     assert len(left) == (1 if signal_number == signal.SIGKILL else 0)
 
 
+@in_acceptance
 def test_the_time_limit_and_the_removal_of_a_killed_guests_folder(in_guest: Any) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
@@ -114,6 +138,7 @@ def test_the_time_limit_and_the_removal_of_a_killed_guests_folder(in_guest: Any)
         (["--rdma-rate", "80mbit"], "--rdma-rate without --rdma"),
         (["--memory", "10MiB"], "256 MiB at least"),
         (["--share", "/nowhere"], "no folder /nowhere"),
+        (["--pmem-file", "x", "--", "true"], "--pmem-file without --pmem"),
         (["--numa", "none"], "--numa"),
     ],
 )

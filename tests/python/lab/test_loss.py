@@ -11,7 +11,13 @@ from traffic_meter import network_of
 
 from assay.lab import Fault, Lab
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
+pytestmark = [
+    pytest.mark.acceptance("lab"),
+    pytest.mark.statistical(
+        "1 in 1,000,000: two binomials at five standard deviations; more if a receive queue overflows"
+    ),
+    pytest.mark.skipif(os.geteuid() != 0, reason="labs need root"),
+]
 
 SENT = 20_000
 SO_RCVBUFFORCE = 33  # linux/socket.h; Python does not name it

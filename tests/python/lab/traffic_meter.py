@@ -43,7 +43,7 @@ def _enter(namespace: int) -> None:
 
 
 def connect(
-    lab: Lab, sender: str, receiver: str, limit_s: float = 5.0
+    lab: Lab, sender: str, receiver: str, limit_s: float = 240.0
 ) -> tuple[socket.socket, socket.socket]:
     """A connected pair: (socket in ``sender``, socket in ``receiver``)."""
     with network_of(lab, receiver):

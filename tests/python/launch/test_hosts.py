@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import UserError
@@ -36,6 +36,7 @@ def test_a_wrong_list_is_refused_with_its_option(text: str) -> None:
     assert refused.value.exit_code == 2 and refused.value.fix
 
 
+@settings(deadline=None, derandomize=True)
 @given(st.sets(st.integers(0, 9999), min_size=1, max_size=50))
 def test_a_folded_list_is_read_back(numbers: set[int]) -> None:
     hosts = [f"n{i}" for i in sorted(numbers)]

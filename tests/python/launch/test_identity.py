@@ -4,7 +4,7 @@ names."""
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay.errors import UserError
@@ -116,6 +116,7 @@ def test_a_report_that_contradicts_itself_is_refused() -> None:
 hosts = st.lists(st.sampled_from(["n1", "n2", "n1.s", "n2.s", "n1-ib", "10.0.0.1"]), min_size=1, max_size=6)
 
 
+@settings(deadline=None, derandomize=True)
 @given(listed=hosts, own_names=hosts, data=st.data())
 def test_no_two_machines_get_the_same_name(
     listed: list[str], own_names: list[str], data: st.DataObject

@@ -16,7 +16,7 @@ needs_cmake = pytest.mark.skipif(shutil.which("cmake") is None, reason="the engi
 def kind(wrapper: str | Path, tmp_path: Path) -> str:
     script = tmp_path / "kind.cmake"
     script.write_text(f'include("{SCRIPT}")\nassay_mpi_kind("{wrapper}" kind)\nmessage("kind=${{kind}}")\n')
-    done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True, timeout=240, check=True)
     return done.stderr.strip().removeprefix("kind=")
 
 
@@ -68,7 +68,7 @@ def mpich_flags(tmp_path: Path, **environment: str) -> str:
     (tmp_path / "CMakeLists.txt").write_text(PROJECT.format(folder=SCRIPT.parent))
     done = subprocess.run(
         ["cmake", "-S", tmp_path, "-B", tmp_path / "built"],
-        capture_output=True, text=True, timeout=120, check=True, env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=240, check=True, env={**os.environ, **environment},
     )  # fmt: skip
     return next(line for line in done.stderr.splitlines() if line.startswith("-I"))
 

@@ -18,7 +18,8 @@ from assay.records.schema import Context, Failure, Measurement, Pairs
 
 pytestmark = [
     pytest.mark.lab,
-    pytest.mark.alone,
+    pytest.mark.acceptance("network"),
+    pytest.mark.statistical("1 in 200, assumed: four equal hosts, of which none may be named as slow"),
     pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)"),
     pytest.mark.skipif(shutil.which("slurmctld") is None, reason="Slurm is not installed (slurm-wlm)"),
 ]

@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 
-from assay.launch.load import LoadMeter
-
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.acceptance("network"), pytest.mark.timeout(2700)]  # an emulated machine
 
 INSIDE = Path(__file__).with_name("rdma_in_guest.py")
-# Low enough that an emulated processor keeps up: the wire is the limit, whatever else the machine does.
+# Low enough that an emulated processor keeps up: the wire is the limit.
 RATE_MBIT = 80
 # A packet of 4096 bytes payload at most (here 2048 or 4096, by the interface's MTU) has some 62 bytes of
 # headers: Ethernet 14, IPv4 20, UDP 8, RoCE 16, and its checksum 4. With the burst that a shaper lets pass
@@ -32,13 +30,15 @@ Observations = dict[str, Any]
 @pytest.fixture(scope="module")
 def results(in_guest: Callable[..., CompletedProcess[str]]) -> Observations:
     wires = ["--rdma", "2", "--rdma-rate", f"{RATE_MBIT}mbit"]
-    meter = LoadMeter("no other token")
     done = in_guest(*wires, "--", sys.executable, str(INSIDE))
     assert done.returncode == 0, done.stderr
     parts: Observations = json.loads(done.stdout.splitlines()[-1])
-    return {**parts, "busy": meter.end().reason()}
+    return parts
 
 
+@pytest.mark.statistical(
+    "1 in 100, assumed: an emulated processor fills 80 Mbit/s if nothing else runs; 80 % is enough"
+)
 def test_every_port_sends_and_the_planted_rate_is_found(results: Observations) -> None:
     part = results["operations"]
     assert part["code"] == 0, part
@@ -47,8 +47,8 @@ def test_every_port_sends_and_the_planted_rate_is_found(results: Observations) -
         for op in ("write", "read", "send"):
             share = medians[device, op, "bandwidth"] / (RATE_MBIT * 1e6 / 8)
             assert 0 < share <= HIGH, (device, op, share)
-            # On a busy machine an emulated processor cannot fill the link. A send waits if its receiver is not ready.
-            assert share >= (LOW if op != "send" else 0.5) or results["busy"], (device, op, share)
+            # A send waits if its receiver is not ready.
+            assert share >= (LOW if op != "send" else 0.5), (device, op, share)
             assert medians[device, op, "peak"] >= medians[device, op, "bandwidth"]
             rate = medians[device, op, "message_rate"] * 65536
             assert rate == pytest.approx(medians[device, op, "bandwidth"])

@@ -7,6 +7,8 @@ import json
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -17,22 +19,30 @@ from assay.measure.session import Session, Side
 from assay.records.run import Run
 
 ENGINE = engines_folder() / "assay-probe"
-LIMIT_S = 60
-SLOW = ["--size", "1000", "--streams", "1", "--rate", "100000", "--budget", "0.5", "--wait", "20"]
+LIMIT_S = 240  # against hangs
+SLOW = ["--size", "1000", "--streams", "1", "--rate", "100000", "--budget", "0.5", "--wait", "200"]
 
 pytestmark = pytest.mark.skipif(not ENGINE.is_file(), reason="the engines are not built")
 
 
-def free_port() -> int:
-    """A free port for control whose successor is free for data."""
+@pytest.fixture
+def port() -> Iterator[int]:
+    """A free port for control whose successor is free for data. A TCP socket reserves it among the processes that run
+    tests: its numbers are not those of UDP."""
     for port in range(21000, 31000, 7):
-        with socket.socket(type=socket.SOCK_DGRAM) as control, socket.socket(type=socket.SOCK_DGRAM) as data:
+        with ExitStack() as stack:
+            reserved = stack.enter_context(socket.socket())
+            udp = [stack.enter_context(socket.socket(type=socket.SOCK_DGRAM)) for _ in range(2)]
             try:
-                control.bind(("127.0.0.1", port))
-                data.bind(("127.0.0.1", port + 1))
+                reserved.bind(("127.0.0.1", port))
+                for offset, checked in enumerate(udp):
+                    checked.bind(("127.0.0.1", port + offset))
             except OSError:
                 continue
-            return port
+            for checked in udp:
+                checked.close()
+            yield port
+            return
     raise AssertionError("no free port")
 
 
@@ -61,8 +71,8 @@ def start_receiver(port: int, *arguments: object) -> subprocess.Popen[str]:
     return process
 
 
-def test_sides_with_the_same_token_measure(tmp_path: Path) -> None:
-    port, token = free_port(), token_file(tmp_path, "1")
+def test_sides_with_the_same_token_measure(tmp_path: Path, port: int) -> None:
+    token = token_file(tmp_path, "1")
     listening = start_receiver(port, "--token", token)
     sender = start("send", port, *SLOW, "--token", token)
     assert sender.wait(LIMIT_S) == 0, sender.communicate()
@@ -73,8 +83,7 @@ def test_sides_with_the_same_token_measure(tmp_path: Path) -> None:
     assert loss["summary"]["median"] == 0
 
 
-def test_a_sender_with_another_token_or_none_is_refused(tmp_path: Path) -> None:
-    port = free_port()
+def test_a_sender_with_another_token_or_none_is_refused(tmp_path: Path, port: int) -> None:
     listening = start_receiver(port, "--token", token_file(tmp_path, "1"))
     strangers = [
         start("send", port, *SLOW[:-1], "0.5", *arguments)
@@ -95,7 +104,7 @@ def test_a_sender_with_another_token_or_none_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["mode", "content", "missing"])
-def test_an_unusable_token_file_is_one_line(tmp_path: Path, fault: str) -> None:
+def test_an_unusable_token_file_is_one_line(tmp_path: Path, port: int, fault: str) -> None:
     path = token_file(tmp_path, "1")
     if fault == "mode":
         path.chmod(0o644)
@@ -103,7 +112,7 @@ def test_an_unusable_token_file_is_one_line(tmp_path: Path, fault: str) -> None:
         path.write_text("secret\n")
     else:
         path.unlink()
-    process = start("receive", free_port(), "--token", path)
+    process = start("receive", port, "--token", path)
     _, errors = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 2
     assert len(errors.splitlines()) == 1 and str(path) in errors and "; fix: " in errors

@@ -12,12 +12,22 @@ from typing import Any
 
 import jsonschema_of_ior
 import pytest
-from storage_benches import MPIS, bench, is_available, plant, records_of_kind, show_run_cut_after_each_record
+from storage_benches import (
+    MPIS,
+    bench,
+    in_acceptance,
+    is_available,
+    plant,
+    records_of_kind,
+    show_run_cut_after_each_record,
+)
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
 
 pytestmark = pytest.mark.programs
+
+FAULTY_FS = engines_folder().parent / "tests/faulty_fs/libfaulty-fs.so"
 
 
 @pytest.fixture
@@ -119,6 +129,7 @@ def test_stale_data_are_detected_without_full_comparison(
     assert not (folder / "kept").exists()  # without -k
 
 
+@in_acceptance
 @pytest.mark.parametrize("mpi", MPIS)
 def test_a_slow_rank_is_named(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
@@ -130,6 +141,7 @@ def test_a_slow_rank_is_named(
     assert findings[0]["severity"] == "warning" and "rank 1 on" in findings[0]["cause"]
 
 
+@in_acceptance
 @pytest.mark.parametrize("mpi", MPIS)
 def test_a_hanging_rank_is_named(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
@@ -158,7 +170,7 @@ def test_a_hanging_rank_is_named(
 def test_bad_input_is_one_line(
     folder: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    mpi = next((m for m in ("openmpi", "mpich") if is_available(m)), None)
+    mpi = next((m for m in ("mpich", "openmpi") if is_available(m)), None)
     if mpi is None:
         pytest.skip("no MPI here")
     assert main(["io", "bench", "ior", "--mpi", mpi, "--stock", "-o", "out", *arguments]) == 2
@@ -190,7 +202,7 @@ def has_accelerator(mpi: str) -> bool:
     return is_available(mpi) and (engines_folder() / f"libassay-io-{mpi}.so").is_file()
 
 
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("mpi", MPIS)
 def test_stock_and_accelerated_alternate(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
     """Both are verified in every byte, and the ratio of each round is that of its own figures."""
     if not has_accelerator(mpi):
@@ -234,14 +246,17 @@ def test_stock_and_accelerated_alternate(folder: Path, capfd: pytest.CaptureFixt
     )
 
 
-def test_an_interrupted_run_is_resumed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A stalled round ends the run; resumed without the fault it runs only the missing steps."""
-    if not is_available("openmpi"):
-        pytest.skip("no openmpi here")
+@pytest.mark.skipif(not is_available("mpich"), reason="no mpich here")
+def test_a_run_that_has_failed_is_resumed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A write that fails ends the run; resumed without the fault it runs only the missing steps."""
     arguments = ["--repeats", "2", "-t", "4k", "-b", "64k"]
     with pytest.MonkeyPatch.context() as context:
-        plant(context, "openmpi", stall="0")
-        ior(capfd, "openmpi", "--timeout", "1s", *arguments, status=2)
+        context.setenv("LD_PRELOAD", str(FAULTY_FS))
+        context.setenv("FAULTY_FS", "write:EIO")
+        context.setenv("FAULTY_FS_FILES", f"{folder}/*")
+        failed = ior(capfd, "mpich", *arguments, status=2)
+    assert any("Input/output error" in f["problem"] or "cannot write" in f["problem"]
+               for f in records_of_kind(failed, "failure"))  # fmt: skip
     assert main(["run", "--resume", "out"]) == 0
     capfd.readouterr()
     run = json.loads((folder / "out" / "run.json").read_text())
@@ -250,7 +265,7 @@ def test_an_interrupted_run_is_resumed(folder: Path, capfd: pytest.CaptureFixtur
     assert "complete" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+@pytest.mark.parametrize("mpi", MPIS)
 def test_a_fallback_is_not_measured_as_accelerated(
     folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
 ) -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage_benches import MPIS, bench, is_available, records_of_kind, show_run_cut_after_each_record
+from storage_benches import (
+    MPIS,
+    bench,
+    in_acceptance,
+    is_available,
+    records_of_kind,
+    show_run_cut_after_each_record,
+)
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
@@ -128,6 +135,7 @@ def test_a_listing_that_leaves_files_out_is_found(
     assert samples(records, "operations", "posix", "readdir") == [RANKS * RANKS * ITEMS - RANKS] * 2
 
 
+@in_acceptance
 @pytest.mark.parametrize("mpi", MPIS)
 def test_a_slow_rank_is_named(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
@@ -147,6 +155,23 @@ def test_a_slow_rank_is_named(
     assert 1 in [f["subject"]["rank"] for f in findings]
 
 
+@pytest.mark.parametrize("mpi", MPIS)
+def test_phases_after_a_stonewall_use_the_created_files(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
+) -> None:
+    """Rank 1 cannot create its 1000 files within the stonewall."""
+    plant(monkeypatch, "open:SLEEP25", "*/file.*", rank=1)
+    options = ["-n", "1000", "-F", "-a", "posix", "-i", "1", "-W", "1", "-d", str(folder)]
+    records = bench(capfd, "metadata", mpi, "--repeats", "1", "--", *options)
+    (created,) = samples(records, "operations", "posix", "create")
+    (opened,) = samples(records, "operations", "posix", "open")
+    assert opened <= created < 2 * 1000
+    assert samples(records, "time", "posix", "create")[0] >= 1
+    assert wrong(records) == {}
+    assert sorted(path.name for path in folder.iterdir()) == ["out"]
+
+
+@in_acceptance
 @pytest.mark.parametrize("mpi", MPIS)
 def test_a_stonewall_stops_each_phase(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
@@ -191,7 +216,7 @@ def test_a_refused_file_is_one_line(
 def test_contradicting_options_are_one_line(
     capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    mpi = next((m for m in ("openmpi", "mpich") if is_available(m)), None)
+    mpi = next((m for m in ("mpich", "openmpi") if is_available(m)), None)
     if mpi is None:
         pytest.skip("no MPI here")
     common = ["--mpi", mpi, "-n", "2", "--stock", "--repeats", "1", "-o", "out"]

@@ -18,7 +18,11 @@ from assay.records.storage import DEVICE, IOR
 
 lacks_accelerator = not is_available("openmpi") or not (engines_folder() / "libassay-io-openmpi.so").is_file()
 
-pytestmark = pytest.mark.skipif(lacks_accelerator, reason="no openmpi with an accelerator here")
+pytestmark = [
+    pytest.mark.acceptance("storage"),
+    pytest.mark.timeout(2700),  # an emulated machine
+    pytest.mark.skipif(lacks_accelerator, reason="no openmpi with an accelerator here"),
+]
 
 
 def test_device_dax_is_measured_and_holds_the_store(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from storage_benches import is_available, records_of_kind
+from storage_benches import in_acceptance, is_available, records_of_kind
 
 from assay.cli import main
 from assay.lab import Lab
@@ -29,13 +29,13 @@ pytestmark = [pytest.mark.programs, pytest.mark.skipif(not is_available("openmpi
 
 def received_bytes(lab: Lab, host: str) -> int:
     arguments = lab.enter(host, ["cat", f"/sys/class/net/{lab.interface}/statistics/rx_bytes"])
-    return int(subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=20).stdout)
+    return int(subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=240).stdout)
 
 
 @pytest.mark.skipif(
     not (engines_folder() / "libassay-io-openmpi.so").is_file(), reason="no accelerator is built"
 )
-@pytest.mark.parametrize("mpi", ["openmpi", "mpich-wheel"])
+@pytest.mark.parametrize("mpi", ["openmpi", pytest.param("mpich-wheel", marks=in_acceptance)])
 def test_data_of_another_node_use_the_network(
     make_lab: Callable[..., Lab],
     tmp_path: Path,
@@ -92,6 +92,7 @@ def playground(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     )
 
 
+@in_acceptance
 @pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
 def test_the_playground_runs_all_benchmarks_and_removes_its_lab(tmp_path: Path) -> None:
     others = playground_labs()
@@ -112,6 +113,7 @@ def test_the_playground_runs_all_benchmarks_and_removes_its_lab(tmp_path: Path) 
     assert playground_labs() <= others
 
 
+@in_acceptance
 @pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
 def test_an_interrupted_playground_keeps_its_figures_and_removes_its_lab(tmp_path: Path) -> None:
     process = playground(tmp_path, "--nodes", "2", "--repeats", "1", "--mpi", "openmpi")
@@ -120,7 +122,7 @@ def test_an_interrupted_playground_keeps_its_figures_and_removes_its_lab(tmp_pat
         while not records.is_file() or b'"bandwidth"' not in records.read_bytes():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
     finally:
         process.kill()
     assert process.returncode == 130, err

@@ -13,17 +13,23 @@ from typing import Any
 import jsonschema_of_ior
 import numpy as np
 import pytest
-from storage_benches import MPIS, bench, has_hdf5, is_available, median, plant, records_of_kind
+from storage_benches import (
+    HDF5_MPIS,
+    MPIS,
+    bench,
+    has_hdf5,
+    in_acceptance,
+    is_available,
+    median,
+    plant,
+    records_of_kind,
+)
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
 
 pytestmark = pytest.mark.programs
 
-HDF5_MPIS = [
-    pytest.param(mpi, marks=pytest.mark.skipif(not has_hdf5(mpi), reason=f"no {mpi} with HDF5 here"))
-    for mpi in ("openmpi", "mpich")
-]
 SIGNATURE = -1401473791
 PACKETS = ["timestamp", "offset", "incompressible", "random"]
 PAGE, TRANSFER, BLOCK = 4096, 8192, 65536
@@ -53,7 +59,7 @@ def run(
         capfd, benchmark, mpi, "--repeats", "1", "--", *command, variant=variant, **options_of_bench
     )
     if "--store" in variant:  # the files have what was acknowledged in memory
-        assert main(["io", "drain", "--timeout", "60s", variant[-1]]) == 0
+        assert main(["io", "drain", "--timeout", "240s", variant[-1]]) == 0
         capfd.readouterr()
     return records
 
@@ -159,9 +165,12 @@ def blocks_written(file: Path, block: int, transfer: int) -> list[int]:
     ]
 
 
-SLOW = {"block": 4 << 20, "transfer": 4096}  # 1024 transfers; rank 1 needs 2 ms for each
+# 1024 transfers; rank 1 needs 2 ms for each. How many rank 0 does within a stonewall depends on the machine, so tests
+# that count them belong to acceptance. In the gate a file of counts is made and read.
+SLOW = {"block": 4 << 20, "transfer": 4096}
 
 
+@in_acceptance
 @pytest.mark.parametrize("mpi", MPIS)
 def test_a_stonewall_stops_each_rank(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
@@ -182,6 +191,7 @@ def test_a_stonewall_stops_each_rank(
     assert median(records, "transfer_time", op="write") >= 1
 
 
+@in_acceptance
 @pytest.mark.parametrize("mpi", MPIS)
 def test_collective_calls_stop_together(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
@@ -194,6 +204,7 @@ def test_collective_calls_stop_together(
     assert median(records, "moved") == (fast + slow) * 4096
 
 
+@in_acceptance
 @pytest.mark.parametrize("mpi", MPIS)
 def test_wear_out_brings_every_rank_to_the_fastest(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
@@ -257,7 +268,7 @@ def test_a_view_places_the_same_bytes(
     assert (folder / "view").read_bytes() == larger[:-4]
 
 
-@pytest.fixture(params=["file", "memory"])
+@pytest.fixture(params=["file", pytest.param("memory", marks=in_acceptance)])
 def accelerated(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """The options of an accelerated benchmark at each level, with a new store."""
     store = tempfile.mkdtemp(prefix="assay-test-io-", dir="/dev/shm")
@@ -372,7 +383,7 @@ def test_contradicting_options_are_one_line(
     capfd: pytest.CaptureFixture[str], benchmark: str, command: list[str], message: str
 ) -> None:
     is_installed = has_hdf5 if benchmark == "hdf5" else is_available
-    mpi = next((m for m in ("openmpi", "mpich") if is_installed(m)), None)
+    mpi = next((m for m in ("mpich", "openmpi") if is_installed(m)), None)
     if mpi is None:
         pytest.skip("no MPI here")
     arguments = ["--mpi", mpi, "-n", "2", "--stock", "--repeats", "1", "-o", "out"]

@@ -1,6 +1,8 @@
 """UDP between two hosts of a lab with a planted rate, loss and failures.
 
-Five streams of 60 Mbit/s over cables of 400 Mbit/s are a thirtieth of the load of a 10GbE port.
+Five streams of 60 Mbit/s over cables of 400 Mbit/s are a thirtieth of the load of a 10GbE port. Tests that need this
+rate belong to acceptance. How losses and rates are judged is tested on planted records in ``tests/python/judge``, and
+what the engines count by ``tests/engines/node/udp``.
 """
 
 from __future__ import annotations
@@ -23,12 +25,15 @@ from assay.records.run import Run
 from assay.records.schema import Finding, Measurement, Verdict
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
+in_acceptance = pytest.mark.acceptance("network")
+keeps_its_rate = pytest.mark.statistical(
+    "1 in 200, assumed: the sender cannot keep a thirtieth of a port's load only if another program wakes up"
+)
 
 ASSAY = Path(__file__).parents[3] / "assay"
 MBIT = 1e6 / 8
 OFFERED = 300 * MBIT
-ATTEMPTS = 3
-LIMIT_S = 60
+LIMIT_S = 240  # against hangs
 LOAD = ["--streams", "5", "--rate", "60 Mbit/s", "--budget", "1.5"]
 
 SPECIFICATION = """
@@ -116,24 +121,17 @@ def await_data(lab: Lab, host: str, amount: float) -> None:
         time.sleep(0.01)
 
 
-def judged_run(lab: Lab, folder: Path, tested: str, peer: str, specification: Path) -> tuple[int, Run]:
-    """Runs ``assay comply``. On a busy machine the sender falls behind and the run is not judged; it is then
-    repeated."""
+def judged_run(lab: Lab, run_path: Path, tested: str, peer: str, specification: Path) -> tuple[int, Run]:
+    """Runs ``assay comply``."""
     arguments = ["comply", str(specification), "--lab", lab.name, "-w", tested, "--peer", peer]
-    for attempt in range(ATTEMPTS):
-        run_path = folder / str(attempt)
-        done = subprocess.run(
-            [str(ASSAY), *arguments, "--interfaces", "eth0", "-o", str(run_path)],
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        run = Run.load(run_path)
-        reasons = [r.reason or "" for r in run.records if isinstance(r, Measurement)]
-        if not any(reason.startswith("the sender could only send") for reason in reasons):
-            break
-    return done.returncode, run
+    done = subprocess.run(
+        [str(ASSAY), *arguments, "--interfaces", "eth0", "-o", str(run_path)],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, Run.load(run_path)
 
 
 def figure(run: Run, metric: str, name: str = "node.udp_receive") -> float:
@@ -161,7 +159,8 @@ def specification(tmp_path: Path) -> Path:
 # ---- planted rate and loss, judged in both directions
 
 
-@pytest.mark.alone
+@in_acceptance
+@keeps_its_rate
 def test_a_port_without_loss_passes(lab: Lab, tmp_path: Path, specification: Path) -> None:
     status, run = judged_run(lab, tmp_path / "run", "h1", "h0", specification)
     assert outcomes(run) == {"total speed": "PASS", "average loss": "PASS"}, run.records
@@ -174,7 +173,8 @@ def test_a_port_without_loss_passes(lab: Lab, tmp_path: Path, specification: Pat
     assert not [r for r in run.records if isinstance(r, Finding)]
 
 
-@pytest.mark.alone
+@in_acceptance
+@keeps_its_rate
 @pytest.mark.parametrize(("tested", "peer", "outcome"), [("h1", "h0", "FAIL"), ("h0", "h1", "PASS")])
 def test_planted_loss_is_judged_in_each_direction(
     lab: Lab, tmp_path: Path, specification: Path, tested: str, peer: str, outcome: str
@@ -193,7 +193,8 @@ def test_planted_loss_is_judged_in_each_direction(
     assert "in the network" in finding.cause
 
 
-@pytest.mark.alone
+@in_acceptance
+@keeps_its_rate
 @pytest.mark.parametrize(("tested", "peer", "outcome"), [("h1", "h0", "FAIL"), ("h0", "h1", "PASS")])
 def test_a_slow_port_is_judged_in_each_direction(
     lab: Lab, tmp_path: Path, specification: Path, tested: str, peer: str, outcome: str
@@ -209,7 +210,8 @@ def test_a_slow_port_is_judged_in_each_direction(
 # ---- started by hand on each side
 
 
-@pytest.mark.alone
+@in_acceptance
+@keeps_its_rate
 def test_sender_and_receiver_are_started_by_hand(lab: Lab, tmp_path: Path) -> None:
     """The clocks of the hosts are hours apart. Neither side uses the other's clock."""
     receive = ["udp", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run")]
@@ -226,6 +228,7 @@ def test_sender_and_receiver_are_started_by_hand(lab: Lab, tmp_path: Path) -> No
     assert "the receiver has 100.000% of the messages" in sender.stdout
 
 
+@in_acceptance
 def test_a_killed_sender_is_named_and_its_data_counted(lab: Lab, tmp_path: Path) -> None:
     """The received messages are counted. A run without its sender's final message never passes."""
     receive = ["udp", "receive", "-w", lab.address("h1"), "--json", "-o", str(tmp_path / "run")]
@@ -253,7 +256,7 @@ def test_a_killed_sender_is_named_and_its_data_counted(lab: Lab, tmp_path: Path)
     assert judged["outcome"] == "INCONCLUSIVE"
 
 
-@pytest.mark.alone
+@in_acceptance
 @pytest.mark.parametrize(
     ("ports", "message"),
     [("15301-15400", "nothing of what h0 sent arrived"), ("15300-15400", "no sender came")],
@@ -264,7 +267,7 @@ def test_a_firewall_that_drops_data_or_everything_is_reported(
 ) -> None:
     """A firewall on the tested host drops only the data, or everything."""
     nft = f"table ip wall {{ chain in {{ type filter hook input priority 0; udp dport {ports} drop; }}; }}"
-    subprocess.run(lab.enter("h1", ["nft", "-f", "-"]), input=nft, text=True, timeout=10, check=True)
+    subprocess.run(lab.enter("h1", ["nft", "-f", "-"]), input=nft, text=True, timeout=120, check=True)
     try:
         done = subprocess.run(
             [str(ASSAY), "udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD,
@@ -272,7 +275,7 @@ def test_a_firewall_that_drops_data_or_everything_is_reported(
             capture_output=True, text=True, timeout=LIMIT_S,
         )  # fmt: skip
     finally:
-        subprocess.run(lab.enter("h1", ["nft", "delete", "table", "ip", "wall"]), timeout=10, check=True)
+        subprocess.run(lab.enter("h1", ["nft", "delete", "table", "ip", "wall"]), timeout=120, check=True)
     run = Run.load(tmp_path / "run")
     assert run.info.outcome != "PASS"
     if ports.startswith("15301"):
@@ -283,7 +286,8 @@ def test_a_firewall_that_drops_data_or_everything_is_reported(
         assert message in done.stderr + done.stdout or "does not answer" in done.stdout
 
 
-@pytest.mark.alone
+@in_acceptance
+@keeps_its_rate
 def test_ctrl_c_keeps_the_measurements(lab: Lab, tmp_path: Path) -> None:
     arguments = ["udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4]]
     process = subprocess.Popen(
@@ -331,11 +335,11 @@ def test_an_unknown_host_is_refused(lab: Lab, tmp_path: Path) -> None:
 
 
 def test_an_interface_without_jumbo_frames_is_refused(lab: Lab, tmp_path: Path) -> None:
-    subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "1500"]), timeout=10, check=True)
+    subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "1500"]), timeout=120, check=True)
     try:
         output = refusal(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run"))
     finally:
-        subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "9000"]), timeout=10, check=True)
+        subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "9000"]), timeout=120, check=True)
     assert "MTU" in output and "1500" in output and "eth0" in output
 
 
