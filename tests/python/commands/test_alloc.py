@@ -122,7 +122,7 @@ def test_a_slow_allocator_is_slow(working_folder: Path, capfd: pytest.CaptureFix
 
 @pytest.mark.acceptance("profile")
 @pytest.mark.statistical(
-    "1 in 1000: half of the calls of glibc, 0.1 us each, would have to be interrupted for 20 us"
+    "1 in 1000, estimated: half of the calls of glibc, 0.1 us each, would have to be interrupted for 20 us"
 )
 def test_a_slow_allocator_is_found_slow(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = study(
@@ -155,7 +155,7 @@ def test_a_slow_allocator_is_found_slow(working_folder: Path, capfd: pytest.Capt
             marks=[
                 pytest.mark.acceptance("profile"),
                 pytest.mark.statistical(
-                    "1 in 1000: a single malloc would have to be interrupted for a millisecond"
+                    "1 in 1000, estimated: a single malloc would have to be interrupted for a millisecond"
                 ),
             ],
         ),

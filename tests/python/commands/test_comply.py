@@ -72,7 +72,7 @@ def test_only_specified_measurements_are_made(comply: Comply) -> None:
 
 
 @pytest.mark.acceptance("node")
-@pytest.mark.statistical("1 in 1000: 1 % of the load would have to be late; STATED")
+@pytest.mark.statistical("1 in 1000, estimated: 1 % of a load of 1 % would have to be late")
 def test_cobalt2_on_a_machine_without_devices_names_each_reason(
     comply: Comply, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

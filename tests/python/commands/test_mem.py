@@ -69,9 +69,7 @@ def run(
 
 
 @pytest.mark.acceptance("node")
-@pytest.mark.statistical(
-    "1 in 500: a thread that waits for its processor for 1 % of 2 s; estimated from idle runs"
-)
+@pytest.mark.statistical("1 in 500, estimated: a thread would have to end 20 ms late")
 def test_a_light_load_is_achieved(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Two stations of 8 Mbit/s with three steps, one of which both reads and writes: 8 MB/s in all."""
     records = run(working_folder, "8 Mbit/s", capfd, "--budget", "2")
@@ -112,9 +110,7 @@ def test_the_output_has_the_lines_of_mem_test(
 
 
 @pytest.mark.acceptance("node")
-@pytest.mark.statistical(
-    "1 in 500: a thread that waits for its processor for 5 % of 1.5 s; estimated from idle runs"
-)
+@pytest.mark.statistical("1 in 500, estimated: a thread would have to be 75 ms late at the signal")
 def test_ctrl_c_keeps_the_measurements(working_folder: Path) -> None:
     (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
     arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100", "--json", "-o", "out"]
@@ -206,7 +202,9 @@ def test_peak_names_what_its_limit_leaves_out() -> None:
 
 
 @pytest.mark.acceptance("node")
-@pytest.mark.statistical("1 in 1000: the last operation would have to take a second longer than its share")
+@pytest.mark.statistical(
+    "1 in 1000, estimated: the last operation would have to take a second longer than its share"
+)
 def test_peak_keeps_its_limit_with_many_nodes() -> None:
     """65 pairs of nodes with seven operations of 0.3 s would take more than two minutes."""
     start = time.monotonic()

@@ -147,7 +147,7 @@ def test_the_sweep_of_assay_net_runs_in_the_simulator(studied, tmp_path: Path):
 
 @pytest.mark.acceptance("model")
 @pytest.mark.statistical(
-    "1 in 1000: processor time of a loop would have to change by half between two runs of it"
+    "1 in 1000, estimated: the processor time of a loop would have to change by half between two runs of it"
 )
 def test_a_programs_own_computing_takes_time(tmp_path: Path, capfd):
     """The same loop, on processors as fast as here, four times as fast, and infinitely fast. Its time is the
