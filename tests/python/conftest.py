@@ -1,4 +1,8 @@
-"""Fixtures for all Python tests: labs (virtual clusters of network namespaces) and guests (QEMU machines)."""
+"""Fixtures for all Python tests: labs (virtual clusters of network namespaces) and guests (QEMU machines).
+
+Properties (hypothesis) are tested on the same examples in each run: what they find follows from the code alone. With
+ASSAY_FUZZ_ROUNDS ("make fuzz") the examples are random.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture.providers import HypothesisProvider
+from hypothesis.internal.conjecture.providers import _local_constants as no_constants
 
 from assay.lab import Lab, Rates, take_down
 from assay.lab.traffic import parse_rate
 
 ROOT = Path(__file__).resolve().parents[2]
+EXPLORES = "ASSAY_FUZZ_ROUNDS" in os.environ
 GUEST_LIMIT_S = 1200  # against hangs: a guest is emulated, and slower beside other programs
+
+settings.register_profile(
+    "assay", derandomize=not EXPLORES, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("assay")
+if not EXPLORES:
+    # Examples also have constants of all modules that are loaded: of the tests that ran before in this process.
+    HypothesisProvider._local_constants = no_constants  # type: ignore[assignment]
 
 MakeLab = Callable[..., Lab]
 

@@ -22,7 +22,7 @@ FLAGS = [
     "--disable-sync",
     "--no-first-run",
 ]
-LIMIT_MS = 60_000  # for each step of a page: long enough for a slow machine
+LIMIT_MS = 120_000  # for each step of a page; against hangs
 
 
 @pytest.fixture(scope="session")

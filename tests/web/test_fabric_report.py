@@ -97,6 +97,7 @@ def test_loads_in_the_page_equal_the_recorded_ones(open_report: Open, tmp_path: 
         assert sum(int(row) - 1 for row in rows) == measured["conflicts", step]
 
 
+@pytest.mark.acceptance("report")
 def test_648_hosts_are_usable(open_report: Open, tmp_path: Path) -> None:
     """Every switch and every cable is there, also of a fabric with a dead cable, and a step is chosen."""
     page = open_report(make_report(tmp_path, "--fat-tree", "radix=36,nodes=640"))
@@ -115,6 +116,7 @@ def test_648_hosts_are_usable(open_report: Open, tmp_path: Path) -> None:
     assert sum(int(row) - 1 for row in rows) == step[100]
 
 
+@pytest.mark.acceptance("report")
 def test_parts_of_a_fabric_with_10000_hosts_can_be_opened(open_report: Open, tmp_path: Path) -> None:
     """31 pods below 18 parts of spines. A file of three steps: all shifts take a minute."""
     steps = tmp_path / "steps"

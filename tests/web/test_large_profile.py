@@ -14,7 +14,7 @@ from assay.report.html import build_report
 NODES = 1_200_000
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance("report")
 def test_a_tree_of_more_than_a_million_calls_is_shown(
     open_report: Callable[..., Page], tmp_path: Path
 ) -> None:

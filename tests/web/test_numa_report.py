@@ -73,7 +73,10 @@ VIEWS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("kind", "scheme"), [("touch", "light"), ("exact", "dark")])
+@pytest.mark.parametrize(
+    ("kind", "scheme"),
+    [("touch", "light"), pytest.param("exact", "dark", marks=pytest.mark.acceptance("report"))],
+)
 def test_every_view_opens(open_report: Open, recorded: Callable[[str], Path], kind: str, scheme: str) -> None:
     page = open_report(recorded(kind), color_scheme=scheme)
     assert page.get_by_role("tab").all_inner_texts() == VIEWS

@@ -247,6 +247,7 @@ def test_allocators_are_curves_over_the_size_of_a_block(open_report: Open) -> No
     assert "Advice" in finding.inner_text() and "no clear winner" in finding.inner_text()
 
 
+@pytest.mark.acceptance("report")
 def test_512_hosts_are_shown_and_a_drag_zooms_in(open_report: Open) -> None:
     page = open_report("512")
     assert "261,632 pairs measured" in page.locator("#pairs").inner_text()

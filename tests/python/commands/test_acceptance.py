@@ -288,6 +288,32 @@ def test_a_wrong_byte_fails_a_specification_of_speed_alone(acceptance: Acceptanc
     assert "failed: no wrong byte was seen; gpu1 on offered: payloads did not arrive as they were sent" in out
 
 
+def test_a_machine_without_devices_names_each_reason(acceptance: Acceptance) -> None:
+    """A machine without settings, GPUs, Ethernet, RDMA or a peer: each verdict has its reason."""
+    machine = sound_machine()
+    for name in ("cpu.governor", "cpu.turbo"):
+        del machine["host"][name]
+    for kind in ("devices", "addresses", "gpus", "udp"):
+        machine[kind].clear()
+    acceptance.write(machine)
+    status, run, _ = acceptance.run("comply", "cobalt2")
+    assert status == 1 and run["run"]["state"] == "complete"
+    found = verdicts(run)
+    assert len(found) == 19
+    missing = {
+        title
+        for title in found
+        if title.startswith(("inventory: 2 GPUs", "inventory: 2 RDMA", "inventory: 1"))
+    }
+    assert failed_criteria(run) == missing and len(missing) == 3
+    rest = {title: v for title, v in found.items() if not title.startswith("inventory: ")}
+    assert {rest.pop(MEMORY)["outcome"], rest.pop(FAULT)["outcome"]} == {"PASS"}
+    assert {v["outcome"] for v in rest.values()} == {"INCONCLUSIVE"}
+    reasons = " / ".join(v["reason"] for v in rest.values())
+    for text in ("no cpu.governor", "no cpu.turbo", "finds no GPU", "give --peer HOST", "RDMA"):
+        assert text in reasons
+
+
 def test_the_last_line_names_only_the_failed_criteria(acceptance: Acceptance) -> None:
     """The last line names neither inconclusive criteria nor warnings."""
     machine = sound_machine()

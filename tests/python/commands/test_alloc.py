@@ -1,6 +1,6 @@
 """``assay alloc`` on allocators with planted costs: page faults and retention are found exactly, a slow allocator and a
-growing one are named, and recorded programs are replayed call for call. No figure depends on the machine's speed or
-load."""
+growing one are named, and recorded programs are replayed call for call. Figures that depend on the machine's speed or
+load belong to the acceptance tests."""
 
 from __future__ import annotations
 
@@ -109,8 +109,22 @@ def test_retention_is_exact_and_growth_is_named(
 
 
 @pytest.mark.slow
-def test_a_slow_allocator_is_found_slow(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_slow_allocator_is_slow(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The planted allocator waits for 20 microseconds in each malloc. A busy machine can only add to that."""
+    names = ["--only", "sizes,threads", "--sizes", "64", "--threads", "1", "--quick"]
+    records = study(capfd, planted("slow"), *names)
+    for metric in ("malloc", "malloc_touch", "pair"):
+        (slow,) = medians(records, metric, state="repeated")
+        assert slow >= 20e-6
+    (rate,) = medians(records, "rate")
+    assert rate <= 1 / 20e-6
+
+
+@pytest.mark.acceptance("profile")
+@pytest.mark.statistical(
+    "1 in 1000, estimated: half of the calls of glibc, 0.1 us each, would have to be interrupted for 20 us"
+)
+def test_a_slow_allocator_is_found_slow(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = study(
         capfd,
         f"glibc,{planted('slow')}",
@@ -132,8 +146,23 @@ def test_a_slow_allocator_is_found_slow(working_folder: Path, capfd: pytest.Capt
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "timed",
+    [
+        False,
+        pytest.param(
+            True,
+            marks=[
+                pytest.mark.acceptance("profile"),
+                pytest.mark.statistical(
+                    "1 in 1000, estimated: a single malloc would have to be interrupted for a millisecond"
+                ),
+            ],
+        ),
+    ],
+)
 def test_touching_is_included_in_malloc_touch_and_not_in_malloc(
-    working_folder: Path, capfd: pytest.CaptureFixture[str]
+    timed: bool, working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The time of malloc alone excludes the page faults of a large block. The time of malloc and one store per page
     includes them."""
@@ -159,6 +188,8 @@ def test_touching_is_included_in_malloc_touch_and_not_in_malloc(
     assert "For 64 MiB, first of a process" in out and "malloc alone" in out and "16384" in out
     records = Run.load(working_folder / "out").records
     assert (working_folder / "out" / "report.html").is_file()
+    if not timed:
+        return
     times = {r.metric: r.summary.median for r in records if getattr(r, "params", {}).get("state") == "first"}  # type: ignore[union-attr]
     assert times["malloc_touch"] > 10 * times["malloc"]
 
@@ -175,14 +206,26 @@ def test_peak_over_live_of_random_lifetimes(working_folder: Path, capfd: pytest.
     assert planted_ratio > 5 > glibc_ratio > 1
 
 
+TITLES = (
+    *("malloc + free, 1 thread", "page faults", "resident after free", "threads, each with its own blocks"),
+    *("handed over", "random sizes and lifetimes"),
+)
+
+
 @pytest.mark.slow
+def test_every_experiment_has_its_table(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["alloc", "--quick", "--sizes", "64", "-a", "glibc", "-o", "out"]) == 0
+    out = capfd.readouterr().out
+    assert [title for title in TITLES if title not in out] == []
+
+
+@pytest.mark.acceptance("profile")
 def test_every_experiment_with_every_installed_allocator(
     working_folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["alloc", "--quick", "--sizes", "64,64KiB", "-o", "out"]) == 0
     out = capfd.readouterr().out
-    for title in ("malloc + free, 1 thread", "page faults", "resident after free", "threads, each with its own blocks",
-                  "handed over", "random sizes and lifetimes", "advice: for small blocks"):  # fmt: skip
+    for title in (*TITLES, "advice: for small blocks"):
         assert title in out
     for name in LIBRARIES:
         assert find_library(name)[1] in out

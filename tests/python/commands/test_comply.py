@@ -59,7 +59,7 @@ def outcomes(run: dict[str, Any]) -> dict[str, str]:
 
 def test_only_specified_measurements_are_made(comply: Comply) -> None:
     specification = (
-        TOTAL.format(direction="h2d", minimum="80 MB/s")
+        TOTAL.format(direction="h2d", minimum="1 MB/s")  # the planted 400 MB/s, on a busy machine
         + TOTAL.format(direction="d2h", minimum="900 MB/s")
         + SMALL
     )
@@ -71,7 +71,8 @@ def test_only_specified_measurements_are_made(comply: Comply) -> None:
     assert {r["params"]["size"] for r in run["records"] if r["kind"] == "measurement"} == {256 << 10}
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance("node")
+@pytest.mark.statistical("1 in 1000, estimated: 1 % of a load of 1 % would have to be late")
 def test_cobalt2_on_a_machine_without_devices_names_each_reason(
     comply: Comply, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -114,7 +115,7 @@ def test_the_run_goes_on_after_a_failed_measurement(comply: Comply, monkeypatch:
 def test_a_run_is_judged_again_by_a_harder_specification(
     comply: Comply, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    comply(TOTAL.format(direction="h2d", minimum="80 MB/s") + SMALL)
+    comply(TOTAL.format(direction="h2d", minimum="1 MB/s") + SMALL)
     (folder,) = tmp_path.glob("out*")
     (tmp_path / "harder.toml").write_text(TOTAL.format(direction="h2d", minimum="80 GB/s"))
     assert main(["judge", str(folder), "site.toml"]) == 0

@@ -1,9 +1,11 @@
 """Every example in a help text is a valid command line. Examples that one machine can run are run. They are unchanged,
-except that a shorter time is set where they use a long default."""
+except that a shorter time is set where they use a long default. Each ends with the exit code that belongs to it: that
+of the outcome in its run, or 0."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shlex
 import subprocess
@@ -19,10 +21,25 @@ from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch.engines import storage_bench
 from assay.launch.launchers import default_launcher
+from assay.measure.session import EXIT_OF
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 300.0  # for an example
 SHORT = {"assay check": " --budget 3s", "assay mem": " --budget 3s"}  # instead of 20 s and more
+# Subcommands whose examples measure this machine, or run jobs of MPI.
+MEASURING = {
+    *("check", "net", "eb", "mem", "run", "alloc", "io device"),
+    *("io bench ior", "io bench reaction-diffusion", "io bench hdf5", "io bench metadata"),
+}
+# What may follow from this machine, besides PASS: it may miss a limit, or lack a device.
+OUTCOMES = {
+    "check": ("FAIL",),
+    "net": ("FAIL",),
+    "gpu": ("FAIL", "INCONCLUSIVE"),
+    "rdma": ("INCONCLUSIVE",),
+}
+# The exit codes of examples that judge and record no run; others end with 0.
+EXITS = {"assay fabric check --fat-tree radix=8,rate=4xHDR,dead=leaf0:5 --routing up/down": 1}
 
 
 def subcommands(parser: Parser, name: str = "") -> Iterator[tuple[str, Parser]]:
@@ -86,9 +103,15 @@ def split(line: str) -> list[list[str]]:
     return commands
 
 
+def ways_to_run() -> list[object]:
+    """Each subcommand with examples that one machine can run. Those that measure belong to the acceptance tests."""
+    measure = pytest.mark.acceptance("cli")
+    return [pytest.param(name, marks=measure if name in MEASURING else ()) for name in RUNNABLE]
+
+
 @pytest.mark.slow
 @pytest.mark.programs
-@pytest.mark.parametrize("subcommand", RUNNABLE)
+@pytest.mark.parametrize("subcommand", ways_to_run())
 def test_the_examples_run(subcommand: str, tmp_path: Path) -> None:
     """They run in their order and in one folder, because an example may read what an earlier one recorded."""
     # A python3 of pyenv would be a script of eighty processes, each of which "assay heap" and "assay numa" record.
@@ -99,6 +122,7 @@ def test_the_examples_run(subcommand: str, tmp_path: Path) -> None:
     for example in runnable_examples(subcommand):
         if example.needs and not has_mpi(subcommand):
             continue
+        before = set(tmp_path.rglob("run.json"))
         done = subprocess.run(
             ["bash", "-c", example.command + SHORT.get(example.command, "")],
             cwd=tmp_path,
@@ -107,13 +131,19 @@ def test_the_examples_run(subcommand: str, tmp_path: Path) -> None:
             text=True,
             timeout=LIMIT_S,
         )
-        output = done.stdout + done.stderr
+        output = f"{example.command}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
         assert "Traceback" not in output
-        # A result may miss its limit here (1). A device may be missing; the output then gives the reason (2).
-        is_expected = done.returncode in (0, 1) or (
-            done.returncode == 2 and ("INCONCLUSIVE" in output or "waived" in output)
-        )
-        assert is_expected, f"{example.command}: exit code {done.returncode}\n{output}"
+        outcome = outcome_of(set(tmp_path.rglob("run.json")) - before)
+        if outcome not in (None, "PASS"):
+            assert outcome in OUTCOMES.get(subcommand, ()), output
+        expected = EXITS.get(example.command, 0) if outcome is None else EXIT_OF[outcome]
+        assert done.returncode == expected, output
+
+
+def outcome_of(runs: set[Path]) -> str | None:
+    """The outcome of the run that an example has recorded; None if it records or judges nothing."""
+    assert len(runs) <= 1
+    return next((json.loads(path.read_text()).get("outcome") for path in runs), None)
 
 
 def has_mpi(subcommand: str) -> bool:

@@ -1,4 +1,5 @@
-"""``assay mem``: loads that any machine sustains, loads that no machine sustains, and interrupted runs."""
+"""``assay mem``: loads that no machine sustains, operations on planted nodes, and interrupted runs. Whether a machine
+sustains a load belongs to the acceptance tests."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from assay.cli import main
 from assay.launch.engines import describe, engines_folder, probe
 
 ASSAY = Path(__file__).parents[3] / "assay"
-LIMIT_S = 60
+LIMIT_S = 300
 
 pytestmark = [
     pytest.mark.slow,
@@ -67,7 +68,8 @@ def run(
     return records
 
 
-@pytest.mark.alone
+@pytest.mark.acceptance("node")
+@pytest.mark.statistical("1 in 500, estimated: a thread would have to end 20 ms late")
 def test_a_light_load_is_achieved(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Two stations of 8 Mbit/s with three steps, one of which both reads and writes: 8 MB/s in all."""
     records = run(working_folder, "8 Mbit/s", capfd, "--budget", "2")
@@ -85,6 +87,8 @@ def test_a_light_load_is_achieved(working_folder: Path, capfd: pytest.CaptureFix
 def test_scale_halves_the_load(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = run(working_folder, "8 Mbit/s", capfd, "--budget", "1", "--scale", "50%")
     assert figures(records, "desired") == [2 * 4 * 0.5e6]
+    steps = [r for r in records if r.get("metric") == "step_achieved"]
+    assert [s["params"]["operation"] for s in steps] == ["write", "transpose", "read"]
 
 
 def test_an_impossible_load_is_late(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -105,7 +109,8 @@ def test_the_output_has_the_lines_of_mem_test(
         assert text in out
 
 
-@pytest.mark.alone
+@pytest.mark.acceptance("node")
+@pytest.mark.statistical("1 in 500, estimated: a thread would have to be 75 ms late at the signal")
 def test_ctrl_c_keeps_the_measurements(working_folder: Path) -> None:
     (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
     arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100", "--json", "-o", "out"]
@@ -122,6 +127,20 @@ def test_ctrl_c_keeps_the_measurements(working_folder: Path) -> None:
     assert run_and_records["run"]["state"] == "partial"
     # The figure refers to the time until the signal, not to the hundred seconds of --budget.
     assert figures(run_and_records["records"], "achieved")[0] == pytest.approx(1, rel=0.05)
+
+
+def test_ctrl_c_leaves_a_partial_run(working_folder: Path) -> None:
+    (working_folder / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
+    arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "1000", "--json", "-o", "out"]
+    process = subprocess.Popen(
+        [str(ASSAY), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    assert "node.memory_paced" in process.stderr.readline()  # the line of progress: the load runs
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, err
+    assert json.loads(out)["run"]["state"] == "partial"
 
 
 def test_peak_measures_every_operation_with_each_kind_of_stores(
@@ -182,7 +201,10 @@ def test_peak_names_what_its_limit_leaves_out() -> None:
         assert "of 0.05 s were left" in record["reason"]
 
 
-@pytest.mark.alone
+@pytest.mark.acceptance("node")
+@pytest.mark.statistical(
+    "1 in 1000, estimated: the last operation would have to take a second longer than its share"
+)
 def test_peak_keeps_its_limit_with_many_nodes() -> None:
     """65 pairs of nodes with seven operations of 0.3 s would take more than two minutes."""
     start = time.monotonic()

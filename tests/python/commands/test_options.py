@@ -182,7 +182,7 @@ def test_the_parser_of_a_single_verb_equals_that_among_all(verb: str) -> None:
 def test_a_verb_does_not_import_other_verbs() -> None:
     code = "import sys; from assay.cli import main; main(['numa', '--help']); print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
     modules = done.stdout.splitlines()[-1].split()
     assert "assay.commands.numa" in modules
@@ -196,7 +196,7 @@ def imported_by(arguments: list[str]) -> set[str]:
     """The modules that a command line has imported at its end."""
     code = f"import sys; from assay.cli import main; main({arguments}); print(); print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True
     )
     return set(done.stdout.splitlines()[-1].split())
 

@@ -1,4 +1,7 @@
-"""Each command in the documents is run. Commands that need more than this machine are parsed."""
+"""Each command in the documents is parsed, and run if it needs no more than this machine.
+
+Documents whose commands neither measure nor start programs are run in the gate, all others in the acceptance tests.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,9 @@ LIMIT_S = 300
 INTERPRETER = Path(sys.executable).resolve().parent
 BUDGET = {"check": "2s", "net": "3s"}  # added where the text gives none
 LAB_SIZES = {"net": ["--sizes", "64KiB,1MiB"]}  # in the lab, where the text gives none
+# Verbs that neither measure this machine nor record a program.
+QUICK_VERBS = {"doctor", "expect", "fabric", "list", "--help"}
+QUICK_SUBCOMMANDS = {("io", "doctor"), ("io", "stores")}
 OTHER_COMMANDS = {"cat", "cc", "python3", "mkdir", "cd", "ls"}  # allowed in blocks that are run
 BLOCKS = documents.blocks()
 SHOWN = [block for block in BLOCKS if block.language in documents.SHELL]
@@ -125,9 +131,27 @@ class Shell:
         assert "Traceback" not in done.stderr, done.stderr
 
 
+def is_quick(block: Block) -> bool:
+    commands = [command for line in block.lines() for command in documents.simple_commands(line)]
+    return all(
+        command[1] in QUICK_VERBS or tuple(command[1:3]) in QUICK_SUBCOMMANDS
+        if documents.is_assay(command)
+        else command[0] in ("cat", "ls", "mkdir", "cd")
+        for command in commands
+    )
+
+
+def documents_to_run() -> list[object]:
+    """The documents with blocks that one machine can run."""
+    takes_long = pytest.mark.acceptance("cli")
+    names = sorted({block.document for block in RUN})
+    slow = {block.document for block in RUN if not is_quick(block)}
+    return [pytest.param(name, marks=takes_long if name in slow else ()) for name in names]
+
+
 @pytest.mark.programs
 @pytest.mark.slow
-@pytest.mark.parametrize("document", sorted({block.document for block in RUN}))
+@pytest.mark.parametrize("document", documents_to_run())
 def test_commands_of_a_document_run(document: str, tmp_path: Path) -> None:
     shell = Shell(tmp_path)
     for block in RUN:
@@ -145,6 +169,7 @@ def lab_shell(tmp_path: Path) -> Iterator[Shell]:
     subprocess.run([ROOT / "assay", "lab", "down", "--lab", name], capture_output=True, timeout=LIMIT_S)
 
 
+@pytest.mark.acceptance("cli")
 @pytest.mark.lab
 def test_commands_run_in_the_lab(lab_shell: Shell) -> None:
     assert LAB

@@ -18,7 +18,7 @@ NOBODY = 65534
 # setpriv looks up the program with root's rights, so it starts env, which looks up the program as the user nobody.
 AS_NOBODY = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs env".split()
 PATH = "/usr/local/bin:/usr/bin:/bin"
-LIMIT_S = 120
+LIMIT_S = 300
 ENGINES = {name: os.environ[name] for name in ["ASSAY_ENGINES"] if name in os.environ}
 
 pytestmark = pytest.mark.skipif(

@@ -1,5 +1,5 @@
 """The chaos test of event building with a fixed set of seeds, and tests of its checker. events_chaos.py runs other
-seeds."""
+seeds. What a death does to the events is tested in simulated time, too (tests/engines/events)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def lab(make_lab) -> Lab:
     return make_lab(HOSTS, host_rate="400mbit")
 
 
-@pytest.mark.slow
+@pytest.mark.acceptance("events")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_building_goes_on_after_a_death_and_every_fragment_is_accounted_for(lab: Lab, seed: int) -> None:
     result = run_plan(make_plan(seed, HOSTS), lab)

@@ -25,7 +25,7 @@ from assay.records.run import Run
 from assay.records.schema import Finding, Pairs
 
 ASSAY = Path(__file__).parents[3] / "assay"
-LIMIT_S = 240
+LIMIT_S = 300
 RATE = 12.5e9
 NET = ["--sizes", "1MiB", "--repeats", "3", "--no-retest"]
 
@@ -111,7 +111,7 @@ def lab() -> Iterator[Lab]:
 
 
 @pytest.mark.lab
-@pytest.mark.slow
+@pytest.mark.acceptance("fabric")
 @pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
 def test_a_slow_cable_of_a_lab_is_named(lab: Lab, tmp_path: Path) -> None:
     """Eight hosts of a lab, which the dumps cable to two leaf switches. The sending rate of h4 is limited. Since h4

@@ -109,7 +109,7 @@ def damaged(data: st.DataObject, text: str) -> str:
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_damaged_files_are_read_or_refused_in_one_line(
     name: str, data: st.DataObject, tmp_path: Path
@@ -124,7 +124,7 @@ def test_damaged_files_are_read_or_refused_in_one_line(
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(noise=st.binary(max_size=400))
 def test_any_bytes_are_refused_in_one_line(name: str, noise: bytes, tmp_path: Path) -> None:
     read, text = SAMPLES[name]

@@ -73,7 +73,7 @@ def test_a_wrong_schedule_file_is_one_line(tmp_path: Path, text: str, message: s
     assert message in str(error.value)
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
 @given(content=st.one_of(st.binary(max_size=80), st.text("0123-# \n", max_size=80).map(str.encode)))
 def test_any_file_is_a_schedule_or_refused(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "steps"

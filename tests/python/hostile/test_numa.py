@@ -1,6 +1,6 @@
 """Recordings and profiles of ``assay numa`` under random damage: they are read and shown, or refused in one line.
 
-``make fuzz`` runs more rounds: ASSAY_FUZZ_ROUNDS for each test.
+``make fuzz`` runs more rounds, with random damage: ASSAY_FUZZ_ROUNDS for each test.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Every Python reader of foreign bytes under random damage (hypothesis): it returns a result or raises UserError.
 
-``make fuzz`` runs more rounds: ASSAY_FUZZ_ROUNDS for each test.
+``make fuzz`` runs more rounds, with random damage: ASSAY_FUZZ_ROUNDS for each test.
 """
 
 from __future__ import annotations

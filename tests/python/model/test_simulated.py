@@ -109,7 +109,8 @@ def test_a_program_runs_on_the_platform_with_more_and_faster_links(studied, capf
     host, other = hidden.hosts[:2]
 
     def seconds(*options: str) -> float:
-        assert main(["simulate", platform, "--nodes", "2", *options, "--", str(source), "1000000"]) == 0
+        command = ["simulate", platform, "--nodes", "2", "--compute", "no", *options]
+        assert main([*command, "--", str(source), "1000000"]) == 0
         return float(capfd.readouterr().out.split()[-1])
 
     def with_links(names: list[str], bandwidth: str) -> list[str]:
@@ -144,6 +145,10 @@ def test_the_sweep_of_assay_net_runs_in_the_simulator(studied, tmp_path: Path):
         assert 0.3 * planted < rate <= 1.01 * planted
 
 
+@pytest.mark.acceptance("model")
+@pytest.mark.statistical(
+    "1 in 1000, estimated: the processor time of a loop would have to change by half between two runs of it"
+)
 def test_a_programs_own_computing_takes_time(tmp_path: Path, capfd):
     """The same loop, on processors as fast as here, four times as fast, and infinitely fast. Its time is the
     processor's, so a busy machine hardly changes it."""
@@ -165,6 +170,18 @@ def test_a_programs_own_computing_takes_time(tmp_path: Path, capfd):
     assert without < 0.05 * native and "takes no time" in message
     without, _ = seconds("--cfg", "smpi/simulate-computation:no")
     assert without < 0.05 * native
+
+
+def test_computing_takes_no_time_if_it_is_left_out(tmp_path: Path, capfd):
+    hidden = hidden_platforms.draw_platform(1, (2, 2), (4, 4))
+    platform = str(hidden_platforms.write_platform(hidden, tmp_path / "p.xml"))
+    source = tmp_path / "compute.c"
+    source.write_text(COMPUTE_SOURCE)
+    for options in (["--compute", "no"], ["--cfg", "smpi/simulate-computation:no"]):
+        assert main(["simulate", platform, "--nodes", "2", *options, "--", str(source)]) == 0
+        shown = capfd.readouterr()
+        assert float(shown.out.split()[-1]) < 1e-3  # a barrier
+        assert ("takes no time" in shown.err) == (options[0] == "--compute")
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ def test_the_search_reaches_the_bound_on_repaired_tables_and_three_levels(routes
     hosts = routes.fabric.hosts
     demand = demand_of(routes, np.arange(hosts))
     assert demand.bound() == steps < conflict_free(demand).steps
-    schedule = conflict_free(demand, 120)
+    schedule = conflict_free(demand, 86400)  # it ends at the bound, after a second or two
     assert schedule.steps == steps
     check_schedule(routes, list(range(hosts)), schedule.array())
 
