@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure  # noqa: E402
 
 from assay.events.figures import Building, buildings  # noqa: E402
 from assay.events.shares import network_rates  # noqa: E402
@@ -107,4 +107,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

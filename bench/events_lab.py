@@ -35,7 +35,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure  # noqa: E402
 
 from assay.errors import UserError  # noqa: E402
 from assay.events.figures import buildings  # noqa: E402
@@ -254,4 +254,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))
