@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes first
+from peers import listening  # noqa: E402
 
 from assay.lab import Lab, Rates  # noqa: E402 - the path comes first
 from assay.launch.accelerator import environment  # noqa: E402
@@ -40,18 +41,10 @@ def figure_name(mpi: str, transfer: str) -> str:
 
 def iperf_rate(lab: Lab) -> float:
     """B/s of a TCP stream from h1 to h0."""
-    server = subprocess.Popen(
-        lab.enter("h1", ["iperf3", "-s", "-1", "--forceflush"]), stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        next(line for line in server.stdout if "listening" in line)
+    with listening(lab.enter("h1", ["iperf3", "-s", "-1", "--forceflush"])):
         command = lab.enter("h0", ["iperf3", "-c", lab.address("h1"), "-R", "-t", "3", "-O", "1", "-J"])
         result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
         return float(json.loads(result.stdout)["end"]["sum_received"]["bits_per_second"]) / 8
-    finally:
-        server.kill()
-        server.wait()
 
 
 def read_rate(lab: Lab, mpi: str, transfer: int) -> float:

@@ -15,13 +15,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
 from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes first
+from peers import listening  # noqa: E402
 
 from assay.lab import Lab, Rates  # noqa: E402 - the path comes first
 from assay.launch.engines import probe  # noqa: E402
@@ -52,27 +53,9 @@ def large_socket_buffers() -> Iterator[None]:
             path.write_text(text)
 
 
-@contextmanager
-def server(lab: Lab, command: list[str], ready: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        lab.enter("h1", command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if ready in line:
-                break
-        yield process
-    finally:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-        process.kill()
-        process.wait()
-
-
 def iperf3(lab: Lab, size: int, offered: float) -> tuple[float, int]:
     """B/s received, and datagrams lost."""
-    with server(lab, ["iperf3", "-s", "-1", "--forceflush"], "listening"):
+    with listening(lab.enter("h1", ["iperf3", "-s", "-1", "--forceflush"])):
         command = [
             "iperf3",
             "-c",
@@ -101,7 +84,7 @@ def assay(lab: Lab, size: int, offered: float) -> tuple[float, int]:
     receiving = [str(probe()), "run", "node.udp_receive", "--host", lab.address("h1"), "--size", str(size)]
     sending = [str(probe()), "run", "node.udp_send", "--host", lab.address("h1"), "--size", str(size)]
     sending += ["--streams", str(STREAMS), "--rate", str(offered / STREAMS), "--budget", str(SECONDS)]
-    with server(lab, [*receiving, "--buffer", str(BUFFER)], '"ready"') as receiver:
+    with listening(lab.enter("h1", [*receiving, "--buffer", str(BUFFER)]), '"ready"') as receiver:
         subprocess.run(lab.enter("h0", sending), capture_output=True, timeout=LIMIT_S, check=False)
         out, _ = receiver.communicate(timeout=LIMIT_S)
     by_metric = {
