@@ -49,7 +49,7 @@ def holds(value: float, limit: float | None, better: str) -> bool | None:
         raise ValueError(f"better is lower or higher, not '{better}'")
     if limit is None:
         return None
-    return value <= limit if better == "lower" else value >= limit
+    return bool(value <= limit if better == "lower" else value >= limit)  # numpy has its own bool
 
 
 def figure(
