@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-from figures import figure  # noqa: E402 - the path comes first
+from figures import exit_code_of, figure  # noqa: E402 - the path comes first
 
 from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
 
@@ -64,4 +64,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

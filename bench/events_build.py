@@ -3,13 +3,15 @@
 - sustained payload of 8 lab hosts, both directions at once, as a share of the planted rate, over TCP and over MPI
 - throughput of ranks on this machine over that of MPI_Alltoall with the same message size, in the same run
 - the event manager's time for an event; a million events, every byte of them verified
-- the time until events are complete again after a death, over RUNS random deaths
+- the time until events are complete again after a death, over TCP, UDP and libfabric: 10 random deaths each, so that
+  the area ends in its ten minutes; with --long 200 each, in about an hour. Five hosts die in each run, one by one
 
 The figures are valid only on an otherwise idle machine.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -20,7 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
-from figures import figure  # noqa: E402
+from events_lab import unusable  # noqa: E402
+from figures import exit_code_of, figure, waived  # noqa: E402
 
 from assay.events.figures import Building, buildings  # noqa: E402
 from assay.events.shares import network_rates  # noqa: E402
@@ -29,9 +32,13 @@ from assay.lab.traffic import parse_rate  # noqa: E402
 from assay.records.run import Run  # noqa: E402
 
 HOSTS = 8
+LIMIT_S = 180  # of a run
+ROOT_NEEDED = "a lab needs root"
 RATE = "400mbit"  # of each host; one core can forward about ten times the sum of the 8 hosts
 MTU = 9000  # 99.3 % of it is payload
-RUNS = 20
+DEATH_TRANSPORTS = ("tcp", "udp", "ofi:tcp")
+DEATHS_OF_A_RUN, RUNS, LONG_RUNS = 5, 2, 40
+RUN_LIMIT_S = 180  # of a run with deaths
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
 CHAOS = ROOT / "tests" / "python" / "events" / "events_chaos.py"
 
@@ -39,7 +46,9 @@ CHAOS = ROOT / "tests" / "python" / "events" / "events_chaos.py"
 def run_event_building(folder: Path, name: str, *arguments: str) -> tuple[Building, Run]:
     path = folder / name
     command = [sys.executable, "-m", "assay", "eb", *arguments, "-o", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, timeout=900, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=ENVIRONMENT, timeout=LIMIT_S, check=False
+    )
     if done.returncode not in (0, 1):
         raise SystemExit(f"bench: {name}: {done.stderr.strip()} {done.stdout.strip()[-500:]}")
     run = Run.load(path)
@@ -73,7 +82,10 @@ def measure_in_memory(folder: Path) -> None:
     """The rate over that of MPI_Alltoall between two ranks here, and the event manager's time for an event."""
     building, run = run_event_building(folder, "memory", "-n", "2", "--budget", "5s")
     carried = network_rates(run.records)
-    figure("events.build.of_alltoall", [building.network_throughput / carried.alltoall], 1.0, "higher")
+    if reason := unusable("mpi"):
+        waived("events.build.of_alltoall", reason)
+    else:
+        figure("events.build.of_alltoall", [building.network_throughput / carried.alltoall], 1.0, "higher")
     building, _ = run_event_building(
         folder, "million", "--transport", "null", "-n", "2", "--size", "1KiB", "--events", "1000000"
     )
@@ -83,28 +95,51 @@ def measure_in_memory(folder: Path) -> None:
         figure("events.build.decision", [decision.median * 1e6], 2.0, "lower", unit="us")
 
 
-def measure_deaths() -> None:
-    """The time until events are complete again after a rank is killed, over RUNS random deaths."""
-    command = [sys.executable, str(CHAOS), "--runs", str(RUNS), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=3600, check=False)
+def measure_deaths(transport: str, runs: int) -> None:
+    """The time until events are complete again after a rank dies; each name tells how many deaths there were."""
+    name = f"events.deaths.{transport}.{runs * DEATHS_OF_A_RUN}_deaths"
+    if reason := unusable(transport):
+        waived(name, reason)
+        return
+    command = [sys.executable, str(CHAOS), "--transport", transport, "--json"]
+    command += ["--runs", str(runs), "--deaths", str(DEATHS_OF_A_RUN)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=runs * RUN_LIMIT_S, check=False)
     results = [json.loads(line) for line in done.stdout.splitlines()]
-    times = [result["resume"] for result in results if result["resume"] is not None]
-    figure("events.deaths.wrong_runs", [sum(bool(r["wrong"]) for r in results)], 0, "lower")
+    if len(results) != runs:
+        raise SystemExit(f"bench: {len(results)} of {runs} runs with deaths ended: {done.stderr[-2000:]}")
+    for text in sorted({text for result in results for text in result["wrong"]}):
+        print(f"bench: {transport}: {text}", file=sys.stderr)
+    times = [seconds for result in results for seconds in result["resumes"]]
+    figure(f"{name}.wrong_runs", [sum(bool(r["wrong"]) for r in results)], 0, "lower")
     if times:
-        figure("events.deaths.resume", times, 0.2, "lower", unit="s")
-        figure("events.deaths.longest_resume", [max(times)], 1.0, "lower", unit="s")
+        figure(f"{name}.resume", times, 0.2, "lower", unit="s")
+        figure(f"{name}.longest_resume", [max(times)], 1.0, "lower", unit="s")
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--long", action="store_true", help="200 deaths over each transport instead of 10, and nothing else"
+    )
+    runs = LONG_RUNS if parser.parse_args().long else RUNS
+    if os.geteuid() != 0:
+        waived("events.deaths", ROOT_NEEDED)
+    else:
+        for transport in DEATH_TRANSPORTS:
+            measure_deaths(transport, runs)
+    if runs == LONG_RUNS:
+        return 0
     with tempfile.TemporaryDirectory(prefix="assay-events-") as folder:
         measure_in_memory(Path(folder))
         if os.geteuid() == 0:
             measure_planted_rates(Path(folder))
-            measure_deaths()
         else:
-            print("bench: the lab needs root: rates and deaths are not measured", file=sys.stderr)
+            waived("events.build.tcp", ROOT_NEEDED)
+            waived("events.build.mpi", ROOT_NEEDED)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

@@ -25,7 +25,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure, waived  # noqa: E402
 
 from assay.events.figures import buildings  # noqa: E402
 from assay.fabric import Routes, synthetic, tables  # noqa: E402
@@ -152,7 +152,7 @@ def main() -> int:
     parser.add_argument("--plot", type=Path, help="write the plot to this PNG file")
     args = parser.parse_args()
     if simulator.unavailable():
-        print(f"bench: nothing is simulated: {simulator.unavailable()}", file=sys.stderr)
+        waived("events.scale.", str(simulator.unavailable()))
         return 0
     points: list[Point] = []
     if args.points and args.points.exists():
@@ -172,4 +172,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

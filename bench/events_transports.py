@@ -19,14 +19,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure  # noqa: E402
+from peers import listening  # noqa: E402
 
 from assay.launch.direct import Direct  # noqa: E402 - the path comes first
 from assay.launch.engines import probe  # noqa: E402
 from assay.launch.launchers import Launcher, find_launcher  # noqa: E402
 from assay.launch.placement import HERE, Segment  # noqa: E402
 
-TURNS = 5
+TURNS = 3
 SECONDS = 3
 SIZE = 512 << 10  # bytes of a message, as in DAQPIPE
 PORT = 5291
@@ -36,25 +37,13 @@ LIMITS = {"tcp": 0.9, "udp": 0.5}  # the least ratio to iperf3's rate, by transp
 
 def iperf3_rate() -> float:
     """B/s, sum of both directions."""
-    server = subprocess.Popen(
-        ["iperf3", "-s", "-1", "--forceflush", "-p", str(PORT), "-B", "127.0.0.1"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdout is not None
-    try:
-        for line in server.stdout:
-            if "listening" in line:
-                break
+    with listening(["iperf3", "-s", "-1", "--forceflush", "-p", str(PORT), "-B", "127.0.0.1"]):
         command = ["iperf3", "-c", "127.0.0.1", "-p", str(PORT), "-t", str(SECONDS), "--bidir", "--json"]
         command += ["-l", str(SIZE)]
         result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         totals = json.loads(result.stdout)["end"]
         directions = ("sum_received", "sum_received_bidir_reverse")
         return float(sum(totals[name]["bits_per_second"] for name in directions)) / 8
-    finally:
-        server.terminate()
-        server.wait(LIMIT_S)
 
 
 def assay_rate(launcher: Launcher) -> float:
@@ -109,4 +98,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

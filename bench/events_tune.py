@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "python" / "events"), str(ROOT / "bench")]
 
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure  # noqa: E402
 from planted_landscape import SPACE, Landscape  # noqa: E402
 
 from assay.events.tuner import Tuner, budget_of  # noqa: E402
@@ -54,4 +54,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(exit_code_of(main))

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import numpy as np  # noqa: E402
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure  # noqa: E402
 
 from assay.fabric import Routes, conflicts, schedules, synthetic, tables  # noqa: E402
 
@@ -93,4 +93,4 @@ if __name__ == "__main__":
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         print(json.dumps(result | {"memory": peak}))
         sys.exit(0)
-    sys.exit(run())
+    sys.exit(exit_code_of(run))

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import numpy as np  # noqa: E402
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure  # noqa: E402
 
 from assay.fabric import Routes, conflicts, synthetic, tables  # noqa: E402
 from assay.fabric.remedies.exchange import conflict_free, demand_of  # noqa: E402
@@ -114,8 +114,12 @@ def measure_blame() -> None:
     figure("fabric.blame.1296.time", seconds, 30, "lower", "s")
 
 
-if __name__ == "__main__":
+def main() -> None:
     measure_schedules()
     measure_repaired_schedules()
     measure_repairs()
     measure_blame()
+
+
+if __name__ == "__main__":
+    sys.exit(exit_code_of(main))

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-from figures import figure  # noqa: E402 - the path comes first
+from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes first
 from iocases import CASES, FILE, MEMORY, Case, Operation, copy_rate, disk_folder, rates  # noqa: E402
 
 from assay.errors import UserError  # noqa: E402 - the path comes first
@@ -108,7 +108,7 @@ def launchers() -> list[Launcher]:
             environment(name)
             available.append(launcher)
         except UserError as error:
-            print(f"bench: {error}", file=sys.stderr)
+            waived(f"io.{name} ", str(error))
     return available
 
 
@@ -122,15 +122,14 @@ def main() -> None:
     for launcher, case in work:
         folder = folder_of(case)
         if folder is None:
-            print(
-                f"bench: {case.title}: not measured: no disk; set ASSAY_BENCH_DISK to a folder on one",
-                file=sys.stderr,
-            )
-        elif describe(storage_bench(launcher.flavour)).find(case.command[0]).waived is None:
+            waived(f"io.{launcher.name} {case.title}:", "no disk; set ASSAY_BENCH_DISK to a folder on one")
+        elif reason := describe(storage_bench(launcher.flavour)).find(case.command[0]).waived:
+            waived(f"io.{launcher.name} {case.title}:", reason)
+        else:
             measure_case(launcher, case, folder, budget)
             continue
         budget.next_case()  # its time goes to the other cases
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

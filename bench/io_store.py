@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-from figures import figure  # noqa: E402 - the path comes first
+from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes first
 
 from assay.errors import UserError  # noqa: E402 - the path comes first
 from assay.launch.accelerator import environment  # noqa: E402
@@ -34,6 +34,7 @@ BIN = ROOT / "build/bin"
 ROUNDS = 5
 RANKS = 2
 LIMIT_S = 120
+ROOT_NEEDED = "a tmpfs of its own needs root"
 STORE_BYTES = 64 << 30
 EXTENTS, EXTENT_BYTES = 1_000_000, 512
 TINY = ["storage.ior", "--transfer", "32k", "--block", "32k", "--repetitions", "1"]
@@ -80,7 +81,9 @@ def recovery_seconds(folder: str) -> float:
 
 def main() -> None:
     if os.geteuid() != 0:
-        print("bench: a tmpfs of its own needs root", file=sys.stderr)
+        waived("io.openmpi start", ROOT_NEEDED)
+        waived("io.mpich start", ROOT_NEEDED)
+        waived("io recovery", ROOT_NEEDED)
         return
     with tempfile.TemporaryDirectory(prefix="assay-bench-io-", dir="/dev/shm") as folder:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100g", "assay-bench", folder], check=True)
@@ -90,7 +93,7 @@ def main() -> None:
                     launcher = find_launcher(mpi)
                     environment(mpi)
                 except UserError as error:
-                    print(f"bench: {error}", file=sys.stderr)
+                    waived(f"io.{mpi} start", str(error))
                     continue
                 starts = repeat(partial(start_cost, launcher, folder))
                 figure(
@@ -113,4 +116,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

@@ -18,7 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
-from figures import figure  # noqa: E402 - the path comes first
+from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes first
+from peers import listening  # noqa: E402
 
 from assay.lab import Lab, Rates  # noqa: E402 - the path comes first
 from assay.launch.accelerator import environment  # noqa: E402
@@ -34,20 +35,16 @@ PEER = "iperf3 TCP over the same link"
 LIMIT_S = 120
 
 
+def figure_name(mpi: str, transfer: str) -> str:
+    return f"io.{mpi} {transfer} read of another node's data over the wire"
+
+
 def iperf_rate(lab: Lab) -> float:
     """B/s of a TCP stream from h1 to h0."""
-    server = subprocess.Popen(
-        lab.enter("h1", ["iperf3", "-s", "-1", "--forceflush"]), stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert server.stdout is not None
-        next(line for line in server.stdout if "listening" in line)
+    with listening(lab.enter("h1", ["iperf3", "-s", "-1", "--forceflush"])):
         command = lab.enter("h0", ["iperf3", "-c", lab.address("h1"), "-R", "-t", "3", "-O", "1", "-J"])
         result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
         return float(json.loads(result.stdout)["end"]["sum_received"]["bits_per_second"]) / 8
-    finally:
-        server.kill()
-        server.wait()
 
 
 def read_rate(lab: Lab, mpi: str, transfer: int) -> float:
@@ -72,7 +69,9 @@ def read_rate(lab: Lab, mpi: str, transfer: int) -> float:
 
 def main() -> None:
     if os.geteuid() != 0:
-        print("bench: labs need root", file=sys.stderr)
+        for mpi in MPIS:
+            for name in TRANSFERS:
+                waived(figure_name(mpi, name), "a lab needs root")
         return
     lab = Lab.up(2, rates=Rates(up=RATE, down=RATE), name=f"bench-wire-{os.getpid()}")
     try:
@@ -82,16 +81,10 @@ def main() -> None:
                 for _ in range(ROUNDS):
                     link_rate = iperf_rate(lab)
                     ratios.append(read_rate(lab, mpi, transfer) / link_rate)
-                figure(
-                    f"io.{mpi} {name} read of another node's data over the wire",
-                    ratios,
-                    0.8,
-                    "higher",
-                    peer=PEER,
-                )
+                figure(figure_name(mpi, name), ratios, 0.8, "higher", peer=PEER)
     finally:
         lab.down()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import resource
 import sys
 import tempfile
@@ -22,10 +21,16 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "fixtures"), str(ROOT / "docs")]
+sys.path[:0] = [
+    str(ROOT / "python"),
+    str(ROOT / "tests" / "fixtures"),
+    str(ROOT / "docs"),
+    str(ROOT / "bench"),
+]
 
 import graphene  # noqa: E402
 import hidden_platforms  # noqa: E402
+from figures import exit_code_of, figure, waived  # noqa: E402
 
 from assay.cli import main  # noqa: E402
 from assay.launch import simulator  # noqa: E402
@@ -81,10 +86,9 @@ def recover(seed: int, folder: Path) -> dict[str, float]:
     }  # fmt: skip
 
 
-def figure(name: str, values: list[float], unit: str, limit: float, better: str) -> None:
-    line = {"name": name, "value": round(values[0], 5), "unit": unit, "limit": limit, "better": better}
-    spread = max(values[1:], default=0.0) - min(values[1:], default=0.0)  # from platform to platform
-    print(json.dumps(line | {"peer": None, "spread": round(spread, 5)}), flush=True)
+def show(name: str, values: list[float], limit: float, better: str) -> None:
+    """A figure of all platforms, the first of the values; the others are those of each."""
+    figure(f"model.recovery.{name}", values[:1], limit, better, spread=max(values[1:]) - min(values[1:]))
 
 
 def graphene_seconds(folder: Path) -> float:
@@ -109,7 +113,7 @@ def cpu_seconds() -> float:
 def run() -> int:
     reason = simulator.unavailable()
     if reason:
-        print(f"bench: recovery is not measured: {reason}", file=sys.stderr)
+        waived("model.", reason)
         return 0
     with tempfile.TemporaryDirectory(prefix="assay-recovery-") as folder:
         outcomes = []
@@ -123,13 +127,13 @@ def run() -> int:
     transfers += [o["transfers"] / o["original"] for o in outcomes]
     moved = [o["bytes"] / (o["original"] * MESSAGE_OF_THE_ORIGINAL) for o in outcomes]
     grouped = [sum(o["grouped"] for o in outcomes) / len(outcomes)]
-    figure("model.recovery.capacities_within_1_percent", close, "1", 0.95, "higher")
-    figure("model.recovery.platforms_with_right_cabinets", grouped, "1", 1.0, "higher")
-    figure("model.recovery.transfers_over_original", transfers, "1", 0.15, "lower")
-    figure("model.recovery.bytes_over_original", [sum(moved) / len(moved), *moved], "1", 0.15, "lower")
-    figure("model.graphene.seconds_of_144_hosts", [seconds], "s", 60.0, "lower")
+    show("capacities_within_1_percent", close, 0.95, "higher")
+    figure("model.recovery.platforms_with_right_cabinets", grouped, 1.0, "higher")
+    show("transfers_over_original", transfers, 0.15, "lower")
+    show("bytes_over_original", [sum(moved) / len(moved), *moved], 0.15, "lower")
+    figure("model.graphene.seconds_of_144_hosts", [seconds], 60.0, "lower", "s")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(run())
+    sys.exit(exit_code_of(run))

@@ -21,21 +21,15 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "python" / "explain")]
+sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests" / "python" / "explain"), str(ROOT / "bench")]
 
+from figures import exit_code_of, figure  # noqa: E402 - the path comes first
 from planted import sampled_matrix  # noqa: E402 - the path comes first
 
 from assay.explain import PairMatrix, suspects  # noqa: E402
 
 SIZE, HOSTS, SHIFTS, RUNS = 4096, 10_000, 10, 5
 NOISE = 0.025  # of a pair, relative
-
-
-def figure(name: str, values: list[float], unit: str, limit: float, better: str) -> None:
-    median = float(np.median(values))
-    spread = float(np.ptp(values))
-    line = {"name": name, "value": median, "unit": unit, "limit": limit, "better": better}
-    print(json.dumps(line | {"peer": None, "spread": spread}), flush=True)
 
 
 def analyse_full_matrix() -> None:
@@ -63,9 +57,9 @@ def main() -> None:
         )
         for _ in range(3)
     ]
-    figure("net.analysis.4096.time", [run[0] for run in runs], "s", 10, "lower")
-    figure("net.analysis.4096.peak_rss", [run[1] for run in runs], "B", 2 * 2**30, "lower")
-    figure("net.analysis.4096.named", [float(run[2]) for run in runs], "1", 1, "higher")
+    figure("net.analysis.4096.time", [run[0] for run in runs], 10, "lower", "s")
+    figure("net.analysis.4096.peak_rss", [run[1] for run in runs], 2 * 2**30, "lower", "B")
+    figure("net.analysis.4096.named", [float(run[2]) for run in runs], 1, "higher")
     named, false, seconds = [], [], []
     for seed in range(RUNS):
         rng = np.random.default_rng(seed)
@@ -78,10 +72,13 @@ def main() -> None:
         seconds.append(time.process_time() - begin)
         named.append(len(truth & flagged) / len(truth))
         false.append(float(len(flagged - truth)))
-    figure("net.analysis.10000x10.found", named, "1", 1.0, "higher")
-    figure("net.analysis.10000x10.false_flags", [float(np.mean(false))], "1", 1.6, "lower")
-    figure("net.analysis.10000x10.time", seconds, "s", 10, "lower")
+    figure("net.analysis.10000x10.found", named, 1.0, "higher")
+    figure("net.analysis.10000x10.false_flags", [float(np.mean(false))], 1.6, "lower")
+    figure("net.analysis.10000x10.time", seconds, 10, "lower", "s")
 
 
 if __name__ == "__main__":
-    analyse_full_matrix() if sys.argv[1:] == ["full"] else main()
+    if sys.argv[1:] == ["full"]:
+        analyse_full_matrix()
+    else:
+        sys.exit(exit_code_of(main))

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 from ClusterShell.NodeSet import NodeSet  # noqa: E402
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure  # noqa: E402
 from netcases import HEALTHY, KINDS, Case, Fault, Label, cases, full_bandwidth_case  # noqa: E402
 from netrules import RULES, Observed, labels_by_rule, settings  # noqa: E402
 
@@ -241,4 +241,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

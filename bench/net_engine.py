@@ -11,10 +11,13 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
+
+from figures import exit_code_of, pass_on  # noqa: E402 - the path comes first
 
 from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
 from assay.launch.launchers import default_launcher  # noqa: E402
@@ -23,13 +26,25 @@ from assay.launch.placement import HERE, Segment  # noqa: E402
 LIMIT_S = 120
 
 
+def output_of(command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> str:
+    done = subprocess.run(
+        command,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+        env=os.environ | (environment or {}),
+    )
+    return done.stdout
+
+
 def main() -> None:
-    subprocess.run([engines_folder() / "bench-net-engine"], check=True, timeout=LIMIT_S)
+    pass_on(output_of([engines_folder() / "bench-net-engine"]))
     launcher = default_launcher()
     program = engines_folder() / f"bench-net-verify-{launcher.flavour}"
     command = launcher.command(HERE, [Segment([socket.gethostname()] * 2)], [str(program)])
-    subprocess.run(command, env=os.environ | launcher.environment(HERE), check=True, timeout=LIMIT_S)
+    pass_on(output_of(command, launcher.environment(HERE)))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

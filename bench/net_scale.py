@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 import numpy as np  # noqa: E402
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure  # noqa: E402
 
 from assay.judge import find_specification, load_specification  # noqa: E402
 from assay.launch.placement import REMOTE, Segment, Site  # noqa: E402
@@ -132,4 +132,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
+
+from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes first
 
 from assay.launch.engines import probe  # noqa: E402 - the path comes first
 from assay.measure.workload import load_workload  # noqa: E402
@@ -94,13 +97,6 @@ def late_at_half_of_peak(peak: float) -> float:
     return next(float(record["summary"]["median"]) for record in measurements if record["metric"] == "late")  # type: ignore[index]
 
 
-def figure(name: str, values: list[float], unit: str, better: str, limit: float | None, peer: object) -> None:
-    middle = statistics.median(values)
-    spread = statistics.median(abs(v - middle) for v in values)
-    print(json.dumps({"name": name, "value": middle, "unit": unit, "limit": limit, "better": better,
-                      "peer": peer, "spread": spread}))  # fmt: skip
-
-
 def ratios_to_peer(name: str, peer: Callable[[], float], best: bool) -> list[float]:
     """Assay's bandwidth over the peer's, for each round. Assay runs before and after the peer, because the speed of a
     shared machine drifts. ``best``: compares best passes, else medians."""
@@ -117,28 +113,24 @@ def ratios_to_peer(name: str, peer: Callable[[], float], best: bool) -> list[flo
     return ratios
 
 
+# The figure, the program that it needs, its peer, and whether best passes are compared.
+PEERS = (
+    ("node.memory peak over likwid-bench", "likwid-bench", "likwid-bench", likwid_bandwidth, False),
+    ("node.memory best pass over hpcc STREAM", "hpcc", "hpcc STREAM", stream_bandwidth, True),
+)
+
+
 def main() -> None:
-    figure(
-        "node.memory peak over likwid-bench",
-        ratios_to_peer("likwid-bench", likwid_bandwidth, False),
-        "1",
-        "higher",
-        0.98,
-        "likwid-bench",
-    )
-    figure(
-        "node.memory best pass over hpcc STREAM",
-        ratios_to_peer("hpcc STREAM", stream_bandwidth, True),
-        "1",
-        "higher",
-        0.98,
-        "hpcc STREAM",
-    )
+    for name, program, peer, measure, best in PEERS:
+        if shutil.which(program):
+            figure(name, ratios_to_peer(peer, measure, best), 0.98, "higher", peer=peer)
+        else:
+            waived(name, f"{program} is not installed")
     peaks = [assay_bandwidth()[0] for _ in range(3)]
-    figure("node.memory peak", peaks, "B/s", "higher", None, None)
+    figure("node.memory peak", peaks, None, "higher", "B/s")
     late = [late_at_half_of_peak(statistics.median(peaks)) for _ in range(3)]
-    figure("node.memory_paced late at half of peak", late, "1", "lower", 0, None)
+    figure("node.memory_paced late at half of peak", late, 0, "lower")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

@@ -2,7 +2,8 @@
 """RDMA write bandwidth of `assay rdma` between two SoftRoCE devices, compared with perftest's ib_write_bw.
 
 Both programs use the same message size, queue depth, iterations and devices, in turns, in one virtual machine of the
-lab whose links have a planted rate. Prints one JSON line per figure.
+lab whose links have a planted rate. It is waived where that machine, or perftest, is missing. Both servers listen on
+the loopback: Assay's would otherwise listen on its device's address alone.
 
     bench/node_rdma.py            boots the virtual machine
     bench/node_rdma.py --inside   runs on a machine that already has rxe0 and rxe1
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -22,8 +24,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
 
+from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes first
+
 from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
 
+NAME = "node.rdma.write"
+NEEDED = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "rdma": "iproute2",
+    "ib_write_bw": "perftest",
+}  # their packages
 PORT = 18515  # both programs' default
 SIZE = 65536
 # Some seconds at the planted rate: much longer than the burst that the rate limiter lets pass.
@@ -47,16 +57,18 @@ def is_listening() -> bool:
 
 def run_pair(server: list[str], client: list[str]) -> str:
     """Runs both sides of a measurement. Returns what the client prints."""
-    waiting = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    waiting = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         deadline = time.monotonic() + LIMIT_S
         while not is_listening():
-            if time.monotonic() > deadline or waiting.poll() is not None:
-                raise SystemExit(f"{server[0]} does not listen at port {PORT}")
+            if waiting.poll() is not None:
+                raise SystemExit(f"bench: no peer: {server[0]} ended: {waiting.communicate()[1].strip()}")
+            if time.monotonic() > deadline:
+                raise SystemExit(f"bench: no peer: {server[0]} is not at port {PORT} after {LIMIT_S} s")
             time.sleep(0.05)
         done = subprocess.run(client, capture_output=True, text=True, timeout=LIMIT_S)
         if done.returncode != 0:
-            raise SystemExit(f"{client[0]} failed: {done.stderr.strip()}")
+            raise SystemExit(f"bench: {client[0]} failed: {done.stderr.strip()}")
         return done.stdout
     finally:
         with suppress(subprocess.TimeoutExpired):
@@ -76,7 +88,10 @@ def perftest_bandwidth() -> float:
 def assay_bandwidth() -> float:
     command = [str(engines_folder() / "assay-probe"), "run", "node.rdma"]
     chosen = ["--sizes", str(SIZE), "--iterations", str(MESSAGES), "--repeats", "1", "--peer", "127.0.0.1"]
-    output = run_pair([*command, "--device", "rxe0", "--mute"], [*command, "--device", "rxe1", *chosen])
+    output = run_pair(
+        [*command, "--device", "rxe0", "--mute", "--listen", "127.0.0.1"],
+        [*command, "--device", "rxe1", *chosen],
+    )
     records = [json.loads(line) for line in output.splitlines()]
     return next(r["summary"]["median"] for r in records if r.get("metric") == "bandwidth")
 
@@ -87,29 +102,21 @@ def compare() -> None:
     for _ in range(ROUNDS):
         theirs.append(perftest_bandwidth())
         ours.append(assay_bandwidth())
-    value, reference = statistics.median(ours), statistics.median(theirs)
-    spread = statistics.median(abs(a / b - value / reference) for a, b in zip(ours, theirs, strict=True))
-    # "peer" in a figure is the program that the benchmark compares with.
-    figure = {
-        "name": "node.rdma.write",
-        "value": round(value / reference, 4),
-        "unit": "1",
-        "limit": 0.98,
-        "better": "higher",
-        "peer": {
-            "name": "ib_write_bw, B/s (ours beside it)",
-            "value": round(reference),
-            "ours": round(value),
-        },
-        "spread": round(spread, 4),
+    peer = {
+        "name": "ib_write_bw, B/s (ours beside it)",
+        "value": round(statistics.median(theirs)),
+        "ours": round(statistics.median(ours)),
     }
-    print(json.dumps(figure), flush=True)
+    figure(NAME, [a / b for a, b in zip(ours, theirs, strict=True)], 0.98, "higher", peer=peer)
 
 
-def main() -> None:
+def main() -> int | None:
     if sys.argv[1:] == ["--inside"]:
-        compare()
-        return
+        return compare()
+    for program, package in NEEDED.items():
+        if shutil.which(program) is None:
+            waived(NAME, f"{program} is not installed (package {package})")
+            return None
     boot = [
         str(ROOT / "assay"),
         "lab",
@@ -122,8 +129,10 @@ def main() -> None:
         f"{BOOT_LIMIT_S}s",
         "--",
     ]
-    subprocess.run([*boot, sys.executable, __file__, "--inside"], check=True, timeout=BOOT_LIMIT_S + LIMIT_S)
+    # The guest's exit code is that of the comparison inside.
+    command = [*boot, sys.executable, __file__, "--inside"]
+    return subprocess.run(command, timeout=BOOT_LIMIT_S + LIMIT_S, check=False).returncode
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

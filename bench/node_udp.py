@@ -9,16 +9,20 @@ trial takes two seconds. Assay verifies every byte that it receives; iperf3 veri
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
+
+from figures import exit_code_of, figure, waived  # noqa: E402 - the path comes first
+from peers import listening  # noqa: E402
 
 from assay.lab import Lab, Rates  # noqa: E402 - the path comes first
 from assay.launch.engines import probe  # noqa: E402
@@ -49,27 +53,9 @@ def large_socket_buffers() -> Iterator[None]:
             path.write_text(text)
 
 
-@contextmanager
-def server(lab: Lab, command: list[str], ready: str) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        lab.enter("h1", command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if ready in line:
-                break
-        yield process
-    finally:
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(5)
-        process.kill()
-        process.wait()
-
-
 def iperf3(lab: Lab, size: int, offered: float) -> tuple[float, int]:
     """B/s received, and datagrams lost."""
-    with server(lab, ["iperf3", "-s", "-1", "--forceflush"], "listening"):
+    with listening(lab.enter("h1", ["iperf3", "-s", "-1", "--forceflush"])):
         command = [
             "iperf3",
             "-c",
@@ -98,7 +84,7 @@ def assay(lab: Lab, size: int, offered: float) -> tuple[float, int]:
     receiving = [str(probe()), "run", "node.udp_receive", "--host", lab.address("h1"), "--size", str(size)]
     sending = [str(probe()), "run", "node.udp_send", "--host", lab.address("h1"), "--size", str(size)]
     sending += ["--streams", str(STREAMS), "--rate", str(offered / STREAMS), "--budget", str(SECONDS)]
-    with server(lab, [*receiving, "--buffer", str(BUFFER)], '"ready"') as receiver:
+    with listening(lab.enter("h1", [*receiving, "--buffer", str(BUFFER)]), '"ready"') as receiver:
         subprocess.run(lab.enter("h0", sending), capture_output=True, timeout=LIMIT_S, check=False)
         out, _ = receiver.communicate(timeout=LIMIT_S)
     by_metric = {
@@ -127,6 +113,9 @@ def fastest(measure: Callable[[Lab, int, float], tuple[float, int]], lab: Lab, s
 
 
 def main() -> None:
+    if os.geteuid() != 0:
+        waived("node.udp ", "a lab needs root")
+        return
     lab = Lab.up(2, 1, Rates(), name=f"bench-udp-{time.time_ns() % 100000}", mtu=9000)
     try:
         with large_socket_buffers():
@@ -140,21 +129,16 @@ def main() -> None:
                         f"bench: {size} B without loss: Assay {gbits[0]}, iperf3 {gbits[1]}", file=sys.stderr
                     )
                 ratios = [a / b for a, b in zip(assay_rates, iperf3_rates, strict=True)]
-                median = statistics.median(ratios)
-                figure = {
-                    "name": f"node.udp without loss over iperf3, {size} B",
-                    "value": round(median, 3),
-                    "unit": "1",
-                    "limit": 2,
-                    "better": "higher",
-                    "peer": {"name": "iperf3, B/s (ours beside it)", "value": round(statistics.median(iperf3_rates)),
-                             "ours": round(statistics.median(assay_rates))},
-                    "spread": round(statistics.median(abs(r - median) for r in ratios), 3),
-                }  # fmt: skip
-                print(json.dumps(figure), flush=True)
+                peer = {
+                    "name": "iperf3, B/s (ours beside it)",
+                    "value": round(statistics.median(iperf3_rates)),
+                    "ours": round(statistics.median(assay_rates)),
+                }
+                name = f"node.udp without loss over iperf3, {size} B"
+                figure(name, ratios, 2, "higher", peer=peer)
     finally:
         lab.down()
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/fixtures")]
 
 import make_heap  # noqa: E402 - the path comes first
-from figures import figure  # noqa: E402
+from figures import exit_code_of, figure  # noqa: E402
 from playwright.sync_api import Browser, sync_playwright  # noqa: E402
 
 from assay.report.html import build_report  # noqa: E402
@@ -50,4 +50,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(exit_code_of(main))

@@ -1,12 +1,14 @@
-"""A chaos test of event building: a random death of a process, a link or a whole host during each run.
+"""A chaos test of event building: random deaths of a process, a link or a whole host during each run.
 
     python tests/python/events/events_chaos.py --runs 200 --seed 1
+    python tests/python/events/events_chaos.py --runs 40 --deaths 5
     python tests/python/events/events_chaos.py --seed 17 --keep
 
 A run is planned from its seed: which rank dies, how and when, and the event builder's protocol and policy. It builds
-events on a lab over a transport that survives deaths. The checks: building goes on, the ledger (the counts of events
-and fragments) has no corrupt and no duplicate fragment, every assigned fragment is accounted for (otherwise the engine
-ends with an error), and the death is reported with the time until events were complete again.
+events on a lab over a transport that survives deaths. With --deaths one rank after the other dies. The checks: building
+goes on, the ledger (the counts of events and fragments) has no corrupt and no duplicate fragment, every assigned
+fragment is accounted for (otherwise the engine ends with an error), and each death is reported with the time until
+events were complete again.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,51 +47,66 @@ FAULTS = (
     "freeze",
 )  # kill -9; the link is taken down; the process is stopped, as a host that hangs
 RATE = "400mbit"
-BUDGET_S = 8.0  # leaves 5 s after the latest fault: a busy machine notices a silent host in 3 s
+AFTER_S = 6.5  # of building after the latest fault: a busy machine notices a silent host in 3 s
+FIRST_S, NEXT_S = (0.5, 1.5), (1.0, 2.0)  # until the first death; between two, so that building resumes
 LIMIT_S = 120.0  # against hangs
 SLICE_S = 0.1
 READY_S = 60.0  # until every rank runs
 
 
 @dataclass(frozen=True)
-class Plan:
-    """A run's plan. ``fault_s``: when the rank dies, in seconds after every rank runs."""
+class Death:
+    """``after_s``: seconds after every rank runs, or after the death before."""
 
-    seed: int
     fault: str
     rank: int
-    fault_s: float
+    after_s: float
+
+    def summary(self) -> str:
+        return f"{self.fault} of rank {self.rank} after {self.after_s:.2f} s"
+
+
+@dataclass(frozen=True)
+class Plan:
+    seed: int
+    deaths: tuple[Death, ...]
     protocol: str
     policy: str
     transport: str
     heartbeat_ms: int  # a host that is silent for three of these is lost
 
+    @property
+    def budget_s(self) -> float:
+        """The same for all plans with as many deaths."""
+        return FIRST_S[1] + NEXT_S[1] * (len(self.deaths) - 1) + AFTER_S
+
     def summary(self) -> str:
-        settings = f"{self.transport}, {self.protocol}, {self.policy}"
-        return f"{settings}: {self.fault} of rank {self.rank} after {self.fault_s:.2f} s"
+        deaths = ", ".join(death.summary() for death in self.deaths)
+        return f"{self.transport}, {self.protocol}, {self.policy}: {deaths}"
 
 
 def make_plan(
-    seed: int, hosts: int, transport: str = "tcp", fault: str | None = None, heartbeat_ms: int = 50
+    seed: int,
+    hosts: int,
+    transport: str = "tcp",
+    fault: str | None = None,
+    heartbeat_ms: int = 50,
+    deaths: int = 1,
 ) -> Plan:
     rng = random.Random(seed)
-    return Plan(
-        seed,
-        fault or rng.choice(FAULTS),
-        rng.randrange(1, hosts),  # rank 0 manages the events; no run survives its death
-        rng.uniform(0.5, 1.5),
-        rng.choice(["push", "pull"]),
-        rng.choice(["drop", "mark"]),
-        transport,
-        heartbeat_ms,
-    )
+    # Rank 0 manages the events; no run survives its death.
+    first = Death(fault or rng.choice(FAULTS), rng.randrange(1, hosts), rng.uniform(*FIRST_S))
+    protocol, policy = rng.choice(["push", "pull"]), rng.choice(["drop", "mark"])
+    others = rng.sample([rank for rank in range(1, hosts) if rank != first.rank], deaths - 1)
+    later = [Death(fault or rng.choice(FAULTS), rank, rng.uniform(*NEXT_S)) for rank in others]
+    return Plan(seed, (first, *later), protocol, policy, transport, heartbeat_ms)
 
 
 @dataclass
 class Result:
     plan: Plan
     violations: list[str] = field(default_factory=list)
-    resume: float | None = None  # s
+    resumes: list[float] = field(default_factory=list)  # s, of each death that building resumed after
     built: float = 0.0
     incomplete: float = 0.0
     folder: Path | None = None
@@ -133,22 +151,23 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
         "--heartbeat-ms",
         str(plan.heartbeat_ms),
         "--budget",
-        str(BUDGET_S),
+        str(plan.budget_s),
         "--json",
         "-o",
         str(path),
     ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
-    host = lab.hosts[plan.rank]
+    hosts = [lab.hosts[death.rank] for death in plan.deaths]
     with (path.parent / "out").open("wb") as out, (path.parent / "err").open("wb") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
         try:
-            victim = _await_ranks(lab, process, host, path)
-            time.sleep(plan.fault_s)
-            if set(victim) & set(engines_of(lab, host)):
-                _plant_fault(plan.fault, lab, host, victim)
-            else:
-                result.violations.append("the run ended before its fault: the machine is too busy")
+            victims = _await_ranks(lab, process, hosts, path)
+            for death, host in zip(plan.deaths, hosts, strict=True):
+                time.sleep(death.after_s)
+                if set(victims.get(host, [])) & set(engines_of(lab, host)):
+                    _plant_fault(death.fault, lab, host, victims[host])
+                else:
+                    result.violations.append("the run ended before its fault: the machine is too busy")
             process.wait(timeout=LIMIT_S)
         except subprocess.TimeoutExpired:
             result.violations.append(f"the run did not end within {LIMIT_S:.0f} s")
@@ -160,18 +179,20 @@ def _run(plan: Plan, lab: Lab, path: Path, result: Result) -> None:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-    check(path, host, result)
+    check(path, hosts, result)
 
 
-def _await_ranks(lab: Lab, process: subprocess.Popen[bytes], host: str, path: Path) -> list[int]:
-    """Waits until the first slice of time is recorded, so events are being built. Returns the engine's processes on the
-    host; empty if the engine has ended."""
+def _await_ranks(
+    lab: Lab, process: subprocess.Popen[bytes], hosts: Sequence[str], path: Path
+) -> dict[str, list[int]]:
+    """Waits until the first slice of time is recorded, so events are being built. Returns the engine's processes on
+    each host; nothing if the engine has ended."""
     records, deadline = path / "records.jsonl", time.monotonic() + READY_S
     while time.monotonic() < deadline and process.poll() is None:
         if records.is_file() and b"events.slices" in records.read_bytes():
-            return [pid for pid in engines_of(lab, host)]
+            return {host: engines_of(lab, host) for host in hosts}
         time.sleep(0.05)
-    return []
+    return {}
 
 
 def engines_of(lab: Lab, host: str) -> list[int]:
@@ -193,8 +214,8 @@ def _plant_fault(fault: str, lab: Lab, host: str, victims: list[int]) -> None:
             os.kill(pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
 
-def check(path: Path, host: str, result: Result) -> None:
-    """Checks the records of a run, of which ``host`` has died. Adds the violations to the result."""
+def check(path: Path, hosts: Sequence[str], result: Result) -> None:
+    """Checks the records of a run, of which ``hosts`` have died. Adds the violations to the result."""
     if not (path / "run.json").is_file():
         result.violations.append("no run was begun")
         return
@@ -218,14 +239,15 @@ def check(path: Path, host: str, result: Result) -> None:
     result.built, result.incomplete = counts["events_built"] or 0.0, counts["events_incomplete"] or 0.0
     if not result.built:
         add_violation("no event was built")
-    deaths: list[Measurement] = [r for r in building.resumes if str(r.params.get("lost")) == host]
-    if not deaths:
-        add_violation(f"the death of {host} is not reported")
-    elif deaths[0].summary is None:
-        add_violation(f"building did not resume: {deaths[0].reason}")
-    else:
-        result.resume = deaths[0].median
-    others = {str(r.params.get("lost")) for r in building.resumes} - {host}
+    for host in hosts:
+        deaths: list[Measurement] = [r for r in building.resumes if str(r.params.get("lost")) == host]
+        if not deaths:
+            add_violation(f"the death of {host} is not reported")
+        elif deaths[0].summary is None:
+            add_violation(f"building did not resume: {deaths[0].reason}")
+        else:
+            result.resumes.append(deaths[0].median)
+    others = {str(r.params.get("lost")) for r in building.resumes} - set(hosts)
     if others:
         add_violation(f"reported dead, and was not: {', '.join(sorted(others))}")
 
@@ -241,10 +263,11 @@ def report(result: Result) -> str:
 def summary(results: list[Result]) -> str:
     lines = [f"{'fault':8} {'runs':>5} {'bad':>5} {'resume median':>14} {'p95':>9} {'longest':>9}"]
     for fault in (*FAULTS, "all"):
-        chosen = [r for r in results if fault in (r.plan.fault, "all")]
+        # With several deaths in a run, by the fault of the first.
+        chosen = [r for r in results if fault in (r.plan.deaths[0].fault, "all")]
         if not chosen:
             continue
-        times = sorted(r.resume for r in chosen if r.resume is not None)
+        times = sorted(seconds for r in chosen for seconds in r.resumes)
         cells = (
             [
                 f"{1e3 * t:.0f} ms"
@@ -279,6 +302,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="seeds from --seed on (default: 1)")
     parser.add_argument("--seed", type=int, default=1, help="the first seed (default: 1)")
     parser.add_argument("--hosts", type=int, default=8, help="of the lab (default: 8)")
+    parser.add_argument("--deaths", type=int, default=1, help="of each run, one after the other (default: 1)")
     parser.add_argument("--transport", default="tcp", help="one that survives deaths (default: tcp)")
     parser.add_argument("--fault", choices=FAULTS, help="this fault in every run")
     parser.add_argument(
@@ -287,18 +311,20 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the folder of every run")
     parser.add_argument("--json", action="store_true", help="one JSON line per run")
     args = parser.parse_args()
+    if not 1 <= args.deaths < args.hosts - 1:
+        parser.error(f"--deaths {args.deaths}: two of the {args.hosts} hosts have to be left")
     name = f"chaos-{os.getpid()}"
     rate = parse_rate(RATE)
     lab = Lab.up(args.hosts, 1, Rates(rate, rate, None, None), name=name)
     results = []
     try:
         for seed in range(args.seed, args.seed + args.runs):
-            plan = make_plan(seed, args.hosts, args.transport, args.fault, args.heartbeat_ms)
+            plan = make_plan(seed, args.hosts, args.transport, args.fault, args.heartbeat_ms, args.deaths)
             result = run_plan(plan, lab, args.keep)
             results.append(result)
             if args.json:
                 print(
-                    json.dumps({"seed": seed, "resume": result.resume, "wrong": result.violations}),
+                    json.dumps({"seed": seed, "resumes": result.resumes, "wrong": result.violations}),
                     flush=True,
                 )
             elif result.violations:

@@ -26,14 +26,22 @@ def lab(make_lab) -> Lab:
 def test_building_goes_on_after_a_death_and_every_fragment_is_accounted_for(lab: Lab, seed: int) -> None:
     result = run_plan(make_plan(seed, HOSTS), lab)
     assert not result.violations, report(result)
-    assert result.resume is not None and result.built > 0
+    assert len(result.resumes) == 1 and result.built > 0
 
 
 def test_the_seeds_have_every_fault_and_never_the_manager() -> None:
     plans = [make_plan(seed, HOSTS) for seed in SEEDS]
-    assert {plan.fault for plan in plans} == set(FAULTS)
-    assert all(0 < plan.rank < HOSTS for plan in plans)
+    assert {plan.deaths[0].fault for plan in plans} == set(FAULTS)
+    assert all(0 < plan.deaths[0].rank < HOSTS for plan in plans)
     assert len(Counter(plan.protocol for plan in plans)) == 2
+
+
+def test_with_several_deaths_each_host_dies_once_and_the_first_death_stays_the_same() -> None:
+    for seed in SEEDS:
+        plan = make_plan(seed, HOSTS, deaths=5)
+        ranks = [death.rank for death in plan.deaths]
+        assert len(set(ranks)) == 5 and 0 not in ranks
+        assert plan.deaths[:1] == make_plan(seed, HOSTS).deaths
 
 
 def check_planted(tmp_path, planted: PlantedEventRun | None) -> Result:
@@ -43,13 +51,13 @@ def check_planted(tmp_path, planted: PlantedEventRun | None) -> Result:
         run.append(record)
     run.finish("complete", "")
     result = Result(make_plan(1, HOSTS))
-    check(tmp_path / "run", "h3", result)
+    check(tmp_path / "run", ["h3"], result)
     return result
 
 
 def test_the_checker_accepts_a_death_that_is_accounted_for(tmp_path) -> None:
     result = check_planted(tmp_path, PlantedEventRun(seconds_to_resume={3: 0.12}))
-    assert result.violations == [] and result.resume == 0.12
+    assert result.violations == [] and result.resumes == [0.12]
 
 
 @pytest.mark.parametrize(
