@@ -12,10 +12,11 @@ from assay.launch.placement import HERE
 from assay.launch.simulator import Simulator
 from assay.measure.saturation import SaturationRequest, read_cabinets, simulate_rounds
 from assay.measure.session import Session
-from assay.model.compare import comparisons, rounds_to_simulate, verdict
+from assay.model.compare import comparisons, rounds_to_simulate
 from assay.model.fit import Model, fit
 from assay.model.levels import more_levels
 from assay.model.network import Topology
+from assay.model.proof import verdict
 from assay.model.study import Effort
 from assay.records.run import Run
 from assay.records.schema import Capacity, Comparison, Finding, Verdict

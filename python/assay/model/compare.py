@@ -1,24 +1,28 @@
-"""Compares measured rounds with the same rounds in the simulator: curves with the error at each point."""
+"""Compares measured rounds with the same rounds in the simulator: curves with the error at each point.
+
+Each point has its uncertainty, from which the proof (``proof.py``) takes how far its error may exceed the limit. A
+point has only a few visits or slices, which may agree by chance. So its uncertainty is at least what is typical of its
+kind.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from assay.model.estimate import estimate, summed
+import numpy as np
+
+from assay.model.estimate import Z95, estimate, summed
 from assay.model.fit import Model
 from assay.model.network import Topology
 from assay.model.rounds import REPLACES, Result, Round, flows_that_count
 from assay.model.study import PLATEAU
-from assay.model.times import MessageTimes, sweeps
-from assay.records.schema import AnyRecord, Comparison, Flows, Scalar, Verdict
-from assay.records.units import format_share
+from assay.model.times import Deviations, MessageTimes, deviations, error_of_time, sweeps
+from assay.records.schema import AnyRecord, Comparison, Flows, Scalar
 
 TOKEN_BUCKET = (
     "a single message is faster than a stream, as behind a token bucket; SimGrid has no token buckets"
 )
-MAX_UNCERTAINTY = 3.0  # of the limit; a time that is less certain proves nothing
-MAX_UNCERTAIN_SHARE = 1 / 3  # of all points; with more uncertain times the verdict is INCONCLUSIVE
 ROUND_TRIPS, MESSAGES = 1, 6  # simulated messages all take the same time
 
 # Parameters that a record has besides those of its round.
@@ -72,19 +76,30 @@ def comparisons(
     rounds: Sequence[SimulatedRound], simulated: dict[str, Result], model: Model
 ) -> list[Comparison]:
     points: list[Comparison] = []
+    pooled = deviations(
+        visits for r in rounds if isinstance(r.measured, MessageTimes) for visits in r.measured.medians()
+    )
     for simulated_round in rounds:
         answer = simulated.get(simulated_round.round.key, Result())
         if isinstance(simulated_round.measured, MessageTimes):
-            points += _times(simulated_round.round, simulated_round.measured, answer, model)
+            points += _times(simulated_round.round, simulated_round.measured, answer, model, pooled)
         else:
             points += _rates(simulated_round.round, simulated_round.measured, answer, model.network.cabinets)
     points = list({(point.curve, point.x): point for point in reversed(points)}.values())[::-1]
+    raise_to_typical([point for point in points if point.unit == "B/s"])
     order = {curve: i for i, curve in enumerate(dict.fromkeys(point.curve for point in points))}
     return sorted(points, key=lambda point: (order[point.curve], point.x))
 
 
 def _point(
-    curve: str, axis: str, x: float, unit: str, measured: float, simulated: float | None, label: str = ""
+    curve: str,
+    axis: str,
+    x: float,
+    unit: str,
+    measured: float,
+    standard_error: float,
+    simulated: float | None,
+    label: str = "",
 ) -> Comparison:
     error = simulated / measured - 1 if simulated is not None and measured > 0 else None
     return Comparison(
@@ -95,11 +110,21 @@ def _point(
         measured=measured,
         simulated=simulated,
         error=error,
+        uncertainty=Z95 * standard_error,
         label=label,
     )
 
 
-def _times(request: Round, times: MessageTimes, answer: Result, model: Model) -> list[Comparison]:
+def raise_to_typical(rates: Sequence[Comparison]) -> None:
+    """Slices of a round that agree by chance make its rate no more certain than others."""
+    typical = float(np.median([rate.uncertainty for rate in rates])) if rates else 0.0
+    for rate in rates:
+        rate.uncertainty = max(rate.uncertainty, typical)
+
+
+def _times(
+    request: Round, times: MessageTimes, answer: Result, model: Model, pooled: Deviations
+) -> list[Comparison]:
     simulated = {int(e.params["size"]): e.summary.median for e in answer.latencies if e.summary}
     where = "inside a cabinet" if request.params["level"] == "inside" else "between cabinets"
     gap = model.network.gap(times.pair)
@@ -107,8 +132,8 @@ def _times(request: Round, times: MessageTimes, answer: Result, model: Model) ->
     for size in request.sizes:
         measured = times.time_of(size)
         curve = f"time of a message {where}"
-        point = _point(curve, "message size", size, "s", measured.value, simulated.get(size))
-        point.uncertainty = measured.uncertainty
+        error = error_of_time(measured, pooled, size)
+        point = _point(curve, "message size", size, "s", measured.value, error, simulated.get(size))
         if size >= model.size and measured.value < PLATEAU * size * gap:
             point.waived = TOKEN_BUCKET
         points.append(point)
@@ -126,7 +151,8 @@ def _rates(request: Round, measured: Sequence[Flows], answer: Result, cabinets: 
         slices = [rate for record in measured for rate in summed([record.slices[i] for i in chosen])]
         rates = answer.flows.values if answer.flows is not None else []
         simulated = sum(rates[i] for i in chosen) if rates else None
-        return _point(curve, axis, x, "B/s", estimate(slices).value, simulated, label)
+        rate = estimate(slices)
+        return _point(curve, axis, x, "B/s", rate.value, rate.standard_error, simulated, label)
 
     match params["experiment"]:
         case "pairs":
@@ -170,61 +196,6 @@ def _rates(request: Round, measured: Sequence[Flows], answer: Result, cabinets: 
 
 
 def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str) -> int:
-    inside = sum(1 for source, _ in flows if source in set(hosts))
+    members = set(hosts)
+    inside = sum(1 for source, _ in flows if source in members)
     return inside // {"send": 1, "sendrecv": 2, "ring": 4}[shape]
-
-
-def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
-    """PASS when every rate and time is simulated within ``limit`` (relative) of the measurement.
-
-    A time whose uncertainty is larger than ``limit`` is judged by its uncertainty. Above ``MAX_UNCERTAINTY`` times the
-    limit it can fail the verdict but not pass it. With more than ``MAX_UNCERTAIN_SHARE`` such times, or with a point
-    that was not simulated, the verdict is INCONCLUSIVE.
-    """
-    waived = sum(1 for point in points if point.waived)
-    points = [point for point in points if not point.waived]
-
-    def share_of_limit(point: Comparison) -> float:
-        """The error as a share of the allowed one."""
-        return abs(point.error or 0.0) / max(limit, point.uncertainty)
-
-    uncertain = sum(1 for point in points if point.uncertainty > limit)
-    required = f"within {format_share(limit)} of measured, at each of {len(points)} points"
-    if uncertain:
-        required += f", or within the measurement's own 95 % interval where that is wider ({uncertain} times)"
-    if waived:
-        required += f"; {waived} times are not judged: {TOKEN_BUCKET}"
-    missing = [point for point in points if point.error is None]
-    head = Verdict(
-        criterion="simulated rates and times", specification="model", outcome="INCONCLUSIVE",
-        metric="model/error", required=limit, required_text=required,
-    )  # fmt: skip
-    if missing or not points:
-        head.reason = f"{len(missing)} points were not simulated" if points else "nothing to compare"
-        return head
-    unproved = [point for point in points if point.uncertainty > MAX_UNCERTAINTY * limit]
-    worst = max(points, key=share_of_limit)
-    if share_of_limit(worst) <= 1 and len(unproved) > MAX_UNCERTAIN_SHARE * len(points):
-        worst_time = max(unproved, key=lambda point: point.uncertainty)
-        head.reason = (
-            f"{len(unproved)} times are known too badly to prove anything, the worst within "
-            f"{format_share(worst_time.uncertainty)}: {worst_time.curve}, {worst_time.axis} "
-            f"{worst_time.label or f'{worst_time.x:g}'}"
-        )
-        head.fix = "measure again when nothing else uses the hosts and their network"
-        return head
-    if share_of_limit(worst) <= 1:  # of what proves something
-        worst = max((point for point in points if point not in unproved), key=share_of_limit)
-        if unproved:
-            head.required_text += f"; {len(unproved)} times are known too badly to prove anything"
-    observed = abs(worst.error or 0.0)
-    head.outcome = "PASS" if share_of_limit(worst) <= 1 else "FAIL"
-    head.observed, head.observed_text = (
-        observed,
-        f"{format_share(observed)} at worst: {worst.curve}, {worst.axis} {worst.label or f'{worst.x:g}'}",
-    )
-    head.required = max(limit, worst.uncertainty)
-    head.margin = 1 - share_of_limit(worst)
-    if head.outcome == "FAIL":
-        head.fix = "the report shows which curve parts; measure again when the network is quiet"
-    return head

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 400
+Z95 = 1.96  # half of a normal distribution's 95 % interval, in standard deviations
 # Largest relative uncertainty of a time that is known well; of a median that is accepted where the mean is worse.
 MAX_UNCERTAINTY, ACCEPTED_UNCERTAINTY = 0.04, 0.1
 # A mean that is known well replaces a median that differs from it by this factor or more. If they are closer, it
@@ -42,6 +43,11 @@ class Estimate:
             if self.value > 0
             else float("inf")
         )
+
+    @property
+    def standard_error(self) -> float:
+        """Relative to the value. The interval of a few values is their range, which counts as one standard error."""
+        return self.uncertainty / (Z95 if self.n >= MIN_VISITS_FOR_INTERVAL else 1.0)
 
 
 def estimate(samples: Iterable[float]) -> Estimate:

@@ -49,7 +49,8 @@ class Network:
 
     def predict(self, flows: Sequence[Flow], without: Iterable[Link] = ()) -> list[float]:
         """The rate of each flow in B/s when all run at once; infinite where no known link limits it."""
-        capacities = {link: c for link, c in self.capacity.items() if link not in set(without)}
+        left_out = set(without)
+        capacities = {link: c for link, c in self.capacity.items() if link not in left_out}
         return max_min(
             [[link for link in self.path(flow) if link in capacities] for flow in flows], capacities
         )

@@ -17,6 +17,9 @@ Rounds = Generator[Round, Result, None]
 MIB = 1 << 20
 MESSAGES = 16  # of a flow in a round; with this many, those cut off at its start and end hardly matter
 TRIES = 9  # of a round, each three times as long as the previous one: from 0.1 ms to seconds
+# A rate is measured until its interval reaches no further than this. A curve of one such point fails its proof in 99 of 100
+# studies where it is off by twice the default limit (see proof.py).
+RATE_CONFIDENCE = 0.015
 PLATEAU = 0.97  # a sum below this share of its parts shows a shared limit
 
 
@@ -25,7 +28,7 @@ class Effort:
     """How precisely a round is measured. A simulator gains nothing from repetitions or long rounds."""
 
     confidence: float = 0.02
-    repeats: int = 8
+    repeats: int = 64
     seconds: float = 0.5  # least duration of a round
     round_trips: int = 100
     min_size: int = 256 << 10
@@ -94,7 +97,9 @@ def repeat(
     chosen = [indices for indices in group_indices if indices] or [list(range(len(request.flows)))]
     samples = [_sums(result, indices) for indices in chosen]
     for repetition in range(1, study.effort.repeats):
-        if max(estimate(group).half_width for group in samples) <= study.effort.confidence:
+        if max(estimate(group).uncertainty for group in samples) <= min(
+            study.effort.confidence, RATE_CONFIDENCE
+        ):
             break
         seconds = float(result.flows.params["window_s"]) if result.flows else request.seconds
         params = {**request.params, "repetition": repetition}

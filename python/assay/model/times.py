@@ -7,16 +7,20 @@ visited more than once, and the spread of the visits is the uncertainty.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.model.estimate import Estimate, estimate_of_visits
 from assay.model.rounds import Flow
 from assay.records.schema import AnyRecord, Measurement
 
+NEAR = 8  # sizes that differ by up to this factor have a common scatter
+NORMAL_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 SMALL = 16  # B: the time of a message up to this size counts as latency
 
 
@@ -40,6 +44,13 @@ class MessageTimes:
             self._estimates[key] = estimate_of_visits([latency.samples for latency in self.visits[size]])
         return self._estimates[key]
 
+    def medians(self) -> list[tuple[int, list[float]]]:
+        """Each size with the median of each of its visits."""
+        return [
+            (size, [float(np.median(latency.samples)) for latency in visits])
+            for size, visits in self.visits.items()
+        ]
+
     def small_sizes(self) -> list[int]:
         """The sizes whose times are the pair's latency."""
         return [size for size in self.visits if size <= SMALL] or [min(self.visits)]
@@ -48,6 +59,38 @@ class MessageTimes:
     def latency(self) -> float:
         """In s."""
         return float(np.median([self.time_of(size).value for size in self.small_sizes()]))
+
+
+Deviations = list[tuple[int, NDArray[np.float64]]]  # by size in B
+
+
+def deviations(visits: Iterable[tuple[int, Sequence[float]]]) -> Deviations:
+    """How far each visit's time lies from the mean of its size, relative. ``visits``: sizes, and the times of each."""
+    result: Deviations = []
+    for size, times in visits:
+        if len(times) > 1:
+            values = np.asarray(times, dtype=np.float64)
+            # The mean is drawn from the same visits, so deviations from it are too small.
+            result.append((size, (values / values.mean() - 1) * math.sqrt(len(values) / (len(values) - 1))))
+    return result
+
+
+def scatter(pooled: Deviations, size: int) -> float:
+    """The standard deviation of a single visit to sizes near ``size``.
+
+    Sizes and levels are pooled, since the two or three visits to one size may agree by chance. The median absolute
+    deviation leaves out what only a few visits have; their own sizes show it.
+    """
+    near = [values for other, values in pooled if size / NEAR <= other <= size * NEAR]
+    return NORMAL_MAD * float(np.median(np.abs(np.concatenate(near)))) if near else 0.0
+
+
+def error_of_time(time: Estimate, pooled: Deviations, size: int) -> float:
+    """The standard error of a time, relative: its own, and at least that of as many typical visits.
+
+    Visits in a row share a disturbance, so two count as one.
+    """
+    return max(time.standard_error, scatter(pooled, size) * math.sqrt(2 / time.n))
 
 
 def sweeps(records: Iterable[AnyRecord]) -> dict[str, MessageTimes]:

@@ -186,7 +186,7 @@ class Comparison(Record, tag="comparison"):
     measured: float
     simulated: float | None = None
     error: float | None = None
-    uncertainty: float = 0.0  # of a measured time: half of its 95 % interval, relative; 0 for rates
+    uncertainty: float = 0.0  # of the measured value: half of its 95 % interval, relative
     label: str = ""  # of the point, where x is only its position on the axis
     waived: str = ""  # why the point is shown but not judged
 
