@@ -17,8 +17,8 @@ Rounds = Generator[Round, Result, None]
 MIB = 1 << 20
 MESSAGES = 16  # of a flow in a round; with this many, those cut off at its start and end hardly matter
 TRIES = 9  # of a round, each three times as long as the previous one: from 0.1 ms to seconds
-# A rate is measured until its interval reaches no further than this. A curve of one such point fails its proof in 99 of 100
-# studies where it is off by twice the default limit (see proof.py).
+# A rate is measured until its interval reaches no further than this. A curve of one such point fails its proof in 99 of
+# 100 studies where it is off by twice the default limit (see proof.py).
 RATE_CONFIDENCE = 0.015
 PLATEAU = 0.97  # a sum below this share of its parts shows a shared limit
 

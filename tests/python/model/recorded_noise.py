@@ -145,7 +145,7 @@ class RecordedStudy:
             return [(estimate(values), values) for values in drawn]
         return [
             (self._rate(np.array(point.values) / np.median(point.values)), np.empty(0))
-            for _ in range(self.draws)
+            for _ in range(self.draws // 4)
         ]
 
     def _rate(self, slices: NDArray) -> Estimate:
@@ -161,10 +161,7 @@ class RecordedStudy:
 
     def measured(self) -> list[tuple[float, float]]:
         """Measured value and uncertainty of each point of a drawn study."""
-        chosen = [
-            draws[i]
-            for draws, i in zip(self.drawn, self.random.integers(0, self.draws, len(self.drawn)), strict=True)
-        ]
+        chosen = [draws[self.random.integers(len(draws))] for draws in self.drawn]
         timed = [(point, draw) for point, draw in zip(self.points, chosen, strict=True) if point.sessions]
         pooled = deviations((int(point.x), values) for point, (_, values) in timed)
         return [

@@ -9,9 +9,10 @@ import pytest
 from hidden_platforms import HiddenPlatform, draw_platform
 from planted_network import PlantedNetwork, answer_rounds, linear_time
 
-from assay.model.compare import comparisons, replay, rounds_to_simulate, verdict
+from assay.model.compare import comparisons, replay, rounds_to_simulate
 from assay.model.fit import NEVER_BINDS, Model, fit
 from assay.model.network import Network, Topology
+from assay.model.proof import verdict
 from assay.model.rounds import Flow, Result
 from assay.model.study import Study
 
