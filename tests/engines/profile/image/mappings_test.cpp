@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdint>
@@ -54,6 +55,7 @@ bool is_resident(const std::vector<Line>& lines, std::size_t number) {
 }
 
 TEST_CASE("the pages of a variable that were written are listed as resident") {
+    REQUIRE(madvise(variable, sizeof variable, MADV_NOHUGEPAGE) == 0);
     for (const std::size_t number : {0, 5, 8191, 8192, 19'999}) variable[number * page] = 1;
     const std::vector<Line> lines = list_own_mappings();
     for (const std::size_t number : {0, 5, 8191, 8192, 19'999}) CHECK(is_resident(lines, number));
