@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from background import MEMORY, held_drain, kill_drains, store_folder
-from durability import TESTED, in_acceptance
+from durability import TESTED, in_acceptance, later
 from mpi_programs import MPIRUN, MPIS, PROGRAMS, accelerated, mpi_command, run
 
 pytestmark = pytest.mark.programs
@@ -74,7 +74,7 @@ def outcomes_by_case(result: subprocess.CompletedProcess[str]) -> dict[str, str]
     return outcomes
 
 
-@pytest.mark.parametrize("mpi", ["mpich", pytest.param("mpich-wheel", marks=in_acceptance)])
+@pytest.mark.parametrize("mpi", later("mpich", "mpich-wheel"))
 def test_stock_mpi_passes_the_cases(mpi: str, data: Path) -> None:
     result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)]))
     outcomes = outcomes_by_case(result)
@@ -119,7 +119,7 @@ def test_weaker_visibility_passes_the_standard_cases(
     )
 
 
-@pytest.mark.parametrize("seed", ["1", *(pytest.param(seed, marks=in_acceptance) for seed in "23")])
+@pytest.mark.parametrize("seed", ["1", *later("2", "3")])
 @pytest.mark.parametrize(
     ("ranks_per_node", "size"), [("0", 43_000_000), ("1", 27_000_000), ("2", 37_000_000)]
 )
@@ -163,7 +163,7 @@ def test_conflicts_at_level_memory_are_resolved_at_close(data: Path, shm: Path) 
     assert result.stdout == "ok overwritten-unread\n", result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("binding", ["mpi_f08", "mpif.h"])
+@pytest.mark.parametrize("binding", ["mpi_f08", *later("mpif.h")])
 @pytest.mark.parametrize("mpi", TESTED)
 def test_fortran_programs_are_accelerated(mpi: str, binding: str, tmp_path: Path, shm: Path) -> None:
     is_f08 = binding == "mpi_f08"

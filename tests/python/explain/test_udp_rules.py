@@ -1,5 +1,5 @@
-"""Lost UDP messages on planted counts: each drop point is named with its host. Only what the sender dropped itself is no
-fault."""
+"""Lost UDP messages on planted counts: each drop point is named with its host. Only what the sender dropped itself is
+no fault."""
 
 from __future__ import annotations
 
