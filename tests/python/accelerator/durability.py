@@ -12,6 +12,7 @@ from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from mpi_programs import AS_ROOT, LIMIT_S, MPIRUN, PROGRAMS, ROOT, accelerated, mpi_command, patient, run
@@ -21,6 +22,13 @@ FAULTY_FS = ROOT / "build/tests/faulty_fs/libfaulty-fs.so"
 # accelerated.
 in_acceptance = pytest.mark.acceptance("storage")
 TESTED = ["mpich", pytest.param("openmpi", marks=in_acceptance)]
+
+
+def later(*values: object) -> list[Any]:
+    """Values of a parameter that belong to acceptance."""
+    return [pytest.param(value, marks=in_acceptance) for value in values]
+
+
 BLOCK_INTS = 1 << 18
 BLOCK_BYTES = 4 * BLOCK_INTS
 RANKS = 2

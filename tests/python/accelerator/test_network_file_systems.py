@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from durability import error_classes, fault_settings, has_blocks, run_case
+from durability import error_classes, fault_settings, has_blocks, in_acceptance, run_case
 from mpi_programs import memory_folder
 
 pytestmark = pytest.mark.programs
@@ -20,7 +20,13 @@ def shm() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("type_number", "name"), [("6969", "NFS"), ("FF534D42", "SMB"), ("FE534D42", "SMB"), ("517B", "SMB")]
+    ("type_number", "name"),
+    [
+        ("6969", "NFS"),
+        ("FF534D42", "SMB"),
+        pytest.param("FE534D42", "SMB", marks=in_acceptance),
+        pytest.param("517B", "SMB", marks=in_acceptance),
+    ],
 )
 def test_network_file_systems_use_the_mpis_own_io(
     type_number: str, name: str, tmp_path: Path, shm: Path

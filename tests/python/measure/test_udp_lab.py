@@ -1,7 +1,7 @@
 """UDP between two hosts of a lab with a planted rate, loss and failures.
 
 Five streams of 60 Mbit/s over cables of 400 Mbit/s are a thirtieth of the load of a 10GbE port. Tests that need this
-rate belong to acceptance. How losses and rates are judged is tested on planted records in ``tests/python/judge``, and
+rate belong to acceptance. How losses are named is tested on planted records in ``tests/python/explain``, and
 what the engines count by ``tests/engines/node/udp``.
 """
 

@@ -1,0 +1,60 @@
+"""Lost UDP messages on planted counts: each drop point is named with its host. Only what the sender dropped itself is
+no fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.explain import explain
+from assay.explain.udp import DROP_POINTS
+from assay.records.schema import AnyRecord, Finding, Measurement, Scalar, Subject, Summary
+
+MESSAGES = 6000
+
+
+def received(metric: str, value: float, host: str = "h1", **params: Scalar) -> Measurement:
+    common: dict[str, Scalar] = {
+        "stream": "all",
+        "sender": "h0",
+        "offered": 3.75e7,
+        "size": 8900,
+        "budget": 1.5,
+    }
+    return Measurement(
+        name="node.udp_receive",
+        metric=metric,
+        unit="1",
+        subject=Subject(host=host, device="eth0"),
+        params={**common, **params},
+        summary=Summary(n=1, median=value),
+    )
+
+
+def reception(host: str = "h1", **lost: float) -> list[AnyRecord]:
+    """The records of one reception, with the messages that each drop point has lost."""
+    share = sum(lost.values()) / MESSAGES
+    counts = [received(point, lost.get(point, 0.0), host) for point in DROP_POINTS]
+    return [received("loss", share, host, messages=MESSAGES), *counts]
+
+
+def losses(*records: AnyRecord) -> list[Finding]:
+    return [finding for finding in explain(records) if finding.rule == "udp_loss"]
+
+
+def test_a_reception_without_loss_has_no_finding() -> None:
+    assert losses(*reception()) == []
+
+
+@pytest.mark.parametrize("point", DROP_POINTS)
+def test_the_drop_point_is_named_with_its_host_and_share(point: str) -> None:
+    (finding,) = losses(*reception(**{point: 60.0}))
+    assert (finding.subject.host, finding.subject.device) == ("h1", "eth0")
+    assert finding.severity == ("warning" if point == "lost_sender" else "fault")
+    assert finding.effect == pytest.approx(-0.01)
+    assert "h1 eth0: 60 messages" in finding.cause and finding.fix
+    assert DROP_POINTS[point].where.format(device="eth0") in finding.cause
+
+
+def test_only_the_host_that_loses_is_named() -> None:
+    found = losses(*reception("h1", lost_unattributed=60.0), *reception("h2"))
+    assert [finding.subject.host for finding in found] == ["h1"] and "in the network" in found[0].cause
