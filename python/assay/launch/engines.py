@@ -20,7 +20,7 @@ from assay.errors import UserError
 from assay.records.schema import SCHEMA_VERSION, Scalar
 from assay.records.units import parse_size
 
-DESCRIBE_LIMIT_S = 120  # against hangs: on a busy machine a start takes seconds
+DESCRIBE_LIMIT_S = 120  # against hangs: an engine loads its MPI, maybe from a slow file system
 
 
 class Parameter(Struct):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from assay.launch.engines import flavours
 
-VERSION_LIMIT_S = 60  # against hangs
+VERSION_LIMIT_S = 120  # against hangs
 LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun|srun)(\.[a-z]+|\.hydra)?$")
 
 

@@ -214,7 +214,7 @@ TITLES = (
 
 @pytest.mark.slow
 def test_every_experiment_has_its_table(working_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert main(["alloc", "--quick", "--sizes", "64", "-a", "glibc", "-o", "out"]) == 0
+    assert main(["alloc", "--quick", "--sizes", "64,64KiB", "-a", "glibc", "-o", "out"]) == 0
     out = capfd.readouterr().out
     assert [title for title in TITLES if title not in out] == []
 
