@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT / "python"), str(ROOT / "bench")]
 
 from figures import exit_code_of, figure  # noqa: E402
 
-ROUNDS = 3
+ROUNDS = 2
 SECONDS = 8
 LIMIT_S = 60
 POLL_S = 0.05
