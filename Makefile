@@ -36,7 +36,7 @@ alone = $$(grep -rl --include='*.py' 'mark\.alone' tests | sort)
 marked = lab or guest or browser or programs or slow or alone
 
 check: test-setup static
-	@$(ctest) --label-exclude slow
+	@$(ctest) --label-exclude "slow|acceptance"
 	@cd web && $(node) npm run --silent test
 	@$(python) -m pytest -q $(parallel) -m "not ($(marked))"
 
@@ -46,7 +46,7 @@ test: test-setup static
 	@failed=; \
 	timeout 30m nice -n 19 $(python) packaging/tidy.py >build/tidy.log 2>&1 & tidy=$$!; \
 	trap 'kill $$tidy; exit 130' INT TERM; \
-	$(ctest) || failed=1; \
+	$(ctest) --label-exclude acceptance || failed=1; \
 	(cd web && $(node) npm run --silent test) || failed=1; \
 	$(python) -m pytest -q $(parallel) -m "not alone" $(ONLY) || [ $$? = 5 ] || failed=1; \
 	wait $$tidy || { cat build/tidy.log; echo "clang-tidy found the above, or took over 30 minutes"; failed=1; }; \
@@ -64,7 +64,8 @@ node = PATH="$$(../packaging/setup.sh node):$$PATH"
 # Sources of C and C++; fixtures of tests included.
 cpp = $$(git ls-files '*.cpp' '*.hpp' '*.c' '*.h')
 
-fuzz: test-setup
+fuzz:
+	@packaging/setup.sh acceptance
 	@$(python) packaging/fuzz.py $(TIME)
 
 lint: test-setup static
