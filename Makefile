@@ -55,7 +55,8 @@ node = PATH="$$(../packaging/setup.sh node):$$PATH"
 # Sources of C and C++; fixtures of tests included.
 cpp = $$(git ls-files '*.cpp' '*.hpp' '*.c' '*.h')
 
-fuzz: test-setup
+fuzz:
+	@packaging/setup.sh acceptance
 	@$(python) packaging/fuzz.py $(TIME)
 
 lint: test-setup static

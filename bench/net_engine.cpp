@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "core/pattern.hpp"
 #include "core/statistics.hpp"

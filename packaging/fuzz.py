@@ -3,7 +3,7 @@
     fuzz.py [TIME]      TIME: of all together, such as 10min or 1h; by default 10min
 
 Each reader gets an equal share, at the lowest priority, and its rounds are printed. An input that fails is kept in
-build/tests/fuzz/fuzz-failure. Exit code 1 if there is any.
+build/sanitized/tests/fuzz/fuzz-failure. Exit code 1 if there is any.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from assay.errors import UserError
 from assay.records.units import parse_in
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "build" / "tests" / "fuzz"
+FOLDER = ROOT / "build" / "sanitized" / "tests" / "fuzz"
 READERS = ROOT / "tests" / "python" / "hostile"
 ROUNDS_PER_SECOND = 100  # of hypothesis, roughly: it takes a number of rounds, not a time
 
@@ -32,7 +32,10 @@ def main(arguments: list[str]) -> int:
     readers = [(target, name) for target in targets for name in _output([str(target), "--list"]).split()]
     tests = sorted(READERS.glob("test_*.py"))
     if not readers or not tests:
-        print(f"fuzz: nothing to run in {FOLDER} and {READERS}; fix: make setup", file=sys.stderr)
+        print(
+            f"fuzz: nothing to run in {FOLDER} and {READERS}; fix: packaging/setup.sh acceptance",
+            file=sys.stderr,
+        )
         return 2
     in_python = sum(test.read_text().count("\n@fuzzed") for test in tests)
     share = seconds / (len(readers) + in_python)

@@ -3,6 +3,7 @@
 #
 #   packaging/setup.sh run       installs what running needs
 #   packaging/setup.sh test      the same, and what the tests need
+#   packaging/setup.sh acceptance  the same, and the engines' tests and fuzzers with sanitizers, in build/sanitized
 #   packaging/setup.sh programs  installs the programs of "make test-programs"; after "test"
 #   packaging/setup.sh node      prints the folder of the Node that it uses
 #   packaging/setup.sh python    prints the Python that it makes the environment with
@@ -14,7 +15,7 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
-purpose=${1:?one of run, test, programs, node, python}
+purpose=${1:?one of run, test, acceptance, programs, node, python}
 venv=.venv
 log=build/setup.log
 umask 022 # what is built can be run by every user
@@ -204,7 +205,7 @@ quietly_in() {
 build_engines() {
     local tests=OFF tool
     # Once on, the tests stay on: a later "run" would otherwise build everything anew.
-    { [ "$purpose" = test ] || grep -qs "^ON" build/.assay-configured; } && tests=ON
+    { [ "$purpose" != run ] || grep -qs "^ON" build/.assay-configured; } && tests=ON
     for tool in g++ cmake ninja pkg-config; do
         command -v "$tool" >/dev/null || {
             say "engines not built: $tool is missing"
@@ -221,11 +222,22 @@ build_engines() {
             return 0
         }
         echo "$configuration" >build/.assay-configured
-        say "building the engines (with two processors five to ten minutes)"
+        say "building the engines (with two processors about five minutes)"
     elif ninja -C build -n 2>/dev/null | grep -qE 'Building|Linking'; then
         say "building the engines"
     fi
     quietly ninja -C build
+}
+
+# The engines' tests and fuzzers with sanitizers: a build of their own, since all engines are compiled again.
+build_sanitized() {
+    if [ ! -f build/sanitized/build.ninja ]; then
+        quietly cmake -S . -B build/sanitized -G Ninja -DASSAY_SANITIZED=ON
+    fi
+    if ninja -C build/sanitized -n sanitized 2>/dev/null | grep -qE 'Building|Linking'; then
+        say "building the engines' tests with sanitizers"
+    fi
+    quietly ninja -C build/sanitized sanitized
 }
 
 case $purpose in
@@ -233,7 +245,7 @@ run)
     install_packages "${run_packages[@]}"
     install_python "run"
     ;;
-test)
+test | acceptance)
     install_packages "${run_packages[@]}" "${test_packages[@]}"
     install_python "run"
     install_python "test"
@@ -253,7 +265,7 @@ python)
     exit
     ;;
 *)
-    say "unknown purpose '$purpose'; choose one of run, test, programs, node, python"
+    say "unknown purpose '$purpose'; choose one of run, test, acceptance, programs, node, python"
     exit 2
     ;;
 esac
@@ -261,8 +273,9 @@ esac
 quietly "$venv/bin/python" -m compileall -q python
 build_web
 build_engines
+[ "$purpose" != acceptance ] || build_sanitized
 # The kernel of the lab's guests, so that no test has to fetch it; without it their tests are skipped.
-if [ "$purpose" = test ] && command -v qemu-system-x86_64 >/dev/null; then
+if [ "$purpose" != run ] && command -v qemu-system-x86_64 >/dev/null; then
     PYTHONPATH=python "$venv/bin/python" -m assay lab vm --prepare >>"$log" 2>&1 ||
         say "no kernel for the lab's guests: $(tail -n 1 "$log")"
 fi

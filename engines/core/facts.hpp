@@ -6,6 +6,7 @@
 // fact is checked before anything runs. A fact that a machine lacks is left out.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <string_view>

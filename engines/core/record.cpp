@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 

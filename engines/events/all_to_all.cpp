@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -16,8 +17,6 @@
 
 namespace assay::events {
 namespace {
-
-constexpr int exit_unusable = 2;
 
 // The buffers of one rank: a message to each rank, as readout units write them.
 class Exchange {
@@ -101,7 +100,7 @@ void detail::run_all_to_all(const Options& options, Bench& bench) {
                 fmt::format("{}: MPI_Alltoall has not returned for {} s", transport.host(), limit),
                 "check that every host is up and reachable, or raise --timeout",
                 {.host = transport.host(), .rank = transport.rank()});
-            _exit(exit_unusable);
+            _exit(detail::exit_unusable);
         });
     std::vector<Identity> identities;
     for (const std::string& packed :

@@ -12,7 +12,6 @@
 namespace assay::events {
 namespace {
 
-constexpr int exit_unusable = 2;
 constexpr Nanoseconds report_limit = 1'000'000'000;  // for the message to rank 0 to be sent
 
 // Sends the error of a rank whose files or settings are wrong to rank 0, which ends the run.
@@ -29,7 +28,7 @@ void report_to_manager(Transport& transport, const Error& error) {
 [[noreturn]] void fail(Bench& bench, const std::string& label, const Error& error) {
     const int rank = bench.transport.rank();
     bench.sink.failure(label + ": " + error.what(), error.fix, {.host = label, .rank = rank});
-    bench.transport.abort(exit_unusable);
+    bench.transport.abort(detail::exit_unusable);
     __builtin_unreachable();
 }
 

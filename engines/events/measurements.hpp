@@ -16,6 +16,8 @@ namespace assay::events {
 
 namespace detail {
 
+inline constexpr int exit_unusable = 2;  // settings or files that cannot be used
+
 inline std::optional<std::string> recorded_by_build() { return "recorded by events.build"; }
 void run_build(const Options&, Bench&);
 void run_all_to_all(const Options&, Bench&);

@@ -17,7 +17,7 @@
 namespace assay::events {
 namespace {
 
-constexpr std::uint32_t magic = 0x31425645;  // "EVB1"
+constexpr std::uint32_t payload_magic = 0x31425645;  // "EVB1"
 constexpr std::size_t max_wrong_bytes = 4;
 
 // Bytes that are stamped and then hashed while they are in the first-level cache.
@@ -105,7 +105,7 @@ std::size_t write_message(std::byte* out, const Format& format, int source,
         position = content + padded(size);
     }
     const auto bytes = static_cast<std::size_t>(position - out);
-    MessageHeader header{magic,
+    MessageHeader header{payload_magic,
                          static_cast<std::uint32_t>(source),
                          group.number,
                          group.first_event,
@@ -124,7 +124,8 @@ MessageCheck verify_message(const std::byte* in, const Format& format, int sourc
     MessageCheck check;
     MessageHeader header;
     std::memcpy(&header, in, sizeof header);
-    const bool header_valid = header.magic == magic && header.checksum == checksum_of(header) &&
+    const bool header_valid = header.magic == payload_magic &&
+                              header.checksum == checksum_of(header) &&
                               header.run_id[0] == format.run_id;
     if (header_valid &&
         (header.group != group.number || header.source != static_cast<std::uint32_t>(source))) {

@@ -2,6 +2,7 @@
 // ended, so that a run that ends early keeps them.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -10,7 +10,7 @@ namespace assay::network {
 namespace {
 
 constexpr int tag_payload = 1, tag_ack = 2;
-constexpr std::size_t max_detailed_corruptions = 16;  // per burst; all corruptions are counted
+constexpr std::size_t max_corruptions_of_burst = 16;  // per burst; all corruptions are counted
 constexpr std::size_t cache_line = 64;
 
 // Receives posted ahead of a stream: enough that no message is unexpected, few enough that testing
@@ -337,7 +337,7 @@ void Exchange::verify() {
             }
             ++outcome_.corrupted;
             outcome_.corrupted_sources.push_back(flow.peer);
-            if (outcome_.corruptions.size() >= max_detailed_corruptions) continue;
+            if (outcome_.corruptions.size() >= max_corruptions_of_burst) continue;
             const std::size_t word = *wrong_byte / 8 * 8;
             std::uint64_t observed = stamped_word(key, word);
             std::memcpy(&observed, data + word, std::min<std::size_t>(8, burst_->size - word));

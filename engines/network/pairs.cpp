@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/text.hpp"
@@ -17,7 +18,7 @@ namespace assay::network {
 namespace {
 
 // Long compared to the time in which a shaper's bucket or a switch's buffer is filled.
-constexpr double burst_seconds = 0.2;
+constexpr double pair_burst_seconds = 0.2;
 constexpr double pair_seconds = 1.0;  // no repeat of a pair starts after this time
 constexpr std::size_t ping_pong_bytes = 8;
 constexpr int ping_pong_count = 20;
@@ -102,15 +103,15 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     const double message_seconds = std::max(stream.run(inflight) / inflight, 1e-9);
     const std::size_t max_messages = memory / stride(size);
     const double max_window = static_cast<double>(max_messages);
-    int window =
-        std::max(inflight, static_cast<int>(std::min(burst_seconds / message_seconds, max_window)));
+    int window = std::max(
+        inflight, static_cast<int>(std::min(pair_burst_seconds / message_seconds, max_window)));
     std::vector<double> bandwidths;
     double elapsed = 0;
     std::int64_t messages = 0;
     double pair_time[] = {0};  // seconds of this pair so far, by rank 0's clock
     for (std::int64_t i = 0;
          i < options.integer("repeats") && elapsed < pair_seconds &&
-         (i == 0 || pair_budget <= 0 || pair_time[0] + burst_seconds < pair_budget);
+         (i == 0 || pair_budget <= 0 || pair_time[0] + pair_burst_seconds < pair_budget);
          ++i) {
         session.expect(message_seconds * window);
         const double duration = stream.run(window);
@@ -121,8 +122,9 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
         session.max(pair_time);
         // The first messages may have been unusually fast (a shaper's bucket, a cache), so the
         // window follows the time of whole bursts.
-        window = std::max(inflight, static_cast<int>(std::min({burst_seconds / duration * window,
-                                                               max_window, 4.0 * window})));
+        window =
+            std::max(inflight, static_cast<int>(std::min({pair_burst_seconds / duration * window,
+                                                          max_window, 4.0 * window})));
     }
     if (session.rank() != 0) return;
     const Subject subject{.host = session.label(pair.first), .peer = session.label(pair.second)};

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "core/error.hpp"

@@ -19,7 +19,7 @@ std::string ranks_on_host(const Session& session, const std::string& host) {
     return ranks;
 }
 
-Summary single(double value) { return summarize({&value, 1}); }
+Summary counter_summary(double value) { return summarize({&value, 1}); }
 
 }  // namespace
 
@@ -83,19 +83,20 @@ void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
         if (!entry.contains("wire")) continue;
         wire_bytes[host] = entry["wire"].get<double>();
         if (const double others = entry["others"]; others > 0)
-            session_.sink.measurement(wire, "other_runs", {.host = host}, params_, single(others));
+            session_.sink.measurement(wire, "other_runs", {.host = host}, params_,
+                                      counter_summary(others));
         if (entry.contains("peers")) report_peers(host, entry["peers"]);
         if (!entry.contains("counters")) continue;
         for (const Json& counter : entry["counters"])
             session_.sink.measurement(counters, counter[1].get<std::string>(),
                                       {.host = host, .device = counter[0]}, params_,
-                                      single(counter[2].get<double>()));
+                                      counter_summary(counter[2].get<double>()));
     }
     if (!session_.several_hosts()) return;
     for (const auto& [host, bytes] : payload)
         if (bytes > 0)
             session_.sink.measurement(wire, "share", {.host = host}, params_,
-                                      single(wire_bytes[host] / bytes));
+                                      counter_summary(wire_bytes[host] / bytes));
 }
 
 // `peers`: [address, segments sent, segments sent again]. Addresses outside the job are left out.
@@ -109,9 +110,10 @@ void WireMonitor::report_peers(const std::string& host, const Json& peers) {
     }
     for (const auto& [other, count] : segments) {
         const Subject subject{.host = host, .peer = other, .device = "tcp"};
-        session_.sink.measurement(counters, "tcp_sent", subject, params_, single(count.first));
+        session_.sink.measurement(counters, "tcp_sent", subject, params_,
+                                  counter_summary(count.first));
         session_.sink.measurement(counters, "tcp_retransmitted", subject, params_,
-                                  single(count.second));
+                                  counter_summary(count.second));
     }
 }
 

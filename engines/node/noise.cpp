@@ -2,6 +2,7 @@
 // further apart than the threshold mean that the core did something else in between (the "selfish"
 // detour benchmark of Beckman et al., Cluster 2006).
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <thread>
 #include <vector>
 

@@ -15,6 +15,7 @@
 
 #include <array>
 #include <csignal>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "core/interrupt.hpp"

@@ -9,7 +9,7 @@ namespace {
 constexpr int tag_data = 6, tag_ready = 7;
 // For one pair, size and kind of send. Fewer than `count` samples are taken if they would take
 // longer, but at least `min_samples`.
-constexpr double max_seconds = 0.05;
+constexpr double max_call_seconds = 0.05;
 constexpr std::int64_t min_samples = 3;
 
 // One pair: `send` and `isend` run on its first rank while `receive` runs on its second. Both ranks
@@ -21,7 +21,7 @@ public:
           transport_(session.transport),
           peer_(peer),
           pause_(static_cast<Nanoseconds>(pause * 1e9)),
-          samples_(std::clamp(static_cast<std::int64_t>(max_seconds / (1.5 * pause)),
+          samples_(std::clamp(static_cast<std::int64_t>(max_call_seconds / (1.5 * pause)),
                               std::min(count, min_samples), count)),
           buffer_(size) {}
 

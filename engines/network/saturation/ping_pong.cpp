@@ -10,7 +10,7 @@ namespace {
 constexpr int tag_ping_pong = 5;
 // Time limits for one pair and size; samples that do not fit are left out. The first size gets more
 // time, so that its messages empty the token buckets of traffic shapers.
-constexpr double max_first_seconds = 0.5, max_seconds = 0.2;
+constexpr double max_first_seconds = 0.5, max_later_seconds = 0.2;
 
 // One pair: the first rank calls measure() while the second calls answer().
 class Pair {
@@ -27,7 +27,7 @@ public:
     std::vector<double> measure(std::size_t size, std::int64_t count, bool first) {
         std::vector<double> samples;
         const Nanoseconds started = transport_.clock();
-        const double limit = first ? max_first_seconds : max_seconds;
+        const double limit = first ? max_first_seconds : max_later_seconds;
         for (std::int64_t i = first ? -1 : 0; i < count; ++i) {
             const bool last = i + 1 == count || Session::interrupted() ||
                               seconds(transport_.clock() - started) > limit;

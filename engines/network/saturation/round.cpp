@@ -13,7 +13,7 @@ namespace {
 // Bytes of a message. The first 8 bytes of a flow's message tell data from the end of the flow
 // (flows.cpp). The first byte of a ping-pong message marks the last one (ping_pong.cpp).
 constexpr std::size_t min_flow_size = 8, min_ping_pong_size = 1, max_size = 1 << 30;
-constexpr double max_seconds = 3600, max_pause = 10;
+constexpr double max_round_seconds = 3600, max_pause = 10;
 
 Error invalid_round(const std::string& reason) {
     return Error("not a round of experiments: " + reason,
@@ -55,7 +55,7 @@ void read_flows(Round& round, const Json& json, int ranks) {
     round.pairs = read_pairs(json.at("flows"), ranks);
     round.size = read_size(json.at("size"), min_flow_size);
     round.seconds = json.at("seconds").get<double>();
-    if (!(round.seconds > 0 && round.seconds <= max_seconds))
+    if (!(round.seconds > 0 && round.seconds <= max_round_seconds))
         throw invalid_round("seconds must be above 0 and at most 3600");
 }
 

@@ -17,6 +17,7 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "core/clock.hpp"
@@ -43,7 +44,7 @@ struct ThreadResult {
     Histogram lateness;
 };
 
-void sleep_until(Nanoseconds time) {
+void wait_until(Nanoseconds time) {
     const timespec deadline{time / 1'000'000'000, time % 1'000'000'000};
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, nullptr) == EINTR &&
            !interrupted()) {
@@ -120,7 +121,7 @@ ThreadResult run_paced(Worker& worker, Nanoseconds common_start, double phase, d
     for (std::uint64_t k = 0; k < blocks && !interrupted(); ++k) {
         const Nanoseconds start = due(k);
         if (clock < start) {
-            sleep_until(start);
+            wait_until(start);
             clock = now();
         }
         if (clock >= end_time) break;

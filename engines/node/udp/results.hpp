@@ -2,6 +2,7 @@
 // those that the sender reports as sent.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <random>
 
 #include "core/error.hpp"
@@ -18,7 +19,7 @@
 namespace assay::node {
 namespace {
 
-constexpr double tick_s = 0.1;        // between repetitions of a control message
+constexpr double repeat_s = 0.1;      // between repetitions of a control message
 constexpr double report_limit_s = 8;  // longer than the receiver waits for late messages
 constexpr int max_refusals = 3;       // ECONNREFUSED in a row: no receiver is running
 
@@ -101,7 +102,7 @@ std::optional<Answer> Sender::try_candidate(Candidate& candidate) {
         candidate.error = errno;
         if (errno == ECONNREFUSED) ++candidate.refusals;
     }
-    const auto datagram = candidate.socket.receive(tick_s);
+    const auto datagram = candidate.socket.receive(repeat_s);
     if (!datagram) return std::nullopt;
     if (datagram->error) {
         candidate.error = datagram->error;
@@ -183,7 +184,7 @@ Sent Sender::transmit(const Answer& answer) {
     Nanoseconds last_progress = start;
     for (std::uint64_t count = 0; !transmitter.is_done();) {
         // Only waits; a message of the receiver would end the wait early.
-        answer.candidate->socket.receive(tick_s);
+        answer.candidate->socket.receive(repeat_s);
         if (interrupted()) transmitter.stop();
         if (now() - last_progress < 1'000'000'000) continue;
         const double rate = static_cast<double>((transmitter.messages() - count) * hello_.size) /
@@ -208,7 +209,7 @@ std::optional<Report> Sender::report_end(const Answer& answer, const Sent& sent)
          now() < until && refusals < max_refusals;) {
         if (send(socket.fd(), text.data(), text.size(), MSG_DONTWAIT) < 0 && errno == ECONNREFUSED)
             ++refusals;
-        const auto datagram = socket.receive(tick_s);
+        const auto datagram = socket.receive(repeat_s);
         if (!datagram) continue;
         if (datagram->error == ECONNREFUSED) ++refusals;
         const auto message = seal_.open(datagram->text);

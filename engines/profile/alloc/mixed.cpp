@@ -11,10 +11,10 @@
 namespace assay::alloc {
 namespace {
 
-constexpr double min_size = 16, max_small_size = 4096, max_size = 256 << 10;
+constexpr double min_mixed_size = 16, max_small_size = 4096, max_mixed_size = 256 << 10;
 constexpr int readings_per_phase = 32;  // of the resident memory
 
-struct Block {
+struct MixedBlock {
     void* address;
     std::size_t size;
 };
@@ -28,10 +28,10 @@ public:
           resident_at_start_(resident_at_start().bytes) {}
 
     void run() {
-        fill(min_size, max_small_size);
+        fill(min_mixed_size, max_small_size);
         free_random(0.1);
-        fill(min_size, max_size);
-        replace(min_size, max_size);
+        fill(min_mixed_size, max_mixed_size);
+        replace(min_mixed_size, max_mixed_size);
         const double peak = ratio(max_resident_, max_live_);
         free_random(0.1);
         read_resident();
@@ -78,7 +78,7 @@ private:
     void replace(double min, double max) {
         const std::size_t replacements = 4 * count_;
         for (std::size_t k = 0; k < replacements; ++k) {
-            Block& block = blocks_[random_() % count_];
+            MixedBlock& block = blocks_[random_() % count_];
             free_block(block);
             allocate(block, random_.log_uniform(min, max));
             while (live_ > task_.total && count_ > 1) {
@@ -90,7 +90,7 @@ private:
         read_resident();
     }
 
-    void allocate(Block& block, std::size_t size) {
+    void allocate(MixedBlock& block, std::size_t size) {
         const std::uint64_t begin = ticks();
         void* address = std::malloc(size);
         spent_ticks_ += ticks() - begin;
@@ -102,7 +102,7 @@ private:
         max_live_ = std::max(max_live_, live_);
     }
 
-    void free_block(Block& block) {
+    void free_block(MixedBlock& block) {
         const std::uint64_t begin = ticks();
         std::free(block.address);
         spent_ticks_ += ticks() - begin;
@@ -120,7 +120,7 @@ private:
 
     const Task& task_;
     SharedResults& results_;
-    MappedArray<Block> blocks_;
+    MappedArray<MixedBlock> blocks_;
     Random random_{7};
     std::size_t count_ = 0, page_bytes_ = page_bytes();
     std::uint64_t live_ = 0, max_live_ = 0, resident_at_start_, resident_ = 0, max_resident_ = 0,

@@ -21,8 +21,8 @@
 namespace assay::attach {
 namespace {
 
-constexpr auto poll_pause = std::chrono::microseconds(20);
-constexpr Nanoseconds stop_limit = 100'000'000;
+constexpr auto stop_poll_pause = std::chrono::microseconds(20);
+constexpr Nanoseconds thread_stop_limit = 100'000'000;
 
 }  // namespace
 
@@ -77,7 +77,7 @@ bool Threads::wait_for_stop(Thread& thread, Nanoseconds deadline) {
         } else if (now() > deadline) {
             return false;
         } else {
-            std::this_thread::sleep_for(poll_pause);
+            std::this_thread::sleep_for(stop_poll_pause);
         }
     }
     return true;
@@ -109,7 +109,8 @@ void Threads::release_all() { release_all_but(0); }
 // device stays in the list until it has stopped.
 void Threads::release_all_but(pid_t tid) {
     std::erase_if(threads_, [&](Thread& thread) {
-        if (thread.tid == tid || (!thread.is_stopped && !wait_for_stop(thread, now() + stop_limit)))
+        if (thread.tid == tid ||
+            (!thread.is_stopped && !wait_for_stop(thread, now() + thread_stop_limit)))
             return false;
         if (thread.signal == 0) restart_interrupted_wait(pid_, thread.tid);
         ptrace(PTRACE_DETACH, thread.tid, nullptr, static_cast<long>(thread.signal));

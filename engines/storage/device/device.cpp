@@ -16,6 +16,7 @@
 #include <atomic>
 #include <barrier>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 

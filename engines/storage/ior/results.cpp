@@ -2,6 +2,8 @@
 // errors.
 #include "storage/ior/results.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "storage/ior/ior.hpp"
 #include "storage/ranks/straggler.hpp"
 

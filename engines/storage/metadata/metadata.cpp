@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "storage/metadata/items.hpp"

@@ -2,6 +2,7 @@
 #include "storage/ranks/straggler.hpp"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 namespace assay::storage {
 

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "storage/reaction_diffusion/snapshot.hpp"

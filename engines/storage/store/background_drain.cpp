@@ -18,9 +18,9 @@
 namespace assay::storage {
 namespace {
 
-constexpr long poll_ms = 50;
+constexpr long background_poll_ms = 50;
 constexpr std::uint64_t check_period_ns = 50'000'000;  // between two checks for complete files
-constexpr std::uint64_t retry_ns = 1'000'000'000;
+constexpr std::uint64_t background_retry_ns = 1'000'000'000;
 constexpr std::size_t batch_bytes = 32u << 20;  // a batch of the drain
 
 void pause_ms(long ms) {
@@ -75,7 +75,7 @@ bool BackgroundDrain::run() {
             complete_files();
             next_check = store_.now() + check_period_ns;
         }
-        const timespec wait{0, poll_ms * 1'000'000};
+        const timespec wait{0, background_poll_ms * 1'000'000};
         syscall(SYS_futex, &superblock.background_requests, FUTEX_WAIT, seen_requests, &wait,
                 nullptr, 0);
     }
@@ -215,12 +215,12 @@ bool BackgroundDrain::finish() {
     store_.set_phase(Phase::detached);
     open_remaining_files();
     std::uint64_t deadline = store_.now() + settings_.retry_s * std::uint64_t{1'000'000'000};
-    for (std::uint64_t next_retry = 0;; pause_ms(poll_ms)) {
+    for (std::uint64_t next_retry = 0;; pause_ms(background_poll_ms)) {
         while (drain_.step(batch_bytes) == Drain::Step::moved) complete_files();
         if (store_.now() >= next_retry) {
             for (std::uint32_t k = 0; k < file_slots && store_.file(k).generation.load(); ++k)
                 if (store_.file(k).error.load() && !store_.file(k).deleted.load()) drain_.retry(k);
-            next_retry = store_.now() + retry_ns;
+            next_retry = store_.now() + background_retry_ns;
         }
         complete_files();
         if (!holds_data()) break;

@@ -13,7 +13,8 @@
 namespace assay::storage {
 namespace {
 
-constexpr unsigned owner_check_period = 1000;  // attempts to lock between two checks of the owner
+constexpr unsigned table_owner_check_period =
+    1000;  // attempts to lock between two checks of the owner
 
 std::int64_t nanoseconds(const statx_timestamp& time) {
     return time.tv_sec * 1'000'000'000 + time.tv_nsec;
@@ -109,7 +110,7 @@ bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock, bool check_o
 }
 
 TableLock::TableLock(const Store& store) : lock_(store.superblock().table_lock) {
-    for (unsigned attempt = 1; !try_lock(store, lock_, attempt % owner_check_period == 0);
+    for (unsigned attempt = 1; !try_lock(store, lock_, attempt % table_owner_check_period == 0);
          ++attempt)
         sched_yield();
 }

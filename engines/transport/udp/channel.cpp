@@ -29,7 +29,7 @@ namespace {
 constexpr std::size_t max_stream_bytes = 16320;  // four datagrams fill a send of 64 KiB
 constexpr std::size_t min_path_mtu = 576;        // path MTU that every path has (RFC 791)
 constexpr std::size_t socket_buffer_bytes = 32U << 20;
-constexpr std::uint32_t max_window = 8U << 20;
+constexpr std::uint32_t max_receive_window = 8U << 20;
 constexpr std::size_t max_send_bytes = 65000;  // of one sendmsg, which the kernel may split (GSO)
 constexpr Nanoseconds min_acknowledgement_delay = 250'000, max_acknowledgement_delay = 8'000'000;
 constexpr int receive_count = 8;  // buffers of one recvmmsg
@@ -89,7 +89,7 @@ Channel::Channel(int connection, int rank, int peer, const session::Proof& key)
     socklen_t length = sizeof size;
     getsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &size, &length);
     // The kernel's own structures take about as much of the buffer as the bytes.
-    window_ = std::min<std::uint32_t>(max_window, static_cast<std::uint32_t>(size) / 2);
+    window_ = std::min<std::uint32_t>(max_receive_window, static_cast<std::uint32_t>(size) / 2);
     receiver_.emplace(window_);
 }
 

@@ -5,14 +5,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <nlohmann/json.hpp>
 #include <string>
 
 using namespace assay;
 
 namespace {
 
-constexpr std::array metrics = {Metric{"bandwidth", "B/s", Better::higher, ""}};
-constexpr Measurement probe{"test.probe", Scope::pair, "", {}, metrics, nullptr, nullptr};
+constexpr std::array recorded_metrics = {Metric{"bandwidth", "B/s", Better::higher, ""}};
+constexpr Measurement recorded{"test.probe",     Scope::pair, "",     {},
+                               recorded_metrics, nullptr,     nullptr};
 
 // The record that a call writes.
 template <class Call>
@@ -37,7 +39,7 @@ Json written_record(Call call) {
 TEST_CASE("a measurement takes its unit and direction from the registry") {
     const std::vector<double> samples = {1, 2, 3};
     const Json record = written_record([&](Sink& s) {
-        s.measurement(probe, "bandwidth", {.host = "a", .peer = "b", .numa = 1}, {{"size", 64}},
+        s.measurement(recorded, "bandwidth", {.host = "a", .peer = "b", .numa = 1}, {{"size", 64}},
                       summarize(samples), samples);
     });
     CHECK(record["kind"] == "measurement");
@@ -53,7 +55,7 @@ TEST_CASE("pair values keep five digits") {
     const std::vector<std::string> peers = {"b", "c"};
     const std::vector<double> values = {1.23456789e9, 0};
     const Json record = written_record(
-        [&](Sink& s) { s.pairs(probe, "bandwidth", {.host = "a"}, {}, peers, values); });
+        [&](Sink& s) { s.pairs(recorded, "bandwidth", {.host = "a"}, {}, peers, values); });
     CHECK(record["peers"] == Json{"b", "c"});
     CHECK(record["values"][0].get<double>() == doctest::Approx(1.2346e9).epsilon(1e-6));
     CHECK(record["values"][1] == 0);
@@ -63,13 +65,13 @@ TEST_CASE("the fields of failure, corruption, hello, progress and waived records
     CHECK(written_record([](Sink& s) { s.failure("reason", "fix", {.host = "a"}); })["problem"] ==
           "reason");
     const Json corruption = written_record(
-        [](Sink& s) { s.corruption(probe, {.host = "a"}, {{"size", 8}}, 3, 8, 0xff, 0xfe); });
+        [](Sink& s) { s.corruption(recorded, {.host = "a"}, {{"size", 8}}, 3, 8, 0xff, 0xfe); });
     CHECK(corruption["offset"] == 8);
     CHECK(corruption["expected"] == "00000000000000ff");
     CHECK(written_record([](Sink& s) { s.hello(3, "a"); })["rank"] == 3);
     CHECK(written_record([](Sink& s) { s.progress(0.5, "x"); })["done"] == 0.5);
     const Json waived =
-        written_record([](Sink& s) { s.waived(probe, "bandwidth", {}, {}, "no device"); });
+        written_record([](Sink& s) { s.waived(recorded, "bandwidth", {}, {}, "no device"); });
     CHECK(waived["status"] == "waived");
     CHECK(waived["reason"] == "no device");
 }

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -29,7 +29,7 @@ struct Machine {
 
 void* count_processors(void* result) {
     // The affinity is set after the thread has started.
-    for (int attempt = 0; attempt < 1000; ++attempt, usleep(1000)) {
+    for (int attempt = 0; attempt < 60'000; ++attempt, usleep(1000)) {
         cpu_set_t set;
         CPU_ZERO(&set);
         sched_getaffinity(0, sizeof set, &set);

@@ -67,7 +67,7 @@ TEST_CASE("drained data give their memory back, and the ring is used again") {
     // The prefault thread allocates pages until the whole ring has them. The test waits for that,
     // because it would change the measured memory.
     const auto& head = job.store->head(0);
-    for (int wait = 0; head.prefaulted.load() < head.ring_bytes.load() && wait < 20'000; ++wait)
+    for (int wait = 0; head.prefaulted.load() < head.ring_bytes.load() && wait < 60'000; ++wait)
         usleep(1000);
     REQUIRE(head.prefaulted.load() == head.ring_bytes.load());
     writer.release_drained();
@@ -157,7 +157,7 @@ TEST_CASE("the thread releases when memory is short, and only then") {
     CHECK(job.store->head(0).first_record == 0);
     CHECK(allocated_bytes(*job.store) > 200 * block);
     plant(1000);
-    for (int k = 0; k < 500 && allocated_bytes(*job.store) > 100 * block; ++k) {
+    for (int k = 0; k < 3000 && allocated_bytes(*job.store) > 100 * block; ++k) {
         const timespec wait{0, 20'000'000};
         nanosleep(&wait, nullptr);
     }

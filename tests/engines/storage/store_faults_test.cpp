@@ -50,11 +50,11 @@ void fill_table(const Store& store) {
     REQUIRE(store.file(file_slots - 1).users == 1);
 }
 
-// Whether recovery ends by itself within 20 s. It runs in a child process.
+// Whether recovery ends by itself within 120 s. It runs in a child process.
 bool recovery_ends(Store& store) {
     const pid_t child = fork();
     if (!child) {
-        alarm(20);
+        alarm(120);
         recover(store, {1});
         _exit(0);
     }

@@ -344,7 +344,8 @@ private:
 
 }  // namespace
 
-TEST_CASE("a store that is being listed does not count as in use by a job") {
+TEST_CASE("a store that is being listed does not count as in use by a job" *
+          doctest::test_suite("acceptance")) {
     Folder folder;
     create_store(folder.path, 1).reset();
     const std::string path = folder.path / "assay-io-t";
@@ -362,7 +363,8 @@ TEST_CASE("a store that is being listed does not count as in use by a job") {
     CHECK(is_in_use(*second));
 }
 
-TEST_CASE("a job can take over its kept store while it is being listed") {
+TEST_CASE("a job can take over its kept store while it is being listed" *
+          doctest::test_suite("acceptance")) {
     Folder folder;
     Failure failure;
     const std::string path = folder.path / "assay-io-t";

@@ -16,7 +16,7 @@ void wait_for(Transport& transport, Ticket ticket) {
         transport.poll(completed);
 }
 
-void barrier(Transport& transport) {
+void wait_for_all(Transport& transport) {
     double value = 0;
     transport.begin_max({&value, 1});
     while (!transport.test_collective()) {
@@ -46,13 +46,13 @@ TEST_CASE("put and get reach the window, collectives reduce, gather and broadcas
         auto* window = reinterpret_cast<int*>(transport.create_window(64));
         const int rank = transport.rank(), next = (rank + 1) % 3;
         window[1] = 10 + rank;
-        barrier(transport);
+        wait_for_all(transport);
         transport.put(&rank, sizeof rank, next, 0);
         transport.flush(next);
         int value = 0;
         wait_for(transport, transport.get(&value, sizeof value, next, sizeof(int)));
         CHECK(value == 10 + next);
-        barrier(transport);
+        wait_for_all(transport);
         CHECK(window[0] == (rank + 2) % 3);
         double sum[] = {1, static_cast<double>(rank)};
         transport.begin_sum(sum);
@@ -79,7 +79,7 @@ TEST_CASE("a message takes at least its size over the injected rate, plus the in
         if (transport.rank() == 0)
             wait_for(transport, transport.send(data.data(), data.size(), 1, 1));
         else wait_for(transport, transport.receive(data.data(), data.size(), 0, 1));
-        barrier(transport);
+        wait_for_all(transport);
         CHECK(now() - begin >= 5'000'000 + (transport.rank() == 1 ? 3'000'000 : 0));
     });
 }
@@ -95,7 +95,7 @@ TEST_CASE("simulated time passes only while every rank waits, to the next comple
             wait_for(transport, transport.send(data.data(), data.size(), 1, 1));
         else wait_for(transport, transport.receive(data.data(), data.size(), 0, 1));
         CHECK(transport.clock() - begin == (transport.rank() == 0 ? 5'000'000 : 8'000'000));
-        barrier(transport);
+        wait_for_all(transport);
         std::vector<Ticket> none;
         transport.poll(none);  // nothing is in flight: time passes nevertheless
         CHECK(none.empty());
@@ -109,7 +109,7 @@ TEST_CASE("abort ends every rank") {
                                    [&](Transport& transport) {
                                        try {
                                            if (transport.rank() == 1) transport.abort(2);
-                                           barrier(transport);
+                                           wait_for_all(transport);
                                        } catch (const Aborted&) {
                                            ++ended;
                                            throw;

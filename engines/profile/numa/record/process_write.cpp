@@ -11,7 +11,7 @@
 namespace assay::numa {
 namespace {
 
-constexpr std::uint64_t page_bytes = 4096;
+constexpr std::uint64_t written_page_bytes = 4096;
 
 List<int> as_list(const std::vector<int>& numbers) { return {numbers.data(), numbers.size()}; }
 Text as_text(const std::string& text) { return {text.data(), text.size()}; }
@@ -69,7 +69,7 @@ void Process::write(const std::string& folder, int serial, const std::string& fa
     {
         Lines lines(fd);
         lines.write("process", recording_version, Text(has_samples ? "sample" : "touch"), pid_,
-                    parent_, page_bytes,
+                    parent_, written_page_bytes,
                     topology_.emulated ? static_cast<int>(topology_.nodes.size()) : 0,
                     as_text(command_line_), as_text(rank_));
         write_nodes(lines, topology_);

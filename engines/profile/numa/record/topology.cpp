@@ -16,7 +16,7 @@ namespace {
 
 constexpr int max_processor = 1 << 16;  // also limits the length of a list
 
-std::string first_line(const std::string& path) {
+std::string topology_line(const std::string& path) {
     std::ifstream file(path);
     std::string line;
     std::getline(file, line);
@@ -34,7 +34,7 @@ std::uint64_t memory_of(int node) {
 }
 
 std::vector<int> all_processors() {
-    std::vector<int> processors = parse_list(first_line("/sys/devices/system/cpu/online"));
+    std::vector<int> processors = parse_list(topology_line("/sys/devices/system/cpu/online"));
     if (processors.empty())
         for (int k = 0; k < sysconf(_SC_NPROCESSORS_ONLN); ++k) processors.push_back(k);
     return processors;
@@ -90,14 +90,14 @@ int Topology::node_of(int processor) const {
 Topology read_topology(int emulated) {
     if (emulated > 0) return emulate(emulated);
     Topology topology;
-    for (const int id : parse_list(first_line("/sys/devices/system/node/online"))) {
+    for (const int id : parse_list(topology_line("/sys/devices/system/node/online"))) {
         if (id >= max_nodes) continue;
         const std::string folder = fmt::format("/sys/devices/system/node/node{}/", id);
         std::vector<int> distances;
-        std::istringstream fields(first_line(folder + "distance"));
+        std::istringstream fields(topology_line(folder + "distance"));
         for (int distance = 0; fields >> distance;) distances.push_back(distance);
         topology.nodes.push_back({.id = id,
-                                  .processors = parse_list(first_line(folder + "cpulist")),
+                                  .processors = parse_list(topology_line(folder + "cpulist")),
                                   .memory = memory_of(id),
                                   .distances = distances});
     }

@@ -130,7 +130,8 @@ TEST_CASE("silence has a limit, also within a message") {
     }
 }
 
-TEST_CASE("alive messages renew the limit and report progress") {
+TEST_CASE("alive messages renew the limit and report progress" *
+          doctest::test_suite("acceptance")) {
     TestConnection test(0.6);
     std::vector<double> progress;
     test.connection->on_alive([&](double done) { progress.push_back(done); });

@@ -62,7 +62,7 @@ std::string port_or_refusal(const std::string& device, int port) {
     }
 }
 
-bool contains(const std::string& text, const std::string& part) {
+bool names(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
@@ -83,20 +83,20 @@ TEST_CASE("port names are parsed, and invalid ones are refused") {
 
 TEST_CASE("find_port: the given port, or the first active one") {
     const FakeSysfs machine;
-    CHECK(contains(port_or_refusal("", 0), "there is none"));
+    CHECK(names(port_or_refusal("", 0), "there is none"));
     machine.port("mlx5_0", 1, "1: DOWN");
-    CHECK(contains(port_or_refusal("", 0), "mlx5_0:1 is DOWN"));
+    CHECK(names(port_or_refusal("", 0), "mlx5_0:1 is DOWN"));
     machine.port("mlx5_1", 1, "1: DOWN");
     machine.port("mlx5_1", 2, "4: ACTIVE");
     CHECK(port_or_refusal("", 0) == "found mlx5_1:2");
     CHECK(port_or_refusal("mlx5_1", 0) == "found mlx5_1:2");
     CHECK(port_or_refusal("mlx5_1", 2) == "found mlx5_1:2");
     CHECK(port_or_refusal("mlx5_1:2", 0) == "found mlx5_1:2");
-    CHECK(contains(port_or_refusal("mlx5_1", 1), "mlx5_1:1 is not active, it is DOWN"));
-    CHECK(contains(port_or_refusal("mlx5_1", 3), "no port 3; it has 1 to 2"));
-    CHECK(contains(port_or_refusal("mlx5_1:2", 1), "contradict"));
-    CHECK(contains(port_or_refusal("mlx4_0", 0),
-                   "no RDMA device is called 'mlx4_0'; choose one of mlx5_0, mlx5_1"));
+    CHECK(names(port_or_refusal("mlx5_1", 1), "mlx5_1:1 is not active, it is DOWN"));
+    CHECK(names(port_or_refusal("mlx5_1", 3), "no port 3; it has 1 to 2"));
+    CHECK(names(port_or_refusal("mlx5_1:2", 1), "contradict"));
+    CHECK(names(port_or_refusal("mlx4_0", 0),
+                "no RDMA device is called 'mlx4_0'; choose one of mlx5_0, mlx5_1"));
 }
 
 TEST_CASE("NUMA node and software devices") {

@@ -147,7 +147,7 @@ std::array<SideResults, 2> measure_both_sides(const Workload& w, const Faults& f
     return sides;
 }
 
-bool contains(const std::string& text, const std::string& part) {
+bool says(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
@@ -239,8 +239,8 @@ TEST_CASE("a transfer that stalls is ended by its time limit, on both sides") {
             measure_both_sides(small_workload({op}, {65536}), {.stall_at = 100}, 0.5);
         CAPTURE(sides[0].error);
         CAPTURE(sides[1].error);
-        CHECK((contains(sides[0].error, "nothing was completed for 0.5 s") ||
-               contains(sides[1].error, "nothing was completed for 0.5 s")));
+        CHECK((says(sides[0].error, "nothing was completed for 0.5 s") ||
+               says(sides[1].error, "nothing was completed for 0.5 s")));
         CHECK(sides[0].error != "");
         CHECK(sides[1].error != "");
     }

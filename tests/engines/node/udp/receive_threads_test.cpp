@@ -48,7 +48,7 @@ struct Wire {
 };
 
 void wait_until(const std::function<bool()>& done) {
-    for (int i = 0; i < 2000 && !done(); ++i)
+    for (int i = 0; i < 12000 && !done(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
     REQUIRE(done());
 }

@@ -20,7 +20,7 @@ using namespace assay::heap;
 namespace {
 
 constexpr std::uint64_t first_address = 0x1000;
-constexpr stack::StackId first = stack::lost_root + 1;
+constexpr stack::StackId first_stack = stack::lost_root + 1;
 
 std::vector<std::uint8_t> unbase64(const std::string& text) {
     static const std::string digits =
@@ -58,7 +58,7 @@ std::vector<double> unpacked(const profile::Column& column, std::size_t rows) {
 struct RandomTree {
     Symbols symbols;
     PythonMetadata python;
-    std::vector<stack::Node> stacks = std::vector<stack::Node>(first);
+    std::vector<stack::Node> stacks = std::vector<stack::Node>(first_stack);
 
     explicit RandomTree(std::mt19937_64& random) {
         constexpr std::uint64_t functions = 6, lines = 2;
@@ -68,11 +68,11 @@ struct RandomTree {
                                   {{name, "/a.c", static_cast<int>(k), "/a", false}});
         }
         for (int k = 0; k < 60; ++k)
-            stacks.push_back(
-                {stacks.size() == first || random() % 8 == 0
-                     ? stack::complete_root
-                     : static_cast<stack::StackId>(first + random() % (stacks.size() - first)),
-                 first_address + random() % (functions * lines)});
+            stacks.push_back({stacks.size() == first_stack || random() % 8 == 0
+                                  ? stack::complete_root
+                                  : static_cast<stack::StackId>(
+                                        first_stack + random() % (stacks.size() - first_stack)),
+                              first_address + random() % (functions * lines)});
     }
 };
 

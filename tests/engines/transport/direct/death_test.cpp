@@ -73,16 +73,16 @@ bool is_closed_by(PeerTransport& transport, int fd) {
 TEST_CASE("a killed process is reported as lost, its operations fail, and the others continue") {
     for (const std::string& name : transports_that_survive_deaths()) {
         CAPTURE(name);
-        ThreeRanks ranks(name, settings_of(name));
+        MeshSettings settings = settings_of(name);
+        settings.heartbeat_limit = 1'000'000'000'000;  // longer than this test waits
+        ThreeRanks ranks(name, settings);
         std::vector<std::byte> data(1 << 20);
         const Ticket receive = ranks.rank_0->receive(data.data(), data.size(), 2, 1);
-        const Nanoseconds killed = now();
         kill_process(std::exchange(ranks.child, -1));
+        // Found by the closed connection, not by the heartbeat.
         const PeerChange change = wait_for_change(*ranks.rank_0);
         CHECK(change.rank == 2);
         CHECK(change.state == PeerChange::State::lost);
-        CHECK(now() - killed <
-              5'000'000'000);  // found by the closed connection, not by the heartbeat
         std::vector<Ticket> failed;
         ranks.rank_0->poll_failed(failed);
         CHECK(failed == std::vector{receive});
@@ -154,7 +154,8 @@ TEST_CASE("a rank comes back with a higher incarnation, and an old one is refuse
     }
 }
 
-TEST_CASE("a stopped process counts as lost after the heartbeat limit") {
+TEST_CASE("a stopped process counts as lost after the heartbeat limit" *
+          doctest::test_suite("acceptance")) {
     for (const std::string& name : transports_that_survive_deaths()) {
         CAPTURE(name);
         MeshSettings settings = settings_of(name);

@@ -1,0 +1,73 @@
+# The functions with which each folder of engines/ declares its targets.
+#
+# Most of a compilation is reading headers and instantiating their templates: 16 sources of engines/events take 98 s of
+# processor time one by one, 25 s together. So the sources of a folder are compiled in groups of up to ASSAY_GROUP (a
+# "unity build"); packaging/tidy.py checks each source alone. Names in unnamed namespaces are therefore unique in a folder.
+set(ASSAY_GROUP 10)
+
+# Compiles the target's sources in groups, a group for each folder or several.
+function(assay_compile_in_groups target)
+  get_target_property(sources ${target} SOURCES)
+  foreach(source IN LISTS sources)
+    get_filename_component(folder ${source} DIRECTORY)
+    string(MD5 key "${folder}")
+    math(EXPR count_${key} "0${count_${key}} + 1")
+    math(EXPR batch "(${count_${key}} - 1) / ${ASSAY_GROUP}")
+    get_filename_component(folder ${folder} NAME)
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${batch})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+endfunction()
+
+# Sources that are compiled alone: measured loops, and what executables link without the rest of its folder.
+function(assay_compile_alone)
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
+
+# What all of Assay's targets have: warnings, the version, the folder engines/ for #include.
+function(assay_target target)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/engines)
+  target_compile_options(${target} PRIVATE ${ASSAY_WARNINGS})
+  target_compile_definitions(${target} PRIVATE ASSAY_VERSION="${PROJECT_VERSION}")
+endfunction()
+
+# Adds the static library assay_FOLDER ('_' for '/') of all sources below engines/FOLDER; further arguments are what it
+# links. A new measurement needs no line here.
+function(assay_library folder)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engines/${folder}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "probe/registry\\.cpp$")  # main and the table of measurements belong to the executable
+  string(REPLACE "/" "_" name ${folder})
+  assay_library_of(assay_${name} "${sources}" ${ARGN})
+endfunction()
+
+# The same of a list of sources.
+function(assay_library_of name sources)
+  add_library(${name} STATIC ${sources})
+  assay_target(${name})
+  target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR}/engines)
+  if(ARGN)
+    target_link_libraries(${name} PUBLIC ${ARGN})
+  endif()
+endfunction()
+
+# Adds an executable of bin/, which is installed; further arguments are its sources.
+function(assay_program name)
+  add_executable(${name} ${ARGN})
+  assay_target(${name})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  install(TARGETS ${name} RUNTIME DESTINATION assay/bin)
+endfunction()
+
+# Adds the library bin/libNAME.so, which is loaded into other programs: without core, without exceptions, linked to the C
+# library only, since the program has chosen its other libraries. Further arguments are its sources.
+function(assay_injected target name)
+  add_library(${target} SHARED ${ARGN})
+  assay_target(${target})
+  target_compile_options(${target} PRIVATE -fPIC -fno-exceptions -fno-rtti -fno-omit-frame-pointer -fvisibility=hidden
+                         -fno-threadsafe-statics -fno-builtin-malloc -ftls-model=initial-exec)
+  target_link_libraries(${target} PRIVATE assay_profile_stack ${CMAKE_DL_LIBS})
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ${name} LINKER_LANGUAGE C
+                        LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+  target_link_options(${target} PRIVATE -Wl,-z,defs -Wl,-z,nodelete -Wl,--exclude-libs,ALL)
+  install(TARGETS ${target} LIBRARY DESTINATION assay/bin)
+endfunction()
