@@ -153,7 +153,27 @@ AXES = [
 ]
 
 
-@pytest.mark.slow
+def test_tune_finds_the_planted_maximum_of_a_small_grid(tmp_path: Path) -> None:
+    grid = ["--try", "credits=1,4", "--try", "schedule=random,all", "--full"]
+    done = assay(
+        environment(tmp_path, landscape=True),
+        "tune",
+        *ON_FOUR_RANKS,
+        *grid,
+        "--json",
+        "-o",
+        str(tmp_path / "run"),
+    )
+    assert done.returncode == 0, done.stderr
+    rates = {
+        (r["params"]["credits"], r["params"]["schedule"]): r["summary"]["median"]
+        for r in json.loads(done.stdout)["records"]
+        if r.get("name") == "events.tune" and r["metric"] == "throughput"
+    }
+    assert len(rates) == 4 and max(rates, key=rates.__getitem__) == (4, "random")
+
+
+@pytest.mark.acceptance("events")
 def test_tune_finds_the_planted_maximum_with_a_tenth_of_the_grid(tmp_path: Path) -> None:
     grid = [argument for axis in AXES for argument in ("--try", axis)]
     done = assay(

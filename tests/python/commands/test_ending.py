@@ -19,7 +19,7 @@ from assay.records.schema import Finding, Measurement, Summary
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 300.0
 COMMAND = [sys.executable, "-m", "assay"]
-CRITERIA = 2000  # verdicts and findings, more than a pipe holds
+CRITERIA = 800  # verdicts and findings, more than a pipe holds
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -29,6 +29,7 @@ LAB_SIZES = {"net": ["--sizes", "64KiB,1MiB"]}  # in the lab, where the text giv
 # Verbs that neither measure this machine nor record a program.
 QUICK_VERBS = {"doctor", "expect", "fabric", "list", "--help"}
 QUICK_SUBCOMMANDS = {("io", "doctor"), ("io", "stores")}
+LONG = {"docs/fabric-remedies.md"}  # fabrics of 500 nodes are repaired
 OTHER_COMMANDS = {"cat", "cc", "python3", "mkdir", "cd", "ls"}  # allowed in blocks that are run
 BLOCKS = documents.blocks()
 SHOWN = [block for block in BLOCKS if block.language in documents.SHELL]
@@ -146,7 +147,7 @@ def documents_to_run() -> list[object]:
     takes_long = pytest.mark.acceptance("cli")
     names = sorted({block.document for block in RUN})
     slow = {block.document for block in RUN if not is_quick(block)}
-    return [pytest.param(name, marks=takes_long if name in slow else ()) for name in names]
+    return [pytest.param(name, marks=takes_long if name in slow | LONG else ()) for name in names]
 
 
 @pytest.mark.programs

@@ -20,7 +20,13 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module", params=[(11, False), (12, True)], ids=["alike", "different"])
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((11, False), id="alike"),
+        pytest.param((12, True), id="different", marks=pytest.mark.acceptance("model")),
+    ],
+)
 def studied(request, tmp_path_factory):
     seed, heterogeneous = request.param
     folder = tmp_path_factory.mktemp("hidden")
