@@ -154,7 +154,8 @@ AXES = [
 
 
 def test_tune_finds_the_planted_maximum_of_a_small_grid(tmp_path: Path) -> None:
-    grid = ["--try", "credits=1,4", "--try", "schedule=random,all", "--full"]
+    axes = ["fragment=256KiB", "credits=1,4", "parallel=8", "schedule=random,all", "protocol=push"]
+    grid = [argument for axis in axes for argument in ("--try", axis)] + ["--full"]
     done = assay(
         environment(tmp_path, landscape=True),
         "tune",
