@@ -146,7 +146,8 @@ TEST_CASE("a slow filter unit and a stalled builder unit delay others, and nothi
 }
 
 // ASSAY_DEATHS: the number of deaths; 200 take two minutes.
-TEST_CASE("when ranks die at random times, every fragment is accounted for") {
+TEST_CASE("when ranks die at random times, every fragment is accounted for" *
+          doctest::test_suite("slow")) {
     const char* deaths_text = std::getenv("ASSAY_DEATHS");
     const int deaths =
         deaths_text != nullptr ? static_cast<int>(std::strtol(deaths_text, nullptr, 10)) : 30;
@@ -189,7 +190,8 @@ TEST_CASE("when ranks die at random times, every fragment is accounted for") {
     CHECK(resumed > deaths * 3 / 4);
 }
 
-TEST_CASE("under policy wait, the fragments of a rank that comes back complete its events") {
+TEST_CASE("under policy wait, the fragments of a rank that comes back complete its events" *
+          doctest::test_suite("slow")) {
     for (const std::string protocol : {"push", "pull"}) {
         Faults faults = links_of_1_gb_per_s();
         faults.deaths = {{.rank = 3, .kill_time = 1'000'000, .return_delay = 40'000'000}};

@@ -47,7 +47,8 @@ Schedule for_op(Op op, int ranks, int servers) {
 }  // namespace
 
 TEST_CASE(
-    "every operation moves and verifies every byte, for all sizes, windows and in-flight limits") {
+    "every operation moves and verifies every byte, for all sizes, windows and in-flight limits" *
+    doctest::test_suite("slow")) {
     for (const Op op : all_ops)
         for (const std::size_t size : {1, 8, 100, 5000})
             for (const int inflight : {1, 3, 64})

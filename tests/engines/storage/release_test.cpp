@@ -100,7 +100,8 @@ TEST_CASE("data that are not drained stay") {
     CHECK(has_blocks(job.path, 200));
 }
 
-TEST_CASE("a reader never takes the zeros of released memory for data") {
+TEST_CASE("a reader never takes the zeros of released memory for data" *
+          doctest::test_suite("slow")) {
     Job job;
     Writer writer(*job.store, 0);
     std::atomic<bool> stop{false};

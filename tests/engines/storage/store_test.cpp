@@ -27,7 +27,7 @@
 using namespace assay::storage;
 namespace fs = std::filesystem;
 
-TEST_CASE("a ring takes more data than it holds") {
+TEST_CASE("a ring takes more data than it holds" * doctest::test_suite("slow")) {
     Folder folder;
     const auto path = folder.file("out");
     auto store = create_store(folder.path, 1);
@@ -145,7 +145,8 @@ constexpr std::size_t crash_cells = 40, crash_cell = 3000;
 
 }  // namespace
 
-TEST_CASE("after 1000 kills no acknowledged write is lost and none is torn") {
+TEST_CASE("after 1000 kills no acknowledged write is lost and none is torn" *
+          doctest::test_suite("slow")) {
     Folder folder;
     auto* acknowledged = static_cast<volatile std::uint64_t*>(
         mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

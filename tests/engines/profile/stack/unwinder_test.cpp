@@ -225,7 +225,8 @@ void run(unsigned seed, std::uint64_t captures) {
 
 }  // namespace
 
-TEST_CASE("ten million captures agree with libunwind, frame by frame") {
+TEST_CASE("ten million captures agree with libunwind, frame by frame" *
+          doctest::test_suite("slow")) {
     std::signal(SIGUSR1, handler);
     unw_set_caching_policy(unw_local_addr_space, UNW_CACHE_PER_THREAD);
     std::vector<Tally> tallies(2);
