@@ -43,6 +43,7 @@ test: test-setup static
 
 acceptance: test-setup static
 	@packaging/setup.sh acceptance
+	@packaging/setup.sh programs
 	@$(python) packaging/suites.py acceptance $(ONLY)
 
 test-programs: test-setup

@@ -132,7 +132,7 @@ def _times(
     for size in request.sizes:
         measured = times.time_of(size)
         curve = f"time of a message {where}"
-        error = error_of_time(measured, pooled, size)
+        error = error_of_time(measured, pooled, size, times.change_of(size))
         point = _point(curve, "message size", size, "s", measured.value, error, simulated.get(size))
         if size >= model.size and measured.value < PLATEAU * size * gap:
             point.waived = TOKEN_BUCKET

@@ -9,12 +9,11 @@ from assay.model.estimate import MIN_VISITS_FOR_INTERVAL, RUN_LENGTH
 from assay.model.rounds import Round
 from assay.model.segments import TOLERANCE, Point, fit_segments, points_of, sizes_near_breaks
 from assay.model.study import MIB, PLATEAU, Rounds, Study
-from assay.model.times import MessageTimes
+from assay.model.times import VISITS, MessageTimes
 from assay.records.schema import Scalar
 
 LONGEST = MIB  # B: longest message of a saturation round
 REFINEMENTS = 3  # of a protocol's limits: each halves the open interval
-VISITS = 20  # to a size, at most
 FIRST_VISITS = 2  # to a size, at least, one after the other
 SHORT = 4096  # B; times of shorter messages vary more
 SHORT_REPEATS = 8  # short messages are sent this many times as often

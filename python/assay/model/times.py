@@ -19,6 +19,7 @@ from assay.model.estimate import Estimate, estimate_of_visits
 from assay.model.rounds import Flow
 from assay.records.schema import AnyRecord, Measurement
 
+VISITS = 20  # to a size in the sweep, at most; what is timed again at a study's end is numbered from here
 NEAR = 8  # sizes that differ by up to this factor have a common scatter
 NORMAL_MAD = 1.4826  # standard deviation of a normal distribution over its median absolute deviation
 SMALL = 16  # B: the time of a message up to this size counts as latency
@@ -50,6 +51,11 @@ class MessageTimes:
             (size, [float(np.median(latency.samples)) for latency in visits])
             for size, visits in self.visits.items()
         ]
+
+    def change_of(self, size: int) -> float:
+        """How far the sweep and the times at the end of the study lie from their mean, relative."""
+        end = [int(latency.params.get("visit", 0)) >= VISITS for latency in self.visits[size]]
+        return change([float(np.median(latency.samples)) for latency in self.visits[size]], end)
 
     def small_sizes(self) -> list[int]:
         """The sizes whose times are the pair's latency."""
@@ -85,12 +91,21 @@ def scatter(pooled: Deviations, size: int) -> float:
     return NORMAL_MAD * float(np.median(np.abs(np.concatenate(near)))) if near else 0.0
 
 
-def error_of_time(time: Estimate, pooled: Deviations, size: int) -> float:
-    """The standard error of a time, relative: its own, and at least that of as many typical visits.
+def change(times: Sequence[float], at_end: Sequence[bool]) -> float:
+    """Half the difference between the medians of two sessions, relative: the standard error of the mean of the two."""
+    values, late = np.asarray(times, dtype=np.float64), np.asarray(at_end, dtype=bool)
+    if late.all() or not late.any():
+        return 0.0
+    first, second = np.median(values[~late]), np.median(values[late])
+    return float(abs(second - first) / (second + first))
 
-    Visits in a row share a disturbance, so two count as one.
+
+def error_of_time(time: Estimate, pooled: Deviations, size: int, change: float) -> float:
+    """The standard error of a time, relative: its own, and at least that of as many typical visits, and ``change``.
+
+    Visits in a row share a disturbance, so two count as one. What changes within minutes shows in no single session.
     """
-    return max(time.standard_error, scatter(pooled, size) * math.sqrt(2 / time.n))
+    return max(time.standard_error, scatter(pooled, size) * math.sqrt(2 / time.n), change)
 
 
 def sweeps(records: Iterable[AnyRecord]) -> dict[str, MessageTimes]:
