@@ -16,9 +16,10 @@ from planted_machine import GBIT, Machine, sound_machine
 from assay.cli import main
 from assay.launch.engines import describe, engines_folder
 
-pytestmark = pytest.mark.skipif(
-    not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"),
+]
 
 GOVERNOR, TURBO = "the frequency governor is performance", "turbo is off"
 MEMORY = "mem-test: measured speed of desired"

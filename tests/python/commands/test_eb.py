@@ -19,6 +19,8 @@ from assay.launch.engines import probe
 from assay.records.run import Run
 from assay.records.schema import Measurement
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).resolve().parents[3]
 ON_FOUR_RANKS = ("--transport", "null", "-n", "4")
 

@@ -16,6 +16,8 @@ import pytest
 from assay.records.run import Run
 from assay.records.schema import Finding, Measurement, Summary
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 300.0
 COMMAND = [sys.executable, "-m", "assay"]

@@ -18,9 +18,10 @@ from assay.launch.engines import describe, engines_folder
 ROOT = Path(__file__).resolve().parents[3]
 FAKE = ROOT / "build/tests/fake_cuda"
 
-pytestmark = pytest.mark.skipif(
-    not (FAKE / "libcuda.so.1").exists(), reason="the planted driver is not built"
-)
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(not (FAKE / "libcuda.so.1").exists(), reason="the planted driver is not built"),
+]
 
 SMALL = ["--size", "256KiB", "--copies", "4", "--repeats", "5"]
 TWO = [

@@ -21,10 +21,13 @@ PATH = "/usr/local/bin:/usr/bin:/bin"
 LIMIT_S = 300
 ENGINES = {name: os.environ[name] for name in ["ASSAY_ENGINES"] if name in os.environ}
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or shutil.which("setpriv") is None,
-    reason="becoming another user needs root and setpriv",
-)
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(
+        os.geteuid() != 0 or shutil.which("setpriv") is None,
+        reason="becoming another user needs root and setpriv",
+    ),
+]
 
 
 def as_nobody(*argv: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:

@@ -22,6 +22,8 @@ from assay.launch.engines import check_transport_here
 from assay.records.run import Run
 from assay.records.schema import Failure
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).resolve().parents[3]
 LIMIT_S = 300
 RANKS = 3

@@ -12,6 +12,8 @@ from assay.explain.matrix import ONE_WAY, PairMatrix
 from assay.explain.power import describe_power, detectable_share
 from assay.records.schema import AnyRecord, Finding, Pairs, Subject, Verdict
 
+pytestmark = pytest.mark.slow
+
 # The rate of a faulty side, relative to a healthy one. Both directions together reach 1.6, i.e. 0.8 each, so the sweep
 # cannot show the fault.
 HIDDEN = 0.8

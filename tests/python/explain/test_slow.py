@@ -9,6 +9,8 @@ from assay.explain import explain, plan_retest, suspects
 from assay.explain.matrix import PairMatrix
 from assay.records.schema import AnyRecord, Finding, Measurement, Pairs, Scalar, Subject, Summary
 
+pytestmark = pytest.mark.slow
+
 
 def findings_of_run(lab: TwoCabinets) -> list[Finding]:
     """The findings of a simulated run: a measurement, the retest of its suspects, and their explanation."""

@@ -23,6 +23,8 @@ from assay.launch.placement import HERE, Segment, Site, lab_site
 from assay.launch.supervise import EngineProcess, EngineResult, run_engine
 from assay.records.schema import AnyRecord, Measurement, Pairs
 
+pytestmark = pytest.mark.programs
+
 LIMIT_S = 240  # against hangs
 PATIENT_MS = 60_000  # a heartbeat that no busy machine misses
 

@@ -21,6 +21,8 @@ from assay.launch import supervise
 from assay.launch.supervise import EngineProcess, EngineResult, Limits, run_engine
 from assay.records.schema import AnyLine, AnyRecord, Measurement, Progress
 
+pytestmark = pytest.mark.slow
+
 ENGINE_FUNCTIONS = """
 import json, sys, time, os, signal
 def say(**line): print(json.dumps(line), flush=True)

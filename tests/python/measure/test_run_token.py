@@ -22,7 +22,10 @@ ENGINE = engines_folder() / "assay-probe"
 LIMIT_S = 240  # against hangs
 SLOW = ["--size", "1000", "--streams", "1", "--rate", "100000", "--budget", "0.5", "--wait", "200"]
 
-pytestmark = pytest.mark.skipif(not ENGINE.is_file(), reason="the engines are not built")
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(not ENGINE.is_file(), reason="the engines are not built"),
+]
 
 
 @pytest.fixture

@@ -17,9 +17,10 @@ import pytest
 from assay.cli import main
 from assay.launch.engines import describe, engines_folder
 
-pytestmark = pytest.mark.skipif(
-    not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"
-)
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"),
+]
 SHORT = ["--budget", "0.02", "--repeats", "2", "--bytes", "4MiB"]
 ROOT = Path(__file__).parents[3]
 

@@ -16,6 +16,8 @@ from assay.model.proof import verdict
 from assay.model.rounds import Flow, Result
 from assay.model.study import Study
 
+pytestmark = pytest.mark.slow
+
 
 def planted(hidden: HiddenPlatform) -> PlantedNetwork:
     network = Network(hidden.cabinets, dict(hidden.capacity))

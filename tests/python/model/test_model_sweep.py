@@ -14,6 +14,8 @@ from assay.model.sweep import MAX_CONFIRMED, confirm, sweep, unexplained
 from assay.model.times import MessageTimes
 from assay.records.schema import Measurement, Subject, Summary
 
+pytestmark = pytest.mark.slow
+
 RATE, BUCKET, HEADER = 25e6, 128e3, 66  # B/s, B, B: 200 Mbit/s, as the lab's shapers are set
 PAUSE = 20e-3  # s between two rounds, in which the bucket fills
 COPY = 5e9  # B/s at which the machine itself moves a message

@@ -22,6 +22,7 @@ STORES = 12345  # of stores.c
 LIMIT_S = 300  # against hangs
 
 pytestmark = [
+    pytest.mark.programs,
     pytest.mark.skipif(not (engines_folder() / "assay-numa").is_file(), reason="the engines are not built"),
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the planted instruction is of x86-64"),
     pytest.mark.skipif(shutil.which("objdump") is None, reason="no objdump"),

@@ -11,6 +11,8 @@ from test_exact import ROOT, assay
 
 from assay.measure.numa import FOLDER, load_profiles
 
+pytestmark = pytest.mark.programs
+
 SOURCE = ROOT / "tests" / "fixtures" / "numa" / "loops.c"
 COUNT, ROWS, COLUMNS, END_INDEX = 20000, 37, 113, 12345
 TRIANGLE = 200 * 199 // 2

@@ -17,6 +17,8 @@ from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.advice import advise
 from assay.numa.profile import Counts, Profile, by_object, by_site
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).parents[3]
 FIXTURE = ROOT / "tests" / "fixtures" / "numa" / "placed.c"
 COMPILERS = ["gcc", "clang-14"]

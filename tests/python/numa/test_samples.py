@@ -15,6 +15,8 @@ from assay.measure.numa import FOLDER, load_profiles
 from assay.numa.profile import by_object, by_site, by_thread
 from assay.profile.profiles import Profiles
 
+pytestmark = pytest.mark.programs
+
 SOFTWARE = 1  # linux/perf_event.h: the type of the kernel's own events
 PAGE_FAULTS_MIN = 5  # faults that need no disk: every first touch
 

@@ -18,6 +18,8 @@ from assay.profile.numa import total
 from assay.profile.numa_ranks import mpi_ranks
 from assay.profile.profiles import Profiles
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).parents[3]
 ARRAY_PAGES = (8 << 20) // 4096
 two_processors = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor has one node")

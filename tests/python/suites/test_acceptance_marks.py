@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 from acceptance import AREAS, Attempts
 
+pytestmark = pytest.mark.slow
+
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 
 COUNTED = """

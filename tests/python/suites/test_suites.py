@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RUNNER = Path(__file__).parents[3] / "packaging" / "suites.py"
 
 

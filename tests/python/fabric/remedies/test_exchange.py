@@ -15,6 +15,8 @@ from assay.fabric.remedies.exchange import conflict_free, demand_of
 from assay.fabric.remedies.tables import repair, without_cables
 from assay.fabric.routes import Routes
 
+pytestmark = pytest.mark.slow
+
 
 def fat_tree(text: str) -> Routes:
     fabric = synthetic.build(synthetic.parse(text))
