@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "storage/accelerator/service.hpp"
+
 namespace assay::storage {
 
 class Job;
@@ -26,6 +28,10 @@ public:
     bool is_in_contact() const { return is_in_contact_; }
     // Call it after a drain has repeated writes: all conflicts must be resolved again.
     void restart() { resolved_before_ = 0; }
+    // Waits until all nodes that share files with this process, or (`whole_job`) all of the job,
+    // have pushed the data of all records up to `sequence` so far. Returns false if a node does not
+    // answer or a file cannot be written.
+    bool wait_until_pushed(Push push, std::uint64_t sequence, bool whole_job);
     // Whether another rank has written a byte of this rank's unsettled records.
     bool has_conflicts();
     // The Writer's EvictionGuard.
@@ -42,9 +48,9 @@ private:
     // rank's write is the newest. Sets `conflict` if another rank has written any of the bytes.
     std::vector<Piece> winning_pieces(std::uint64_t from, std::uint64_t end_record, bool& conflict);
     bool wait_until_published(std::uint64_t sequence);
-    bool wait_until_drained(std::uint64_t sequence);
-    bool rewrite(const std::vector<Piece>& pieces);
-    bool resolve(std::uint64_t from, std::uint64_t end_record, std::vector<Piece>& rewritten);
+    bool rewrite(std::vector<Piece> pieces);
+    bool resolve(std::uint64_t from, std::uint64_t end_record, Push push,
+                 std::vector<Piece>& rewritten);
     bool publish_tombstones(const std::vector<Piece>& pieces, std::uint64_t first,
                             std::uint64_t drained);
 

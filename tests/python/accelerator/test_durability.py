@@ -37,8 +37,18 @@ NAMES = [
     "linked-and-deleted-while-open",
     "linked-and-deleted",
     "linked-and-deleted-on-close",
+    "link-deleted",
+    "renamed-and-deleted-on-close",
 ]
-INDEPENDENT_OPENS = ["two-communicators", "two-communicators-reopened", "error-codes"]
+# Each rank has handles of its own, or opens what others have closed.
+INDEPENDENT_OPENS = [
+    "two-communicators",
+    "two-communicators-reopened",
+    "truncated-by-another-handle",
+    "reopened-by-one",
+    "reopened-by-all",
+    "error-codes",
+]
 UNREADABLE = ["read-folder", "read-memory", "read-proc"]
 FEW_DESCRIPTORS = {"files-in-turn": 64, "last-descriptors": 200}
 MANY_FILES = {"files-300": 1024, "files-512": 1024, "shared-pointers": 4096}
@@ -136,12 +146,23 @@ def test_special_files_are_read_or_refused(mpi: str, name: str, data: Path, shm:
 
 
 @nodes
+@pytest.mark.parametrize("level", ["file", "memory"])
 @pytest.mark.parametrize("name", INDEPENDENT_OPENS)
 @mpis
 def test_ranks_that_open_by_themselves(
-    mpi: str, name: str, ranks_per_node: str, data: Path, shm: Path
+    mpi: str, name: str, level: str, ranks_per_node: str, data: Path, shm: Path
 ) -> None:
-    check_passed(run_case(mpi, name, data, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node), name)
+    settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_UNTIL": level}
+    check_passed(run_case(mpi, name, data, shm, **settings), name)
+
+
+@nodes
+@mpis
+def test_a_deleted_link_leaves_the_file_that_was_closed(
+    mpi: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_UNTIL": "memory"}
+    check_passed(run_case(mpi, "link-deleted", data, shm, **settings), "link-deleted")
 
 
 @mpis
