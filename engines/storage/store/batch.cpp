@@ -174,9 +174,11 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
         // Durable data are not written again, because newer data of the same bytes may have left
         // the rings.
         if (has_data_of_file(store, record) &&
-            record.sequence >= store.file(record.file).durable.load())
+            record.sequence >= store.file(record.file).durable.load()) {
             bytes += append_pieces(batch.pieces, store, rank, record,
                                    truncations.limit_of(record));
+            batch.newest[record.file] = record.sequence;
+        }
         ++records;
         if (++batch.end_record[rank] < tail[rank])
             next.push({store.record(rank, batch.end_record[rank]).sequence, rank});

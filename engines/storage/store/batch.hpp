@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "storage/store/store.hpp"
@@ -27,7 +28,10 @@ struct Batch {
     std::vector<Piece> pieces;  // by file and offset; disjoint
     // By rank: the number of the first record that is not in the batch.
     std::vector<std::uint64_t> end_record;
-    bool takes_records = false;    // whether it has records, including those without pieces
+    // By file: the newest sequence of its records, including data that need not be written, because
+    // newer data of another node or a truncation cover them.
+    std::map<std::uint32_t, std::uint64_t> newest;
+    bool takes_records = false;  // whether it has records, including those without pieces
 };
 
 // The next undrained records, of about `max_bytes` in all; a record is never split. It includes

@@ -105,12 +105,9 @@ void Drain::write_group(const Piece* first, const Piece* last) {
     std::vector<Target> targets;
     while (first != last) {
         auto& file = store_.file(first->file);
-        const Piece* end = first;
-        std::uint64_t newest = 0;
-        for (; end != last && end->file == first->file; ++end)
-            newest = std::max(newest, end->sequence);
+        const Piece* const end =
+            std::find_if(first, last, [&](const Piece& piece) { return piece.file != first->file; });
         int error = ESTALE;
-        note_draining(file, newest);
         if (file.error.load()) {
             // They are written when the failed writes are repeated.
         } else if (auto descriptor = handles_.open_for_writing(first->file, error)) {
@@ -148,6 +145,7 @@ Drain::Step Drain::step(std::size_t max_bytes, bool check_owner) {
     store_.note_alive();
     const Batch batch = next_batch(store_, max_bytes);
     if (!batch.takes_records) return Step::idle;
+    for (const auto& [file, newest] : batch.newest) note_draining(store_.file(file), newest);
     write(batch.pieces);
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
         store_.head(rank).drained_next.store(batch.end_record[rank]);
