@@ -45,10 +45,9 @@ INDEPENDENT_OPENS = [
     "two-communicators",
     "two-communicators-reopened",
     "truncated-by-another-handle",
-    "reopened-by-one",
-    "reopened-by-all",
     "error-codes",
 ]
+REOPENED = ["reopened-by-one", "reopened-by-all"]
 UNREADABLE = ["read-folder", "read-memory", "read-proc"]
 FEW_DESCRIPTORS = {"files-in-turn": 64, "last-descriptors": 200}
 MANY_FILES = {"files-300": 1024, "files-512": 1024, "shared-pointers": 4096}
@@ -76,7 +75,7 @@ def data(shm: Path) -> Iterator[Path]:
 # It validates the cases. ROMIO preallocates by writing, and opens a folder without an error. The cases allow for both.
 @in_acceptance
 @pytest.mark.parametrize(
-    "name", [*NAMES, *INDEPENDENT_OPENS, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *OTHER_CASES]
+    "name", [*NAMES, *INDEPENDENT_OPENS, *REOPENED, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *OTHER_CASES]
 )
 def test_stock_mpi_passes_the_cases(name: str, data: Path) -> None:
     check_passed(run_case("mpich", name, data, None, FEW_DESCRIPTORS.get(name, 0)), name)
@@ -146,10 +145,19 @@ def test_special_files_are_read_or_refused(mpi: str, name: str, data: Path, shm:
 
 
 @nodes
-@pytest.mark.parametrize("level", ["file", "memory"])
 @pytest.mark.parametrize("name", INDEPENDENT_OPENS)
 @mpis
 def test_ranks_that_open_by_themselves(
+    mpi: str, name: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    check_passed(run_case(mpi, name, data, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node), name)
+
+
+@nodes
+@pytest.mark.parametrize("level", ["file", "memory"])
+@pytest.mark.parametrize("name", REOPENED)
+@mpis
+def test_an_open_after_close_and_barrier_sees_all_nodes(
     mpi: str, name: str, level: str, ranks_per_node: str, data: Path, shm: Path
 ) -> None:
     settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_UNTIL": level}
