@@ -58,7 +58,7 @@ struct ConflictResolver::ResolvingScope {
 
 std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint64_t from,
                                                                       std::uint64_t end_record,
-                                                                      bool& conflict) {
+                                                                      std::uint64_t& conflict) {
     const Store& store = job_.store();
     auto& directory = job_.directory();
     std::vector<Piece> pieces;
@@ -77,7 +77,8 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
                                 end = begin + record.length;
             for (std::uint64_t offset = begin; offset < end;) {
                 const Lookup other_write = writes_of_others.find(offset, end);
-                conflict |= other_write.has_data && record.sequence >= slot.settled.load();
+                if (other_write.has_data && record.sequence >= slot.settled.load())
+                    conflict = std::max(conflict, other_write.sequence);
                 if (!other_write.has_data || other_write.sequence > record.sequence) {
                     offset = other_write.end;
                     continue;
@@ -99,7 +100,7 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
 // Bytes whose conflict is resolved still count as long as they are not settled (FileSlot::settled):
 // after a failed fsync a drain writes all unsettled data again, including older data of its node.
 bool ConflictResolver::has_conflicts() {
-    bool conflict = false;
+    std::uint64_t conflict = 0;
     if (!job_.directory().has_shared_files()) return false;
     const auto& head = job_.store().head(job_.local_rank());
     if (!job_.directory().query_nodes()) return true;
@@ -189,15 +190,18 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
         newest = std::max(newest, job_.store().record(job_.local_rank(), k).sequence);
         oldest = std::min(oldest, job_.store().record(job_.local_rank(), k).sequence);
     }
-    bool conflict = false;
+    std::uint64_t conflict = 0;
     is_in_contact_ = wait_until_published(newest);
     if (!is_in_contact_) return false;
     directory.scan_node(true);
-    if (winning_pieces(from, end_record, conflict).empty()) return true;
-    // Before an eviction no node may be left that can repeat older writes. Else a node whose file
-    // cannot be written may have published its older bytes as superseded: then this is their last
-    // write, so it takes place all the same.
-    const bool are_pushed = wait_until_pushed(push, newest, false);
+    if (winning_pieces(from, end_record, conflict).empty() &&
+        !(conflict && push == Push::sync))
+        return true;
+    // With Push::sync no node is left afterwards that can repeat older writes, and newer bytes of
+    // other nodes are durable. Else a node whose file cannot be written may have published its older
+    // bytes as superseded: then this is their last write, so it takes place all the same.
+    const bool are_pushed =
+        wait_until_pushed(push, push == Push::sync ? std::max(newest, conflict) : newest, false);
     if (!are_pushed && push == Push::sync) return false;
     // From here on other ranks that resolve conflicts wait for this one. They resolve conflicts
     // with their later writes themselves.
@@ -206,16 +210,19 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
     if (!is_in_contact_) return false;
     directory.scan_node(true);
     rewritten = winning_pieces(from, end_record, conflict);
-    return rewrite(rewritten) && are_pushed;
+    if (!rewritten.empty()) head.unresolved = 1;
+    if (!rewrite(rewritten)) return false;
+    head.unresolved = 0;
+    return are_pushed;
 }
 
-bool ConflictResolver::resolve(std::uint64_t end_record) {
+bool ConflictResolver::resolve(std::uint64_t end_record, Push push) {
     if (!job_.directory().has_shared_files()) return true;
     const ResolvingScope resolving_scope(job_);
     std::vector<Piece> rewritten;
     if (!resolve(
             std::max(resolved_before_, job_.store().head(job_.local_rank()).first_record.load()),
-            end_record, Push::drain, rewritten))
+            end_record, push, rewritten))
         return false;
     resolved_before_ = std::max(resolved_before_, end_record);
     return true;

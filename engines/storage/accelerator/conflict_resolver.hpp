@@ -22,8 +22,10 @@ public:
 
     // Resolves the conflicts of this rank's drained records before number `end_record`: afterwards
     // the file system has their data, except where a newer write exists. Returns false if a node
-    // does not answer or a file cannot be written.
-    bool resolve(std::uint64_t end_record);
+    // does not answer or a file cannot be written. Push::drain: all nodes that have older data of
+    // these bytes have published them as superseded, or their fsync belongs to this one. Push::sync:
+    // waits until their data are durable.
+    bool resolve(std::uint64_t end_record, Push push);
     // Whether all nodes have answered the last resolve().
     bool is_in_contact() const { return is_in_contact_; }
     // Call it after a drain has repeated writes: all conflicts must be resolved again.
@@ -45,8 +47,10 @@ private:
     };
     struct ResolvingScope;
     // The bytes of records [from, end_record) that other ranks have written too, and for which this
-    // rank's write is the newest. Sets `conflict` if another rank has written any of the bytes.
-    std::vector<Piece> winning_pieces(std::uint64_t from, std::uint64_t end_record, bool& conflict);
+    // rank's write is the newest. `conflict`: the newest sequence with which another rank has
+    // written any of these bytes that are not settled; it stays if none has.
+    std::vector<Piece> winning_pieces(std::uint64_t from, std::uint64_t end_record,
+                                      std::uint64_t& conflict);
     bool wait_until_published(std::uint64_t sequence);
     bool rewrite(std::vector<Piece> pieces);
     bool resolve(std::uint64_t from, std::uint64_t end_record, Push push,

@@ -104,8 +104,10 @@ int AcceleratedFile::drain_all() {
         job_->drain().finish(rank, store.head(rank).tail.load());
     if (!code && job_->nodes() > 1 && is_first_of_node_) {
         std::lock_guard guard(job_->lock());
-        if (!job_->resolver().wait_until_pushed(Push::drain, store.now(), true))
-            code = mpi_error(EIO);
+        // A node without a rank here gets no record of a truncation, by which it would cut what it
+        // repeats. So it must have nothing to repeat.
+        const Push push = has_all_nodes_ ? Push::drain : Push::sync;
+        if (!job_->resolver().wait_until_pushed(push, store.now(), true)) code = mpi_error(EIO);
     }
     return worst_error_class(comm_, code);
 }

@@ -47,7 +47,8 @@ int AcceleratedFile::flush() {
         const bool repeated = were_writes_repeated();
         std::lock_guard guard(job_->lock());
         if (repeated) job_->resolver().restart();
-        if (spans_nodes() && !job_->resolver().resolve(end_record) && !error) error = EIO;
+        const Push push = has_all_nodes_ ? Push::drain : Push::sync;
+        if (spans_nodes() && !job_->resolver().resolve(end_record, push) && !error) error = EIO;
     }
     return worst_error_class(comm_, report_error(error));
 }

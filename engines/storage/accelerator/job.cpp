@@ -368,21 +368,28 @@ void Job::write_and_sync_abandoned_files() {
 // recovery of the nodes write what is left, in any order. Returns whether files were written.
 bool Job::resolve_repeated_writes() {
     if (node_count_ == 1) return false;
-    std::uint64_t counts[2]{};  // repeats, files that are not durable
+    std::uint64_t counts[3]{};  // repeats, files that are not durable, those with superseded bytes
     for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k) {
         const auto& file = store_->file(k);
         if (!file.shared.load() || file.deleted.load()) continue;
         counts[0] += file.repeats.load();
         counts[1] += !is_durable(*store_, k);
     }
+    counts[0] += store_->head(local_rank()).unresolved.load();
     PMPI_Allreduce(MPI_IN_PLACE, counts, 2, MPI_UINT64_T, MPI_SUM, world_);
     if (!counts[0] && !counts[1]) return false;
     std::lock_guard guard(lock_);
     int is_unordered = !publish_superseded(*this, all_files);
     PMPI_Allreduce(MPI_IN_PLACE, &is_unordered, 1, MPI_INT, MPI_MAX, world_);
-    if (!counts[0] && !is_unordered) return false;
+    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
+        counts[2] += store_->file(k).superseded.load() && !is_durable(*store_, k);
+    PMPI_Allreduce(MPI_IN_PLACE, &counts[2], 1, MPI_UINT64_T, MPI_SUM, world_);
+    // Superseded bytes leave with this node's store, so what supersedes them must be durable.
+    if (counts[2]) resolver_.wait_until_pushed(Push::sync, store_->now(), true);
+    if (!counts[0] && !is_unordered) return true;
     resolver_.restart();
-    const bool resolved = resolver_.resolve(store_->head(local_rank()).drained.load());
+    const bool resolved =
+        resolver_.resolve(store_->head(local_rank()).drained.load(), Push::drain);
     if (!resolved && (is_unordered || !resolver_.is_in_contact())) {
         std::fprintf(stderr,
                      "assay io: bytes that several nodes wrote may be old in the file system: a "

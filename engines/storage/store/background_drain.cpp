@@ -40,6 +40,7 @@ void clear_state_of_ranks(const Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         auto& head = store.head(rank);
         head.pending = head.resolving = 0;
+        head.unresolved = 0;
     }
     for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
         store.file(k).users = 0;

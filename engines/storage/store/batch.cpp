@@ -170,14 +170,15 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
         const auto rank = next.top().second;
         next.pop();
         const Record& record = store.record(rank, batch.end_record[rank]);
-        // A truncation needs no piece: the file was truncated before its record was published.
         // Durable data are not written again, because newer data of the same bytes may have left
-        // the rings.
-        if (has_data_of_file(store, record) &&
-            record.sequence >= store.file(record.file).durable.load()) {
-            bytes += append_pieces(batch.pieces, store, rank, record,
-                                   truncations.limit_of(record));
-            batch.newest[record.file] = record.sequence;
+        // the rings. A truncation needs no piece: the file was truncated before its record was
+        // published.
+        if (!may_evict(store, record)) {
+            auto& newest_of_file = batch.newest[record.file];
+            newest_of_file = std::max(newest_of_file, record.sequence);
+            if (static_cast<RecordKind>(record.kind) == RecordKind::data)
+                bytes += append_pieces(batch.pieces, store, rank, record,
+                                       truncations.limit_of(record));
         }
         ++records;
         if (++batch.end_record[rank] < tail[rank])

@@ -216,14 +216,23 @@ int Drain::sync(std::uint32_t file, int fd, const std::function<int()>& write_fi
     auto& slot = store_.file(file);
     const SyncRight right(store_, slot.syncing);
     if (right.was_interrupted) with_lock([&] { note_failed_sync(file, EIO); });
-    std::uint64_t before = 0;
-    with_lock([&] { before = storage::written_before(store_, file); });
     int error = write_first ? write_first() : 0;
-    if (!error) error = call_fsync(fd);
-    with_lock([&] {
-        if (error) note_failed_sync(file, error);
-        else note_synced(store_, slot, before);
-    });
+    std::uint64_t before = 0, promised = 0;
+    with_lock([&] { promised = slot.drained_before.load(); });
+    // What another process has failed to write meanwhile, or has written again, this fsync does not
+    // cover. A write that has begun and records that are not drained hold `before` back.
+    for (bool is_covered = false; !error && !is_covered;) {
+        if (before && step(small_batch) != Step::moved) pause_us(20);
+        with_lock([&] { before = storage::written_before(store_, file); });
+        error = call_fsync(fd);
+        with_lock([&] {
+            if (error) return;
+            note_synced(store_, slot, before);
+            error = static_cast<int>(slot.error.load());
+            is_covered = slot.durable.load() >= promised;
+        });
+    }
+    if (error && !slot.error.load()) with_lock([&] { note_failed_sync(file, error); });
     return error;
 }
 

@@ -7,14 +7,19 @@
 
 namespace assay::storage {
 
-bool has_data_of_file(const Store& store, const Record& record) {
-    if (static_cast<RecordKind>(record.kind) != RecordKind::data) return false;
+bool belongs_to_file(const Store& store, const Record& record) {
     const auto& file = store.file(record.file);
     return file.generation.load() == record.generation && !file.deleted.load();
 }
 
+bool has_data_of_file(const Store& store, const Record& record) {
+    return static_cast<RecordKind>(record.kind) == RecordKind::data &&
+           belongs_to_file(store, record);
+}
+
 bool may_evict(const Store& store, const Record& record) {
-    return !has_data_of_file(store, record) ||
+    return static_cast<RecordKind>(record.kind) == RecordKind::tombstone ||
+           !belongs_to_file(store, record) ||
            record.sequence < store.file(record.file).durable.load();
 }
 
@@ -45,7 +50,9 @@ bool is_pending(const Store& store, std::uint32_t rank, std::uint64_t position) 
 
 bool may_remove(const Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
-        if (store.head(rank).drained.load() != store.head(rank).tail.load()) return false;
+        if (store.head(rank).drained.load() != store.head(rank).tail.load() ||
+            store.head(rank).unresolved.load())
+            return false;
     for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
         const auto& file = store.file(k);
         if (!file.deleted.load() && (file.error.load() || needs_sync(file))) return false;

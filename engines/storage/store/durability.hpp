@@ -28,8 +28,9 @@
 
 namespace assay::storage {
 
-// Whether the record has data that belong to its file: the slot still has that file, and the file
-// has a name. Only such data must be kept.
+// Whether the record belongs to its file: the slot still has that file, and the file has a name.
+bool belongs_to_file(const Store& store, const Record& record);
+// Whether it has data that belong to its file. Only such data must be kept.
 bool has_data_of_file(const Store& store, const Record& record);
 
 // Whether a failed write or fsync must be repeated for a drained record of this sequence.
@@ -42,7 +43,8 @@ inline bool needs_sync(const FileSlot& file) {
     return file.drained_before.load() > file.durable.load();
 }
 
-// Whether the record's data may leave the ring.
+// Whether the record may leave the ring. A truncation or a superseded record is needed as long as
+// older data of its file may be repeated. A tombstone stands for data that have left already.
 bool may_evict(const Store& store, const Record& record);
 
 // Whether all data of the file are in the file system, maybe only in its page cache. No rank may

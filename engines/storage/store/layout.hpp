@@ -164,6 +164,9 @@ struct RankHead {
     // conflict with another node (accelerator/conflict_resolver.hpp); 0: it does not.
     alignas(cache_line) std::atomic<std::uint64_t> resolving;
     alignas(cache_line) std::atomic<std::uint32_t> pid;  // of the rank's process
+    // 1: older data of another node may have come over this rank's in a file, and it has not
+    // succeeded to write its own again.
+    std::atomic<std::uint32_t> unresolved;
 };
 static_assert(sizeof(RankHead) <= page);
 

@@ -126,6 +126,7 @@ void release_locks(Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         auto& head = store.head(rank);
         head.pending = head.resolving = 0;
+        head.unresolved = 0;
         const auto slots = store.layout().record_slots, tail = head.tail.load();
         const auto oldest =
             tail > slots ? tail - slots : 0;  // a damaged store may have a lower first_record
