@@ -395,6 +395,11 @@ bool Job::resolve_repeated_writes() {
                      "assay io: bytes that several nodes wrote may be old in the file system: a "
                      "node does not answer, or a store is full; fix: run the program again\n");
         pid_with_missing_data = getpid();
+    } else if (!resolved) {
+        for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
+            if (store_->file(k).shared.load() && !store_->file(k).deleted.load())
+                drain_->repeat_unsettled(k);
+        store_->head(local_rank()).unresolved = 0;
     }
     return true;
 }

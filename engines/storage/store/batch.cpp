@@ -190,7 +190,7 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
 }
 
 std::vector<Piece> pieces_to_repeat(const Store& store, std::uint32_t file) {
-    const std::uint64_t durable = store.file(file).durable.load();
+    const std::uint64_t from = repeated_from(store.file(file));
     const Truncations truncations(store, true);
     std::vector<Piece> pieces;
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
@@ -199,7 +199,7 @@ std::vector<Piece> pieces_to_repeat(const Store& store, std::uint32_t file) {
         for (std::uint64_t k = head.first_record.load(); k < drained; ++k) {
             // Another file's record may be evicted meanwhile, so a copy is looked at.
             const Record record = store.record(rank, k);
-            if (record.file == file && record.sequence >= durable &&
+            if (record.file == file && record.sequence >= from &&
                 has_data_of_file(store, record))
                 append_pieces(pieces, store, rank, record, truncations.limit_of(record));
         }

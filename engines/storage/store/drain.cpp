@@ -223,17 +223,29 @@ int Drain::sync(std::uint32_t file, int fd, const std::function<int()>& write_fi
     // cover. A write that has begun and records that are not drained hold `before` back.
     for (bool is_covered = false; !error && !is_covered;) {
         if (before && step(small_batch) != Step::moved) pause_us(20);
-        with_lock([&] { before = storage::written_before(store_, file); });
+        bool is_written = false;
+        with_lock([&] {
+            before = storage::written_before(store_, file);
+            is_written = !slot.error.load();
+        });
         error = call_fsync(fd);
         with_lock([&] {
             if (error) return;
             note_synced(store_, slot, before);
+            if (is_written) slot.repeats_unsettled = 0;
             error = static_cast<int>(slot.error.load());
             is_covered = slot.durable.load() >= promised;
         });
     }
     if (error && !slot.error.load()) with_lock([&] { note_failed_sync(file, error); });
     return error;
+}
+
+void Drain::repeat_unsettled(std::uint32_t file) {
+    with_lock([&] {
+        store_.file(file).repeats_unsettled = 1;
+        note_error(store_, store_.file(file), EIO);
+    });
 }
 
 void Drain::sync_all() {

@@ -17,6 +17,14 @@ bool has_data_of_file(const Store& store, const Record& record) {
            belongs_to_file(store, record);
 }
 
+// Data that were evicted may be newer than some that are not settled, so these stay as they are.
+std::uint64_t repeated_from(const FileSlot& file) {
+    const std::uint64_t durable = file.durable.load();
+    if (!file.repeats_unsettled.load()) return durable;
+    const std::uint64_t evicted = file.evicted_newest.load();
+    return std::min(durable, std::max(file.settled.load(), evicted ? evicted + 1 : 0));
+}
+
 bool may_evict(const Store& store, const Record& record) {
     return static_cast<RecordKind>(record.kind) == RecordKind::tombstone ||
            !belongs_to_file(store, record) ||

@@ -33,14 +33,16 @@ bool belongs_to_file(const Store& store, const Record& record);
 // Whether it has data that belong to its file. Only such data must be kept.
 bool has_data_of_file(const Store& store, const Record& record);
 
+// A sequence: after a failed write or fsync, data of the file from there on are written again.
+std::uint64_t repeated_from(const FileSlot& file);
 // Whether a failed write or fsync must be repeated for a drained record of this sequence.
 inline bool must_repeat(const FileSlot& file, std::uint64_t sequence) {
-    return file.error.load() && sequence >= file.durable.load();
+    return file.error.load() && sequence >= repeated_from(file);
 }
 
 // Whether drained data of the file may not be on its medium.
 inline bool needs_sync(const FileSlot& file) {
-    return file.drained_before.load() > file.durable.load();
+    return file.drained_before.load() > file.durable.load() || file.repeats_unsettled.load();
 }
 
 // Whether the record may leave the ring. A truncation or a superseded record is needed as long as

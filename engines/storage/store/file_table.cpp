@@ -150,6 +150,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.error = slot.repeats = slot.syncing = 0;
     slot.deleted = slot.writing = slot.shared = 0;
     slot.acknowledged = slot.background_open_failed = slot.conflicted = slot.superseded = 0;
+    slot.repeats_unsettled = 0;
     slot.route = Route::undecided;
     slot.users = 1;
     set_path(slot, path);

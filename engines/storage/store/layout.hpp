@@ -139,6 +139,9 @@ struct FileSlot {
     std::atomic<Route> route;              // from the first opening for writing to the last close
     std::atomic<std::uint8_t> conflicted;  // several nodes have written the same bytes
     std::atomic<std::uint8_t> superseded;  // the rings may have superseded records of it
+    // 1: the job has ended, and older data of other nodes may have come over this node's. What is
+    // not settled is written again.
+    std::atomic<std::uint8_t> repeats_unsettled;
     // Sequence: for all older writes, the file has the newest data of all nodes on its medium. No
     // node writes its older records again.
     std::atomic<std::uint64_t> settled;
