@@ -160,9 +160,8 @@ bool ConflictResolver::rewrite(std::vector<Piece> pieces) {
     std::ranges::stable_sort(pieces, {}, &Piece::file);
     bool succeeded = true;
     for (auto first = pieces.begin(); first != pieces.end();) {
-        const auto end = std::find_if(first, pieces.end(), [&](const Piece& piece) {
-            return piece.file != first->file;
-        });
+        const auto end = std::find_if(
+            first, pieces.end(), [&](const Piece& piece) { return piece.file != first->file; });
         int error = 0;
         if (const auto descriptor = job_.handles().open_for_writing(first->file, error)) {
             error = job_.drain().sync(first->file, descriptor->number(), [&] {
@@ -194,12 +193,11 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
     is_in_contact_ = wait_until_published(newest);
     if (!is_in_contact_) return false;
     directory.scan_node(true);
-    if (winning_pieces(from, end_record, conflict).empty() &&
-        !(conflict && push == Push::sync))
+    if (winning_pieces(from, end_record, conflict).empty() && !(conflict && push == Push::sync))
         return true;
     // With Push::sync no node is left afterwards that can repeat older writes, and newer bytes of
-    // other nodes are durable. Else a node whose file cannot be written may have published its older
-    // bytes as superseded: then this is their last write, so it takes place all the same.
+    // other nodes are durable. Else a node whose file cannot be written may have published its
+    // older bytes as superseded: then this is their last write, so it takes place all the same.
     const bool are_pushed =
         wait_until_pushed(push, push == Push::sync ? std::max(newest, conflict) : newest, false);
     if (!are_pushed && push == Push::sync) return false;

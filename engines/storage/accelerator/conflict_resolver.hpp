@@ -23,8 +23,8 @@ public:
     // Resolves the conflicts of this rank's drained records before number `end_record`: afterwards
     // the file system has their data, except where a newer write exists. Returns false if a node
     // does not answer or a file cannot be written. Push::drain: all nodes that have older data of
-    // these bytes have published them as superseded, or their fsync belongs to this one. Push::sync:
-    // waits until their data are durable.
+    // these bytes have published them as superseded, or their fsync belongs to this one.
+    // Push::sync: waits until their data are durable.
     bool resolve(std::uint64_t end_record, Push push);
     // Whether all nodes have answered the last resolve().
     bool is_in_contact() const { return is_in_contact_; }

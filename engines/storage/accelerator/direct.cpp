@@ -47,8 +47,8 @@ bool is_local(int fd) {
 }  // namespace
 
 // Whether writes of the file may leave out the store. A store on persistent memory survives a power
-// failure, which the page cache does not; the data that later jobs read from a kept store must be in
-// the store; and data of the store that are not durable could be written again over later ones.
+// failure, which the page cache does not; the data that later jobs read from a kept store must be
+// in the store; and data of the store that are not durable could be written again over later ones.
 bool AcceleratedFile::may_write_directly() const {
     return job_->settings().direct && job_->settings().keep.empty() && !until_memory_ &&
            job_->nodes() == 1 && !job_->store().persistent() && is_local(descriptor_->number()) &&

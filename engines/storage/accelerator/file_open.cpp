@@ -453,8 +453,8 @@ int AcceleratedFile::close(MPI_File* handle) {
     return closed;
 }
 
-// Collective: whether the path is the only name of the file, on all ranks. It is not if the file was
-// renamed or has a hard link.
+// Collective: whether the path is the only name of the file, on all ranks. It is not if the file
+// was renamed or has a hard link.
 bool AcceleratedFile::has_last_name() const {
     FileStatus status, named;
     const bool single = read_status(descriptor_->number(), status) == 0 && status.links <= 1 &&

@@ -388,8 +388,7 @@ bool Job::resolve_repeated_writes() {
     if (counts[2]) resolver_.wait_until_pushed(Push::sync, store_->now(), true);
     if (!counts[0] && !is_unordered) return true;
     resolver_.restart();
-    const bool resolved =
-        resolver_.resolve(store_->head(local_rank()).drained.load(), Push::drain);
+    const bool resolved = resolver_.resolve(store_->head(local_rank()).drained.load(), Push::drain);
     if (!resolved && (is_unordered || !resolver_.is_in_contact())) {
         std::fprintf(stderr,
                      "assay io: bytes that several nodes wrote may be old in the file system: a "
@@ -455,8 +454,7 @@ void Job::report_background() const {
     report((undrained_totals[0] ? std::to_string((undrained_totals[0] + (1 << 20) - 1) >> 20) +
                                       " MiB of " + files + "go to the file system in the background"
                                 : files + "are synced in the background") +
-           ", on " +
-           std::to_string(undrained_totals[2]) +
+           ", on " + std::to_string(undrained_totals[2]) +
            " nodes; 'assay io drain' on each node waits for them");
 }
 

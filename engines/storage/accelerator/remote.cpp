@@ -132,8 +132,8 @@ void Remote::fetch(std::vector<RemoteRead>& reads) {
         with_client(node, [&](ServiceClient& connection) { return connection.fetch(node_reads); });
 }
 
-bool Remote::fetch_updates(const std::set<int>& nodes, Push push,
-                           const RecordHandler& handle, std::map<int, Progress>& progress) {
+bool Remote::fetch_updates(const std::set<int>& nodes, Push push, const RecordHandler& handle,
+                           std::map<int, Progress>& progress) {
     std::lock_guard guard(lock_);
     bool succeeded = true;
     std::vector<int> batch;
@@ -146,8 +146,8 @@ bool Remote::fetch_updates(const std::set<int>& nodes, Push push,
 }
 
 // Sends the requests to all nodes of the batch before it receives the first answer.
-bool Remote::fetch_batch(const std::vector<int>& nodes, Push push,
-                         const RecordHandler& handle, std::map<int, Progress>& progress) {
+bool Remote::fetch_batch(const std::vector<int>& nodes, Push push, const RecordHandler& handle,
+                         std::map<int, Progress>& progress) {
     const std::uint64_t now = job_.store().now();
     const auto positions = [this](int node) -> std::vector<std::uint64_t>& {
         return nodes_[static_cast<std::size_t>(node)].positions;
@@ -170,9 +170,7 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, Push push,
             return connection.receive_updates(
                 now, positions(node),
                 [&](std::uint32_t rank, std::uint64_t position, const Record& record,
-                    const Progress& of_node) {
-                    handle(node, rank, position, record, of_node);
-                },
+                    const Progress& of_node) { handle(node, rank, position, record, of_node); },
                 update);
         };
         if (with_client(node, receive)) progress[node] = update.progress;

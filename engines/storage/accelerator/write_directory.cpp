@@ -197,7 +197,8 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
         return;
     }
     const std::uint32_t slot = it->second.slot;
-    // Only data that are durable there are outdated by a change of the file: see FileSlot::valid_from.
+    // Only data that are durable there are outdated by a change of the file: see
+    // FileSlot::valid_from.
     if (record.sequence < std::min(job_.store().file(slot).valid_from.load(), of_node.durable))
         return;
     const std::uint32_t world_rank = world_ranks_.at({node, rank});

@@ -58,8 +58,9 @@ public:
     std::uint64_t remote_end(std::uint32_t slot) { return entry_of(slot).end; }
     // The file was truncated to `size` at `sequence`.
     void truncate(std::uint32_t slot, std::uint64_t sequence, std::uint64_t size);
-    // Call it when the file is opened: drops what is known of it if the slot has another file by now
-    // or FileSlot::valid_from has changed, and lets the next calls scan and ask for all records again.
+    // Call it when the file is opened: drops what is known of it if the slot has another file by
+    // now or FileSlot::valid_from has changed, and lets the next calls scan and ask for all records
+    // again.
     void check(std::uint32_t slot) { entry_of(slot); }
     // Records that another node has the file of this slot open too, as `remote_slot`.
     void add_remote_slot(std::uint32_t slot, int node, std::uint32_t remote_slot,
@@ -108,9 +109,9 @@ private:
     std::unordered_map<std::uint32_t, FileEntry> entries_;
     std::map<std::pair<int, std::uint32_t>, RemoteSlot> remote_slots_;    // by node and slot there
     std::map<std::pair<int, std::uint32_t>, std::uint32_t> world_ranks_;  // by node and local rank
-    std::set<std::uint32_t> shared_slots_;             // slots of files that other nodes have open
-    std::set<int> sharing_nodes_;                      // nodes that have such a file open
-    std::map<int, Progress> progress_;                 // by node
+    std::set<std::uint32_t> shared_slots_;  // slots of files that other nodes have open
+    std::set<int> sharing_nodes_;           // nodes that have such a file open
+    std::map<int, Progress> progress_;      // by node
     std::uint64_t synchronizations_ = 0, last_epoch_ = 0;
 };
 

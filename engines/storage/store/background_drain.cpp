@@ -152,8 +152,8 @@ bool BackgroundDrain::release(std::uint32_t slot, const SharedDescriptor& descri
     if (file.users.load()) return false;
     if (!file.deleted.load()) {
         FileStatus status;
-        if (!is_durable(store_, slot) ||
-            read_status(descriptor->number(), status) || coarse_realtime_ns() <= status.mtime_ns)
+        if (!is_durable(store_, slot) || read_status(descriptor->number(), status) ||
+            coarse_realtime_ns() <= status.mtime_ns)
             return false;
         // A close that waited for the file system has recorded the state itself.
         if (file.size.load() < 0) record_closed_state(file, slot, status);
@@ -186,9 +186,7 @@ bool BackgroundDrain::is_last_user() const {
 void BackgroundDrain::open_remaining_files() {
     for (std::uint32_t slot = 0; slot < file_slots && store_.file(slot).generation.load(); ++slot) {
         const auto& file = store_.file(slot);
-        if (handles_.held(slot) || file.deleted.load() ||
-            is_durable(store_, slot))
-            continue;
+        if (handles_.held(slot) || file.deleted.load() || is_durable(store_, slot)) continue;
         int error = 0;
         if (auto descriptor = handles_.open_for_writing(slot, error))
             handles_.hold(slot, std::move(descriptor));

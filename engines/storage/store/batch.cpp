@@ -177,8 +177,8 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
             auto& newest_of_file = batch.newest[record.file];
             newest_of_file = std::max(newest_of_file, record.sequence);
             if (static_cast<RecordKind>(record.kind) == RecordKind::data)
-                bytes += append_pieces(batch.pieces, store, rank, record,
-                                       truncations.limit_of(record));
+                bytes +=
+                    append_pieces(batch.pieces, store, rank, record, truncations.limit_of(record));
         }
         ++records;
         if (++batch.end_record[rank] < tail[rank])
@@ -199,8 +199,7 @@ std::vector<Piece> pieces_to_repeat(const Store& store, std::uint32_t file) {
         for (std::uint64_t k = head.first_record.load(); k < drained; ++k) {
             // Another file's record may be evicted meanwhile, so a copy is looked at.
             const Record record = store.record(rank, k);
-            if (record.file == file && record.sequence >= from &&
-                has_data_of_file(store, record))
+            if (record.file == file && record.sequence >= from && has_data_of_file(store, record))
                 append_pieces(pieces, store, rank, record, truncations.limit_of(record));
         }
     }

@@ -38,8 +38,8 @@ struct Batch {
 // records of files with an error, which the drain does not write.
 Batch next_batch(const Store& store, std::size_t max_bytes);
 
-// The drained data of a file that must be written again after a failed write or fsync. The caller holds the drain's lock, so that they do not become durable and leave the
-// rings meanwhile.
+// The drained data of a file that must be written again after a failed write or fsync. The caller
+// holds the drain's lock, so that they do not become durable and leave the rings meanwhile.
 std::vector<Piece> pieces_to_repeat(const Store& store, std::uint32_t file);
 
 }  // namespace assay::storage

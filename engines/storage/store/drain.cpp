@@ -55,8 +55,8 @@ private:
     bool held_;
 };
 
-// The right to call fsync of a file, until the end of the scope. At most one process of the node has
-// it: a failed fsync must be noted before another one can succeed without the same data. If its
+// The right to call fsync of a file, until the end of the scope. At most one process of the node
+// has it: a failed fsync must be noted before another one can succeed without the same data. If its
 // owner was killed, the result of that fsync is not known (`was_interrupted`).
 class SyncRight {
 public:
@@ -105,8 +105,8 @@ void Drain::write_group(const Piece* first, const Piece* last) {
     std::vector<Target> targets;
     while (first != last) {
         auto& file = store_.file(first->file);
-        const Piece* const end =
-            std::find_if(first, last, [&](const Piece& piece) { return piece.file != first->file; });
+        const Piece* const end = std::find_if(
+            first, last, [&](const Piece& piece) { return piece.file != first->file; });
         int error = ESTALE;
         if (file.error.load()) {
             // They are written when the failed writes are repeated.
@@ -122,7 +122,8 @@ void Drain::write_group(const Piece* first, const Piece* last) {
     queue.run(threads_);
     for (std::size_t k = 0; k < targets.size(); ++k) {
         note_modified(store_, targets[k].file, targets[k].descriptor->number());
-        if (const int error = queue.error(k)) note_error(store_, store_.file(targets[k].file), error);
+        if (const int error = queue.error(k))
+            note_error(store_, store_.file(targets[k].file), error);
     }
 }
 

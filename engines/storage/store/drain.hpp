@@ -49,11 +49,11 @@ public:
     void wait_for_running_writes() const;
 
     // Calls fsync of a file. Returns 0 or errno; after an error the data that are not durable count
-    // as not written. `write_first`: writes further bytes into the file, which belong to this fsync;
-    // returns 0 or errno.
+    // as not written. `write_first`: writes further bytes into the file, which belong to this
+    // fsync; returns 0 or errno.
     int sync(std::uint32_t file, int fd, const std::function<int()>& write_first = {});
-    // Call it at the end of the job if the file's conflicts between nodes could not be resolved, and
-    // each node has published its superseded bytes: what is not settled is written again.
+    // Call it at the end of the job if the file's conflicts between nodes could not be resolved,
+    // and each node has published its superseded bytes: what is not settled is written again.
     void repeat_unsettled(std::uint32_t file);
     // Calls fsync of all files that have data which are drained and not durable.
     void sync_all();

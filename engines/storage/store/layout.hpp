@@ -89,7 +89,7 @@ struct Superblock {
     // Locks hold the process number of their owner; 0: free.
     alignas(cache_line) std::atomic<std::uint32_t> table_lock;
     alignas(cache_line) std::atomic<std::uint32_t> drain_lock;
-    std::atomic<std::uint32_t> write_failed;  // 1: a file has or had an error
+    std::atomic<std::uint32_t> write_failed;   // 1: a file has or had an error
     std::atomic<std::uint32_t> sync_requests;  // a futex that wakes the drain's fsyncs
     // 1: a batch was handed to the file system, and RankHead::drained follows drained_next.
     std::atomic<std::uint32_t> batch_committed;
@@ -109,7 +109,7 @@ struct FileSlot {
     std::atomic<std::uint32_t> generation;  // 0: free
     std::atomic<std::uint32_t> users;       // open handles of this node's ranks
     std::uint64_t device, inode;
-    std::int64_t birth_ns;                  // 0: the file system does not say
+    std::int64_t birth_ns;           // 0: the file system does not say
     std::atomic<std::uint64_t> end;  // end of the furthest write
     // Sequence: readers take older data from the file, because others have changed it. At most
     // `durable`.
@@ -127,11 +127,11 @@ struct FileSlot {
     // system's clock is ahead of this node's.
     std::atomic<std::int64_t> known_mtime_ns, server_skew_ns;
     std::atomic<std::uint32_t> repeats;  // how often failed writes were repeated
-    std::atomic<std::uint32_t> error;  // errno of a write or an fsync that failed; 0: none
+    std::atomic<std::uint32_t> error;    // errno of a write or an fsync that failed; 0: none
     std::atomic<std::uint32_t> syncing;  // process number of the one that calls fsync; 0: none
     std::atomic<std::uint8_t> deleted;   // it has no name left, so its data are not drained
     std::atomic<std::uint8_t> writing;   // a drain writes it, so known_mtime_ns is outdated
-    std::atomic<std::uint8_t> shared;   // other nodes or the MPI's own I/O write the file too
+    std::atomic<std::uint8_t> shared;    // other nodes or the MPI's own I/O write the file too
     // 1: sync or close has returned before the file system had all of it.
     std::atomic<std::uint8_t> acknowledged;
     std::atomic<std::uint8_t>

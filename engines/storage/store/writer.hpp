@@ -118,7 +118,7 @@ private:
     bool last_wait_failed_ = false;  // the last wait for space ended without space
     Drain* drain_ = nullptr;
     EvictionGuard eviction_guard_;
-    std::uint64_t evictable_before_ = 0;  // a record number
+    std::uint64_t evictable_before_ = 0;                   // a record number
     std::uint64_t sync_at_byte_ = 0, sync_at_record_ = 0;  // when an fsync is requested next
     std::atomic<std::uint64_t> prefault_target_{0};
     std::atomic<std::uint32_t> prefault_sleeps_{0};  // a futex; 1: the thread waits

@@ -191,9 +191,8 @@ void link_deleted() {
     MPI_File file = open_file("target");
     write_block(file, 1);
     close_file(file);
-    on_first_rank([] {
-        EXPECT(MPI_File_delete(path("latest").c_str(), MPI_INFO_NULL) == MPI_SUCCESS);
-    });
+    on_first_rank(
+        [] { EXPECT(MPI_File_delete(path("latest").c_str(), MPI_INFO_NULL) == MPI_SUCCESS); });
     EXPECT(!exists("latest"));
     file = open_file("target", MPI_MODE_RDONLY);
     EXPECT(rank_reads(file, 1));

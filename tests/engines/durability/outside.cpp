@@ -166,8 +166,8 @@ void truncated_by_another_handle() {
     EXPECT(read_back("truncated").empty());
 }
 
-// After close and a barrier every open sees what all nodes have written: that of one rank (`alone`),
-// which rank after rank makes, or that of all.
+// After close and a barrier every open sees what all nodes have written: that of one rank
+// (`alone`), which rank after rank makes, or that of all.
 void reopened(bool alone) {
     for (int round = 0; round < 10; ++round) {
         on_first_rank([] { MPI_File_delete(path("shared").c_str(), MPI_INFO_NULL); });
@@ -206,15 +206,16 @@ void error_codes() {
 
 }  // namespace
 
-const std::vector<Case> outside_cases = {{"changed-often", changed_often},
-                                         {"changed-a-few-times", changed_a_few_times},
-                                         {"read-folder", read_folder},
-                                         {"read-memory", read_memory},
-                                         {"read-proc", read_proc},
-                                         {"two-communicators", two_communicators},
-                                         {"two-communicators-reopened", two_communicators_reopened},
-                                         {"bypass-beside-a-writer", bypass_beside_a_writer},
-                                         {"truncated-by-another-handle", truncated_by_another_handle},
-                                         {"reopened-by-one", reopened_by_one},
-                                         {"reopened-by-all", reopened_by_all},
-                                         {"error-codes", error_codes}};
+const std::vector<Case> outside_cases = {
+    {"changed-often", changed_often},
+    {"changed-a-few-times", changed_a_few_times},
+    {"read-folder", read_folder},
+    {"read-memory", read_memory},
+    {"read-proc", read_proc},
+    {"two-communicators", two_communicators},
+    {"two-communicators-reopened", two_communicators_reopened},
+    {"bypass-beside-a-writer", bypass_beside_a_writer},
+    {"truncated-by-another-handle", truncated_by_another_handle},
+    {"reopened-by-one", reopened_by_one},
+    {"reopened-by-all", reopened_by_all},
+    {"error-codes", error_codes}};

@@ -1,5 +1,6 @@
 // The store's promise (store/durability.hpp) against fsyncs that fail, and that lose what they did
-// not write: data leave the rings only when they are durable, and the store only when all have left.
+// not write: data leave the rings only when they are durable, and the store only when all have
+// left.
 #include "storage/store/durability.hpp"
 
 #include <doctest/doctest.h>
@@ -97,8 +98,8 @@ TEST_CASE("data leave the ring after fsync, not before, and none is lost when fs
     {
         Writer writer(*job.store, 0);
         FileHandles handles(*job.store, 0);
-        handles.hold(job.slot,
-                     std::make_shared<const Descriptor>(open(job.path.c_str(), O_RDWR | O_CLOEXEC)));
+        handles.hold(job.slot, std::make_shared<const Descriptor>(
+                                   open(job.path.c_str(), O_RDWR | O_CLOEXEC)));
         Drain drain(*job.store, handles, 1);
         writer.set_drain(&drain);
         drain.start(1);
@@ -210,7 +211,7 @@ TEST_CASE("an fsync in which a process was killed counts as failed") {
     if (!child) _exit(0);
     usleep(100'000);
     job.file().syncing = static_cast<std::uint32_t>(child);  // a zombie has ended
-    CHECK(truncate(job.path.c_str(), 0) == 0);                // what it was to make durable is lost
+    CHECK(truncate(job.path.c_str(), 0) == 0);               // what it was to make durable is lost
     const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
     CHECK(drain.sync(job.slot, fd) == EIO);
     CHECK(job.file().error == EIO);
