@@ -199,6 +199,118 @@ TEST_CASE("data that are written while an fsync runs are not durable after it") 
     job.store->remove();
 }
 
+TEST_CASE("an fsync that follows a failed one of another process is no success") {
+    Job job;
+    FileOnMedium medium(job.path);
+    Writer writer(*job.store, 0);
+    const FileHandles handles(*job.store);
+    Drain drain(*job.store, handles, 1), of_another(*job.store, handles, 1);
+    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
+    drain.finish(0, 1);  // the program's flush finds no error
+    medium.failures = 1;
+    of_another.sync_all();
+    const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
+    CHECK(drain.sync(job.slot, fd) == EIO);
+    CHECK(drain.retry(job.slot) == 0);
+    CHECK(drain.sync(job.slot, fd) == 0);
+    CHECK(read_contents(job.path) == "abc");
+    close(fd);
+    job.store->remove();
+}
+
+TEST_CASE("an fsync during which failed data are written again does not cover them") {
+    Job job;
+    FileOnMedium medium(job.path);
+    Writer writer(*job.store, 0);
+    const FileHandles handles(*job.store);
+    Drain drain(*job.store, handles, 1);
+    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
+    drain.finish(0, 1);
+    note_error(*job.store, job.file(), EIO);
+    medium.before_sync = [&] { CHECK(drain.retry(job.slot) == 0); };
+    const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
+    CHECK(drain.sync(job.slot, fd) == 0);
+    CHECK(medium.syncs == 2);
+    CHECK(may_remove(*job.store));
+    close(fd);
+    job.store->remove();
+}
+
+TEST_CASE("a truncation stays in its ring as long as older data may be repeated") {
+    Folder folder;
+    auto store = create_store(folder.path, 2);
+    const auto path = folder.file("out");
+    const auto slot = slot_of_file(*store, path);
+    Writer first(*store, 0), second(*store, 1);
+    const FileHandles handles(*store);
+    Drain drain(*store, handles, 1);
+    REQUIRE(write_block(*store, second, slot, 0, "abcdef", 6));
+    for (std::uint32_t rank = 0; rank < 2; ++rank) drain.finish(rank, store->head(rank).tail);
+    REQUIRE(truncate(path.c_str(), 2) == 0);
+    Record record{};
+    record.file = slot, record.generation = store->file(slot).generation;
+    record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
+    record.begin = 2;
+    first.publish(&record, 1);
+    drain.finish(0, 1);
+    CHECK(!may_evict(*store, store->record(0, 0)));
+    drain.sync_all();
+    CHECK(may_evict(*store, store->record(0, 0)));
+    CHECK(may_remove(*store));
+    store->remove();
+}
+
+TEST_CASE("data that superseded bytes cover leave the ring after an fsync, too") {
+    Job job;
+    FileOnMedium medium(job.path);
+    Writer writer(*job.store, 0);
+    const FileHandles handles(*job.store);
+    Drain drain(*job.store, handles, 1);
+    REQUIRE(write_block(*job.store, writer, job.slot, 0, "abc", 3));
+    job.file().superseded = 1;
+    Record record{};
+    record.file = job.slot, record.generation = job.file().generation;
+    record.kind = static_cast<std::uint64_t>(RecordKind::superseded);
+    record.sequence = job.store->now();
+    record.length = record.stride = 3, record.count = 1;
+    job.store->advance_clock(record.sequence + 1);
+    writer.publish(&record, 1);
+    drain.finish(0, 2);
+    CHECK(read_contents(job.path).empty());
+    CHECK(!may_remove(*job.store));
+    drain.sync_all();
+    CHECK(may_remove(*job.store));
+    job.store->remove();
+}
+
+TEST_CASE(
+    "after the job what is not settled is written again, but nothing older than evicted data") {
+    Job job;
+    FileOnMedium medium(job.path);
+    Writer writer(*job.store, 0);
+    const FileHandles handles(*job.store);
+    Drain drain(*job.store, handles, 1);
+    for (const char* text : {"aaa", "bbb", "ccc"})
+        REQUIRE(write_block(*job.store, writer, job.slot, text[0] == 'c' ? 3 : 0, text, 3));
+    drain.finish(0, 3);
+    drain.sync_all();
+    std::string expected = "bbbccc";
+    SUBCASE("all are in the ring") { job.file().settled = job.store->record(0, 1).sequence; }
+    SUBCASE("newer ones were evicted") {
+        job.file().evicted_newest = job.store->record(0, 1).sequence;
+        expected = "xxxccc";
+    }
+    std::ofstream(job.path, std::ios::binary) << "xxxxxx";  // older bytes of another node came last
+    drain.repeat_unsettled(job.slot);
+    CHECK(!may_remove(*job.store));
+    CHECK(drain.retry(job.slot) == 0);
+    CHECK(!may_remove(*job.store));
+    drain.sync_all();
+    CHECK(may_remove(*job.store));
+    CHECK(read_contents(job.path) == expected);
+    job.store->remove();
+}
+
 TEST_CASE("an fsync in which a process was killed counts as failed") {
     Job job;
     FileOnMedium medium(job.path);

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chaos_bytes import decode, encode
-from chaos_check import check_errors, check_files, check_reads, check_synchronised
+from chaos_check import check_errors, check_files, check_medium, check_reads, check_synchronised
 from chaos_log import Outcome, RankLog
 from chaos_medium import UnsafeBytes, unsafe_bytes
 from chaos_model import Check, History, Resize, Write
@@ -279,14 +279,18 @@ def test_errors_belong_to_the_fault(begins: int, ends: int, kinds: list[str]) ->
     assert [violation.kind for violation in check_errors(plan_with_fault("EIO"), replay, {})] == kinds
 
 
-def unsafe_after_sync(lines: list[str], folder: Path) -> dict[int, UnsafeBytes]:
-    """The unsafe bytes after operation 5, a sync. Each line of the log is an event, its result and its offset, and may
-    begin with a process number."""
+def unsafe_in_log(lines: list[str], folder: Path) -> tuple[dict[int, UnsafeBytes], dict[str, UnsafeBytes]]:
+    """The unsafe bytes after operation 5, a sync, and at the end. Each line of the log is an event, its result and its
+    offset, and may begin with a process number."""
     log = folder / "fs.log"
     with_process = [line if line[0].isdigit() else f"77 {line}" for line in lines]
     log.write_text("".join(f"{line} /x/files/n0\n" for line in with_process) + "0 returned 5 -1 -\n")
     names = Replay(plan_with_fault(), logs(GOOD[1000:1100])).names_at_operation
-    return unsafe_bytes(log, PLAN, names, node_of_rank=lambda rank: rank)[0]
+    return unsafe_bytes(log, PLAN, names, node_of_rank=lambda rank: rank)
+
+
+def unsafe_after_sync(lines: list[str], folder: Path) -> dict[int, UnsafeBytes]:
+    return unsafe_in_log(lines, folder)[0]
 
 
 FAILED = ["wrote 10 0", "syncing 0 -1", "failed -1 -1"]
@@ -320,6 +324,23 @@ def test_bytes_that_a_sync_left_unsafe_are_found(lines: list[str], found: list[s
     after = unsafe_after_sync(lines, tmp_path)
     replay = Replay(plan_with_fault(), logs(GOOD[1000:1100]))
     assert [violation.kind for violation in check_synchronised(replay, after)] == found
+
+
+@pytest.mark.parametrize(
+    ("lines", "states"),
+    [
+        (["wrote 10 0", *DRAIN_SYNCED], []),
+        (["wrote 10 0"], ["unsynced"]),
+        ([*FAILED, *SYNCED], ["lost"]),
+        ([*FAILED, "wrote 10 0", *DRAIN_SYNCED], []),
+    ],
+)
+def test_without_a_store_all_bytes_are_on_the_medium(
+    lines: list[str], states: list[str], tmp_path: Path
+) -> None:
+    at_end = unsafe_in_log(lines, tmp_path)[1]
+    found = check_medium(Replay(plan_with_fault(), logs(GOOD[1000:1100])), at_end)
+    assert [violation.text.split()[-1] for violation in found] == states
 
 
 def test_an_error_after_the_fault_needs_lost_bytes(tmp_path: Path) -> None:
