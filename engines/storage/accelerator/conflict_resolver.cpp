@@ -193,13 +193,14 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
     is_in_contact_ = wait_until_published(newest);
     if (!is_in_contact_) return false;
     directory.scan_node(true);
-    if (winning_pieces(from, end_record, conflict).empty() && !(conflict && push == Push::sync))
-        return true;
+    const bool has_won = !winning_pieces(from, end_record, conflict).empty();
+    if (!has_won && !(conflict && push == Push::sync)) return true;
     // With Push::sync no node is left afterwards that can repeat older writes, and newer bytes of
     // other nodes are durable. Else a node whose file cannot be written may have published its
     // older bytes as superseded: then this is their last write, so it takes place all the same.
     const bool are_pushed =
         wait_until_pushed(push, push == Push::sync ? std::max(newest, conflict) : newest, false);
+    if (has_won) head.unresolved = 1;
     if (!are_pushed && push == Push::sync) return false;
     // From here on other ranks that resolve conflicts wait for this one. They resolve conflicts
     // with their later writes themselves.
@@ -226,10 +227,10 @@ bool ConflictResolver::resolve(std::uint64_t end_record, Push push) {
     return true;
 }
 
-std::uint64_t ConflictResolver::prepare_eviction(std::uint64_t first, std::uint64_t drained) {
-    if (!job_.directory().has_shared_files()) return drained;
+std::uint64_t ConflictResolver::prepare_eviction(std::uint64_t first, std::uint64_t end) {
+    if (!job_.directory().has_shared_files()) return end;
     // Tries fewer records if they need more tombstones than can be published at a time.
-    for (std::uint64_t end_record = drained; end_record > first;
+    for (std::uint64_t end_record = end; end_record > first;
          end_record = first + (end_record - first) / 2) {
         const ResolvingScope resolving_scope(job_);
         std::vector<Piece> rewritten;
@@ -240,16 +241,16 @@ std::uint64_t ConflictResolver::prepare_eviction(std::uint64_t first, std::uint6
 }
 
 // Publishes tombstones for the rewritten pieces. Publishes the tombstones among the evicted records
-// [first, drained) again if a node may still need them. Returns false if there are too many.
+// [first, end) again if a node may still need them. Returns false if there are too many.
 bool ConflictResolver::publish_tombstones(const std::vector<Piece>& pieces, std::uint64_t first,
-                                          std::uint64_t drained) {
+                                          std::uint64_t end) {
     const Store& store = job_.store();
     RangeRecords of_pieces(RecordKind::tombstone);
     for (const auto& piece : pieces)
         of_pieces.add(piece.file, piece.generation, piece.sequence, piece.begin, piece.end);
     std::vector<Record>& tombstones = of_pieces.records();
     const std::uint64_t oldest_local = oldest_except(store, job_.local_rank());
-    for (std::uint64_t k = first; k < drained; ++k) {
+    for (std::uint64_t k = first; k < end; ++k) {
         Record old = store.record(job_.local_rank(), k);
         const bool obsolete = oldest_local > old.sequence &&
                               job_.directory().all_nodes_beyond(&Progress::oldest, old.sequence);

@@ -37,7 +37,7 @@ public:
     // Whether another rank has written a byte of this rank's unsettled records.
     bool has_conflicts();
     // The Writer's EvictionGuard.
-    std::uint64_t prepare_eviction(std::uint64_t first, std::uint64_t drained);
+    std::uint64_t prepare_eviction(std::uint64_t first, std::uint64_t end);
 
 private:
     // A range of a file, and where this rank's data of it are in its data ring.
@@ -56,7 +56,7 @@ private:
     bool resolve(std::uint64_t from, std::uint64_t end_record, Push push,
                  std::vector<Piece>& rewritten);
     bool publish_tombstones(const std::vector<Piece>& pieces, std::uint64_t first,
-                            std::uint64_t drained);
+                            std::uint64_t end);
 
     Job& job_;
     std::uint64_t resolved_before_ = 0;  // a record number

@@ -177,8 +177,8 @@ std::string Job::create_store() {
     directory_ = std::make_unique<WriteDirectory>(*this);
     std::string error;
     if (node_count_ > 1) {
-        writer_->set_eviction_guard([this](std::uint64_t first, std::uint64_t drained) {
-            return resolver_.prepare_eviction(first, drained);
+        writer_->set_eviction_guard([this](std::uint64_t first, std::uint64_t end) {
+            return resolver_.prepare_eviction(first, end);
         });
         remote_ = Remote::start(*this, error);
     }
@@ -394,7 +394,9 @@ bool Job::resolve_repeated_writes() {
                      "assay io: bytes that several nodes wrote may be old in the file system: a "
                      "node does not answer, or a store is full; fix: run the program again\n");
         pid_with_missing_data = getpid();
-    } else if (!resolved) {
+    } else if (resolved) {
+        store_->head(local_rank()).unresolved = 0;
+    } else {
         for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
             if (store_->file(k).shared.load() && !store_->file(k).deleted.load())
                 drain_->repeat_unsettled(k);

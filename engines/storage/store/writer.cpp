@@ -154,15 +154,19 @@ bool Writer::evict() {
     const std::uint64_t first = head_.first_record.load(std::memory_order_relaxed);
     const std::uint64_t drained = head_.drained.load(std::memory_order_acquire);
     if (first == drained) return false;
+    const Record& oldest = store_.record(rank_, first);
+    if (!may_evict(store_, oldest)) return false;
     if (eviction_guard_ && first >= evictable_before_) {
-        evictable_before_ = eviction_guard_(first, drained);
+        // The guard's answer holds for what is on the medium now: later its bytes may be superseded
+        // by others that are not.
+        std::uint64_t end = first + 1;
+        while (end < drained && may_evict(store_, store_.record(rank_, end))) ++end;
+        evictable_before_ = eviction_guard_(first, end);
         if (first >= evictable_before_) {
             error_ = EIO;
             return false;
         }
     }
-    const Record& oldest = store_.record(rank_, first);
-    if (!may_evict(store_, oldest)) return false;
     evict_first(oldest, first);
     return true;
 }

@@ -61,11 +61,10 @@ public:
     // and when the leader has ended.
     void set_drain(Drain* drain) { drain_ = drain; }
 
-    // Called before an eviction. `first`: number of the oldest record; `drained`: number of the
-    // first undrained one. Returns the number before which records may be evicted, at most
-    // `drained`; `first` means failure. The guard may publish up to reserved_records() records
-    // without data.
-    using EvictionGuard = std::function<std::uint64_t(std::uint64_t first, std::uint64_t drained)>;
+    // Called before an eviction of the records [first, end), which are durable. Returns the number
+    // before which they may be evicted, at most `end`; `first` means failure. The guard may publish
+    // up to reserved_records() records without data.
+    using EvictionGuard = std::function<std::uint64_t(std::uint64_t first, std::uint64_t end)>;
     void set_eviction_guard(EvictionGuard guard) { eviction_guard_ = std::move(guard); }
     std::size_t reserved_records() const {
         return eviction_guard_ ? store_.layout().record_slots / 8 : 0;
