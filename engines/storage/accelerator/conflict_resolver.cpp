@@ -164,14 +164,18 @@ bool ConflictResolver::rewrite(std::vector<Piece> pieces) {
             first, pieces.end(), [&](const Piece& piece) { return piece.file != first->file; });
         int error = 0;
         if (const auto descriptor = job_.handles().open_for_writing(first->file, error)) {
-            error = job_.drain().sync(first->file, descriptor->number(), [&] {
-                for (auto piece = first; piece != end; ++piece)
-                    if (!write_all(descriptor->number(),
-                                   store.data(job_.local_rank(), piece->ring_offset),
-                                   piece->end - piece->begin, piece->begin))
-                        return errno;
-                return 0;
-            });
+            error =
+                job_.drain()
+                    .sync(first->file, descriptor->number(),
+                          [&] {
+                              for (auto piece = first; piece != end; ++piece)
+                                  if (!write_all(descriptor->number(),
+                                                 store.data(job_.local_rank(), piece->ring_offset),
+                                                 piece->end - piece->begin, piece->begin))
+                                      return errno;
+                              return 0;
+                          })
+                    .fsync_error;
             note_modified(store, first->file, descriptor->number());
         }
         succeeded &= !error;

@@ -118,7 +118,7 @@ private:
     int drain_all();
     bool were_writes_repeated();
     int report_error(int error) const;
-    int conclude_sync(int written, int synced);
+    int conclude_sync(int& written, const Drain::SyncResult& result);
     void exchange_durable();
     void note_lost_ranges();
     int make_durable();

@@ -77,11 +77,13 @@ int AcceleratedFile::report_error(int error) const {
 // Returns the same error class on every rank.
 int AcceleratedFile::make_durable() {
     ledger_.begin_sync();
-    const int written = flush();
+    int written = flush();
     if (mode_ & MPI_MODE_RDONLY) return written;
     // One rank calls fsync for all ranks of its node.
-    const int error = is_first_of_node_ ? job_->drain().sync(slot_, descriptor_->number()) : 0;
-    const int synced = conclude_sync(written, report_error(error));
+    Drain::SyncResult result;
+    if (is_first_of_node_) result = job_->drain().sync(slot_, descriptor_->number());
+    if (!written || result.fsync_error) report_error(result.error());
+    const int synced = conclude_sync(written, result);
     // Nodes without a rank in this communicator may have written the file, so durable data are read
     // from the file system from now on.
     auto& slot = job_->store().file(slot_);
@@ -92,13 +94,15 @@ int AcceleratedFile::make_durable() {
 }
 
 // Collective: updates the ledgers of bytes that were written without the store, after an fsync.
-// `written`: the error class of writing the stores' data; `synced`: the error class of this rank's
-// fsync. Returns the worst error class of all ranks; bytes that an earlier fsync may have lost and
-// no rank has written again are an error.
-int AcceleratedFile::conclude_sync(int written, int synced) {
+// `written`: the error class of writing the stores' data, raised by what the ranks' fsyncs have
+// found. `result`: of this rank's fsync. Returns the worst error class of all ranks' fsyncs; bytes
+// that an earlier fsync may have lost and no rank has written again are an error.
+int AcceleratedFile::conclude_sync(int& written, const Drain::SyncResult& result) {
     const bool lost = !ledger_.lost().empty() || job_->has_lost(slot_);
-    int worst[2] = {error_class_of(synced), lost};
-    PMPI_Allreduce(MPI_IN_PLACE, worst, 2, MPI_INT, MPI_MAX, comm_);
+    int worst[3] = {error_class_of(mpi_error(result.fsync_error)), lost,
+                    error_class_of(mpi_error(result.write_error))};
+    PMPI_Allreduce(MPI_IN_PLACE, worst, 3, MPI_INT, MPI_MAX, comm_);
+    written = std::max(written, worst[2]);
     if (worst[0]) ledger_.fail_sync();
     else if (written) ledger_.postpone_sync();
     else if (worst[1]) exchange_durable();

@@ -125,7 +125,7 @@ void BackgroundDrain::complete(std::uint32_t slot, const SharedDescriptor& descr
         file.deleted = 1;  // the file has no name left, so its data are not needed
     if (!file.deleted.load()) {
         if (!is_written(store_, slot)) return;
-        if (needs_sync(file) && drain_.sync(slot, descriptor->number())) return;
+        if (needs_sync(file) && drain_.sync(slot, descriptor->number()).error()) return;
     }
     release(slot, descriptor);
 }

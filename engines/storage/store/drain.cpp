@@ -210,36 +210,38 @@ void Drain::retry_all() {
 
 // Data that were written without the store cannot be written again: then there is no error.
 void Drain::note_failed_sync(std::uint32_t file, int error) const {
-    if (!pieces_to_repeat(store_, file).empty()) note_error(store_, store_.file(file), error);
+    if (!store_.file(file).error.load() && !pieces_to_repeat(store_, file).empty())
+        note_error(store_, store_.file(file), error);
 }
 
-int Drain::sync(std::uint32_t file, int fd, const std::function<int()>& write_first) {
+Drain::SyncResult Drain::sync(std::uint32_t file, int fd, const std::function<int()>& write_first) {
     auto& slot = store_.file(file);
     const SyncRight right(store_, slot.syncing);
     if (right.was_interrupted) with_lock([&] { note_failed_sync(file, EIO); });
-    int error = write_first ? write_first() : 0;
+    SyncResult result;
+    if (write_first) result.fsync_error = write_first();
     std::uint64_t before = 0, promised = 0;
     with_lock([&] { promised = slot.drained_before.load(); });
     // What another process has failed to write meanwhile, or has written again, this fsync does not
     // cover. A write that has begun and records that are not drained hold `before` back.
-    for (bool is_covered = false; !error && !is_covered;) {
+    for (bool is_covered = false; !result.error() && !is_covered;) {
         if (before && step(small_batch) != Step::moved) pause_us(20);
-        bool is_written = false;
+        bool has_written_all = false;
         with_lock([&] {
             before = storage::written_before(store_, file);
-            is_written = !slot.error.load();
+            has_written_all = !slot.error.load();
         });
-        error = call_fsync(fd);
+        result.fsync_error = call_fsync(fd);
+        if (result.fsync_error) break;
         with_lock([&] {
-            if (error) return;
             note_synced(store_, slot, before);
-            if (is_written) slot.repeats_unsettled = 0;
-            error = static_cast<int>(slot.error.load());
+            if (has_written_all) slot.repeats_unsettled = 0;
+            result.write_error = static_cast<int>(slot.error.load());
             is_covered = slot.durable.load() >= promised;
         });
     }
-    if (error && !slot.error.load()) with_lock([&] { note_failed_sync(file, error); });
-    return error;
+    if (result.fsync_error) with_lock([&] { note_failed_sync(file, result.fsync_error); });
+    return result;
 }
 
 void Drain::repeat_unsettled(std::uint32_t file) {

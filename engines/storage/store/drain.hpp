@@ -48,10 +48,15 @@ public:
     // Waits until the writes end that any process of the node has begun.
     void wait_for_running_writes() const;
 
-    // Calls fsync of a file. Returns 0 or errno; after an error the data that are not durable count
-    // as not written. `write_first`: writes further bytes into the file, which belong to this
-    // fsync; returns 0 or errno.
-    int sync(std::uint32_t file, int fd, const std::function<int()>& write_first = {});
+    // Calls fsync of a file. After an error the data that are not durable count as not written.
+    // `write_first`: writes further bytes into the file, which belong to this fsync; returns 0 or
+    // errno.
+    struct SyncResult {
+        int fsync_error = 0;  // errno of fsync or of write_first
+        int write_error = 0;  // errno with which the store's data could not be written before it
+        int error() const { return fsync_error ? fsync_error : write_error; }
+    };
+    SyncResult sync(std::uint32_t file, int fd, const std::function<int()>& write_first = {});
     // Call it at the end of the job if the file's conflicts between nodes could not be resolved,
     // and each node has published its superseded bytes: what is not settled is written again.
     void repeat_unsettled(std::uint32_t file);

@@ -166,7 +166,7 @@ int complete(Store& store, Drain& drain, const FileHandles& handles, const Undra
     if (!descriptor) return reason;
     if (file.records)
         restore_modification_time(store.file(file.slot), descriptor->number(), last_alive_ns);
-    return error ? error : drain.sync(file.slot, descriptor->number());
+    return error ? error : drain.sync(file.slot, descriptor->number()).error();
 }
 
 // Whether recovery writes the file's data. An fsync alone is harmless.

@@ -112,7 +112,8 @@ TEST_CASE("data leave the ring after fsync, not before, and none is lost when fs
         CHECK(job.store->head(0).first_record.load() > 0);
         CHECK(!may_remove(*job.store));
         drain.finish(0, blocks);
-        while (drain.retry(job.slot) || drain.sync(job.slot, handles.held(job.slot)->number())) {
+        while (drain.retry(job.slot) ||
+               drain.sync(job.slot, handles.held(job.slot)->number()).error()) {
         }
         CHECK(medium.failed == failures);
         CHECK(may_remove(*job.store));
@@ -210,9 +211,9 @@ TEST_CASE("an fsync that follows a failed one of another process is no success")
     medium.failures = 1;
     of_another.sync_all();
     const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
-    CHECK(drain.sync(job.slot, fd) == EIO);
+    CHECK(drain.sync(job.slot, fd).error() == EIO);
     CHECK(drain.retry(job.slot) == 0);
-    CHECK(drain.sync(job.slot, fd) == 0);
+    CHECK(drain.sync(job.slot, fd).error() == 0);
     CHECK(read_contents(job.path) == "abc");
     close(fd);
     job.store->remove();
@@ -229,7 +230,7 @@ TEST_CASE("an fsync during which failed data are written again does not cover th
     note_error(*job.store, job.file(), EIO);
     medium.before_sync = [&] { CHECK(drain.retry(job.slot) == 0); };
     const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
-    CHECK(drain.sync(job.slot, fd) == 0);
+    CHECK(drain.sync(job.slot, fd).error() == 0);
     CHECK(medium.syncs == 2);
     CHECK(may_remove(*job.store));
     close(fd);
@@ -325,11 +326,11 @@ TEST_CASE("an fsync in which a process was killed counts as failed") {
     job.file().syncing = static_cast<std::uint32_t>(child);  // a zombie has ended
     CHECK(truncate(job.path.c_str(), 0) == 0);               // what it was to make durable is lost
     const int fd = open(job.path.c_str(), O_RDWR | O_CLOEXEC);
-    CHECK(drain.sync(job.slot, fd) == EIO);
+    CHECK(drain.sync(job.slot, fd).error() == EIO);
     CHECK(job.file().error == EIO);
     CHECK(!may_remove(*job.store));
     CHECK(drain.retry(job.slot) == 0);
-    CHECK(drain.sync(job.slot, fd) == 0);
+    CHECK(drain.sync(job.slot, fd).error() == 0);
     CHECK(may_remove(*job.store));
     CHECK(read_contents(job.path) == "abc");
     close(fd);

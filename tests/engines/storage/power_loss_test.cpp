@@ -263,7 +263,7 @@ private:
         unfinished_ = {Unfinished::Kind::truncate, target.file, {}, size};
         REQUIRE(ftruncate(files_.descriptor(target.file), static_cast<off_t>(size * word)) == 0);
         note_modified(*store_, target.slot, files_.descriptor(target.file));
-        CHECK(drain_.sync(target.slot, files_.descriptor(target.file)) == 0);
+        CHECK(drain_.sync(target.slot, files_.descriptor(target.file)).error() == 0);
         for (std::uint32_t rank = 0; rank < ranks; ++rank) {
             make_space(rank);
             Record record{};
