@@ -204,7 +204,7 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
     // older bytes as superseded: then this is their last write, so it takes place all the same.
     const bool are_pushed =
         wait_until_pushed(push, push == Push::sync ? std::max(newest, conflict) : newest, false);
-    if (has_won) head.unresolved = 1;
+    if (has_won) head.unresolved = oldest;
     if (!are_pushed && push == Push::sync) return false;
     // From here on other ranks that resolve conflicts wait for this one. They resolve conflicts
     // with their later writes themselves.
@@ -213,7 +213,7 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Pus
     if (!is_in_contact_) return false;
     directory.scan_node(true);
     rewritten = winning_pieces(from, end_record, conflict);
-    if (!rewritten.empty()) head.unresolved = 1;
+    if (!rewritten.empty()) head.unresolved = oldest;
     if (!rewrite(rewritten)) return false;
     head.unresolved = 0;
     return are_pushed;

@@ -89,6 +89,7 @@ private:
     void release_resources(bool complete, bool handed_over);
     bool has_last_name() const;
     bool spans_nodes() const;
+    bool has_all_ranks() const { return size_ == job_->size(); }
     int wait_for_other_nodes();
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
@@ -146,6 +147,7 @@ private:
     std::string path_;
     std::uint32_t slot_ = 0;
     std::uint32_t seen_repeats_ = 0;              // of FileSlot::repeats
+    std::uint32_t seen_failed_syncs_ = 0;         // of FileSlot::failed_syncs
     std::atomic<std::uint64_t> direct_bytes_{0};  // written without the store
     SyncLedger ledger_;  // of the bytes that were written without the store
     // Some rank's ledger may have bytes that are lost or that a failed fsync can lose, so that

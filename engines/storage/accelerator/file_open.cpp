@@ -313,6 +313,7 @@ bool AcceleratedFile::acquire_resources(int mode, bool in_world) {
     PMPI_Allreduce(MPI_IN_PLACE, agreed, 3, MPI_INT64_T, MPI_MAX, comm_);
     if (!agreed[0] && agreed[1] == -agreed[2]) {
         if (!(mode_ & MPI_MODE_RDONLY)) job_->handles().hold(slot_, descriptor_);
+        seen_failed_syncs_ = store.file(slot_).failed_syncs.load();
         file_size_ = static_cast<std::uint64_t>(status.size);
         view_ = flatten(MPI_BYTE);
         return true;

@@ -47,7 +47,7 @@ int AcceleratedFile::flush() {
         const bool repeated = were_writes_repeated();
         std::lock_guard guard(job_->lock());
         if (repeated) job_->resolver().restart();
-        const Push push = has_all_nodes_ ? Push::drain : Push::sync;
+        const Push push = has_all_ranks() ? Push::drain : Push::sync;
         if (spans_nodes() && !job_->resolver().resolve(end_record, push) && !error) error = EIO;
     }
     return worst_error_class(comm_, report_error(error));
@@ -82,13 +82,19 @@ int AcceleratedFile::make_durable() {
     // One rank calls fsync for all ranks of its node.
     Drain::SyncResult result;
     if (is_first_of_node_) result = job_->drain().sync(slot_, descriptor_->number());
+    // A drain's fsync that has failed meanwhile may have lost what was written without the store.
+    const std::uint32_t failed_syncs = job_->store().file(slot_).failed_syncs.load();
+    if (failed_syncs != seen_failed_syncs_ && !result.fsync_error && !ledger_.covered().empty())
+        result.fsync_error = EIO;
+    seen_failed_syncs_ = failed_syncs;
     if (!written || result.fsync_error) report_error(result.error());
     const int synced = conclude_sync(written, result);
+    if (synced) seen_failed_syncs_ = job_->store().file(slot_).failed_syncs.load();
     // Nodes without a rank in this communicator may have written the file, so durable data are read
     // from the file system from now on.
     auto& slot = job_->store().file(slot_);
     if (!written && !synced) slot.acknowledged = 0;
-    if (!written && !synced && has_all_nodes_) slot.settled = slot.durable.load();
+    if (!written && !synced && has_all_ranks()) slot.settled = slot.durable.load();
     if (!has_all_nodes_ && !synced) slot.foreign_before = slot.durable.load();
     return std::max(written, synced);
 }

@@ -375,7 +375,7 @@ bool Job::resolve_repeated_writes() {
         counts[0] += file.repeats.load();
         counts[1] += !is_durable(*store_, k);
     }
-    counts[0] += store_->head(local_rank()).unresolved.load();
+    counts[0] += store_->head(local_rank()).unresolved.load() != 0;
     PMPI_Allreduce(MPI_IN_PLACE, counts, 2, MPI_UINT64_T, MPI_SUM, world_);
     if (!counts[0] && !counts[1]) return false;
     std::lock_guard guard(lock_);
@@ -389,18 +389,20 @@ bool Job::resolve_repeated_writes() {
     if (!counts[0] && !is_unordered) return true;
     resolver_.restart();
     const bool resolved = resolver_.resolve(store_->head(local_rank()).drained.load(), Push::drain);
-    if (!resolved && (is_unordered || !resolver_.is_in_contact())) {
+    bool may_be_old = !resolved && (is_unordered || !resolver_.is_in_contact());
+    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k) {
+        const auto& file = store_->file(k);
+        if (resolved || may_be_old || !file.shared.load() || file.deleted.load()) continue;
+        drain_->repeat_unsettled(k);
+        // Other ranks' newer data have left the store, so some of this rank's stay as they are.
+        may_be_old |= file.evicted_newest.load() > file.settled.load();
+    }
+    store_->head(local_rank()).unresolved = 0;
+    if (may_be_old) {
         std::fprintf(stderr,
                      "assay io: bytes that several nodes wrote may be old in the file system: a "
                      "node does not answer, or a store is full; fix: run the program again\n");
         pid_with_missing_data = getpid();
-    } else if (resolved) {
-        store_->head(local_rank()).unresolved = 0;
-    } else {
-        for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
-            if (store_->file(k).shared.load() && !store_->file(k).deleted.load())
-                drain_->repeat_unsettled(k);
-        store_->head(local_rank()).unresolved = 0;
     }
     return true;
 }

@@ -210,6 +210,7 @@ void Drain::retry_all() {
 
 // Data that were written without the store cannot be written again: then there is no error.
 void Drain::note_failed_sync(std::uint32_t file, int error) const {
+    store_.file(file).failed_syncs.fetch_add(1);
     if (!store_.file(file).error.load() && !pieces_to_repeat(store_, file).empty())
         note_error(store_, store_.file(file), error);
 }

@@ -147,7 +147,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.size = -1;
     slot.mtime_ns = slot.ctime_ns = slot.server_skew_ns = 0;
     slot.known_mtime_ns = status.mtime_ns;
-    slot.error = slot.repeats = slot.syncing = 0;
+    slot.error = slot.repeats = slot.failed_syncs = slot.syncing = 0;
     slot.deleted = slot.writing = slot.shared = 0;
     slot.acknowledged = slot.background_open_failed = slot.conflicted = slot.superseded = 0;
     slot.repeats_unsettled = 0;

@@ -126,12 +126,13 @@ struct FileSlot {
     // The modification time after this job's last write (0: not known). The least by which the file
     // system's clock is ahead of this node's.
     std::atomic<std::int64_t> known_mtime_ns, server_skew_ns;
-    std::atomic<std::uint32_t> repeats;  // how often failed writes were repeated
-    std::atomic<std::uint32_t> error;    // errno of a write or an fsync that failed; 0: none
-    std::atomic<std::uint32_t> syncing;  // process number of the one that calls fsync; 0: none
-    std::atomic<std::uint8_t> deleted;   // it has no name left, so its data are not drained
-    std::atomic<std::uint8_t> writing;   // a drain writes it, so known_mtime_ns is outdated
-    std::atomic<std::uint8_t> shared;    // other nodes or the MPI's own I/O write the file too
+    std::atomic<std::uint32_t> repeats;       // how often failed writes were repeated
+    std::atomic<std::uint32_t> error;         // errno of a write or an fsync that failed; 0: none
+    std::atomic<std::uint32_t> failed_syncs;  // how often an fsync has failed on this node
+    std::atomic<std::uint32_t> syncing;       // process number of the one that calls fsync; 0: none
+    std::atomic<std::uint8_t> deleted;        // it has no name left, so its data are not drained
+    std::atomic<std::uint8_t> writing;        // a drain writes it, so known_mtime_ns is outdated
+    std::atomic<std::uint8_t> shared;         // other nodes or the MPI's own I/O write the file too
     // 1: sync or close has returned before the file system had all of it.
     std::atomic<std::uint8_t> acknowledged;
     std::atomic<std::uint8_t>
@@ -167,9 +168,9 @@ struct RankHead {
     // conflict with another node (accelerator/conflict_resolver.hpp); 0: it does not.
     alignas(cache_line) std::atomic<std::uint64_t> resolving;
     alignas(cache_line) std::atomic<std::uint32_t> pid;  // of the rank's process
-    // 1: older data of another node may have come over this rank's in a file, and it has not
-    // succeeded to write its own again.
-    std::atomic<std::uint32_t> unresolved;
+    // A sequence: from there on older data of another node may have come over this rank's in a
+    // file, and it has not succeeded to write its own again. 0: nowhere.
+    std::atomic<std::uint64_t> unresolved;
 };
 static_assert(sizeof(RankHead) <= page);
 

@@ -3,6 +3,7 @@
 #include "storage/store/progress.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <vector>
 
 #include "storage/store/durability.hpp"
@@ -116,6 +117,11 @@ Progress progress(const Store& store) {
             result.drained = std::min(result.drained, resolving);
     }
     result.durable = result.drained;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
+        if (const auto unresolved = store.head(rank).unresolved.load()) {
+            result.durable = std::min(result.durable, unresolved);
+            result.failed = EIO;  // nobody waits for it without a limit
+        }
     subtract_shared_files(store, result);
     return result;
 }

@@ -135,7 +135,8 @@ void Store::format(const std::string& job, const std::string& keep, bool is_zero
         auto& rank_head = head(rank);
         rank_head.tail = rank_head.pending = rank_head.drained = rank_head.first_record =
             rank_head.first_byte = rank_head.resolving = 0;
-        rank_head.pid = rank_head.unresolved = 0;
+        rank_head.pid = 0;
+        rank_head.unresolved = 0;
         rank_head.ring_bytes = layout_.ring_bytes;
         rank_head.prefaulted = backing_ == Backing::device ? layout_.ring_bytes : 0;
         if (!is_zero)
@@ -199,7 +200,8 @@ bool Store::take_over(const std::string& job, Failure& failure) {
         for (std::uint64_t k = rank_head.first_record.load(); k < tail; ++k)
             latest = std::max(latest, record(rank, k).sequence);
         rank_head.pending = rank_head.resolving = 0;
-        rank_head.pid = rank_head.unresolved = 0;
+        rank_head.pid = 0;
+        rank_head.unresolved = 0;
         for (std::uint32_t k = 0; k < file_slots; ++k) descriptor_of(rank, k) = 0;
     }
     for (std::uint32_t k = 0; k < file_slots && file(k).generation.load(); ++k) {
