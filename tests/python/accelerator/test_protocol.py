@@ -30,11 +30,12 @@ ONE_NODE_SYNC = "NODES=2 RECORDS=2 SYNCS=0 SELF_SYNCS=1"
 TWO_NODES_TRUNCATION = "NODES=2 RECORDS=2 TRUNCATIONS=1 SYNCS=0"
 LARGE = (
     ONE_NODE_SYNC,
-    TWO_NODES_TRUNCATION,
+    f"{ONE_NODE_SYNC} NODE_KILLS=1",
+    "NODES=2 RECORDS=3 TRUNCATIONS=1 SYNCS=0",
     "NODES=2 RECORDS=2 FAILURES=2",
     "NODES=2 RECORDS=2 WRITE_FAILURES=1",
     "NODES=2 RECORDS=2 ONE_KERNEL",
-    "NODES=2 RECORDS=2 BYTES=2",
+    "NODES=2 RECORDS=2 BYTES=2 FAILURES=2",
     "NODES=2 RECORDS=2 NODE_KILLS=1",
     "NODES=2 RECORDS=2 KILLS=1",
     "NODES=2 RECORDS=3",
@@ -95,7 +96,9 @@ def search(folder: Path, configuration: str, megabytes: int, optimised: bool = F
     run = subprocess.run(["./pan", f"-m{DEPTH}"], cwd=folder, capture_output=True, text=True)
     text = run.stdout + run.stderr
     violated = re.search(r"pan:\d+: (.*) \(at depth", text)
-    incomplete = re.search(r"Search not completed|max search depth too small|out of memory|MEMLIM|aborting", text)
+    incomplete = re.search(
+        r"Search not completed|max search depth too small|out of memory|MEMLIM|aborting", text
+    )
     complete = run.returncode == 0 and "errors: 0" in text and "states, stored" in text and not incomplete
     return Search(violated[1] if violated else "", complete, f"{configuration}: {text[-3000:]}")
 
