@@ -43,6 +43,7 @@ LARGE = (
 
 SAFE, DURABLE, SYNCED = "left_byte_is_safe", "evicted_byte_is_durable", "synced_byte_is_durable"
 CUT, READ, NAME = "cut_byte_stays_away", "read_is_newest", "other_name_stays"
+LOST = f"{SAFE}|{DURABLE}|{SYNCED}"  # whichever the search meets first
 PROBE = re.escape("!(over)")
 
 FAULTS = [
@@ -61,9 +62,9 @@ FAULTS = [
     ("FAULT_13", TWO_NODES, READ),
 ]
 RULES = [
-    ("RULE_RESOLVE_LAST", TWO_NODES, DURABLE),
-    ("RULE_LOST_REWRITES", TWO_NODES, f"{SAFE}|{DURABLE}|{SYNCED}"),
-    ("RULE_REPEATS_COUNT", TWO_NODES, f"{SAFE}|{DURABLE}|{SYNCED}"),
+    ("RULE_RESOLVE_LAST", TWO_NODES, LOST),
+    ("RULE_LOST_REWRITES", TWO_NODES, LOST),
+    ("RULE_REPEATS_COUNT", TWO_NODES, LOST),
     ("RULE_SYNC_COVERS", TWO_NODES, SYNCED),
     ("RULE_ONE_NODE_SYNC", ONE_NODE_SYNC, SYNCED),
     ("RULE_SUPERSEDING_IS_DURABLE RULE_REMOTE_REWRITES", TWO_NODES, DURABLE),
