@@ -29,6 +29,9 @@ PARALLEL = ["-n", "3", "--dist", "loadfile", "--no-loadscope-reorder"]
 SHOWN_FAILURES = 34  # with the lines around them, a failing suite's summary is the last 40 lines
 REASON_WIDTH = 150
 GRACE_S = 20  # from the signal that ends a part to SIGKILL
+POLL_S = 0.1  # between two looks whether a part has ended or a signal has come
+
+received: list[str] = []  # the signals that shall end the suite
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,6 @@ class Result:
     seconds: float = 0.0
     failures: list[str] = field(default_factory=list)  # "test: reason", a line each
     log: Path | None = None
-
-
-class Cut(Exception):
-    """A signal ended the suite."""
 
 
 def ctest(area: str, build: Path, labels: Sequence[str], limit_s: float) -> Part:
@@ -138,7 +137,7 @@ def acceptance(area: str) -> list[Part]:
 
 
 def run(part: Part, folder: Path) -> Result:
-    """Runs a part to its end or its limit. Raises Cut for a signal, after the part has ended."""
+    """Runs a part to its end, its limit, or a signal; what it reported by then counts."""
     junit, log = folder / f"{part.name}.xml", folder / f"{part.name}.log"
     junit.unlink(missing_ok=True)
     command = [word.replace("{junit}", str(junit)) for word in part.command]
@@ -168,14 +167,19 @@ def run_shown(command: Sequence[str], log: Path, part: Part) -> tuple[int, str]:
     )  # fmt: skip
     copying = threading.Thread(target=copy, args=(process, log))
     copying.start()
+    deadline = time.monotonic() + part.limit_s
     ended_by = ""
-    try:
-        process.wait(part.limit_s)
-    except subprocess.TimeoutExpired:
-        ended_by = f"ended after its limit of {part.limit_s / 60:g} min: {last_line(log)}"
-    finally:
-        end(process)  # also what it left behind, which would keep the pipe open
-        copying.join()
+    while not ended_by:
+        try:
+            process.wait(POLL_S)
+            break
+        except subprocess.TimeoutExpired:
+            if received:
+                ended_by = f"ended by {received[0]}"
+            elif time.monotonic() > deadline:
+                ended_by = f"ended after its limit of {part.limit_s / 60:g} min: {last_line(log)}"
+    end(process)  # also what it left behind, which would keep the pipe open
+    copying.join()
     return process.returncode, ended_by
 
 
@@ -263,8 +267,9 @@ def summary(results: Sequence[Result], suite: str) -> str:
     return "\n".join(lines)
 
 
-def interrupted(number: int, frame: object) -> None:
-    raise Cut(signal.Signals(number).name)
+def note_signal(number: int, frame: object) -> None:
+    """Only notes the signal: an exception here could leave a part that has just started without its end."""
+    received.append(signal.Signals(number).name)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -276,20 +281,18 @@ def main(arguments: Sequence[str]) -> int:
     folder = BUILD / suite
     folder.mkdir(parents=True, exist_ok=True)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupted)
+        signal.signal(number, note_signal)
     results: list[Result] = []
-    status = 0
-    try:
-        for part in parts:
+    for part in parts:
+        if not received:
             results.append(run(part, folder))
-    except Cut as cut:
-        print(f"suites: ended by {cut}; the parts after {results[-1].log if results else 'none'} did not run")
-        status = 130
+    if received:
+        print(f"suites: ended by {received[0]} after {len(results)} of {len(parts)} parts")
     text = summary(results, suite)
     failures = [failure for result in results for failure in result.failures]
     (folder / "summary.txt").write_text("\n".join([text, *failures, ""]))
     print(text)
-    return status or int(bool(failures))
+    return 130 if received else int(bool(failures))
 
 
 if __name__ == "__main__":

@@ -186,9 +186,12 @@ void drop_store(const std::string& path, bool discard) {
         throw Error(path + " is in use by a running job or its background drain",
                     "drop it when they have ended");
     const auto undrained = undrained_data(*store);
-    if (!discard && (undrained.bytes || undrained.torn))
+    if (!discard && (!undrained.files.empty() || undrained.torn))
         throw Error(
-            fmt::format("{} holds {} bytes that are not in the file system", path, undrained.bytes),
+            undrained.bytes || undrained.torn
+                ? fmt::format("{} holds {} bytes that are not in the file system", path,
+                              undrained.bytes)
+                : fmt::format("{} holds data that were not synced to the medium", path),
             fmt::format("assay io recover {}, or drop them with --discard", path));
     store->remove();
     remove_dead_links();

@@ -12,11 +12,13 @@
 
 #include "storage/accelerator/job.hpp"
 #include "storage/accelerator/range_records.hpp"
+#include "storage/store/file_table.hpp"
 
 namespace assay::storage {
 namespace {
 
 constexpr std::uint64_t poll_ns = 50'000;
+constexpr std::uint64_t push_period_ns = 10'000'000;  // between two requests to drain or to sync
 // The longest wait for a file that cannot be written on some node; its drain retries every second.
 constexpr std::uint64_t error_wait_limit_ns = 5'000'000'000;
 // The limit of further waits after one that has failed: long enough for one retry, and shorter, so
@@ -56,7 +58,7 @@ struct ConflictResolver::ResolvingScope {
 
 std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint64_t from,
                                                                       std::uint64_t end_record,
-                                                                      bool& conflict) {
+                                                                      std::uint64_t& conflict) {
     const Store& store = job_.store();
     auto& directory = job_.directory();
     std::vector<Piece> pieces;
@@ -75,7 +77,8 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
                                 end = begin + record.length;
             for (std::uint64_t offset = begin; offset < end;) {
                 const Lookup other_write = writes_of_others.find(offset, end);
-                conflict |= other_write.has_data && record.sequence >= slot.settled.load();
+                if (other_write.has_data && record.sequence >= slot.settled.load())
+                    conflict = std::max(conflict, other_write.sequence);
                 if (!other_write.has_data || other_write.sequence > record.sequence) {
                     offset = other_write.end;
                     continue;
@@ -97,7 +100,7 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
 // Bytes whose conflict is resolved still count as long as they are not settled (FileSlot::settled):
 // after a failed fsync a drain writes all unsettled data again, including older data of its node.
 bool ConflictResolver::has_conflicts() {
-    bool conflict = false;
+    std::uint64_t conflict = 0;
     if (!job_.directory().has_shared_files()) return false;
     const auto& head = job_.store().head(job_.local_rank());
     if (!job_.directory().query_nodes()) return true;
@@ -119,47 +122,66 @@ bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
     return reached;
 }
 
-// Waits until the data of all records up to `sequence` are in the file system. Returns false if a
-// node does not answer or a file cannot be written.
-bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
+// Waits until on all nodes the data of all records up to `sequence` are in the file system or, with
+// Push::sync, on its medium. Returns false if a node does not answer or a file cannot be written.
+bool ConflictResolver::wait_until_pushed(Push push, std::uint64_t sequence, bool whole_job) {
+    const auto member = push == Push::sync ? &Progress::durable : &Progress::drained;
     auto& directory = job_.directory();
     const Store& store = job_.store();
     const std::uint64_t until =
         store.now() + (last_wait_failed_ ? retry_wait_limit_ns : error_wait_limit_ns);
+    std::uint64_t push_at = 0;
     bool possible = true;
     wait_until([&] {
+        const bool pushes = store.now() >= push_at;
+        if (pushes) push_at = store.now() + push_period_ns;
+        const Push now = pushes ? push : Push::none;
         store.request_drain();
-        possible = directory.query_nodes(true);
+        if (now == Push::sync) store.request_sync();
+        possible = whole_job ? directory.query_all_nodes(now) : directory.query_nodes(now);
         const Progress local_progress = progress(store);
         if (local_progress.failed || directory.remote_drain_failed())
             possible = possible && store.now() < until;
         last_wait_failed_ = !possible;
-        return !possible || (directory.all_nodes_beyond(&Progress::drained, sequence) &&
-                             local_progress.drained > sequence);
+        return !possible || (directory.all_nodes_beyond(member, sequence, whole_job) &&
+                             local_progress.drained > sequence &&
+                             (!whole_job || local_progress.*member > sequence));
     });
     return possible;
 }
 
-// Writes the pieces into their files. A file that this process has closed is skipped: its close has
-// resolved the conflicts. Returns false if a write has failed.
-bool ConflictResolver::rewrite(const std::vector<Piece>& pieces) {
+// Writes the pieces that are not settled into their files, and calls fsync in one step with that:
+// what was durable before is on the medium again afterwards. Returns false on an error.
+bool ConflictResolver::rewrite(std::vector<Piece> pieces) {
     const Store& store = job_.store();
+    std::erase_if(pieces, [&](const Piece& piece) {
+        return piece.sequence < store.file(piece.file).settled.load();
+    });
+    std::ranges::stable_sort(pieces, {}, &Piece::file);
     bool succeeded = true;
-    for (const auto& piece : pieces) {
-        const auto descriptor = job_.handles().held(piece.file);
-        if (!descriptor) continue;
-        auto& slot = store.file(piece.file);
-        slot.dirty = 1;
-        if (write_all(descriptor->number(), store.data(job_.local_rank(), piece.ring_offset),
-                      piece.end - piece.begin, piece.begin))
-            continue;
-        job_.drain().note_write_error(piece.file, piece.sequence, errno);
-        succeeded = false;
+    for (auto first = pieces.begin(); first != pieces.end();) {
+        const auto end = std::find_if(first, pieces.end(), [&](const Piece& piece) {
+            return piece.file != first->file;
+        });
+        int error = 0;
+        if (const auto descriptor = job_.handles().open_for_writing(first->file, error)) {
+            error = job_.drain().sync(first->file, descriptor->number(), [&] {
+                for (auto piece = first; piece != end; ++piece)
+                    if (!write_all(descriptor->number(),
+                                   store.data(job_.local_rank(), piece->ring_offset),
+                                   piece->end - piece->begin, piece->begin))
+                        return errno;
+                return 0;
+            });
+            note_modified(store, first->file, descriptor->number());
+        }
+        succeeded &= !error;
+        first = end;
     }
     return succeeded;
 }
 
-bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record,
+bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record, Push push,
                                std::vector<Piece>& rewritten) {
     auto& head = job_.store().head(job_.local_rank());
     auto& directory = job_.directory();
@@ -168,14 +190,19 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record,
         newest = std::max(newest, job_.store().record(job_.local_rank(), k).sequence);
         oldest = std::min(oldest, job_.store().record(job_.local_rank(), k).sequence);
     }
-    bool conflict = false;
+    std::uint64_t conflict = 0;
     is_in_contact_ = wait_until_published(newest);
     if (!is_in_contact_) return false;
     directory.scan_node(true);
-    if (winning_pieces(from, end_record, conflict).empty()) return true;
-    // A node whose file cannot be written may have published its older bytes as superseded. Then
-    // this is their last write, so it takes place all the same.
-    const bool are_drained = wait_until_drained(newest);
+    if (winning_pieces(from, end_record, conflict).empty() &&
+        !(conflict && push == Push::sync))
+        return true;
+    // With Push::sync no node is left afterwards that can repeat older writes, and newer bytes of
+    // other nodes are durable. Else a node whose file cannot be written may have published its older
+    // bytes as superseded: then this is their last write, so it takes place all the same.
+    const bool are_pushed =
+        wait_until_pushed(push, push == Push::sync ? std::max(newest, conflict) : newest, false);
+    if (!are_pushed && push == Push::sync) return false;
     // From here on other ranks that resolve conflicts wait for this one. They resolve conflicts
     // with their later writes themselves.
     head.resolving.store(oldest, std::memory_order_seq_cst);
@@ -183,16 +210,19 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t end_record,
     if (!is_in_contact_) return false;
     directory.scan_node(true);
     rewritten = winning_pieces(from, end_record, conflict);
-    return rewrite(rewritten) && are_drained;
+    if (!rewritten.empty()) head.unresolved = 1;
+    if (!rewrite(rewritten)) return false;
+    head.unresolved = 0;
+    return are_pushed;
 }
 
-bool ConflictResolver::resolve(std::uint64_t end_record) {
+bool ConflictResolver::resolve(std::uint64_t end_record, Push push) {
     if (!job_.directory().has_shared_files()) return true;
     const ResolvingScope resolving_scope(job_);
     std::vector<Piece> rewritten;
     if (!resolve(
             std::max(resolved_before_, job_.store().head(job_.local_rank()).first_record.load()),
-            end_record, rewritten))
+            end_record, push, rewritten))
         return false;
     resolved_before_ = std::max(resolved_before_, end_record);
     return true;
@@ -205,7 +235,7 @@ std::uint64_t ConflictResolver::prepare_eviction(std::uint64_t first, std::uint6
          end_record = first + (end_record - first) / 2) {
         const ResolvingScope resolving_scope(job_);
         std::vector<Piece> rewritten;
-        if (!resolve(first, end_record, rewritten)) return first;
+        if (!resolve(first, end_record, Push::sync, rewritten)) return first;
         if (publish_tombstones(rewritten, first, end_record)) return end_record;
     }
     return first;

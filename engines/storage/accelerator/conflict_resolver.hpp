@@ -10,6 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "storage/accelerator/service.hpp"
+
 namespace assay::storage {
 
 class Job;
@@ -20,12 +22,18 @@ public:
 
     // Resolves the conflicts of this rank's drained records before number `end_record`: afterwards
     // the file system has their data, except where a newer write exists. Returns false if a node
-    // does not answer or a file cannot be written.
-    bool resolve(std::uint64_t end_record);
+    // does not answer or a file cannot be written. Push::drain: all nodes that have older data of
+    // these bytes have published them as superseded, or their fsync belongs to this one. Push::sync:
+    // waits until their data are durable.
+    bool resolve(std::uint64_t end_record, Push push);
     // Whether all nodes have answered the last resolve().
     bool is_in_contact() const { return is_in_contact_; }
     // Call it after a drain has repeated writes: all conflicts must be resolved again.
     void restart() { resolved_before_ = 0; }
+    // Waits until all nodes that share files with this process, or (`whole_job`) all of the job,
+    // have pushed the data of all records up to `sequence` so far. Returns false if a node does not
+    // answer or a file cannot be written.
+    bool wait_until_pushed(Push push, std::uint64_t sequence, bool whole_job);
     // Whether another rank has written a byte of this rank's unsettled records.
     bool has_conflicts();
     // The Writer's EvictionGuard.
@@ -39,12 +47,14 @@ private:
     };
     struct ResolvingScope;
     // The bytes of records [from, end_record) that other ranks have written too, and for which this
-    // rank's write is the newest. Sets `conflict` if another rank has written any of the bytes.
-    std::vector<Piece> winning_pieces(std::uint64_t from, std::uint64_t end_record, bool& conflict);
+    // rank's write is the newest. `conflict`: the newest sequence with which another rank has
+    // written any of these bytes that are not settled; it stays if none has.
+    std::vector<Piece> winning_pieces(std::uint64_t from, std::uint64_t end_record,
+                                      std::uint64_t& conflict);
     bool wait_until_published(std::uint64_t sequence);
-    bool wait_until_drained(std::uint64_t sequence);
-    bool rewrite(const std::vector<Piece>& pieces);
-    bool resolve(std::uint64_t from, std::uint64_t end_record, std::vector<Piece>& rewritten);
+    bool rewrite(std::vector<Piece> pieces);
+    bool resolve(std::uint64_t from, std::uint64_t end_record, Push push,
+                 std::vector<Piece>& rewritten);
     bool publish_tombstones(const std::vector<Piece>& pieces, std::uint64_t first,
                             std::uint64_t drained);
 

@@ -19,7 +19,7 @@
 
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
-#include "storage/store/progress.hpp"
+#include "storage/store/durability.hpp"
 
 namespace assay::storage {
 namespace {
@@ -47,12 +47,12 @@ bool is_local(int fd) {
 }  // namespace
 
 // Whether writes of the file may leave out the store. A store on persistent memory survives a power
-// failure, which the page cache does not; and the data that later jobs read from a kept store must
-// be in the store.
+// failure, which the page cache does not; the data that later jobs read from a kept store must be in
+// the store; and data of the store that are not durable could be written again over later ones.
 bool AcceleratedFile::may_write_directly() const {
     return job_->settings().direct && job_->settings().keep.empty() && !until_memory_ &&
            job_->nodes() == 1 && !job_->store().persistent() && is_local(descriptor_->number()) &&
-           is_written(job_->store(), slot_) && !job_->store().file(slot_).lost.load();
+           is_durable(job_->store(), slot_);
 }
 
 // Chooses the route when the file is opened. No rank writes before all ranks have done so, because
@@ -69,7 +69,7 @@ void AcceleratedFile::choose_route() {
     may_lose_ = may_write_directly();
     if (may_lose_.load()) {
         // From now on readers read the file's data from the file, not from the rings.
-        slot.valid_from = written_before(store, slot_);
+        slot.valid_from = slot.durable.load();
         slot.route = Route::direct;
     } else {
         slot.route = Route::store;
@@ -146,8 +146,6 @@ int AcceleratedFile::write_directly(const BlockList& blocks, const char* buffer,
         buffer = packed.data();
     }
     const int code = write_blocks(blocks, buffer);
-    auto& slot = job_->store().file(slot_);
-    slot.dirty = 1;
     const auto length = static_cast<std::uint64_t>(bytes);
     const std::uint64_t before = direct_bytes_.fetch_add(length, std::memory_order_relaxed);
     if (before / writeback_bytes != (before + length) / writeback_bytes)

@@ -148,7 +148,7 @@ int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Cou
     } else {
         std::lock_guard guard(job_->lock());
         // This write needs a later sequence than all writes that this process may know of.
-        if (!is_on_one_node_ && !job_->directory().refresh_remote()) code = MPI_ERR_IO;
+        if (spans_nodes() && !job_->directory().refresh_remote()) code = MPI_ERR_IO;
         else if (!memory->decoded) code = MPI_ERR_UNSUPPORTED_OPERATION;
         else code = write_to_store(logical, static_cast<const char*>(buffer), *memory, bytes);
     }
@@ -228,9 +228,14 @@ void AcceleratedFile::extend_end(std::uint64_t end) {
 
 // ---- reading
 
+// Whether other nodes may write the file too, through this handle or another one.
+bool AcceleratedFile::spans_nodes() const {
+    return !is_on_one_node_ || (job_->nodes() > 1 && job_->store().file(slot_).shared.load());
+}
+
 // The file's size. The file system is asked only if the known size is below `at_least`.
 std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
-    const std::uint64_t remote_end = is_on_one_node_ ? 0 : job_->directory().remote_end(slot_);
+    const std::uint64_t remote_end = spans_nodes() ? job_->directory().remote_end(slot_) : 0;
     const std::uint64_t size = std::max(
         {job_->store().file(slot_).end.load(std::memory_order_relaxed), remote_end, file_size_});
     if (size >= at_least) return size;
@@ -325,7 +330,7 @@ int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatT
 // now. Returns false if a node does not answer.
 bool AcceleratedFile::refresh_directory() {
     job_->directory().scan_node(job_->settings().visibility == Visibility::immediate || atomic_);
-    return is_on_one_node_ || job_->directory().refresh_remote();
+    return !spans_nodes() || job_->directory().refresh_remote();
 }
 
 // Reads bytes from the store and the file system, and appends those on other nodes to
@@ -337,7 +342,7 @@ int AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* to
     // Older data are read from the file system.
     const std::uint64_t oldest =
         std::max(store.file(slot_).foreign_before.load(std::memory_order_relaxed),
-                 is_on_one_node_ ? job_->directory().evicted_before() : 0);
+                 spans_nodes() ? 0 : job_->directory().evicted_before());
     int code = MPI_SUCCESS;
     while (begin < end && !code) {
         const Lookup lookup = index.find(begin, end);

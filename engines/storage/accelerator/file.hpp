@@ -83,10 +83,13 @@ private:
     bool open_descriptor(FileStatus& status);
     bool claim_shared_pointer();
     void synchronize_after_open();
+    void synchronize_position();
     void choose_sync_level(bool memory);
     bool hand_to_background_drain();
     void release_resources(bool complete, bool handed_over);
-    bool has_single_link(FileStatus& status) const;
+    bool has_last_name() const;
+    bool spans_nodes() const;
+    int wait_for_other_nodes();
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
     int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
@@ -112,6 +115,7 @@ private:
     std::uint64_t current_size(std::uint64_t at_least);
     void synchronize();
     int flush();
+    int drain_all();
     bool were_writes_repeated();
     int report_error(int error) const;
     int conclude_sync(int written, int synced);

@@ -24,6 +24,7 @@
 #include "storage/accelerator/file_info.hpp"
 #include "storage/accelerator/remote.hpp"
 #include "storage/store/background.hpp"
+#include "storage/store/durability.hpp"
 #include "storage/store/network_file_system.hpp"
 #include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
@@ -220,6 +221,12 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     file->choose_sync_level(keys.memory);
     file->choose_route();
     file->synchronize_after_open();
+    if (const int stale = file->wait_for_other_nodes()) {
+        file->release_resources(true, false);
+        PMPI_File_close(&file->mpi_file_);
+        return call_default_handler(stale);
+    }
+    file->synchronize_position();
     *handle = file->mpi_file_;
     std::unique_lock guard(open_files().lock);
     open_files().by_handle[*handle] = std::move(file);
@@ -331,7 +338,35 @@ void AcceleratedFile::synchronize_after_open() {
             if (const int node = job_->node_of(world_ranks_[k]); node != job_->node())
                 job_->directory().add_remote_slot(slot_, node, slots[2 * k], slots[2 * k + 1]);
     }
+    {
+        std::lock_guard guard(job_->lock());
+        job_->directory().check(slot_);
+    }
     synchronize();
+}
+
+// Collective: after close and a barrier an open sees what all nodes have written. A process finds
+// that in the other nodes' stores if it knows the file's slots there. One that was in no
+// communicator with all nodes waits until the file has everything.
+int AcceleratedFile::wait_for_other_nodes() {
+    if (job_->nodes() == 1) return MPI_SUCCESS;
+    const Store& store = job_->store();
+    bool succeeded = true;
+    if (spans_nodes() && !has_all_nodes_) {
+        std::lock_guard guard(job_->lock());
+        if (!job_->directory().knows_all_slots(slot_))
+            succeeded = job_->resolver().wait_until_pushed(Push::sync, store.now(), true);
+    }
+    if (!succeeded)
+        std::fprintf(stderr,
+                     "assay io: %s cannot be opened: a node does not answer, or cannot write the "
+                     "data that it has of it\n",
+                     path_.c_str());
+    return worst_error_class(comm_, succeeded ? MPI_SUCCESS : MPI_ERR_IO);
+}
+
+// Collective: MPI_MODE_APPEND begins at the end of the file.
+void AcceleratedFile::synchronize_position() {
     if (mode_ & MPI_MODE_APPEND) {
         position_ = static_cast<std::int64_t>(current_size(~0ull));
         std::uint64_t before = 0;
@@ -373,7 +408,7 @@ void AcceleratedFile::release_resources(bool complete, bool handed_over) {
     release_slot(store, slot_, is_state_known ? &status : nullptr);
     if (mode_ & MPI_MODE_RDONLY) return;
     // After a failed fsync the store may have nothing that can be written again.
-    if (complete || handed_over || is_written(store, slot_))
+    if (complete || handed_over || is_durable(store, slot_))
         job_->handles().release(slot_, descriptor_);
     else job_->keep_open(slot_, descriptor_);
 }
@@ -389,20 +424,27 @@ int AcceleratedFile::close(MPI_File* handle) {
     Job& job = *file->job_;
     int code = MPI_SUCCESS;
     file->synchronize();
-    FileStatus status;
     const bool deletes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
-    const bool is_dropped = deletes && file->has_single_link(status);
+    const bool is_dropped = deletes && file->has_last_name();
     const bool complete =
         !is_dropped && (deletes || !file->until_memory_ || file->have_conflicts() ||
                         !file->hand_to_background_drain());
     if (complete) code = file->make_durable();
     if (code) file->note_lost_ranges();
     PMPI_Barrier(file->comm_);
-    if (deletes && file->rank_ == 0) unlink(file->path_.c_str());
+    // After a rename another file may have the path.
+    FileStatus status, named;
+    if (deletes && file->rank_ == 0 && read_status(file->descriptor_->number(), status) == 0 &&
+        read_status(file->path_.c_str(), named) == 0 && status.device == named.device &&
+        status.inode == named.inode)
+        unlink(file->path_.c_str());
+    PMPI_Barrier(file->comm_);
+    const bool is_deleted =
+        deletes && read_status(file->descriptor_->number(), status) == 0 && !status.links;
     file->release_resources(complete && !code, !complete && !is_dropped);
     PMPI_Barrier(file->comm_);
     // The data are dropped with the file's last name, unless another handle has the file open.
-    if (is_dropped) {
+    if (is_deleted) {
         drop_deleted_file(job.store(), status);
         job.close_deleted_files();
     }
@@ -411,19 +453,26 @@ int AcceleratedFile::close(MPI_File* handle) {
     return closed;
 }
 
-// Collective: whether the file has one name on all ranks. Sets `status`.
-bool AcceleratedFile::has_single_link(FileStatus& status) const {
-    const bool single = read_status(descriptor_->number(), status) == 0 && status.links <= 1;
+// Collective: whether the path is the only name of the file, on all ranks. It is not if the file was
+// renamed or has a hard link.
+bool AcceleratedFile::has_last_name() const {
+    FileStatus status, named;
+    const bool single = read_status(descriptor_->number(), status) == 0 && status.links <= 1 &&
+                        read_status(path_.c_str(), named) == 0 && status.device == named.device &&
+                        status.inode == named.inode;
     return worst_error_class(comm_, single ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
 }
 
 int AcceleratedFile::remove(const char* name, MPI_Info info) {
     Job* job = Job::current();
-    FileStatus status;
-    const bool last_name = job && read_status(strip_prefix(name).c_str(), status) == 0 &&
-                           status.regular && status.links == 1;
+    // The name may be a link, so it is asked afterwards whether the file has lost its last name.
+    const Descriptor file(job ? ::open(strip_prefix(name).c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)
+                              : -1);
     const int code = PMPI_File_delete(name, info);
-    if (!code && last_name) drop_deleted_file(job->store(), status);
+    FileStatus status;
+    if (!code && file.number() >= 0 && read_status(file.number(), status) == 0 && status.regular &&
+        !status.links)
+        drop_deleted_file(job->store(), status);
     return code;
 }
 

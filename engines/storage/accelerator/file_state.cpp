@@ -11,7 +11,7 @@
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/file_info.hpp"
 #include "storage/accelerator/remote.hpp"
-#include "storage/store/progress.hpp"
+#include "storage/store/durability.hpp"
 
 namespace assay::storage {
 
@@ -53,16 +53,21 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     if (mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
     if (size < 0) return MPI_ERR_ARG;
     synchronize();
+    // Nodes without a rank of this communicator may have written beyond the size that is known.
+    int code = job_->nodes() > 1 && !has_all_nodes_ ? drain_all() : MPI_SUCCESS;
     MPI_Offset known_size = 0;
-    int code = get_size(&known_size);
+    if (!code) code = get_size(&known_size);
     auto old_size = static_cast<std::uint64_t>(known_size);
     PMPI_Allreduce(MPI_IN_PLACE, &old_size, 1, MPI_UINT64_T, MPI_MAX, comm_);
     code = worst_error_class(comm_, code);
     // Data that are cut off must not be drained later.
-    if (!code && static_cast<std::uint64_t>(size) < old_size) code = flush();
+    if (!code && static_cast<std::uint64_t>(size) < old_size) code = drain_all();
     if (code) return code;
     auto& slot = job_->store().file(slot_);
     if (rank_ == 0 && ftruncate(descriptor_->number(), size)) code = mpi_error(errno);
+    // A store that outlives a power failure has the truncation, so the file must have it, too.
+    if (rank_ == 0 && !code && job_->store().persistent() && fsync(descriptor_->number()))
+        code = mpi_error(errno);
     if (is_first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
     code = worst_error_class(comm_, code);
     if (code) return code;
@@ -86,6 +91,23 @@ int AcceleratedFile::set_size(MPI_Offset size) {
         } else {
             code = mpi_error(job_->writer().error() ? job_->writer().error() : EIO);
         }
+    }
+    return worst_error_class(comm_, code);
+}
+
+// Collective: drains what the ranks have written, and on all nodes of the job what others have: any
+// handle of the file may have written it. Returns the same error class on every rank.
+int AcceleratedFile::drain_all() {
+    int code = flush();
+    const Store& store = job_->store();
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
+        job_->drain().finish(rank, store.head(rank).tail.load());
+    if (!code && job_->nodes() > 1 && is_first_of_node_) {
+        std::lock_guard guard(job_->lock());
+        // A node without a rank here gets no record of a truncation, by which it would cut what it
+        // repeats. So it must have nothing to repeat.
+        const Push push = has_all_nodes_ ? Push::drain : Push::sync;
+        if (!job_->resolver().wait_until_pushed(push, store.now(), true)) code = mpi_error(EIO);
     }
     return worst_error_class(comm_, code);
 }
@@ -148,10 +170,13 @@ int AcceleratedFile::enter_bypass() {
         path_ +
         ": atomic mode across nodes or a foreign data representation: the MPI's own I/O is used");
     synchronize();
-    const int code = flush();
+    // What is not durable could be written again over what the MPI library writes.
+    int code = drain_all();
+    if (!code) code = make_durable();
+    if (!code && !is_durable(job_->store(), slot_)) code = mpi_error(EBUSY);
+    code = worst_error_class(comm_, code);
     if (code) return code;
-    // Data that other handles have written may not be drained yet; they stay valid.
-    job_->store().file(slot_).valid_from = written_before(job_->store(), slot_);
+    job_->store().file(slot_).valid_from = job_->store().file(slot_).durable.load();
     job_->store().file(slot_).shared = 1;
     bypass_ = true;
     return MPI_SUCCESS;

@@ -33,7 +33,7 @@ bool AcceleratedFile::hand_to_background_drain() {
 // conflicts. Returns the same error class on every rank.
 int AcceleratedFile::flush() {
     if (mode_ & MPI_MODE_RDONLY) return MPI_SUCCESS;
-    if (!is_on_one_node_) {
+    if (spans_nodes()) {
         std::lock_guard guard(job_->lock());
         publish_superseded(*job_, slot_);
     }
@@ -42,12 +42,13 @@ int AcceleratedFile::flush() {
     int error = job_->drain().retry(slot_);
     if (!job_->settings().keep.empty() && have_conflicts())
         job_->store().file(slot_).conflicted = 1;
-    if (!is_on_one_node_) {
+    if (job_->nodes() > 1) {
         // From here on no node writes bytes of which another one has newer data.
         const bool repeated = were_writes_repeated();
         std::lock_guard guard(job_->lock());
         if (repeated) job_->resolver().restart();
-        if (!job_->resolver().resolve(end_record) && !error) error = EIO;
+        const Push push = has_all_nodes_ ? Push::drain : Push::sync;
+        if (spans_nodes() && !job_->resolver().resolve(end_record, push) && !error) error = EIO;
     }
     return worst_error_class(comm_, report_error(error));
 }
@@ -145,17 +146,15 @@ void AcceleratedFile::exchange_durable() {
 void AcceleratedFile::note_lost_ranges() {
     FileStatus status;
     if (read_status(descriptor_->number(), status) == 0 && !status.links) return;
-    if (job_->store().file(slot_).lost.load() && is_first_of_node_)
-        job_->note_lost_ranges(slot_, {{0, ~0ull}});
     job_->note_lost_ranges(slot_, ledger_.lost().possible());
 }
 
 // Collective: whether data of any rank conflict with those of another node. Such files are drained
 // before close returns, because the background drains of several nodes have no order.
 bool AcceleratedFile::have_conflicts() {
-    if (is_on_one_node_) return false;
+    if (job_->nodes() == 1) return false;
     bool conflict = false;
-    {
+    if (spans_nodes()) {
         std::lock_guard guard(job_->lock());
         conflict = job_->resolver().has_conflicts();
     }

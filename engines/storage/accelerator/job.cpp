@@ -14,6 +14,7 @@
 #include "storage/accelerator/remote.hpp"
 #include "storage/accelerator/superseded.hpp"
 #include "storage/store/background.hpp"
+#include "storage/store/durability.hpp"
 #include "storage/store/file_table.hpp"
 #include "storage/store/kept.hpp"
 #include "storage/store/other_jobs.hpp"
@@ -355,7 +356,7 @@ void Job::write_and_sync_abandoned_files() {
     for (std::uint32_t slot = 0; slot < file_slots && store_->file(slot).generation.load();
          ++slot) {
         const auto& file = store_->file(slot);
-        if (file.deleted.load() || (!file.dirty.load() && !file.error.load())) continue;
+        if (file.deleted.load() || (!needs_sync(file) && !file.error.load())) continue;
         int error = 0;
         if (const auto descriptor = handles_->open_for_writing(slot, error))
             write_and_sync(slot, *descriptor);
@@ -363,25 +364,42 @@ void Job::write_and_sync_abandoned_files() {
 }
 
 // Collective: resolves conflicts after failed writes were repeated, because these may have
-// overwritten newer data of other nodes. Returns whether files were written.
+// overwritten newer data of other nodes. Publishes which data are superseded before the drains and
+// recovery of the nodes write what is left, in any order. Returns whether files were written.
 bool Job::resolve_repeated_writes() {
     if (node_count_ == 1) return false;
-    std::uint64_t repeats = 0;
-    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
-        if (store_->file(k).shared.load()) repeats += store_->file(k).repeats.load();
-    PMPI_Allreduce(MPI_IN_PLACE, &repeats, 1, MPI_UINT64_T, MPI_SUM, world_);
-    if (!repeats) return false;
+    std::uint64_t counts[3]{};  // repeats, files that are not durable, those with superseded bytes
+    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k) {
+        const auto& file = store_->file(k);
+        if (!file.shared.load() || file.deleted.load()) continue;
+        counts[0] += file.repeats.load();
+        counts[1] += !is_durable(*store_, k);
+    }
+    counts[0] += store_->head(local_rank()).unresolved.load();
+    PMPI_Allreduce(MPI_IN_PLACE, counts, 2, MPI_UINT64_T, MPI_SUM, world_);
+    if (!counts[0] && !counts[1]) return false;
     std::lock_guard guard(lock_);
-    // Afterwards drains and recovery of the nodes may write what is left in any order.
     int is_unordered = !publish_superseded(*this, all_files);
     PMPI_Allreduce(MPI_IN_PLACE, &is_unordered, 1, MPI_INT, MPI_MAX, world_);
+    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
+        counts[2] += store_->file(k).superseded.load() && !is_durable(*store_, k);
+    PMPI_Allreduce(MPI_IN_PLACE, &counts[2], 1, MPI_UINT64_T, MPI_SUM, world_);
+    // Superseded bytes leave with this node's store, so what supersedes them must be durable.
+    if (counts[2]) resolver_.wait_until_pushed(Push::sync, store_->now(), true);
+    if (!counts[0] && !is_unordered) return true;
     resolver_.restart();
-    const bool resolved = resolver_.resolve(store_->head(local_rank()).drained.load());
+    const bool resolved =
+        resolver_.resolve(store_->head(local_rank()).drained.load(), Push::drain);
     if (!resolved && (is_unordered || !resolver_.is_in_contact())) {
         std::fprintf(stderr,
                      "assay io: bytes that several nodes wrote may be old in the file system: a "
                      "node does not answer, or a store is full; fix: run the program again\n");
         pid_with_missing_data = getpid();
+    } else if (!resolved) {
+        for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
+            if (store_->file(k).shared.load() && !store_->file(k).deleted.load())
+                drain_->repeat_unsettled(k);
+        store_->head(local_rank()).unresolved = 0;
     }
     return true;
 }
@@ -398,25 +416,12 @@ void Job::note_final_paths() {
     }
 }
 
-// A message for the user if data of this node are not in the file system; empty if all are.
-// `background`: a background drain runs and writes the rest, so only files with an error count.
+// A message for the user that data of this node are not in the file system.
 std::string Job::describe_missing_data(bool background) const {
-    bool undrained = false;
-    std::string reason;
-    for (std::uint32_t rank = 0; rank < store_->ranks() && !background; ++rank)
-        undrained |= store_->head(rank).drained.load() != store_->head(rank).tail.load();
-    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k) {
-        const auto& slot = store_->file(k);
-        const auto error = slot.error.load();
-        if (slot.deleted.load() || (!error && (background || !slot.dirty.load()))) continue;
-        undrained = true;
-        if (error && reason.empty())
-            reason = std::string(": ") + slot.path + ": " + std::strerror(static_cast<int>(error));
-    }
-    if (!undrained) return {};
+    const std::string error = describe_error(*store_);
     return store_->path() + " on " + store_->superblock().host +
-           " holds data that are not in the file system yet" + reason + "; fix: assay io " +
-           (background ? "drain " : "recover ") + store_->path();
+           " holds data that are not in the file system yet" + (error.empty() ? "" : ": " + error) +
+           "; fix: assay io " + (background ? "drain " : "recover ") + store_->path();
 }
 
 // Called by the node's leader: removes or keeps the store if the file system has all data; else
@@ -426,9 +431,10 @@ void Job::finish_store() {
     const bool background = background_drain_runs(*store_);
     if (!background) write_and_sync_abandoned_files();
     if (!settings_.keep.empty()) link_store(*store_);
-    if (describe_missing_data(false).empty()) return store_->finish();
-    if (const std::string undrained = describe_missing_data(background); !undrained.empty()) {
-        std::fprintf(stderr, "assay io: %s\n", undrained.c_str());
+    if (may_remove(*store_)) return store_->finish();
+    // A background drain writes the rest, so only what it has failed to write is missing.
+    if (!background || !describe_error(*store_).empty()) {
+        std::fprintf(stderr, "assay io: %s\n", describe_missing_data(background).c_str());
         pid_with_missing_data = getpid();
     }
     if (background) store_->set_phase(Phase::detached);
@@ -444,10 +450,12 @@ void Job::report_background() const {
         undrained_totals[2] = 1;
     }
     PMPI_Allreduce(MPI_IN_PLACE, undrained_totals, 3, MPI_INT64_T, MPI_SUM, world_);
-    if (!undrained_totals[2]) return;
-    report(std::to_string((undrained_totals[0] + (1 << 20) - 1) >> 20) + " MiB of " +
-           std::to_string(undrained_totals[1]) +
-           " files go to the file system in the background, on " +
+    if (!undrained_totals[1]) return;
+    const std::string files = std::to_string(undrained_totals[1]) + " files ";
+    report((undrained_totals[0] ? std::to_string((undrained_totals[0] + (1 << 20) - 1) >> 20) +
+                                      " MiB of " + files + "go to the file system in the background"
+                                : files + "are synced in the background") +
+           ", on " +
            std::to_string(undrained_totals[2]) +
            " nodes; 'assay io drain' on each node waits for them");
 }

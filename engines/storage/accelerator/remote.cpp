@@ -132,7 +132,7 @@ void Remote::fetch(std::vector<RemoteRead>& reads) {
         with_client(node, [&](ServiceClient& connection) { return connection.fetch(node_reads); });
 }
 
-bool Remote::fetch_updates(const std::set<int>& nodes, bool start_drain,
+bool Remote::fetch_updates(const std::set<int>& nodes, Push push,
                            const RecordHandler& handle, std::map<int, Progress>& progress) {
     std::lock_guard guard(lock_);
     bool succeeded = true;
@@ -140,13 +140,13 @@ bool Remote::fetch_updates(const std::set<int>& nodes, bool start_drain,
     for (auto it = nodes.begin(); it != nodes.end();) {
         batch.clear();
         for (; it != nodes.end() && batch.size() < max_connections; ++it) batch.push_back(*it);
-        succeeded &= fetch_batch(batch, start_drain, handle, progress);
+        succeeded &= fetch_batch(batch, push, handle, progress);
     }
     return succeeded;
 }
 
 // Sends the requests to all nodes of the batch before it receives the first answer.
-bool Remote::fetch_batch(const std::vector<int>& nodes, bool start_drain,
+bool Remote::fetch_batch(const std::vector<int>& nodes, Push push,
                          const RecordHandler& handle, std::map<int, Progress>& progress) {
     const std::uint64_t now = job_.store().now();
     const auto positions = [this](int node) -> std::vector<std::uint64_t>& {
@@ -154,7 +154,7 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool start_drain,
     };
     const auto request = [&](int node) {
         return with_client(node, [&](ServiceClient& connection) {
-            return connection.request_updates(now, start_drain, positions(node));
+            return connection.request_updates(now, push, positions(node));
         });
     };
     bool succeeded = true;
@@ -164,13 +164,14 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool start_drain,
         Update update{};
         bool is_pending = true;
         const auto receive = [&](ServiceClient& connection) {
-            if (!is_pending && !connection.request_updates(now, start_drain, positions(node)))
+            if (!is_pending && !connection.request_updates(now, push, positions(node)))
                 return false;
             is_pending = false;  // a second call has a new connection, so the request is sent again
             return connection.receive_updates(
                 now, positions(node),
-                [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
-                    handle(node, rank, position, record);
+                [&](std::uint32_t rank, std::uint64_t position, const Record& record,
+                    const Progress& of_node) {
+                    handle(node, rank, position, record, of_node);
                 },
                 update);
         };
@@ -178,6 +179,12 @@ bool Remote::fetch_batch(const std::vector<int>& nodes, bool start_drain,
         else succeeded = false;
     }
     return succeeded;
+}
+
+void Remote::forget_updates(int node) {
+    std::lock_guard guard(lock_);
+    auto& positions = nodes_[static_cast<std::size_t>(node)].positions;
+    std::fill(positions.begin(), positions.end(), 0);
 }
 
 bool Remote::update_shared_file_pointer(int world_rank, std::uint32_t slot, std::int64_t amount,

@@ -30,12 +30,13 @@ public:
     // Performs the reads and sets the state of each.
     void fetch(std::vector<RemoteRead>& reads);
     // Calls `handle` for each record that these nodes have published since the last call, and sets
-    // their progress. `start_drain`: the nodes start to drain. Returns false if a node cannot be
-    // reached.
+    // their progress. Returns false if a node cannot be reached.
     using RecordHandler = std::function<void(int node, std::uint32_t rank, std::uint64_t position,
-                                             const Record& record)>;
-    bool fetch_updates(const std::set<int>& nodes, bool start_drain, const RecordHandler& handle,
+                                             const Record& record, const Progress& progress)>;
+    bool fetch_updates(const std::set<int>& nodes, Push push, const RecordHandler& handle,
                        std::map<int, Progress>& progress);
+    // The next fetch_updates() gets all records that are in the node's rings.
+    void forget_updates(int node);
     // Adds to a shared pointer in another node's store, or sets it; `before` is its old value.
     // False: the node cannot be reached.
     bool update_shared_file_pointer(int world_rank, std::uint32_t slot, std::int64_t amount,
@@ -59,7 +60,7 @@ private:
     // Calls `action` with the node's client, and once more with a new one if the service had closed
     // the connection.
     bool with_client(int node, const std::function<bool(ServiceClient&)>& action);
-    bool fetch_batch(const std::vector<int>& nodes, bool start_drain, const RecordHandler& handle,
+    bool fetch_batch(const std::vector<int>& nodes, Push push, const RecordHandler& handle,
                      std::map<int, Progress>& progress);
 
     Job& job_;

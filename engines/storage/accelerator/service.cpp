@@ -313,6 +313,7 @@ std::unique_ptr<Service::Answer> Service::prepare(const QueuedRequest& queued_re
     if (request.operation == Request::updates) {
         store_.advance_clock(request.ring_offset);
         if (request.amount) store_.request_drain();
+        if (request.amount == static_cast<std::uint64_t>(Push::sync)) store_.request_sync();
         answer->buffer = pack_update(queued_request.positions);
         answer->data = answer->buffer.data();
         answer->head = answer->bytes = answer->buffer.size();

@@ -45,8 +45,11 @@ struct Request {
     std::uint32_t operation;
     std::uint32_t rank;  // on the node; for a pointer: its slot; for updates: how many ranks follow
     std::uint64_t ring_offset;  // in the rank's data ring; for updates: the client's clock
-    std::uint64_t amount;  // bytes; for a pointer: the operand; for updates: 1: the node drains now
+    std::uint64_t amount;       // bytes; for a pointer: the operand; for updates: a Push
 };
+// What a request for updates asks a node to do with its data: nothing, to write them into their
+// files now, or to call fsync, too.
+enum class Push : std::uint64_t { none, drain, sync };
 
 // The head of an answer to `updates`.
 struct Update {

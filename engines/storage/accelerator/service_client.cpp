@@ -107,10 +107,10 @@ bool ServiceClient::update_shared_file_pointer(std::uint32_t slot, std::int64_t 
            receive_first_word(before);
 }
 
-bool ServiceClient::request_updates(std::uint64_t logical_time, bool start_drain,
+bool ServiceClient::request_updates(std::uint64_t logical_time, Push push,
                                     const std::vector<std::uint64_t>& positions) {
     const Request request{Request::updates, static_cast<std::uint32_t>(positions.size()),
-                          logical_time, start_drain};
+                          logical_time, static_cast<std::uint64_t>(push)};
     std::vector<char> message(sizeof request + positions.size() * sizeof(std::uint64_t));
     std::memcpy(message.data(), &request, sizeof request);
     std::memcpy(message.data() + sizeof request, positions.data(),
@@ -143,11 +143,11 @@ bool ServiceClient::receive_updates(std::uint64_t logical_time,
             for (std::uint32_t k = 0; k < header.records; ++k, offset += sizeof(Record)) {
                 Record record;
                 std::memcpy(&record, payload.data() + offset, sizeof record);
-                handle(header.rank, header.first + k, record);
+                handle(header.rank, header.first + k, record, update.progress);
             }
             positions[header.rank] = header.first + header.records;
         }
-    } while (update.has_more && request_updates(logical_time, false, positions));
+    } while (update.has_more && request_updates(logical_time, Push::none, positions));
     return !update.has_more;
 }
 

@@ -51,11 +51,12 @@ public:
     // has the number of known records of each rank. `logical_time`: this node's
     // Lamport clock. The answer is not
     // awaited, so that several nodes can be asked at once.
-    bool request_updates(std::uint64_t logical_time, bool start_drain,
+    bool request_updates(std::uint64_t logical_time, Push push,
                          const std::vector<std::uint64_t>& positions);
     // Receives the answer, calls `handle` for each record and advances `positions`.
     using RecordHandler =
-        std::function<void(std::uint32_t rank, std::uint64_t position, const Record& record)>;
+        std::function<void(std::uint32_t rank, std::uint64_t position, const Record& record,
+                           const Progress& progress)>;
     bool receive_updates(std::uint64_t logical_time, std::vector<std::uint64_t>& positions,
                          const RecordHandler& handle, Update& update);
     // Adds to a shared pointer, or sets it; `before` is its old value.

@@ -41,6 +41,8 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
                                           0,
                                           0,
                                           0,
+                                          {},
+                                          {},
                                           {}})
                  .first;
     }
@@ -49,9 +51,13 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
         entry.all_writes.clear();
         entry.writes_of_others.clear();
         entry.sequence_tables.clear();
+        entry.scanned.clear();
+        entry.received.clear();
         entry.end = entry.truncated_at = 0;
         entry.generation = generation;
         entry.valid_from = valid_from;
+        scans_again_ = true;
+        if (is_shared(slot)) asked_again_ = sharing_nodes_;
     }
     return entry;
 }
@@ -74,6 +80,11 @@ std::optional<std::uint64_t> WriteDirectory::sequence_of(std::uint32_t slot, con
 void WriteDirectory::add_remote_slot(std::uint32_t slot, int node, std::uint32_t remote_slot,
                                      std::uint32_t remote_generation) {
     remote_slots_[{node, remote_slot}] = {remote_generation, slot};
+    const auto ignored = ignored_.find({node, remote_slot});
+    if (ignored != ignored_.end() && ignored->second == remote_generation) {
+        asked_again_.insert(node);
+        ignored_.erase(ignored);
+    }
     sharing_nodes_.insert(node);
     shared_slots_.insert(slot);
 }
@@ -89,6 +100,11 @@ void WriteDirectory::truncate(std::uint32_t slot, std::uint64_t sequence, std::u
 void WriteDirectory::scan_node(bool all) {
     const Store& store = job_.store();
     bool missed_evicted = false;
+    if (scans_again_) {
+        for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
+            scanned_[rank] = std::min(scanned_[rank], store.head(rank).first_record.load());
+        scans_again_ = false;
+    }
     for (std::uint32_t rank = all ? 0 : job_.local_rank();
          rank < (all ? store.ranks() : job_.local_rank() + 1); ++rank) {
         const auto& head = store.head(rank);
@@ -111,6 +127,9 @@ void WriteDirectory::scan_node(bool all) {
                 record.sequence < file.valid_from.load())
                 continue;
             auto& entry = entry_of(record.file);
+            entry.scanned.resize(store.ranks());
+            if (scanned < entry.scanned[rank]) continue;  // scanned again for another file
+            entry.scanned[rank] = scanned + 1;
             entry.all_writes.add(record, rank, scanned);
             if (rank != job_.local_rank() && is_shared(record.file))
                 entry.writes_of_others.add(record, rank, scanned);
@@ -130,19 +149,29 @@ void WriteDirectory::note_synchronization() {
 bool WriteDirectory::refresh_remote() {
     const std::uint64_t now =
         job_.settings().visibility == Visibility::immediate ? comm_epoch() : synchronizations_;
-    if (now == last_epoch_) return true;
+    if (now == last_epoch_ && asked_again_.empty()) return true;
     if (!query_nodes()) return false;
     last_epoch_ = now;
     return true;
 }
 
-bool WriteDirectory::query_nodes(bool start_drain) {
-    if (sharing_nodes_.empty()) return true;
+bool WriteDirectory::query_nodes(Push push) { return query(sharing_nodes_, push); }
+
+bool WriteDirectory::query_all_nodes(Push push) {
+    std::set<int> nodes;
+    for (int node = 0; node < job_.nodes(); ++node)
+        if (node != job_.node()) nodes.insert(node);
+    return query(nodes, push);
+}
+
+bool WriteDirectory::query(const std::set<int>& nodes, Push push) {
+    if (nodes.empty()) return true;
+    for (const int node : asked_again_) job_.remote()->forget_updates(node);
+    asked_again_.clear();
     const bool succeeded = job_.remote()->fetch_updates(
-        sharing_nodes_, start_drain,
-        [this](int node, std::uint32_t rank, std::uint64_t position, const Record& record) {
-            add_remote(node, rank, position, record);
-        },
+        nodes, push,
+        [this](int node, std::uint32_t rank, std::uint64_t position, const Record& record,
+               const Progress& of_node) { add_remote(node, rank, position, record, of_node); },
         progress_);
     for (const auto& [node, progress] : progress_) job_.store().advance_clock(progress.now + 1);
     drop_evicted_sequences();
@@ -161,18 +190,23 @@ void WriteDirectory::drop_evicted_sequences() {
 }
 
 void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t position,
-                                const Record& record) {
+                                const Record& record, const Progress& of_node) {
     const auto it = remote_slots_.find({node, record.file});
-    if (it == remote_slots_.end() || it->second.generation != record.generation) return;
+    if (it == remote_slots_.end() || it->second.generation != record.generation) {
+        ignored_[{node, record.file}] = record.generation;
+        return;
+    }
     const std::uint32_t slot = it->second.slot;
-    if (record.sequence < job_.store().file(slot).valid_from.load()) return;
+    // Only data that are durable there are outdated by a change of the file: see FileSlot::valid_from.
+    if (record.sequence < std::min(job_.store().file(slot).valid_from.load(), of_node.durable))
+        return;
     const std::uint32_t world_rank = world_ranks_.at({node, rank});
-    auto& scanned = received_[world_rank];
-    if (position < scanned) return;  // received again over a new connection
-    scanned = position + 1;
+    auto& entry = entry_of(slot);
+    auto& received = entry.received[world_rank];
+    if (position < received) return;  // received again
+    received = position + 1;
     if (static_cast<RecordKind>(record.kind) == RecordKind::superseded)
         return;  // of that node only
-    auto& entry = entry_of(slot);
     entry.sequence_tables[world_rank | remote_rank_bit].add(position, record.sequence);
     entry.all_writes.add(record, world_rank | remote_rank_bit, position);
     entry.writes_of_others.add(record, world_rank | remote_rank_bit, position);
@@ -183,16 +217,25 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
         entry.end, record.sequence < entry.truncated_at ? std::min(end, entry.truncated_to) : end);
 }
 
-bool WriteDirectory::all_nodes_beyond(std::uint64_t Progress::* member,
-                                      std::uint64_t sequence) const {
-    return std::all_of(progress_.begin(), progress_.end(), [&](const auto& node_progress) {
-        return node_progress.second.*member > sequence;
+bool WriteDirectory::knows_all_slots(std::uint32_t slot) const {
+    std::set<int> nodes;
+    for (const auto& [place, remote] : remote_slots_)
+        if (remote.slot == slot) nodes.insert(place.first);
+    return static_cast<int>(nodes.size()) == job_.nodes() - 1;
+}
+
+bool WriteDirectory::all_nodes_beyond(std::uint64_t Progress::* member, std::uint64_t sequence,
+                                      bool whole_job) const {
+    return std::all_of(progress_.begin(), progress_.end(), [&](const auto& of_node) {
+        const auto& [node, progress] = of_node;
+        return (!whole_job && !sharing_nodes_.contains(node)) || progress.*member > sequence;
     });
 }
 
 bool WriteDirectory::remote_drain_failed() const {
-    return std::any_of(progress_.begin(), progress_.end(),
-                       [](const auto& node_progress) { return node_progress.second.failed != 0; });
+    return std::any_of(progress_.begin(), progress_.end(), [&](const auto& of_node) {
+        return sharing_nodes_.contains(of_node.first) && of_node.second.failed != 0;
+    });
 }
 
 }  // namespace assay::storage

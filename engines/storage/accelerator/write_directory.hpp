@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "storage/accelerator/sequence_table.hpp"
+#include "storage/accelerator/service.hpp"
 #include "storage/store/index.hpp"
 #include "storage/store/progress.hpp"
 #include "storage/store/store.hpp"
@@ -37,12 +38,16 @@ public:
     bool refresh_remote();
     // The ranks have synchronized: the next refresh_remote() asks the other nodes.
     void note_synchronization();
-    // Asks all nodes for new records and their progress. Afterwards this node's clock is ahead of
+    // Asks these nodes for new records and their progress. Afterwards this node's clock is ahead of
     // theirs, and theirs are not behind the time of the request (L. Lamport, Time, clocks, and the
-    // ordering of events, 1978). `start_drain`: the nodes start to drain.
-    bool query_nodes(bool start_drain = false);
-    // Whether a member of the last known progress is above `sequence` on all other nodes.
-    bool all_nodes_beyond(std::uint64_t Progress::* member, std::uint64_t sequence) const;
+    // ordering of events, 1978).
+    bool query_nodes(Push push = Push::none);
+    // The same for all nodes of the job, whether they share a file with this process or not.
+    bool query_all_nodes(Push push);
+    // Whether a member of the last known progress is above `sequence` on all other nodes
+    // that share files with this process, or (`whole_job`) on all of the job.
+    bool all_nodes_beyond(std::uint64_t Progress::* member, std::uint64_t sequence,
+                          bool whole_job = false) const;
     bool remote_drain_failed() const;
 
     // The writes of all ranks.
@@ -53,10 +58,15 @@ public:
     std::uint64_t remote_end(std::uint32_t slot) { return entry_of(slot).end; }
     // The file was truncated to `size` at `sequence`.
     void truncate(std::uint32_t slot, std::uint64_t sequence, std::uint64_t size);
+    // Call it when the file is opened: drops what is known of it if the slot has another file by now
+    // or FileSlot::valid_from has changed, and lets the next calls scan and ask for all records again.
+    void check(std::uint32_t slot) { entry_of(slot); }
     // Records that another node has the file of this slot open too, as `remote_slot`.
     void add_remote_slot(std::uint32_t slot, int node, std::uint32_t remote_slot,
                          std::uint32_t remote_generation);
     bool is_shared(std::uint32_t slot) const { return shared_slots_.count(slot); }
+    // Whether this process knows the file's slots on all other nodes of the job.
+    bool knows_all_slots(std::uint32_t slot) const;
     bool has_shared_files() const { return !sharing_nodes_.empty(); }
     // A sequence: some older records of this node were evicted before this process had scanned
     // them, so older data are read from the file system.
@@ -71,6 +81,9 @@ private:
         std::uint64_t truncated_at = 0, truncated_to = 0;  // sequence, size
         std::unordered_map<std::uint32_t, SequenceTable>
             sequence_tables;  // of records that lie on other nodes, by their rank
+        // Numbers of known records: by rank of this node, and of other nodes by world rank.
+        std::vector<std::uint64_t> scanned{};
+        std::map<std::uint32_t, std::uint64_t> received{};
     };
     struct RemoteSlot {
         std::uint32_t generation, slot;
@@ -80,15 +93,21 @@ private:
     std::optional<std::uint64_t> sequence_of(std::uint32_t slot, const Run& run,
                                              std::uint64_t block);
     void drop_evicted_sequences();
-    void add_remote(int node, std::uint32_t rank, std::uint64_t position, const Record& record);
+    bool query(const std::set<int>& nodes, Push push);
+    void add_remote(int node, std::uint32_t rank, std::uint64_t position, const Record& record,
+                    const Progress& progress);
 
     Job& job_;
     std::vector<std::uint64_t> scanned_;  // number of scanned records, by rank of this node
+    bool scans_again_ = false;            // the next scan begins with the oldest records
+    std::set<int> asked_again_;           // nodes whose records must be asked for again
+    // Slots of other nodes whose records have arrived before this process knew the file, with their
+    // generation: by node and slot there.
+    std::map<std::pair<int, std::uint32_t>, std::uint32_t> ignored_;
     std::uint64_t evicted_before_ = 0;
     std::unordered_map<std::uint32_t, FileEntry> entries_;
     std::map<std::pair<int, std::uint32_t>, RemoteSlot> remote_slots_;    // by node and slot there
     std::map<std::pair<int, std::uint32_t>, std::uint32_t> world_ranks_;  // by node and local rank
-    std::map<std::uint32_t, std::uint64_t> received_;  // number of received records, by world rank
     std::set<std::uint32_t> shared_slots_;             // slots of files that other nodes have open
     std::set<int> sharing_nodes_;                      // nodes that have such a file open
     std::map<int, Progress> progress_;                 // by node

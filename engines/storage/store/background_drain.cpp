@@ -12,6 +12,7 @@
 
 #include <cerrno>
 
+#include "storage/store/durability.hpp"
 #include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
 
@@ -39,12 +40,12 @@ void clear_state_of_ranks(const Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         auto& head = store.head(rank);
         head.pending = head.resolving = 0;
-        head.evicting = 0;
+        head.unresolved = 0;
     }
     for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
         store.file(k).users = 0;
     auto& superblock = store.superblock();
-    superblock.drain_lock = superblock.table_lock = superblock.eviction_stopped = 0;
+    superblock.drain_lock = superblock.table_lock = 0;
 }
 
 }  // namespace
@@ -124,7 +125,7 @@ void BackgroundDrain::complete(std::uint32_t slot, const SharedDescriptor& descr
         file.deleted = 1;  // the file has no name left, so its data are not needed
     if (!file.deleted.load()) {
         if (!is_written(store_, slot)) return;
-        if (file.dirty.load() && drain_.sync(slot, descriptor->number())) return;
+        if (needs_sync(file) && drain_.sync(slot, descriptor->number())) return;
     }
     release(slot, descriptor);
 }
@@ -134,7 +135,7 @@ void BackgroundDrain::complete(std::uint32_t slot, const SharedDescriptor& descr
 void BackgroundDrain::record_closed_state(FileSlot& file, std::uint32_t slot,
                                           const FileStatus& status) {
     if (status.mtime_ns != file.known_mtime_ns.load()) {
-        file.valid_from = written_before(store_, slot);
+        file.valid_from = file.durable.load();
         file.end = 0;
     }
     file.mtime_ns = status.mtime_ns;
@@ -151,7 +152,7 @@ bool BackgroundDrain::release(std::uint32_t slot, const SharedDescriptor& descri
     if (file.users.load()) return false;
     if (!file.deleted.load()) {
         FileStatus status;
-        if (!is_written(store_, slot) || file.dirty.load() ||
+        if (!is_durable(store_, slot) ||
             read_status(descriptor->number(), status) || coarse_realtime_ns() <= status.mtime_ns)
             return false;
         // A close that waited for the file system has recorded the state itself.
@@ -181,22 +182,12 @@ bool BackgroundDrain::is_last_user() const {
     return false;
 }
 
-bool BackgroundDrain::holds_data() const {
-    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
-        if (store_.head(rank).drained.load() != store_.head(rank).tail.load()) return true;
-    for (std::uint32_t k = 0; k < file_slots && store_.file(k).generation.load(); ++k) {
-        const auto& file = store_.file(k);
-        if (!file.deleted.load() && (file.error.load() || file.dirty.load())) return true;
-    }
-    return false;
-}
-
 // Opens the files that ranks had open when they were killed.
 void BackgroundDrain::open_remaining_files() {
     for (std::uint32_t slot = 0; slot < file_slots && store_.file(slot).generation.load(); ++slot) {
         const auto& file = store_.file(slot);
         if (handles_.held(slot) || file.deleted.load() ||
-            (is_written(store_, slot) && !file.dirty.load()))
+            is_durable(store_, slot))
             continue;
         int error = 0;
         if (auto descriptor = handles_.open_for_writing(slot, error))
@@ -223,7 +214,7 @@ bool BackgroundDrain::finish() {
             next_retry = store_.now() + background_retry_ns;
         }
         complete_files();
-        if (!holds_data()) break;
+        if (may_remove(store_)) break;
         if (store_.now() > deadline) {
             for (const auto slot : handles_.held_slots())
                 update_path(store_, slot, handles_.held(slot)->number());

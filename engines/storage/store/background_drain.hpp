@@ -38,7 +38,6 @@ private:
     bool is_last_user() const;
     void open_remaining_files();
     bool finish();
-    bool holds_data() const;
 
     Store& store_;
     BackgroundSettings settings_;

@@ -9,6 +9,7 @@
 #include <queue>
 #include <utility>
 
+#include "storage/store/durability.hpp"
 #include "storage/store/progress.hpp"
 
 namespace assay::storage {
@@ -16,19 +17,41 @@ namespace {
 
 constexpr std::size_t max_pieces = 1u << 20;  // also the limit of the records of a batch
 
-// Whether the record has data that belong to the file: the slot has the same file as when it was
-// written, the file is not deleted, and the data are not outdated (FileSlot::valid_from).
-bool has_valid_data(const Store& store, const Record& record) {
-    if (static_cast<RecordKind>(record.kind) != RecordKind::data) return false;
-    const auto& slot = store.file(record.file);
-    return slot.generation.load() == record.generation && !slot.deleted.load() &&
-           record.sequence >= slot.valid_from.load();
-}
+// The truncations among the records of all ranks: of those from the drained ones on, or (`all`) of
+// those in the rings. A rank may evict records meanwhile, truncations only after older data.
+class Truncations {
+public:
+    Truncations(const Store& store, bool all) {
+        for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+            const auto& head = store.head(rank);
+            const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+            for (auto k = all ? head.first_record.load() : head.drained.load(); k < tail; ++k) {
+                const Record record = store.record(rank, k);
+                std::atomic_thread_fence(std::memory_order_acquire);
+                if (static_cast<RecordKind>(record.kind) == RecordKind::truncate &&
+                    head.first_record.load(std::memory_order_acquire) <= k)
+                    truncations_.push_back(record);
+            }
+        }
+    }
+    // The file offset from which on newer truncations cut the record off.
+    std::uint64_t limit_of(const Record& record) const {
+        std::uint64_t limit = ~0ull;
+        for (const Record& truncation : truncations_)
+            if (truncation.file == record.file && truncation.generation == record.generation &&
+                truncation.sequence > record.sequence)
+                limit = std::min(limit, truncation.begin);
+        return limit;
+    }
+
+private:
+    std::vector<Record> truncations_;
+};
 
 // Appends a piece for each block of the record; bytes from the file offset `limit` on are cut off.
 // Returns the number of bytes of the record.
 std::size_t append_pieces(std::vector<Piece>& pieces, const Store& store, std::uint32_t rank,
-                          const Record& record, std::uint64_t limit = ~0ull) {
+                          const Record& record, std::uint64_t limit) {
     for (std::uint64_t k = 0; k < record.count; ++k) {
         const std::uint64_t begin = record.begin + k * record.stride;
         const std::uint64_t end = std::min(begin + record.length, limit);
@@ -140,19 +163,22 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
         if (batch.end_record[rank] < tail[rank])
             next.push({store.record(rank, batch.end_record[rank]).sequence, rank});
     }
+    const Truncations truncations(store, false);
     std::size_t bytes = 0, records = 0;
     while (!next.empty() && next.top().first <= newest && bytes < max_bytes &&
            batch.pieces.size() < max_pieces && records < max_pieces) {
         const auto rank = next.top().second;
         next.pop();
         const Record& record = store.record(rank, batch.end_record[rank]);
-        // A truncation needs no piece: the file was truncated before its record was published.
         // Durable data are not written again, because newer data of the same bytes may have left
-        // the rings.
-        if (has_valid_data(store, record) &&
-            record.sequence >= store.file(record.file).durable.load()) {
-            bytes += append_pieces(batch.pieces, store, rank, record);
-            batch.oldest = std::min(batch.oldest, record.sequence);
+        // the rings. A truncation needs no piece: the file was truncated before its record was
+        // published.
+        if (!may_evict(store, record)) {
+            auto& newest_of_file = batch.newest[record.file];
+            newest_of_file = std::max(newest_of_file, record.sequence);
+            if (static_cast<RecordKind>(record.kind) == RecordKind::data)
+                bytes += append_pieces(batch.pieces, store, rank, record,
+                                       truncations.limit_of(record));
         }
         ++records;
         if (++batch.end_record[rank] < tail[rank])
@@ -163,44 +189,23 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
     return batch;
 }
 
-std::vector<Piece> failed_pieces(const Store& store, std::uint32_t file) {
-    const std::uint64_t from = store.file(file).failed_from.load();
-    const std::uint32_t generation = store.file(file).generation.load();
-    using Truncation = std::pair<std::uint64_t, std::uint64_t>;  // sequence, size
-    std::vector<Truncation> truncations;                    // of this file since the failed write
-    std::vector<std::pair<std::uint32_t, Record>> records;  // rank, record
+std::vector<Piece> pieces_to_repeat(const Store& store, std::uint32_t file) {
+    const std::uint64_t from = repeated_from(store.file(file));
+    const Truncations truncations(store, true);
+    std::vector<Piece> pieces;
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
-        for (std::uint64_t k = head.first_record.load(); k < head.drained.load(); ++k) {
-            const Record& record = store.record(rank, k);
-            if (record.file != file || record.generation != generation || record.sequence < from)
-                continue;
-            if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
-                truncations.push_back({record.sequence, record.begin});
-            else if (has_valid_data(store, record)) records.push_back({rank, record});
+        const std::uint64_t drained = head.drained.load();
+        for (std::uint64_t k = head.first_record.load(); k < drained; ++k) {
+            // Another file's record may be evicted meanwhile, so a copy is looked at.
+            const Record record = store.record(rank, k);
+            if (record.file == file && record.sequence >= from &&
+                has_data_of_file(store, record))
+                append_pieces(pieces, store, rank, record, truncations.limit_of(record));
         }
-    }
-    std::vector<Piece> pieces;
-    for (const auto& [rank, record] : records) {
-        std::uint64_t limit = ~0ull;
-        for (const auto& [sequence, size] : truncations)
-            if (sequence > record.sequence) limit = std::min(limit, size);
-        append_pieces(pieces, store, rank, record, limit);
     }
     select_newest_data(pieces, store, true);
     return pieces;
-}
-
-// A volatile store is lost in a power failure. So if it exists, the page cache has what was written
-// to the file. A persistent store survives a power failure, after which a file may have only the
-// data that were fsynced.
-bool is_pending(const Store& store, std::uint32_t rank, std::uint64_t position) {
-    const Record& record = store.record(rank, position);
-    if (!has_valid_data(store, record)) return false;
-    const auto& slot = store.file(record.file);
-    if (store.persistent()) return record.sequence >= slot.durable.load();
-    if (slot.error.load() && record.sequence >= slot.failed_from.load()) return true;
-    return position >= store.head(rank).drained.load();
 }
 
 }  // namespace assay::storage

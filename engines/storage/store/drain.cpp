@@ -14,6 +14,7 @@
 #include <cerrno>
 
 #include "storage/store/background.hpp"
+#include "storage/store/durability.hpp"
 #include "storage/store/file_table.hpp"
 #include "storage/store/helper_thread.hpp"
 #include "storage/store/progress.hpp"
@@ -54,25 +55,36 @@ private:
     bool held_;
 };
 
-// Prevents evictions from the rings until the end of the scope. See Writer::evict().
-class EvictionStop {
+// The right to call fsync of a file, until the end of the scope. At most one process of the node has
+// it: a failed fsync must be noted before another one can succeed without the same data. If its
+// owner was killed, the result of that fsync is not known (`was_interrupted`).
+class SyncRight {
 public:
-    explicit EvictionStop(const Store& store) : store_(store) {
-        store_.superblock().eviction_stopped.store(1, std::memory_order_seq_cst);
-        for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
-            const auto& head = store_.head(rank);
-            while (head.evicting.load(std::memory_order_seq_cst) &&
-                   !store_.has_ended(head.pid.load()))
-                sched_yield();
+    SyncRight(const Store& store, std::atomic<std::uint32_t>& owner) : owner_(owner) {
+        const auto self = static_cast<std::uint32_t>(getpid());
+        for (unsigned attempt = 1;; ++attempt, pause_us(20)) {
+            std::uint32_t other = 0;
+            if (owner_.compare_exchange_strong(other, self, std::memory_order_acquire)) return;
+            if (attempt % owner_check_period || other == self || !store.has_ended(other)) continue;
+            was_interrupted = owner_.compare_exchange_strong(other, self);
+            if (was_interrupted) return;
         }
     }
-    ~EvictionStop() { store_.superblock().eviction_stopped = 0; }
-    EvictionStop(const EvictionStop&) = delete;
-    EvictionStop& operator=(const EvictionStop&) = delete;
+    ~SyncRight() { owner_.store(0, std::memory_order_release); }
+    SyncRight(const SyncRight&) = delete;
+    SyncRight& operator=(const SyncRight&) = delete;
+    bool was_interrupted = false;
 
 private:
-    const Store& store_;
+    std::atomic<std::uint32_t>& owner_;
 };
+
+// Returns 0 or errno.
+int call_fsync(int fd) {
+    while (fsync(fd))
+        if (errno != EINTR) return errno;
+    return 0;
+}
 
 }  // namespace
 
@@ -83,48 +95,34 @@ Drain::~Drain() { stop(); }
 
 // ---- writing
 
-// The caller moves RankHead::drained afterwards: then data without an error may be evicted from the
-// rings, so the error must be set first.
-void Drain::note_write_error(std::uint32_t file, std::uint64_t oldest, int error) const {
-    auto& slot = store_.file(file);
-    oldest = std::max(oldest, slot.settled.load());
-    if (!slot.error.load() || oldest < slot.failed_from.load()) slot.failed_from = oldest;
-    store_.superblock().write_failed = 1;
-    slot.error.store(static_cast<std::uint32_t>(error), std::memory_order_seq_cst);
-    store_.persist(&slot, 2 * cache_line);
-}
-
 // Writes the pieces of at most max_open_files files.
 void Drain::write_group(const Piece* first, const Piece* last) {
     WriteQueue queue(store_);
     struct Target {
         std::uint32_t file;
-        std::uint64_t oldest;
         SharedDescriptor descriptor;
     };
     std::vector<Target> targets;
     while (first != last) {
-        const std::uint32_t file = first->file;
-        const Piece* end = first;
-        std::uint64_t oldest = ~0ull;
-        for (; end != last && end->file == file; ++end) oldest = std::min(oldest, end->sequence);
+        auto& file = store_.file(first->file);
+        const Piece* const end =
+            std::find_if(first, last, [&](const Piece& piece) { return piece.file != first->file; });
         int error = ESTALE;
-        if (auto& slot = store_.file(file); slot.error.load()) {
-            note_write_error(file, oldest, static_cast<int>(slot.error.load()));
-        } else if (auto descriptor = handles_.open_for_writing(file, error)) {
-            slot.dirty = slot.writing = 1;
-            targets.push_back({file, oldest, descriptor});
+        if (file.error.load()) {
+            // They are written when the failed writes are repeated.
+        } else if (auto descriptor = handles_.open_for_writing(first->file, error)) {
+            file.writing = 1;
+            targets.push_back({first->file, descriptor});
             queue.add(std::move(descriptor), first, static_cast<std::size_t>(end - first));
         } else {
-            note_write_error(file, oldest, error);
+            note_error(store_, file, error);
         }
         first = end;
     }
     queue.run(threads_);
     for (std::size_t k = 0; k < targets.size(); ++k) {
         note_modified(store_, targets[k].file, targets[k].descriptor->number());
-        if (const int error = queue.error(k))
-            note_write_error(targets[k].file, targets[k].oldest, error);
+        if (const int error = queue.error(k)) note_error(store_, store_.file(targets[k].file), error);
     }
 }
 
@@ -141,30 +139,17 @@ void Drain::write(const std::vector<Piece>& pieces) {
     }
 }
 
-// Calls fsync of the files of these pieces: data on persistent memory may leave the rings only when
-// they are durable in the file system.
-void Drain::sync_files(const std::vector<Piece>& pieces) {
-    for (std::size_t k = 0; k < pieces.size(); ++k) {
-        if (k && pieces[k].file == pieces[k - 1].file) continue;
-        int error = 0;
-        const auto file = pieces[k].file;
-        if (const auto descriptor = handles_.open_for_writing(file, error))
-            if (const int failed = sync_written(file, descriptor->number(), written_before(file)))
-                note_failed_sync(file, failed);
-    }
-}
-
 Drain::Step Drain::step(std::size_t max_bytes, bool check_owner) {
     const DrainLock lock(store_, check_owner);
     if (!lock) return Step::busy;
     store_.note_alive();
     const Batch batch = next_batch(store_, max_bytes);
     if (!batch.takes_records) return Step::idle;
+    for (const auto& [file, newest] : batch.newest) note_draining(store_.file(file), newest);
     write(batch.pieces);
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
         store_.head(rank).drained_next.store(batch.end_record[rank]);
     commit_batch(store_);
-    if (store_.persistent()) sync_files(batch.pieces);
     return Step::moved;
 }
 
@@ -186,37 +171,30 @@ void Drain::wait_for_running_writes() const {
     with_lock([] {});
 }
 
-// Repeats the failed writes of a file. FileSlot::error stays set until all are written, so that
-// recovery repeats them if this process is killed.
-int Drain::write_failed_pieces(std::uint32_t file) {
+// retry: writes the data again that are not durable. FileSlot::error stays set until all are
+// written, so that recovery repeats them if this process is killed.
+int Drain::repeat_writes(std::uint32_t file) {
     auto& slot = store_.file(file);
-    const EvictionStop stop(store_);
-    const auto pieces = failed_pieces(store_, file);
-    if (pieces.empty() && !store_.persistent()) {
-        slot.error = 0;
-        return 0;
-    }
+    const auto pieces = pieces_to_repeat(store_, file);
     int error = 0;
-    if (const auto descriptor = handles_.open_for_writing(file, error)) {
-        slot.dirty = slot.writing = 1;
+    if (pieces.empty()) {
+    } else if (const auto descriptor = handles_.open_for_writing(file, error)) {
+        slot.writing = 1;
         WriteQueue queue(store_);
         queue.add(descriptor, pieces.data(), pieces.size());
         queue.run(threads_);
         error = queue.error(0);
         note_modified(store_, file, descriptor->number());
-        // On persistent memory the data leave the rings only when they are durable.
-        if (!error && store_.persistent())
-            error = sync_written(file, descriptor->number(), drained_before(store_));
+        slot.repeats.fetch_add(1);
     }
     slot.error = static_cast<std::uint32_t>(error);
-    slot.repeats.fetch_add(1);
     store_.persist(&slot, 3 * cache_line);
     return error;
 }
 
 int Drain::retry(std::uint32_t file) {
     int error = 0;
-    with_lock([&] { error = store_.file(file).error.load() ? write_failed_pieces(file) : 0; });
+    with_lock([&] { error = store_.file(file).error.load() ? repeat_writes(file) : 0; });
     return error;
 }
 
@@ -224,48 +202,61 @@ void Drain::retry_all() {
     for (std::uint32_t file = 0; file < file_slots && store_.file(file).generation.load(); ++file)
         if (store_.file(file).error.load() && !store_.file(file).deleted.load())
             if (const DrainLock lock(store_); lock && store_.file(file).error.load())
-                write_failed_pieces(file);
+                repeat_writes(file);
 }
 
-// A sequence: all older data of the file were written to the file system.
-std::uint64_t Drain::written_before(std::uint32_t file) const {
-    const auto& slot = store_.file(file);
-    const std::uint64_t drained = drained_before(store_);
-    return slot.error.load() ? std::min(drained, slot.failed_from.load()) : drained;
-}
+// ---- fsync
 
-// After a failed fsync the kernel marks the pages as clean, although they may not be on the medium.
-// So all data of the file that are not known to be durable count as not written.
+// Data that were written without the store cannot be written again: then there is no error.
 void Drain::note_failed_sync(std::uint32_t file, int error) const {
-    auto& slot = store_.file(file);
-    const EvictionStop stop(store_);
-    const std::uint64_t evicted = slot.evicted_newest.load();  // 0: none
-    if (evicted && evicted >= slot.durable.load()) slot.lost = 1;
-    note_write_error(file, std::max(slot.durable.load(), evicted + 1), error);
-    // Data that were written without the store cannot be written again: then the error is cleared.
-    if (failed_pieces(store_, file).empty()) slot.error = 0;
-    else slot.dirty = 1;
+    if (!pieces_to_repeat(store_, file).empty()) note_error(store_, store_.file(file), error);
 }
 
-// fsync. On success the data with sequences below `before` are durable. Returns 0 or errno.
-int Drain::sync_written(std::uint32_t file, int fd, std::uint64_t before) {
+int Drain::sync(std::uint32_t file, int fd, const std::function<int()>& write_first) {
     auto& slot = store_.file(file);
-    slot.dirty.store(0, std::memory_order_seq_cst);
-    while (fsync(fd))
-        if (errno != EINTR) return errno;
-    std::uint64_t durable = slot.durable.load();
-    while (durable < before && !slot.durable.compare_exchange_weak(durable, before)) {
+    const SyncRight right(store_, slot.syncing);
+    if (right.was_interrupted) with_lock([&] { note_failed_sync(file, EIO); });
+    int error = write_first ? write_first() : 0;
+    std::uint64_t before = 0, promised = 0;
+    with_lock([&] { promised = slot.drained_before.load(); });
+    // What another process has failed to write meanwhile, or has written again, this fsync does not
+    // cover. A write that has begun and records that are not drained hold `before` back.
+    for (bool is_covered = false; !error && !is_covered;) {
+        if (before && step(small_batch) != Step::moved) pause_us(20);
+        bool is_written = false;
+        with_lock([&] {
+            before = storage::written_before(store_, file);
+            is_written = !slot.error.load();
+        });
+        error = call_fsync(fd);
+        with_lock([&] {
+            if (error) return;
+            note_synced(store_, slot, before);
+            if (is_written) slot.repeats_unsettled = 0;
+            error = static_cast<int>(slot.error.load());
+            is_covered = slot.durable.load() >= promised;
+        });
     }
-    store_.persist(&slot, 2 * cache_line);
-    return slot.lost.load() ? EIO : 0;
+    if (error && !slot.error.load()) with_lock([&] { note_failed_sync(file, error); });
+    return error;
 }
 
-int Drain::sync(std::uint32_t file, int fd) {
-    std::uint64_t before = 0;
-    with_lock([&] { before = written_before(file); });
-    const int error = sync_written(file, fd, before);
-    if (error && !store_.file(file).lost.load()) with_lock([&] { note_failed_sync(file, error); });
-    return error;
+void Drain::repeat_unsettled(std::uint32_t file) {
+    with_lock([&] {
+        store_.file(file).repeats_unsettled = 1;
+        note_error(store_, store_.file(file), EIO);
+    });
+}
+
+void Drain::sync_all() {
+    for (std::uint32_t file = 0; file < file_slots && store_.file(file).generation.load(); ++file) {
+        const auto& slot = store_.file(file);
+        int error = 0;
+        if (slot.deleted.load() || slot.error.load() || !needs_sync(slot)) continue;
+        if (const auto descriptor = handles_.open_for_writing(file, error))
+            sync(file, descriptor->number());
+        else with_lock([&] { note_failed_sync(file, error); });
+    }
 }
 
 // ---- the background thread
@@ -275,14 +266,20 @@ void Drain::start(unsigned lag_ms, bool defers) {
     defers_ = defers;
     stop_ = false;
     running_ = start_helper_thread(thread_, drain_thread, this);
+    syncs_ = start_helper_thread(sync_thread_, sync_thread, this);
 }
 
 void Drain::stop() {
-    if (!running_) return;
     stop_ = true;
-    store_.request_drain();
-    pthread_join(thread_, nullptr);
-    running_ = false;
+    if (running_) {
+        store_.request_drain();
+        pthread_join(thread_, nullptr);
+    }
+    if (syncs_) {
+        store_.request_sync();
+        pthread_join(sync_thread_, nullptr);
+    }
+    running_ = syncs_ = false;
 }
 
 void* Drain::drain_thread(void* self) {
@@ -312,6 +309,26 @@ void Drain::run() {
             retry_all();
             retry_at = store_.now() + retry_ns;
         }
+    }
+}
+
+// A thread of its own, so that data are drained while an fsync runs.
+void* Drain::sync_thread(void* self) {
+    static_cast<Drain*>(self)->run_syncs();
+    return nullptr;
+}
+
+void Drain::run_syncs() {
+    auto& requests = store_.superblock().sync_requests;
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
+    std::uint32_t seen_requests = requests.load();
+    while (!stop_.load()) {
+        const timespec wait{0, heartbeat_ms * 1'000'000};
+        syscall(SYS_futex, &requests, FUTEX_WAIT, seen_requests, &wait, nullptr, 0);
+        const std::uint32_t requests_now = requests.load();
+        if (requests_now == seen_requests || stop_.load()) continue;
+        seen_requests = requests_now;
+        if (!defers_ || !background_drain_runs(store_)) sync_all();
     }
 }
 

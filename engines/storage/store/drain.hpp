@@ -3,8 +3,8 @@
 //
 // One process of the node drains at a time, under a lock: the background thread of the leader
 // (local rank 0), or a process that needs its data in the file system. A file that cannot be
-// written gets an error (FileSlot::error) and its records stay in the rings; other files go on.
-// retry() writes them again.
+// written gets an error (FileSlot::error); other files go on. retry() writes its data again. What
+// may leave the rings is in durability.hpp.
 #pragma once
 
 #include <pthread.h>
@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "storage/store/batch.hpp"
@@ -44,36 +45,38 @@ public:
     // Repeats the failed writes of a file. Returns 0 or errno.
     int retry(std::uint32_t file);
 
-    // Marks the file's records from the sequence `oldest` on as not written because of `error`.
-    // Their data stay in the rings.
-    void note_write_error(std::uint32_t file, std::uint64_t oldest, int error) const;
-
     // Waits until the writes end that any process of the node has begun.
     void wait_for_running_writes() const;
 
     // Calls fsync of a file. Returns 0 or errno; after an error the data that are not durable count
-    // as not written.
-    int sync(std::uint32_t file, int fd);
+    // as not written. `write_first`: writes further bytes into the file, which belong to this fsync;
+    // returns 0 or errno.
+    int sync(std::uint32_t file, int fd, const std::function<int()>& write_first = {});
+    // Call it at the end of the job if the file's conflicts between nodes could not be resolved, and
+    // each node has published its superseded bytes: what is not settled is written again.
+    void repeat_unsettled(std::uint32_t file);
+    // Calls fsync of all files that have data which are drained and not durable.
+    void sync_all();
 
     // Drains in a background thread at the lowest priority, every `lag_ms` or on request. Files
-    // with an error are retried every second. `defers`: the thread does nothing while the store's
-    // background drain (background_drain.hpp) runs.
+    // with an error are retried every second. Another thread calls fsync on request, so that data
+    // may leave the rings. `defers`: the threads do nothing while the store's background drain
+    // (background_drain.hpp) runs.
     void start(unsigned lag_ms, bool defers = false);
     void stop();
 
 private:
     void write(const std::vector<Piece>& pieces);
     void write_group(const Piece* first, const Piece* last);
-    std::uint64_t written_before(std::uint32_t file) const;
     void note_failed_sync(std::uint32_t file, int error) const;
-    int sync_written(std::uint32_t file, int fd, std::uint64_t before);
     template <class Action>
     void with_lock(Action action) const;
-    void sync_files(const std::vector<Piece>& pieces);
-    int write_failed_pieces(std::uint32_t file);
+    int repeat_writes(std::uint32_t file);
     void retry_all();
     void run();
     static void* drain_thread(void* self);
+    void run_syncs();
+    static void* sync_thread(void* self);
 
     Store& store_;
     const FileHandles& handles_;
@@ -81,8 +84,8 @@ private:
     unsigned lag_ms_ = 0;
     bool defers_ = false;
     std::atomic<bool> stop_{false};
-    pthread_t thread_{};
-    bool running_ = false;
+    pthread_t thread_{}, sync_thread_{};
+    bool running_ = false, syncs_ = false;
 };
 
 }  // namespace assay::storage

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "storage/store/progress.hpp"
+#include "storage/store/durability.hpp"
 
 namespace assay::storage {
 namespace {
@@ -50,7 +50,7 @@ std::uint32_t find_slot(const Store& store, const FileStatus& status) {
 bool is_idle(const Store& store, std::uint32_t number) {
     const auto& slot = store.file(number);
     if (slot.users.load()) return false;
-    if (!slot.deleted.load() && (slot.error.load() || slot.dirty.load())) return false;
+    if (!slot.deleted.load() && (slot.error.load() || needs_sync(slot))) return false;
     if (store.background_descriptor_of(number).load()) return false;
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
         if (store.head(rank).drained.load() != store.head(rank).tail.load() ||
@@ -68,8 +68,8 @@ std::uint32_t choose_slot(const Store& store) {
     return file_slots;
 }
 
-// If the file is not as the last close left it, the store's drained data of it are outdated. Data
-// that the file system does not have yet stay valid.
+// If the file is not as the last close left it, the store's durable data of it are outdated. Data
+// that are not durable stay valid.
 void drop_outdated_data(const Store& store, std::uint32_t number, const FileStatus& status) {
     auto& slot = store.file(number);
     const bool was_closed = slot.size.load() >= 0;
@@ -77,7 +77,7 @@ void drop_outdated_data(const Store& store, std::uint32_t number, const FileStat
     if (was_closed) slot.known_mtime_ns = status.mtime_ns;
     if (was_closed && (slot.size != status.size || slot.mtime_ns != status.mtime_ns ||
                        slot.ctime_ns != status.ctime_ns)) {
-        slot.valid_from = written_before(store, number);
+        slot.valid_from = slot.durable.load();
         slot.end = 0;
         store.persist(&slot, 2 * cache_line);
     }
@@ -122,10 +122,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     if (const auto existing = find_slot(store, status); existing != file_slots) {
         auto& slot = store.file(existing);
         if (slot.users.load() == 0) drop_outdated_data(store, existing, status);
-        if (slot.users.fetch_add(1) == 0) {
-            slot.route = Route::undecided;
-            slot.lost = 0;  // the close of the last user has reported it
-        }
+        if (slot.users.fetch_add(1) == 0) slot.route = Route::undecided;
         if (path != slot.path) {
             set_path(slot, path);
             store.persist(&slot, sizeof slot);
@@ -145,14 +142,15 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.device = status.device;
     slot.inode = status.inode;
     slot.birth_ns = status.birth_ns;
-    slot.end = slot.valid_from = slot.durable = slot.failed_from = slot.evicted_newest =
+    slot.end = slot.valid_from = slot.drained_before = slot.durable = slot.evicted_newest =
         slot.foreign_before = slot.settled = 0;
     slot.size = -1;
     slot.mtime_ns = slot.ctime_ns = slot.server_skew_ns = 0;
     slot.known_mtime_ns = status.mtime_ns;
-    slot.error = slot.repeats = 0;
-    slot.dirty = slot.deleted = slot.lost = slot.writing = slot.shared = 0;
+    slot.error = slot.repeats = slot.syncing = 0;
+    slot.deleted = slot.writing = slot.shared = 0;
     slot.acknowledged = slot.background_open_failed = slot.conflicted = slot.superseded = 0;
+    slot.repeats_unsettled = 0;
     slot.route = Route::undecided;
     slot.users = 1;
     set_path(slot, path);

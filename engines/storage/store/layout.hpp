@@ -15,9 +15,10 @@
 //   sequence     the time of a write on the job's clock, in ns; the highest sequence of a byte wins
 //   position     the number of a record in its rank's record ring, from the store's creation on
 //   slot         an entry of the file table
-//   drained      written to the file system by the drain (drain.hpp), maybe only to its page cache
+//   drained      handed to the file system by the drain (drain.hpp), maybe only to its page cache
 //   durable      on the file system's medium, after an fsync
 //   evicted      overwritten or given up in the ring; only the file system has the data
+// When data may be evicted, and when the store may be removed, is in durability.hpp.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,7 @@
 namespace assay::storage {
 
 constexpr std::uint64_t store_magic = 0x31306f6979617373;  // "ssayio01"
-constexpr std::uint32_t store_version = 6;
+constexpr std::uint32_t store_version = 7;
 constexpr std::size_t page = 4096;
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t file_slots = 4096;
@@ -88,9 +89,8 @@ struct Superblock {
     // Locks hold the process number of their owner; 0: free.
     alignas(cache_line) std::atomic<std::uint32_t> table_lock;
     alignas(cache_line) std::atomic<std::uint32_t> drain_lock;
-    // 1: no data may be evicted from the rings, because a failed write is repeated.
-    std::atomic<std::uint32_t> eviction_stopped;
     std::atomic<std::uint32_t> write_failed;  // 1: a file has or had an error
+    std::atomic<std::uint32_t> sync_requests;  // a futex that wakes the drain's fsyncs
     // 1: a batch was handed to the file system, and RankHead::drained follows drained_next.
     std::atomic<std::uint32_t> batch_committed;
     // The process number of the background drain (0: none), and a futex that wakes it.
@@ -110,12 +110,13 @@ struct FileSlot {
     std::atomic<std::uint32_t> users;       // open handles of this node's ranks
     std::uint64_t device, inode;
     std::int64_t birth_ns;                  // 0: the file system does not say
-    std::atomic<std::uint64_t> end;         // end of the furthest write
-    std::atomic<std::uint64_t> valid_from;  // sequence: older records are ignored
-    // Sequence: this node's older records are in the file system and fsynced.
-    std::atomic<std::uint64_t> durable;
-    // Sequence of the oldest record that a failed write has not written; see `error`.
-    std::atomic<std::uint64_t> failed_from;
+    std::atomic<std::uint64_t> end;  // end of the furthest write
+    // Sequence: readers take older data from the file, because others have changed it. At most
+    // `durable`.
+    std::atomic<std::uint64_t> valid_from;
+    // Sequences: data that were handed to the file system are older than `drained_before`; older
+    // data than `durable` are on the file's medium. Both only grow.
+    std::atomic<std::uint64_t> drained_before, durable;
     // Sequence: older data are read from the file system, where other nodes may have newer ones.
     std::atomic<std::uint64_t> foreign_before;
     // Sequence of the newest record whose data have left the rings.
@@ -126,12 +127,10 @@ struct FileSlot {
     // system's clock is ahead of this node's.
     std::atomic<std::int64_t> known_mtime_ns, server_skew_ns;
     std::atomic<std::uint32_t> repeats;  // how often failed writes were repeated
-    std::atomic<std::uint32_t> error;    // errno of a write that failed; 0: none
-    std::atomic<std::uint8_t> dirty;     // written since the last fsync
-    std::atomic<std::uint8_t> deleted;   // its data are not drained
-    // An fsync failed for data that were evicted from the rings already, so they may be lost.
-    std::atomic<std::uint8_t> lost;
-    std::atomic<std::uint8_t> writing;  // a drain writes it, so known_mtime_ns is outdated
+    std::atomic<std::uint32_t> error;  // errno of a write or an fsync that failed; 0: none
+    std::atomic<std::uint32_t> syncing;  // process number of the one that calls fsync; 0: none
+    std::atomic<std::uint8_t> deleted;   // it has no name left, so its data are not drained
+    std::atomic<std::uint8_t> writing;   // a drain writes it, so known_mtime_ns is outdated
     std::atomic<std::uint8_t> shared;   // other nodes or the MPI's own I/O write the file too
     // 1: sync or close has returned before the file system had all of it.
     std::atomic<std::uint8_t> acknowledged;
@@ -140,11 +139,14 @@ struct FileSlot {
     std::atomic<Route> route;              // from the first opening for writing to the last close
     std::atomic<std::uint8_t> conflicted;  // several nodes have written the same bytes
     std::atomic<std::uint8_t> superseded;  // the rings may have superseded records of it
+    // 1: the job has ended, and older data of other nodes may have come over this node's. What is
+    // not settled is written again.
+    std::atomic<std::uint8_t> repeats_unsettled;
     // Sequence: for all older writes, the file has the newest data of all nodes on its medium. No
     // node writes its older records again.
     std::atomic<std::uint64_t> settled;
-    char padding[page - path_limit - 152];
-    char path[path_limit];  // for messages and recovery; the job itself uses descriptors
+    // For messages and recovery; the job itself uses descriptors.
+    alignas(page - path_limit) char path[path_limit];
 };
 static_assert(sizeof(FileSlot) == page);
 
@@ -164,8 +166,10 @@ struct RankHead {
     // The sequence from which on this rank rewrites its data in the file system, to resolve a
     // conflict with another node (accelerator/conflict_resolver.hpp); 0: it does not.
     alignas(cache_line) std::atomic<std::uint64_t> resolving;
-    alignas(cache_line) std::atomic<std::uint32_t> evicting;  // 1: this rank evicts a record now
-    std::atomic<std::uint32_t> pid;                           // of the rank's process
+    alignas(cache_line) std::atomic<std::uint32_t> pid;  // of the rank's process
+    // 1: older data of another node may have come over this rank's in a file, and it has not
+    // succeeded to write its own again.
+    std::atomic<std::uint32_t> unresolved;
 };
 static_assert(sizeof(RankHead) <= page);
 

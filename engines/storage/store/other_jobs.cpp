@@ -15,6 +15,7 @@
 #include <memory>
 
 #include "storage/store/background.hpp"
+#include "storage/store/durability.hpp"
 #include "storage/store/progress.hpp"
 
 namespace assay::storage {
@@ -88,11 +89,11 @@ std::string wait_until_written(const Store& store, std::uint32_t number, unsigne
     const auto& slot = store.file(number);
     const std::uint32_t generation = slot.generation.load();
     for (long waited_ms = 0;; waited_ms += poll_ms) {
-        // This check comes before is_written(): a drain that ends in between has written what it
+        // This check comes before is_durable(): a drain that ends in between has written what it
         // could.
         const bool drains = background_drain_runs(store) || !is_unused(store);
         if (!slot.acknowledged.load() || slot.generation.load() != generation ||
-            is_written(store, number))
+            is_durable(store, number))
             return {};
         if (const auto error = slot.error.load()) return std::strerror(static_cast<int>(error));
         if (!drains) return "no drain runs";

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "storage/store/durability.hpp"
+
 namespace assay::storage {
 
 namespace {
@@ -27,14 +29,19 @@ std::uint64_t sequence_at(const Store& store, std::uint32_t rank,
 // horizon() checks whether its process has ended.
 constexpr std::uint64_t announce_limit_ns = 1'000'000'000;
 
-// Lowers progress.drained to the oldest failed write of the files that other nodes use too.
-void subtract_failed_files(const Store& store, Progress& progress) {
+// Lowers the progress to that of the files that other nodes use too and that are not durable.
+void subtract_shared_files(const Store& store, Progress& progress) {
     for (std::uint32_t k = 0; k < file_slots; ++k) {
-        const auto& slot = store.file(k);
-        if (!slot.generation.load()) return;
-        if (!slot.error.load() || slot.deleted.load() || !slot.shared.load()) continue;
-        progress.failed = slot.error.load();
-        progress.drained = std::min(progress.drained, slot.failed_from.load());
+        const auto& file = store.file(k);
+        if (!file.generation.load()) return;
+        if (file.deleted.load() || !file.shared.load()) continue;
+        const std::uint64_t durable = file.durable.load();
+        if (file.error.load()) {
+            progress.failed = file.error.load();
+            progress.drained = std::min(progress.drained, durable);
+        }
+        if (file.error.load() || needs_sync(file))
+            progress.durable = std::min(progress.durable, durable);
     }
 }
 
@@ -72,17 +79,7 @@ std::uint64_t written_before(const Store& store, std::uint32_t file) {
                 before = std::min(before, record.sequence);
     }
     // The drain sets the error before `drained`.
-    return slot.error.load() ? std::min(before, slot.failed_from.load()) : before;
-}
-
-bool is_written(const Store& store, std::uint32_t file) {
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
-        const auto& head = store.head(rank);
-        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
-        for (auto k = head.drained.load(std::memory_order_acquire); k < tail; ++k)
-            if (store.record(rank, k).file == file) return false;
-    }
-    return store.file(file).error.load() == 0;
+    return slot.error.load() ? std::min(before, slot.durable.load()) : before;
 }
 
 PendingData pending_data(const Store& store) {
@@ -94,18 +91,15 @@ PendingData pending_data(const Store& store) {
         const std::uint64_t drained = head.drained.load(std::memory_order_acquire);
         for (auto k = head.first_record.load(std::memory_order_acquire); k < tail; ++k) {
             const Record& record = store.record(rank, k);
-            if (static_cast<RecordKind>(record.kind) != RecordKind::data ||
-                record.file >= file_slots)
-                continue;
-            const auto& slot = store.file(record.file);
-            const bool failed = slot.error.load() && record.sequence >= slot.failed_from.load();
-            if (slot.deleted.load() || slot.generation.load() != record.generation ||
-                (k < drained && !failed))
+            if (record.file >= file_slots || !has_data_of_file(store, record) ||
+                (k < drained && !must_repeat(store.file(record.file), record.sequence)))
                 continue;
             pending.bytes += record.length * record.count;
             counted[record.file] = true;
         }
     }
+    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
+        if (!store.file(k).deleted.load() && needs_sync(store.file(k))) counted[k] = true;
     pending.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
     return pending;
 }
@@ -121,7 +115,8 @@ Progress progress(const Store& store) {
         if (const auto resolving = head.resolving.load(std::memory_order_seq_cst))
             result.drained = std::min(result.drained, resolving);
     }
-    if (store.superblock().write_failed.load()) subtract_failed_files(store, result);
+    result.durable = result.drained;
+    subtract_shared_files(store, result);
     return result;
 }
 

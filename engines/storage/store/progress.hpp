@@ -11,8 +11,9 @@ namespace assay::storage {
 struct Progress {
     std::uint64_t now;      // the node's clock: no record has a later sequence
     std::uint64_t horizon;  // every record older than this is published
-    std::uint64_t drained;  // the data of every record older than this are in the file system, and
-                            // are not rewritten there
+    std::uint64_t drained;  // the data of every record older than this are in the file system
+    std::uint64_t durable;  // of files that other nodes use too, data older than this are durable,
+                            // so this node does not write them again
     std::uint64_t oldest;   // no record older than this is left in a ring
     std::uint64_t failed;   // errno of a shared file that cannot be written; 0: none
 };
@@ -23,12 +24,10 @@ std::uint64_t horizon(const Store& store);
 std::uint64_t drained_before(const Store& store);
 // The file system has the data of every record of the file that is older than this.
 std::uint64_t written_before(const Store& store, std::uint32_t file);
-// Whether all data of the file were written to the file system. No rank may have the file open.
-bool is_written(const Store& store, std::uint32_t file);
 // The data of a store in use that were not written to the file system yet.
 struct PendingData {
     std::uint64_t bytes = 0;
-    std::uint32_t files = 0;
+    std::uint32_t files = 0;  // with such data, or with data that are not on the medium
 };
 PendingData pending_data(const Store& store);
 Progress progress(const Store& store);

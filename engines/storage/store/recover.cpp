@@ -12,8 +12,8 @@
 #include <map>
 
 #include "storage/store/background.hpp"
-#include "storage/store/batch.hpp"
 #include "storage/store/drain.hpp"
+#include "storage/store/durability.hpp"
 #include "storage/store/file_table.hpp"
 #include "storage/store/progress.hpp"
 
@@ -126,7 +126,7 @@ void release_locks(Store& store) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         auto& head = store.head(rank);
         head.pending = head.resolving = 0;
-        head.evicting = 0;
+        head.unresolved = 0;
         const auto slots = store.layout().record_slots, tail = head.tail.load();
         const auto oldest =
             tail > slots ? tail - slots : 0;  // a damaged store may have a lower first_record
@@ -136,48 +136,43 @@ void release_locks(Store& store) {
                            ? head.first_record.load()
                            : std::clamp(head.drained.load(), head.first_record.load(), tail);
     }
-    auto& superblock = store.superblock();
-    superblock.drain_lock = superblock.table_lock = superblock.eviction_stopped = 0;
-}
-
-// After a power failure FileSlot::failed_from may be older than FileSlot::error. Durable data must
-// not be written again, because newer data of the same bytes may have been evicted from the rings.
-void limit_errors_to_pending(Store& store) {
     for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
-        auto& slot = store.file(k);
-        slot.failed_from = std::max(slot.failed_from.load(), slot.durable.load());
+        auto& file = store.file(k);
+        // The result of an fsync in which a process was killed is not known.
+        if (file.syncing.exchange(0) && !file.error.load() && needs_sync(file))
+            note_error(store, file, EIO);
     }
+    auto& superblock = store.superblock();
+    superblock.drain_lock = superblock.table_lock = 0;
 }
 
-// Marks the file as failed from its first pending record on.
-void note_write_error(Store& store, const UndrainedFile& file) {
-    std::uint64_t oldest = ~0ull;
-    for_each_record(store, [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
-        if (record.file == file.slot && is_pending(store, rank, position))
-            oldest = std::min(oldest, record.sequence);
-    });
-    auto& slot = store.file(file.slot);
-    slot.failed_from = oldest;
-    slot.error = ESTALE;
-}
-
-// Writes the pending data of a file and calls fsync. Returns 0 or errno. Sets the modification time
-// to the job's last sign of life, so that recovery on another node, or a second recovery here, does
-// not find the file changed since.
-int complete(Store& store, Drain& drain, const FileHandles& handles, std::uint32_t file,
-             std::int64_t last_alive_ns) {
-    int error = drain.retry(file), reason = 0;
-    const auto descriptor = handles.open_for_writing(file, reason);
-    if (!descriptor) return reason;
-    store.file(file).known_mtime_ns = 0;
+// Sets the modification time to the job's last sign of life, so that recovery on another node, or a
+// second recovery here, does not find the file changed since.
+void restore_modification_time(FileSlot& file, int fd, std::int64_t last_alive_ns) {
+    file.known_mtime_ns = 0;
     const timespec times[2] = {{0, UTIME_OMIT},
                                {last_alive_ns / 1'000'000'000, last_alive_ns % 1'000'000'000}};
     FileStatus status;
-    if (futimens(descriptor->number(), times) == 0 &&
-        read_status(descriptor->number(), status) == 0)
-        store.file(file).known_mtime_ns = status.mtime_ns;
-    store.file(file).writing = 0;
-    return error ? error : drain.sync(file, descriptor->number());
+    if (futimens(fd, times) == 0 && read_status(fd, status) == 0)
+        file.known_mtime_ns = status.mtime_ns;
+    file.writing = 0;
+}
+
+// Writes the pending data of a file and calls fsync. Returns 0 or errno.
+int complete(Store& store, Drain& drain, const FileHandles& handles, const UndrainedFile& file,
+             std::int64_t last_alive_ns) {
+    int error = drain.retry(file.slot), reason = 0;
+    const auto descriptor = handles.open_for_writing(file.slot, reason);
+    if (!descriptor) return reason;
+    if (file.records)
+        restore_modification_time(store.file(file.slot), descriptor->number(), last_alive_ns);
+    return error ? error : drain.sync(file.slot, descriptor->number());
+}
+
+// Whether recovery writes the file's data. An fsync alone is harmless.
+bool may_write(const UndrainedFile& file, bool force) {
+    return file.condition == FileCondition::ready ||
+           (file.condition == FileCondition::changed && (force || !file.records));
 }
 
 }  // namespace
@@ -215,6 +210,17 @@ UndrainedData undrained_data(const Store& store) {
         ++file.records;
         file.bytes += record.length * record.count;
     });
+    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+        const auto& slot = store.file(k);
+        if (slot.deleted.load() || !needs_sync(slot) || files.contains(k)) continue;
+        UndrainedFile file;
+        file.slot = k;
+        file.path.assign(slot.path, strnlen(slot.path, path_limit));
+        file.condition = condition_of(store, slot);
+        // The data of a file that was removed or replaced since were in it, so they went with it.
+        if (file.condition == FileCondition::ready || file.condition == FileCondition::changed)
+            files[k] = std::move(file);
+    }
     for (auto& [slot, file] : files) {
         undrained.records += file.records;
         undrained.bytes += file.bytes;
@@ -246,24 +252,22 @@ Recovery recover(Store& store, const RecoveryOptions& options) {
     result.undrained_before = undrained_data(store);
     result.torn = store.superblock().torn += drop_torn_records(store);
     release_locks(store);
-    if (store.persistent()) limit_errors_to_pending(store);
     const FileHandles handles(store);
     Drain drain(store, handles, options.threads);
     std::vector<UndrainedFile> writable;
     for (auto& file : result.undrained_before.files) {
-        const bool overridden = file.condition == FileCondition::changed && options.force;
-        if (file.condition == FileCondition::ready || overridden) {
+        if (may_write(file, options.force)) {
             writable.push_back(file);
             continue;
         }
-        note_write_error(store, file);
+        note_error(store, store.file(file.slot), ESTALE);
         result.kept.push_back(file);
     }
     const std::int64_t last_alive_ns = store.superblock().alive_ns.load();
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
         drain.finish(rank, store.head(rank).tail.load());
     for (auto& file : writable) {
-        file.error = complete(store, drain, handles, file.slot, last_alive_ns);
+        file.error = complete(store, drain, handles, file, last_alive_ns);
         if (!file.error) continue;
         file.condition = FileCondition::failed;
         result.kept.push_back(file);

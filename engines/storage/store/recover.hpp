@@ -25,7 +25,7 @@ const char* name_of(FileCondition condition);
 struct UndrainedFile {
     std::string path;
     std::uint32_t slot = 0;
-    std::uint64_t records = 0, bytes = 0;
+    std::uint64_t records = 0, bytes = 0;  // 0: its data were written, but an fsync is missing
     FileCondition condition = FileCondition::ready;
     int error = 0;  // errno of the last attempt to write it; 0: none failed
 };

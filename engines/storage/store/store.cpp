@@ -135,7 +135,7 @@ void Store::format(const std::string& job, const std::string& keep, bool is_zero
         auto& rank_head = head(rank);
         rank_head.tail = rank_head.pending = rank_head.drained = rank_head.first_record =
             rank_head.first_byte = rank_head.resolving = 0;
-        rank_head.evicting = rank_head.pid = 0;
+        rank_head.pid = rank_head.unresolved = 0;
         rank_head.ring_bytes = layout_.ring_bytes;
         rank_head.prefaulted = backing_ == Backing::device ? layout_.ring_bytes : 0;
         if (!is_zero)
@@ -159,7 +159,7 @@ void Store::begin_job(const std::string& job) {
     clock_gettime(CLOCK_MONOTONIC, &steady);
     block.clock_offset =
         (realtime.tv_sec - steady.tv_sec) * 1'000'000'000 + realtime.tv_nsec - steady.tv_nsec;
-    block.drain_requests = block.table_lock = block.drain_lock = block.eviction_stopped =
+    block.drain_requests = block.table_lock = block.drain_lock = block.sync_requests =
         block.write_failed = block.batch_committed = block.background = block.background_requests =
             0;
     block.background_state = BackgroundState::none;
@@ -199,7 +199,7 @@ bool Store::take_over(const std::string& job, Failure& failure) {
         for (std::uint64_t k = rank_head.first_record.load(); k < tail; ++k)
             latest = std::max(latest, record(rank, k).sequence);
         rank_head.pending = rank_head.resolving = 0;
-        rank_head.evicting = rank_head.pid = 0;
+        rank_head.pid = rank_head.unresolved = 0;
         for (std::uint32_t k = 0; k < file_slots; ++k) descriptor_of(rank, k) = 0;
     }
     for (std::uint32_t k = 0; k < file_slots && file(k).generation.load(); ++k) {
@@ -290,6 +290,11 @@ void Store::advance_clock(std::uint64_t sequence) const {
 void Store::request_drain() const {
     superblock().drain_requests.fetch_add(1);
     syscall(SYS_futex, &superblock().drain_requests, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+void Store::request_sync() const {
+    superblock().sync_requests.fetch_add(1);
+    syscall(SYS_futex, &superblock().sync_requests, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 int Store::populate(std::size_t from, std::size_t bytes) const {

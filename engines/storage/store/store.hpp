@@ -74,6 +74,8 @@ public:
 
     // Wakes the drain.
     void request_drain() const;
+    // Asks the drain to call fsync, so that drained data may leave the rings.
+    void request_sync() const;
 
     // Allocates the pages of [from, from + bytes). Returns 0 or errno.
     int populate(std::size_t from, std::size_t bytes) const;

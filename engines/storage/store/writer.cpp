@@ -15,6 +15,7 @@
 
 #include "storage/store/available_memory.hpp"
 #include "storage/store/drain.hpp"
+#include "storage/store/durability.hpp"
 #include "storage/store/helper_thread.hpp"
 #include "storage/store/persist.hpp"
 
@@ -148,19 +149,7 @@ std::size_t Writer::max_bytes() const {
     return std::max<std::size_t>(page, head_.ring_bytes.load() / 4);
 }
 
-// Whether the file system has the record's data: in its cache, or, if the store outlives a power
-// failure, on its medium.
-bool Writer::may_evict(const Record& record) const {
-    if (static_cast<RecordKind>(record.kind) != RecordKind::data) return true;
-    const auto& slot = store_.file(record.file);
-    if (slot.generation.load() != record.generation || slot.deleted.load()) return true;
-    if (slot.error.load() && record.sequence >= slot.failed_from.load()) return false;
-    return !store_.persistent() || record.sequence < slot.durable.load() ||
-           record.sequence < slot.valid_from.load();
-}
-
-// A retry of failed writes needs all data that are in the rings: it sets `eviction_stopped`, then
-// waits until no rank has `evicting` set.
+// evict: the oldest record leaves the rings.
 bool Writer::evict() {
     const std::uint64_t first = head_.first_record.load(std::memory_order_relaxed);
     const std::uint64_t drained = head_.drained.load(std::memory_order_acquire);
@@ -172,18 +161,17 @@ bool Writer::evict() {
             return false;
         }
     }
-    head_.evicting.store(1, std::memory_order_seq_cst);
     const Record& oldest = store_.record(rank_, first);
-    const bool allowed =
-        !store_.superblock().eviction_stopped.load(std::memory_order_seq_cst) && may_evict(oldest);
-    if (allowed) evict_first(oldest, first);
-    head_.evicting.store(0, std::memory_order_release);
-    return allowed;
+    if (!may_evict(store_, oldest)) return false;
+    evict_first(oldest, first);
+    return true;
 }
 
 void Writer::evict_first(const Record& oldest, std::uint64_t position) {
     if (static_cast<RecordKind>(oldest.kind) == RecordKind::data) {
         auto& slot = store_.file(oldest.file);
+        // The sequence up to which data are durable must survive a power failure before they go.
+        store_.persist(&slot, 2 * cache_line);
         auto& newest = slot.evicted_newest;
         std::uint64_t before = newest.load(std::memory_order_relaxed);
         while (slot.generation.load() == oldest.generation && before < oldest.sequence &&
@@ -198,8 +186,8 @@ void Writer::evict_first(const Record& oldest, std::uint64_t position) {
     store_.persist(&head_.first_record, cache_line);
 }
 
-// Waits until the oldest data can be evicted: for the drain, and for the retry of a file that
-// cannot be written. Returns false and sets error_ if they still cannot. After a wait that has
+// Waits until the oldest data can be evicted: for the drain, for fsync, and for the retry of a file
+// that cannot be written. Returns false and sets error_ if they still cannot. After a wait that has
 // failed, the next one tries only once.
 bool Writer::wait_for_space() {
     const std::uint64_t first = head_.first_record.load();
@@ -209,13 +197,14 @@ bool Writer::wait_for_space() {
         store_.request_drain();
         if (head_.drained.load() > first) {
             const Record& oldest = store_.record(rank_, first);
-            const bool is_stopped = store_.superblock().eviction_stopped.load();
-            if (may_evict(oldest) && !is_stopped) {
+            if (may_evict(store_, oldest)) {
                 last_wait_failed_ = false;
                 return true;
             }
-            const auto error = store_.file(oldest.file).error.load();
+            const auto& file = store_.file(oldest.file);
+            const auto error = file.error.load();
             if (error && drain_ && drain_->retry(oldest.file) == 0) continue;
+            if (!error && !file.syncing.load()) store_.request_sync();
             poll_ns = error ? retry_poll_ns : drain_poll_ns;
             if (error && store_.now() > deadline) {
                 last_wait_failed_ = true;
@@ -224,9 +213,11 @@ bool Writer::wait_for_space() {
             }
         }
         if (drain_ && ++polls % leader_check_period == 0 &&
-            store_.has_ended(store_.head(0).pid.load()))
+            store_.has_ended(store_.head(0).pid.load())) {
             while (drain_->step(drain_batch) == Drain::Step::moved) {
             }
+            drain_->sync_all();
+        }
     }
 }
 
@@ -291,6 +282,22 @@ char* Writer::reserve_space(std::size_t bytes, std::size_t records, std::uint64_
 
 void Writer::begin_write() { head_.pending.store(store_.now(), std::memory_order_seq_cst); }
 
+// Asks for an fsync for each quarter of the ring, so that the oldest data are durable before the
+// ring is full. The first half of the ring needs none.
+void Writer::request_sync_in_time() {
+    const std::uint64_t ring = head_.ring_bytes.load(std::memory_order_relaxed);
+    const std::uint64_t records = head_.tail.load(std::memory_order_relaxed),
+                        slots = store_.layout().record_slots;
+    const std::uint64_t bytes = next_ring_offset_.load(std::memory_order_relaxed);
+    if (bytes < sync_at_byte_ && records < sync_at_record_) return;
+    const bool is_first = !sync_at_byte_;
+    sync_at_byte_ = bytes + (is_first ? ring / 2 : ring / 4);
+    sync_at_record_ = records + (is_first ? slots / 2 : slots / 4);
+    if (is_first) return;
+    store_.request_drain();
+    store_.request_sync();
+}
+
 void Writer::publish(Record* records, std::size_t count, std::uint64_t ring_offset,
                      std::size_t bytes) {
     const bool durable = store_.persistent();
@@ -315,6 +322,7 @@ void Writer::publish(Record* records, std::size_t count, std::uint64_t ring_offs
         persist_fence();
     }
     head_.pending.store(0, std::memory_order_release);
+    request_sync_in_time();
     // Within reserve(), the eviction guard publishes tombstones: then the write still needs the
     // ring. The conflict resolver publishes without reserve(): then `use_` is not Use::write.
     auto use = Use::write;
@@ -332,8 +340,9 @@ void Writer::release_if_short() {
         return;
     memory_checked_ns_ = now;
     if (available_memory(root_) >= store_.layout().bytes() / low_memory_divisor) return;
+    store_.request_sync();  // what is not durable stays
     release_drained();
-    last_release_counters_ = counters;
+    if (head_.first_record.load() == head_.drained.load()) last_release_counters_ = counters;
 }
 
 void Writer::release_drained() {

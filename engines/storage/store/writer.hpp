@@ -2,9 +2,9 @@
 //
 // A thread prefaults the data ring 128 MiB ahead of the writer, so that neither the start nor the
 // first lap of the ring waits for page faults. The same thread maps the pages of the other ranks'
-// rings, which this rank may read. When the ring is full, the oldest data that the file system
-// already has are evicted; when there are none, the writer waits for the drain. On a device that
-// turns out to be full the ring becomes smaller.
+// rings, which this rank may read. When the ring is full, the oldest data that are durable in their
+// file are evicted; when there are none, the writer waits for the drain and for fsync. On a device
+// that turns out to be full the ring becomes smaller.
 //
 // Drained data stay in the ring for readers. When the machine or the control group runs short of
 // memory, the thread evicts them and gives their pages back.
@@ -91,9 +91,9 @@ private:
     bool populate_released_pages(std::uint64_t end);
     char* reserve_space(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset);
     bool evict();  // evicts the oldest drained record; false: none may be evicted
-    bool may_evict(const Record& record) const;
     void evict_first(const Record& oldest, std::uint64_t position);
     bool wait_for_space();
+    void request_sync_in_time();
     bool prefault_until(std::uint64_t end);
     bool map_next_step();
     bool needs_prefault() const;
@@ -119,6 +119,7 @@ private:
     Drain* drain_ = nullptr;
     EvictionGuard eviction_guard_;
     std::uint64_t evictable_before_ = 0;  // a record number
+    std::uint64_t sync_at_byte_ = 0, sync_at_record_ = 0;  // when an fsync is requested next
     std::atomic<std::uint64_t> prefault_target_{0};
     std::atomic<std::uint32_t> prefault_sleeps_{0};  // a futex; 1: the thread waits
     std::atomic<bool> stop_{false};

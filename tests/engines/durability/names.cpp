@@ -185,6 +185,35 @@ void linked_and_deleted_on_close() {
     EXPECT(file_holds("second-name", 1));
 }
 
+// Removes a link of an earlier step, as programs do with "latest", after its target was closed.
+void link_deleted() {
+    on_first_rank([] { EXPECT(symlink("target", path("latest").c_str()) == 0); });
+    MPI_File file = open_file("target");
+    write_block(file, 1);
+    close_file(file);
+    on_first_rank([] {
+        EXPECT(MPI_File_delete(path("latest").c_str(), MPI_INFO_NULL) == MPI_SUCCESS);
+    });
+    EXPECT(!exists("latest"));
+    file = open_file("target", MPI_MODE_RDONLY);
+    EXPECT(rank_reads(file, 1));
+    close_file(file);
+}
+
+// The path of the file belongs to another file by the time it is closed.
+void renamed_and_deleted_on_close() {
+    MPI_File file = open_file("old-name", read_write_create | MPI_MODE_DELETE_ON_CLOSE);
+    write_block(file, 1);
+    on_first_rank([] {
+        rename_file("old-name", "new-name");
+        std::FILE* another = std::fopen(path("old-name").c_str(), "w");
+        EXPECT(another && std::fclose(another) == 0);
+    });
+    close_file(file);
+    EXPECT(exists("old-name"));
+    EXPECT(file_holds("new-name", 1));
+}
+
 }  // namespace
 
 const std::vector<Case> name_cases = {
@@ -198,4 +227,6 @@ const std::vector<Case> name_cases = {
     {"unlinked-scratch", unlinked_scratch},
     {"linked-and-deleted-while-open", linked_and_deleted_while_open},
     {"linked-and-deleted", linked_and_deleted},
-    {"linked-and-deleted-on-close", linked_and_deleted_on_close}};
+    {"linked-and-deleted-on-close", linked_and_deleted_on_close},
+    {"link-deleted", link_deleted},
+    {"renamed-and-deleted-on-close", renamed_and_deleted_on_close}};

@@ -153,6 +153,46 @@ void bypass_beside_a_writer() {
     EXPECT(read_back("bypassed") == ints_of_version(1));
 }
 
+// One rank has written through its own handle. Another rank makes the file empty through its own.
+void truncated_by_another_handle() {
+    MPI_File file = open_file("truncated", read_write_create, MPI_COMM_SELF);
+    barrier();
+    if (rank == size - 1) write_ints(file, 1);
+    barrier();
+    if (rank == 0) EXPECT(MPI_File_set_size(file, 0) == MPI_SUCCESS);
+    barrier();
+    close_file(file);
+    barrier();
+    EXPECT(read_back("truncated").empty());
+}
+
+// After close and a barrier every open sees what all nodes have written: that of one rank (`alone`),
+// which rank after rank makes, or that of all.
+void reopened(bool alone) {
+    for (int round = 0; round < 10; ++round) {
+        on_first_rank([] { MPI_File_delete(path("shared").c_str(), MPI_INFO_NULL); });
+        MPI_File file = open_file("shared");
+        write_block(file, round);
+        close_file(file);
+        barrier();
+        if (!alone || rank == round % size) {
+            file = open_file("shared", MPI_MODE_RDONLY, alone ? MPI_COMM_SELF : MPI_COMM_WORLD);
+            MPI_Offset bytes = 0;
+            EXPECT(MPI_File_get_size(file, &bytes) == MPI_SUCCESS &&
+                   bytes == MPI_Offset{block} * 4 * size);
+            std::vector<int> values(block);
+            for (int other = 0; other < size; ++other)
+                EXPECT(MPI_File_read_at(file, MPI_Offset{other} * block * 4, values.data(), block,
+                                        MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+                       values == block_of(round, other));
+            close_file(file);
+        }
+        barrier();
+    }
+}
+void reopened_by_one() { reopened(true); }
+void reopened_by_all() { reopened(false); }
+
 // Every rank gets an error code with the class of the fault, whichever rank has found it.
 void error_codes() {
     MPI_File file = MPI_FILE_NULL;
@@ -174,4 +214,7 @@ const std::vector<Case> outside_cases = {{"changed-often", changed_often},
                                          {"two-communicators", two_communicators},
                                          {"two-communicators-reopened", two_communicators_reopened},
                                          {"bypass-beside-a-writer", bypass_beside_a_writer},
+                                         {"truncated-by-another-handle", truncated_by_another_handle},
+                                         {"reopened-by-one", reopened_by_one},
+                                         {"reopened-by-all", reopened_by_all},
                                          {"error-codes", error_codes}};

@@ -227,8 +227,8 @@ private:
         for (int k = 0; k < 30; ++k) write(target);
     }
 
-    // Drains if the rank's rings are nearly full: no drain runs in a thread here, so reserve()
-    // would wait for ever.
+    // Makes data durable if the rank's rings are nearly full: no drain runs in a thread here, so
+    // reserve() would wait for ever.
     void make_space(std::uint32_t rank) {
         const auto& head = store_->head(rank);
         const auto& first = store_->record(rank, head.first_record);
@@ -237,7 +237,9 @@ private:
             head.tail != head.first_record &&
             store_->record(rank, head.tail - 1).ring_offset - first.ring_offset + (12u << 10) >
                 store_->layout().ring_bytes;
-        if (few_records || few_bytes) drain_all();
+        if (!few_records && !few_bytes) return;
+        drain_all();
+        drain_.sync_all();
     }
 
     void drain_all() {
@@ -635,7 +637,7 @@ TEST_CASE("a power failure finds the data of a ring that a full device has made 
     for (std::uint64_t k = 1; k <= writes && problem.empty(); ++k) {
         unfinished = k;
         // The writer need not wait for a drain.
-        if (k % 8 == 0) drain.finish(0, store->head(0).tail);
+        if (k % 8 == 0) drain.finish(0, store->head(0).tail), drain.sync_all();
         REQUIRE(write_words(*store, writer, slot, k % blocks * block * word, k, block));
         acknowledged[k % blocks] = k;
         unfinished = 0;

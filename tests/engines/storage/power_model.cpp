@@ -34,6 +34,7 @@ off_t full_from = 0;        // 0: never
 long file_system_type = 0;  // 0: the real one
 assay::storage::FileSystem* file_system = nullptr;
 std::function<void(char*, std::size_t)> next_map_action;
+std::function<int(int)> fsync_action;
 
 }  // namespace
 
@@ -64,6 +65,7 @@ int fallocate(int fd, int mode, off_t from, off_t bytes) {
 
 int fsync(int fd) {
     if (file_system) file_system->note_fsync(fd);
+    if (const int error = fsync_action ? fsync_action(fd) : 0) return errno = error, -1;
     return static_cast<int>(syscall(SYS_fsync, fd));
 }
 
@@ -101,6 +103,7 @@ void fill_device(std::size_t from) { full_from = static_cast<off_t>(from); }
 void on_next_map(std::function<void(char*, std::size_t)> action) {
     next_map_action = std::move(action);
 }
+void on_fsync(std::function<int(int)> action) { fsync_action = std::move(action); }
 bool fail_writes(bool on) { return std::exchange(failing_writes, on); }
 
 // ---- persistent memory

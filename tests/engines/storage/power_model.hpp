@@ -96,6 +96,9 @@ private:
     std::vector<File> files_;
 };
 
+// Before each fsync of a file the action is called; it returns 0, or the errno with which the fsync
+// fails. It runs in the thread that calls fsync.
+void on_fsync(std::function<int(int fd)> action);
 // From now on stores count as persistent memory, and their files as files on a disk.
 void model_persistent_memory(bool on);
 // From now on all files are on a file system with this number (linux/magic.h). 0: the real one.

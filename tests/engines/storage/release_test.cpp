@@ -52,7 +52,10 @@ struct Job {
     FileHandles handles{*store};
     Drain drain{*store, handles, 1};
     ~Job() { store->remove(); }
-    void drain_all() { drain.finish(0, store->head(0).tail); }
+    void drain_all() {
+        drain.finish(0, store->head(0).tail);
+        drain.sync_all();
+    }
 };
 
 }  // namespace

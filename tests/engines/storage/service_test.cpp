@@ -120,13 +120,14 @@ TEST_CASE("a member of the job reads data, records and shared pointers") {
 
     std::vector<std::uint64_t> positions{0, 0};
     std::vector<std::uint64_t> seen;
-    const auto handle = [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
+    const auto handle = [&](std::uint32_t rank, std::uint64_t position, const Record& record,
+                            const Progress&) {
         CHECK(rank == 0);
         CHECK(record.begin == position * block);
         seen.push_back(position);
     };
     Update update{};
-    REQUIRE(client->request_updates(1, false, positions));
+    REQUIRE(client->request_updates(1, Push::none, positions));
     REQUIRE(client->receive_updates(1, positions, handle, update));
     CHECK(seen == std::vector<std::uint64_t>{0, 1, 2});
     CHECK(positions == std::vector<std::uint64_t>{3, 0});
@@ -134,7 +135,7 @@ TEST_CASE("a member of the job reads data, records and shared pointers") {
     // Another connection gets only the records that are not known yet.
     const auto another = node.client();
     REQUIRE(another);
-    REQUIRE(another->request_updates(1, false, positions));
+    REQUIRE(another->request_updates(1, Push::none, positions));
     REQUIRE(another->receive_updates(1, positions, handle, update));
     CHECK(seen.size() == 3);
 

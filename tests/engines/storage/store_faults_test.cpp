@@ -14,6 +14,7 @@
 
 #include "power_model.hpp"
 #include "storage/store/drain.hpp"
+#include "storage/store/durability.hpp"
 #include "storage/store/file_handles.hpp"
 #include "storage/store/recover.hpp"
 #include "store_fixture.hpp"
@@ -25,11 +26,6 @@ struct PersistentMemory {
     PersistentMemory() { model_persistent_memory(true); }
     ~PersistentMemory() { model_persistent_memory(false); }
 };
-
-std::string read_contents(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
 
 FileStatus status_of(const std::string& path) {
     FileStatus status;
@@ -140,7 +136,7 @@ TEST_CASE("the slot of a deleted file is assigned again, although its data were 
     const auto path = folder.file("out");
     const FileStatus status = status_of(path);
     const auto slot = slot_of_file(*store, path);
-    store->file(slot).dirty = 1;
+    note_draining(store->file(slot), store->now());
     release_slot(*store, slot, nullptr);
     drop_deleted_file(*store, status);
     fill_table(*store);
@@ -178,6 +174,7 @@ TEST_CASE("recovery of persistent memory does not write older data over newer on
     write_block(*store, second, slot, 0, "older", 5);
     write_block(*store, first, slot, 0, "newer", 5);
     drain.finish(0, store->head(0).tail);
+    drain.sync_all();
     store->head(0).first_record = 1;  // the newer data were evicted from the ring
     CHECK(recover(*store, {1}).kept.empty());
     CHECK(read_contents(path) == "newer");
@@ -196,12 +193,17 @@ TEST_CASE("recovery of persistent memory does not undo a truncation") {
     write_block(*store, writer, slot, 0, "0123456789", 10);
     drain.finish(0, store->head(0).tail);
     REQUIRE(truncate(path.c_str(), 4) == 0);
+    Record record{};
+    record.file = slot, record.generation = store->file(slot).generation;
+    record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
+    record.begin = 4;
+    writer.publish(&record, 1);
     CHECK(recover(*store, {1, true}).kept.empty());
     CHECK(read_contents(path) == "0123");
     store->remove();
 }
 
-TEST_CASE("on persistent memory a repeated write is fsynced, so that its data can be evicted") {
+TEST_CASE("on persistent memory a repeated write may be evicted after its fsync") {
     Folder folder;
     const PersistentMemory memory;
     auto store = create_store(folder.path, 1);
@@ -216,7 +218,9 @@ TEST_CASE("on persistent memory a repeated write is fsynced, so that its data ca
     REQUIRE(store->file(slot).error == ESTALE);
     fs::rename(folder.path / "elsewhere", path);
     CHECK(drain.retry(slot) == 0);
-    CHECK(store->file(slot).durable > store->record(0, 0).sequence);
+    CHECK(!may_evict(*store, store->record(0, 0)));
+    drain.sync_all();
+    CHECK(may_evict(*store, store->record(0, 0)));
     store->remove();
 }
 
@@ -270,10 +274,10 @@ TEST_CASE("a failed write of settled bytes does not make the drain write older d
     const FileHandles handles(*store);
     Drain drain(*store, handles, 1);
     drain.finish(0, 2);
-    store->file(slot).settled = store->record(0, 1).sequence;
+    store->file(slot).settled = store->file(slot).durable = store->record(0, 1).sequence;
     std::ofstream(path, std::ios::binary)
         << "newold";  // newer bytes of another node, then a lost write
-    drain.note_write_error(slot, store->record(0, 0).sequence, EIO);
+    note_error(*store, store->file(slot), EIO);
     CHECK(drain.retry(slot) == 0);
     CHECK(read_contents(path) == "newabc");
     store->remove();

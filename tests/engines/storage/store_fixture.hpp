@@ -32,6 +32,11 @@ struct Folder {
     }
 };
 
+inline std::string read_contents(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
 // Opens the file in the store and returns its slot.
 inline std::uint32_t slot_of_file(const Store& store, const std::string& path) {
     FileStatus status;

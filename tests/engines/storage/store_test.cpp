@@ -273,10 +273,10 @@ TEST_CASE("the first rank that opens a changed file marks its data as outdated f
     std::ofstream(path) << "by another program";
     FileStatus changed;
     REQUIRE(read_status(path.c_str(), changed) == 0);
-    const std::uint64_t before = store->now();
+    const std::uint64_t durable = store->file(slot).durable = store->now();
     CHECK(acquire_slot(*store, changed, path) == slot);
-    CHECK(store->file(slot).valid_from >
-          before);  // set before a second rank can be counted as a user
+    // Set before a second rank can be counted as a user.
+    CHECK(store->file(slot).valid_from == durable);
     const std::uint64_t outdated = store->file(slot).valid_from;
     CHECK(acquire_slot(*store, changed, path) == slot);
     CHECK(store->file(slot).valid_from == outdated);

@@ -8,16 +8,12 @@
 
 #include "power_model.hpp"
 #include "storage/store/drain.hpp"
+#include "storage/store/durability.hpp"
 #include "storage/store/file_handles.hpp"
 #include "storage/store/recover.hpp"
 #include "store_fixture.hpp"
 
 namespace {
-
-std::string read_contents(const std::string& path) {
-    std::ifstream in(path, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
 
 // A node of a job. Two of them share a file.
 struct Node {
@@ -51,7 +47,7 @@ struct Node {
         for (std::uint32_t rank = 0; rank < 2; ++rank) drain.finish(rank, store->head(rank).tail);
     }
     // As after an fsync that has failed: all data count as not written.
-    void fail() { drain.note_write_error(slot, 0, EIO); }
+    void fail() { note_error(*store, store->file(slot), EIO); }
     int retry() { return drain.retry(slot); }
 
     std::unique_ptr<Store> store;
@@ -204,6 +200,9 @@ TEST_CASE("a superseded record is evicted after the data that it covers") {
     a.supersede(a.first, a.store->now(), 0, 4);
     a.drain_all();
     CHECK(a.store->head(0).drained == 2);
+    a.first.release_drained();
+    CHECK(a.store->head(0).first_record == 0);
+    a.drain.sync_all();
     a.first.release_drained();
     CHECK(a.store->head(0).first_record == 2);
     std::ofstream(path, std::ios::binary) << "bbbb";

@@ -131,7 +131,9 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="keep the folder of a run that fails")
     parser.add_argument("--stock", action="store_true", help="with the MPI's own I/O: tests this checker")
     parser.add_argument("--plan", action="store_true", help="only print the plan of --seed")
-    parser.add_argument("--quiet", action="store_true", help="only print the summary")
+    parser.add_argument(
+        "--quiet", action="store_true", help="only print the summary and the command of each bad run"
+    )
     args = parser.parse_args()
     if not mpis():
         parser.error(f"no chaos_io in {PROGRAMS}; fix: make test, or ninja -C build")
@@ -158,8 +160,11 @@ def run_all(args: argparse.Namespace, options: Options) -> int:
             ]
             if result.folder and not result.violations:
                 shutil.rmtree(result.folder)
-            if result.violations and not args.quiet:
-                print(report(result, options.repeat(runs[run])), flush=True)
+            if result.violations:
+                print(
+                    options.repeat(runs[run]) if args.quiet else report(result, options.repeat(runs[run])),
+                    flush=True,
+                )
             if number % 10 == 0 and sys.stderr.isatty():
                 print(f"{number} of {args.runs}, {summary.bad.total()} bad", end="\r", file=sys.stderr)
     print(summary.text())

@@ -104,10 +104,8 @@ def _check_file(plan: Plan, file: File, path: Path, recovered: bool) -> list[Vio
     def promised(write: Write) -> bool:
         return write.acknowledged and (recovered or is_saved(file, write))
 
-    # The documented limit: nodes are recovered one by one, in any order.
-    unordered = (
-        recovered and plan.node(plan.ranks - 1) > 0 and plan.fault != "none" and plan.fault not in SLOW
-    )
+    # The documented limit: nodes whose ranks were killed are recovered one by one, in any order.
+    unordered = recovered and plan.node(plan.ranks - 1) > 0 and plan.fault in KILLS
     lines = Check(file.history, promised, plan.node if unordered else None).violations(content)
     violations = [Violation(f"lost data {when}", f"{when}: {line}") for line in lines]
     low, high = file.history.sizes(promised)
@@ -124,6 +122,17 @@ def _check_file(plan: Plan, file: File, path: Path, recovered: bool) -> list[Vio
 def is_saved(file: File, write: Write) -> bool:
     """Whether a later sync or close of the write's rank has succeeded."""
     return any(write.operation < number and write.rank in ranks for number, ranks in file.saved.items())
+
+
+def check_medium(replay: Replay, at_end: dict[str, UnsafeBytes]) -> list[Violation]:
+    """When the job has ended and no store is left, everything is on the medium. ``at_end``: by name of the file."""
+    return [
+        Violation("not on the medium", f"no store is left, but {file.name} has bytes that are {state}")
+        for file in replay.files
+        if file.name in at_end
+        for state in ("unsynced", "lost")
+        if getattr(at_end[file.name], state)
+    ]
 
 
 def check_synchronised(replay: Replay, after: dict[int, UnsafeBytes]) -> list[Violation]:

@@ -67,9 +67,16 @@ class UnsafeBytes:
 
 
 def unsafe_bytes(
-    log: Path, operations: list[Operation], names: dict[int, str], node_of_rank: Callable[[int], int]
-) -> dict[int, UnsafeBytes]:
-    """The unsafe bytes by sync or close. ``names``: by sync or close, the name of its file.
+    log: Path,
+    operations: list[Operation],
+    names: dict[int, str],
+    node_of_rank: Callable[[int], int],
+    close_reports: bool = True,
+) -> tuple[dict[int, UnsafeBytes], dict[str, UnsafeBytes]]:
+    """The unsafe bytes by sync or close, and at the end of the log by name of the file.
+
+    ``names``: by sync or close, the name of its file. ``close_reports``: a close waits for the file system, so it
+    reports bytes that are lost.
 
     The log also has lines of the ranks: "rank", its own number, "returned" when all have returned from a sync or close,
     "changed-name" after a rename or deletion, "resized" after a change of size.
@@ -98,9 +105,12 @@ def unsafe_bytes(
         elif event == "returned" and value in names:
             file = files.get(names[value], FileOnMedium())
             result_by_save[value] = UnsafeBytes(file.has(State.unsynced), file.has(State.lost))
-            if by_number[value].kind == "close":  # close has reported them; later handles need not
+            if close_reports and by_number[value].kind == "close":  # later handles need not report them
                 file.state[file.state == State.lost] = State.safe
-    return result_by_save
+    at_end = {
+        name: UnsafeBytes(file.has(State.unsynced), file.has(State.lost)) for name, file in files.items()
+    }
+    return result_by_save, at_end
 
 
 def _change_name(operation: Operation, files: dict[str, FileOnMedium]) -> None:

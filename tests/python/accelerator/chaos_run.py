@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from background import drains_of, end_drains, faulty_drain
-from chaos_check import Violation, check_errors, check_files, check_reads, check_synchronised
+from chaos_check import Violation, check_errors, check_files, check_medium, check_reads, check_synchronised
 from chaos_log import read_log
 from chaos_medium import unsafe_bytes
 from chaos_plan import BYPASSES_STORE, KILLS, SLOW, Plan
@@ -79,8 +79,12 @@ class _Job:
         self._wait_for_drains()
         left = sorted(self.stores.iterdir())
         self._check_messages(ended, replay, left)
-        after = unsafe_bytes(
-            self.folder / "fs.log", self.plan.operations, replay.names_at_operation, self.plan.node
+        after, at_end = unsafe_bytes(
+            self.folder / "fs.log",
+            self.plan.operations,
+            replay.names_at_operation,
+            self.plan.node,
+            close_reports=self.plan.level == "file",
         )
         self.violations += check_errors(self.plan, replay, after)
         self.violations += check_reads(replay)
@@ -89,6 +93,8 @@ class _Job:
         # A background drain brings what recovery would bring.
         drained = self.plan.level == "memory" and not left
         self.violations += check_files(self.plan, replay, self.files, recovered=drained)
+        if drained:
+            self.violations += check_medium(replay, at_end)
         for store in left:
             self._recover(store, replay)
         self.violations += check_files(self.plan, replay, self.files, recovered=True)

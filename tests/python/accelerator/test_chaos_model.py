@@ -286,7 +286,7 @@ def unsafe_after_sync(lines: list[str], folder: Path) -> dict[int, UnsafeBytes]:
     with_process = [line if line[0].isdigit() else f"77 {line}" for line in lines]
     log.write_text("".join(f"{line} /x/files/n0\n" for line in with_process) + "0 returned 5 -1 -\n")
     names = Replay(plan_with_fault(), logs(GOOD[1000:1100])).names_at_operation
-    return unsafe_bytes(log, PLAN, names, node_of_rank=lambda rank: rank)
+    return unsafe_bytes(log, PLAN, names, node_of_rank=lambda rank: rank)[0]
 
 
 FAILED = ["wrote 10 0", "syncing 0 -1", "failed -1 -1"]

@@ -37,8 +37,17 @@ NAMES = [
     "linked-and-deleted-while-open",
     "linked-and-deleted",
     "linked-and-deleted-on-close",
+    "link-deleted",
+    "renamed-and-deleted-on-close",
 ]
-INDEPENDENT_OPENS = ["two-communicators", "two-communicators-reopened", "error-codes"]
+# Each rank has handles of its own, or opens what others have closed.
+INDEPENDENT_OPENS = [
+    "two-communicators",
+    "two-communicators-reopened",
+    "truncated-by-another-handle",
+    "error-codes",
+]
+REOPENED = ["reopened-by-one", "reopened-by-all"]
 UNREADABLE = ["read-folder", "read-memory", "read-proc"]
 FEW_DESCRIPTORS = {"files-in-turn": 64, "last-descriptors": 200}
 MANY_FILES = {"files-300": 1024, "files-512": 1024, "shared-pointers": 4096}
@@ -66,7 +75,7 @@ def data(shm: Path) -> Iterator[Path]:
 # It validates the cases. ROMIO preallocates by writing, and opens a folder without an error. The cases allow for both.
 @in_acceptance
 @pytest.mark.parametrize(
-    "name", [*NAMES, *INDEPENDENT_OPENS, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *OTHER_CASES]
+    "name", [*NAMES, *INDEPENDENT_OPENS, *REOPENED, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, *OTHER_CASES]
 )
 def test_stock_mpi_passes_the_cases(name: str, data: Path) -> None:
     check_passed(run_case("mpich", name, data, None, FEW_DESCRIPTORS.get(name, 0)), name)
@@ -142,6 +151,26 @@ def test_ranks_that_open_by_themselves(
     mpi: str, name: str, ranks_per_node: str, data: Path, shm: Path
 ) -> None:
     check_passed(run_case(mpi, name, data, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node), name)
+
+
+@nodes
+@pytest.mark.parametrize("level", ["file", "memory"])
+@pytest.mark.parametrize("name", REOPENED)
+@mpis
+def test_an_open_after_close_and_barrier_sees_all_nodes(
+    mpi: str, name: str, level: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_UNTIL": level}
+    check_passed(run_case(mpi, name, data, shm, **settings), name)
+
+
+@nodes
+@mpis
+def test_a_deleted_link_leaves_the_file_that_was_closed(
+    mpi: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    settings = {"ASSAY_IO_RANKS_PER_NODE": ranks_per_node, "ASSAY_IO_UNTIL": "memory"}
+    check_passed(run_case(mpi, "link-deleted", data, shm, **settings), "link-deleted")
 
 
 @mpis

@@ -129,7 +129,17 @@ sys.exit(suites.main(["gate"]))
     os.kill(process.pid, signal.SIGINT)
     rest = process.stdout.read()
     assert process.wait() == 130
-    assert "ended by SIGINT" in rest and "first             1      0" in rest
+    assert "ended by SIGINT after 2 of 2 parts" in rest and "first             1      0" in rest
+    assert "second: ended by SIGINT" in rest
+
+
+def test_a_signal_before_a_part_waits_starts_no_further_part(
+    suites: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(suites, "GRACE_S", 0.1)
+    monkeypatch.setattr(suites, "received", ["SIGTERM"])
+    result = suites.run(suites.Part("a", "a", ["sleep", "1000"], 300), tmp_path)
+    assert result.failures == ["a: ended by SIGTERM"] and result.seconds < 200
 
 
 @pytest.mark.parametrize(
