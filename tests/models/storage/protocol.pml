@@ -51,6 +51,18 @@
 #define CELLS (FILES * BYTES)
 #define FILE(cell) ((cell) / BYTES)
 #define NODE(ring) ((ring) * NODES / RINGS)
+#if RINGS > NODES
+#define UNDRAINED(node) (undrained[0] && NODE(0) == (node) || undrained[1] && NODE(1) == (node) || \
+    undrained[RINGS - 1] && NODE(RINGS - 1) == (node))
+#else
+#define UNDRAINED(node) (undrained[node] != 0)
+#endif
+/* The ranks of the communicator of a collective call: all, or (OUTSIDE) not the second. */
+#ifdef OUTSIDE
+#define IN_COMM(ring) ((ring) != 1)
+#else
+#define IN_COMM(ring) true
+#endif
 #define SLOT(node, file) ((node) * FILES + (file))
 #define SLOTS (NODES * FILES)
 #define MAX(a, b) ((a) > (b) -> (a) : (b))
@@ -65,7 +77,6 @@ byte place[RECORDS + 1];
 byte ring_of[RECORDS + 1];
 byte cell_of[RECORDS + 1]; /* of a truncation: the first cell of its file */
 bit truncates[RECORDS + 1];
-bit resolved[RECORDS + 1]; /* the resolver has put it over the data of other nodes */
 byte clock = 1;            /* the next sequence */
 
 #define IN_RING(s) (place[s] == PUBLISHED || place[s] == DRAINED)
@@ -75,17 +86,24 @@ byte clock = 1;            /* the next sequence */
 #define LOST 2 /* with its node */
 byte store[NODES];
 bit drain_lock[NODES];
-byte undrained[NODES]; /* published records of the node */
+byte undrained[RINGS]; /* published records of the rank */
 byte superseded[NODES * CELLS]; /* data of the node that are older are left out */
 
 /* A file's slot in the store of a node. */
-byte drained_to[SLOTS];
+byte drained_before[SLOTS];
 byte durable[SLOTS];
+byte settled[SLOTS];
+byte evicted_newest[SLOTS];
 bit error[SLOTS];
-bit rewrites_pending[SLOTS]; /* rewrites != rewrites_synced */
-bit rewrites_failed[SLOTS];  /* a failed fsync may have lost them */
-byte unsettled_from[FILES];  /* `settled` */
+bit repeats[SLOTS];           /* failed writes were repeated */
+bit repeats_seen[SLOTS];      /* by the collective calls */
+bit repeats_unsettled[SLOTS]; /* what is not settled counts as not written */
 bit deleted[FILES];
+
+/* Of a rank. */
+byte evictable_to[RINGS];    /* the guard has let these records go */
+byte resolved_before[RINGS]; /* a sequence */
+bit unresolved[RINGS];       /* the last rewrite has failed */
 
 /* The fsync of a slot: who holds its lock, and what it has noted. */
 #define NOBODY 0
@@ -94,14 +112,15 @@ bit deleted[FILES];
 #define DEAD 3
 byte syncing[SLOTS];
 byte sync_before[SLOTS];
-bit sync_covers[SLOTS]; /* all rewrites so far are older than this fsync */
+byte promised_by[SLOTS]; /* `promised` of the sync */
+bit sync_is_written[SLOTS];
 bit sync_failed[SLOTS];
 
 #if defined(FAULT_2) || defined(FAULT_10)
 bit dirty[SLOTS];
 #define NEEDS_SYNC(slot) dirty[slot]
 #else
-#define NEEDS_SYNC(slot) (drained_to[slot] >= durable[slot] || rewrites_pending[slot])
+#define NEEDS_SYNC(slot) (drained_before[slot] > durable[slot] || repeats_unsettled[slot])
 #endif
 #ifdef FAULT_12
 bit failed_before[SLOTS];
@@ -143,6 +162,7 @@ bit symbolic_link = 1; /* one that leads to the first name */
 
 byte left[CELLS];     /* the newest byte that has left a store */
 byte promised[CELLS]; /* the newest byte of which a sync or close at level file has told success */
+byte ordered[FILES];  /* older records were there when a sync of all nodes has succeeded */
 byte cut[FILES];      /* the newest truncation that has returned */
 bit contested[CELLS]; /* several nodes have written it since it was settled: without a sync it has no order after a kill */
 bit excused[CELLS];   /* its newest data were lost with a node, before a sync at level file */
@@ -273,94 +293,9 @@ inline oldest_published(node, file, result) {
 #define NOTES_LEDGER(node, file) true
 #endif
 
-inline note_failed_sync(node, file) {
-#ifdef DIRECT
-    m = (file) * BYTES;
-    do
-    :: m < (file) * BYTES + BYTES ->
-        if
-        :: unsynced[m] && NOTES_LEDGER(node, file) -> lost[m] = 1; unsynced[m] = 0
-        :: else
-        fi;
-        m++
-    :: else -> break
-    od;
-#endif
-#ifdef FAULT_12
-    if
-    :: !failed_before[SLOT(node, file)] -> error[SLOT(node, file)] = 1; failed_before[SLOT(node, file)] = 1
-    :: else
-    fi;
-#else
-    error[SLOT(node, file)] = 1;
-#endif
-#ifndef RULE_LOST_REWRITES
-    rewrites_failed[SLOT(node, file)] = rewrites_pending[SLOT(node, file)];
-#endif
-    skip
-}
-
-/* The owner of the fsync's lock was killed. */
-inline abandon_sync(node, file) {
-    syncing[SLOT(node, file)] = DEAD;
-    sync_before[SLOT(node, file)] = 0;
-    sync_covers[SLOT(node, file)] = 0;
-    sync_failed[SLOT(node, file)] = 0
-}
-
-/* begin_sync: takes the lock of the slot's fsync, and notes under the drain's lock what it will cover. */
-#define MAY_BEGIN_SYNC(node, file) \
-    (!drain_lock[node] && (syncing[SLOT(node, file)] == NOBODY || syncing[SLOT(node, file)] == DEAD))
-inline begin_sync(node, file, who) {
-    d_step {
-#ifndef RULE_DEAD_SYNC
-        if
-        :: syncing[SLOT(node, file)] == DEAD -> note_failed_sync(node, file)
-        :: else
-        fi;
-#endif
-        syncing[SLOT(node, file)] = who;
-        sync_covers[SLOT(node, file)] = 1;
-        if
-        :: error[SLOT(node, file)] -> sync_before[SLOT(node, file)] = durable[SLOT(node, file)]
-        :: else -> oldest_published(node, file, sync_before[SLOT(node, file)])
-        fi;
-#ifdef FAULT_2
-        dirty[SLOT(node, file)] = 0;
-#endif
-        m = 0
-    }
-}
-
-/* end_sync: notes the result under the drain's lock. */
-inline end_sync(node, file) {
-    atomic {
-        !drain_lock[node] ->
-        d_step {
-            if
-            :: sync_failed[SLOT(node, file)] ->
-#ifdef FAULT_2
-                dirty[SLOT(node, file)] = 1;
-#endif
-                note_failed_sync(node, file)
-            :: else ->
-                durable[SLOT(node, file)] = sync_before[SLOT(node, file)];
-                if
-                :: sync_covers[SLOT(node, file)] && !rewrites_failed[SLOT(node, file)] ->
-                    rewrites_pending[SLOT(node, file)] = 0
-                :: else
-                fi;
-#ifdef FAULT_10
-                dirty[SLOT(node, file)] = 0;
-#endif
-            fi;
-            syncing[SLOT(node, file)] = NOBODY;
-            sync_before[SLOT(node, file)] = 0;
-            sync_covers[SLOT(node, file)] = 0;
-            sync_failed[SLOT(node, file)] = 0
-        }
-    }
-}
+/* repeated_from: after an error data from there on are written again. */
+#define REPEATED_FROM(slot) (repeats_unsettled[slot] && MAX(settled[slot], evicted_newest[slot] + 1) < durable[slot] -> \
+    MAX(settled[slot], evicted_newest[slot] + 1) : durable[slot])
 
 /* Whether record s has data of node and file that a drain or a retry may write: nothing of it is superseded, cut off or
  * of a deleted file. */
@@ -395,7 +330,160 @@ inline find_cut(node, file, result) {
         fi;
         m++
     :: else -> break
-    od
+    od;
+    m = 0
+}
+
+/* The newest record of the cell that a retry writes, 0: none. */
+inline find_repeated(node, cell, result) {
+    find_cut(node, FILE(cell), i);
+    result = 0;
+    m = 1;
+    do
+    :: m <= RECORDS ->
+        if
+        :: place[m] == DRAINED && MAY_WRITE(m, node, cell) && AFTER_CUT(m, i) && IS_VALID(m) &&
+            m >= REPEATED_FROM(SLOT(node, FILE(cell))) -> result = m
+        :: else
+        fi;
+        m++
+    :: else -> break
+    od;
+    i = 0; m = 0
+}
+
+/* fail, after an fsync: an error only if there is something to write again. */
+inline note_failed_sync(node, file) {
+#ifdef DIRECT
+    m = (file) * BYTES;
+    do
+    :: m < (file) * BYTES + BYTES ->
+        if
+        :: unsynced[m] && NOTES_LEDGER(node, file) -> lost[m] = 1; unsynced[m] = 0
+        :: else
+        fi;
+        m++
+    :: else -> break
+    od;
+#endif
+    k = (file) * BYTES;
+    do
+    :: k < (file) * BYTES + BYTES ->
+        find_repeated(node, k, v);
+        if
+#ifdef FAULT_12
+        :: v && failed_before[SLOT(node, file)]
+        :: v && !failed_before[SLOT(node, file)] ->
+#else
+        :: v ->
+#endif
+            error[SLOT(node, file)] = 1
+        :: else
+        fi;
+        k++
+    :: else -> break
+    od;
+#ifdef FAULT_12
+    failed_before[SLOT(node, file)] = error[SLOT(node, file)] || failed_before[SLOT(node, file)];
+#endif
+    k = 0; v = 0
+}
+
+/* The owner of the right to sync was killed. */
+inline abandon_sync(node, file) {
+    syncing[SLOT(node, file)] = DEAD;
+    sync_before[SLOT(node, file)] = 0;
+    promised_by[SLOT(node, file)] = 0;
+    sync_is_written[SLOT(node, file)] = 0;
+    sync_failed[SLOT(node, file)] = 0
+}
+
+/* sync: takes the right to sync. */
+#define MAY_TAKE_RIGHT(node, file) \
+    (!drain_lock[node] && (syncing[SLOT(node, file)] == NOBODY || syncing[SLOT(node, file)] == DEAD))
+inline take_right(node, file, who) {
+    d_step {
+#ifndef RULE_DEAD_SYNC
+        if
+        :: syncing[SLOT(node, file)] == DEAD -> note_failed_sync(node, file)
+        :: else
+        fi;
+#endif
+        syncing[SLOT(node, file)] = who
+    }
+}
+
+/* sync: notes under the drain's lock what the next fsync covers. */
+inline begin_sync(node, file) {
+    d_step {
+        if
+        :: !promised_by[SLOT(node, file)] -> promised_by[SLOT(node, file)] = drained_before[SLOT(node, file)]
+        :: else
+        fi;
+        oldest_published(node, file, sync_before[SLOT(node, file)]);
+        if
+        :: error[SLOT(node, file)] && durable[SLOT(node, file)] < sync_before[SLOT(node, file)] ->
+            sync_before[SLOT(node, file)] = durable[SLOT(node, file)]
+        :: else
+        fi;
+        sync_is_written[SLOT(node, file)] = !error[SLOT(node, file)];
+#ifdef FAULT_2
+        dirty[SLOT(node, file)] = 0;
+#endif
+        m = 0
+    }
+}
+
+#ifdef RULE_SYNC_COVERS
+#define ERROR_AFTER_SYNC(node, file) 0
+#define IS_COVERED(node, file) true
+#else
+#define ERROR_AFTER_SYNC(node, file) error[SLOT(node, file)]
+#define IS_COVERED(node, file) (durable[SLOT(node, file)] >= promised_by[SLOT(node, file)])
+#endif
+#ifdef RULE_UNSETTLED_COVERED
+#define IS_WRITTEN(slot) true
+#else
+#define IS_WRITTEN(slot) sync_is_written[slot]
+#endif
+
+/* sync: notes the result under the drain's lock; gives the right back unless another fsync is needed. */
+inline end_sync(node, file, succeeded) {
+    d_step {
+        b = sync_failed[SLOT(node, file)];
+        if
+        :: !b ->
+            durable[SLOT(node, file)] = MAX(durable[SLOT(node, file)], sync_before[SLOT(node, file)]);
+            if
+            :: IS_WRITTEN(SLOT(node, file)) -> repeats_unsettled[SLOT(node, file)] = 0
+            :: else
+            fi;
+#ifdef FAULT_10
+            dirty[SLOT(node, file)] = 0;
+#endif
+            b = ERROR_AFTER_SYNC(node, file)
+        :: else ->
+#ifdef FAULT_2
+            dirty[SLOT(node, file)] = 1;
+#endif
+            skip
+        fi;
+        if
+        :: b && !error[SLOT(node, file)] -> note_failed_sync(node, file)
+        :: else
+        fi;
+        sync_before[SLOT(node, file)] = 0;
+        sync_is_written[SLOT(node, file)] = 0;
+        sync_failed[SLOT(node, file)] = 0;
+        if
+        :: b || IS_COVERED(node, file) ->
+            syncing[SLOT(node, file)] = NOBODY;
+            promised_by[SLOT(node, file)] = 0
+        :: else
+        fi;
+        succeeded = succeeded && !b;
+        b = 0
+    }
 }
 
 /* drain_batch, its second part: writes the newest data of each byte among the published records. */
@@ -432,50 +520,26 @@ inline write_batch(node) {
     check()
 }
 
-/* retry: what is not durable counts as not written after an error, and is written again. Rewrites that a failed fsync
- * may have lost are among the unsettled records, which may be durable once. */
+/* retry: what is not durable counts as not written after an error, and is written again. */
 inline retry(node, file) {
     k = (file) * BYTES;
     b = 0;
     do
     :: k < (file) * BYTES + BYTES ->
-        d_step {
-            find_cut(node, file, i);
-            v = 0;
-            m = 1;
-            do
-            :: m <= RECORDS ->
-                if
-                :: place[m] == DRAINED && MAY_WRITE(m, node, k) && AFTER_CUT(m, i) && IS_VALID(m) &&
-                    (m >= durable[SLOT(node, file)] ||
-                        (rewrites_failed[SLOT(node, file)] && m >= unsettled_from[file])) -> v = m
-                :: else
-                fi;
-                m++
-            :: else -> break
-            od;
-            i = 0; m = 0
-        }
+        d_step { find_repeated(node, k, v) }
         if
-        :: v -> put(node, k, v)
-        :: v && write_failures > 0 -> write_failures--; b = 1
+        :: v -> put(node, k, v); repeats[SLOT(node, file)] = NODES > 1
+        :: v && write_failures > 0 -> write_failures--; b = 1; repeats[SLOT(node, file)] = NODES > 1
         :: !v
         fi;
         k++
     :: else -> break
     od;
+    if
+    :: repeats[SLOT(node, file)] -> repeats_seen[SLOT(node, file)] = 0
+    :: else
+    fi;
     error[SLOT(node, file)] = b;
-#ifndef RULE_REPEATS_COUNT
-    /* Rewrites are counted again: an fsync that runs may be older. */
-    if
-    :: rewrites_failed[SLOT(node, file)] -> sync_covers[SLOT(node, file)] = 0
-    :: else
-    fi;
-#endif
-    if
-    :: !b -> rewrites_failed[SLOT(node, file)] = 0
-    :: else
-    fi;
 #if defined(FAULT_2) || defined(FAULT_10)
     dirty[SLOT(node, file)] = 1;
 #endif
@@ -497,6 +561,16 @@ inline may_remove(node, result) {
     :: k <= RECORDS ->
         if
         :: place[k] == PUBLISHED && NODE(ring_of[k]) == (node) -> result = 0
+        :: else
+        fi;
+        k++
+    :: else -> break
+    od;
+    k = 0;
+    do
+    :: k < RINGS ->
+        if
+        :: NODE(k) == (node) && unresolved[k] && !killed -> result = 0
         :: else
         fi;
         k++
@@ -546,9 +620,15 @@ inline remove_store(node) {
             retry(node, file) } \
         /* sync */ \
         :: atomic { store[node] == PRESENT && NEEDS_SYNC(SLOT(node, file)) && !error[SLOT(node, file)] && \
-            !deleted[file] && MAY_BEGIN_SYNC(node, file) -> begin_sync(node, file, DRAIN) } \
-            atomic { write_back(node, file) } \
-            end_sync(node, file)
+            !deleted[file] && MAY_TAKE_RIGHT(node, file) -> take_right(node, file, DRAIN); begin_sync(node, file) } \
+            do \
+            :: atomic { write_back(node, file) } \
+                atomic { !drain_lock[node] -> end_sync(node, file, may); \
+                    if \
+                    :: syncing[SLOT(node, file)] != DRAIN -> may = 0; break \
+                    :: else -> begin_sync(node, file) \
+                    fi } \
+            od
 
 proctype Drain(byte node) {
     byte batch_end;
@@ -557,8 +637,8 @@ end_again:
     {
 end_loop:
         do
-        /* drain_batch: the lock and drained_to, the writes, drained */
-        :: atomic { store[node] == PRESENT && undrained[node] && !drain_lock[node] ->
+        /* drain: the lock and drained_before, the writes, drained */
+        :: atomic { store[node] == PRESENT && UNDRAINED(node) && !drain_lock[node] ->
             d_step {
                 drain_lock[node] = 1;
                 m = 1;
@@ -567,14 +647,11 @@ end_loop:
                     if
                     :: place[m] == PUBLISHED && NODE(ring_of[m]) == node ->
                         batch_end = m;
-                        if
-                        :: !truncates[m] ->
-                            drained_to[SLOT(node, FILE(cell_of[m]))] = m;
 #if defined(FAULT_2) || defined(FAULT_10)
-                            dirty[SLOT(node, FILE(cell_of[m]))] = 1
+                        dirty[SLOT(node, FILE(cell_of[m]))] = 1;
 #endif
-                        :: else
-                        fi
+                        drained_before[SLOT(node, FILE(cell_of[m]))] =
+                            MAX(drained_before[SLOT(node, FILE(cell_of[m]))], m + 1)
                     :: else
                     fi;
                     m++
@@ -590,7 +667,7 @@ end_loop:
                     if
                     :: place[m] == PUBLISHED && NODE(ring_of[m]) == node ->
                         place[m] = DRAINED;
-                        undrained[node]--
+                        undrained[ring_of[m]]--
                     :: else
                     fi;
                     m++
@@ -605,7 +682,7 @@ end_loop:
         DRAIN_FILE(1)
 #endif
         /* finish */
-        :: atomic { store[node] == PRESENT && over && !undrained[node] && !drain_lock[node] ->
+        :: atomic { store[node] == PRESENT && over && !UNDRAINED(node) && !drain_lock[node] ->
             d_step { may_remove(node, may) }
             if
             :: may -> may = 0; remove_store(node); goto done
@@ -646,13 +723,13 @@ inline publish(ring, cell, truncation) {
     cell_of[clock] = cell;
     truncates[clock] = truncation;
     place[clock] = PUBLISHED;
-    undrained[NODE(ring)]++;
+    undrained[ring]++;
     m = 1;
     do
     :: m < clock ->
         if
         :: NODE(ring_of[m]) != NODE(ring) && !truncates[m] && cell_of[m] == (cell) &&
-            m >= unsettled_from[FILE(cell)] && !truncation -> contested[cell] = 1
+            m >= ordered[FILE(cell)] && !truncation -> contested[cell] = 1
         :: else
         fi;
         m++
@@ -662,22 +739,28 @@ inline publish(ring, cell, truncation) {
     clock++
 }
 
-/* publish_superseded: the node leaves out its unsettled bytes of which another node has newer ones in its store. */
-inline publish_superseded(node, file) {
+/* supersede: the rank leaves out its unsettled bytes of which another node has newer ones in its store. The records of
+ * that are behind the data, so they leave the ring after them; they count as drained at once. */
+inline publish_superseded(ring, file) {
     d_step {
 #ifndef FAULT_5
         m = 1;
         do
         :: m <= RECORDS ->
             if
-            :: IN_RING(m) && NODE(ring_of[m]) == (node) && FILE(cell_of[m]) == (file) && !truncates[m] &&
-                m >= unsettled_from[file] ->
+            :: IN_RING(m) && ring_of[m] == (ring) && FILE(cell_of[m]) == (file) && !truncates[m] &&
+                m >= settled[SLOT(NODE(ring), file)] ->
                 v = m + 1;
                 do
                 :: v <= RECORDS ->
                     if
-                    :: IN_RING(v) && NODE(ring_of[v]) != (node) && cell_of[v] == cell_of[m] && !truncates[v] &&
-                        v > superseded[(node) * CELLS + cell_of[m]] -> superseded[(node) * CELLS + cell_of[m]] = v
+                    :: place[v] != NOWHERE && NODE(ring_of[v]) != NODE(ring) && cell_of[v] == cell_of[m] && !truncates[v] &&
+                        v > superseded[NODE(ring) * CELLS + cell_of[m]] ->
+                        superseded[NODE(ring) * CELLS + cell_of[m]] = v;
+#if defined(FAULT_2) || defined(FAULT_10)
+                        dirty[SLOT(NODE(ring), file)] = 1;
+#endif
+                        drained_before[SLOT(NODE(ring), file)] = MAX(drained_before[SLOT(NODE(ring), file)], v + 1)
                     :: else
                     fi;
                     v++
@@ -695,121 +778,110 @@ inline publish_superseded(node, file) {
     }
 }
 
-/* Whether no other node will write data of the file again that are older than `sequence`. */
-inline others_are_beyond(node, cell, sequence, result) {
-    result = 1;
-    m = 1;
-    do
-    :: m < (sequence) ->
-        if
-        :: IN_RING(m) && NODE(ring_of[m]) != (node) && !truncates[m] && FILE(cell_of[m]) == FILE(cell) &&
-            m >= durable[SLOT(NODE(ring_of[m]), FILE(cell))] -> result = 0
-        :: else
-        fi;
-        m++
-    :: else -> break
-    od;
-#ifndef RULE_REMOTE_REWRITES
-    m = 0;
-    do
-    :: m < NODES ->
-        if
-        :: m != (node) && rewrites_pending[SLOT(m, FILE(cell))] -> result = 0
-        :: else
-        fi;
-        m++
-    :: else -> break
-    od;
-#endif
+/* Progress: the node has all older data in the file system, or (`on_medium`) writes nothing older again. */
+inline progress(node, file, on_medium, result) {
+    oldest_published(node, file, result);
+    if
+    :: (error[SLOT(node, file)] || ((on_medium) && NEEDS_SYNC(SLOT(node, file)))) && durable[SLOT(node, file)] < result ->
+        result = durable[SLOT(node, file)]
+    :: else
+    fi;
     m = 0
 }
 
-/* Whether every other node has published that `sequence` supersedes its data of the cell, or has none. */
-inline others_leave_out(node, cell, sequence, result) {
+/* wait_until_pushed, its condition: other nodes are beyond `sequence`, and this one has drained it. */
+inline are_beyond(self, file, sequence, lasting, result) {
     result = 1;
+    k = 0;
+    do
+    :: k < NODES ->
+        if
+        :: k != self -> progress(k, file, lasting, v)
+        :: else -> progress(k, file, false, v)
+        fi;
+        result = result && v > (sequence);
+        k++
+    :: else -> break
+    od;
+    k = 0; v = 0
+}
+
+/* winning_pieces: the rank's record that is the newest of the cell and has older data of other nodes below; 0: none. */
+inline find_winner(owner, cell, from, result) {
+    result = 0; j = 0;
     m = 1;
     do
-    :: m < (sequence) ->
+    :: m < clock ->
         if
-        :: IN_RING(m) && NODE(ring_of[m]) != (node) && !truncates[m] && cell_of[m] == (cell) &&
-            superseded[NODE(ring_of[m]) * CELLS + (cell)] < (sequence) -> result = 0
+        :: place[m] != NOWHERE && !truncates[m] && cell_of[m] == (cell) && m > cut[FILE(cell)] ->
+            result = (ring_of[m] == (owner) && place[m] == DRAINED && m >= (from) -> m : 0);
+            j = j || NODE(ring_of[m]) != NODE(owner)
         :: else
         fi;
         m++
     :: else -> break
     od;
-    m = 0
+    result = (j -> result : 0);
+    m = 0; j = 0
 }
 
-/* resolve: the node writes its newest bytes again over those of other nodes. `rewrites` is counted first. A resolution
- * lasts only if no other node writes older data afterwards. */
-inline resolve(node, file, succeeded) {
+/* The newest of the rank's drained records, the newest sequence of other nodes in its unsettled bytes, and whether it
+ * has newest bytes over older ones of other nodes. */
+inline find_conflicts(rank, file, from, newest, conflict, wins) {
+    newest = 0; conflict = 0; wins = 0;
+    m = 1;
+    do
+    :: m < clock ->
+        if
+        :: ring_of[m] == (rank) && place[m] == DRAINED && FILE(cell_of[m]) == (file) && m >= (from) ->
+            newest = m;
+            k = 1;
+            do
+            :: k < clock && !truncates[m] ->
+                if
+                :: place[k] != NOWHERE && NODE(ring_of[k]) != NODE(rank) && !truncates[k] && cell_of[k] == cell_of[m] &&
+                    m >= settled[SLOT(NODE(rank), file)] && k > cut[file] -> conflict = MAX(conflict, k)
+                :: else
+                fi;
+                k++
+            :: else -> break
+            od
+        :: else
+        fi;
+        m++
+    :: else -> break
+    od;
+    k = (file) * BYTES;
+    do
+    :: k < (file) * BYTES + BYTES ->
+        find_winner(rank, k, from, v);
+        wins = wins || v;
+        k++
+    :: else -> break
+    od;
+    k = 0; v = 0; m = 0
+}
+
+/* resolve: writes the rank's newest bytes again over those of other nodes. */
+inline rewrite(writing, file, from, failed) {
     k = (file) * BYTES;
     do
     :: k < (file) * BYTES + BYTES ->
         d_step {
-            v = 0; j = 0;
-            m = 1;
-            do
-            :: m <= RECORDS ->
-                if
-                :: place[m] != NOWHERE && !truncates[m] && cell_of[m] == k ->
-                    if
-                    :: NODE(ring_of[m]) != (node) -> j = 1; v = 0
-                    :: NODE(ring_of[m]) == (node) && place[m] == DRAINED && m >= unsettled_from[file] &&
-                        MAY_WRITE(m, node, k) && !resolved[m] && m > cut[file] && j -> v = m
-                    :: else -> v = 0
-                    fi
-                :: else
-                fi;
-                m++
-            :: else -> break
-            od;
-            m = 0; j = 0;
+            find_winner(writing, k, from, v);
             if
-            :: v ->
-                others_are_beyond(node, k, v, i);
-                others_leave_out(node, k, v, j);
-#ifndef RULE_RESOLVE_LAST
-                resolved[v] = i || j;
-#else
-                /* Instead, the others have drained what is older. */
-                i = 1;
-                m = 1;
-                do
-                :: m < v ->
-                    if
-                    :: place[m] == PUBLISHED && NODE(ring_of[m]) != (node) -> i = 0
-                    :: else
-                    fi;
-                    m++
-                :: else -> break
-                od;
-                m = 0;
-                resolved[v] = i;
-#endif
-                i = 0; j = 0;
-                rewrites_pending[SLOT(node, file)] = 1;
-                sync_covers[SLOT(node, file)] = 0
-#if defined(FAULT_2) || defined(FAULT_10)
-                ; dirty[SLOT(node, file)] = 1
-#endif
+            :: v < settled[SLOT(NODE(writing), file)] -> v = 0
             :: else
             fi
         }
         if
 #ifdef FAULT_6
         :: v && closing /* the descriptor is not held any more */
-        :: v && !closing -> put(node, k, v)
+        :: v && !closing -> put(NODE(writing), k, v)
 #else
-        :: v -> put(node, k, v)
+        :: v -> put(NODE(writing), k, v)
 #endif
-        :: v && write_failures > 0 ->
-            write_failures--; succeeded = 0;
-            error[SLOT(node, file)] = 1;
-#ifndef RULE_LOST_REWRITES
-            rewrites_failed[SLOT(node, file)] = 1
-#endif
+        :: v && write_failures > 0 -> write_failures--; failed = 1
         :: !v
         fi;
         k++
@@ -833,51 +905,13 @@ inline evict(ring) {
 #ifdef FAULT_1
             b = !error[SLOT(NODE(ring), FILE(cell_of[k]))];
 #else
-            b = k < durable[SLOT(NODE(ring), FILE(cell_of[k]))] && !error[SLOT(NODE(ring), FILE(cell_of[k]))] &&
-                !rewrites_pending[SLOT(NODE(ring), FILE(cell_of[k]))];
+            b = k < durable[SLOT(NODE(ring), FILE(cell_of[k]))];
 #endif
 #ifdef RULE_CUT_STAYS
             b = b || truncates[k];
 #endif
 #if NODES > 1 && !defined(FAULT_4)
-            if
-            :: b && !truncates[k] ->
-#ifndef RULE_SUPERSEDING_IS_DURABLE
-                j = MAX(k, superseded[NODE(ring) * CELLS + cell_of[k]]);
-                if
-                :: j > k ->
-                    /* The newer byte is durable on its node. */
-                    b = j < durable[SLOT(NODE(ring_of[j]), FILE(cell_of[k]))] || place[j] == EVICTED
-                :: else
-                fi;
-#else
-                j = k;
-#endif
-                if
-                :: b -> others_are_beyond(NODE(ring), cell_of[k], j, i); b = i
-                :: else
-                fi;
-                i = 0;
-                /* Its conflicts are resolved. */
-                if
-                :: b && j == k && !resolved[k] ->
-                    m = 1;
-                    do
-                    :: m < k ->
-                        if
-                        :: m >= unsettled_from[FILE(cell_of[k])] && NODE(ring_of[m]) != NODE(ring) &&
-                            !truncates[m] && cell_of[m] == cell_of[k] -> b = 0
-                        :: else
-                        fi;
-                        m++
-                    :: else -> break
-                    od;
-                    m = 0
-                :: else
-                fi;
-                j = 0
-            :: else
-            fi;
+            b = b && k <= evictable_to[ring];
 #endif
             b = b || deleted[FILE(cell_of[k])]
         :: else
@@ -887,8 +921,20 @@ inline evict(ring) {
             place[k] = EVICTED;
             if
             :: !truncates[k] ->
+#if NODES > 1
+                evicted_newest[SLOT(NODE(ring), FILE(cell_of[k]))] = MAX(evicted_newest[SLOT(NODE(ring), FILE(cell_of[k]))], k);
+#endif
                 left[cell_of[k]] = MAX(left[cell_of[k]], k);
                 evicted_byte_is_durable = medium[cell_of[k]] >= k || gone[FILE(cell_of[k])];
+                m = k + 1;
+                do
+                :: m <= RECORDS ->
+                    evicted_byte_is_durable = evicted_byte_is_durable || (IN_RING(m) && !truncates[m] &&
+                        NODE(ring_of[m]) == NODE(ring) && cell_of[m] == cell_of[k]);
+                    m++
+                :: else -> break
+                od;
+                m = 0;
                 assert(evicted_byte_is_durable)
             :: else
             fi
@@ -899,49 +945,198 @@ inline evict(ring) {
     check()
 }
 
-/* The newest record of the node in the file, or in all files. */
-inline newest_of(node, file, result) {
-    result = 0;
-    m = 1;
-    do
-    :: m < clock ->
+/* sync, by the program. `resolves`: the rank `author` writes its newest bytes again before, in the same step. */
+inline sync(node, file, resolves, author, from, succeeded) {
+    atomic { MAY_TAKE_RIGHT(node, file) ->
+        take_right(node, file, PROGRAM);
         if
-        :: NODE(ring_of[m]) == (node) && FILE(cell_of[m]) == (file) && !truncates[m] -> result = m
+        :: resolves -> rewrite(author, file, from, b)
         :: else
         fi;
-        m++
-    :: else -> break
+        if
+        :: b ->
+            d_step { note_failed_sync(node, file); syncing[SLOT(node, file)] = NOBODY; succeeded = 0 }
+        :: else -> begin_sync(node, file)
+        fi;
+        b = 0 }
+    do
+    :: atomic { syncing[SLOT(node, file)] != PROGRAM -> break }
+    :: atomic { syncing[SLOT(node, file)] == PROGRAM -> write_back(node, file) }
+        atomic { !drain_lock[node] -> end_sync(node, file, succeeded);
+            if
+            :: syncing[SLOT(node, file)] == PROGRAM -> begin_sync(node, file)
+            :: else
+            fi }
     od;
-    m = 0
+    skip
 }
 
-/* Whether the node's fsync has covered all that the sync has to promise. */
-inline is_covered(node, file, result) {
-    newest_of(node, file, result);
-#ifndef RULE_SYNC_COVERS
-    result = result < durable[SLOT(node, file)] && !error[SLOT(node, file)] && !rewrites_pending[SLOT(node, file)]
+#if NODES > 1
+#ifdef RULE_GUARD_DRAINED
+#define GUARD_WAITS_DURABLY false
 #else
-    result = 1
+#define GUARD_WAITS_DURABLY true
 #endif
-}
+#ifdef RULE_GUARD_CONFLICT
+#define GUARDED newest
+#else
+#define GUARDED MAX(newest, conflict)
+#endif
+#ifdef RULE_UNRESOLVED
+#define MARK_UNRESOLVED 0
+#else
+#define MARK_UNRESOLVED 1
+#endif
 
-/* One node's fsync within a sync of the program. */
-inline sync_node(node, file) {
-    atomic { MAY_BEGIN_SYNC(node, file) -> begin_sync(node, file, PROGRAM) }
-    atomic { write_back(node, file) }
+#ifdef RULE_GUARD_LASTS
+#define GUARD_LIMIT(node) newest
+#else
+/* What is durable now. Other data may be superseded before they leave. */
+#define GUARD_LIMIT(node) (newest < durable[node] -> newest : MAX(1, durable[node]) - 1)
+#endif
+
+/* prepare_eviction: lets the rank's drained records go. Otherwise nothing is done. */
+inline guard(ring) {
+    atomic {
+        d_step {
+            host = NODE(ring);
+            find_conflicts(ring, 0, 0, newest, conflict, wins);
+            i = GUARDED;
+            are_beyond(host, 0, i, GUARD_WAITS_DURABLY, pushed);
+            if
+            :: !wins && !conflict -> evictable_to[ring] = GUARD_LIMIT(host)
+            :: (wins || conflict) && pushed ->
+                evictable_to[ring] = (wins -> evictable_to[ring] : GUARD_LIMIT(host));
+                unresolved[ring] = unresolved[ring] || (wins && MARK_UNRESOLVED)
+            :: else -> wins = 0
+            fi;
+            conflict = 0; pushed = 0; i = 0
+        }
+    }
     if
-    :: sync_failed[SLOT(node, file)] -> ok = 0
+    :: wins ->
+        ok = 1;
+        sync(host, 0, true, ring, 0, ok);
+        d_step {
+            if
+            :: ok -> unresolved[ring] = 0; evictable_to[ring] = GUARD_LIMIT(host)
+            :: else
+            fi
+        }
     :: else
     fi;
-    end_sync(node, file);
+    d_step { ok = 0; wins = 0; newest = 0; host = 0 }
+}
+
+/* resolve, in a collective call. Without an error it waits until the other nodes have drained or (`durably`) have it on
+ * the medium. */
+inline resolve(ring, until_durable, succeeded) {
+    do
+    :: atomic {
+        d_step {
+            host = NODE(ring);
+            find_conflicts(ring, 0, resolved_before[ring], newest, conflict, wins);
+            if
+            :: !wins && !((until_durable) && conflict) -> wins = 0; pushed = 1
+            :: else ->
+                i = ((until_durable) -> MAX(newest, conflict) : newest);
+                are_beyond(host, 0, i, until_durable, pushed)
+            fi;
+            newest = 0; conflict = 0; i = 0
+        }
+        if
+        :: pushed || error[0] || error[1] -> break
+        :: else -> wins = 0
+        fi }
+    od;
+    skip;
     d_step {
-        is_covered(node, file, i);
-        ok = ok && i;
-        i = 0
+        succeeded = succeeded && pushed;
+#ifdef RULE_UNRESOLVED_WAIT
+        wins = wins && (pushed || !(until_durable));
+#endif
+        if
+        :: wins -> unresolved[ring] = unresolved[ring] || MARK_UNRESOLVED
+        :: else
+        fi;
+        wins = wins && (pushed || !(until_durable));
+        pushed = 0
+    }
+    if
+    :: wins ->
+        written = 1;
+        sync(host, 0, true, ring, resolved_before[ring], written);
+        d_step {
+            succeeded = succeeded && written;
+            if
+            :: written -> unresolved[ring] = 0
+            :: else
+            fi;
+            wins = 0;
+            written = 0
+        }
+    :: else
+    fi;
+    d_step {
+        host = 0;
+        if
+        :: succeeded -> resolved_before[ring] = clock
+        :: else
+        fi
     }
 }
 
+#ifdef RULE_RESTART
+#define RESTARTS false
+#else
+#define RESTARTS (!repeats_seen[0] && repeats[0] || !repeats_seen[SLOTS - 1] && repeats[SLOTS - 1])
+#endif
+#define IS_RING_DRAINED(ring) (!undrained[ring])
+
+/* flush: of the ranks from `first` to `last` that are in the communicator. */
+inline flush(first, last, waits_durably) {
+    ring = first;
+    do
+    :: ring <= (last) && IN_COMM(ring) ->
+        publish_superseded(ring, 0);
+        atomic { !drain_lock[NODE(ring)] -> ring++ }
+    :: ring <= (last) && !IN_COMM(ring) -> ring++
+    :: else -> break
+    od;
+    ring = first;
+    do
+    :: atomic { ring <= (last) && (!IN_COMM(ring) || IS_RING_DRAINED(ring)) && !drain_lock[NODE(ring)] ->
+        /* The drain has repeated failed writes, or not. */
+        ok = ok && !(IN_COMM(ring) && error[SLOT(NODE(ring), 0)]);
+        ring++ }
+    :: ring > (last) -> break
+    od;
+    skip;
+    d_step {
+        if
+        :: RESTARTS ->
+            ring = 0;
+            do
+            :: ring < RINGS -> resolved_before[ring] = 0; ring++
+            :: else -> break
+            od
+        :: else
+        fi;
+        repeats_seen[0] = repeats[0];
+        repeats_seen[SLOTS - 1] = repeats[SLOTS - 1];
+        ring = first
+    }
+    do
+    :: ring <= (last) && IN_COMM(ring) -> resolve(ring, waits_durably, ok); ring++
+    :: ring <= (last) && !IN_COMM(ring) -> ring++
+    :: else -> break
+    od;
+    ring = 0
+}
+#endif
+
 inline promise(file, node) {
+    /* `node`: NODES: all. */
     k = (file) * BYTES;
     do
     :: k < (file) * BYTES + BYTES ->
@@ -949,7 +1144,7 @@ inline promise(file, node) {
         do
         :: m < clock ->
             if
-            :: !truncates[m] && cell_of[m] == k && ((node) == NODES || NODE(ring_of[m]) == (node)) ->
+            :: !truncates[m] && cell_of[m] == k && (((node) == NODES && IN_COMM(ring_of[m])) || NODE(ring_of[m]) == (node)) ->
                 promised[k] = MAX(promised[k], m)
             :: else
             fi;
@@ -966,9 +1161,15 @@ inline promise(file, node) {
     m = 0; k = 0
 }
 
-inline truncate(ring, file) {
+/* truncate: the file is cut, and the ranks from `first` to `last` publish it. */
+inline truncate(first, last, file) {
     d_step {
-        publish(ring, (file) * BYTES, 1);
+        ring = first;
+        do
+        :: ring <= (last) && clock <= RECORDS -> publish(ring, (file) * BYTES, 1); ring++
+        :: else -> break
+        od;
+        ring = 0;
         cut[file] = clock - 1;
         k = (file) * BYTES;
         do
@@ -976,19 +1177,6 @@ inline truncate(ring, file) {
             cached[k] = cut[file];
             medium[k] = cut[file];
             dirty_at[k] = 0;
-#ifndef RULE_CUT_EVERYWHERE
-            m = 0;
-            do
-            :: m < NODES ->
-                if
-                :: m != NODE(ring) -> superseded[m * CELLS + k] = cut[file]
-                :: else
-                fi;
-                m++
-            :: else -> break
-            od;
-            m = 0;
-#endif
             k++
         :: else -> break
         od;
@@ -1043,6 +1231,39 @@ inline read(node, cell) {
 #define MAY_BE_DIRECT (!NEEDS_SYNC(0))
 #endif
 
+#if TRUNCATIONS > 0
+/* Whether all older data are drained and, unless all nodes get the record, durable. */
+#if defined(CUT_BY_ALL) || defined(RULE_CUT_EVERYWHERE) || NODES == 1
+#define CUT_WAITS_DURABLY false
+#else
+#define CUT_WAITS_DURABLY true
+#endif
+inline cuts_now(result) {
+    result = 1;
+    k = 0;
+    do
+    :: k < NODES ->
+        progress(k, 0, CUT_WAITS_DURABLY, v);
+        result = result && v == clock && !drain_lock[k];
+        k++
+    :: else -> break
+    od;
+    k = 0; v = 0
+}
+#endif
+
+#ifdef RULE_ONE_NODE_SYNC
+#define ONE_NODE_SYNC_WAITS false
+#else
+#define ONE_NODE_SYNC_WAITS true
+#endif
+#if defined(OUTSIDE) && !defined(RULE_SETTLED_BY_ALL)
+/* A rank outside has not resolved its bytes. */
+#define SETTLE skip
+#else
+#define SETTLE settled[0] = durable[0]; settled[SLOTS - 1] = durable[SLOTS - 1]; ordered[0] = clock
+#endif
+
 #ifdef NAMES
 /* A name is removed; data are dropped with the last one. */
 inline unlink(which) {
@@ -1059,6 +1280,7 @@ inline unlink(which) {
 #define CHOOSE_RING(variable) \
     if \
     :: variable = 0 \
+    :: RINGS > 2 -> variable = 1 \
     :: RINGS > 1 -> variable = RINGS - 1 \
     fi
 #define CHOOSE_CELL(variable) \
@@ -1068,11 +1290,12 @@ inline unlink(which) {
     fi
 
 #ifdef RULE_END_PUBLISHES
-/* Instead, only if both nodes have data that are not durable. */
-#define MUST_PUBLISH ((undrained[0] || NEEDS_SYNC(0)) && (undrained[1] || NEEDS_SYNC(1)))
+/* Instead, only after writes that were repeated. */
+#define MUST_PUBLISH must_resolve
 #else
-#define MUST_PUBLISH true
+#define MUST_PUBLISH (must_resolve || must_publish)
 #endif
+#define IS_DURABLE(node) (!UNDRAINED(node) && !error[node] && !NEEDS_SYNC(node))
 
 #ifdef PROBE_RECOVERED
 #define IS_PROBED (recovering && killed)
@@ -1083,6 +1306,10 @@ inline unlink(which) {
 proctype Program() {
     bit ok;
     byte node, ring, cell;
+#if NODES > 1
+    byte newest, conflict, host;
+    bit wins, pushed, written, must_resolve, must_publish;
+#endif
     {
         do
         /* write */
@@ -1115,53 +1342,20 @@ proctype Program() {
         /* evict */
         :: atomic { clock > 1 -> CHOOSE_RING(ring); evict(ring); ring = 0 }
 #if NODES > 1
-        /* resolve, before an eviction */
-        :: atomic { clock > 1 -> CHOOSE_RING(ring);
-            if
-            :: !drain_lock[NODE(ring)] -> resolve(NODE(ring), 0, ok)
-            :: else
-            fi;
-            ring = 0; ok = 0 }
+        /* prepare_eviction */
+        :: atomic { clock > 1 -> CHOOSE_RING(ring) } guard(ring); ring = 0
 #endif
 #endif
 #if SYNCS > 0
         /* sync at level file, of all nodes */
         :: atomic { syncs > 0 && clock > 1 -> syncs--; ok = 1 }
 #if NODES > 1
-#ifdef RULE_RESOLVE_LAST
-            /* Instead, each sync resolves all conflicts again. */
-            atomic { k = 1;
-                do
-                :: k <= RECORDS -> resolved[k] = 0; k++
-                :: else -> break
-                od;
-                k = 0 }
+            flush(0, RINGS - 1, false);
+#else
+            atomic { !UNDRAINED(0) && !drain_lock[0] -> ok = !error[0] }
 #endif
             do
-            :: node < NODES ->
-                atomic { publish_superseded(node, 0) }
-                atomic { !drain_lock[node] -> node++ }
-            :: else -> break
-            od;
-            node = 0;
-#endif
-            do
-            :: node < NODES ->
-                /* All is drained. The drain has repeated failed writes, or not. */
-                atomic { !undrained[node] && !drain_lock[node] ->
-                    if
-                    :: error[SLOT(node, 0)] -> ok = 0
-                    :: else
-                    fi;
-#if NODES > 1
-                    resolve(node, 0, ok);
-#endif
-                    node++ }
-            :: else -> break
-            od;
-            node = 0;
-            do
-            :: node < NODES -> sync_node(node, 0); node++
+            :: node < NODES -> sync(node, 0, false, 0, 0, ok); node++
             :: else -> break
             od;
             atomic {
@@ -1188,7 +1382,7 @@ proctype Program() {
                         assert(!j);
 #endif
                         promise(0, NODES);
-                        unsettled_from[0] = clock
+                        SETTLE
                     :: else
                     fi;
                     ok = 0
@@ -1199,26 +1393,8 @@ proctype Program() {
 #if SELF_SYNCS > 0
         /* sync at level file, through a handle of one node */
         :: atomic { self_syncs > 0 && clock > 1 -> self_syncs--; ok = 1; CHOOSE_RING(node) }
-#ifndef RULE_ONE_NODE_SYNC
-            do
-            :: atomic {
-                d_step { newest_of(node, 0, k); others_are_beyond(node, 0, k, i); cell = i; i = 0; k = 0 }
-                if
-                :: cell -> cell = 0; break
-                :: else
-                fi }
-            od;
-#endif
-            atomic { !undrained[node] && !drain_lock[node] ->
-                if
-                :: error[SLOT(node, 0)] -> ok = 0
-                :: else
-                fi;
-#ifndef RULE_ONE_NODE_SYNC
-                resolve(node, 0, ok)
-#endif
-            }
-            sync_node(node, 0);
+            flush(node, node, ONE_NODE_SYNC_WAITS);
+            sync(node, 0, false, 0, 0, ok);
             atomic {
                 d_step {
                     if
@@ -1232,20 +1408,37 @@ proctype Program() {
             }
 #endif
 #if TRUNCATIONS > 0
-        /* set_size(0), through a handle of one rank */
-        :: atomic { truncations > 0 && clock > 1 && clock <= RECORDS -> truncations--; CHOOSE_RING(ring) }
+        /* set_size(0), through a handle of one rank or (CUT_BY_ALL) of all */
+        :: atomic { truncations > 0 && clock > 1 && clock <= RECORDS -> truncations--; CHOOSE_RING(cell) }
 #ifndef FAULT_8
+            /* It fails if a file cannot be written. */
             do
-            :: node < NODES -> atomic { !undrained[node] && !drain_lock[node] -> node++ }
-            :: else -> break
+            :: atomic {
+                d_step { cuts_now(ok); i = error[0] || error[SLOTS - 1] }
+                if
+                :: ok -> i = 0; break
+                :: !ok && i -> i = 0; break
+                :: !ok && !i
+                fi }
             od;
-            node = 0;
+#else
+            ok = 1;
 #endif
-            atomic { truncate(ring, 0); ring = 0; check() }
+            atomic {
+                if
+#ifdef CUT_BY_ALL
+                :: ok -> truncate(0, RINGS - 1, 0)
+#else
+                :: ok -> truncate(cell, cell, 0)
+#endif
+                :: else
+                fi;
+                ok = 0; cell = 0;
+                check() }
 #endif
 #ifdef DIRECT
         /* enter_direct, leave_direct */
-        :: d_step { !direct[0] && !undrained[0] && !drain_lock[0] && !error[0] && MAY_BE_DIRECT -> direct[0] = 1; valid_from = clock }
+        :: d_step { !direct[0] && !UNDRAINED(0) && !drain_lock[0] && !error[0] && MAY_BE_DIRECT -> direct[0] = 1; valid_from = clock }
         :: d_step { direct[0] -> direct[0] = 0 }
 #endif
 #ifdef READS
@@ -1288,25 +1481,84 @@ proctype Program() {
 #endif
         :: break
         od;
-        /* The end. Bytes that are not settled are published and resolved as before a sync. */
-        closing = 1;
+        /* The end. The file is closed; what its close tells is not looked at. */
 #if NODES > 1
+#if SELF_SYNCS > 0
         do
-        :: node < NODES ->
-            atomic {
-                if
-                :: MUST_PUBLISH -> publish_superseded(node, 0)
-                :: else
-                fi }
-            atomic { !drain_lock[node] -> node++ }
+        :: node < NODES -> flush(node, node, ONE_NODE_SYNC_WAITS); node++
         :: else -> break
         od;
         node = 0;
+#else
+        flush(0, RINGS - 1, false);
+#endif
+        d_step { ok = 0; closing = 1 }
+        /* MPI_Finalize */
         do
-        :: node < NODES -> atomic { !drain_lock[node] -> resolve(node, 0, ok); node++ }
+        :: node < NODES ->
+            d_step {
+                must_resolve = must_resolve || repeats[node];
+                must_publish = must_publish || !IS_DURABLE(node);
+                node++
+            }
         :: else -> break
         od;
-        atomic { node = 0; ok = 0; contested[0] = 0; contested[CELLS - 1] = 0 }
+        skip;
+        d_step {
+            node = 0;
+            do
+            :: ring < RINGS -> must_resolve = must_resolve || unresolved[ring]; ring++
+            :: else -> break
+            od;
+            ring = 0
+        }
+        do
+        :: ring < RINGS && MUST_PUBLISH ->
+            publish_superseded(ring, 0);
+            atomic { !drain_lock[NODE(ring)] -> ring++ }
+        :: else -> break
+        od;
+        ring = 0;
+        atomic {
+            must_publish = 0;
+            d_step {
+                k = 0;
+                do
+                :: k < NODES * CELLS -> must_publish = must_publish || (superseded[k] && !IS_DURABLE(k / CELLS)); k++
+                :: else -> break
+                od;
+                k = 0
+            }
+        }
+        /* What supersedes other data is durable, or a file cannot be written. */
+        if
+        :: atomic { must_publish && ((IS_DURABLE(0) && IS_DURABLE(1)) || error[0] || error[1]) -> must_publish = 0 }
+        :: atomic { !must_publish -> skip }
+        fi;
+        do
+        :: ring < RINGS && must_resolve ->
+            d_step { resolved_before[ring] = 0; ok = 1 }
+            resolve(ring, false, ok);
+            d_step {
+                if
+                :: !ok ->
+#ifndef RULE_REPEATS_UNSETTLED
+                    repeats_unsettled[NODE(ring)] = 1;
+                    error[NODE(ring)] = 1;
+#endif
+                    skip
+                :: else
+                fi;
+                unresolved[ring] = 0;
+                ok = 0;
+                ring++
+            }
+        :: else -> break
+        od;
+        skip;
+        d_step { ring = 0; must_resolve = 0; contested[0] = 0; contested[CELLS - 1] = 0 }
+#else
+        closing = 1;
 #endif
         do
         :: node < NODES ->
@@ -1331,7 +1583,8 @@ proctype Program() {
             do
             :: m < SLOTS ->
                 if
-                :: syncing[m] == PROGRAM -> syncing[m] = DEAD; sync_before[m] = 0; sync_covers[m] = 0; sync_failed[m] = 0
+                :: syncing[m] == PROGRAM ->
+                    syncing[m] = DEAD; sync_before[m] = 0; promised_by[m] = 0; sync_is_written[m] = 0; sync_failed[m] = 0
                 :: else
                 fi;
                 m++
@@ -1341,6 +1594,9 @@ proctype Program() {
         :: else
         fi;
         ok = 0; node = 0; ring = 0; cell = 0
+#if NODES > 1
+        ; newest = 0; conflict = 0; host = 0; wins = 0; pushed = 0; written = 0; must_resolve = 0; must_publish = 0
+#endif
     }
 #if defined(PROBE_REMOVED) || defined(PROBE_RECOVERED)
 end_probe:
@@ -1384,7 +1640,16 @@ inline lose_node(node) {
         :: else -> break
         od;
         m = 0;
-        undrained[node] = 0;
+        do
+        :: m < RINGS ->
+            if
+            :: NODE(m) == (node) -> undrained[m] = 0
+            :: else
+            fi;
+            m++
+        :: else -> break
+        od;
+        m = 0;
         drain_lock[node] = 0
     }
     check()
