@@ -441,12 +441,6 @@ inline begin_sync(node, file) {
 #define ERROR_AFTER_SYNC(node, file) error[SLOT(node, file)]
 #define IS_COVERED(node, file) (durable[SLOT(node, file)] >= promised_by[SLOT(node, file)])
 #endif
-#ifdef RULE_UNSETTLED_COVERED
-#define IS_WRITTEN(slot) true
-#else
-#define IS_WRITTEN(slot) sync_is_written[slot]
-#endif
-
 /* sync: notes the result under the drain's lock; gives the right back unless another fsync is needed. */
 inline end_sync(node, file, succeeded) {
     d_step {
@@ -455,7 +449,7 @@ inline end_sync(node, file, succeeded) {
         :: !b ->
             durable[SLOT(node, file)] = MAX(durable[SLOT(node, file)], sync_before[SLOT(node, file)]);
             if
-            :: IS_WRITTEN(SLOT(node, file)) -> repeats_unsettled[SLOT(node, file)] = 0
+            :: sync_is_written[SLOT(node, file)] -> repeats_unsettled[SLOT(node, file)] = 0
             :: else
             fi;
 #ifdef FAULT_10
@@ -1086,11 +1080,7 @@ inline resolve(ring, until_durable, succeeded) {
     }
 }
 
-#ifdef RULE_RESTART
-#define RESTARTS false
-#else
 #define RESTARTS (!repeats_seen[0] && repeats[0] || !repeats_seen[SLOTS - 1] && repeats[SLOTS - 1])
-#endif
 #define IS_RING_DRAINED(ring) (!undrained[ring])
 
 /* flush: of the ranks from `first` to `last` that are in the communicator. */
@@ -1257,11 +1247,13 @@ inline cuts_now(result) {
 #else
 #define ONE_NODE_SYNC_WAITS true
 #endif
-#if defined(OUTSIDE) && !defined(RULE_SETTLED_BY_ALL)
+#if defined(OUTSIDE) && !defined(RULE_ALL_RANKS)
 /* A rank outside has not resolved its bytes. */
 #define SETTLE skip
+#define SYNC_WAITS true
 #else
 #define SETTLE settled[0] = durable[0]; settled[SLOTS - 1] = durable[SLOTS - 1]; ordered[0] = clock
+#define SYNC_WAITS false
 #endif
 
 #ifdef NAMES
@@ -1289,12 +1281,7 @@ inline unlink(which) {
     :: CELLS > 1 -> variable = CELLS - 1 \
     fi
 
-#ifdef RULE_END_PUBLISHES
-/* Instead, only after writes that were repeated. */
-#define MUST_PUBLISH must_resolve
-#else
 #define MUST_PUBLISH (must_resolve || must_publish)
-#endif
 #define IS_DURABLE(node) (!UNDRAINED(node) && !error[node] && !NEEDS_SYNC(node))
 
 #ifdef PROBE_RECOVERED
@@ -1350,7 +1337,7 @@ proctype Program() {
         /* sync at level file, of all nodes */
         :: atomic { syncs > 0 && clock > 1 -> syncs--; ok = 1 }
 #if NODES > 1
-            flush(0, RINGS - 1, false);
+            flush(0, RINGS - 1, SYNC_WAITS);
 #else
             atomic { !UNDRAINED(0) && !drain_lock[0] -> ok = !error[0] }
 #endif
@@ -1490,7 +1477,7 @@ proctype Program() {
         od;
         node = 0;
 #else
-        flush(0, RINGS - 1, false);
+        flush(0, RINGS - 1, SYNC_WAITS);
 #endif
         d_step { ok = 0; closing = 1 }
         /* MPI_Finalize */
