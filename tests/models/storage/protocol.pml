@@ -1222,6 +1222,11 @@ inline read(node, cell) {
 #endif
 
 #if TRUNCATIONS > 0
+#ifdef CUT_BY_ALL
+#define CUTTERS RINGS
+#else
+#define CUTTERS 1
+#endif
 /* Whether all older data are drained and, unless all nodes get the record, durable. */
 #if defined(CUT_BY_ALL) || defined(RULE_CUT_EVERYWHERE) || NODES == 1
 #define CUT_WAITS_DURABLY false
@@ -1396,7 +1401,7 @@ proctype Program() {
 #endif
 #if TRUNCATIONS > 0
         /* set_size(0), through a handle of one rank or (CUT_BY_ALL) of all */
-        :: atomic { truncations > 0 && clock > 1 && clock <= RECORDS -> truncations--; CHOOSE_RING(cell) }
+        :: atomic { truncations > 0 && clock > 1 && clock + CUTTERS <= RECORDS + 1 -> truncations--; CHOOSE_RING(cell) }
 #ifndef FAULT_8
             /* It fails if a file cannot be written. */
             do
