@@ -49,12 +49,6 @@ std::vector<std::string> local_addresses() {
 
 }  // namespace
 
-std::string printable(std::string text) {
-    std::ranges::replace_if(
-        text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
-    return text;
-}
-
 Identity identify(const std::string& host, bool simulated) {
     if (simulated) return {.host = host, .boot = {}, .names = {}, .addresses = {}};
     Identity identity{.host = host,

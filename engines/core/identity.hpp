@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/record.hpp"
+#include "core/text.hpp"
 
 namespace assay {
 
@@ -26,9 +27,6 @@ Identity read_identity(const std::string& json);
 // Two machines may have the same host name ("localhost"): all but the first get a suffix, ~2, ~3.
 // Control characters in names become '?'.
 void make_unique(std::vector<Identity>& ranks);
-
-// The text without control characters: '?' in their place.
-std::string printable(std::string text);
 
 // One label for each rank: the name of its host; with several ranks on a host "host:0", "host:1",
 // ... in the order of ranks.

@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace assay {
 
@@ -13,10 +14,10 @@ int report_errors(std::string_view program, const std::function<int()>& body) {
     try {
         return body();
     } catch (const Error& error) {
-        fmt::print(stderr, "{}: {}{}{}\n", program, error.what(),
-                   error.fix.empty() ? "" : "; fix: ", error.fix);
+        fmt::print(stderr, "{}: {}{}{}\n", program, printable(error.what()),
+                   error.fix.empty() ? "" : "; fix: ", printable(error.fix));
     } catch (const std::exception& error) {
-        fmt::print(stderr, "{}: defect: {}\n", program, error.what());
+        fmt::print(stderr, "{}: defect: {}\n", program, printable(error.what()));
     }
     return exit_unusable;
 }

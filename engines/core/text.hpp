@@ -1,10 +1,12 @@
-// Splits text at a separator.
+// Splits text at a separator, and makes text of others safe to print.
 #pragma once
 
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/unsafe_text.hpp"
 
 namespace assay {
 
@@ -18,6 +20,18 @@ inline std::vector<std::string> split(std::string_view text, char separator) {
         begin = end + 1;
     }
     return parts;
+}
+
+// The text with '?' in place of unsafe characters (unsafe_text.hpp). It is applied to all names of
+// hosts and files, and to all text of other programs, that are printed.
+inline std::string printable(const std::string& text) {
+    std::string shown;
+    for (std::size_t k = 0; k < text.size();) {
+        const std::size_t unsafe = unsafe_bytes(text.data() + k, text.size() - k);
+        shown += unsafe ? '?' : text[k];
+        k += unsafe ? unsafe : 1;
+    }
+    return shown;
 }
 
 }  // namespace assay

@@ -26,8 +26,10 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
+#include "preload/libraries.hpp"
+#include "preload/obstacle.hpp"
 #include "profile/attach/attach.hpp"
-#include "profile/image/image.hpp"
 #include "profile/record/fault_watch.hpp"
 #include "profile/record/trace_recorder.hpp"
 
@@ -101,36 +103,23 @@ std::map<std::string, std::string> make_environment(const Settings& settings,
     return variables;
 }
 
-image::PreloadObstacle find_obstacle(const std::string& program) {
-    char path[PATH_MAX];
-    const char* search = std::getenv("PATH");
-    return image::find_program(program.c_str(), search != nullptr ? search : "/bin:/usr/bin", path,
-                               sizeof path)
-               ? image::obstacle_of(path)
-               : image::PreloadObstacle::none;
-}
-
 // Starts the program as a child. A pipe reports a failed exec. Page faults are watched from its
 // first instruction on.
 pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) {
     std::vector<std::string>& program = settings.program;
-    const image::PreloadObstacle obstacle = find_obstacle(program[0]);
-    if (obstacle != image::PreloadObstacle::none)
-        fmt::print(stderr, "assay-heap: {} {}; it runs unrecorded\n", program[0],
-                   image::reason(obstacle));
+    const preload::PreloadObstacle obstacle = preload::obstacle_of_command(program[0].c_str());
+    if (obstacle != preload::PreloadObstacle::none)
+        fmt::print(stderr, "assay-heap: {} {}; it runs unrecorded\n", printable(program[0]),
+                   preload::reason(obstacle));
     int exec_error[2], start_pipe[2];
     if (pipe2(exec_error, O_CLOEXEC) != 0 || pipe2(start_pipe, O_CLOEXEC) != 0)
         throw Error(std::string("no pipe: ") + std::strerror(errno));
     const pid_t pid = fork();
     if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
     if (pid == 0) {
-        const char* preloaded = std::getenv("LD_PRELOAD");
-        if (obstacle == image::PreloadObstacle::none)
+        if (obstacle == preload::PreloadObstacle::none)
             setenv("LD_PRELOAD",
-                   (preloaded != nullptr && *preloaded != 0 ? settings.library + ":" + preloaded
-                                                            : settings.library)
-                       .c_str(),
-                   1);
+                   preload::with_library(settings.library, std::getenv("LD_PRELOAD")).c_str(), 1);
         for (const auto& [name, value] : make_environment(settings, arenas))
             setenv(name.c_str(), value.c_str(), 1);
         std::signal(SIGUSR1, SIG_DFL);

@@ -8,7 +8,7 @@
 
 #include "core/memory_modules.hpp"
 #include "fuzz.hpp"
-#include "profile/image/image.hpp"  // reads executables
+#include "preload/obstacle.hpp"  // reads executables
 
 using namespace assay;
 
@@ -69,13 +69,13 @@ std::vector<Input> seed_programs() {
 
 void read_program(const std::uint8_t* data, std::size_t size) {
     const std::string path = fuzz::write_input_file(data, size);
-    const image::PreloadObstacle obstacle = image::obstacle_of(path.c_str());
-    if (*image::reason(obstacle) == 0 && obstacle != image::PreloadObstacle::none) std::abort();
+    const preload::PreloadObstacle obstacle = preload::obstacle_of(path.c_str());
+    if (*preload::reason(obstacle) == 0 && obstacle != preload::PreloadObstacle::none) std::abort();
     // The result depends on the file only.
-    if (image::obstacle_of(path.c_str()) != obstacle) std::abort();
+    if (preload::obstacle_of(path.c_str()) != obstacle) std::abort();
     char folder[64];
     const std::string search(data, data + size), name = path.substr(path.rfind('/') + 1);
-    image::find_program(name.c_str(), search.c_str(), folder, sizeof folder);
+    preload::find_program(name.c_str(), search.c_str(), folder, sizeof folder);
 }
 
 // --- Memory modules

@@ -1,4 +1,4 @@
-#include "profile/image/image.hpp"
+#include "preload/obstacle.hpp"
 
 #include <doctest/doctest.h>
 #include <elf.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-namespace assay::image {
+namespace assay::preload {
 namespace {
 
 namespace fs = std::filesystem;
@@ -28,7 +28,7 @@ struct OwnExecutable {
 
 // A folder of files, removed at its end.
 struct Files {
-    Files() : folder(fs::temp_directory_path() / ("assay-image-" + std::to_string(getpid()))) {
+    Files() : folder(fs::temp_directory_path() / ("assay-preload-" + std::to_string(getpid()))) {
         fs::create_directories(folder);
     }
     Files(const Files&) = delete;
@@ -114,4 +114,4 @@ TEST_CASE("a pipe is not opened, and a script that names itself as interpreter e
 }
 
 }  // namespace
-}  // namespace assay::image
+}  // namespace assay::preload

@@ -1,5 +1,5 @@
 // Checks an executable for obstacles to LD_PRELOAD: reasons why a preloaded library would have no
-// effect or would end the program.
+// effect or would end the program. All of Assay's libraries are loaded by this one decision.
 //
 // The functions are called before an exec, also in the child of a vfork, so they do not allocate,
 // lock or change memory of the parent. The files are not trusted.
@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace assay::image {
+namespace assay::preload {
 
 enum class PreloadObstacle : std::uint8_t {
     none,  // or unknown: the file is missing or unreadable
@@ -24,6 +24,9 @@ enum class PreloadObstacle : std::uint8_t {
 // Returns the obstacle of an executable; for a script, that of its interpreter.
 PreloadObstacle obstacle_of(const char* path);
 
+// The same of a command, which is found in the folders of PATH.
+PreloadObstacle obstacle_of_command(const char* name);
+
 // The obstacle in words, to follow the program's name: "is statically linked: ...".
 const char* reason(PreloadObstacle obstacle);
 
@@ -31,4 +34,4 @@ const char* reason(PreloadObstacle obstacle);
 // path. Returns false if there is none or its path has `bytes` bytes or more.
 bool find_program(const char* name, const char* search, char* path, std::size_t bytes);
 
-}  // namespace assay::image
+}  // namespace assay::preload

@@ -1,11 +1,14 @@
-// The hooks of the functions that start programs (exec and posix_spawn). A program that cannot be
-// recorded is started without the hook library, since the library would end a program that uses
-// musl or AddressSanitizer. The same holds for a static program. The path of such a program is
-// noted.
+// The hooks of the functions that start programs (exec and posix_spawn). A program into which the
+// library cannot be loaded is started without it: musl and AddressSanitizer would end the program.
 //
 // The hooks also run in the child of a fork or a vfork, so they neither allocate nor lock, and they
-// change only the notes, which are in shared memory.
+// change no memory but what the library's notes (preload/start.hpp) are in.
+//
+// Each library that is loaded into programs compiles this file, because the hooks are exported.
+#include "preload/start.hpp"
+
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
@@ -14,14 +17,25 @@
 #include <unistd.h>
 
 #include <cstdarg>
+#include <cstddef>
+#include <cstdint>
 
-#include "profile/heap/notes.hpp"
-#include "profile/heap/process.hpp"
-#include "profile/heap/settings.hpp"
-#include "profile/image/image.hpp"
+#include "preload/obstacle.hpp"
 
-namespace assay::heap {
+namespace assay::preload {
 namespace {
+
+// Restores the program's errno at the end of a scope.
+class ErrnoGuard {
+public:
+    ErrnoGuard() : value_(errno) {}
+    ~ErrnoGuard() { errno = value_; }
+    ErrnoGuard(const ErrnoGuard&) = delete;
+    ErrnoGuard& operator=(const ErrnoGuard&) = delete;
+
+private:
+    int value_;
+};
 
 using StringArray = char* const*;
 
@@ -44,7 +58,6 @@ void resolve(F*& function, const char* name) {
 // Resolves the functions at load time, since dlsym takes a lock, which the child of a fork must
 // not.
 __attribute__((constructor(102))) void resolve_functions() {
-    if (*setting(directory_variable) == 0) return;
     resolve(real.execve, "execve");
     resolve(real.execvpe, "execvpe");
     resolve(real.execveat, "execveat");
@@ -58,19 +71,18 @@ F* get_function(F*& function, const char* name) {
     return function;
 }
 
-constexpr char preload_name[] = "LD_PRELOAD=", library_name[] = "/libassay-heap.so",
-               path_name[] = "PATH=";
+constexpr char preload_name[] = "LD_PRELOAD=", path_name[] = "PATH=";
 
-// Returns the length of the next library in the value of LD_PRELOAD, and whether it is the hook
-// library.
-std::size_t parse_library(const char* list, bool& is_hook_library) {
-    const std::size_t n = strcspn(list, ": "), library_length = sizeof library_name - 1;
-    is_hook_library =
-        n >= library_length && memcmp(list + n - library_length, library_name, library_length) == 0;
+// Returns the length of the next library in the value of LD_PRELOAD, and whether it is this one.
+std::size_t parse_library(const char* list, bool& is_own) {
+    const std::size_t n = strcspn(list, ": "), own_length = strlen(library_name);
+    std::size_t begin = n;
+    while (begin > 0 && list[begin - 1] != '/') --begin;
+    is_own = n - begin >= own_length && memcmp(list + begin, library_name, own_length) == 0;
     return n;
 }
 
-// An environment, and a copy of it without the hook library in LD_PRELOAD, in memory of the caller.
+// An environment, and a copy of it without this library in LD_PRELOAD, in memory of the caller.
 class Environment {
 public:
     explicit Environment(StringArray variables) : variables_(variables) {
@@ -80,9 +92,9 @@ public:
                 strncmp(variable, preload_name, sizeof preload_name - 1) != 0)
                 continue;
             for (const char* cursor = variable + sizeof preload_name - 1; *cursor != 0;) {
-                bool is_hook_library = false;
-                cursor += parse_library(cursor, is_hook_library);
-                has_library_ |= is_hook_library;
+                bool is_own = false;
+                cursor += parse_library(cursor, is_own);
+                has_library_ |= is_own;
                 cursor += *cursor != 0;
             }
             preload_ = variable;
@@ -97,9 +109,9 @@ public:
         memcpy(preload, preload_name, sizeof preload_name);
         char* end = preload + sizeof preload_name - 1;
         for (const char* cursor = preload_ + sizeof preload_name - 1; *cursor != 0;) {
-            bool is_hook_library = false;
-            const std::size_t n = parse_library(cursor, is_hook_library);
-            if (!is_hook_library && n != 0) {
+            bool is_own = false;
+            const std::size_t n = parse_library(cursor, is_own);
+            if (!is_own && n != 0) {
                 if (end != preload + sizeof preload_name - 1) *end++ = ':';
                 memcpy(end, cursor, n);
                 end += n;
@@ -130,35 +142,32 @@ const char* search_path() {
 }
 
 enum class StartMode : std::uint8_t {
-    unchanged,   // it will be recorded, or it is unknown
-    unrecorded,  // with an unchanged environment
+    unchanged,  // the library is loaded into it, or it is unknown
+    noted,      // the library does nothing in it; the environment is unchanged
     without_library
 };
 
-// Decides how a program is started, and notes it if it will not be recorded.
+// Decides how a program is started, and notes it if the library does nothing in it.
 StartMode prepare(const char* path, const Environment& environment) {
     const ErrnoGuard errno_guard;
     struct stat status{};
     if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || (status.st_mode & 0111) == 0)
         return StartMode::unchanged;
-    const image::PreloadObstacle obstacle = image::obstacle_of(path);
-    const char* reason = image::reason(obstacle);
-    if (obstacle == image::PreloadObstacle::none) {
-        if (!environment.has_library()) reason = "is started without LD_PRELOAD in its environment";
-        else if (!can_create_arena()) reason = "runs as another user, who cannot write the buffers";
-        else return StartMode::unchanged;
-    }
-    note_unrecorded(path, reason);
-    return environment.has_library() && obstacle != image::PreloadObstacle::none
+    const PreloadObstacle obstacle = obstacle_of(path);
+    const char* why = reason(obstacle);
+    if (obstacle == PreloadObstacle::none) why = why_idle(environment.has_library());
+    if (why == nullptr) return StartMode::unchanged;
+    note_start_without_library(path, why);
+    return environment.has_library() && obstacle != PreloadObstacle::none
                ? StartMode::without_library
-               : StartMode::unrecorded;
+               : StartMode::noted;
 }
 
 StartMode prepare_program(const char* name, const Environment& environment) {
     char path[PATH_MAX];
     const ErrnoGuard errno_guard;
-    return image::find_program(name, search_path(), path, sizeof path) ? prepare(path, environment)
-                                                                       : StartMode::unchanged;
+    return find_program(name, search_path(), path, sizeof path) ? prepare(path, environment)
+                                                                : StartMode::unchanged;
 }
 
 // Calls `call` with the environment for the program.
@@ -171,14 +180,14 @@ __attribute__((noinline)) int call_with_environment(StringArray variables, Start
     return call(environment.without_library(new_variables, preload));
 }
 
-// Like call_with_environment(), for an exec in this process, whose recording ends here.
+// Like call_with_environment(), for an exec in this process.
 template <class Call>
 int replace_process(StringArray variables, StartMode mode, const Environment& environment,
                     Call call) {
     if (mode == StartMode::unchanged) return call(variables);
-    note_exit();
+    note_end();
     const int status = call_with_environment(variables, mode, environment, call);
-    cancel_exit();
+    cancel_end();
     return status;
 }
 
@@ -227,9 +236,9 @@ int exec_at(int fd, const char* name, StringArray argv, StringArray variables, i
 }
 
 }  // namespace
-}  // namespace assay::heap
+}  // namespace assay::preload
 
-using namespace assay::heap;
+using namespace assay::preload;
 
 #define ASSAY_HOOK extern "C" __attribute__((visibility("default"), noinline))
 

@@ -1,11 +1,12 @@
 // Reads ELF headers, program headers and dynamic names of an executable to find obstacles to
 // LD_PRELOAD.
-#include "profile/image/image.hpp"
+#include "preload/obstacle.hpp"
 
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
@@ -16,7 +17,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace assay::image {
+namespace assay::preload {
 namespace {
 
 // Limit of nested interpreters of scripts in the kernel (fs/exec.c).
@@ -189,23 +190,29 @@ PreloadObstacle obstacle_of(const char* path) {
     return PreloadObstacle::none;
 }
 
+PreloadObstacle obstacle_of_command(const char* name) {
+    char path[PATH_MAX];
+    const char* search = getenv("PATH");
+    return find_program(name, search != nullptr ? search : "/bin:/usr/bin", path, sizeof path)
+               ? obstacle_of(path)
+               : PreloadObstacle::none;
+}
+
 const char* reason(PreloadObstacle obstacle) {
     switch (obstacle) {
         case PreloadObstacle::statically_linked:
-            return "is statically linked: nothing can be loaded into it; what it starts is not "
-                   "recorded "
-                   "either";
+            return "is statically linked: nothing can be loaded into it, nor into what it starts";
         case PreloadObstacle::privileged:
             return "is setuid, setgid or has capabilities: the loader loads nothing into it";
-        case PreloadObstacle::musl: return "uses the C library musl; recording needs glibc";
+        case PreloadObstacle::musl: return "uses the C library musl; Assay's library needs glibc";
         case PreloadObstacle::address_sanitizer:
-            return "is built with AddressSanitizer, which replaces the allocator itself; build it "
+            return "is built with AddressSanitizer, whose library must be the only one; build it "
                    "without";
         case PreloadObstacle::thread_sanitizer:
-            return "is built with ThreadSanitizer, which replaces the allocator itself; build it "
+            return "is built with ThreadSanitizer, whose library must be the only one; build it "
                    "without";
         case PreloadObstacle::memory_sanitizer:
-            return "is built with MemorySanitizer, which replaces the allocator itself; build it "
+            return "is built with MemorySanitizer, whose library must be the only one; build it "
                    "without";
         case PreloadObstacle::other_machine:
             return "is of 32 bits or for another processor; Assay is for this one";
@@ -238,4 +245,4 @@ bool find_program(const char* name, const char* search, char* path, std::size_t 
     return false;
 }
 
-}  // namespace assay::image
+}  // namespace assay::preload
