@@ -23,6 +23,9 @@ inline constexpr const char* nodes_variable = "ASSAY_NUMA_EMULATE";  // number o
 inline constexpr const char* plan_variable = "ASSAY_NUMA_PLAN";      // placements to apply
 
 inline constexpr const char* wake_pipe_name = "wake";  // in the folder; see ring_folder.hpp
+// In the folder, a file for each program that was started without the library: a line with the
+// reason, then the program's path.
+inline constexpr const char* note_prefix = "unrecorded-";
 
 enum class EventKind : std::uint32_t {
     allocate = 1,  // address, bytes, stack

@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <list>
 #include <memory>
 #include <set>
@@ -21,6 +22,10 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/text.hpp"
+#include "preload/libraries.hpp"
+#include "preload/obstacle.hpp"
+#include "profile/numa/hooks/ring.hpp"
 #include "profile/numa/record/process.hpp"
 #include "profile/numa/record/ring_folder.hpp"
 
@@ -48,10 +53,11 @@ volatile sig_atomic_t received_signal = 0;
 void on_signal(int number) { received_signal = number; }
 
 void set_environment(const Settings& settings, const std::string& rings, std::size_t nodes) {
-    const char* preloaded = std::getenv("LD_PRELOAD");
-    const bool has_others = preloaded != nullptr && *preloaded != 0;
-    setenv("LD_PRELOAD",
-           (has_others ? settings.library + ":" + preloaded : settings.library).c_str(), 1);
+    const bool loads =
+        preload::obstacle_of_command(settings.program[0].c_str()) == preload::PreloadObstacle::none;
+    if (loads)
+        setenv("LD_PRELOAD",
+               preload::with_library(settings.library, std::getenv("LD_PRELOAD")).c_str(), 1);
     setenv(rings_variable, rings.c_str(), 1);
     setenv(min_object_variable, std::to_string(settings.min_object_bytes).c_str(), 1);
     if (settings.emulated > 0) setenv(nodes_variable, std::to_string(settings.emulated).c_str(), 1);
@@ -109,7 +115,32 @@ private:
     std::size_t handled_events_ = 0;  // by the last handle_events()
 };
 
+// The allocations and placements of such a program are not recorded. What the kernel tells is.
+void report_obstacle(const std::string& program, const std::string& why) {
+    fmt::print(stderr, "assay-numa: {} {}; it runs unrecorded\n", printable(program),
+               printable(why));
+}
+
+// Prints the programs that the recorded ones have started without the library: each is a file that
+// hooks/start_notes.cpp has made.
+void report_unrecorded(const std::string& folder) {
+    std::error_code error;
+    std::set<std::string> notes;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+        if (!entry.path().filename().string().starts_with(note_prefix)) continue;
+        std::ifstream file(entry.path());
+        std::string program, why;
+        if (std::getline(file, why) && std::getline(file, program, '\0'))
+            notes.insert(program + '\0' + why);
+    }
+    for (const std::string& note : notes)
+        report_obstacle(note.c_str(), note.substr(note.find('\0') + 1));
+}
+
 pid_t Recorder::launch() {
+    const auto obstacle = preload::obstacle_of_command(settings_.program[0].c_str());
+    if (obstacle != preload::PreloadObstacle::none)
+        report_obstacle(settings_.program[0], preload::reason(obstacle));
     int exec_error[2], start[2];
     if (pipe2(exec_error, O_CLOEXEC) != 0 || pipe2(start, O_CLOEXEC) != 0)
         throw Error(std::string("no pipe: ") + std::strerror(errno));
@@ -374,6 +405,7 @@ int record(const Settings& settings) {
         return waitpid(program, &status, WNOHANG) == program;
     });
     recorder.write();
+    report_unrecorded(rings.path());
     return status;
 }
 
