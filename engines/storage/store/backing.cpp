@@ -33,6 +33,10 @@ std::uint64_t device_bytes(const struct stat& info) {
     return bytes / huge_page * huge_page;
 }
 
+bool can_hold_store(const struct stat& info) {
+    return S_ISREG(info.st_mode) || is_dax_device(info);
+}
+
 }  // namespace
 
 std::string errno_text() { return std::strerror(errno); }
@@ -47,14 +51,37 @@ bool is_dax_device(const struct stat& info) {
     return S_ISCHR(info.st_mode) && text.substr(text.rfind('/') + 1) == "dax";
 }
 
-int open_store_file(const std::string& path) {
+// The kind is looked at before the file is opened, and again on the descriptor, because another
+// file may have taken the path in between.
+int open_store_file(const std::string& path, Links links) {
+    const bool follows = links == Links::followed;
     struct stat info{};
-    if (stat(path.c_str(), &info)) return -1;
-    if (!S_ISREG(info.st_mode) && !is_dax_device(info)) {
-        errno = ENODEV;
+    if (follows ? stat(path.c_str(), &info) : lstat(path.c_str(), &info)) return -1;
+    if (!can_hold_store(info)) {
+        errno = S_ISLNK(info.st_mode) ? ELOOP : ENODEV;
         return -1;
     }
-    return open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | (follows ? 0 : O_NOFOLLOW));
+    if (fd < 0) return -1;
+    if (fstat(fd, &info) == 0 && can_hold_store(info)) return fd;
+    close(fd);
+    errno = ENODEV;
+    return -1;
+}
+
+bool is_of_another_user(int fd) {
+    struct stat info{};
+    return fstat(fd, &info) || (!S_ISCHR(info.st_mode) && info.st_uid != geteuid());
+}
+
+bool may_be_written_by_others(const struct stat& info) {
+    const bool has_other_owner = info.st_uid != geteuid() && info.st_uid != 0;
+    return has_other_owner || info.st_mode & (S_IWGRP | S_IWOTH);
+}
+
+bool is_open_device(int fd) {
+    struct stat info{};
+    return fstat(fd, &info) || (S_ISCHR(info.st_mode) && may_be_written_by_others(info));
 }
 
 Backing backing_of(int fd) {

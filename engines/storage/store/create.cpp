@@ -3,12 +3,14 @@
 // as they were: only a file that this call has created is removed.
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -22,11 +24,13 @@ namespace assay::storage {
 namespace {
 
 constexpr std::uint64_t min_ring_bytes = 1u << 20;
+constexpr int reader_limit_s = 1;  // how long a command that lists the store is waited for
+constexpr int polls_per_s = 50;
 
 // Locks the store exclusively. Waits up to 600 s for the background drain of a job that has ended,
 // and up to 1 s for a command that lists the store. Returns whether the store is locked.
 bool lock_alone(int fd) {
-    constexpr int drain_limit_s = 600, reader_limit_s = 1, polls_per_s = 50;
+    constexpr int drain_limit_s = 600;
     for (int poll = 0; flock(fd, LOCK_EX | LOCK_NB); ++poll) {
         const bool drains = read_superblock(fd).phase == Phase::detached;
         if (poll > (drains ? drain_limit_s : reader_limit_s) * polls_per_s) return false;
@@ -40,6 +44,16 @@ std::uint64_t free_bytes_of_file_system(int fd) {
     if (fstatfs(fd, &info)) return 0;
     return static_cast<std::uint64_t>(info.f_bavail) * static_cast<std::uint64_t>(info.f_bsize);
 }
+
+// The size that a file of this process may have (ulimit -f); ~0: any. To exceed it would end the
+// program with SIGXFSZ.
+std::uint64_t file_size_limit() {
+    rlimit limit{};
+    const bool limited = getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return limited ? limit.rlim_cur : ~0ull;
+}
+
+std::string in_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
 
 }  // namespace
 
@@ -65,6 +79,7 @@ private:
     bool open_file();
     bool is_local();
     bool is_own();
+    bool make();
     bool can_be_taken_over() const;
     bool map_kept_store();
     bool is_intact_since_restart() const;
@@ -72,8 +87,11 @@ private:
     bool may_be_overwritten();
     std::uint64_t choose_bytes() const;
     bool make_new();
+    bool is_large_enough(std::uint64_t bytes);
+    void report_smaller(std::uint64_t bytes) const;
     bool set_bytes(std::uint64_t bytes);
-    int populate_tables() const;
+    bool allocate_tables();
+    bool share_lock();
 
     bool is_device() const { return store_.backing_ == Backing::device; }
     bool fail(std::string message) {
@@ -84,6 +102,7 @@ private:
     Store& store_;
     const Request request_;
     Failure& failure_;
+    Links links_ = Links::refused;
     bool created_file_ = false;
     bool extended_empty_file_ = false;
     SuperblockSummary found_;        // of the store that is at the path already
@@ -102,18 +121,18 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         return nullptr;
     }
     store->same_pids_ = true;
-    flock(store->fd_, LOCK_SH);  // the other ranks of the node hold it too
     return store;
 }
 
-bool Store::Creation::run() {
-    if (!find_path() || !open_and_lock() || !is_own()) return false;
+bool Store::Creation::run() { return find_path() && open_and_lock() && make() && share_lock(); }
+
+bool Store::Creation::make() {
     found_ = read_superblock(store_.fd_);
     found_bytes_ = bytes_of(store_.fd_);
     restarted_since_ = found_.boot != boot_id();
     if (can_be_taken_over()) {
         if (!map_kept_store()) return false;
-        if (is_intact_since_restart()) return take_over();
+        if (is_intact_since_restart()) return allocate_tables() && take_over();
         store_.unmap();
         store_.replaced_damaged_ = true;
     }
@@ -134,7 +153,9 @@ bool Store::Creation::find_path() {
         if (!S_ISDIR(info.st_mode) && !S_ISREG(info.st_mode) && !is_dax_device(info))
             return fail(location +
                         " cannot be a store: it is neither a folder, a file nor a /dev/dax device");
-        store_.path_ = S_ISDIR(info.st_mode) ? location + "/assay-io-" + request_.name : location;
+        const bool folder = S_ISDIR(info.st_mode);
+        store_.path_ = folder ? location + "/" + store_prefix + request_.name : location;
+        links_ = folder ? Links::refused : Links::followed;
         return true;
     }
     store_.path_ = location;
@@ -150,7 +171,7 @@ bool Store::Creation::find_path() {
 bool Store::Creation::open_and_lock() {
     constexpr int attempts = 10;
     for (int attempt = 0; attempt < attempts; ++attempt) {
-        if (!open_file() || !is_local()) return false;
+        if (!open_file() || !is_local() || !is_own()) return false;
         if (!lock_alone(store_.fd_)) break;
         if (is_at(store_.fd_, store_.path_)) return true;
         close(std::exchange(store_.fd_, -1));
@@ -164,12 +185,17 @@ bool Store::Creation::open_file() {
     constexpr int flags = O_RDWR | O_CLOEXEC | O_CREAT;
     store_.fd_ = open(path, flags | O_EXCL, 0600);
     created_file_ = store_.fd_ >= 0;
-    if (!created_file_ && errno == EEXIST) {
-        store_.fd_ = open_store_file(store_.path_);
-        // A link to a file that does not exist: the file is made where the link leads.
-        if (store_.fd_ < 0 && errno == ENOENT) store_.fd_ = open(path, flags, 0600);
+    if (!created_file_ && errno == EEXIST) store_.fd_ = open_store_file(store_.path_, links_);
+    if (store_.fd_ < 0) {
+        const std::string reason = errno_text();
+        struct stat info{};
+        if (lstat(path, &info) == 0 && S_ISLNK(info.st_mode))
+            return fail(store_.path_ + " is a symbolic link" +
+                        (links_ == Links::refused ? ", which is not followed"
+                                                  : " that cannot be opened: " + reason) +
+                        "; fix: remove it, or --store with its target");
+        return fail(store_.path_ + " cannot be opened as a store: " + reason);
     }
-    if (store_.fd_ < 0) return fail(store_.path_ + " cannot be opened as a store: " + errno_text());
     store_.backing_ = backing_of(store_.fd_);
     return true;
 }
@@ -182,11 +208,14 @@ bool Store::Creation::is_local() {
                 "node, such as /dev/shm");
 }
 
+// Called before the lock is waited for, because another user may hold it as long as they like.
 bool Store::Creation::is_own() {
-    struct stat info{};
-    fstat(store_.fd_, &info);
-    return is_device() || info.st_uid == geteuid() ||
-           fail(store_.path_ + " belongs to another user");
+    if (is_of_another_user(store_.fd_)) return fail(store_.path_ + " belongs to another user");
+    if (!request_.keep.empty() && is_open_device(store_.fd_))
+        return fail(store_.path_ +
+                    " may be written by other users, who can plant data that later jobs read; "
+                    "fix: chmod 600, or leave out --keep");
+    return true;
 }
 
 // ---- a kept store
@@ -248,9 +277,10 @@ std::uint64_t Store::Creation::choose_bytes() const {
     std::uint64_t bytes = size;
     if (is_device()) {
         bytes = size && size < found_bytes_ ? size : found_bytes_;
-    } else if (!size) {
-        bytes = (free_bytes_of_file_system(store_.fd_) + found_bytes_) / 2;
-        if (store_.in_memory()) bytes = std::min(bytes, available_memory() / 4);
+    } else {
+        if (!size) bytes = (free_bytes_of_file_system(store_.fd_) + found_bytes_) / 2;
+        if (!size && store_.in_memory()) bytes = std::min(bytes, available_memory() / 4);
+        bytes = std::min(bytes, file_size_limit());
     }
     return bytes / huge_page * huge_page;
 }
@@ -258,15 +288,33 @@ std::uint64_t Store::Creation::choose_bytes() const {
 bool Store::Creation::make_new() {
     const std::uint64_t bytes = choose_bytes();
     store_.layout_ = StoreLayout::fit(bytes, request_.ranks);
-    if (store_.layout_.ring_bytes < min_ring_bytes)
-        return fail(request_.location + " is too small for " + std::to_string(request_.ranks) +
-                    " ranks: " + std::to_string(bytes >> 20) +
-                    " MiB, but each rank needs 6 MiB and the tables need 16 MiB");
-    if (!set_bytes(bytes) || !store_.map(bytes, failure_)) return false;
-    if (const int error = populate_tables())
-        return fail(store_.path_ + " has no space left: " + std::strerror(error));
+    if (!is_large_enough(bytes) || !set_bytes(bytes) || !store_.map(bytes, failure_) ||
+        !allocate_tables())
+        return false;
+    report_smaller(bytes);
     store_.format(request_.job, request_.keep, store_.in_memory() || !found_bytes_);
     return true;
+}
+
+bool Store::Creation::is_large_enough(std::uint64_t bytes) {
+    if (store_.layout_.ring_bytes >= min_ring_bytes) return true;
+    const std::uint64_t limit = file_size_limit();
+    const bool limited = !is_device() && (!request_.size || limit < request_.size) &&
+                         bytes == limit / huge_page * huge_page;
+    return fail(request_.location + " is too small for " + std::to_string(request_.ranks) +
+                " ranks: " + in_mib(bytes) +
+                (limited ? ", by the limit on the size of files (ulimit -f)" : "") +
+                ", but each rank needs 6 MiB and the tables need 16 MiB" +
+                (limited ? "; fix: ulimit -f unlimited" : ""));
+}
+
+// The user has asked for more than a file may have.
+void Store::Creation::report_smaller(std::uint64_t bytes) const {
+    if (!is_device() && file_size_limit() < request_.size)
+        std::fprintf(stderr,
+                     "assay io: the store has %s instead of %s, by the limit on the size of files "
+                     "(ulimit -f)\n",
+                     in_mib(bytes).c_str(), in_mib(request_.size).c_str());
 }
 
 bool Store::Creation::set_bytes(std::uint64_t bytes) {
@@ -275,18 +323,34 @@ bool Store::Creation::set_bytes(std::uint64_t bytes) {
     // A new tmpfs file reads as zero, as format() expects.
     if ((store_.in_memory() && ftruncate(store_.fd_, 0)) ||
         ftruncate(store_.fd_, static_cast<off_t>(bytes)))
-        return fail(store_.path_ + " cannot be extended to " + std::to_string(bytes >> 20) +
-                    " MiB: " + errno_text());
+        return fail(store_.path_ + " cannot be extended to " + in_mib(bytes) + ": " + errno_text());
     return true;
 }
 
-// Allocates the parts of the store that must exist from the start. Returns 0 or errno.
-int Store::Creation::populate_tables() const {
-    int error = store_.populate(0, superblock_bytes);
-    if (!error) error = store_.populate(StoreLayout::background_offset(), sizeof(DescriptorTable));
-    for (std::uint32_t rank = 0; rank < request_.ranks && !error; ++rank)
-        error = store_.populate(store_.layout_.head_offset(rank), StoreLayout::rank_overhead());
-    return error;
+// Reserves the space of everything but the rings of data, which their writers allocate as they
+// need it. In a tmpfs a read takes space too, and without any the program would end with SIGBUS.
+bool Store::Creation::allocate_tables() {
+    const StoreLayout& layout = store_.layout_;
+    int error = store_.allocate(0, StoreLayout::ranks_offset());
+    for (std::uint32_t rank = 0; rank < layout.ranks && !error; ++rank)
+        error = store_.allocate(layout.head_offset(rank),
+                                layout.data_offset(rank) - layout.head_offset(rank));
+    return !error || fail(store_.path_ + " has no space left: " + std::strerror(error));
+}
+
+// The exclusive lock becomes a shared one, which the other ranks of the node hold too. The kernel
+// releases the one before it grants the other (flock(2)), so another job may take the store in
+// between. A command that lists the store is waited for.
+bool Store::Creation::share_lock() {
+    int poll = 0;
+    while (flock(store_.fd_, LOCK_SH | LOCK_NB) && poll++ < reader_limit_s * polls_per_s)
+        usleep(1'000'000 / polls_per_s);
+    const char* job = store_.superblock().job;
+    if (poll <= reader_limit_s * polls_per_s && is_at(store_.fd_, store_.path_) &&
+        request_.job.compare(0, sizeof Superblock::job - 1, job) == 0)
+        return true;
+    created_file_ = extended_empty_file_ = false;  // another job uses it
+    return fail(store_.path_ + " was taken by another job");
 }
 
 }  // namespace assay::storage

@@ -21,7 +21,6 @@
 namespace assay::storage {
 namespace {
 
-constexpr const char* store_prefix = "assay-io-";
 constexpr const char* link_prefix = "assay-io-at-";
 constexpr long poll_ms = 5;
 

@@ -47,6 +47,14 @@ std::uint64_t pid_namespace() {
     return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
+constexpr const char* another_users_store =
+    " is owned by another user; fix: run the command as that user";
+
+// Whether a job has chosen the name, in a folder of stores.
+bool has_name_of_store(const std::string& path) {
+    return path.compare(path.rfind('/') + 1, std::strlen(store_prefix), store_prefix) == 0;
+}
+
 // Whether the process is a zombie with no other threads. A launcher may leave a killed rank as a
 // zombie until the job ends. /proc/PID/stat has the state of the main thread; other threads may
 // still be in a system call.
@@ -221,8 +229,11 @@ void erase_store(const std::string& path, Failure& failure) {
     const int fd = open_store_file(path);
     struct stat info{};
     if (fd < 0 || fstat(fd, &info)) failure.message = path + " cannot be opened: " + errno_text();
+    else if (is_of_another_user(fd)) failure.message = path + another_users_store;
     else if (flock(fd, LOCK_EX | LOCK_NB)) failure.message = path + " is in use by a job";
-    else if (!read_superblock(fd).is_store) failure.message = path + " is not a store of Assay";
+    else if (!read_superblock(fd).is_store &&
+             !(has_name_of_store(path) && is_incomplete(fd) && is_zero(fd)))
+        failure.message = path + " is not a store of Assay";
     else if (S_ISREG(info.st_mode)) {
         if (const int error = unlink_file(fd, path))
             failure.message = path + " cannot be removed: " + std::strerror(error);
@@ -244,6 +255,10 @@ std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, 
     if (store->fd_ < 0) {
         failure.message = errno == ENODEV ? path + " is not a store of Assay"
                                           : path + " cannot be opened: " + errno_text();
+        return nullptr;
+    }
+    if (is_of_another_user(store->fd_)) {
+        failure.message = path + another_users_store;
         return nullptr;
     }
     store->backing_ = backing_of(store->fd_);
@@ -297,6 +312,12 @@ void Store::request_drain() const {
 void Store::request_sync() const {
     superblock().sync_requests.fetch_add(1);
     syscall(SYS_futex, &superblock().sync_requests, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+int Store::allocate(std::size_t from, std::size_t bytes) const {
+    if (backing_ == Backing::device) return 0;
+    if (fallocate(fd_, 0, static_cast<off_t>(from), static_cast<off_t>(bytes)) == 0) return 0;
+    return errno == EOPNOTSUPP ? populate(from, bytes) : errno;
 }
 
 int Store::populate(std::size_t from, std::size_t bytes) const {

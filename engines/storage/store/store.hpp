@@ -19,8 +19,11 @@ struct Failure {
     explicit operator bool() const { return !message.empty(); }
 };
 
-// Removes a store of any version, with its data. Sets `failure` if a job uses it or it cannot be
-// removed.
+// How the name of a store's file begins in a folder of stores.
+constexpr const char* store_prefix = "assay-io-";
+
+// Removes a store of any version, with its data, or a file that a job has begun to make a store.
+// Sets `failure` if a job uses it, it is another user's, or it cannot be removed.
 void erase_store(const std::string& path, Failure& failure);
 
 class Store {
@@ -34,8 +37,8 @@ public:
                                          std::uint32_t ranks, const std::string& job,
                                          const std::string& name, Failure& failure,
                                          const std::string& keep = {});
-    // Maps an existing store. `shared_lock`: the store counts as in use as long as this object
-    // lives. Returns null and sets `failure` on error.
+    // Maps an existing store of this user. `shared_lock`: the store counts as in use as long as
+    // this object lives. Returns null and sets `failure` on error.
     static std::unique_ptr<Store> attach(const std::string& path, bool shared_lock,
                                          Failure& failure);
     ~Store();
@@ -77,6 +80,9 @@ public:
     // Asks the drain to call fsync, so that drained data may leave the rings.
     void request_sync() const;
 
+    // Reserves the space of [from, from + bytes) without touching its pages, so that no later
+    // access to them can fail. Returns 0 or errno.
+    int allocate(std::size_t from, std::size_t bytes) const;
     // Allocates the pages of [from, from + bytes). Returns 0 or errno.
     int populate(std::size_t from, std::size_t bytes) const;
     // Gives the whole pages of [from, from + bytes) back to the system; they read as zeros then.

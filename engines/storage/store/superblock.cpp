@@ -1,4 +1,5 @@
-// Maps the beginning of a file or device for a moment, and copies what its superblock says.
+// Reads the beginning of a file, or maps that of a device for a moment, and copies what its
+// superblock says. A file is not mapped: who truncates it meanwhile would end this process.
 #include "storage/store/superblock.hpp"
 
 #include <sys/mman.h>
@@ -7,6 +8,7 @@
 
 #include <cstdio>
 #include <cstring>
+#include <memory>
 
 #include "storage/store/backing.hpp"
 
@@ -27,6 +29,20 @@ bool is_sound(const StoreLayout& layout) {
            layout.record_slots % (page / sizeof(Record)) == 0;
 }
 
+SuperblockSummary summary_of(const Superblock& superblock) {
+    SuperblockSummary summary;
+    summary.is_store = superblock.magic == store_magic;
+    summary.version = superblock.version;
+    summary.phase = superblock.phase;
+    summary.job = text_of(superblock.job);
+    summary.keep = text_of(superblock.keep);
+    summary.boot = text_of(superblock.boot);
+    summary.layout = {superblock.ranks, superblock.record_slots, superblock.ring_bytes};
+    summary.bytes = superblock.bytes;
+    summary.persistent = superblock.persistent == 1;
+    return summary;
+}
+
 }  // namespace
 
 bool SuperblockSummary::fits(std::uint64_t existing_bytes) const {
@@ -38,21 +54,17 @@ bool SuperblockSummary::is_kept_as(const std::string& name) const {
 }
 
 SuperblockSummary read_superblock(int fd) {
-    SuperblockSummary summary;
-    if (bytes_of(fd) < StoreLayout::ranks_offset()) return summary;
-    // A device can only be mapped in whole huge pages.
+    if (bytes_of(fd) < StoreLayout::ranks_offset()) return {};
+    if (backing_of(fd) != Backing::device) {
+        const auto superblock = std::make_unique<Superblock>();  // a program's stack may be small
+        const bool is_read = pread(fd, superblock.get(), sizeof(Superblock), 0) ==
+                             static_cast<ssize_t>(sizeof(Superblock));
+        return is_read ? summary_of(*superblock) : SuperblockSummary{};
+    }
+    // A device can only be mapped, in whole huge pages.
     void* map = mmap(nullptr, huge_page, PROT_READ, MAP_SHARED, fd, 0);
-    if (map == MAP_FAILED) return summary;
-    const auto& superblock = *static_cast<const Superblock*>(map);
-    summary.is_store = superblock.magic == store_magic;
-    summary.version = superblock.version;
-    summary.phase = superblock.phase;
-    summary.job = text_of(superblock.job);
-    summary.keep = text_of(superblock.keep);
-    summary.boot = text_of(superblock.boot);
-    summary.layout = {superblock.ranks, superblock.record_slots, superblock.ring_bytes};
-    summary.bytes = superblock.bytes;
-    summary.persistent = superblock.persistent == 1;
+    if (map == MAP_FAILED) return {};
+    SuperblockSummary summary = summary_of(*static_cast<const Superblock*>(map));
     munmap(map, huge_page);
     return summary;
 }
@@ -60,22 +72,25 @@ SuperblockSummary read_superblock(int fd) {
 std::uint32_t version_of(const std::string& path) {
     const int fd = open_store_file(path);
     if (fd < 0) return 0;
-    const SuperblockSummary found = read_superblock(fd);
+    const SuperblockSummary found =
+        is_of_another_user(fd) ? SuperblockSummary{} : read_superblock(fd);
     close(fd);
     return found.is_store ? found.version : 0;
+}
+
+bool is_incomplete(int fd) {
+    struct stat info{};
+    if (fstat(fd, &info) || !S_ISREG(info.st_mode) || info.st_uid != geteuid()) return false;
+    const SuperblockSummary found = read_superblock(fd);
+    // The phase is the first field that is written; the others are zero until then.
+    return info.st_size == 0 ||
+           (found.phase == Phase::formatting && (found.is_store || !found.version));
 }
 
 bool is_incomplete(const std::string& path) {
     const int fd = open_store_file(path);
     if (fd < 0) return false;
-    struct stat info{};
-    bool incomplete = false;
-    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
-        const SuperblockSummary found = read_superblock(fd);
-        // The phase is the first field that is written; the others are zero until then.
-        incomplete = info.st_size == 0 ||
-                     (found.phase == Phase::formatting && (found.is_store || !found.version));
-    }
+    const bool incomplete = is_incomplete(fd);
     close(fd);
     return incomplete;
 }

@@ -26,12 +26,13 @@ struct SuperblockSummary {
 };
 SuperblockSummary read_superblock(int fd);
 
-// The version of a store's layout; 0 if the path is not a store. Opens only regular files and dax
-// devices.
+// The version of a store's layout; 0 if the path is not a store of this user. Opens only regular
+// files and dax devices.
 std::uint32_t version_of(const std::string& path);
-// Whether a file is empty or in the phase `formatting`: a job creates the store, or has ended
-// before it was complete. Such a store has no data.
+// Whether a file of this user is empty or in the phase `formatting`: a job creates the store, or
+// has ended before it was complete. Such a store has no data.
 bool is_incomplete(const std::string& path);
+bool is_incomplete(int fd);
 
 // The kernel's identifier of the present boot.
 std::string boot_id();

@@ -13,10 +13,16 @@
 #include "store_fixture.hpp"
 
 std::function<void()> before_lock;
+std::function<void(int)> between_locks;
 
 // Takes the place of the C library's flock() in this program.
 extern "C" int flock(int fd, int operation) noexcept {
     if (before_lock && operation == (LOCK_EX | LOCK_NB)) std::exchange(before_lock, nullptr)();
+    if (between_locks && operation & LOCK_SH) {
+        syscall(SYS_flock, fd, LOCK_UN);
+        std::exchange(between_locks, nullptr)(fd);
+        operation |= LOCK_NB;  // the test must not wait for itself
+    }
     return static_cast<int>(syscall(SYS_flock, fd, operation));
 }
 

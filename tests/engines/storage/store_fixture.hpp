@@ -20,6 +20,9 @@ namespace fs = std::filesystem;
 
 // Runs once, before the next attempt to lock a file alone (other_jobs_test.cpp).
 extern std::function<void()> before_lock;
+// Runs once, when the next exclusive lock becomes a shared one: between the release of the one and
+// the grant of the other, with the descriptor.
+extern std::function<void(int)> between_locks;
 
 struct Folder {
     fs::path path = fs::path("/dev/shm") / ("assay-store-test-" + std::to_string(getpid()));
