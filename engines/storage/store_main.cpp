@@ -1,6 +1,7 @@
 // The main program of assay-store. It lists the stores of a node and the data in them, recovers
 // them (writes the data of a job that was aborted into the file system), drops them, and runs the
-// background drain of a job. It prints one JSON line for each store.
+// background drain of a job. It prints one JSON line for each store. It also tells into which
+// programs the accelerator can be loaded.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <pwd.h>
@@ -10,11 +11,13 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "core/main.hpp"
+#include "preload/obstacle.hpp"
 #include "storage/store/background_drain.hpp"
 #include "storage/store/kept.hpp"
 #include "storage/store/other_jobs.hpp"
@@ -52,25 +55,27 @@ std::string owner_of(const std::string& path) {
     return owner ? owner->pw_name : std::to_string(info.st_uid);
 }
 
-bool is_of_another_user(const std::string& path) {
+// Only for what is printed: what is opened is checked on its descriptor.
+bool seems_of_another_user(const std::string& path) {
     struct stat info{};
     return stat(path.c_str(), &info) == 0 && !S_ISCHR(info.st_mode) && info.st_uid != geteuid();
 }
 
-// A store names the files that recovery writes, so a user must not recover the store of another
-// one.
-void check_owner(const std::string& path) {
-    if (!is_of_another_user(path)) return;
-    throw Error(fmt::format("{} is owned by {}", path, owner_of(path)),
-                "run the command as that user");
-}
-
 std::unique_ptr<Store> open_store(const std::string& path) {
-    check_owner(path);
     Failure failure;
     auto store = Store::attach(path, false, failure);
     if (!store) throw Error(failure.message);
     return store;
+}
+
+// A store names the files that recovery writes, so others than the user must not have written it.
+// attach() refuses another user's file.
+void check_writers(const Store& store) {
+    if (!is_open_device(store.descriptor())) return;
+    throw Error(
+        store.path() + " may be written by other users, who can plant data in it",
+        "if the store is yours, chmod 600 as the device's owner, and recover it again; else "
+        "assay io drop --discard");
 }
 
 // For a store in use: the files with an error, and the sum of the bytes that are not written.
@@ -99,7 +104,7 @@ const char* state_of(const Store& store, bool is_used) {
 
 // The reason why this program cannot read an undamaged store; empty if it can.
 std::string why_unreadable(const std::string& path) {
-    if (is_of_another_user(path)) return fmt::format("only {} can read it", owner_of(path));
+    if (seems_of_another_user(path)) return fmt::format("only {} can read it", owner_of(path));
     if (is_incomplete(path)) return "a job creates it, or ended before it was complete";
     const std::uint32_t version = version_of(path);
     if (!version || version == store_version) return {};
@@ -112,7 +117,7 @@ void print_store(const std::string& path) {
                                     {"state", "unreadable"},
                                     {"owner", owner_of(path)},
                                     {"reason", reason}};
-        fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+        fmt::print("{}\n", result.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
         return;
     }
     const auto store = open_store(path);
@@ -132,7 +137,7 @@ void print_store(const std::string& path) {
                    {"size", superblock.bytes},
                    {"ranks", superblock.ranks},
                    {"persistent", superblock.persistent != 0}});
-    fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", result.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
 void check_same_boot(const Store& store, const RecoveryOptions& options) {
@@ -145,6 +150,7 @@ void check_same_boot(const Store& store, const RecoveryOptions& options) {
 
 void recover_store(const std::string& path, const RecoveryOptions& options) {
     auto store = open_store(path);
+    check_writers(*store);
     if (is_in_use(*store))
         throw Error(path + " is in use by a running job", "recover it when the job has ended");
     if (store->superblock().phase.load() == Phase::kept)
@@ -158,27 +164,32 @@ void recover_store(const std::string& path, const RecoveryOptions& options) {
                    {"kept", as_json(recovery.kept)},
                    {"kept_torn", recovery.torn},
                    {"discarded", recovery.discarded}});
-    fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    fmt::print("{}\n", result.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
     if (!recovery.kept.empty() || recovery.torn) return;
     store->remove();
     remove_dead_links();
 }
 
-// Drops a store of another layout version, whose contents cannot be read.
-void drop_other_version(const std::string& path, std::uint32_t version, bool discard) {
-    if (!discard)
-        throw Error(fmt::format("{} has version {}: whether the file system has its data is not "
-                                "known",
-                                path, version),
-                    "recover it with the Assay that made it, or drop it with --discard");
+// Removes a store whose contents cannot be read: they are of another version, or incomplete.
+void erase(const std::string& path) {
     Failure failure;
     erase_store(path, failure);
     if (failure) throw Error(failure.message);
     remove_dead_links();
 }
 
+// Drops a store of another layout version.
+void drop_other_version(const std::string& path, std::uint32_t version, bool discard) {
+    if (!discard)
+        throw Error(fmt::format("{} has version {}: whether the file system has its data is not "
+                                "known",
+                                path, version),
+                    "recover it with the Assay that made it, or drop it with --discard");
+    erase(path);
+}
+
 void drop_store(const std::string& path, bool discard) {
-    check_owner(path);
+    if (is_incomplete(path)) return erase(path);
     const std::uint32_t version = version_of(path);
     if (version && version != store_version) return drop_other_version(path, version, discard);
     const auto store = open_store(path);
@@ -194,6 +205,14 @@ void drop_store(const std::string& path, bool discard) {
                     fmt::format("assay io recover {}, or drop them with --discard", path));
     store->remove();
     remove_dead_links();
+}
+
+// Prints why the accelerator cannot be loaded into a program; an empty reason: it can.
+void print_obstacle(const std::string& program) {
+    const nlohmann::json result{
+        {"program", program},
+        {"reason", preload::reason(preload::obstacle_of_command(program.c_str()))}};
+    fmt::print("{}\n", result.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
 }
 
 // Gives up everything that was inherited from the job that has started this process: descriptors,
@@ -213,7 +232,6 @@ void detach_from_job() {
 
 // Forks: the parent exits, and the child drains until the store is removed.
 int drain_in_background(const std::string& path, const BackgroundSettings& settings) {
-    check_owner(path);
     detach_from_job();
     Failure failure;
     const auto store = Store::attach(path, true, failure);
@@ -249,6 +267,9 @@ int main(int argc, char** argv) {
         app.add_subcommand("drop", "remove stores whose data are all in the file system");
     drop_verb->add_option("stores", paths, "stores: files or /dev/dax devices")->required();
     drop_verb->add_flag("--discard", options.discard, "drop data that the file system lacks, too");
+    auto* obstacles_verb = app.add_subcommand(
+        "obstacles", "print why the accelerator cannot be loaded into programs, as JSON lines");
+    obstacles_verb->add_option("programs", paths, "names or paths of programs")->required();
     BackgroundSettings background;
     std::string store;
     auto* background_verb = app.add_subcommand(
@@ -260,10 +281,12 @@ int main(int argc, char** argv) {
     background_verb->add_option("--retry", background.retry_s,
                                 "how long failed writes of a file are repeated, s");
     CLI11_PARSE(app, argc, argv);
+    std::signal(SIGXFSZ, SIG_IGN);  // a write beyond `ulimit -f` fails, and the file is named
     return report_errors("assay-store", [&] {
         if (background_verb->parsed()) return drain_in_background(store, background);
         for (const auto& path : paths)
-            if (list_verb->parsed()) print_store(path);
+            if (obstacles_verb->parsed()) print_obstacle(path);
+            else if (list_verb->parsed()) print_store(path);
             else if (drop_verb->parsed()) drop_store(path, options.discard);
             else recover_store(path, options);
         return 0;

@@ -63,8 +63,10 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         f"at=$(LC_ALL=C grep -obUaP '{FIRST_BYTES}' {KEPT_STORE.format('damaged')} | head -1 | cut -d: -f1); "
         f"printf X | dd of={KEPT_STORE.format('damaged')} bs=1 seek=$((at + 4096)) conv=notrunc 2>/dev/null"
     )
+    rights = f"{folder}/rights 2>&1; echo $? >>{folder}/rights"
     second = f"""
         {retry}
+        chmod 666 /dev/dax0.0; {STORE_TOOL} recover /dev/dax0.0 >{rights}; chmod 600 /dev/dax0.0
         {sys.executable} -c '{TOOLS}' {folder}
         {damage}
         {kept_jobs(folder, "reread", common)}
@@ -240,3 +242,9 @@ def test_an_nfs_server_that_restarts_is_waited_for(boots: dict[str, Any]) -> Non
     assert (boots["folder"] / "nfs/restarted.server").read_bytes()[
         : len(expected_block(1, 0))
     ] == expected_block(1, 0)
+
+
+def test_a_device_that_others_may_write_is_not_recovered(boots: dict[str, Any]) -> None:
+    """Who may write the device names the files that recovery writes."""
+    *lines, status = (boots["folder"] / "rights").read_text().splitlines()
+    assert status == "2" and len(lines) == 1 and "may be written by other users" in lines[0], lines
