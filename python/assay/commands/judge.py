@@ -10,7 +10,7 @@ from assay.commands.specifications import read_specification
 from assay.errors import EXIT_OF
 from assay.judge import deciding_criteria, integrity, judge, overall
 from assay.records import run as runs
-from assay.records.schema import encode
+from assay.records.text import json_line
 from assay.report.console import console
 from assay.report.terminal import show_outcome, show_verdicts
 
@@ -42,7 +42,7 @@ class Judge:
             outcome, reason = "INCONCLUSIVE", f"the run is {run.info.state}: {run.info.reason}"
         if args.json:
             for verdict in verdicts:
-                print(encode(verdict).decode())
+                print(json_line(verdict))
         else:
             out = console()
             show_verdicts(out, verdicts, specification.title or specification.name)

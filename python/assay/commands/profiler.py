@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-import msgspec
-
 from assay.commands.options import add_option, open_run
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
@@ -23,6 +21,7 @@ from assay.profile.numa import NumaProfile
 from assay.profile.profiles import Profiles
 from assay.records.run import Run
 from assay.records.schema import Scalar
+from assay.records.text import json_line
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -114,7 +113,7 @@ class Export(Generic[Profile]):
 
         profile = self.profiler.main_profile(args.run)
         if args.format == "json":
-            sys.stdout.buffer.write(msgspec.json.encode(profile) + b"\n")
+            sys.stdout.buffer.write(json_line(profile).encode() + b"\n")
         elif args.format == "pprof":
             sys.stdout.buffer.write(pprof(profile))
         elif args.format == "callgrind":

@@ -25,6 +25,7 @@ from assay.errors import EXIT_UNUSABLE, UserError
 from assay.lab import Lab
 from assay.launch.engines import check_transport_here, probe
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
+from assay.records.text import one_line
 
 OFI = "ofi"  # libfabric with the provider that it chooses; "ofi:shm" names a provider
 TRANSPORTS = ("tcp", "udp", OFI)
@@ -125,7 +126,7 @@ def main() -> int:
     except (IndexError, msgspec.MsgspecError):
         print(f"assay: {MODULE} takes one job as JSON; fix: use 'assay net --transport tcp'", file=sys.stderr)
     except UserError as error:
-        print(f"assay: {error}", file=sys.stderr)
+        print(f"assay: {one_line(str(error))}", file=sys.stderr)
     return EXIT_UNUSABLE
 
 

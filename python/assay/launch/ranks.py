@@ -26,6 +26,7 @@ from assay.launch.direct import Job
 from assay.launch.launchers import Local
 from assay.launch.placement import Segment
 from assay.records.schema import Failure, Subject, encode
+from assay.records.text import one_line
 
 START_LIMIT_S = 60.0  # until a rank listens
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
@@ -215,7 +216,7 @@ class Ranks:
         problem = f"rank {rank.number} on {self._host(rank)} {_describe(status)}"
         survived = self.job.survive and rank.number > 0 and rank.has_table
         if survived or rank.attempts:
-            print(f"assay: {problem}; the others go on", file=self.err, flush=True)
+            print(f"assay: {one_line(problem)}; the others go on", file=self.err, flush=True)
             if self.job.restart_s is not None and rank.attempts < ATTEMPTS:
                 rank.restart_at = time.monotonic() + self.job.restart_s
         elif _signal_of(status):

@@ -18,8 +18,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
 
-import msgspec
-
 from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS, UserError
 from assay.explain import Evidence, explain_evidence, state_power
 from assay.judge import Specification, deciding_criteria, integrity, judge, overall
@@ -34,6 +32,7 @@ from assay.profile.profiles import Profiles
 from assay.records import schema
 from assay.records.run import Run
 from assay.records.schema import AnyRecord
+from assay.records.text import json_line
 from assay.records.units import parse_size
 from assay.report.console import console
 from assay.report.heap import show_profiles
@@ -415,7 +414,7 @@ class Session:
     def print_json(self) -> None:
         """Prints the run as one JSON object on standard output."""
         data = schema.ReportData(run=self.run.info, records=self.run.records)
-        sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
+        sys.stdout.buffer.write(json_line(data).encode() + b"\n")
 
 
 def _start_limit(started: EngineProcess) -> float:

@@ -2,11 +2,15 @@
 
 Control characters can move the cursor, change colours or make the terminal type an answer. Bidirectional formatting
 characters can make text look different from what it is. Both are printed as escapes such as "\\x1b".
+
+All output passes printable(): what is printed by the streams of report/streams.py, tables by report/console.py.
 """
 
 from __future__ import annotations
 
 import re
+
+import msgspec
 
 # C0 controls except tab and newline, DEL, C1 controls, line and paragraph separators, bidirectional formatting
 # characters, lone surrogates.
@@ -20,6 +24,16 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
+
+
+def name_text(name: str) -> str:
+    """A name that others have chosen, on one line: line breaks and tabs are escaped, too."""
+    return printable(name).replace("\n", "\\n").replace("\t", "\\t")
+
+
+def json_line(value: object) -> str:
+    """The value as JSON on one line. Unsafe characters have the escapes of JSON, so that it stays JSON when printed."""
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", msgspec.json.encode(value).decode())
 
 
 def one_line(text: str) -> str:

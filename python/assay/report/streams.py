@@ -1,7 +1,7 @@
 """Prepares standard output and standard error for all verbs.
 
 If the reader of a pipe ends early ("| head"), the verb runs on, so its exit code is unchanged. A character that the
-terminal's encoding lacks is escaped.
+terminal's encoding lacks is escaped, and so are characters that change what a terminal does (records/text.py).
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import io
 import os
 import sys
 from typing import Any, TextIO, cast
+
+from assay.records.text import printable
 
 
 class _PipeWithoutErrors(io.FileIO):
@@ -21,6 +23,30 @@ class _PipeWithoutErrors(io.FileIO):
         except BrokenPipeError:
             _discard(self.fileno())
             return memoryview(data).nbytes
+
+
+class _Stream(io.TextIOWrapper):
+    """Escapes what is unsafe on a terminal. Only ``styled`` writes colours: for consoles, which escape the text."""
+
+    def write(self, text: str) -> int:
+        return super().write(printable(text))
+
+    @property
+    def styled(self) -> TextIO:
+        return cast(TextIO, _Styled(self))
+
+
+class _Styled:
+    """The same stream, for text that is safe and has terminal sequences."""
+
+    def __init__(self, stream: _Stream) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return io.TextIOWrapper.write(self._stream, text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 def prepare_output() -> None:
@@ -39,9 +65,7 @@ def _wrap_stream(stream: TextIO, line_buffering: bool = False) -> TextIO:
     stream.flush()
     raw = _PipeWithoutErrors(stream.fileno(), "w", closefd=False)
     line_buffering = line_buffering or stream.isatty()
-    return io.TextIOWrapper(
-        io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=line_buffering
-    )
+    return _Stream(io.BufferedWriter(raw), stream.encoding, "backslashreplace", line_buffering=line_buffering)
 
 
 def discard_output() -> None:

@@ -143,3 +143,43 @@ def test_a_device_that_is_not_dax_is_not_opened() -> None:
     command = [STORE_TOOL, "list", "/dev/tty"]
     result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, start_new_session=True)
     assert result.returncode == 2 and "is not a store of Assay" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("verb", ["stores", "recover", "drain", "drop"])
+def test_a_strangers_name_does_not_act_on_the_terminal(verb: str, shm: Path) -> None:
+    """Who may write into the folder of stores chooses the names there."""
+    (shm / "assay-io-\x1b]0;t\x07\n\x9b2Jx").write_bytes(b"other data")
+    path = shm if verb != "drop" else next(shm.iterdir())
+    result = assay("io", verb, str(path))
+    assert result.returncode == 2 and len(result.stderr.splitlines()) == 1, result.stderr
+    assert "]0;t" in result.stderr and not set("\x1b\x07\x9b") & set(result.stdout + result.stderr)
+
+
+def test_a_strangers_name_is_listed_on_one_line(shm: Path) -> None:
+    (shm / "assay-io-\x1b]0;t\x07\n\x9b2Jx").touch()
+    shown = assay("io", "stores", str(shm))
+    assert shown.returncode == 0 and shown.stdout.count("\n") == 1, shown.stdout + shown.stderr
+    assert r"assay-io-\x1b]0;t\x07\n\x9b2Jx: unreadable" in shown.stdout
+    as_json = assay("io", "stores", "--json", str(shm)).stdout
+    assert json.loads(as_json)["store"].endswith("assay-io-\x1b]0;t\x07\n\x9b2Jx")
+    assert "\x9b" not in as_json
+
+
+def test_the_tool_of_stores_does_not_act_on_the_terminal(shm: Path) -> None:
+    name = shm / "assay-io-\x1b]0;t\x07\x9b2Jx"
+    command = [STORE_TOOL, "list", name]
+    name.write_bytes(b"other data")
+    failed = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    name.write_bytes(b"")
+    listed = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert (failed.returncode, listed.returncode) == (2, 0)
+    assert not set("\x1b\x07\x9b") & set(failed.stderr + listed.stdout)
+
+
+def test_a_store_that_is_incomplete_is_dropped(shm: Path) -> None:
+    (shm / "assay-io-a").touch()
+    (shm / "results").touch()
+    refused = assay("io", "drop", str(shm / "results"))
+    assert refused.returncode == 2 and "is not a store" in refused.stderr
+    assert assay("io", "drop", str(shm / "assay-io-a")).returncode == 0
+    assert [path.name for path in shm.iterdir()] == ["results"]

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -88,3 +92,29 @@ def test_a_foreign_name_in_progress_is_inert(
     text = out.file.getvalue()
     assert not set(text) & set("\x07\u202e")
     assert "]0;t" not in text.replace("\\x1b]0;t", "")
+
+
+PRINTS = r"""
+import sys
+from rich.text import Text
+from assay.report.console import console
+from assay.report.streams import prepare_output
+prepare_output()
+name = "\x1b]0;t\x07\x9b2J\u202e"
+print(name)
+sys.stderr.write(name)
+console().print(Text(name, "bold"))
+"""
+
+
+def test_nothing_that_any_verb_prints_acts_on_the_terminal() -> None:
+    """Only the styles of tables do."""
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3] / "python"), "FORCE_COLOR": "1"}
+    env.pop("NO_COLOR", None)
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTS], capture_output=True, timeout=60, env=env | {"TERM": "xterm"}
+    )
+    shown = rb"\x1b]0;t\x07\x9b2J\u202e"
+    assert done.returncode == 0 and done.stderr == shown, done.stderr
+    styled = b"\x1b[1m" + shown.replace(rb"\x07", b"") + b"\x1b[0m"  # rich drops the bell
+    assert done.stdout == shown + b"\n" + styled + b"\n"

@@ -11,7 +11,7 @@ from assay.commands.parser import Example
 from assay.errors import EXIT_FAIL, EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.explain.links import blame
 from assay.records.run import Run
-from assay.records.schema import encode
+from assay.records.text import json_line
 from assay.report.console import console
 from assay.report.terminal import show_findings
 
@@ -53,7 +53,7 @@ def run_blame(args: argparse.Namespace) -> int:
         raise UserError(f"{args.run}: no bandwidth between pairs of hosts in it", "give a run of 'assay net'")
     if args.json:
         for finding in result.findings:
-            print(encode(finding).decode())
+            print(json_line(finding))
     else:
         show_findings(console(), result.findings)
         if run.info.state != "complete":

@@ -6,7 +6,6 @@ import argparse
 import socket
 from typing import TYPE_CHECKING
 
-import msgspec
 from rich import box
 from rich.table import Table
 
@@ -18,6 +17,7 @@ from assay.launch.accelerator import library
 from assay.launch.backends import Backend, backends
 from assay.launch.engines import flavours
 from assay.launch.stores import StoreContents, UnreadableStore, find_stores, list_store
+from assay.records.text import json_line
 from assay.records.units import format_quantity
 from assay.report.console import console
 
@@ -58,7 +58,7 @@ def run_doctor(args: argparse.Namespace) -> int:
     mpis = [name for name in sorted(flavours()) if name and _has_library(name)]
     stores = [store for store in (_list_store(path) for path in find_stores()) if store is not None]
     if args.json:
-        print(msgspec.json.encode({"backends": backends_here, "mpis": mpis, "stores": stores}).decode())
+        print(json_line({"backends": backends_here, "mpis": mpis, "stores": stores}))
     else:
         _show(backends_here, mpis, stores)
     usable = any(not backend.hindrance for backend in backends_here)

@@ -12,6 +12,7 @@ from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE
 from assay.launch.stores import wait_for_drain
+from assay.records.text import name_text
 from assay.records.units import format_quantity
 
 if TYPE_CHECKING:
@@ -54,11 +55,11 @@ def run_drain(args: argparse.Namespace) -> int:
         if contents.state == "left":
             return recover_and_show(store, as_json=args.json)
         if contents.state == "running":
-            print(f"{store}: in use by the running job {contents.job}", file=sys.stderr)
+            print(f"{name_text(store)}: in use by the running job {name_text(contents.job)}", file=sys.stderr)
             return EXIT_PASS
-        failed = f": {contents.files[0].path}: {contents.files[0].error}" if contents.files else ""
+        failed = f": {name_text(contents.files[0].path)}: {contents.files[0].error}" if contents.files else ""
         print(
-            f"assay: {store} has still {format_quantity(contents.bytes, 'B')} to write{failed}; "
+            f"assay: {name_text(store)} has still {format_quantity(contents.bytes, 'B')} to write{failed}; "
             "fix: wait again, with a longer --timeout",
             file=sys.stderr,
         )

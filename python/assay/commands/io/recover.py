@@ -11,12 +11,11 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from assay.commands.options import add_option
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.launch.stores import RecoveredStore, UndrainedFile, find_stores, read_store, recover_store
+from assay.records.text import json_line, name_text, one_line
 from assay.records.units import format_quantity
 
 if TYPE_CHECKING:
@@ -66,10 +65,16 @@ def run_recover(args: argparse.Namespace) -> int:
     def recover(store: str) -> int:
         contents = read_store(store)
         if contents.state == "kept":
-            print(f"{store}: kept as {contents.name}; the file system has all its data", file=sys.stderr)
+            print(
+                f"{name_text(store)}: kept as {name_text(contents.name)}; the file system has all its data",
+                file=sys.stderr,
+            )
             return EXIT_PASS
         if contents.in_use:
-            print(f"{store}: in use by the {contents.state} job {contents.job}", file=sys.stderr)
+            print(
+                f"{name_text(store)}: in use by the {contents.state} job {name_text(contents.job)}",
+                file=sys.stderr,
+            )
             return EXIT_PASS
         return recover_and_show(store, force=args.force, discard=args.discard, as_json=args.json)
 
@@ -91,7 +96,7 @@ def for_each_store(paths: list[str], act: Callable[[str], int]) -> int:
         except UserError as error:
             if not paths and not os.path.lexists(store):
                 continue
-            print(f"assay: {error}", file=sys.stderr)
+            print(f"assay: {one_line(str(error))}", file=sys.stderr)
             status = EXIT_UNUSABLE
     return status
 
@@ -108,10 +113,11 @@ def recover_and_show(store: str, *, force: bool = False, discard: bool = False, 
 
 def _show(recovered: RecoveredStore, as_json: bool) -> None:
     if as_json:
-        print(msgspec.json.encode(recovered).decode())
+        print(json_line(recovered))
         return
     print(
-        f"{recovered.store}: wrote {format_quantity(recovered.written, 'B')} in {recovered.records} records"
+        f"{name_text(recovered.store)}: wrote {format_quantity(recovered.written, 'B')} "
+        f"in {recovered.records} records"
     )
     unwritten = [file.path for file in recovered.kept]
     if recovered.discarded:
@@ -125,16 +131,17 @@ def show_files(files: list[UndrainedFile], unwritten: list[str]) -> None:
     """Prints a line for each file. ``unwritten``: the paths of files that were not written."""
     for file in files:
         reason = f"  (not written: {file.error or REASONS[file.condition]})" if file.path in unwritten else ""
-        print(f"  {format_quantity(file.bytes, 'B'):>12}  {file.path}{reason}")
+        print(f"  {format_quantity(file.bytes, 'B'):>12}  {name_text(file.path)}{reason}")
 
 
 def kept_line(recovered: RecoveredStore) -> str:
     """A line that says what a store still holds, why, and how to correct it."""
+    store = name_text(recovered.store)
     if not recovered.kept:
-        return f"{recovered.store} keeps {recovered.kept_torn} torn (half-written) records; fix: --discard deletes them"
+        return f"{store} keeps {recovered.kept_torn} torn (half-written) records; fix: --discard deletes them"
     first = recovered.kept[0]
     others = len(recovered.kept) - 1
     more = f" and {others} more file{'s' if others > 1 else ''}" if others else ""
     reason = first.error if first.condition == "failed" else REASONS[first.condition]
     size = format_quantity(sum(file.bytes for file in recovered.kept), "B")
-    return f"{recovered.store} keeps {size} of {first.path}{more}: {reason}; fix: {FIXES[first.condition]}"
+    return f"{store} keeps {size} of {name_text(first.path)}{more}: {reason}; fix: {FIXES[first.condition]}"

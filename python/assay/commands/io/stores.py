@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from assay.commands.io.recover import for_each_store, show_files
 from assay.commands.options import add_option
 from assay.commands.parser import Example
@@ -19,6 +17,7 @@ from assay.launch.stores import (
     list_store,
     read_store,
 )
+from assay.records.text import json_line, name_text
 from assay.records.units import format_quantity
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def run_stores(args: argparse.Namespace) -> int:
     def show(store: str) -> int:
         contents = list_store(store)
         if args.json:
-            print(msgspec.json.encode(contents).decode())
+            print(json_line(contents))
             return EXIT_PASS
         print(summary(contents))
         if isinstance(contents, StoreContents):
@@ -76,11 +75,11 @@ def run_stores(args: argparse.Namespace) -> int:
 def summary(contents: StoreContents | UnreadableStore) -> str:
     """A line about a store: state, size, owner, job, data."""
     if isinstance(contents, UnreadableStore):
-        return f"{contents.store}: unreadable, of {contents.owner}: {contents.reason}"
+        return f"{name_text(contents.store)}: unreadable, of {contents.owner}: {contents.reason}"
     return (
-        f"{contents.store}: {contents.state}{f' as {contents.name}' if contents.name else ''}, "
+        f"{name_text(contents.store)}: {contents.state}{f' as {name_text(contents.name)}' if contents.name else ''}, "
         f"{format_quantity(contents.size, 'B')} of {contents.owner}, "
-        f"job {contents.job}, {contents.ranks} ranks; {format_quantity(contents.held_bytes, 'B')} of "
+        f"job {name_text(contents.job)}, {contents.ranks} ranks; {format_quantity(contents.held_bytes, 'B')} of "
         f"{contents.held_files} files, "
         f"{format_quantity(contents.bytes, 'B')} not in the file system yet"
     )
@@ -114,11 +113,10 @@ def run_drop(args: argparse.Namespace) -> int:
             contents = list_store(store)
             drop_store(store, discard=args.discard)
             if isinstance(contents, UnreadableStore):
-                print(f"{store}: dropped")
+                print(f"{name_text(store)}: dropped")
                 continue
-            print(
-                f"{store}: dropped {format_quantity(contents.held_bytes, 'B')} of {contents.held_files} files"
-            )
+            held = format_quantity(contents.held_bytes, "B")
+            print(f"{name_text(store)}: dropped {held} of {contents.held_files} files")
     return EXIT_PASS
 
 

@@ -19,6 +19,7 @@ from assay.numa.assembly import assemblies
 from assay.profile.sources import load_sources
 from assay.records.run import Run
 from assay.records.schema import Finding
+from assay.records.text import json_line
 from assay.report.assembly import show_assembly
 from assay.report.console import console
 from assay.report.html import build_report
@@ -70,7 +71,7 @@ def show(args: argparse.Namespace) -> int:
         source_problems = load_sources(run.path).problems()
         shown = profiles.numa if args.all else [profiles.numa_main]
         rows = [msgspec.to_builtins(profile) | {"source_problems": source_problems} for profile in shown]
-        sys.stdout.buffer.write(msgspec.json.encode(rows) + b"\n")
+        sys.stdout.buffer.write(json_line(rows).encode() + b"\n")
         return EXIT_PASS
     out = console()
     show_numa_profiles(out, profiles, run.path, show_all=args.all)
@@ -83,7 +84,7 @@ def show(args: argparse.Namespace) -> int:
 def _show_assembly(run: Run, function: str, as_json: bool) -> int:
     found = assemblies(load_profiles(run.path / FOLDER), function)
     if as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(found) + b"\n")
+        sys.stdout.buffer.write(json_line(found).encode() + b"\n")
     else:
         for assembly in found:
             show_assembly(console(), assembly)
