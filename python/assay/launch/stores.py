@@ -64,6 +64,11 @@ class StoreContents(Struct):
     def in_use(self) -> bool:
         return self.state in ("running", "draining")
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the file system has all of its data."""
+        return not (self.records or self.bytes or self.torn or self.files)
+
 
 class UnreadableStore(Struct):
     """A store that this user, or this version of Assay, cannot read, and the reason."""
@@ -128,7 +133,7 @@ def read_store(store: str) -> StoreContents:
 
 def list_store(store: str) -> StoreContents | UnreadableStore:
     """The contents of a store, or why it cannot be read. Raises UserError if it is not a store, or is damaged."""
-    listed = _run_tool(["list", store], LIST_LIMIT_S)
+    listed = run_tool(["list", store], LIST_LIMIT_S)
     unreadable = msgspec.json.decode(listed, type=dict[str, object])["state"] == "unreadable"
     if unreadable:
         return msgspec.json.decode(listed, type=UnreadableStore)
@@ -142,13 +147,13 @@ def recover_store(store: str, *, force: bool = False, discard: bool = False) -> 
     Raises UserError if it is not a store, or the store of a running job; the store is then unchanged.
     """
     options = [option for option, given in (("--force", force), ("--discard", discard)) if given]
-    return msgspec.json.decode(_run_tool(["recover", *options, store], RECOVER_LIMIT_S), type=RecoveredStore)
+    return msgspec.json.decode(run_tool(["recover", *options, store], RECOVER_LIMIT_S), type=RecoveredStore)
 
 
 def drop_store(store: str, *, discard: bool = False) -> None:
     """Removes a store. Raises UserError if it is in use or, without ``discard``, if it has data that the file system
     lacks."""
-    _run_tool(["drop", *(["--discard"] if discard else []), store], LIST_LIMIT_S)
+    run_tool(["drop", *(["--discard"] if discard else []), store], LIST_LIMIT_S)
 
 
 def wait_for_drain(store: str, limit_s: float) -> StoreContents | None:
@@ -183,7 +188,8 @@ def _is_store(path: str) -> bool:
     return True
 
 
-def _run_tool(arguments: list[str], limit_s: float) -> bytes:
+def run_tool(arguments: list[str], limit_s: float) -> bytes:
+    """The output of ``assay-store``. Raises UserError with its message."""
     tool = engines_folder() / "assay-store"
     if not tool.is_file():
         raise UserError(f"no {tool.name} in {tool.parent}", "build it with 'make setup'")
