@@ -201,11 +201,12 @@ def test_programs_that_cannot_be_accelerated_run_unchanged(
     program, reason = unloadable
     command = {
         "command": [str(program)],
-        "rank": [*MPIRUN[mpi], "-n", "2", str(program)],
+        "rank": [*MPIRUN[mpi], "-n", "1", str(program)],
         "child of a shell": ["sh", "-c", f"{program}; {program}; exit 7"],
-        "child of a rank": [*MPIRUN[mpi], "-n", "2", "sh", "-c", f"{program}; exit 7"],
+        # One rank: a launcher may end the others when the first one has failed.
+        "child of a rank": [*MPIRUN[mpi], "-n", "1", "sh", "-c", f"{program}; {program}; exit 7"],
     }[place]
-    runs = 1 if place == "command" else 2
+    runs = 1 if place in ("command", "rank") else 2
     result = assay("io", "run", "--mpi", mpi, "--store", str(shm), "--", *command, LD_PRELOAD="")
     assert result.returncode == 7, result.stdout + result.stderr
     assert result.stdout.count("ran with ''\n") == runs

@@ -203,9 +203,8 @@ def _report_in_use(contents: StoreContents) -> None:
     size = format_quantity(contents.bytes, "B")
     failed = f"; {name_text(contents.files[0].path)}: {contents.files[0].error}" if contents.files else ""
     if contents.state == "draining":
-        text = (
-            f"{size} go to the file system in the background{failed}; 'assay io drain {store}' waits for them"
-        )
+        rest = f"{size} go to the file system" if contents.bytes else "the last fsync is done"
+        text = f"{rest} in the background{failed}; 'assay io drain {store}' waits for that"
     else:
         text = (
             f"a process of the program still uses it; {size} are not in the file system yet{failed}; "
