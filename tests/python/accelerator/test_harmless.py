@@ -214,6 +214,14 @@ def test_programs_that_cannot_be_accelerated_run_unchanged(
     assert len(told) == 1 and reason in told[0] and str(program) in told[0], result.stderr
 
 
+def test_one_rank_names_the_program_for_all(unloadable: tuple[Path, str], shm: Path) -> None:
+    program, reason = unloadable
+    ranks = [*MPIRUN["mpich"], "-n", "2", "sh", "-c", f"{program}; exit 0"]
+    result = assay("io", "run", "--mpi", "mpich", "--store", str(shm), "--", *ranks, LD_PRELOAD="")
+    assert result.returncode == 0 and result.stdout.count("ran with ''\n") == 2, result.stderr
+    assert result.stderr.count("assay io:") == 1 and reason in result.stderr
+
+
 def test_require_refuses_a_program_that_cannot_be_accelerated(
     unloadable: tuple[Path, str], shm: Path
 ) -> None:

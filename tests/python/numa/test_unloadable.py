@@ -20,7 +20,7 @@ int main(void) {
     return 7;
 }
 """
-MPIRUN = ["mpirun.mpich", "-n", "2"]
+MPIRUN = ["mpirun.mpich", "-n", "1"]  # a launcher may end the other ranks when one has failed
 
 
 @pytest.fixture(params=["address_sanitizer", "static", "musl"])
@@ -52,7 +52,7 @@ def test_programs_that_cannot_be_recorded_run_unchanged(
     }[place]
     done = numa(tmp_path / "run", *command)
     assert done.returncode == 7, done.stdout + done.stderr
-    assert done.stdout.count("ran with ''\n") == (1 if place == "command" else 2)
+    assert done.stdout.count("ran with ''\n") == (2 if place == "child" else 1)
     told = [line for line in done.stderr.splitlines() if line.startswith("assay-numa:")]
     assert len(told) == 1 and reason in told[0] and str(program) in told[0], done.stderr
     assert "runs unrecorded" in told[0]
