@@ -178,6 +178,17 @@ def _rates(request: Round, measured: Sequence[Flows], answer: Result, cabinets: 
                 str(params["direction"])
             ]
             return [point(f"{params['cabinet']}: {direction}", "pairs", float(params["count"]))]
+        case "other_partners":
+            directions = ("up", "down", "both")
+            place = float(directions.index(str(params["direction"])))
+            return [
+                point(
+                    f"{params['cabinet']}: with other partners",
+                    "direction",
+                    place,
+                    label=str(params["direction"]),
+                )
+            ]
         case "strides":
             return [
                 point("all cabinets at once, each to a further one", "cabinets away", float(params["stride"]))
@@ -198,4 +209,6 @@ def _rates(request: Round, measured: Sequence[Flows], answer: Result, cabinets: 
 def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str) -> int:
     members = set(hosts)
     inside = sum(1 for source, _ in flows if source in members)
+    if shape == "ring" and inside == 3:
+        return 1
     return inside // {"send": 1, "sendrecv": 2, "ring": 4}[shape]
