@@ -20,7 +20,17 @@ from assay.model.contention import discover_by_contention
 from assay.model.discover import discover
 from assay.model.network import Topology
 from assay.model.rounds import Flow, Result, Round
-from assay.model.study import FASTER, FEWER, PLATEAU, Rounds, Study, repeat, until_steady
+from assay.model.study import (
+    EVERY_SECOND,
+    FASTER,
+    FEWER,
+    OTHER_PARTNERS,
+    PLATEAU,
+    Rounds,
+    Study,
+    repeat,
+    until_steady,
+)
 from assay.model.sweep import confirm, sweep
 from assay.records.schema import Scalar
 
@@ -381,7 +391,7 @@ def evenly(choices: range, most: int) -> list[int]:
 
 def _cabinet(study: Study, name: str, direction: str) -> Rounds:
     """One host and all hosts of a cabinet; where a plateau shows, also half of them and its expected knee, and all with
-    other partners: the cabinet's own link carries the same to each."""
+    other partners, and every second host: one link carries the same for each."""
     most = len(cabinet_flows(study.cabinets, name, "up", len(study.hosts)))
     alone = 0.0
     counts = [1, most] if most > 1 else [1]
@@ -399,19 +409,22 @@ def _cabinet(study: Study, name: str, direction: str) -> Rounds:
         if count == most and result.total < PLATEAU * most * alone:
             knee = round(result.total / alone)
             counts += [n for n in dict.fromkeys(((most + 1) // 2, knee)) if 1 < n < most]
-            turned = cabinet_flows(study.cabinets, name, direction, most, turn=most)
-            params = {"experiment": "other_partners", "cabinet": name, "direction": direction}
-            yield from repeat(study, Round(tuple(turned), study.size, study.seconds(slow), params=params))
+            for experiment, turn, every in ((OTHER_PARTNERS, most, 1), (EVERY_SECOND, 0, 2)):
+                other = cabinet_flows(study.cabinets, name, direction, most, turn, every)
+                params = {"experiment": experiment, "cabinet": name, "direction": direction}
+                yield from repeat(study, Round(tuple(other), study.size, study.seconds(slow), params=params))
 
 
-def cabinet_flows(cabinets: Topology, name: str, direction: str, count: int, turn: int = 0) -> list[Flow]:
+def cabinet_flows(
+    cabinets: Topology, name: str, direction: str, count: int, turn: int = 0, every: int = 1
+) -> list[Flow]:
     """``count`` pairs of a host of the cabinet and one outside; those outside are spread over all other cabinets.
 
-    ``turn``: partners are taken so many places further on."""
+    ``turn``: partners are taken so many places further on. ``every``: hosts are taken every so many places."""
     others = [hosts for other, hosts in cabinets.items() if other != name]
     outside = [hosts[i] for i in range(max(map(len, others))) for hosts in others if i < len(hosts)]
     start = turn % len(outside)
-    pairs = list(zip(cabinets[name], outside[start:] + outside[:start], strict=False))[:count]
+    pairs = list(zip(cabinets[name][::every], outside[start:] + outside[:start], strict=False))[:count]
     if direction == "up":
         return pairs
     # A host receives from another host than it sends to: an MPI may alternate the two directions of one pair.

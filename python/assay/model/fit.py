@@ -20,12 +20,11 @@ from assay.model.estimate import Estimate, estimate, summed
 from assay.model.network import Link, Network, Topology
 from assay.model.rounds import Flow, flows_that_count
 from assay.model.segments import Segment, fit_segments, points_of
-from assay.model.study import FASTER, FEWER, PLATEAU
+from assay.model.study import EVERY_SECOND, FASTER, FEWER, OTHER_PARTNERS, PLATEAU
 from assay.model.times import MessageTimes, sweeps
 from assay.records.schema import AnyRecord, Capacity, Context, Flows, Scalar
 from assay.records.units import format_quantity, format_share
 
-OTHER_PARTNERS = "other_partners"  # a round with all hosts of a cabinet, and others outside than the first
 # Both directions at once carry up to this share less than the sum of each: the acknowledgements of one direction take
 # from the other, in TCP as in SimGrid's cross traffic. Less than that shows a link that both share.
 ACKNOWLEDGEMENTS = 0.15
@@ -68,7 +67,7 @@ def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
     correct(model.network, model.capacities, rounds, ["host"])
     _fit_inside_cabinets(model, [r for r in rounds if r.params.get("experiment") == "pairs"])
     correct(model.network, model.capacities, rounds, ["inside"])
-    kinds = ("cabinet", "other_partners", "backbone")
+    kinds = ("cabinet", OTHER_PARTNERS, EVERY_SECOND, "backbone")
     _fit_between_cabinets(model, [r for r in rounds if r.params.get("experiment") in kinds])
     correct(model.network, model.capacities, rounds, ["cabinet", "backbone"])
     _mark_behind_other_links(model, of_hosts)
@@ -332,10 +331,10 @@ def _fit_between_cabinets(model: Model, rounds: Sequence[Flows]) -> None:
             sums["", "backbone"].add(record, everything)
             continue
         key = str(record.params["cabinet"]), str(record.params["direction"])
-        count = record.params.get("count", OTHER_PARTNERS)
+        count = record.params.get("count", record.params["experiment"])
         others[key][count].add(record, everything)
     for key, by_count in others.items():
-        chosen = max(by_count, key=lambda count: 0 if count == OTHER_PARTNERS else int(str(count)))
+        chosen = max(by_count, key=lambda count: count if isinstance(count, int) else 0)
         if OTHER_PARTNERS in by_count and _tells_more(model, by_count[OTHER_PARTNERS], by_count[chosen]):
             chosen = OTHER_PARTNERS
         sums[key] = by_count.pop(chosen)

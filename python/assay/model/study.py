@@ -24,6 +24,8 @@ PLATEAU = 0.97  # a sum below this share of its parts shows a shared limit
 # Repetitions of a host's rounds ("partners" of the record): with fewer hosts at once, with faster partners. A later
 # kind replaces the former.
 FEWER, FASTER = "fewer", "faster"
+# Rounds of a cabinet whose link shows a plateau: all its hosts with others outside than before, and every second host.
+OTHER_PARTNERS, EVERY_SECOND = "other_partners", "every_second"
 
 
 @dataclass
