@@ -16,7 +16,7 @@ from assay.model.estimate import Z95, estimate, summed
 from assay.model.fit import Model
 from assay.model.network import Topology
 from assay.model.rounds import REPLACES, Result, Round, flows_that_count
-from assay.model.study import PLATEAU
+from assay.model.study import OTHER_PARTNERS, PLATEAU
 from assay.model.times import Deviations, MessageTimes, deviations, error_of_time, sweeps
 from assay.records.schema import AnyRecord, Comparison, Flows, Scalar
 
@@ -178,6 +178,11 @@ def _rates(request: Round, measured: Sequence[Flows], answer: Result, cabinets: 
                 str(params["direction"])
             ]
             return [point(f"{params['cabinet']}: {direction}", "pairs", float(params["count"]))]
+        case "other_partners" | "every_second":
+            who = "with other partners" if params["experiment"] == OTHER_PARTNERS else "every second host"
+            direction = str(params["direction"])
+            place = float(("up", "down", "both").index(direction))
+            return [point(f"{params['cabinet']}: {who}", "direction", place, label=direction)]
         case "strides":
             return [
                 point("all cabinets at once, each to a further one", "cabinets away", float(params["stride"]))
@@ -198,4 +203,6 @@ def _rates(request: Round, measured: Sequence[Flows], answer: Result, cabinets: 
 def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str) -> int:
     members = set(hosts)
     inside = sum(1 for source, _ in flows if source in members)
+    if shape == "ring" and inside == 3:
+        return 1
     return inside // {"send": 1, "sendrecv": 2, "ring": 4}[shape]

@@ -10,7 +10,9 @@ repeated until its result is precise enough.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Generator, Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 from assay.errors import UserError
 from assay.model.calls import time_calls
@@ -18,7 +20,17 @@ from assay.model.contention import discover_by_contention
 from assay.model.discover import discover
 from assay.model.network import Topology
 from assay.model.rounds import Flow, Result, Round
-from assay.model.study import PLATEAU, Rounds, Study, repeat, until_steady
+from assay.model.study import (
+    EVERY_SECOND,
+    FASTER,
+    FEWER,
+    OTHER_PARTNERS,
+    PLATEAU,
+    Rounds,
+    Study,
+    repeat,
+    until_steady,
+)
 from assay.model.sweep import confirm, sweep
 from assay.records.schema import Scalar
 
@@ -77,7 +89,7 @@ def _inside(study: Study) -> Rounds:
     """1 to n pairs in every cabinet, all cabinets at once, since they share nothing: send, sendrecv, rings of four."""
     study.phase = "pairs inside the cabinets"
     for shape in ("send", "sendrecv", "ring"):
-        most = max(len(hosts) // (4 if shape == "ring" else 2) for hosts in study.cabinets.values())
+        most = max(most_of(shape, len(hosts)) for hosts in study.cabinets.values())
         if most == 0:
             continue
         alone = yield from _pairs(study, shape, 1)
@@ -105,17 +117,25 @@ def _pairs(study: Study, shape: str, count: int) -> Generator[Round, Result, flo
     slow = study.pair_rate / 2
     request = Round(tuple(flows), study.size, study.seconds(slow), params=params)
     result = yield from repeat(study, request, list(study.cabinets.values()))
-    largest = set(sorted(study.cabinets.values(), key=len)[-1])
-    return sum(
-        rate
-        for (source, _), rate in zip(flows, result.flows.values if result.flows else [], strict=True)
-        if source in largest
-    )
+    carried: dict[str, float] = defaultdict(float)
+    for (source, _), rate in zip(flows, result.flows.values if result.flows else [], strict=True):
+        carried[study.home[source]] += rate
+    for name, rate in carried.items():
+        study.inside[name] = max(study.inside.get(name, 0.0), rate)
+    largest = max(study.cabinets, key=lambda name: len(study.cabinets[name]))
+    return carried[largest]
+
+
+def most_of(shape: str, hosts: int) -> int:
+    """How many pairs or rings these hosts can form at once."""
+    return max(hosts // 4, int(hosts == 3)) if shape == "ring" else hosts // 2
 
 
 def shape_flows(hosts: Sequence[str], shape: str, count: int) -> list[Flow]:
-    """At most ``count`` disjoint pairs, or rings of four, of these hosts."""
+    """At most ``count`` disjoint pairs, or rings of four, of these hosts. Three hosts are one ring."""
     if shape == "ring":
+        if len(hosts) == 3:
+            return list(zip(hosts, [*hosts[1:], hosts[0]], strict=True))
         rings = [hosts[4 * i : 4 * i + 4] for i in range(min(count, len(hosts) // 4))]
         return [(ring[k], ring[(k + 1) % 4]) for ring in rings for k in range(4)]
     half = len(hosts) // 2
@@ -124,15 +144,17 @@ def shape_flows(hosts: Sequence[str], shape: str, count: int) -> list[Flow]:
 
 
 def _hosts(study: Study) -> Rounds:
-    """Measures each host with two partners: sending, receiving, and both at once. A host whose partners may have been
-    the limit is measured again with the fastest partners of its cabinet."""
+    """Measures each host with two partners: sending, receiving, and both at once. Several hosts of a cabinet are
+    measured in a round; again with fewer at once where they shared a limit. A host whose partners may have been the
+    limit is measured again with the fastest partners of its cabinet."""
     study.phase = "each host"
     for direction in ("up", "down", "both"):
-        for stars in star_rounds(study.cabinets):
+        for number, stars in enumerate(star_rounds(study.cabinets)):
             if len(stars[0][1]) < 2 and direction == "both" and len(study.hosts) > 2:
                 continue
             flows = {centre: star_flows(centre, partners, direction) for centre, partners in stars}
             yield from _stars(study, flows, direction)
+            yield from _repeat_with_fewer_at_once(study, flows, direction, is_first=number == 0)
         if direction == "both":
             yield from _repeat_with_faster_partners(study, ("both",))
         elif direction == "down":  # a sender's partners receive, so both directions have to be known
@@ -141,11 +163,7 @@ def _hosts(study: Study) -> Rounds:
 
 def _stars(study: Study, stars: Mapping[str, Sequence[Flow]], direction: str, partners: str = "") -> Rounds:
     """Measures the flows of several hosts at once, and notes the rate of each."""
-    params: dict[str, Scalar] = {
-        "experiment": "host",
-        "direction": direction,
-        "centres": ",".join(stars),
-    }
+    params: dict[str, Scalar] = {"experiment": "host", "direction": direction, "centres": ",".join(stars)}
     if partners:
         params["partners"] = partners
     flows = tuple(flow for flows_of_star in stars.values() for flow in flows_of_star)
@@ -154,6 +172,41 @@ def _stars(study: Study, stars: Mapping[str, Sequence[Flow]], direction: str, pa
     rates = dict(zip(flows, result.flows.values if result.flows else [], strict=False))
     for centre, flows_of_star in stars.items():
         study.rates[centre, direction] = sum(rates.get(flow, 0.0) for flow in flows_of_star)
+
+
+def _repeat_with_fewer_at_once(
+    study: Study, stars: Mapping[str, Sequence[Flow]], direction: str, is_first: bool
+) -> Rounds:
+    """Measures the hosts of a cabinet with fewer at once if they have shared a limit in the round of ``stars``.
+
+    Whether they have is seen from one of them alone, the fastest: a shared limit holds the fastest back first. It is
+    looked for in the first round, and where the hosts carried as much as was ever seen inside their cabinet.
+    """
+    of_cabinet: dict[str, list[str]] = defaultdict(list)
+    for centre in stars:
+        of_cabinet[study.home[centre]].append(centre)
+    together: dict[str, float] = {}  # the rate of the fastest host of each cabinet that is asked
+    for name, centres in of_cabinet.items():
+        fastest = max(centres, key=lambda centre: study.rates[centre, direction])
+        carried = sum(study.rates[centre, direction] for centre in centres)
+        if len(centres) > 1 and (is_first or carried >= PLATEAU * study.inside.get(name, 0.0)):
+            together[fastest] = study.rates[fastest, direction]
+    if not together:
+        return
+    yield from _stars(study, {centre: stars[centre] for centre in together}, direction, FEWER)
+    waiting: dict[str, list[list[str]]] = {}  # by cabinet: hosts that are measured at once
+    for fastest, rate in together.items():
+        alone = study.rates[fastest, direction]
+        if rate >= PLATEAU * alone:
+            continue
+        name = study.home[fastest]
+        study.crowded.add(name)
+        others = [centre for centre in of_cabinet[name] if centre != fastest]
+        at_once = max(1, int(PLATEAU * rate * len(of_cabinet[name]) / alone))
+        waiting[name] = [others[i : i + at_once] for i in range(0, len(others), at_once)]
+    for groups in zip_longest(*waiting.values(), fillvalue=()):
+        chosen = {centre: stars[centre] for group in groups for centre in group}
+        yield from _stars(study, chosen, direction, FEWER)
 
 
 def _repeat_with_faster_partners(study: Study, directions: Sequence[str]) -> Rounds:
@@ -168,14 +221,19 @@ def _repeat_with_faster_partners(study: Study, directions: Sequence[str]) -> Rou
                     continue
                 flows = faster_flows(study, centre, hosts, direction)
                 if _partners_rate(study, centre, flows) > _partners_rate(study, centre, before) / PLATEAU:
-                    _add_to_free_round(rounds, centre, flows)
+                    _add_to_free_round(study, rounds, centre, flows)
         for stars in rounds:
-            yield from _stars(study, stars, direction, "faster")
+            yield from _stars(study, stars, direction, FASTER)
 
 
-def _add_to_free_round(rounds: list[dict[str, list[Flow]]], centre: str, flows: list[Flow]) -> None:
-    """Adds the flows to the first round in which none of their hosts takes part."""
+def _add_to_free_round(
+    study: Study, rounds: list[dict[str, list[Flow]]], centre: str, flows: list[Flow]
+) -> None:
+    """Adds the flows to the first round in which none of their hosts takes part, and of a cabinet whose hosts share a
+    limit no other host."""
     members = {end for flow in flows for end in flow}
+    if study.home[centre] in study.crowded:
+        members |= set(study.cabinets[study.home[centre]])
     for stars in rounds:
         if not members & {end for flows_of_star in stars.values() for flow in flows_of_star for end in flow}:
             stars[centre] = flows
@@ -332,7 +390,8 @@ def evenly(choices: range, most: int) -> list[int]:
 
 
 def _cabinet(study: Study, name: str, direction: str) -> Rounds:
-    """One host and all hosts of a cabinet; where a plateau shows, also half of them and its expected knee."""
+    """One host and all hosts of a cabinet; where a plateau shows, also half of them and its expected knee, and all with
+    other partners, and every second host: one link carries the same for each."""
     most = len(cabinet_flows(study.cabinets, name, "up", len(study.hosts)))
     alone = 0.0
     counts = [1, most] if most > 1 else [1]
@@ -350,13 +409,22 @@ def _cabinet(study: Study, name: str, direction: str) -> Rounds:
         if count == most and result.total < PLATEAU * most * alone:
             knee = round(result.total / alone)
             counts += [n for n in dict.fromkeys(((most + 1) // 2, knee)) if 1 < n < most]
+            for experiment, turn, every in ((OTHER_PARTNERS, most, 1), (EVERY_SECOND, 0, 2)):
+                other = cabinet_flows(study.cabinets, name, direction, most, turn, every)
+                params = {"experiment": experiment, "cabinet": name, "direction": direction}
+                yield from repeat(study, Round(tuple(other), study.size, study.seconds(slow), params=params))
 
 
-def cabinet_flows(cabinets: Topology, name: str, direction: str, count: int) -> list[Flow]:
-    """``count`` pairs of a host of the cabinet and one outside; those outside are spread over all other cabinets."""
+def cabinet_flows(
+    cabinets: Topology, name: str, direction: str, count: int, turn: int = 0, every: int = 1
+) -> list[Flow]:
+    """``count`` pairs of a host of the cabinet and one outside; those outside are spread over all other cabinets.
+
+    ``turn``: partners are taken so many places further on. ``every``: hosts are taken every so many places."""
     others = [hosts for other, hosts in cabinets.items() if other != name]
     outside = [hosts[i] for i in range(max(map(len, others))) for hosts in others if i < len(hosts)]
-    pairs = list(zip(cabinets[name], outside, strict=False))[:count]
+    start = turn % len(outside)
+    pairs = list(zip(cabinets[name][::every], outside[start:] + outside[:start], strict=False))[:count]
     if direction == "up":
         return pairs
     # A host receives from another host than it sends to: an MPI may alternate the two directions of one pair.

@@ -15,14 +15,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from assay.model.calls import EAGER, OIS, OR, OS, Overheads, fit_calls, parameters, time_at
+from assay.model.carried import MARGIN, correct
 from assay.model.estimate import Estimate, estimate, summed
 from assay.model.network import Link, Network, Topology
 from assay.model.rounds import Flow, flows_that_count
 from assay.model.segments import Segment, fit_segments, points_of
-from assay.model.study import PLATEAU
+from assay.model.study import EVERY_SECOND, FASTER, FEWER, OTHER_PARTNERS, PLATEAU
 from assay.model.times import MessageTimes, sweeps
-from assay.records.schema import AnyRecord, Capacity, Context, Flows
+from assay.records.schema import AnyRecord, Capacity, Context, Flows, Scalar
+from assay.records.units import format_quantity, format_share
 
+# Both directions at once carry up to this share less than the sum of each: the acknowledgements of one direction take
+# from the other, in TCP as in SimGrid's cross traffic. Less than that shows a link that both share.
+ACKNOWLEDGEMENTS = 0.15
 NEVER_BINDS = "never seen to be the limit"
 ENVELOPE = 16  # B that SimGrid's MPI adds to every message
 
@@ -57,10 +62,15 @@ def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
     """The model with all capacities, latencies and message times that the records show."""
     rounds = flows_that_count(records)
     model = Model(Network(cabinets))
-    _fit_hosts(model, [r for r in rounds if r.params.get("experiment") == "host"])
+    of_hosts = [r for r in rounds if r.params.get("experiment") == "host"]
+    _fit_hosts(model, of_hosts)
+    correct(model.network, model.capacities, rounds, ["host"])
     _fit_inside_cabinets(model, [r for r in rounds if r.params.get("experiment") == "pairs"])
-    _fit_between_cabinets(model, [r for r in rounds if r.params.get("experiment") in ("cabinet", "backbone")])
-    _mark_behind_cabinet_links(model, [r for r in rounds if r.params.get("experiment") == "host"])
+    correct(model.network, model.capacities, rounds, ["inside"])
+    kinds = ("cabinet", OTHER_PARTNERS, EVERY_SECOND, "backbone")
+    _fit_between_cabinets(model, [r for r in rounds if r.params.get("experiment") in kinds])
+    correct(model.network, model.capacities, rounds, ["cabinet", "backbone"])
+    _mark_behind_other_links(model, of_hosts)
     sizes = [int(r.params["size"]) for r in rounds if r.params.get("experiment") == "host"]
     model.size = max(sizes, default=0)
     model.library = next(
@@ -160,47 +170,46 @@ def _fit_hosts(model: Model, rounds: Sequence[Flows]) -> None:
                 explanations = ["limiter", partners]
             _add_capacity(model, link, both, reason, binds=False, explanations=explanations)
             continue
-        _add_capacity(model, link, both, "both directions at once carry less than each alone")
-        _mark_hidden_by_limiter(model, "host", host, carried)
+        _add_limiter(model, link, both, "both directions at once carry less than each alone")
 
 
 def _sums_of_hosts(rounds: Sequence[Flows]) -> dict[tuple[str, str], FlowSum]:
-    """The sums by host and direction; those with faster partners replace the first."""
-    sums: dict[tuple[str, str], FlowSum] = defaultdict(FlowSum)
-    faster = {
-        (centre, r.params["direction"])
-        for r in rounds
-        if r.params.get("partners")
-        for centre in str(r.params["centres"]).split(",")
-    }
+    """The sums by host and direction, of the last kind of round that has measured the host."""
+    kinds = {"": 0, FEWER: 1, FASTER: 2}
+    sums: dict[tuple[str, str], FlowSum] = {}
+    last: dict[tuple[str, str], int] = defaultdict(int)
     for record in rounds:
-        direction = str(record.params["direction"])
+        kind = kinds.get(str(record.params.get("partners", "")), 0)
         for centre in str(record.params["centres"]).split(","):
-            if (centre, direction) not in faster or record.params.get("partners"):
-                chosen = [i for i, flow in enumerate(flows_of(record)) if centre in flow]
-                sums[centre, direction].add(record, chosen)
+            key = centre, str(record.params["direction"])
+            if key not in sums or kind > last[key]:
+                sums[key], last[key] = FlowSum(), kind
+            if kind == last[key]:
+                sums[key].add(record, [i for i, flow in enumerate(flows_of(record)) if centre in flow])
     return sums
 
 
-def _mark_behind_cabinet_links(model: Model, rounds: Sequence[Flows]) -> None:
-    """Marks links of hosts whose partners are in other cabinets as "at_least" where the links between the cabinets
-    explain the rate as well."""
-    home = model.network.cabinet_of
+def _mark_behind_other_links(model: Model, rounds: Sequence[Flows]) -> None:
+    """Marks links of hosts as "at_least" where the inside of a cabinet, or the links between cabinets, explain the rate
+    of the round as well."""
+    network, home = model.network, model.network.cabinet_of
     for (host, direction), carried_sum in _sums_of_hosts(rounds).items():
-        touching = [flow for flow in carried_sum.flows if host in flow]
         capacity = model.find("host", host, "limiter" if direction == "both" else direction)
-        if capacity is None or capacity.state != "measured" or all(home[a] == home[b] for a, b in touching):
+        if capacity is None or capacity.state != "measured":
+            continue
+        touching = [i for i, flow in enumerate(carried_sum.flows) if host in flow]
+        far = any(home[carried_sum.flows[i][0]] != home[carried_sum.flows[i][1]] for i in touching)
+        if not far and ("inside", home[host], "through") not in network.capacity:
             continue
         link: Link = ("host", host, capacity.direction)
-        others = model.network.total(touching, without=[link])
-        if carried_sum.estimate.value >= PLATEAU * others:
+        others = network.predict(carried_sum.flows, without=[link])
+        if carried_sum.estimate.value >= PLATEAU * sum(others[i] for i in touching):
+            where = "links between cabinets" if far else "the inside of the cabinet"
             capacity.state = "at_least"
-            capacity.reason = (
-                f"{capacity.direction} of the host, or the links between cabinets, which its flows passed"
-            )
-            capacity.explanations = [f"{capacity.direction} of the host", "links between cabinets"]
+            capacity.reason = f"{capacity.direction} of the host, or {where}, which its flows passed"
+            capacity.explanations = [f"{capacity.direction} of the host", where]
             if direction == "both":
-                del model.network.capacity[link]
+                del network.capacity[link]
                 model.undecided.add(host)
 
 
@@ -232,6 +241,21 @@ def _fit_up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None
             explanations = [f"{direction} link", partners]
             _add_capacity(model, link, carried_sum, reason, binds=True, explanations=explanations)
             model.capacities[-1].state = "at_least"
+
+
+def _add_limiter(model: Model, link: Link, both: FlowSum, reason: str) -> None:
+    """Adds a limit that both directions share; "at_least" where acknowledgements explain it as well."""
+    level, name, _ = link
+    each = sum(model.network.capacity.get((level, name, direction), math.inf) for direction in ("up", "down"))
+    if both.estimate.value < (1 - ACKNOWLEDGEMENTS) * each or math.isinf(each):
+        _add_capacity(model, link, both, reason)
+        _mark_hidden_by_limiter(model, level, name, both.estimate)
+        return
+    reason = (
+        f"limiter, or acknowledgements: both directions at once carry {format_share(1 - both.estimate.value / each)} "
+        "less than each alone"
+    )
+    _add_capacity(model, link, both, reason, is_shared=True, explanations=["limiter", "acknowledgements"])
 
 
 def _mark_hidden_by_limiter(model: Model, level: str, name: str, both: Estimate) -> None:
@@ -300,22 +324,53 @@ def _fit_between_cabinets(model: Model, rounds: Sequence[Flows]) -> None:
                 _add_capacity(model, ("cabinet", name, direction), None, "not measured")
         return
     sums: dict[tuple[str, str], FlowSum] = defaultdict(FlowSum)
+    others: dict[tuple[str, str], dict[Scalar, FlowSum]] = defaultdict(lambda: defaultdict(FlowSum))
     for record in rounds:
+        everything = range(len(record.sources))
         if record.params["experiment"] == "backbone":
-            sums["", "backbone"].add(record, range(len(record.sources)))
+            sums["", "backbone"].add(record, everything)
             continue
         key = str(record.params["cabinet"]), str(record.params["direction"])
-        most = max(
-            int(r.params["count"])
-            for r in rounds
-            if (r.params.get("cabinet"), r.params.get("direction")) == key
-        )
-        if int(record.params["count"]) == most:
-            sums[key].add(record, range(len(record.sources)))
+        count = record.params.get("count", record.params["experiment"])
+        others[key][count].add(record, everything)
+    for key, by_count in others.items():
+        chosen = max(by_count, key=lambda count: count if isinstance(count, int) else 0)
+        if OTHER_PARTNERS in by_count and _tells_more(model, by_count[OTHER_PARTNERS], by_count[chosen]):
+            chosen = OTHER_PARTNERS
+        sums[key] = by_count.pop(chosen)
     if len(names) == 2:
         _fit_two_cabinets(model, names, sums)
     else:
         _fit_many_cabinets(model, names, sums)
+        _mark_several_paths(model, others)
+
+
+def _tells_more(model: Model, other: FlowSum, first: FlowSum) -> bool:
+    """Whether a round with other partners tells more about the cabinet's link: it carried more, or its hosts could."""
+    could = model.network.total(other.flows) > model.network.total(first.flows) * (1 + MARGIN)
+    return could or other.estimate.value > first.estimate.value / PLATEAU
+
+
+def _mark_several_paths(model: Model, others: Mapping[tuple[str, str], Mapping[Scalar, FlowSum]]) -> None:
+    """Marks the links of cabinets as "at_least" that carry less in other rounds than the model lets expect: it is not
+    one link that all flows share.
+
+    ``others``: by cabinet and direction, the rounds with fewer flows or with partners that carried less.
+    """
+    for (name, direction), rounds in others.items():
+        capacity = model.find("cabinet", name, "limiter" if direction == "both" else direction)
+        if capacity is None or capacity.state != "measured":
+            continue
+        for less in rounds.values():
+            expected = model.network.total(less.flows)
+            if less.estimate.high < PLATEAU * expected:
+                capacity.state = "at_least"
+                capacity.reason = (
+                    f"{len(less.flows)} flows carried {format_quantity(less.estimate.value, 'B/s')} where one link of "
+                    f"this capacity carries {format_quantity(expected, 'B/s')}: several paths, or a limit further on"
+                )
+                capacity.explanations = ["several paths", "a limit further on"]
+                break
 
 
 def _fit_two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
@@ -370,13 +425,8 @@ def _fit_many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str,
     for name in names:
         link = ("cabinet", name, "limiter")
         if name in limited:
-            _add_capacity(
-                model,
-                link,
-                limited[name],
-                "both directions at once carry less than each alone; all cabinets, more",
-            )
-            _mark_hidden_by_limiter(model, "cabinet", name, limited[name].estimate)
+            reason = "both directions at once carry less than each alone; all cabinets, more"
+            _add_limiter(model, link, limited[name], reason)
         elif name in limiters:
             reason = "limiter or backbone: all cabinets together carry no more than this one alone"
             explanations = ["limiter", "backbone"]

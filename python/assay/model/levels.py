@@ -15,10 +15,11 @@ from assay.model.estimate import estimate, summed, typical
 from assay.model.fit import Model, flows_of
 from assay.model.network import Topology
 from assay.model.rounds import NAME, flows_that_count
+from assay.model.study import EVERY_SECOND, OTHER_PARTNERS
 from assay.records.schema import AnyRecord, Flows, Measurement
 from assay.records.units import format_quantity, format_share
 
-UNFITTED = ("strides", "two_cabinets")
+UNFITTED = ("strides", "two_cabinets", OTHER_PARTNERS, EVERY_SECOND)
 MIN_HOSTS = 4  # hosts in which a gap is looked for
 MIN_ERROR = 0.1  # of the model; more than a plateau's share (assay.model.study) and the noise of a round
 
@@ -101,4 +102,9 @@ def _is_modelled(record: Flows, model: Model) -> bool:
 def _describe(record: Flows) -> str:
     if record.params["experiment"] == "strides":
         return f"all cabinets at once, each to the one {record.params['stride']} away"
+    if record.params["experiment"] in (OTHER_PARTNERS, EVERY_SECOND):
+        where = {"up": "to", "down": "from", "both": "to and from"}[str(record.params["direction"])]
+        if record.params["experiment"] == EVERY_SECOND:
+            return f"every second host of {record.params['cabinet']} {where} others"
+        return f"{record.params['cabinet']} {where} other hosts than before"
     return f"{record.params['cabinet']} to {record.params['other']}"

@@ -21,6 +21,11 @@ TRIES = 9  # of a round, each three times as long as the previous one: from 0.1 
 # 100 studies where it is off by twice the default limit (see proof.py).
 RATE_CONFIDENCE = 0.015
 PLATEAU = 0.97  # a sum below this share of its parts shows a shared limit
+# Repetitions of a host's rounds ("partners" of the record): with fewer hosts at once, with faster partners. A later
+# kind replaces the former.
+FEWER, FASTER = "fewer", "faster"
+# Rounds of a cabinet whose link shows a plateau: all its hosts with others outside than before, and every second host.
+OTHER_PARTNERS, EVERY_SECOND = "other_partners", "every_second"
 
 
 @dataclass
@@ -50,8 +55,17 @@ class Study:
     size: int = MIB
     pair_rate: float = 0.0  # B/s of a pair that is measured alone
     rates: dict[tuple[str, str], float] = field(default_factory=dict)  # B/s by host and direction, so far
+    inside: dict[str, float] = field(default_factory=dict)  # B/s: the most that was seen inside each cabinet
+    crowded: set[str] = field(
+        default_factory=set
+    )  # cabinets whose hosts share a limit when several are measured
     phase: str = ""
     rounds_requested: int = 0
+
+    @property
+    def home(self) -> dict[str, str]:
+        """The cabinet of each host."""
+        return {host: name for name, hosts in self.cabinets.items() for host in hosts}
 
     def seconds(self, slowest: float) -> float:
         """The duration of a round whose slowest flow has that rate in B/s."""

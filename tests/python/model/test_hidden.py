@@ -58,6 +58,15 @@ def limited_cabinets(hidden: HiddenPlatform, seed: int) -> HiddenPlatform:
     return hidden
 
 
+def limited_inside(hidden: HiddenPlatform, seed: int) -> HiddenPlatform:
+    """The inside of a cabinet carries a few of its hosts; some hosts alone fill it in both directions."""
+    rng = random.Random(seed)
+    for name, hosts in hidden.cabinets.items():
+        up = sum(hidden.capacity["host", host, "up"] for host in hosts) / len(hosts)
+        hidden.capacity["inside", name, "through"] = up * rng.choice((1.6, 2.3, 3.1))
+    return hidden
+
+
 PLATFORMS = {
     **{f"plain {seed}": draw_platform(seed, (2, 5), (5, 12)) for seed in range(5)},
     **{f"two cabinets {seed}": draw_platform(seed, (2, 2), (5, 12)) for seed in range(20, 22)},
@@ -73,6 +82,10 @@ PLATFORMS = {
     **{
         f"limited cabinets {seed}": limited_cabinets(draw_platform(seed, (3, 5), (5, 10)), seed)
         for seed in range(90, 92)
+    },
+    **{
+        f"limited inside {seed}": limited_inside(draw_platform(seed, (2, 4), (5, 14)), seed)
+        for seed in range(120, 124)
     },
     **{f"small cabinets {seed}": draw_platform(seed, (3, 6), (2, 4)) for seed in range(100, 102)},
 }

@@ -67,7 +67,16 @@ def test_simgrid_loads_a_partial_platform_whose_proof_cannot_pass(tmp_path: Path
     run = Run.create("saturate", ["saturate"], path=tmp_path / "run")
     run.info.hosts = [host for hosts in cabinets.values() for host in hosts]
     run.info.options["cabinets"] = [f"{name}={','.join(hosts)}" for name, hosts in cabinets.items()]
-    for record in without(records, "cabinet", "backbone", "strides", "two_cabinets", "all_to_all"):
+    for record in without(
+        records,
+        "cabinet",
+        "other_partners",
+        "every_second",
+        "backbone",
+        "strides",
+        "two_cabinets",
+        "all_to_all",
+    ):
         run.append(record)
     run.finish("partial", "interrupted")
     target = tmp_path / "platform.xml"
