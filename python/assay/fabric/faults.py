@@ -119,9 +119,14 @@ def broken_routes(routes: Routes, limit: int = 1000) -> list[tuple[BrokenRoute, 
 
 
 def _pairs_cut_off(fabric: Fabric, leaf: NDArray[np.int64], host: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many hosts of each leaf switch send to each host: all but the host itself."""
-    hosts_on_leaf = np.bincount(fabric.leaf_of[fabric.host_switch >= 0], minlength=len(fabric.leaves))
-    return np.asarray(hosts_on_leaf[leaf] - (fabric.host_switch[host] == fabric.leaves[leaf]), np.int64)
+    """How many end ports of each edge switch send to each end port: hosts and routers to hosts, hosts to routers, none
+    to itself, and none to aggregation nodes."""
+    hosts = fabric.hosts_on[fabric.edge_switches[leaf]]
+    senders = fabric.edge_of[(fabric.host_switch >= 0) & ~fabric.is_aggregation]
+    all_on = np.bincount(senders, minlength=len(fabric.edge_switches))[leaf]
+    own = fabric.host_switch[host] == fabric.edge_switches[leaf]
+    to_others = np.where(fabric.is_aggregation[host], 0, hosts)
+    return np.asarray(np.where(fabric.is_host[host], all_on - own, to_others), np.int64)
 
 
 def unreachable_pairs(routes: Routes) -> int:

@@ -16,13 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import UserError
+from assay.fabric.levels import find_leaves, find_levels
 
 Ints = NDArray[np.int32]
 LAST_UNICAST_LID = 0xBFFF  # the number of ports that a subnet can address
-UNREACHED = np.iinfo(np.int32).max
 
-# In the description of the adapter within a switch that computes collective operations (SHARP). It is not a host.
-AGGREGATION = "Aggregation Node"
+# Kinds of node that have end ports. An aggregation node is the adapter within a switch that computes collective
+# operations (SHARP). It and a router are ends of routes, and no hosts.
+HOST, AGGREGATION_NODE, ROUTER = "host", "aggregation node", "router"
+AGGREGATION = "Aggregation Node"  # in the description of such an adapter
 
 # Signalling rate of one lane in bit/s, by the name that ibnetdiscover and ibdiagnet print (IBTA, volume 1; FDR10 is
 # the vendor's), and of Omni-Path. The data rate is lower by the line code.
@@ -56,6 +58,9 @@ class Fabric:
     node_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [S + H], or empty
     # [S + H] LMC of each node, which has 2**lmc LIDs; or empty
     node_lmc: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
+    host_kinds: list[str] = field(
+        default_factory=list
+    )  # [H] HOST, AGGREGATION_NODE or ROUTER; or empty: all hosts
 
     @property
     def switches(self) -> int:
@@ -118,14 +123,56 @@ class Fabric:
         return np.where(self.host_switch >= 0, self.link_to_port[self.uplink], -1).astype(np.int32)
 
     @cached_property
-    def leaves(self) -> Ints:
-        """The switches with hosts, ascending."""
+    def is_host(self) -> NDArray[np.bool_]:
+        """[H] whether an end port is one of a host, and no router's or aggregation node's."""
+        return np.array([kind == HOST for kind in self.host_kinds or [HOST] * self.hosts], np.bool_)
+
+    @cached_property
+    def is_aggregation(self) -> NDArray[np.bool_]:
+        """[H] whether an end port is an aggregation node's. Its switch alone needs to reach it, and the switches of its
+        tree, which is not part of the forwarding tables."""
+        return np.array(
+            [kind == AGGREGATION_NODE for kind in self.host_kinds or [HOST] * self.hosts], np.bool_
+        )
+
+    @cached_property
+    def must_reach(self) -> NDArray[np.bool_]:
+        """[E, E] the pairs of edge switches between which traffic flows: of hosts with hosts and routers."""
+        ends = self.edge_of[(self.host_switch >= 0) & ~self.is_aggregation]
+        has_ends = np.bincount(ends, minlength=len(self.edge_switches)) > 0
+        has_hosts = self.hosts_on[self.edge_switches] > 0
+        return np.asarray((has_hosts[:, None] & has_ends) | (has_ends[:, None] & has_hosts))
+
+    @cached_property
+    def edge_switches(self) -> Ints:
+        """The switches with end ports of any kind, ascending. Routes begin and end there."""
         return np.unique(self.host_switch[self.host_switch >= 0]).astype(np.int32)
 
     @cached_property
-    def leaf_of(self) -> Ints:
-        """[H] the position of a host's switch in ``leaves``."""
-        return np.searchsorted(self.leaves, self.host_switch).astype(np.int32)
+    def edge_of(self) -> Ints:
+        """[H] the position of a host's switch in ``edge_switches``."""
+        return np.searchsorted(self.edge_switches, self.host_switch).astype(np.int32)
+
+    @cached_property
+    def hosts_on(self) -> NDArray[np.int64]:
+        """[S] end ports of hosts on each switch; aggregation nodes and routers do not count."""
+        return np.bincount(
+            self.host_switch[self.is_host & (self.host_switch >= 0)], minlength=self.switches
+        ).astype(np.int64)
+
+    @cached_property
+    def neighbours(self) -> list[set[int]]:
+        """[S] the switches that each switch is cabled to, without itself."""
+        near: list[set[int]] = [set() for _ in range(self.switches)]
+        links = np.flatnonzero(self.between_switches & (self.link_from != self.link_to))
+        for a, b in zip(self.link_from[links].tolist(), self.link_to[links].tolist(), strict=True):
+            near[a].add(b)
+        return near
+
+    @cached_property
+    def leaves(self) -> Ints:
+        """The leaf switches, ascending: those where hosts hang in bulk (``assay.fabric.levels``)."""
+        return find_leaves(self.neighbours, self.hosts_on)
 
     @cached_property
     def between_switches(self) -> NDArray[np.bool_]:
@@ -134,18 +181,8 @@ class Fabric:
 
     @cached_property
     def levels(self) -> Ints:
-        """[S] distance to the nearest switch with hosts: 0 for leaves; UNREACHED where there is no path."""
-        level = np.full(self.switches, UNREACHED, np.int32)
-        level[self.leaves] = 0
-        links = np.flatnonzero(self.between_switches)
-        depth = 0
-        while True:
-            reached = self.link_to[links[level[self.link_from[links]] == depth]]
-            reached = reached[level[reached] == UNREACHED]
-            if len(reached) == 0:
-                return level
-            depth += 1
-            level[reached] = depth
+        """[S] 0 for leaf switches, more above; UNREACHED where no path leads to a leaf switch."""
+        return find_levels(self.neighbours, self.leaves)
 
     def find_hosts(self, names: Iterable[str]) -> Ints:
         """The numbers of hosts by name. Raises UserError for a name that is not in the fabric."""

@@ -10,7 +10,7 @@ from assay.errors import UserError
 from assay.explain.fabric import MAX_LOST
 from assay.fabric import Fabric, Routes, conflicts, faults, picture
 from assay.fabric.schedules import Schedule
-from assay.fabric.topology import AGGREGATION, Ints
+from assay.fabric.topology import Ints
 from assay.launch.engines import MeasurementDescription, Metric, Parameter
 from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
 
@@ -257,10 +257,10 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
 
 
 def members_of(fabric: Fabric, hosts: list[str] | None, order: Ints | None) -> Ints:
-    """[ranks] The host number of each rank: those of ``order``, else the named ``hosts``, else all but aggregation
-    nodes. Raises UserError for fewer than two."""
-    typical = [number for number, name in enumerate(fabric.host_names) if AGGREGATION not in name]
-    chosen = np.array(typical, np.int32)
+    """[ranks] The host number of each rank: those of ``order``, else the named ``hosts``, else all, without
+    aggregation nodes and routers. Raises UserError for fewer than two."""
+    typical = np.flatnonzero(fabric.is_host)
+    chosen: Ints = typical.astype(np.int32)
     if order is not None:
         chosen = order
     elif hosts:

@@ -18,6 +18,7 @@ from assay.errors import EXIT_PASS, UserError
 from assay.fabric import Routes, schedules
 from assay.fabric.conflicts import analyse
 from assay.fabric.remedies import placement
+from assay.fabric.remedies.counted import meets_each_pair_once
 from assay.fabric.remedies.exchange import conflict_free, demand_of, fits
 from assay.fabric.topology import Ints
 
@@ -82,6 +83,8 @@ def run_schedule(args: argparse.Namespace) -> int:
         refuse_existing([args.into / name for name in FILES])
     demand_of(routes, members)  # raises UserError for routes that do not arrive
     slots = placement.by_slots(routes, members)
+    if _shift_rounds(routes, slots) > _shift_rounds(routes, members):
+        slots = members  # the given order is better
     ordered = slots[slots >= 0]
     demand = demand_of(routes, ordered)
     plan = conflict_free(demand, args.search) if fits(demand) else None
@@ -92,6 +95,7 @@ def run_schedule(args: argparse.Namespace) -> int:
         "shift with empty slots": (padded, ordered),
     }
     if plan is not None:
+        _require_exchange(plan)
         exchanges["planned"] = (plan, ordered)
     figures = {name: _figures(routes, *exchange) for name, exchange in exchanges.items()}
     if args.json:
@@ -103,6 +107,19 @@ def run_schedule(args: argparse.Namespace) -> int:
         if not args.json:
             print(f"\nwritten: {', '.join(map(str, written))}")
     return EXIT_PASS
+
+
+def _shift_rounds(routes: Routes, slots: Ints) -> int:
+    """The fewer rounds of a shift of all slots, and of the hosts alone."""
+    hosts = slots[slots >= 0]
+    exchanges = [schedules.shift(len(hosts)), placement.padded_shift(slots)]
+    return min(analyse(routes, exchange, hosts).rounds for exchange in exchanges)
+
+
+def _require_exchange(plan: schedules.Schedule) -> None:
+    """Raises UserError for a plan that does not join each pair once: a defect, of which no file is written."""
+    if not meets_each_pair_once(plan):
+        raise UserError("the planned exchange does not join each pair of hosts once", "report this defect")
 
 
 def _figures(routes: Routes, schedule: schedules.Schedule, members: Ints) -> dict[str, int]:

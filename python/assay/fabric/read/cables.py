@@ -6,13 +6,24 @@ cables and a LID or GUID with two owners are refused: the file is damaged, or th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from assay.fabric.read.text import LineReader, clean
-from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, natural_key, unique_names
+from assay.fabric.topology import (
+    AGGREGATION,
+    AGGREGATION_NODE,
+    HOST,
+    LANE_RATES,
+    LAST_UNICAST_LID,
+    ROUTER,
+    Fabric,
+    natural_key,
+    unique_names,
+)
 
 MAX_PORTS = 254
 WIDTHS = (1, 2, 4, 8, 12)  # lanes of a cable
@@ -27,6 +38,14 @@ class Node(NamedTuple):
     port: int
 
 
+def kind_of(description: str, is_router: bool) -> str:
+    """The kind of a node with end ports. An adapter within a managed box ("MF0;gateway:MGA100-HS2/A1") leads to another
+    network, as a router does."""
+    if AGGREGATION in description:
+        return AGGREGATION_NODE
+    return ROUTER if is_router or re.match(r"MF[0-9]+;", description) else HOST
+
+
 @dataclass
 class _ListedNode:
     """A switch or host as a line of the file lists it."""
@@ -37,6 +56,7 @@ class _ListedNode:
     ports: int
     line: int
     lmc: int = 0
+    kind: str = HOST
 
 
 @dataclass(frozen=True)
@@ -66,12 +86,23 @@ class FabricBuilder:
         self._check(guid, lid, line)
         self.switches[guid] = _ListedNode(clean(name), guid, lid, ports, line, lmc)
 
-    def add_host(self, node: Node, port_guid: int, name: str, lid: int, line: int, lmc: int = 0) -> None:
-        """Adds a port of an adapter. It may be listed several times with the same GUID and LID."""
+    def add_host(
+        self,
+        node: Node,
+        port_guid: int,
+        name: str,
+        lid: int,
+        line: int,
+        lmc: int = 0,
+        is_router: bool = False,
+    ) -> None:
+        """Adds a port of an adapter or router. It may be listed several times with the same GUID and LID."""
         self._check(port_guid, lid, line)
         earlier = self.hosts.get(node)
         if earlier is None:
-            self.hosts[node] = _ListedNode(clean(name), port_guid, lid, 1, line, lmc)
+            self.hosts[node] = _ListedNode(
+                clean(name), port_guid, lid, 1, line, lmc, kind_of(name, is_router)
+            )
         elif (earlier.guid, earlier.lid) != (port_guid, lid):
             self.text.refuse(
                 line,
@@ -174,6 +205,7 @@ class FabricBuilder:
             link_lines=links[:, 5],
             node_lines=np.array([node.line for node in nodes], np.int32),
             node_lmc=np.array([node.lmc for node in nodes], np.int32),
+            host_kinds=[self.hosts[node].kind for node in hosts],
         )
 
     def _refuse_one_sided(self) -> None:

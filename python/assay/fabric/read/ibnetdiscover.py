@@ -30,7 +30,7 @@ _OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b")  # headings of ibnetd
 
 
 def looks_like(head: str) -> bool:
-    return re.search(r'^(Switch|Ca)\s+[0-9]+ "[SH]-', head, re.MULTILINE) is not None
+    return re.search(r'^(Switch|Ca|Rt)\s+[0-9]+ "[SHR]-', head, re.MULTILINE) is not None
 
 
 def read(path: Path) -> Fabric:
@@ -67,7 +67,9 @@ def _read_end(
         if match[2] is None:
             text.refuse(line, "the port's GUID is missing", "give the output of ibnetdiscover unchanged")
         attributes = (match[6] or "").partition('"')[0]
-        cables.add_host(node, int(match[2], 16), name, _lid(attributes), line, _lmc(attributes))
+        cables.add_host(
+            node, int(match[2], 16), name, _lid(attributes), line, _lmc(attributes), is_router=kind == "Rt"
+        )
     peer = Node(int(match[4], 16), 0 if match[3] == "S" else peer_port)
     rate = _RATE.search(match[6] or "")
     cables.add_end(node, port, peer, peer_port, int(rate[1]) if rate else 0, rate[2] if rate else "", line)

@@ -21,7 +21,7 @@ def by_slots(routes: Routes, members: NDArray[np.integer]) -> Ints:
     """[slots] hosts of ``members``, or EMPTY_SLOT; each leaf has as many slots as the leaf with most hosts."""
     members = np.asarray(members, np.int32)
     fabric = routes.fabric
-    leaves = [members[fabric.leaf_of[members] == leaf] for leaf in np.unique(fabric.leaf_of[members])]
+    leaves = [members[fabric.edge_of[members] == leaf] for leaf in np.unique(fabric.edge_of[members])]
     slots = max(len(hosts) for hosts in leaves)
     slot_of_host = _up_port_slots(routes, members)
     table = np.full((len(leaves), slots), EMPTY_SLOT, np.int32)

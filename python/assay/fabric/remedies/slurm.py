@@ -16,8 +16,9 @@ import yaml
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from assay.errors import UserError
+from assay.fabric.levels import UNREACHED
 from assay.fabric.read.text import open_file, printable
-from assay.fabric.topology import UNREACHED, Fabric, Ints, natural_key
+from assay.fabric.topology import Fabric, Ints, natural_key
 
 SAFE = re.compile(r"[A-Za-z0-9_.-]+")
 MAX_BYTES = 64 << 20
@@ -39,11 +40,11 @@ def tree_of(fabric: Fabric) -> list[Switch]:
     """The switches of Slurm's tree, leaf switches first. Raises UserError for names that Slurm cannot read."""
     switches = [
         Switch(fabric.switch_names[leaf], tuple(sorted(_hosts_on(fabric, int(leaf)), key=natural_key)))
-        for leaf in fabric.leaves
+        for leaf in fabric.edge_switches
     ]
     _check_names(fabric, switches)
     below: list[tuple[str, int]] = [
-        (switch.name, int(leaf)) for switch, leaf in zip(switches, fabric.leaves, strict=True)
+        (switch.name, int(leaf)) for switch, leaf in zip(switches, fabric.edge_switches, strict=True)
     ]
     known = fabric.levels[fabric.levels != UNREACHED]
     for level in range(1, int(known.max(initial=0)) + 1):
