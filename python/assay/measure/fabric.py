@@ -264,7 +264,7 @@ def members_of(fabric: Fabric, hosts: list[str] | None, order: Ints | None) -> I
     if order is not None:
         chosen = order
     elif hosts:
-        chosen = fabric.find_hosts(hosts)
+        chosen = fabric.find_ports(hosts)
     if (chosen >= 0).sum() < 2:
         raise UserError("one host alone has no conflict", "give two hosts at least")
     return chosen

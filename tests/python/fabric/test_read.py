@@ -438,7 +438,7 @@ def test_the_column_order_of_ibdiagnet_is_read(tmp_path: Path) -> None:
         ])
     )  # fmt: skip
     fabric = read_fabric(tmp_path / "db")
-    assert (fabric.host_names, fabric.switch_names) == (["node0", "node1"], ["SW,"])
+    assert (fabric.host_names, fabric.switch_names) == (["node0", "node1"], ["SW"])
     assert (set(fabric.link_width), set(fabric.link_speed)) == ({4}, {"NDR"})
     assert (fabric.link_max_rate == 4 * 106.25e9).all()
     assert fabric.switch_lids.tolist() == [22]

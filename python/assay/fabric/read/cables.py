@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from assay.fabric.names import EndPort, name_ports, name_switches, natural_key
 from assay.fabric.read.text import LineReader, clean
 from assay.fabric.topology import (
     AGGREGATION,
@@ -21,8 +22,6 @@ from assay.fabric.topology import (
     LAST_UNICAST_LID,
     ROUTER,
     Fabric,
-    natural_key,
-    unique_names,
 )
 
 MAX_PORTS = 254
@@ -158,14 +157,15 @@ class FabricBuilder:
         if not self.switches:
             self.text.refuse(self.text.last, "the fabric has no switch", "is the file complete?")
         switches = sorted(self.switches, key=lambda guid: (natural_key(self.switches[guid].name), guid))
-        listed = [self.hosts[node] for node in self.hosts]
-        names = dict(
-            zip(self.hosts, unique_names([h.name for h in listed], [h.guid for h in listed]), strict=True)
-        )
-        hosts = sorted(self.hosts, key=lambda node: (natural_key(names[node]), node))
+        ports = [
+            EndPort(listed.name, node.guid, listed.guid, node.port, listed.kind == HOST)
+            for node, listed in self.hosts.items()
+        ]
+        names = dict(zip(self.hosts, zip(*name_ports(ports), strict=True), strict=True))
+        hosts = sorted(self.hosts, key=lambda node: (natural_key(names[node][0]), node))
         node_numbers = {Node(guid, 0): index for index, guid in enumerate(switches)}
         node_numbers |= {node: len(switches) + index for index, node in enumerate(hosts)}
-        shown = unique_names([self.switches[guid].name for guid in switches], switches)
+        shown = name_switches([self.switches[guid].name for guid in switches], switches)
         return self._arrays(switches, hosts, shown, [names[node] for node in hosts], node_numbers)
 
     def _arrays(
@@ -173,7 +173,7 @@ class FabricBuilder:
         switches: list[int],
         hosts: list[Node],
         switch_names: list[str],
-        host_names: list[str],
+        host_names: list[tuple[str, str]],
         node_numbers: dict[Node, int],
     ) -> Fabric:
         ends = sorted(self.ends.items(), key=lambda item: (node_numbers[item[0][0]], item[0][1]))
@@ -191,7 +191,10 @@ class FabricBuilder:
             switch_guids=np.array(switches, np.uint64),
             switch_lids=np.array([s.lid for s in listed], np.int32),
             switch_ports=np.array([s.ports for s in listed], np.int32),
-            host_names=host_names,
+            host_names=[name for name, _ in host_names],
+            machines=[host for _, host in host_names],
+            switch_texts=[s.name for s in listed],
+            host_texts=[self.hosts[node].name for node in hosts],
             host_guids=np.array([self.hosts[node].guid for node in hosts], np.uint64),
             host_lids=np.array([self.hosts[node].lid for node in hosts], np.int32),
             link_from=links[:, 0],

@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.fabric.names import natural_key
 from assay.fabric.routes import Routes
 from assay.fabric.schedules import IDLE, Schedule, of_array, shift
-from assay.fabric.topology import Ints, natural_key
+from assay.fabric.topology import Ints
 
 EMPTY_SLOT = -1
 

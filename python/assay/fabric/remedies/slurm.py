@@ -17,8 +17,9 @@ from ClusterShell.NodeSet import NodeSet, NodeSetException
 
 from assay.errors import UserError
 from assay.fabric.levels import UNREACHED
+from assay.fabric.names import natural_key
 from assay.fabric.read.text import open_file, printable
-from assay.fabric.topology import Fabric, Ints, natural_key
+from assay.fabric.topology import Fabric, Ints
 
 SAFE = re.compile(r"[A-Za-z0-9_.-]+")
 MAX_BYTES = 64 << 20
