@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from planted import connected, ring
+from small_fabrics import connected, ring
 
 from assay.cli import main
 from assay.commands.fabric import repair as verb

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from planted import connected, ring
 from recorded import SIX
+from small_fabrics import connected, ring
 
 from assay.explain import explain
 from assay.fabric import Fabric, ForwardingTables, Routes, faults, synthetic, tables
