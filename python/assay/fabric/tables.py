@@ -35,6 +35,7 @@ class ForwardingTables:
     source: str = ""  # the file, or the engine
     # [S, H] lines of the file, or empty
     lines: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    is_computed: bool = False  # by an engine here, so that they say nothing about a fabric's own tables
 
     def place(self, switch: int, host: int) -> str:
         """The source of an entry: its line in the file, as "lfts.txt:123", or the engine's name."""
@@ -302,7 +303,7 @@ class NextHops:
         """The tables, completed by the last hops, from the leaf switches to their hosts."""
         attached = np.flatnonzero(self.fabric.host_switch >= 0)
         ports[self.fabric.host_switch[attached], attached] = self.fabric.host_port[attached]
-        return ForwardingTables(ports, source)
+        return ForwardingTables(ports, source, is_computed=True)
 
 
 def _parents_by_level(levels: Ints, ups: Ints) -> list[int]:

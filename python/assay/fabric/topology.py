@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import UserError
-from assay.fabric.levels import find_leaves, find_levels
+from assay.fabric.levels import connected_parts, find_leaves, find_levels
 
 Ints = NDArray[np.int32]
 LAST_UNICAST_LID = 0xBFFF  # the number of ports that a subnet can address
@@ -172,6 +172,14 @@ class Fabric:
         for a, b in zip(self.link_from[links].tolist(), self.link_to[links].tolist(), strict=True):
             near[a].add(b)
         return near
+
+    @cached_property
+    def part_of(self) -> Ints:
+        """[S] the number of the connected part of each switch."""
+        part = np.zeros(self.switches, np.int32)
+        for number, switches in enumerate(connected_parts(self.neighbours)):
+            part[switches] = number
+        return part
 
     @cached_property
     def leaves(self) -> Ints:
