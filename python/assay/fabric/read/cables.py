@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -82,7 +83,7 @@ class FabricBuilder:
             self.text.refuse(line, f"switch {guid:#018x} is listed twice", "give one dump, not two")
         if not 1 <= ports <= MAX_PORTS:
             self.text.refuse(line, f"a switch of {ports} ports")
-        self._check(guid, lid, line)
+        self._check_guid(guid, line)
         self.switches[guid] = _ListedNode(clean(name), guid, lid, ports, line, lmc)
 
     def add_host(
@@ -96,7 +97,7 @@ class FabricBuilder:
         is_router: bool = False,
     ) -> None:
         """Adds a port of an adapter or router. It may be listed several times with the same GUID and LID."""
-        self._check(port_guid, lid, line)
+        self._check_guid(port_guid, line)
         earlier = self.hosts.get(node)
         if earlier is None:
             self.hosts[node] = _ListedNode(
@@ -137,11 +138,9 @@ class FabricBuilder:
             peer, peer_port, width if is_known else 0, speed if is_known else "", line, max_rate
         )
 
-    def _check(self, guid: int, lid: int, line: int) -> None:
+    def _check_guid(self, guid: int, line: int) -> None:
         if not 0 < guid <= MAX_GUID:
             self.text.refuse(line, f"{guid:#x} is no GUID")
-        if not 0 <= lid <= LAST_UNICAST_LID:
-            self.text.refuse(line, f"{lid} is no LID of a port")
 
     def _name(self, node: Node) -> str:
         listed = self.switches.get(node.guid) if node.port == 0 else self.hosts.get(node)
@@ -151,11 +150,12 @@ class FabricBuilder:
         """Makes the fabric, with hosts in the natural order of their names. Raises UserError if ends of cables do not
         match."""
         self._refuse_duplicates()
+        self._refuse_lids()
         self._refuse_one_sided()
         if not self.hosts:
             self.text.refuse(self.text.last, "the fabric has no host", "is the file complete?")
         if not self.switches:
-            self.text.refuse(self.text.last, "the fabric has no switch", "is the file complete?")
+            self._refuse_no_switch()
         switches = sorted(self.switches, key=lambda guid: (natural_key(self.switches[guid].name), guid))
         ports = [
             EndPort(listed.name, node.guid, listed.guid, node.port, listed.kind == HOST)
@@ -231,6 +231,34 @@ class FabricBuilder:
                     end.line,
                     f"the cable from {self._name(node)}[{port}] to {peer} is not listed at its other end",
                     "take a new dump: this one is damaged, or the fabric changed meanwhile",
+                )
+
+    def _refuse_no_switch(self) -> NoReturn:
+        for (node, _), end in self.ends.items():
+            pair = f"{self._name(node)} and {self._name(end.peer)}"
+            self.text.refuse(
+                end.line,
+                f"{pair} are cabled to each other: no switch is there, so nothing is to be routed",
+                "measure such a pair with assay rdma or assay net",
+            )
+        self.text.refuse(self.text.last, "the fabric has no switch", "is the file complete?")
+
+    def _refuse_lids(self) -> None:
+        """Refuses what is no LID, and LIDs of one port among those of another, which has 2**LMC of them. A port without
+        a cable has no LID to judge; readers leave such ports out."""
+        listed = [*self.switches.values(), *self.hosts.values()]
+        for node in listed:
+            if not 0 <= node.lid <= LAST_UNICAST_LID:
+                self.text.refuse(node.line, f"{node.lid} is no LID of a port")
+        by_lid = sorted((node for node in listed if node.lid), key=lambda node: node.lid)
+        for low, high in pairwise(by_lid):
+            last = low.lid + (1 << low.lmc) - 1
+            if high.lid <= last:
+                self.text.refuse(
+                    high.line,
+                    f"LID {high.lid} of {high.name} is one of {low.lid} to {last} of {low.name} (LMC {low.lmc}, line "
+                    f"{low.line})",
+                    "let the subnet manager give LIDs anew, then take the file again",
                 )
 
     def _refuse_duplicates(self) -> None:
