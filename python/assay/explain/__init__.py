@@ -22,7 +22,15 @@ from assay.explain.events import (
 )
 from assay.explain.evidence import Evidence, Options
 from assay.explain.expected import below_expected
-from assay.explain.fabric import credit_loop, crowded_ports, lost_routes, slow_cables
+from assay.explain.fabric import (
+    credit_loop,
+    crowded_ports,
+    islands,
+    lost_routes,
+    mixed_rates,
+    self_loops,
+    slow_cables,
+)
 from assay.explain.gpu import gpu_copies
 from assay.explain.group_retest import plan_groups
 from assay.explain.hca import hca_binding
@@ -76,6 +84,9 @@ RULES: dict[str, Rule] = {
     "taking_turns": taking_turns,  # the two directions of a pair that wait for each other
     "slow_cable": slow_cables,  # a cable of a fabric that is narrower or slower than most of its kind or its ports
     "lost_route": lost_routes,  # forwarding tables with missing entries or loops
+    "mixed_rates": mixed_rates,  # slower cables that are so many that they were built so
+    "island": islands,  # parts of a fabric that no cables join
+    "self_loop": self_loops,  # cables from a switch to itself
     "credit_loop": credit_loop,  # routes whose buffers can wait for each other forever
     "crowded_port": crowded_ports,  # up ports with far more destinations than others
     "event_ledger": event_ledger,  # fragments that are wrong, missing or unaccounted for

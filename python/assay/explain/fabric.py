@@ -1,6 +1,11 @@
-"""Faults of a fabric: slow cables, routes that do not arrive, credit loops, crowded up ports."""
+"""Faults of a fabric: slow cables, islands, cables to oneself; lost routes, credit loops, crowded up ports.
+
+Tables that were computed here give warnings about themselves, and none about the fabric's own.
+"""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from assay.explain.evidence import Evidence
 from assay.records.schema import Finding, Measurement, Subject
@@ -72,6 +77,92 @@ def _truncate(places: list[str]) -> list[str]:
     return places[:MAX_DETAILS] + more
 
 
+def mixed_rates(evidence: Evidence) -> list[Finding]:
+    """One warning for each group of slower cables that has peers enough to be built so."""
+    return [
+        Finding(
+            rule="mixed_rates",
+            cause=f"{record.median:.0f} of {record.params['of']} {record.params['cable_kind']} cables run at "
+            f"{record.params['width']}x {record.params['speed']}, {float(record.params['share_of_usual']):.0%} of the "
+            "rate of most: so many are taken as built so",
+            subject=Subject(device=str(record.params["places"]).split("; ")[0]),
+            side="none",
+            severity="warning",
+            confidence=0.9,
+            evidence=[record.id],
+            details=str(record.params["places"]).split("; "),
+            fix="if they should be as fast as the others, look at the ports' enabled speeds and widths (ibportstate)",
+        )
+        for record in evidence.measurements(LINKS, "grouped_cables")
+    ]
+
+
+def islands(evidence: Evidence) -> list[Finding]:
+    """One finding for all parts of a fabric that no cables join: a fault if hosts are apart, else a warning (each host
+    has a rail on each part)."""
+    records = evidence.measurements(LINKS, "island")
+    if not records:
+        return []
+    names = [str(record.params["hosts"]) for record in records]
+    pairs = int(records[0].params["pairs"])
+    cause = f"{len(records)} islands: {' and '.join(names[:2])} are not joined by any cable"
+    return [
+        Finding(
+            rule="island",
+            cause=cause
+            + (f"; {pairs} ordered pairs of hosts are apart" if pairs else "; no two hosts are apart"),
+            subject=Subject(host=names[-1]),
+            side="none",
+            severity="fault" if pairs else "warning",
+            confidence=1.0,
+            evidence=[record.id for record in records],
+            details=_truncate([f"{record.median:.0f} hosts: {record.params['hosts']}" for record in records]),
+            fix="if they should be one fabric, look for the missing cables; else give the file of each one alone",
+        )
+    ]
+
+
+def self_loops(evidence: Evidence) -> list[Finding]:
+    """One warning for all cables from a switch to itself."""
+    records = evidence.measurements(LINKS, "self_loop")
+    if not records:
+        return []
+    places = [str(record.subject.device) for record in records]
+    return [
+        Finding(
+            rule="self_loop",
+            cause=f"{len(records)} {'cable leads' if len(records) == 1 else 'cables lead'} from a switch to itself: "
+            f"{', '.join(places[:3])}",
+            subject=records[0].subject,
+            side="none",
+            severity="warning",
+            confidence=1.0,
+            evidence=[record.id for record in records],
+            details=_truncate(places),
+            fix="unplug them, or cable them to another switch",
+        )
+    ]
+
+
+def _of_engine(record: Measurement) -> str:
+    """How a cause begins where the tables were computed here; empty for the fabric's own."""
+    engine = record.params.get("computed")
+    return f"with tables that {engine} computes here, " if engine else ""
+
+
+def _severity(record: Measurement) -> Literal["fault", "warning"]:
+    """Tables that were computed here say nothing about a fabric that has its own."""
+    return "fault" if record.params.get("judged", True) else "warning"
+
+
+def _fix(record: Measurement, of_own_tables: str) -> str:
+    return (
+        "try another --routing, or give the fabric's own tables"
+        if "computed" in record.params
+        else of_own_tables
+    )
+
+
 def lost_routes(evidence: Evidence) -> list[Finding]:
     """One finding for each kind of fault in the tables."""
     records = evidence.measurements(ROUTES, "lost_pairs")
@@ -84,14 +175,18 @@ def lost_routes(evidence: Evidence) -> list[Finding]:
         findings.append(
             Finding(
                 rule="lost_route",
-                cause=f"{at_least}{pairs:.0f} ordered pairs of hosts do not reach each other: {fault} at "
-                f"{_switches(chosen)}",
+                cause=f"{_of_engine(chosen[0])}{at_least}{pairs:.0f} ordered pairs of hosts do not reach each other: "
+                f"{fault} at {_switches(chosen)}",
                 subject=chosen[0].subject,
                 side="none",
+                severity=_severity(chosen[0]),
                 confidence=1.0,
                 evidence=[record.id for record in chosen],
                 details=details,
-                fix="let the subnet manager route again (kill -HUP of opensm), then take both dumps anew",
+                fix=_fix(
+                    chosen[0],
+                    "let the subnet manager route again (kill -HUP of opensm), then take both dumps anew",
+                ),
             )
         )
     return findings
@@ -108,13 +203,15 @@ def credit_loop(evidence: Evidence) -> list[Finding]:
     return [
         Finding(
             rule="credit_loop",
-            cause=f"{record.median:.0f} links can wait for each other in a circle: traffic can stop for good",
+            cause=f"{_of_engine(record)}{record.median:.0f} links can wait for each other in a circle: "
+            "traffic can stop for good",
             subject=Subject(device=str(record.params["links"]).split("; ")[0]),
             side="none",
+            severity=_severity(record),
             confidence=1.0,
             evidence=[record.id],
             details=str(record.params["links"]).split("; "),
-            fix="use a routing engine without credit loops: opensm -R updn, ftree or dfsssp",
+            fix=_fix(record, "use a routing engine without credit loops: opensm -R updn, ftree or dfsssp"),
         )
         for record in evidence.measurements(ROUTES, "credit_loop")
     ]
@@ -130,8 +227,8 @@ def crowded_ports(evidence: Evidence) -> list[Finding]:
     return [
         Finding(
             rule="crowded_port",
-            cause=f"{len(records)} up ports have at least twice the destinations of the others of their switch, at "
-            f"worst {worst.subject.device}: {worst.median:.0f}, {ratio:.1f} times the mean",
+            cause=f"{_of_engine(worst)}{len(records)} up ports have at least twice the destinations of the others "
+            f"of their switch, at worst {worst.subject.device}: {worst.median:.0f}, {ratio:.1f} times the mean",
             subject=worst.subject,
             side="none",
             severity="warning",
@@ -141,6 +238,9 @@ def crowded_ports(evidence: Evidence) -> list[Finding]:
                 f"{record.subject.device}: {record.median:.0f} destinations, mean {float(record.params['mean']):.1f}"
                 for record in records[:MAX_DETAILS]
             ],
-            fix="let the subnet manager balance again; with missing cables, try opensm -R updn or ftree",
+            fix=_fix(
+                worst,
+                "let the subnet manager balance again; with missing cables, try opensm -R updn or ftree",
+            ),
         )
     ]

@@ -14,7 +14,7 @@ import numpy as np
 
 from assay.errors import UserError
 from assay.fabric.tables import NO_ENTRY, ForwardingTables
-from assay.fabric.topology import AGGREGATION, Fabric, Ints
+from assay.fabric.topology import AGGREGATION, AGGREGATION_NODE, ROUTER, Fabric, Ints
 
 SWITCH_GUIDS, NODE_GUIDS, PORT_GUIDS = 0x00A5_5A00_0000_0000, 0x00A5_5A10_0000_0000, 0x00A5_5A20_0000_0000
 TOPOLOGY, TABLES, ORDER = "topology.txt", "fts.txt", "order.txt"
@@ -58,7 +58,13 @@ def _host(number: int) -> str:
 
 
 def _host_description(fabric: Fabric, host: int) -> str:
-    return f"{_host(host)} {AGGREGATION}" if AGGREGATION in fabric.host_names[host] else _host(host)
+    is_aggregation = bool(fabric.host_kinds) and fabric.host_kinds[host] == AGGREGATION_NODE
+    return f"{_host(host)} {AGGREGATION}" if is_aggregation else _host(host)
+
+
+def _letters(fabric: Fabric, host: int) -> tuple[str, str]:
+    """How ibnetdiscover marks an adapter, and a router."""
+    return ("Rt", "R") if fabric.host_kinds and fabric.host_kinds[host] == ROUTER else ("Ca", "H")
 
 
 def _topology(fabric: Fabric) -> str:
@@ -75,8 +81,9 @@ def _topology(fabric: Fabric) -> str:
             )
         elif links:
             host = node - fabric.switches
+            kind, letter = _letters(fabric, host)
             lines.append(
-                f'Ca\t{fabric.link_from_port[links[0]]} "H-{NODE_GUIDS + host:016x}"\t\t# '
+                f'{kind}\t{fabric.link_from_port[links[0]]} "{letter}-{NODE_GUIDS + host:016x}"\t\t# '
                 f'"{_host_description(fabric, host)}"'
             )
         lines += [_end_line(fabric, link, is_switch) for link in links]
@@ -97,7 +104,9 @@ def _end_line(fabric: Fabric, link: int, is_switch: bool) -> str:
         )
     else:
         host = peer - fabric.switches
-        peer_end = f'"H-{NODE_GUIDS + host:016x}"[{peer_port}]({PORT_GUIDS + host:x})'
+        peer_end = (
+            f'"{_letters(fabric, host)[1]}-{NODE_GUIDS + host:016x}"[{peer_port}]({PORT_GUIDS + host:x})'
+        )
         name, lid = _host_description(fabric, host), fabric.host_lids[host]
     if is_switch:
         return f'[{port}]\t{peer_end}\t\t# "{name}" lid {lid}{rate}'

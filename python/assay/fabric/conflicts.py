@@ -123,7 +123,7 @@ def _step_figures(loads: Loads, destinations: Ints) -> tuple[int, int, int]:
 def require_all(routes: Routes, members: NDArray[np.integer]) -> None:
     """Raises UserError unless all members reach each other."""
     hosts = members[members >= 0]
-    leaf = routes.fabric.leaf_of[hosts]
+    leaf = routes.fabric.edge_of[hosts]
     first = hosts[np.unique(leaf, return_index=True)[1]]
     last = hosts[::-1][np.unique(leaf[::-1], return_index=True)[1]]
     # Hosts of a leaf switch share their routes. Two sources for each leaf switch, so that each is a target too.

@@ -1,5 +1,5 @@
-"""Faults of a fabric that do not depend on traffic: slow cables, routes that do not arrive, credit loops, and up ports
-with far more destinations than others.
+"""Faults of forwarding tables that do not depend on traffic: routes that do not arrive, credit loops, and up ports with
+far more destinations than others.
 
 A credit loop is a deadlock: a packet holds buffers of a link while it waits for those of the next link. If such waits
 form a cycle of the channel dependency graph (Dally and Seitz, 1987), traffic can stop forever.
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.fabric.routes import BrokenRoute, Routes
-from assay.fabric.topology import LANE_RATES, Fabric, Ints
+from assay.fabric.topology import Fabric, Ints
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -25,82 +25,12 @@ CROWDED = 2.0
 
 
 @dataclass(frozen=True)
-class SlowCable:
-    """A cable that is slower than most of its kind, or than both its ports; rates in bit/s.
-
-    ``kind`` is "host" or "switch"; ``supported`` is the lower of what its ports support, 0 where that is unknown.
-    """
-
-    link: int
-    kind: str
-    rate: float
-    usual: float
-    supported: float
-    width: int
-    speed: str
-
-
-@dataclass(frozen=True)
-class TypicalRate:
-    """The most frequent rate of a kind of cable, in bit/s, with the lanes and speed of one that has it."""
-
-    rate: float
-    width: int
-    speed: str
-
-
-@dataclass(frozen=True)
-class CableRates:
-    """The rates of a fabric's cables."""
-
-    usual: dict[str, TypicalRate]  # by kind: "host", "switch"
-    slow: list[SlowCable]
-    cables: int  # number of cables
-    unknown: int  # number of cables without a rate
-    supported: int  # number of cables for which the supported rate of both ports is known
-
-
-@dataclass(frozen=True)
 class CrowdedPort:
     """An up port with at least CROWDED times the destinations of the mean up port of its switch."""
 
     link: int
     destinations: int
     mean: float
-
-
-def cable_rates(fabric: Fabric) -> CableRates:
-    """The rates of all cables; a cable has the lower rate of its two ends."""
-    lanes = np.array([LANE_RATES.get(speed, 0.0) for speed in fabric.link_speed])
-    end_rates = fabric.link_width * lanes
-    cable_rate = np.minimum(end_rates, end_rates[fabric.reverse])
-    max_rates = fabric.link_max_rate if len(fabric.link_max_rate) else np.zeros(fabric.links)
-    supported = np.minimum(max_rates, max_rates[fabric.reverse])
-    slower_end = np.where(end_rates <= end_rates[fabric.reverse], np.arange(fabric.links), fabric.reverse)
-    cables = np.flatnonzero(np.arange(fabric.links) < fabric.reverse)
-    usual: dict[str, TypicalRate] = {}
-    slow: list[SlowCable] = []
-    for kind, chosen in (
-        ("host", cables[~fabric.between_switches[cables]]),
-        ("switch", cables[fabric.between_switches[cables]]),
-    ):
-        known = chosen[cable_rate[chosen] > 0]
-        if not len(known):
-            continue
-        values, counts = np.unique(cable_rate[known], return_counts=True)
-        rate = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally frequent rates the faster
-        end = int(slower_end[known[cable_rate[known] == rate][0]])
-        usual[kind] = TypicalRate(rate, int(fabric.link_width[end]), fabric.link_speed[end])
-        for link in known[cable_rate[known] < np.maximum(rate, supported[known])]:
-            end = int(slower_end[link])
-            width, speed = int(fabric.link_width[end]), fabric.link_speed[end]
-            slow.append(
-                SlowCable(
-                    int(link), kind, float(cable_rate[link]), rate, float(supported[link]), width, speed
-                )
-            )
-    supported_known = int((supported[cables] > 0).sum())
-    return CableRates(usual, slow, len(cables), int((cable_rate[cables] == 0).sum()), supported_known)
 
 
 def broken_routes(routes: Routes, limit: int = 1000) -> list[tuple[BrokenRoute, int]]:
@@ -119,9 +49,16 @@ def broken_routes(routes: Routes, limit: int = 1000) -> list[tuple[BrokenRoute, 
 
 
 def _pairs_cut_off(fabric: Fabric, leaf: NDArray[np.int64], host: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many hosts of each leaf switch send to each host: all but the host itself."""
-    hosts_on_leaf = np.bincount(fabric.leaf_of[fabric.host_switch >= 0], minlength=len(fabric.leaves))
-    return np.asarray(hosts_on_leaf[leaf] - (fabric.host_switch[host] == fabric.leaves[leaf]), np.int64)
+    """How many end ports of each edge switch send to each end port: hosts and routers to hosts, hosts to routers, none
+    to itself, none to aggregation nodes, and none where no cable leads (``cables.islands``)."""
+    hosts = fabric.hosts_on[fabric.edge_switches[leaf]]
+    senders = fabric.edge_of[(fabric.host_switch >= 0) & ~fabric.is_aggregation]
+    all_on = np.bincount(senders, minlength=len(fabric.edge_switches))[leaf]
+    own = fabric.host_switch[host] == fabric.edge_switches[leaf]
+    to_others = np.where(fabric.is_aggregation[host], 0, hosts)
+    joined = fabric.part_of[fabric.edge_switches[leaf]] == fabric.part_of[fabric.host_switch[host]]
+    joined &= fabric.host_switch[host] >= 0
+    return np.asarray(joined * np.where(fabric.is_host[host], all_on - own, to_others), np.int64)
 
 
 def unreachable_pairs(routes: Routes) -> int:

@@ -14,10 +14,11 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.fabric.levels import UNREACHED
 from assay.fabric.routes import Routes
 from assay.fabric.schedules import Schedule
 from assay.fabric.tables import NO_ENTRY
-from assay.fabric.topology import UNREACHED, Fabric, Ints
+from assay.fabric.topology import Fabric, Ints
 
 ENTRY = 35  # "#": no control character and no quote
 FORMULAS = ("shift", "xor")  # schedules that the page computes by itself

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import UserError
+from assay.fabric.levels import UNREACHED
 from assay.fabric.tables import NO_ENTRY, ForwardingTables
-from assay.fabric.topology import UNREACHED, Fabric, Ints
+from assay.fabric.topology import Fabric, Ints
 
 Fault = Literal["loop", "black hole", "no cable", "wrong host"]
 FAULTS: list[Fault] = ["black hole", "no cable", "wrong host", "loop"]  # codes 1, 2, ...
@@ -46,11 +47,11 @@ class BrokenRoute:
 def _refuse_beyond_memory(fabric: Fabric) -> None:
     """Raises UserError where the routes of all leaf switches to all hosts do not fit the memory that is free."""
     hops = 2 * (1 + int(fabric.levels[fabric.levels != UNREACHED].max(initial=0)))
-    needed = len(fabric.leaves) * fabric.hosts * (hops * BYTES_OF_HOP + BYTES_OF_ROUTE)
+    needed = len(fabric.edge_switches) * fabric.hosts * (hops * BYTES_OF_HOP + BYTES_OF_ROUTE)
     free = free_memory()
     if needed > free:
         raise UserError(
-            f"{fabric.source}: the routes of {fabric.hosts} hosts on {len(fabric.leaves)} leaf switches need "
+            f"{fabric.source}: the routes of {fabric.hosts} hosts on {len(fabric.edge_switches)} leaf switches need "
             f"{needed / 2**30:.0f} GiB of memory, and {free / 2**30:.0f} GiB are free",
             "use a machine with more memory",
         )
@@ -81,7 +82,7 @@ class Routes:
         """
         src, dst = np.asarray(src, np.int32), np.asarray(dst, np.int32)
         self.require(src, dst)
-        inner = self._walked[0][self.fabric.leaf_of[src], dst]
+        inner = self._walked[0][self.fabric.edge_of[src], dst]
         rows: Ints = np.concatenate([self.fabric.uplink[src][:, None], inner], axis=1)
         rows[src == dst] = PAD
         return rows
@@ -89,7 +90,7 @@ class Routes:
     def between_switches(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
         """[pairs, hops] the links from switch to switch alone, padded with -1. Routes that do not arrive are not
         reported; ``require`` does that."""
-        return np.asarray(self._inner[self.fabric.leaf_of[src], dst])
+        return np.asarray(self._inner[self.fabric.edge_of[src], dst])
 
     def all_between_switches(self) -> Ints:
         """[leaves, H, hops] the links from switch to switch from each leaf switch to each host, padded with -1."""
@@ -103,7 +104,7 @@ class Routes:
             raise UserError(
                 f"{self.fabric.source}: host {self.fabric.host_names[detached[0]]} is attached to no switch"
             )
-        leaf = self.fabric.leaf_of[src]
+        leaf = self.fabric.edge_of[src]
         bad = np.flatnonzero((self._walked[1][leaf, dst] != 0) & (src != dst))
         if len(bad):
             raise UserError(self.broken(int(leaf[bad[0]]), int(dst[bad[0]])).text)
@@ -148,10 +149,10 @@ class Routes:
     def _walked(self) -> tuple[Ints, NDArray[np.uint8], Ints]:
         """[leaves, H, hops] links; [leaves, H] 0 or 1 + the position in FAULTS; the switch where a walk failed."""
         fabric, ports = self.fabric, self.tables.ports
-        leaves, hosts = len(fabric.leaves), fabric.hosts
+        leaves, hosts = len(fabric.edge_switches), fabric.hosts
         _refuse_beyond_memory(fabric)
         target = np.tile(np.arange(hosts, dtype=np.int32), leaves)
-        position = np.repeat(fabric.leaves, hosts).astype(np.int32)
+        position = np.repeat(fabric.edge_switches, hosts).astype(np.int32)
         code = np.zeros(leaves * hosts, np.uint8)
         code[fabric.host_switch[target] < 0] = 1
         stopped = position.copy()

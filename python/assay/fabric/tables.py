@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import UserError
-from assay.fabric.topology import UNREACHED, Fabric, Ints
+from assay.fabric.levels import UNREACHED, connected_parts
+from assay.fabric.topology import Fabric, Ints
 
 NO_ENTRY = 0xFFFF
 FAR = np.int32(1 << 20)  # hops; more than any path
@@ -34,6 +35,7 @@ class ForwardingTables:
     source: str = ""  # the file, or the engine
     # [S, H] lines of the file, or empty
     lines: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int32))
+    is_computed: bool = False  # by an engine here, so that they say nothing about a fabric's own tables
 
     def place(self, switch: int, host: int) -> str:
         """The source of an entry: its line in the file, as "lfts.txt:123", or the engine's name."""
@@ -50,26 +52,72 @@ def compute(fabric: Fabric, engine: str) -> ForwardingTables:
 
 
 def d_mod_k(fabric: Fabric) -> ForwardingTables:
-    """The tables of d-mod-k, by the numbers of the hosts in the fabric."""
+    """The tables of d-mod-k, by the numbers of the hosts among the hosts. Raises UserError where the fabric is no
+    complete tree, for which alone d-mod-k is defined."""
     topology = NextHops(fabric)
+    distance = topology.up_down_distances()
+    _require_tree(topology, distance)
     ups = topology.up_ports()
     fanout = _parents_by_level(topology.levels, ups)
     below = np.concatenate([[1], np.cumprod(fanout)]).astype(np.int64)  # positions that share an up port
     divisor = below[np.minimum(topology.levels, len(below) - 1)]
-    distance = topology.up_down_distances()
     ports = topology.empty()
     number_up = (ups > 0).sum(1)
+    numbers = np.maximum(np.cumsum(fabric.is_host) - 1, 0)
     for leaf, hosts in topology.hosts_of_leaves():
         candidates = topology.candidates(distance, leaf)
         order, count = _sorted_ports(candidates)
         for host in hosts:
-            quotient = host // divisor
+            quotient = numbers[host] // divisor
             choice = order[np.arange(fabric.switches), quotient % np.maximum(count, 1)]
             preferred = ups[np.arange(fabric.switches), quotient % np.maximum(number_up, 1)]
             shortest = topology.reversed_ports(preferred) & candidates & topology.goes_down(distance, leaf)
             chosen = np.where(shortest.any(1), shortest.argmax(1), choice)
             ports[:, host] = np.where(count > 0, chosen, NO_ENTRY)
     return topology.with_last_hops(ports, "d-mod-k")
+
+
+def _require_tree(topology: NextHops, distance: Distances) -> None:
+    """Raises UserError with the reason why a fabric is no complete tree. A described tree may lack cables: its
+    description says which."""
+    if reason := _why_no_tree(topology, distance):
+        raise UserError(
+            f"{topology.fabric.source}: no complete tree, which d-mod-k needs: {reason}",
+            "take the tables of the fabric (--tables), or --routing up/down",
+        )
+
+
+def _why_no_tree(topology: NextHops, distance: Distances) -> str:
+    """Empty for a complete tree."""
+    fabric, levels, names = topology.fabric, topology.levels, topology.fabric.switch_names
+    high = np.flatnonzero(fabric.is_host & (fabric.host_switch >= 0) & (levels[fabric.host_switch] > 0))
+    if len(high):
+        host = int(high[0])
+        return f"{fabric.host_names[host]} is on {names[fabric.host_switch[host]]}, above the leaf switches"
+    ends = fabric.link_from[topology.links], fabric.link_to[topology.links]
+    step = np.abs(levels[ends[0]].astype(np.int64) - levels[ends[1]])
+    for a, b in zip(ends[0][step != 1].tolist(), ends[1][step != 1].tolist(), strict=True):
+        if a == b:
+            return f"{names[a]} has a cable to itself"
+        return f"{names[a]} and {names[b]} are neighbours and not one level apart"
+    lacking = np.argwhere(_lacking(topology, distance))
+    if len(lacking):
+        a, b = (names[fabric.edge_switches[k]] for k in lacking[0])
+        return f"no way up and then down leads from {a} to {b}"
+    return _uneven_level(topology) if len(fabric.node_lines) else ""
+
+
+def _uneven_level(topology: NextHops) -> str:
+    """Names a switch with fewer cables up than others of its level; empty where there is none."""
+    count, levels = (topology.up_ports() > 0).sum(1), topology.levels
+    bottom = np.isin(np.arange(len(levels)), topology.fabric.leaves)
+    for level in np.unique(levels[levels != UNREACHED]):
+        switches = np.flatnonzero((levels == level) & (bottom | (level > 0)))
+        most = int(count[switches].max(initial=0))
+        for switch in switches[count[switches] < most]:
+            name = topology.fabric.switch_names[switch]
+            return f"{name} has {count[switch]} cables up, and others of its level have {most}"
+    return ""
 
 
 def min_hop(fabric: Fabric) -> ForwardingTables:
@@ -83,22 +131,51 @@ def up_down(fabric: Fabric) -> ForwardingTables:
 
 
 def up_down_hops(fabric: Fabric) -> tuple[NextHops, Distances]:
-    """The next hops and distances of up/down routing. "Up" is away from the hosts; if that does not connect all hosts,
-    "up" is towards one switch in the middle."""
+    """The next hops and distances of up/down routing. "Up" is away from the hosts.
+
+    Hosts on spines do not reach each other so: their way goes down and up again. One switch that all of them are cabled
+    to then counts as the top, so that they turn there. If that does not connect all hosts, "up" is towards one switch
+    in the middle.
+    """
     topology = NextHops(fabric)
     distances = topology.up_down_distances()
-    if (distances.total[fabric.leaves] >= FAR).any():
-        topology = NextHops(fabric, _towards_the_middle(topology))
+    for raised in (_with_a_turn, _towards_the_middle):
+        lacking = _lacking(topology, distances)
+        if not lacking.any():
+            break
+        topology = NextHops(fabric, raised(topology, lacking))
         distances = topology.up_down_distances()
     return topology, distances
 
 
-def _towards_the_middle(topology: NextHops) -> Ints:
-    """[S] levels, all different, which rise towards the root: the switch with the least distance to its farthest leaf
-    switch. Every switch then has a path up to the root."""
+def _lacking(topology: NextHops, distances: Distances) -> Bools:
+    """[E, E] the pairs of edge switches with traffic that cables join and allowed paths do not."""
+    fabric = topology.fabric
+    joined = topology.distances().total[fabric.edge_switches] < FAR
+    return np.asarray(joined & fabric.must_reach & (distances.total[fabric.edge_switches] >= FAR))
+
+
+def _with_a_turn(topology: NextHops, lacking: Bools) -> Ints:
+    """[S] levels in which one common neighbour of the switches that do not reach each other is the top."""
+    fabric = topology.fabric
+    apart = fabric.edge_switches[lacking.any(axis=0) | lacking.any(axis=1)]
+    common = set.intersection(*(fabric.neighbours[switch] for switch in apart))
+    levels = topology.levels.copy()
+    if common:
+        known = levels[levels != UNREACHED]
+        levels[min(common)] = known.max(initial=0) + 1
+    return levels
+
+
+def _towards_the_middle(topology: NextHops, lacking: Bools) -> Ints:
+    """[S] levels, all different, which rise towards the root of each connected part: the switch with the least distance
+    to its farthest edge switch. Every switch then has a path up to the root."""
     total = topology.distances().total
-    root = int(total.max(axis=1, initial=0).argmin())
-    away = topology.distances_to(root)
+    farthest = np.where(total < FAR, total, 0).max(axis=1, initial=0)
+    away = np.zeros(len(total), np.int32)
+    for part in connected_parts(topology.fabric.neighbours):
+        root = min(part, key=lambda switch: (farthest[switch], switch))
+        away[part] = topology.distances_to(root)[part]
     rank = np.empty(len(away), np.int32)
     rank[np.lexsort((np.arange(len(away)), -away))] = np.arange(len(away))
     return rank
@@ -113,7 +190,7 @@ ENGINES: dict[str, Callable[[Fabric], ForwardingTables]] = {
 
 @dataclass(frozen=True)
 class Distances:
-    """[S, leaves]: hops to each leaf switch on allowed paths, and on paths that only go down."""
+    """[S, E]: hops to each leaf switch on allowed paths, and on paths that only go down."""
 
     total: Ints
     down: Ints | None = None  # None: every shortest path is allowed
@@ -137,7 +214,7 @@ class NextHops:
     def hosts_of_leaves(self) -> list[tuple[int, Ints]]:
         return [
             (leaf, np.flatnonzero(self.fabric.host_switch == switch).astype(np.int32))
-            for leaf, switch in enumerate(self.fabric.leaves)
+            for leaf, switch in enumerate(self.fabric.edge_switches)
         ]
 
     def up_ports(self) -> Ints:
@@ -174,8 +251,8 @@ class NextHops:
             total = following
 
     def _initial_distances(self) -> Ints:
-        distance = np.full((self.fabric.switches, len(self.fabric.leaves)), FAR, np.int32)
-        distance[self.fabric.leaves, np.arange(len(self.fabric.leaves))] = 0
+        distance = np.full((self.fabric.switches, len(self.fabric.edge_switches)), FAR, np.int32)
+        distance[self.fabric.edge_switches, np.arange(len(self.fabric.edge_switches))] = 0
         return distance
 
     def _shortest_distances(self, distance: Ints, source: Ints, target: Ints) -> Ints:
@@ -187,7 +264,7 @@ class NextHops:
             distance = following
 
     def _nearest(self, distance: Ints, source: Ints, target: Ints) -> Ints:
-        """[S, leaves] the least distance among each switch's targets."""
+        """[S, E] the least distance among each switch's targets."""
         nearest = np.full_like(distance, FAR)
         order = np.argsort(source, kind="stable")
         sources, first = np.unique(source[order], return_index=True)
@@ -226,7 +303,7 @@ class NextHops:
         """The tables, completed by the last hops, from the leaf switches to their hosts."""
         attached = np.flatnonzero(self.fabric.host_switch >= 0)
         ports[self.fabric.host_switch[attached], attached] = self.fabric.host_port[attached]
-        return ForwardingTables(ports, source)
+        return ForwardingTables(ports, source, is_computed=True)
 
 
 def _parents_by_level(levels: Ints, ups: Ints) -> list[int]:

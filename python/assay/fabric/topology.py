@@ -1,14 +1,13 @@
 """A fabric: hosts, switches and directed links, as numpy arrays.
 
-Nodes are numbered: switches 0 .. S-1, then hosts S .. S+H-1. A host is one port of a channel adapter, so that a node
-with two adapters is two hosts. A cable is two directed links, one for each direction.
+Nodes are numbered: switches 0 .. S-1, then end ports S .. S+H-1. An end port is one port of an adapter, of a router or
+of an aggregation node. A host is a machine: it has one adapter or several (rails), and these have ports (``ports_of``).
+Arrays of end ports are called ``host_...``. A cable is two directed links, one for each direction.
 """
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import UserError
+from assay.fabric.levels import connected_parts, find_leaves, find_levels
 
 Ints = NDArray[np.int32]
 LAST_UNICAST_LID = 0xBFFF  # the number of ports that a subnet can address
-UNREACHED = np.iinfo(np.int32).max
 
-# In the description of the adapter within a switch that computes collective operations (SHARP). It is not a host.
-AGGREGATION = "Aggregation Node"
+# Kinds of node that have end ports. An aggregation node is the adapter within a switch that computes collective
+# operations (SHARP). It and a router are ends of routes, and no hosts.
+HOST, AGGREGATION_NODE, ROUTER = "host", "aggregation node", "router"
+AGGREGATION = "Aggregation Node"  # in the description of such an adapter
 
 # Signalling rate of one lane in bit/s, by the name that ibnetdiscover and ibdiagnet print (IBTA, volume 1; FDR10 is
 # the vendor's), and of Omni-Path. The data rate is lower by the line code.
@@ -34,13 +35,13 @@ LANE_RATES = {
 
 @dataclass(frozen=True)
 class Fabric:
-    """S switches, H hosts, L directed links. All arrays of one kind have the same length and order."""
+    """S switches, H end ports, L directed links. All arrays of one kind have the same length and order."""
 
     switch_names: list[str]
     switch_guids: NDArray[np.uint64]  # [S]
     switch_lids: Ints  # [S], 0 where unknown
     switch_ports: Ints  # [S] ports of the switch, numbered from 1
-    host_names: list[str]  # unique
+    host_names: list[str]  # [H] of end ports; unique
     host_guids: NDArray[np.uint64]  # [H] GUIDs of ports
     host_lids: Ints  # [H], 0 where unknown
     link_from: Ints  # [L] node
@@ -56,6 +57,14 @@ class Fabric:
     node_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [S + H], or empty
     # [S + H] LMC of each node, which has 2**lmc LIDs; or empty
     node_lmc: Ints = field(default_factory=lambda: np.zeros(0, np.int32))
+    machines: list[str] = field(
+        default_factory=list
+    )  # [H] hosts of end ports, empty for none; or empty: host_names
+    switch_texts: list[str] = field(default_factory=list)  # [S] descriptions of switches; or empty
+    host_texts: list[str] = field(default_factory=list)  # [H] descriptions of end ports; or empty
+    host_kinds: list[str] = field(
+        default_factory=list
+    )  # [H] HOST, AGGREGATION_NODE or ROUTER; or empty: all hosts
 
     @property
     def switches(self) -> int:
@@ -118,14 +127,64 @@ class Fabric:
         return np.where(self.host_switch >= 0, self.link_to_port[self.uplink], -1).astype(np.int32)
 
     @cached_property
-    def leaves(self) -> Ints:
-        """The switches with hosts, ascending."""
+    def is_host(self) -> NDArray[np.bool_]:
+        """[H] whether an end port is one of a host, and no router's or aggregation node's."""
+        return np.array([kind == HOST for kind in self.host_kinds or [HOST] * self.hosts], np.bool_)
+
+    @cached_property
+    def is_aggregation(self) -> NDArray[np.bool_]:
+        """[H] whether an end port is an aggregation node's. Its switch alone needs to reach it, and the switches of its
+        tree, which is not part of the forwarding tables."""
+        return np.array(
+            [kind == AGGREGATION_NODE for kind in self.host_kinds or [HOST] * self.hosts], np.bool_
+        )
+
+    @cached_property
+    def must_reach(self) -> NDArray[np.bool_]:
+        """[E, E] the pairs of edge switches between which traffic flows: of hosts with hosts and routers."""
+        ends = self.edge_of[(self.host_switch >= 0) & ~self.is_aggregation]
+        has_ends = np.bincount(ends, minlength=len(self.edge_switches)) > 0
+        has_hosts = self.hosts_on[self.edge_switches] > 0
+        return np.asarray((has_hosts[:, None] & has_ends) | (has_ends[:, None] & has_hosts))
+
+    @cached_property
+    def edge_switches(self) -> Ints:
+        """The switches with end ports of any kind, ascending. Routes begin and end there."""
         return np.unique(self.host_switch[self.host_switch >= 0]).astype(np.int32)
 
     @cached_property
-    def leaf_of(self) -> Ints:
-        """[H] the position of a host's switch in ``leaves``."""
-        return np.searchsorted(self.leaves, self.host_switch).astype(np.int32)
+    def edge_of(self) -> Ints:
+        """[H] the position of a host's switch in ``edge_switches``."""
+        return np.searchsorted(self.edge_switches, self.host_switch).astype(np.int32)
+
+    @cached_property
+    def hosts_on(self) -> NDArray[np.int64]:
+        """[S] end ports of hosts on each switch; aggregation nodes and routers do not count."""
+        return np.bincount(
+            self.host_switch[self.is_host & (self.host_switch >= 0)], minlength=self.switches
+        ).astype(np.int64)
+
+    @cached_property
+    def neighbours(self) -> list[set[int]]:
+        """[S] the switches that each switch is cabled to, without itself."""
+        near: list[set[int]] = [set() for _ in range(self.switches)]
+        links = np.flatnonzero(self.between_switches & (self.link_from != self.link_to))
+        for a, b in zip(self.link_from[links].tolist(), self.link_to[links].tolist(), strict=True):
+            near[a].add(b)
+        return near
+
+    @cached_property
+    def part_of(self) -> Ints:
+        """[S] the number of the connected part of each switch."""
+        part = np.zeros(self.switches, np.int32)
+        for number, switches in enumerate(connected_parts(self.neighbours)):
+            part[switches] = number
+        return part
+
+    @cached_property
+    def leaves(self) -> Ints:
+        """The leaf switches, ascending: those where hosts hang in bulk (``assay.fabric.levels``)."""
+        return find_leaves(self.neighbours, self.hosts_on)
 
     @cached_property
     def between_switches(self) -> NDArray[np.bool_]:
@@ -134,47 +193,55 @@ class Fabric:
 
     @cached_property
     def levels(self) -> Ints:
-        """[S] distance to the nearest switch with hosts: 0 for leaves; UNREACHED where there is no path."""
-        level = np.full(self.switches, UNREACHED, np.int32)
-        level[self.leaves] = 0
-        links = np.flatnonzero(self.between_switches)
-        depth = 0
-        while True:
-            reached = self.link_to[links[level[self.link_from[links]] == depth]]
-            reached = reached[level[reached] == UNREACHED]
-            if len(reached) == 0:
-                return level
-            depth += 1
-            level[reached] = depth
+        """[S] 0 for leaf switches, more above; UNREACHED where no path leads to a leaf switch."""
+        return find_levels(self.neighbours, self.leaves)
 
-    def find_hosts(self, names: Iterable[str]) -> Ints:
-        """The numbers of hosts by name. Raises UserError for a name that is not in the fabric."""
-        numbers = {name: number for number, name in enumerate(self.host_names)}
-        host_numbers = []
+    @cached_property
+    def hosts_of_ports(self) -> list[str]:
+        """[H] the host that an end port belongs to; empty where its description names none."""
+        return self.machines or self.host_names
+
+    @cached_property
+    def ports_of(self) -> dict[str, list[int]]:
+        """The end ports of each host, in the order of their names."""
+        ports: dict[str, list[int]] = {}
+        for number, (host, is_host) in enumerate(zip(self.hosts_of_ports, self.is_host, strict=True)):
+            if host and is_host:
+                ports.setdefault(host, []).append(number)
+        return ports
+
+    @cached_property
+    def _by_name(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.host_names)}
+
+    def find_ports(self, names: Iterable[str]) -> Ints:
+        """The numbers of end ports by name: of a host all of its ports. Raises UserError for a name that is not in the
+        fabric."""
+        numbers: list[int] = []
         for name in names:
-            if name not in numbers:
+            if name in self._by_name:
+                numbers.append(self._by_name[name])
+            elif name in self.ports_of:
+                numbers += self.ports_of[name]
+            else:
+                known = next(iter(self.ports_of), self.host_names[0])
                 raise UserError(
                     f"{self.source}: no host '{name}' in the fabric",
-                    f"name them as the topology does, such as {self.host_names[0]}",
+                    f"name them as the topology does, such as {known}",
                 )
-            host_numbers.append(numbers[name])
+        return np.array(numbers, np.int32)
+
+    def find_hosts(self, names: Iterable[str]) -> Ints:
+        """The numbers of hosts with one end port each, by name. Raises UserError for a name that is not in the fabric,
+        or a host with several ports."""
+        host_numbers = []
+        for name in names:
+            ports = self.find_ports([name])
+            if len(ports) > 1:
+                raise UserError(
+                    f"{self.source}: host {name} has {len(ports)} ports in the fabric, such as "
+                    f"{self.host_names[ports[0]]}, and it is not known which of them it used",
+                    "give the fabric of one rail",
+                )
+            host_numbers.append(int(ports[0]))
         return np.array(host_numbers, np.int32)
-
-
-def natural_key(name: str) -> list[tuple[int, int, str]]:
-    """Sorts node2 before node10."""
-    parts = re.split(r"([0-9]+)", name)
-    return [(0, int(part), "") if index % 2 else (1, 0, part) for index, part in enumerate(parts)]
-
-
-def unique_names(descriptions: Sequence[str], guids: Sequence[int]) -> list[str]:
-    """Short names of hosts: the first word of "node1 HCA-1" if it is unique, else the whole description if that is
-    unique, else the description and the GUID."""
-    first = [text.split()[0] if text.split() and AGGREGATION not in text else "" for text in descriptions]
-    word_counts, description_counts = Counter(first), Counter(descriptions)
-    return [
-        first_word if first_word and word_counts[first_word] == 1
-        else text if text and description_counts[text] == 1 and text not in word_counts and AGGREGATION not in text
-        else f"{text or 'port'} {guid:#018x}"
-        for first_word, text, guid in zip(first, descriptions, guids, strict=True)
-    ]  # fmt: skip

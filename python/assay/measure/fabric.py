@@ -8,14 +8,17 @@ import numpy as np
 
 from assay.errors import UserError
 from assay.explain.fabric import MAX_LOST
-from assay.fabric import Fabric, Routes, conflicts, faults, picture
+from assay.fabric import Fabric, Routes, cables, conflicts, faults, picture
+from assay.fabric.names import is_usable
+from assay.fabric.remedies.slurm import fold
 from assay.fabric.schedules import Schedule
-from assay.fabric.topology import AGGREGATION, Ints
+from assay.fabric.topology import Ints
 from assay.launch.engines import MeasurementDescription, Metric, Parameter
 from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
 
 CONFLICTS, LINKS, ROUTES = "fabric.conflicts", "fabric.links", "fabric.routes"
 MAX_SHARED = 20_000  # shared links that are recorded with their pairs; those of the worst steps come first
+MAX_PLACES = 20  # cables of a group, and ports without a host, that are recorded by name
 BITS_PER_BYTE = 8.0
 
 DESCRIBED = [
@@ -54,6 +57,10 @@ DESCRIBED = [
             ),
             Metric("slow_rate", "B/s", "higher", "signalling rate of such a cable"),
             Metric("usual_rate", "B/s", "none", "most frequent signalling rate"),
+            Metric("grouped_cables", "1", "none", "slower cables so many that they were built so"),
+            Metric("pairs_apart", "1", "lower", "ordered pairs of hosts that no cables join"),
+            Metric("island", "1", "none", "hosts of one of several parts that no cables join"),
+            Metric("self_loop", "1", "lower", "a cable from a switch to itself"),
         ],
     ),
     MeasurementDescription(
@@ -92,13 +99,29 @@ def record(
     )
 
 
-def describe_fabric(routes: Routes) -> Context:
-    fabric = routes.fabric
+def tells_of_own_tables(routes: Routes) -> bool:
+    """Whether the tables are those of the fabric: read from a file, or of a described fabric, which has no others."""
+    return not routes.tables.is_computed or not len(routes.fabric.node_lines)
+
+
+def describe_fabric(fabric: Fabric, routes: Routes | None) -> Context:
+    """``routes``: None where no tables are given."""
+    if routes is None:
+        tables = "none given, so none are judged"
+    elif tells_of_own_tables(routes):
+        tables = routes.tables.source
+    else:
+        tables = f"{routes.tables.source}, computed here; the fabric's own are not judged"
+    unnamed = [fabric.host_names[k] for k in np.flatnonzero(fabric.is_host) if not fabric.hosts_of_ports[k]]
     return Context(
         facts={
             "fabric.topology": fabric.source,
-            "fabric.tables": routes.tables.source,
-            "fabric.hosts": fabric.hosts,
+            "fabric.tables": tables,
+            "fabric.hosts": len(fabric.ports_of) + len(unnamed),
+            "fabric.ports": int(fabric.is_host.sum()),
+            "fabric.aggregation_nodes": int(fabric.is_aggregation.sum()),
+            "fabric.unnamed_ports": len(unnamed),
+            "fabric.unnamed": "; ".join(unnamed[:MAX_PLACES]),
             "fabric.switches": fabric.switches,
             "fabric.cables": fabric.links // 2,
             "fabric.leaves": len(fabric.leaves),
@@ -194,7 +217,10 @@ def _ends(fabric: Fabric, link: int) -> dict[str, Scalar]:
 
 def check_records(routes: Routes) -> Iterator[AnyRecord]:
     """The faults of a fabric, one record each, and their numbers."""
-    yield from _rate_records(routes.fabric)
+    yield from cable_records(routes.fabric)
+    engine: dict[str, Scalar] = {}
+    if routes.tables.is_computed:
+        engine = {"computed": routes.tables.source, "judged": tells_of_own_tables(routes)}
     broken = faults.broken_routes(routes, MAX_LOST)
     yield record(ROUTES, "unreachable_pairs", faults.unreachable_pairs(routes), {})
     for route, pairs in broken:
@@ -203,14 +229,14 @@ def check_records(routes: Routes) -> Iterator[AnyRecord]:
             ROUTES,
             "lost_pairs",
             pairs,
-            {"fault": route.fault, "place": route.text},
+            {**engine, "fault": route.fault, "place": route.text},
             Subject(host=names.host_names[route.host], device=names.switch_names[route.switch]),
         )
     loops = faults.credit_loops(routes)
     yield record(ROUTES, "credit_loops", len(loops), {})
     for loop in loops:
         links = "; ".join(routes.fabric.link_name(int(link)) for link in loop)
-        yield record(ROUTES, "credit_loop", len(loop), {"links": links})
+        yield record(ROUTES, "credit_loop", len(loop), {**engine, "links": links})
     crowded = faults.crowded_ports(routes)
     yield record(ROUTES, "crowded_ports", len(crowded), {})
     for port in crowded:
@@ -218,13 +244,32 @@ def check_records(routes: Routes) -> Iterator[AnyRecord]:
             ROUTES,
             "crowded_port",
             port.destinations,
-            {"mean": port.mean},
+            {**engine, "mean": port.mean},
             Subject(device=routes.fabric.link_name(port.link)),
         )
 
 
+def cable_records(fabric: Fabric) -> Iterator[AnyRecord]:
+    """The faults of the cables, one record each, and their numbers."""
+    yield from _rate_records(fabric)
+    parts = cables.islands(fabric)
+    yield record(LINKS, "pairs_apart", parts.pairs, {"islands": len(parts.hosts)})
+    for hosts in parts.hosts if len(parts.hosts) > 1 else []:
+        yield record(LINKS, "island", len(hosts), {"hosts": _folded(hosts), "pairs": parts.pairs})
+    for link in cables.self_loops(fabric):
+        yield record(LINKS, "self_loop", 1, {}, Subject(device=fabric.link_name(link)))
+
+
+def _folded(names: list[str]) -> str:
+    """A list of hosts, node[0-3] for those that a list can name."""
+    usable = [name for name in names if is_usable(name)]
+    others = [name for name in names if not is_usable(name)]
+    more = [f"{len(others)} ports of no known host, such as {others[0]}"] if others else []
+    return ", ".join([*([fold(usable)] if usable else []), *more])
+
+
 def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
-    cable_rates = faults.cable_rates(fabric)
+    cable_rates = cables.cable_rates(fabric)
     total = record(LINKS, "slow_cables", len(cable_rates.slow), {"cables": cable_rates.cables})
     if cable_rates.unknown:
         total.status, total.summary = "waived", None
@@ -239,6 +284,21 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
             "usual_rate",
             typical.rate / BITS_PER_BYTE,
             {**params, "supported_known": cable_rates.supported, "cables": cable_rates.cables},
+        )
+    for group in cable_rates.groups:
+        places = [fabric.link_name(int(link)) for link in group.links[:MAX_PLACES]]
+        yield record(
+            LINKS,
+            "grouped_cables",
+            len(group.links),
+            {
+                "cable_kind": group.kind,
+                "width": group.width,
+                "speed": group.speed,
+                "share_of_usual": group.rate / group.usual,
+                "of": group.of,
+                "places": "; ".join(places),
+            },
         )
     for cable in cable_rates.slow:
         yield record(
@@ -257,14 +317,14 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
 
 
 def members_of(fabric: Fabric, hosts: list[str] | None, order: Ints | None) -> Ints:
-    """[ranks] The host number of each rank: those of ``order``, else the named ``hosts``, else all but aggregation
-    nodes. Raises UserError for fewer than two."""
-    typical = [number for number, name in enumerate(fabric.host_names) if AGGREGATION not in name]
-    chosen = np.array(typical, np.int32)
+    """[ranks] The host number of each rank: those of ``order``, else the named ``hosts``, else all, without
+    aggregation nodes and routers. Raises UserError for fewer than two."""
+    typical = np.flatnonzero(fabric.is_host)
+    chosen: Ints = typical.astype(np.int32)
     if order is not None:
         chosen = order
     elif hosts:
-        chosen = fabric.find_hosts(hosts)
+        chosen = fabric.find_ports(hosts)
     if (chosen >= 0).sum() < 2:
         raise UserError("one host alone has no conflict", "give two hosts at least")
     return chosen

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from rich.console import Console
 from rich.table import Table
@@ -27,11 +27,15 @@ def show_fabric(console: Console, records: Iterable[AnyRecord]) -> None:
         return
     console.print(
         Text(
-            f"{facts['fabric.topology']}: {facts['fabric.hosts']} hosts, {facts['fabric.switches']} switches, "
+            f"{facts['fabric.topology']}: {_nodes(facts)}, {facts['fabric.switches']} switches, "
             f"{facts['fabric.cables']} cables; tables: {facts['fabric.tables']}"
         ),
         soft_wrap=True,
     )
+    if facts.get("fabric.unnamed_ports"):
+        first = str(facts["fabric.unnamed"]).split("; ")[0]
+        text = f"{facts['fabric.unnamed_ports']} ports belong to no known host, by their description: {first}, ..."
+        console.print(Text(text), soft_wrap=True)
     _show_rates(console, [r for r in records if isinstance(r, Measurement) and r.name == LINKS])
     console.print()
     measured = [r for r in records if isinstance(r, Measurement) and r.name == CONFLICTS]
@@ -43,6 +47,19 @@ def show_fabric(console: Console, records: Iterable[AnyRecord]) -> None:
     _show_shared(console, [r for r in records if isinstance(r, Flows) and r.name == CONFLICTS])
     console.print(Text(LEGEND, style="dim"), soft_wrap=True)
     console.print()
+
+
+def _nodes(facts: Mapping[str, object]) -> str:
+    """Hosts, with their ports where some have several, and aggregation nodes where there are any."""
+    ports, aggregation = (
+        facts.get("fabric.ports", facts["fabric.hosts"]),
+        facts.get("fabric.aggregation_nodes"),
+    )
+    return (
+        f"{facts['fabric.hosts']} hosts"
+        + (f" with {ports} ports" if ports != facts["fabric.hosts"] else "")
+        + (f", {aggregation} aggregation nodes" if aggregation else "")
+    )
 
 
 def _show_rates(console: Console, measured: list[Measurement]) -> None:

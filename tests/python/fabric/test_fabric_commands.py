@@ -102,6 +102,17 @@ def test_the_check_shows_the_rates_of_cables(capsys: pytest.CaptureFixture[str])
     assert "most cables: to hosts 2x HDR, between switches 2x HDR\n" in capsys.readouterr().out
 
 
+def test_a_check_without_tables_judges_the_cables(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fabric", "check", *FILES[:2], "-o", "cables"]) == 0
+    text = capsys.readouterr().out
+    assert "tables: none given, so none are judged" in text
+    assert "cables join every host" in text and "every host reaches" not in text
+    assert main(["fabric", "check", *FILES[:2], "--routing", "min-hop", "-o", "computed"]) == 0
+    text = capsys.readouterr().out
+    assert "min-hop, computed here; the fabric's own are not judged" in text
+    assert "every host reaches" not in text
+
+
 def test_a_model_with_rates_passes() -> None:
     assert main(["fabric", "check", "--fat-tree", "radix=8,rate=4xHDR,dead=leaf0:5", "-o", "model"]) == 0
 

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from recorded import SIX
+from small_fabrics import connected, ring
 
 from assay.explain import explain
 from assay.fabric import Fabric, ForwardingTables, Routes, faults, synthetic, tables
 from assay.fabric.read import read_fabric, read_tables
 from assay.judge import find_specification, judge, load_specification, overall
-from assay.measure.fabric import check_records
+from assay.measure.fabric import cable_records, check_records
 from assay.records.schema import AnyRecord, Finding
 
 
@@ -46,47 +47,6 @@ def with_port(routes: Routes, switch: int, host: int, port: int) -> Routes:
     ports = routes.tables.ports.copy()
     ports[switch, host] = port
     return Routes(routes.fabric, replace(routes.tables, ports=ports))
-
-
-def ring(switches: int) -> Fabric:
-    """A ring of switches with one host on each: the smallest fabric whose shortest paths can deadlock. The host is at
-    port 1, the next switch at port 2."""
-    ends = [(switches + s, 1, s, 1) for s in range(switches)]
-    ends += [(s, 2, (s + 1) % switches, 3) for s in range(switches)]
-    return cabled(switches, switches, ends)
-
-
-def connected(switches: int, pairs: list[tuple[int, int]], hosts: list[int]) -> Fabric:
-    """A fabric with a cable between each of ``pairs`` of switches, and host h on switch ``hosts[h]``."""
-    used = [0] * switches
-
-    def port(switch: int) -> int:
-        used[switch] += 1
-        return used[switch]
-
-    ends = [(switches + h, 1, switch, port(switch)) for h, switch in enumerate(hosts)]
-    ends += [(a, port(a), b, port(b)) for a, b in pairs]
-    return cabled(switches, len(hosts), ends)
-
-
-def cabled(switches: int, hosts: int, ends: list[tuple[int, int, int, int]]) -> Fabric:
-    """A fabric with these cables: node, port, node, port; hosts are the nodes after the switches."""
-    links = np.array([*ends, *[(c, d, a, b) for a, b, c, d in ends]], np.int32)
-    return Fabric(
-        switch_names=[f"s{s}" for s in range(switches)],
-        switch_guids=np.arange(switches, dtype=np.uint64) + 1,
-        switch_lids=np.arange(1, switches + 1, dtype=np.int32),
-        switch_ports=np.full(switches, 40, np.int32),
-        host_names=[f"h{h}" for h in range(hosts)],
-        host_guids=np.arange(hosts, dtype=np.uint64) + 100,
-        host_lids=np.arange(100, hosts + 100, dtype=np.int32),
-        link_from=links[:, 0],
-        link_from_port=links[:, 1],
-        link_to=links[:, 2],
-        link_to_port=links[:, 3],
-        link_width=np.full(len(links), 4, np.int32),
-        link_speed=["EDR"] * len(links),
-    )
 
 
 def test_a_healthy_fabric_passes_without_a_finding() -> None:
@@ -238,3 +198,82 @@ def test_a_crowded_up_port_is_a_warning() -> None:
     outcome, (finding,) = check_outcome(routes)
     assert (outcome, finding.rule, finding.severity) == ("PASS", "crowded_port", "warning")
     assert finding.subject.device == "leaf0[3] -> spine0[1]"
+
+
+def check_cables(fabric: Fabric) -> list[Finding]:
+    """The findings of a check without tables."""
+    records: list[AnyRecord] = list(cable_records(fabric))
+    for number, record in enumerate(records, 1):
+        record.id = number
+    return explain(records)
+
+
+def of_rates(rates: list[tuple[int, str]]) -> Fabric:
+    """A switch with a host at each rate."""
+    fabric = connected(1, [], [0] * len(rates))
+    widths, speeds = zip(*rates, *rates, strict=True)
+    return replace(fabric, link_width=np.array(widths, np.int32), link_speed=list(speeds))
+
+
+@pytest.mark.parametrize(
+    ("slower", "outcome"),
+    [
+        ([(2, "HDR")] * 6, ["mixed_rates"]),  # halves of split ports
+        ([(4, "QDR")] * 3, ["mixed_rates"]),  # an older generation
+        ([(2, "HDR")], ["slow_cable"]),
+        ([(1, "HDR")] * 3, ["slow_cable"] * 3),  # nobody builds 1x
+        ([(2, "EDR")] * 3, ["slow_cable"] * 3),  # EDR has no split ports
+        ([(4, "QDR")] * 3 + [(4, "SDR")], ["slow_cable", "mixed_rates"]),
+    ],
+)
+def test_a_cable_is_held_against_its_peers(slower: list[tuple[int, str]], outcome: list[str]) -> None:
+    findings = check_cables(of_rates([*[(4, "HDR")] * 10, *slower]))
+    assert [finding.rule for finding in findings] == outcome
+
+
+def test_an_older_leaf_switch_is_a_group_however_few_its_hosts_are() -> None:
+    fabric = connected(2, [(0, 1)], [0] * 60 + [1] * 4)
+    speeds = ["QDR" if 1 in (a, b) else "FDR" for a, b in zip(fabric.link_from, fabric.link_to, strict=True)]
+    assert [f.rule for f in check_cables(replace(fabric, link_speed=speeds))] == ["mixed_rates"]
+    link = next(k for k in range(fabric.links) if fabric.link_to[k] == 1 and fabric.link_from[k] > 1)
+    speeds[link] = speeds[int(fabric.reverse[link])] = "FDR"
+    rules = [f.rule for f in check_cables(replace(fabric, link_speed=speeds))]
+    assert rules == ["slow_cable"] * 3
+
+
+def test_a_group_that_its_ports_could_exceed_is_a_fault() -> None:
+    fabric = of_rates([*[(4, "HDR")] * 10, *[(4, "QDR")] * 6])
+    findings = check_cables(replace(fabric, link_max_rate=np.full(fabric.links, 4 * 53.125e9)))
+    assert [finding.rule for finding in findings] == ["slow_cable", "mixed_rates"]
+    assert "6 host cables run at 4x QDR, 19% of what both ends support" in findings[0].cause
+
+
+def test_islands_are_named_with_their_hosts_and_pairs() -> None:
+    (finding,) = check_cables(connected(2, [], [0, 0, 1]))
+    assert (finding.rule, finding.severity) == ("island", "fault")
+    assert "2 islands: h[0-1] and h2 are not joined by any cable; 4 ordered pairs" in finding.cause
+    assert "opensm" not in finding.fix
+    routes = Routes(connected(2, [], [0, 0, 1]), tables.min_hop(connected(2, [], [0, 0, 1])))
+    assert faults.unreachable_pairs(routes) == 0  # no table can join them
+
+
+def test_hosts_with_a_rail_on_each_island_are_not_apart() -> None:
+    fabric = replace(connected(2, [], [0, 0, 1, 1]), machines=["a", "b", "a", "b"])
+    (finding,) = check_cables(fabric)
+    assert (finding.severity, "no two hosts are apart" in finding.cause) == ("warning", True)
+
+
+def test_a_cable_from_a_switch_to_itself_is_named() -> None:
+    (finding,) = check_cables(connected(1, [(0, 0)], [0, 0]))
+    assert (finding.rule, finding.details) == ("self_loop", ["s0[3] -> s0[4]"])
+    assert finding.severity == "warning"
+
+
+def test_computed_tables_make_no_verdict_about_a_real_fabric() -> None:
+    """Shortest paths in a ring have a credit loop, whoever computes them."""
+    for lines, severity in ((np.ones(10, np.int32), "warning"), (np.zeros(0, np.int32), "fault")):
+        fabric = replace(ring(5), node_lines=lines)
+        _, findings = check_outcome(Routes(fabric, tables.min_hop(fabric)))
+        assert {(f.rule, f.severity) for f in findings} == {("credit_loop", severity)}
+        assert findings[0].cause.startswith("with tables that min-hop computes here")
+        assert "opensm" not in findings[0].fix

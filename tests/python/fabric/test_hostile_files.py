@@ -16,7 +16,9 @@ from assay.fabric import Routes, schedules, synthetic
 from assay.fabric.faults import unreachable_pairs
 from assay.fabric.read import read_fabric, read_order, read_tables
 from assay.fabric.remedies import placement
-from assay.fabric.remedies.slurm import differences, read_topology, topology_conf, topology_yaml, tree_of
+from assay.fabric.remedies.slurm import topology_conf, topology_yaml, tree_of
+from assay.fabric.remedies.slurm_files import read_topology
+from assay.fabric.remedies.slurm_verify import differences
 
 FABRIC = read_fabric(SIX / "topology.txt")
 TABLES = read_tables(SIX / "fts.txt", FABRIC)
@@ -41,7 +43,7 @@ def check_schedule(path: Path) -> None:
 
 
 def check_slurm(path: Path) -> None:
-    differences(path, read_topology(path), FABRIC)
+    differences(path, read_topology(path).switches, FABRIC)
 
 
 def check_description(path: Path) -> None:

@@ -11,7 +11,7 @@ from recorded import SIX, opa_topology, snapshot
 
 from assay.cli import main
 from assay.errors import UserError
-from assay.fabric import Fabric, ForwardingTables, Routes, conflicts, faults, schedules, synthetic, tables
+from assay.fabric import Fabric, ForwardingTables, Routes, cables, conflicts, schedules, synthetic, tables
 from assay.fabric.read import read_fabric, read_tables
 
 
@@ -68,7 +68,7 @@ def test_a_lane_that_failed_is_a_slow_cable(snapshot_file: Path) -> None:
     snapshot_file.write_text(
         snapshot_file.read_text().replace(full, down, 3)
     )  # three ports of leaf0, its port 0 among them
-    result = faults.cable_rates(read_fabric(snapshot_file))
+    result = cables.cable_rates(read_fabric(snapshot_file))
     assert {(slow.width, slow.rate / slow.usual) for slow in result.slow} == {(3, 0.75)}
     assert 1 <= len(result.slow) <= 2
     assert result.supported == result.cables

@@ -101,7 +101,7 @@ def test_links_with_the_same_pairs_are_named_with_a_separating_pair() -> None:
     routes = fat_tree("radix=8,nodes=32")
     fabric = routes.fabric
     src, dst = every_pair(routes)
-    outside = fabric.leaf_of[src] != fabric.leaf_of[dst]
+    outside = fabric.edge_of[src] != fabric.edge_of[dst]
     crossed = routes.links(src[outside], dst[outside])
     to_host = int(fabric.next_link[1, 2])
     host = int(fabric.link_to[to_host]) - fabric.switches
@@ -115,7 +115,7 @@ def test_links_with_the_same_pairs_are_named_with_a_separating_pair() -> None:
     details = " ".join(report.details)
     assert f"no pair of these hosts crosses {fabric.link_name(to_leaf)} without the others" in details
     pair = separating(routes, suspect.links, np.arange(32))[suspect.links.index(to_host)]
-    assert fabric.leaf_of[pair[0]] == fabric.leaf_of[pair[1]] and pair[1] == host and pair not in measured
+    assert fabric.edge_of[pair[0]] == fabric.edge_of[pair[1]] and pair[1] == host and pair not in measured
     assert f"{fabric.host_names[pair[0]]} -> {fabric.host_names[pair[1]]}" in details
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from assay.commands.fabric.source import add_output, add_source, read_source, start_session
+from assay.commands.fabric.source import add_output, add_source, read_fabric_and_tables, start_session
 from assay.commands.parser import Example
 from assay.commands.specifications import specifications
-from assay.measure.fabric import check_records
+from assay.measure.fabric import cable_records, check_records, tells_of_own_tables
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
+# Specifications. Tables that are computed here are no part of a fabric, so its cables alone are judged.
+WITH_TABLES, CABLES_ALONE = "fabric", "fabric-cables"
 EXAMPLES = [
+    Example("assay fabric check --fabric net.txt", "the cables alone", "a fabric"),
     Example("assay fabric check --fabric net.txt --tables fts.txt", needs="a fabric"),
     Example("assay fabric check --fabric net.txt --routing min-hop", "would it be safe?", "a fabric"),
     Example("assay fabric check --fat-tree radix=8,rate=4xHDR,dead=leaf0:5 --routing up/down", "a model"),
@@ -28,8 +31,9 @@ class Check:
             "check",
             help="slow cables, hosts that do not reach each other, credit loops, crowded ports",
             description="Faults of a fabric by itself: cables that are narrower or slower than most of their kind, "
-            "hosts that do not reach each other (loops and holes in the tables), routes whose buffers can wait for "
-            "each other for good (credit loops), and up ports with far more destinations than others.",
+            "parts that no cable joins, hosts that do not reach each other (loops and holes in the tables), routes "
+            "whose buffers can wait for each other for good (credit loops), and up ports with far more destinations "
+            "than others. Without tables, and with computed ones of a real fabric, the cables alone are judged.",
             examples=EXAMPLES,
         )
         add_source(parser)
@@ -38,13 +42,14 @@ class Check:
 
 
 def run_check(args: argparse.Namespace) -> int:
-    specs = specifications(args, "fabric")
-    routes = read_source(args)
-    session = start_session(args, "fabric-check", routes)
+    specs = {name: specifications(args, name) for name in (WITH_TABLES, CABLES_ALONE)}
+    fabric, routes = read_fabric_and_tables(args)
+    session = start_session(args, "fabric-check", fabric, routes)
     with session.interruptible():
-        for record in check_records(routes):
+        for record in check_records(routes) if routes is not None else cable_records(fabric):
             session.run.append(record)
-    status = session.conclude(specs)
+    is_judged = routes is not None and tells_of_own_tables(routes)
+    status = session.conclude(specs[WITH_TABLES if is_judged else CABLES_ALONE])
     if args.json:
         session.print_json()
     return status

@@ -79,7 +79,7 @@ def run_conflicts(args: argparse.Namespace) -> int:
     first = next(
         conflict_stream
     )  # raises UserError for a route that does not arrive, before a run is created
-    session = start_session(args, "fabric-conflicts", routes, members)
+    session = start_session(args, "fabric-conflicts", routes.fabric, routes, members)
     for context in describe_picture(routes, schedule, members):
         session.run.append(context)
     session.run.append(first)

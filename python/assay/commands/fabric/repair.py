@@ -13,9 +13,10 @@ from assay.commands.fabric.files import refuse_existing, write_files
 from assay.commands.fabric.source import add_source, read_source
 from assay.commands.options import add_option
 from assay.commands.parser import Example
-from assay.errors import EXIT_PASS, UserError
-from assay.fabric import Fabric, Routes
-from assay.fabric.faults import credit_loops, unreachable_pairs
+from assay.errors import EXIT_PASS
+from assay.fabric import Fabric, ForwardingTables, Routes
+from assay.fabric.faults import unreachable_pairs
+from assay.fabric.remedies.counted import fullest_link, is_sound, require_sound
 from assay.fabric.remedies.lfts import write_lfts
 from assay.fabric.remedies.tables import (
     entry_bound,
@@ -82,27 +83,21 @@ def run_repair(args: argparse.Namespace) -> int:
     refuse_existing(files)
     avoided = {find_cable(routes.fabric, text) for text in args.avoid}
     fabric = without_cables(routes.fabric, avoided)
-    paths = 1 << args.lmc
-    result = repair(fabric, routes.tables, paths)
-    repaired = [Routes(fabric, tables) for tables in result.paths]
-    if lost := sum(map(unreachable_pairs, repaired)):
-        raise UserError(f"{lost} pairs of hosts would not reach each other", "avoid fewer cables")
-    if credit_loops(*repaired):
-        raise UserError("the tables would have a credit loop", "avoid fewer cables")
+    tables, fullest, changed = _better_tables(fabric, routes.tables, 1 << args.lmc)
     figures = {
-        "fullest_before": _max_flows(routes),
-        "fullest": result.heaviest,
-        "lids_per_host": paths,
+        "fullest_before": None if unreachable_pairs(routes) else _fullest(routes),
+        "fullest": fullest,
+        "lids_per_host": len(tables),
         "least_with_tables": entry_bound(fabric),
         "least_with_split_flows": lower_bound(fabric),
-        "entries_changed": result.changed,
+        "entries_changed": changed,
         "cables_avoided": len({min(link, int(routes.fabric.reverse[link])) for link in avoided}),
         "credit_loops": 0,
         "unreachable_pairs": 0,
     }
-    texts = {args.lfts: write_lfts(fabric, result.paths)} if args.lfts is not None else {}
-    if texts and paths > 1:
-        names = zip(fabric.host_names, path_of(fabric, paths), strict=True)
+    texts = {args.lfts: write_lfts(fabric, tables)} if args.lfts is not None else {}
+    if texts and len(tables) > 1:
+        names = zip(fabric.host_names, path_of(fabric, len(tables)), strict=True)
         texts[files[1]] = "".join(f"{name} {path}\n" for name, path in names)
     write_files(texts)
     if args.json:
@@ -116,20 +111,30 @@ def run_repair(args: argparse.Namespace) -> int:
     return EXIT_PASS
 
 
-def _max_flows(routes: Routes) -> int | None:
-    """Flows on the most loaded link under the given tables, all hosts to all; None if some pairs have no route."""
-    if unreachable_pairs(routes):
-        return None
-    links = routes.all_between_switches()  # [leaf switch, host, hop], padded with -1
-    senders = np.bincount(routes.fabric.leaf_of)[:, None, None]
-    weights = np.broadcast_to(senders, links.shape)[links >= 0]
-    return int(np.bincount(links[links >= 0], weights).max(initial=0))
+def _better_tables(
+    fabric: Fabric, given: ForwardingTables, paths: int
+) -> tuple[list[ForwardingTables], int, int]:
+    """Tables for each LID of a host, the flows of their fullest link, and the entries that differ from the given ones.
+    The given tables stay where they are sound and no others that were found are better. Raises UserError."""
+    result = repair(fabric, given, paths)
+    repaired = [Routes(fabric, tables) for tables in result.paths]
+    require_sound(repaired)
+    fullest = fullest_link(repaired, path_of(fabric, paths))
+    as_given = Routes(fabric, given)
+    if is_sound([as_given]) and (before := _fullest(as_given)) <= fullest:
+        return [given] * paths, before, 0
+    return result.paths, fullest, result.changed
+
+
+def _fullest(routes: Routes) -> int:
+    return fullest_link([routes], np.zeros(routes.fabric.hosts, np.int32))
 
 
 def _show(fabric: Fabric, routes: Routes, figures: dict[str, int | float | None]) -> None:
     before, split = figures["fullest_before"], figures["least_with_split_flows"]
-    print(f"{fabric.source}, {fabric.hosts} hosts; tables: {routes.tables.source}")
-    print(f"cables avoided: {figures['cables_avoided']}; entries changed: {figures['entries_changed']}\n")
+    print(f"{fabric.source}, {fabric.is_host.sum()} hosts; tables: {routes.tables.source}")
+    changed = figures["entries_changed"] or "none, nothing to repair"
+    print(f"cables avoided: {figures['cables_avoided']}; entries changed: {changed}\n")
     print("flows on the fullest link, all hosts to all")
     print(f"  given tables        {'hosts are cut off' if before is None else f'{before:8.0f}'}")
     print(f"  these tables        {figures['fullest']:8.0f}")

@@ -17,7 +17,9 @@ from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, UserError
 from assay.fabric import Routes, schedules
 from assay.fabric.conflicts import analyse
+from assay.fabric.names import is_usable
 from assay.fabric.remedies import placement
+from assay.fabric.remedies.counted import meets_each_pair_once
 from assay.fabric.remedies.exchange import conflict_free, demand_of, fits
 from assay.fabric.topology import Ints
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
 SEARCH_S = 60.0
-FILES = ("schedule.txt", "padded.txt", "slots", *placement.LAUNCHERS)
+FILES = ("schedule.txt", "padded.txt", "slots", "rails", *placement.LAUNCHERS)
 EXAMPLES = [
     Example("assay fabric schedule --fat-tree radix=36,nodes=45", "what each remedy gains"),
     Example("assay fabric schedule --fabric net.txt --tables fts.txt --into exchange", needs="a fabric"),
@@ -49,7 +51,8 @@ class Schedule:
             notes="files of --into:\n"
             "  schedule.txt, padded.txt   for 'assay fabric conflicts --schedule-file FILE --order DIR/slurm'\n"
             "  slots                      for --order: the hosts with the empty slots\n"
-            "  openmpi, mpich, slurm      the hosts by rank: rankfile, host file, SLURM_HOSTFILE",
+            "  openmpi, mpich, slurm      the hosts by rank: rankfile, host file, SLURM_HOSTFILE\n"
+            "  rails                      where hosts have several ports: the port of each rank, for --order",
             examples=EXAMPLES,
         )
         add_source(parser)
@@ -82,6 +85,8 @@ def run_schedule(args: argparse.Namespace) -> int:
         refuse_existing([args.into / name for name in FILES])
     demand_of(routes, members)  # raises UserError for routes that do not arrive
     slots = placement.by_slots(routes, members)
+    if _shift_rounds(routes, slots) > _shift_rounds(routes, members):
+        slots = members  # the given order is better
     ordered = slots[slots >= 0]
     demand = demand_of(routes, ordered)
     plan = conflict_free(demand, args.search) if fits(demand) else None
@@ -92,6 +97,7 @@ def run_schedule(args: argparse.Namespace) -> int:
         "shift with empty slots": (padded, ordered),
     }
     if plan is not None:
+        _require_exchange(plan)
         exchanges["planned"] = (plan, ordered)
     figures = {name: _figures(routes, *exchange) for name, exchange in exchanges.items()}
     if args.json:
@@ -102,7 +108,21 @@ def run_schedule(args: argparse.Namespace) -> int:
         written = _write(args.into, routes, slots, plan, padded)
         if not args.json:
             print(f"\nwritten: {', '.join(map(str, written))}")
+            _show_unnamed(routes, members)
     return EXIT_PASS
+
+
+def _shift_rounds(routes: Routes, slots: Ints) -> int:
+    """The fewer rounds of a shift of all slots, and of the hosts alone."""
+    hosts = slots[slots >= 0]
+    exchanges = [schedules.shift(len(hosts)), placement.padded_shift(slots)]
+    return min(analyse(routes, exchange, hosts).rounds for exchange in exchanges)
+
+
+def _require_exchange(plan: schedules.Schedule) -> None:
+    """Raises UserError for a plan that does not join each pair once: a defect, of which no file is written."""
+    if not meets_each_pair_once(plan):
+        raise UserError("the planned exchange does not join each pair of hosts once", "report this defect")
 
 
 def _figures(routes: Routes, schedule: schedules.Schedule, members: Ints) -> dict[str, int]:
@@ -120,17 +140,31 @@ def _show(routes: Routes, ranks: int, figures: dict[str, dict[str, int]], bound:
     print(f"{'least possible':24}{'':8}{'':11}{bound:8d}")
 
 
+def _show_unnamed(routes: Routes, members: Ints) -> None:
+    unnamed = [port for port in members if not is_usable(routes.fabric.hosts_of_ports[port])]
+    if unnamed:
+        print(
+            f"no file for launchers: the description of {len(unnamed)} of {len(members)} ports names no host, such as "
+            f"{routes.fabric.host_names[unnamed[0]]}; name the hosts that take part with -w"
+        )
+
+
 def _write(
     folder: Path, routes: Routes, slots: Ints, plan: schedules.Schedule | None, padded: schedules.Schedule
 ) -> list[Path]:
-    """Returns the files. Without a plan there is no schedule.txt."""
-    names = np.array([*routes.fabric.host_names, "DUMMY"])
-    hosts = [str(name) for name in names[slots[slots >= 0]]]
+    """Returns the files. Without a plan there is no schedule.txt; with a port of no known host, no launcher's file."""
+    fabric = routes.fabric
+    names = np.array([*fabric.host_names, "DUMMY"])
+    ranks = slots[slots >= 0]
+    hosts = [fabric.hosts_of_ports[port] for port in ranks]
     texts = {
         "padded.txt": placement.schedule_text(padded, f"shift of {padded.steps} slots"),
         "slots": "".join(f"{name}\n" for name in names[slots]),
-        **{launcher: write(hosts) for launcher, write in placement.LAUNCHERS.items()},
     }
+    if len(set(hosts)) < len(hosts):
+        texts["rails"] = "".join(f"{name}\n" for name in names[ranks])
+    if all(map(is_usable, hosts)):
+        texts |= {launcher: write(hosts) for launcher, write in placement.LAUNCHERS.items()}
     if plan is not None:
         text = placement.schedule_text(plan, f"{plan.steps} steps without conflicts")
         texts = {"schedule.txt": text, **texts}

@@ -10,7 +10,10 @@ from assay.commands.fabric.files import write_files
 from assay.commands.fabric.source import add_cables, read_cables
 from assay.commands.parser import Example
 from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
-from assay.fabric.remedies.slurm import differences, read_topology, topology_conf, topology_yaml, tree_of
+from assay.fabric import Fabric
+from assay.fabric.remedies.slurm import comments, ports_left_out, topology_conf, topology_yaml, tree_of
+from assay.fabric.remedies.slurm_files import read_topology
+from assay.fabric.remedies.slurm_verify import differences, require_agreement
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
@@ -45,18 +48,28 @@ def run_slurm(args: argparse.Namespace) -> int:
         raise UserError("--into and --verify are both given", "give one of them")
     fabric = read_cables(args)
     if args.verify is not None:
-        mismatches = differences(args.verify, read_topology(args.verify), fabric)
-        for line in mismatches:
-            print(line)
-        if not mismatches:
-            print(f"{args.verify}: agrees with {fabric.source}, {fabric.hosts} hosts")
-        return EXIT_FAIL if mismatches else EXIT_PASS
+        return _verify(args.verify, fabric)
     switches = tree_of(fabric)
+    require_agreement(switches, fabric)
+    notes = comments(fabric, switches)
     if args.into is None:
-        print(topology_conf(switches), end="")
+        print(topology_conf(switches, notes), end="")
         return EXIT_PASS
-    texts = {"topology.conf": topology_conf(switches), "topology.yaml": topology_yaml(switches)}
+    texts = {"topology.conf": topology_conf(switches, notes), "topology.yaml": topology_yaml(switches, notes)}
     write_files({args.into / name: text for name, text in texts.items()})
     for name in texts:
         print(args.into / name)
     return EXIT_PASS
+
+
+def _verify(path: Path, fabric: Fabric) -> int:
+    topology = read_topology(path)
+    mismatches = differences(path, topology.switches, fabric)
+    hosts = sum(len(switch.nodes) for switch in tree_of(fabric))
+    left_out = ports_left_out(fabric)
+    print(*topology.left_out, *mismatches, sep="\n", end="\n" if topology.left_out or mismatches else "")
+    if not mismatches:
+        print(f"{path}: agrees with {fabric.source}, {hosts} hosts")
+    if left_out:
+        print(f"not compared: {len(left_out)} ports whose description names no host, such as {left_out[0]}")
+    return EXIT_FAIL if mismatches else EXIT_PASS

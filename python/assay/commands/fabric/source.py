@@ -7,6 +7,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from assay.commands.options import Group, add_option, add_output, open_run
 from assay.commands.parser import Parser
 from assay.errors import UserError
@@ -96,7 +98,21 @@ def read_source(args: argparse.Namespace) -> Routes:
             "--fabric without --tables",
             "give the tables (dump_fts > fts.txt), or --routing d-mod-k for computed ones",
         )
-    fabric = read_cables(args)
+    return _routes(args, read_cables(args))
+
+
+def read_fabric_and_tables(args: argparse.Namespace) -> tuple[Fabric, Routes | None]:
+    """The fabric, and its routes where tables are given or computed. Raises UserError."""
+    if args.fabric is None or args.tables or args.routing or args.fat_tree is not None:
+        routes = read_source(args)
+        return routes.fabric, routes
+    if args.fabric.is_dir() and files_of(args.fabric)[1] is not None:
+        routes = read_source(args)
+        return routes.fabric, routes
+    return read_cables(args), None
+
+
+def _routes(args: argparse.Namespace, fabric: Fabric) -> Routes:
     if args.tables:
         return Routes(fabric, read_tables(args.tables, fabric))
     return Routes(fabric, tables.compute(fabric, args.routing or "d-mod-k"))
@@ -156,19 +172,20 @@ def _hosts_in_order(text: str) -> list[str]:
 
 
 def start_session(
-    args: argparse.Namespace, verb: str, routes: Routes, members: Ints | None = None
+    args: argparse.Namespace, verb: str, fabric: Fabric, routes: Routes | None, members: Ints | None = None
 ) -> Session:
-    """Creates a run with the fabric and its hosts. ``members``: the hosts that take part, by rank; default: all."""
+    """Creates a run with the fabric and its hosts. ``routes``: None without tables. ``members``: the ports that take
+    part, by rank; default: all of hosts."""
     if args.resumed is not None:
         raise UserError(f"{args.resumed}: a fabric is analysed in one go", "start the command again")
     run = open_run(verb, args)
-    hosts = routes.fabric.host_names
-    run.info.hosts = hosts if members is None else [hosts[host] for host in members if host >= 0]
+    ports = np.flatnonzero(fabric.is_host) if members is None else members[members >= 0]
+    run.info.hosts = [fabric.host_names[port] for port in ports]
     run.info.options = {
         name: str(value) for name in OPTIONS if (value := getattr(args, name, None)) is not None
     }
     run.save()
-    run.append(describe_fabric(routes))
+    run.append(describe_fabric(fabric, routes))
     return Session(run, verbose=args.verbose, quiet=args.json)
 
 
@@ -181,6 +198,7 @@ __all__ = [
     "is_named",
     "options_of_source",
     "read_cables",
+    "read_fabric_and_tables",
     "read_members",
     "read_source",
     "source_of_run",

@@ -6,13 +6,24 @@ cables and a LID or GUID with two owners are refused: the file is damaged, or th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
+from assay.fabric.names import EndPort, name_ports, name_switches, natural_key
 from assay.fabric.read.text import LineReader, clean
-from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, natural_key, unique_names
+from assay.fabric.topology import (
+    AGGREGATION,
+    AGGREGATION_NODE,
+    HOST,
+    LANE_RATES,
+    LAST_UNICAST_LID,
+    ROUTER,
+    Fabric,
+)
 
 MAX_PORTS = 254
 WIDTHS = (1, 2, 4, 8, 12)  # lanes of a cable
@@ -27,6 +38,14 @@ class Node(NamedTuple):
     port: int
 
 
+def kind_of(description: str, is_router: bool) -> str:
+    """The kind of a node with end ports. An adapter within a managed box ("MF0;gateway:MGA100-HS2/A1") leads to another
+    network, as a router does."""
+    if AGGREGATION in description:
+        return AGGREGATION_NODE
+    return ROUTER if is_router or re.match(r"MF[0-9]+;", description) else HOST
+
+
 @dataclass
 class _ListedNode:
     """A switch or host as a line of the file lists it."""
@@ -37,6 +56,7 @@ class _ListedNode:
     ports: int
     line: int
     lmc: int = 0
+    kind: str = HOST
 
 
 @dataclass(frozen=True)
@@ -63,15 +83,26 @@ class FabricBuilder:
             self.text.refuse(line, f"switch {guid:#018x} is listed twice", "give one dump, not two")
         if not 1 <= ports <= MAX_PORTS:
             self.text.refuse(line, f"a switch of {ports} ports")
-        self._check(guid, lid, line)
+        self._check_guid(guid, line)
         self.switches[guid] = _ListedNode(clean(name), guid, lid, ports, line, lmc)
 
-    def add_host(self, node: Node, port_guid: int, name: str, lid: int, line: int, lmc: int = 0) -> None:
-        """Adds a port of an adapter. It may be listed several times with the same GUID and LID."""
-        self._check(port_guid, lid, line)
+    def add_host(
+        self,
+        node: Node,
+        port_guid: int,
+        name: str,
+        lid: int,
+        line: int,
+        lmc: int = 0,
+        is_router: bool = False,
+    ) -> None:
+        """Adds a port of an adapter or router. It may be listed several times with the same GUID and LID."""
+        self._check_guid(port_guid, line)
         earlier = self.hosts.get(node)
         if earlier is None:
-            self.hosts[node] = _ListedNode(clean(name), port_guid, lid, 1, line, lmc)
+            self.hosts[node] = _ListedNode(
+                clean(name), port_guid, lid, 1, line, lmc, kind_of(name, is_router)
+            )
         elif (earlier.guid, earlier.lid) != (port_guid, lid):
             self.text.refuse(
                 line,
@@ -107,11 +138,9 @@ class FabricBuilder:
             peer, peer_port, width if is_known else 0, speed if is_known else "", line, max_rate
         )
 
-    def _check(self, guid: int, lid: int, line: int) -> None:
+    def _check_guid(self, guid: int, line: int) -> None:
         if not 0 < guid <= MAX_GUID:
             self.text.refuse(line, f"{guid:#x} is no GUID")
-        if not 0 <= lid <= LAST_UNICAST_LID:
-            self.text.refuse(line, f"{lid} is no LID of a port")
 
     def _name(self, node: Node) -> str:
         listed = self.switches.get(node.guid) if node.port == 0 else self.hosts.get(node)
@@ -121,20 +150,22 @@ class FabricBuilder:
         """Makes the fabric, with hosts in the natural order of their names. Raises UserError if ends of cables do not
         match."""
         self._refuse_duplicates()
+        self._refuse_lids()
         self._refuse_one_sided()
         if not self.hosts:
             self.text.refuse(self.text.last, "the fabric has no host", "is the file complete?")
         if not self.switches:
-            self.text.refuse(self.text.last, "the fabric has no switch", "is the file complete?")
+            self._refuse_no_switch()
         switches = sorted(self.switches, key=lambda guid: (natural_key(self.switches[guid].name), guid))
-        listed = [self.hosts[node] for node in self.hosts]
-        names = dict(
-            zip(self.hosts, unique_names([h.name for h in listed], [h.guid for h in listed]), strict=True)
-        )
-        hosts = sorted(self.hosts, key=lambda node: (natural_key(names[node]), node))
+        ports = [
+            EndPort(listed.name, node.guid, listed.guid, node.port, listed.kind == HOST)
+            for node, listed in self.hosts.items()
+        ]
+        names = dict(zip(self.hosts, zip(*name_ports(ports), strict=True), strict=True))
+        hosts = sorted(self.hosts, key=lambda node: (natural_key(names[node][0]), node))
         node_numbers = {Node(guid, 0): index for index, guid in enumerate(switches)}
         node_numbers |= {node: len(switches) + index for index, node in enumerate(hosts)}
-        shown = unique_names([self.switches[guid].name for guid in switches], switches)
+        shown = name_switches([self.switches[guid].name for guid in switches], switches)
         return self._arrays(switches, hosts, shown, [names[node] for node in hosts], node_numbers)
 
     def _arrays(
@@ -142,7 +173,7 @@ class FabricBuilder:
         switches: list[int],
         hosts: list[Node],
         switch_names: list[str],
-        host_names: list[str],
+        host_names: list[tuple[str, str]],
         node_numbers: dict[Node, int],
     ) -> Fabric:
         ends = sorted(self.ends.items(), key=lambda item: (node_numbers[item[0][0]], item[0][1]))
@@ -160,7 +191,10 @@ class FabricBuilder:
             switch_guids=np.array(switches, np.uint64),
             switch_lids=np.array([s.lid for s in listed], np.int32),
             switch_ports=np.array([s.ports for s in listed], np.int32),
-            host_names=host_names,
+            host_names=[name for name, _ in host_names],
+            machines=[host for _, host in host_names],
+            switch_texts=[s.name for s in listed],
+            host_texts=[self.hosts[node].name for node in hosts],
             host_guids=np.array([self.hosts[node].guid for node in hosts], np.uint64),
             host_lids=np.array([self.hosts[node].lid for node in hosts], np.int32),
             link_from=links[:, 0],
@@ -174,6 +208,7 @@ class FabricBuilder:
             link_lines=links[:, 5],
             node_lines=np.array([node.line for node in nodes], np.int32),
             node_lmc=np.array([node.lmc for node in nodes], np.int32),
+            host_kinds=[self.hosts[node].kind for node in hosts],
         )
 
     def _refuse_one_sided(self) -> None:
@@ -196,6 +231,34 @@ class FabricBuilder:
                     end.line,
                     f"the cable from {self._name(node)}[{port}] to {peer} is not listed at its other end",
                     "take a new dump: this one is damaged, or the fabric changed meanwhile",
+                )
+
+    def _refuse_no_switch(self) -> NoReturn:
+        for (node, _), end in self.ends.items():
+            pair = f"{self._name(node)} and {self._name(end.peer)}"
+            self.text.refuse(
+                end.line,
+                f"{pair} are cabled to each other: no switch is there, so nothing is to be routed",
+                "measure such a pair with assay rdma or assay net",
+            )
+        self.text.refuse(self.text.last, "the fabric has no switch", "is the file complete?")
+
+    def _refuse_lids(self) -> None:
+        """Refuses what is no LID, and LIDs of one port among those of another, which has 2**LMC of them. A port without
+        a cable has no LID to judge; readers leave such ports out."""
+        listed = [*self.switches.values(), *self.hosts.values()]
+        for node in listed:
+            if not 0 <= node.lid <= LAST_UNICAST_LID:
+                self.text.refuse(node.line, f"{node.lid} is no LID of a port")
+        by_lid = sorted((node for node in listed if node.lid), key=lambda node: node.lid)
+        for low, high in pairwise(by_lid):
+            last = low.lid + (1 << low.lmc) - 1
+            if high.lid <= last:
+                self.text.refuse(
+                    high.line,
+                    f"LID {high.lid} of {high.name} is one of {low.lid} to {last} of {low.name} (LMC {low.lmc}, line "
+                    f"{low.line})",
+                    "let the subnet manager give LIDs anew, then take the file again",
                 )
 
     def _refuse_duplicates(self) -> None:

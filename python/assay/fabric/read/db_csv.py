@@ -97,7 +97,7 @@ def _read_ports(
             lmc = _parse_number(text, line, row, "LMC") if "LMC" in row else 0
             if lmc > MAX_LMC:
                 text.refuse(line, f"{lmc} is no LMC")
-            cables.add_host(Node(guid, port), port_guid, name, lid, line, lmc)
+            cables.add_host(Node(guid, port), port_guid, name, lid, line, lmc, is_router=kind == ROUTER)
         elif guid not in cables.switches:
             cables.add_switch(guid, name, ports, lid, line)
         elif port == 0:

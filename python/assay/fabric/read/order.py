@@ -4,12 +4,14 @@
     0xFFFF<TAB>DUMMY
 
 DUMMY is an empty slot. A line without a LID is the name of a host, or a list of hosts such as node[0-15], in the order
-in which they are written. Groups of hosts (@name) are refused: looking one up runs commands of this machine.
+in which they are written; or one port of a host with several, such as "node0 mlx5_1". Groups of hosts (@name) are
+refused: looking one up runs commands of this machine.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +33,9 @@ def read(path: Path, fabric: Fabric) -> Ints:
     """[ranks] number of the host of each rank, -1 for an empty slot. Raises UserError with file and line."""
     text = LineReader(path, fix_empty="write a host or a list of hosts a line")
     by_lid = {int(lid): host for host, lid in enumerate(fabric.host_lids) if lid}
-    by_name = {name: host for host, name in enumerate(fabric.host_names)}
+    by_name = {name: [port] for name, port in zip(fabric.host_names, range(fabric.hosts), strict=True)}
+    by_name |= fabric.ports_of
+    turn: Counter[str] = Counter()
     order: list[int] = []
     seen: dict[int, int] = {}
     for number, line in text:
@@ -43,9 +47,8 @@ def read(path: Path, fabric: Fabric) -> Ints:
         elif line == "DUMMY":
             hosts = [EMPTY_SLOT]
         else:
-            hosts = [
-                _host_of_name(text, number, fabric, by_name, name) for name in _names(text, number, line)
-            ]
+            names = [line] if line in by_name else _names(text, number, line)
+            hosts = [_host_of_name(text, number, fabric, by_name, turn, name) for name in names]
         for host in hosts:
             if host != EMPTY_SLOT and host in seen:
                 name = fabric.host_names[host]
@@ -89,10 +92,21 @@ def split_list(hosts: str) -> list[str]:
     return parts
 
 
-def _host_of_name(text: LineReader, number: int, fabric: Fabric, by_name: dict[str, int], name: str) -> int:
+def _host_of_name(
+    text: LineReader,
+    number: int,
+    fabric: Fabric,
+    by_name: dict[str, list[int]],
+    turn: Counter[str],
+    name: str,
+) -> int:
+    """The end port of a name. A host with several ports that is named again stands for the next of them; ``turn``: how
+    often each name came before."""
     if name not in by_name:
         text.refuse(number, f"host {clean(name)} is not in {fabric.source}")
-    return by_name[name]
+    ports = by_name[name]
+    turn[name] += 1
+    return ports[min(turn[name], len(ports)) - 1]
 
 
 def _host_of_lid(

@@ -72,5 +72,5 @@ def _read_side(cables: FabricBuilder, side: tuple[str | None, ...], line: int) -
             )
     else:
         node = Node(int(guid, 16), number)
-        cables.add_host(node, int(port_guid, 16), name, int(lid, 16), line)
+        cables.add_host(node, int(port_guid, 16), name, int(lid, 16), line, is_router=kind == "RT")
     return node, number

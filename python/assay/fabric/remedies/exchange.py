@@ -66,7 +66,7 @@ class Demand:
 def demand_of(routes: Routes, members: NDArray[np.integer]) -> Demand:
     """The exchange of the hosts ``members``, in rank order. Raises UserError where a route does not arrive."""
     members = np.asarray(members, np.int32)
-    _, first, leaf = np.unique(routes.fabric.leaf_of[members], return_index=True, return_inverse=True)
+    _, first, leaf = np.unique(routes.fabric.edge_of[members], return_index=True, return_inverse=True)
     source = np.repeat(members[first], len(members))
     target = np.tile(members, len(first))
     routes.require(source, target)

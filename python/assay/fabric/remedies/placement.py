@@ -10,9 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from assay.fabric.names import natural_key
 from assay.fabric.routes import Routes
 from assay.fabric.schedules import IDLE, Schedule, of_array, shift
-from assay.fabric.topology import Ints, natural_key
+from assay.fabric.topology import Ints
 
 EMPTY_SLOT = -1
 
@@ -21,7 +22,7 @@ def by_slots(routes: Routes, members: NDArray[np.integer]) -> Ints:
     """[slots] hosts of ``members``, or EMPTY_SLOT; each leaf has as many slots as the leaf with most hosts."""
     members = np.asarray(members, np.int32)
     fabric = routes.fabric
-    leaves = [members[fabric.leaf_of[members] == leaf] for leaf in np.unique(fabric.leaf_of[members])]
+    leaves = [members[fabric.edge_of[members] == leaf] for leaf in np.unique(fabric.edge_of[members])]
     slots = max(len(hosts) for hosts in leaves)
     slot_of_host = _up_port_slots(routes, members)
     table = np.full((len(leaves), slots), EMPTY_SLOT, np.int32)

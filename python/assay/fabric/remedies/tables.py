@@ -117,16 +117,22 @@ class _Router:
         path = path_of(fabric, paths)
         self.senders = [
             np.bincount(
-                fabric.host_switch[(fabric.host_switch >= 0) & (path == number)], minlength=fabric.switches
+                fabric.host_switch[fabric.is_host & (fabric.host_switch >= 0) & (path == number)],
+                minlength=fabric.switches,
             ).astype(np.int64)
             for number in range(paths)
         ]
+        self.no_senders = np.zeros(fabric.switches, np.int64)
         self.load = np.zeros(fabric.links, np.int64)
         self.leaves = [
             (leaf, hosts, self.hops.candidates(self.distance, leaf), self._levels(leaf))
             for leaf, hosts in self.hops.hosts_of_leaves()
         ]
         _require_connected(fabric, self.distance.total)
+
+    def senders_to(self, host: int, path: int) -> NDArray[np.int64]:
+        """[S] flows that begin at each switch; none lead to aggregation nodes and routers."""
+        return self.senders[path] if self.fabric.is_host[host] else self.no_senders
 
     def _levels(self, leaf: int) -> list[Ints]:
         """The switches at distance 1, 2, ... from a leaf switch."""
@@ -147,10 +153,10 @@ class _Router:
             entries[:, hosts] = np.where(valid, entry, NO_ENTRY)
         ports = np.stack([entries] * len(self.senders))
         trees = [
-            (candidates, levels, _Tree(self, table[:, host], levels, senders))
+            (candidates, levels, _Tree(self, table[:, host], levels, self.senders_to(host, number)))
             for _, hosts, candidates, levels in self.leaves
             for host in hosts
-            for table, senders in zip(ports, self.senders, strict=True)
+            for number, table in enumerate(ports)
         ]
         for candidates, levels, tree in trees:
             for switch in np.concatenate(levels) if levels else []:
@@ -166,12 +172,14 @@ class _Router:
         for leaf, hosts, candidates, levels in self.leaves:
             farthest_first = np.concatenate(levels[::-1]) if levels else np.zeros(0, np.int32)
             for host, number in product(hosts, range(len(ports))):
+                if not self.fabric.is_host[host]:
+                    continue
                 column = ports[number, :, host]
                 crowded = self._crowded(column, levels, target)
-                crowded[self.fabric.leaves[leaf]] = False
+                crowded[self.fabric.edge_switches[leaf]] = False
                 if not crowded.any():
                     continue
-                tree = _Tree(self, column, levels, self.senders[number], is_counted=True)
+                tree = _Tree(self, column, levels, self.senders_to(host, number), is_counted=True)
                 for switch in farthest_first[crowded[farthest_first]]:
                     moved |= tree.relieve(int(switch), candidates, target)
         return moved
@@ -257,10 +265,12 @@ def _require_connected(fabric: Fabric, total: Ints) -> None:
     detached = np.flatnonzero(fabric.host_switch < 0)
     if len(detached):
         raise UserError(f"host {fabric.host_names[detached[0]]} is attached to no switch")
-    for leaf in range(len(fabric.leaves)):
-        cut_off = np.flatnonzero(total[fabric.leaves, leaf] >= FAR)
+    for leaf in range(len(fabric.edge_switches)):
+        cut_off = np.flatnonzero((total[fabric.edge_switches, leaf] >= FAR) & fabric.must_reach[:, leaf])
         if len(cut_off):
-            source, target_leaf = (fabric.switch_names[fabric.leaves[k]] for k in (int(cut_off[0]), leaf))
+            source, target_leaf = (
+                fabric.switch_names[fabric.edge_switches[k]] for k in (int(cut_off[0]), leaf)
+            )
             raise UserError(f"no way leads from {source} to {target_leaf}", "avoid fewer cables")
 
 
@@ -268,10 +278,10 @@ def entry_bound(fabric: Fabric) -> int:
     """Lower bound of the fullest link's flows with one entry for each destination in each switch: by the entries of a
     leaf switch for remote hosts, divided among its up cables, and by the flows to its hosts, divided among the same
     cables down."""
-    counts = np.bincount(fabric.leaf_of, minlength=len(fabric.leaves)).astype(np.int64)
+    counts = fabric.hosts_on[fabric.edge_switches]
     links = np.flatnonzero(fabric.between_switches)
-    cables = np.bincount(fabric.link_from[links], minlength=fabric.switches)[fabric.leaves]
-    remote = fabric.hosts - counts
+    cables = np.bincount(fabric.link_from[links], minlength=fabric.switches)[fabric.edge_switches]
+    remote = counts.sum() - counts
     crossing = (remote > 0) & (cables > 0)
     if not crossing.any():
         return 0
@@ -283,10 +293,10 @@ def entry_bound(fabric: Fabric) -> int:
 def split_bound(fabric: Fabric) -> int:
     """Lower bound of the fullest link's flows if the flows of each leaf switch to remote hosts are spread evenly over
     its cables."""
-    counts = np.bincount(fabric.leaf_of, minlength=len(fabric.leaves)).astype(np.int64)
+    counts = fabric.hosts_on[fabric.edge_switches]
     links = np.flatnonzero(fabric.between_switches)
-    cables = np.bincount(fabric.link_from[links], minlength=fabric.switches)[fabric.leaves]
-    flows = counts * (fabric.hosts - counts)
+    cables = np.bincount(fabric.link_from[links], minlength=fabric.switches)[fabric.edge_switches]
+    flows = counts * (counts.sum() - counts)
     return int((-(-flows[cables > 0] // cables[cables > 0])).max(initial=0))
 
 
@@ -298,7 +308,7 @@ def lower_bound(fabric: Fabric) -> float | None:
     from scipy.sparse import coo_array
 
     hops, distance = up_down_hops(fabric)
-    senders = np.bincount(fabric.host_switch, minlength=fabric.switches).astype(np.float64)
+    senders = fabric.hosts_on.astype(np.float64)
     columns: list[Ints] = []
     leaf_of: list[Ints] = []
     for number, _ in hops.hosts_of_leaves():
@@ -317,15 +327,15 @@ def lower_bound(fabric: Fabric) -> float | None:
         leaf * fabric.switches + fabric.link_from[link],
         leaf * fabric.switches + fabric.link_to[link],
     )
-    size = len(fabric.leaves) * fabric.switches
+    size = len(fabric.edge_switches) * fabric.switches
     ones = np.ones(count)
     balance = coo_array(
         (np.concatenate([ones, -ones]), (np.concatenate([leave, arrive]), np.tile(variable, 2))),
         shape=(size, count + 1),
     ).tocsr()
-    sent = np.outer(senders[fabric.leaves], senders).ravel()
+    sent = np.outer(senders[fabric.edge_switches], senders).ravel()
     inner = np.ones(size, np.bool_)
-    inner[np.arange(len(fabric.leaves)) * fabric.switches + fabric.leaves] = False  # sinks
+    inner[np.arange(len(fabric.edge_switches)) * fabric.switches + fabric.edge_switches] = False  # sinks
     used, row = np.unique(link, return_inverse=True)
     loads = coo_array(
         (

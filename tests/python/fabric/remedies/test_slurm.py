@@ -1,12 +1,16 @@
 """Slurm's topology files: written, read back, and each planted difference from the fabric is named."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from small_fabrics import connected
 
 from assay.errors import UserError
 from assay.fabric import synthetic
-from assay.fabric.remedies.slurm import differences, read_topology, topology_conf, topology_yaml, tree_of
+from assay.fabric.remedies.slurm import comments, topology_conf, topology_yaml, tree_of
+from assay.fabric.remedies.slurm_files import read_topology
+from assay.fabric.remedies.slurm_verify import differences, require_agreement
 
 FABRIC = synthetic.build(synthetic.parse("radix=4,nodes=14,levels=3"))
 
@@ -15,7 +19,7 @@ FABRIC = synthetic.build(synthetic.parse("radix=4,nodes=14,levels=3"))
 def test_a_written_file_agrees_with_the_fabric(write, tmp_path: Path) -> None:
     file = tmp_path / "topology"
     file.write_text(write(tree_of(FABRIC)))
-    assert differences(file, read_topology(file), FABRIC) == []
+    assert differences(file, read_topology(file).switches, FABRIC) == []
 
 
 def test_two_levels_are_leaves_and_one_switch_above() -> None:
@@ -31,7 +35,7 @@ def differences_after_change(tmp_path: Path, old: str, new: str) -> list[str]:
     assert old in text
     file = tmp_path / "topology.conf"
     file.write_text(text.replace(old, new))
-    return [line.replace(str(file), "F") for line in differences(file, read_topology(file), FABRIC)]
+    return [line.replace(str(file), "F") for line in differences(file, read_topology(file).switches, FABRIC)]
 
 
 def test_different_names_of_switches_are_not_a_difference(tmp_path: Path) -> None:
@@ -84,4 +88,95 @@ def test_wrong_files_are_refused(text: str, message: str, tmp_path: Path) -> Non
 
 def test_a_cycle_of_switches_is_reported(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("SwitchName=a Switches=b\nSwitchName=b Switches=a\n")
-    assert differences(tmp_path / "t", read_topology(tmp_path / "t"), FABRIC)
+    assert differences(tmp_path / "t", read_topology(tmp_path / "t").switches, FABRIC)
+
+
+def verified(tmp_path: Path, text: str) -> list[str]:
+    """The lines about a file for a tree of two leaf switches, of hosts node0 to node3 and node4 to node7."""
+    fabric = synthetic.build(synthetic.parse("radix=8,nodes=8"))
+    file = tmp_path / "topology.conf"
+    file.write_text(text)
+    lines = differences(file, read_topology(file).switches, fabric)
+    return [line.replace(str(file), "F") for line in lines]
+
+
+RIGHT = "SwitchName=a Nodes=node[0-3]\nSwitchName=b Nodes=node[4-7]\nSwitchName=c Switches=a,b\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        RIGHT,
+        RIGHT.replace(" Nodes", " \\\n   Nodes"),
+        RIGHT.replace(" Nodes", " \\  \nNodes"),
+        RIGHT.replace("SwitchName", "switchname").replace("Nodes", "NODES"),
+        RIGHT.replace("=node[0-3]", ' = "node[0-3]" LinkSpeed=10 # a comment \\'),
+        "# SwitchName=x Nodes=y \\\n" + RIGHT.replace("\n", "\r\n"),
+        "BlockName=x Nodes=node[0-7]\nBlockSizes=8\n" + RIGHT,
+        "include leaves.conf\nSwitchName=c Switches=a,b\n",
+    ],
+)
+def test_the_whole_grammar_of_topology_conf_is_read(text: str, tmp_path: Path) -> None:
+    (tmp_path / "leaves.conf").write_text("".join(RIGHT.splitlines(keepends=True)[:2]))
+    assert verified(tmp_path, text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Include /missing/x.conf\n", ":1: Include: cannot read /missing/x.conf"),
+        ("Include t\n", "t is included already"),
+        ("BlockName=b Nodes=n[1-2]\nBlockSizes=2\n", ":1: a topology of blocks: only trees are compared"),
+        ("- topology: x\n  block: {block_sizes: [8]}\n", "topology x: a topology of blocks"),
+        ("- topology: x\n  flat: true\n", "topology x: flat: only trees are compared"),
+        ("SwitchName=a Nodes=n1 Nodes=n2\n", "Nodes is given twice in one line"),
+        ("SwitchName=a Nodes=n1 Colour=red\n", "'Colour=red' is not understood"),
+    ],
+)
+def test_what_cannot_be_compared_is_said(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(text)
+    with pytest.raises(UserError, match=message):
+        read_topology(tmp_path / "t")
+
+
+def test_a_missing_prefix_is_guessed(tmp_path: Path) -> None:
+    lines = verified(tmp_path, RIGHT.replace("node[4-7]", "node4,[5-7]"))
+    assert "F:2: 5,6,7 are not in the fabric; did you mean node[5-7]?".replace("5,6,7", "[5-7]") in lines
+    lines = verified(tmp_path, RIGHT.replace("node[4-7]", "node[4-7].x.org"))
+    assert "F:2: node[4-7].x.org are not in the fabric; did you mean node[4-7]?" in lines
+
+
+def test_parts_that_the_fabric_joins_are_named_with_the_switches(tmp_path: Path) -> None:
+    two = RIGHT.replace("SwitchName=c Switches=a,b\n", "")
+    assert verified(tmp_path, two) == [
+        "F: a and b are joined in the fabric by spine0, spine1, spine2, spine3"
+    ]
+
+
+def test_parts_that_no_cable_joins_are_named(tmp_path: Path) -> None:
+    fabric = connected(4, [(0, 1), (2, 3)], [0, 0, 2, 2])
+    file = tmp_path / "t"
+    file.write_text("SwitchName=a Nodes=h[0-1]\nSwitchName=b Nodes=h[2-3]\nSwitchName=c Switches=a,b\n")
+    lines = differences(file, read_topology(file).switches, fabric)
+    assert lines == [f"{file}:3: c joins h[0-1] and h[2-3], which no cable joins"]
+
+
+def test_hosts_with_rails_are_one_group_and_comments_say_of_which_switches(tmp_path: Path) -> None:
+    """Hosts 0 and 1 have a port on switches 0 and 1, host 2 on switch 2, and a port has no host."""
+    joined = connected(4, [(0, 3), (1, 3), (2, 3)], [0, 1, 0, 1, 2, 2])
+    fabric = replace(
+        joined,
+        host_names=["n0 a1", "n0 a2", "n1 a1", "n1 a2", "n2", "MT4123 0x1"],
+        machines=["n0", "n0", "n1", "n1", "n2", ""],
+        switch_texts=["MF0;s0:X/U1", "s1", "s2", "s3"],
+    )
+    tree = tree_of(fabric)
+    text = topology_conf(tree, comments(fabric, tree))
+    assert text == (
+        "# s0: MF0;s0:X/U1, s1\n# not in this file: 1 ports whose description names no host, such as MT4123 0x1\n"
+        "SwitchName=s0 Nodes=n[0-1]\nSwitchName=s2 Nodes=n2\nSwitchName=level1-0 Switches=s[0,2]\n"
+    )
+    (tmp_path / "t").write_text(text)
+    require_agreement(read_topology(tmp_path / "t").switches, fabric)
+    with pytest.raises(UserError, match="each host once"):
+        require_agreement([replace(tree[0], nodes=("n0",)), replace(tree[1], nodes=("n1", "n2"))], fabric)

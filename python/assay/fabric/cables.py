@@ -1,0 +1,190 @@
+"""Faults of a fabric's cables, without any forwarding table: slow cables, parts that no cable joins, and cables from a
+switch to itself.
+
+A cable is held against its peers. Generations are mixed by design: hosts on half of a split port (2x HDR), an older
+rack with QDR beside FDR. So cables of one lower rate that are many (MIN_GROUP, and a share of their kind or all that a
+switch has) are a group of their own: they are said, not accused. A width to which nobody builds is never such a group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.fabric.topology import LANE_RATES, Fabric, Ints
+
+MIN_GROUP, GROUP_SHARE = 3, 0.1
+FULL_WIDTHS = (4, 8, 12)
+SPLIT = (2, ("HDR", "NDR", "XDR"))  # lanes and speeds of half of a split port
+
+
+@dataclass(frozen=True)
+class SlowCable:
+    """A cable that is slower than most of its kind, or than both its ports; rates in bit/s.
+
+    ``kind`` is "host" or "switch"; ``supported`` is the lower of what its ports support, 0 where that is unknown.
+    """
+
+    link: int
+    kind: str
+    rate: float
+    usual: float
+    supported: float
+    width: int
+    speed: str
+
+
+@dataclass(frozen=True)
+class TypicalRate:
+    """The most frequent rate of a kind of cable, in bit/s, with the lanes and speed of one that has it."""
+
+    rate: float
+    width: int
+    speed: str
+
+
+@dataclass(frozen=True)
+class RateGroup:
+    """Cables of one kind and rate that are slower than the most frequent rate and so many that they were built so."""
+
+    kind: str
+    rate: float
+    usual: float
+    width: int
+    speed: str
+    links: Ints
+    of: int  # cables of the kind
+
+
+@dataclass(frozen=True)
+class CableRates:
+    """The rates of a fabric's cables. ``slow``: beside their peers; ``groups``: slower ones that have peers of their
+    own."""
+
+    usual: dict[str, TypicalRate]  # by kind: "host", "switch"
+    slow: list[SlowCable]
+    groups: list[RateGroup]
+    cables: int  # number of cables
+    unknown: int  # number of cables without a rate
+    supported: int  # number of cables for which the supported rate of both ports is known
+
+
+def cable_rates(fabric: Fabric) -> CableRates:
+    """The rates of all cables; a cable has the lower rate of its two ends."""
+    lanes = np.array([LANE_RATES.get(speed, 0.0) for speed in fabric.link_speed])
+    end_rates = fabric.link_width * lanes
+    cable_rate = np.minimum(end_rates, end_rates[fabric.reverse])
+    max_rates = fabric.link_max_rate if len(fabric.link_max_rate) else np.zeros(fabric.links)
+    supported = np.minimum(max_rates, max_rates[fabric.reverse])
+    slower_end = np.where(end_rates <= end_rates[fabric.reverse], np.arange(fabric.links), fabric.reverse)
+    cables = np.flatnonzero(np.arange(fabric.links) < fabric.reverse)
+    usual: dict[str, TypicalRate] = {}
+    slow: list[SlowCable] = []
+    groups: list[RateGroup] = []
+    for kind, chosen in (
+        ("host", cables[~fabric.between_switches[cables]]),
+        ("switch", cables[fabric.between_switches[cables]]),
+    ):
+        known = chosen[cable_rate[chosen] > 0]
+        if not len(known):
+            continue
+        values, counts = np.unique(cable_rate[known], return_counts=True)
+        rate = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally frequent rates the faster
+        end = int(slower_end[known[cable_rate[known] == rate][0]])
+        usual[kind] = TypicalRate(rate, int(fabric.link_width[end]), fabric.link_speed[end])
+        of_kind = _rate_groups(fabric, kind, known, cable_rate, slower_end, rate)
+        groups += of_kind
+        grouped = np.concatenate([np.zeros(0, np.int32), *(group.links for group in of_kind)])
+        limit = np.maximum(np.where(np.isin(known, grouped), 0, rate), supported[known])
+        for link in known[cable_rate[known] < limit]:
+            end = int(slower_end[link])
+            width, speed = int(fabric.link_width[end]), fabric.link_speed[end]
+            peers = float(cable_rate[link]) if link in grouped else rate
+            slow.append(
+                SlowCable(
+                    int(link), kind, float(cable_rate[link]), peers, float(supported[link]), width, speed
+                )
+            )
+    supported_known = int((supported[cables] > 0).sum())
+    return CableRates(usual, slow, groups, len(cables), int((cable_rate[cables] == 0).sum()), supported_known)
+
+
+def _rate_groups(
+    fabric: Fabric,
+    kind: str,
+    cables: NDArray[np.intp],
+    cable_rate: NDArray[np.float64],
+    slower_end: NDArray[np.intp],
+    usual: float,
+) -> list[RateGroup]:
+    """The groups of slower cables that were built so."""
+    by_rate: dict[tuple[int, str], list[int]] = {}
+    for link in cables[cable_rate[cables] < usual]:
+        end = int(slower_end[link])
+        by_rate.setdefault((int(fabric.link_width[end]), fabric.link_speed[end]), []).append(int(link))
+    return [
+        RateGroup(
+            kind, float(cable_rate[links[0]]), usual, width, speed, np.array(links, np.int32), len(cables)
+        )
+        for (width, speed), links in by_rate.items()
+        if len(links) >= MIN_GROUP
+        and _is_built(width, speed)
+        and (len(links) >= GROUP_SHARE * len(cables) or _fill_switches(fabric, cables, links))
+    ]
+
+
+def _is_built(width: int, speed: str) -> bool:
+    """Whether cables of a width and speed are built, so that a group of them is no common fault."""
+    return width in FULL_WIDTHS or (width == SPLIT[0] and speed in SPLIT[1])
+
+
+def _fill_switches(fabric: Fabric, cables: NDArray[np.intp], links: list[int]) -> bool:
+    """Whether each of ``links`` is on a switch all of whose ``cables`` are among them."""
+    inside = set(links)
+    total: Counter[int] = Counter()
+    among: Counter[int] = Counter()
+    ends = {int(link): (int(fabric.link_from[link]), int(fabric.link_to[link])) for link in cables}
+    for link, pair in ends.items():
+        for switch in pair:
+            total[switch] += switch < fabric.switches
+            among[switch] += switch < fabric.switches and link in inside
+    return all(any(among[switch] == total[switch] > 1 for switch in ends[link]) for link in links)
+
+
+@dataclass(frozen=True)
+class Islands:
+    """Parts of a fabric that no cable joins, the one with most hosts first. ``pairs``: ordered pairs of hosts that are
+    on no common island; a host with a rail on each is apart from none."""
+
+    hosts: list[list[str]]
+    pairs: int
+
+
+def islands(fabric: Fabric) -> Islands:
+    """The connected parts that have hosts. Hosts that are cabled to hosts alone are parts of their own."""
+    part_of = np.where(fabric.host_switch >= 0, fabric.part_of[fabric.host_switch], -1)
+    names = [host or name for host, name in zip(fabric.hosts_of_ports, fabric.host_names, strict=True)]
+    parts: dict[int, dict[str, None]] = {}
+    on: dict[str, set[int]] = {}
+    for port in np.flatnonzero(fabric.is_host):
+        part = int(part_of[port]) if part_of[port] >= 0 else -2 - _pair_number(fabric, int(port))
+        parts.setdefault(part, {})[names[port]] = None
+        on.setdefault(names[port], set()).add(part)
+    sizes = Counter(frozenset(reached) for reached in on.values())
+    apart = sum(a * b for x, a in sizes.items() for y, b in sizes.items() if not x & y)
+    return Islands(sorted((list(hosts) for hosts in parts.values()), key=len, reverse=True), apart)
+
+
+def _pair_number(fabric: Fabric, port: int) -> int:
+    """The lower number of two end ports that are cabled to each other; the port's own where it has no cable."""
+    link = int(fabric.uplink[port])
+    return min(port, int(fabric.link_to[link]) - fabric.switches) if link >= 0 else port
+
+
+def self_loops(fabric: Fabric) -> list[int]:
+    """One link of each cable from a switch to itself."""
+    loops = np.flatnonzero((fabric.link_from == fabric.link_to) & (np.arange(fabric.links) < fabric.reverse))
+    return [int(link) for link in loops]

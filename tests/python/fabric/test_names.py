@@ -1,0 +1,128 @@
+"""Names of hosts, ports and switches: a description is a text for people, a name is for Slurm and launchers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.fabric.names import EndPort, name_ports, name_switches
+from assay.fabric.read import read_fabric, read_order
+
+
+def named(*descriptions: str) -> tuple[list[str], list[str]]:
+    return name_ports([EndPort(text, 16 * k, 16 * k + 1, 1) for k, text in enumerate(descriptions, 1)])
+
+
+@pytest.mark.parametrize(
+    ("descriptions", "names"),
+    [
+        (["MF0;isw1:SX6036/U1", "MF0;isw2:SX6036/U1"], ["isw1", "isw2"]),
+        (["MF0;core:SX6506/S1/U1", "MF0;core:SX6506/L2/U1"], ["core-S1-U1", "core-L2-U1"]),
+        (["SwitchIB Mellanox Technologies"] * 2, ["SwitchIB-2", "SwitchIB-1"]),
+        (["leaf one", "leaf-1", "leaf two"], ["leaf-3", "leaf-1", "leaf-2"]),
+        (["", "MF0;:MQM8700/U1", "a,b[3]"], ["switch", "MQM8700", "a-b-3"]),
+    ],
+)
+def test_switches_have_short_safe_names(descriptions: list[str], names: list[str]) -> None:
+    assert name_switches(descriptions, range(9, 9 - len(descriptions), -1)) == names
+
+
+@pytest.mark.parametrize(
+    ("descriptions", "hosts"),
+    [
+        (["n1 mlx5_0", "n1 HCA-2", "n2 mlx5_0"], ["n1", "n1", "n2"]),
+        (["n1", "n1"], ["n1", "n1"]),
+        (["n1 hfi1_0", "n1 ibp65s0", "n1.x.org HCA-1"], ["n1", "n1", "n1.x.org"]),
+        (["MT4123 ConnectX6 Mellanox Technologies", "IBM G2 Logical HCA ", "(none) HCA-1"], ["", "", ""]),
+        (["localhost mlx5_0", "", "HCA-1", "mlx5_0"], ["", "", "", ""]),
+        (["ubuntu mlx5_0", "ubuntu mlx5_0"], ["", ""]),  # two machines that nobody has named
+        (["rack one", "rack two"], ["", ""]),
+    ],
+)
+def test_a_host_is_the_first_word_of_its_adapters(descriptions: list[str], hosts: list[str]) -> None:
+    names, found = named(*descriptions)
+    assert found == hosts
+    assert len(set(names)) == len(names)
+
+
+def test_rails_and_ports_of_a_host_are_named() -> None:
+    assert named("n1 mlx5_0", "n1 mlx5_1", "n2 mlx5_0")[0] == ["n1 mlx5_0", "n1 mlx5_1", "n2"]
+    two_ports = [EndPort("n1 mlx5_0", 16, 17, 1), EndPort("n1 mlx5_0", 16, 18, 2)]
+    assert name_ports(two_ports) == (["n1 mlx5_0:1", "n1 mlx5_0:2"], ["n1", "n1"])
+
+
+def dual_rail(hosts: list[str]) -> str:
+    """The output of ibnetdiscover: a leaf switch for each of two rails, below one spine."""
+    switches, adapters = {rail: [] for rail in (1, 2)}, []
+    for rail in (1, 2):
+        for k, host in enumerate(hosts, 1):
+            guid, lid, name = 256 * rail + 16 * k, 32 * rail + k, f"{host} mlx5_{rail - 1}".strip()
+            switches[rail].append(f'[{k}] "H-{guid:016x}"[1]({guid + 1:x}) # "{name}" lid {lid} 4xHDR')
+            adapters.append(
+                f'Ca 1 "H-{guid:016x}" # "{name}"\n'
+                f'[1]({guid + 1:x}) "S-{rail:016x}"[{k}] # lid {lid} lmc 0 "MF0;isw{rail}:X/U1" lid {rail} 4xHDR\n'
+            )
+    blocks = [
+        f'Switch 40 "S-{rail:016x}" # "MF0;isw{rail}:X/U1" enhanced port 0 lid {rail} lmc 0\n'
+        + "\n".join([*switches[rail], f'[40] "S-{3:016x}"[{rail}] # "MF0;top:X/U1" lid 3 4xHDR\n'])
+        for rail in (1, 2)
+    ]
+    spine = f'Switch 40 "S-{3:016x}" # "MF0;top:X/U1" enhanced port 0 lid 3 lmc 0\n' + "\n".join(
+        f'[{rail}] "S-{rail:016x}"[40] # "MF0;isw{rail}:X/U1" lid {rail} 4xHDR' for rail in (1, 2)
+    )
+    return "\n".join([*blocks, spine, "", *adapters])
+
+
+@pytest.fixture
+def rails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(tmp_path)
+    Path("net.txt").write_text(dual_rail(["n1", "n2"]))
+    return ["--fabric", "net.txt", "--routing", "min-hop"]
+
+
+def test_launcher_files_hold_hosts_and_the_rails_are_beside(rails: list[str]) -> None:
+    assert main(["fabric", "schedule", *rails, "--into", "x"]) == 0
+    for launcher in ("slurm", "mpich", "openmpi"):
+        text = Path("x", launcher).read_text()
+        assert "mlx5" not in text and text.count("n1") == text.count("n2") == 2
+    assert sorted(Path("x/rails").read_text().splitlines()) == [
+        "n1 mlx5_0",
+        "n1 mlx5_1",
+        "n2 mlx5_0",
+        "n2 mlx5_1",
+    ]
+    arguments = ["--schedule-file", "x/schedule.txt", "--order", "x/rails", "-o", "run"]
+    assert main(["fabric", "conflicts", *rails, *arguments]) == 0
+
+
+def test_a_host_in_w_is_all_of_its_ports_and_in_an_order_the_next_one(
+    rails: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fabric", "conflicts", *rails, "-w", "n[1-2]", "-o", "run"]) == 0
+    assert "shift of 4 ranks" in capsys.readouterr().out
+    Path("order").write_text("n2\nn1\nn2\nn1 mlx5_1\n")
+    fabric = read_fabric("net.txt")
+    assert [fabric.host_names[k] for k in read_order("order", fabric)] == [
+        "n2 mlx5_0", "n1 mlx5_0", "n2 mlx5_1", "n1 mlx5_1"
+    ]  # fmt: skip
+    Path("order").write_text("n2\nn2\nn2\n")
+    assert main(["fabric", "conflicts", *rails, "--order", "order"]) == 2
+    assert "n2 mlx5_1 comes twice, first on line 2" in capsys.readouterr().err
+
+
+def test_w_takes_the_name_that_it_proposes(rails: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fabric", "conflicts", *rails, "-w", "x9"]) == 2
+    proposed = capsys.readouterr().err.split("such as ")[1].strip()
+    assert main(["fabric", "conflicts", *rails, "-w", proposed, "-o", "run"]) == 0
+
+
+def test_no_launcher_file_names_a_port_without_a_host(
+    rails: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = dual_rail(["n1", "n2"]).replace("n2 mlx5_1", "MT4123 ConnectX6 Mellanox Technologies")
+    Path("net.txt").write_text(text)
+    assert main(["fabric", "schedule", *rails, "--into", "x"]) == 0
+    assert not Path("x/slurm").exists() and Path("x/schedule.txt").exists()
+    assert "the description of 1 of 4 ports names no host" in capsys.readouterr().out
