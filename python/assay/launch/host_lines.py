@@ -20,7 +20,7 @@ from typing import NamedTuple
 from assay.errors import UserError
 
 SLOT_KEYS = ("slots", "max_slots", "max-slots", "cpu", "cpus", "count")
-_SLOTS = re.compile(r"([^:]+|\[[^\]]*:[^\]]*\]):(\d+)")
+_SLOTS = re.compile(r"([^:,]+|\[[^\]]*:[^\]]*\]):(\d+)")
 ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?)\]")
 ONE_A_LINE = "write a host or a node set a line"
 

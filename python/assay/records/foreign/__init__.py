@@ -7,6 +7,7 @@ is something else is refused by its true name. Its suffix is never asked.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 from collections.abc import Iterator
@@ -91,6 +92,20 @@ def read_text(path: Path, wanted: Wanted, limit: int = MAX_TEXT) -> str:
     return text
 
 
+def what_is(path: Path) -> Kind | None:
+    """What a text is; None for what is not known, or damaged. Raises UserError for no text, and no file."""
+    head = b""
+    with _open(path) as file, contextlib.suppress(UserError):
+        for chunk in unpacked(path, file):
+            head += chunk
+            if len(head) >= HEAD:
+                break
+    kind = binary_kind(head)
+    if kind is not None:
+        raise UserError(f"{path}: {kind.name}, no text", kind.fix)
+    return text_kind(head[:HEAD].decode(errors="replace"))
+
+
 def is_plain(path: Path) -> bool:
     """Whether programs that know no dialects read this file as Assay does. Raises UserError as ``open_text`` does."""
     with _open(path) as raw, open_text(path) as text:
@@ -142,4 +157,4 @@ def _chained(head: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield from chunks
 
 
-__all__ = ["Kind", "Wanted", "is_plain", "open_text", "read_text", "require_plain", "text_kind"]
+__all__ = ["Kind", "Wanted", "is_plain", "open_text", "read_text", "require_plain", "text_kind", "what_is"]
