@@ -51,7 +51,10 @@ public:
                Symbols& symbols)
         : symbols_(symbols) {
         std::string_view line;
-        if (!lines.next(line) || !line.starts_with("v "))
+        const bool has_line = lines.next(line);
+        if (!has_line && lines.cut_off())
+            throw Error(path + " ends before its first line", "copy it again, it is cut short");
+        if (!has_line || !line.starts_with("v "))
             throw Error(path + " is not a heaptrack file", "expected heaptrack.PROGRAM.PID.zst");
         version_ = version(line);
         if (version_ < min_version || version_ > max_version)

@@ -165,7 +165,7 @@ def test_import_of_a_heaptrack_file(planted: Path, tmp_path: Path) -> None:
     assert [(n.count, n.bytes, n.leaked) for n in nodes] == [(10, 1_000_000, 1_000_000)]
     assert (tmp_path / "run/report.html").is_file()
     cut = tmp_path / "cut.zst"
-    cut.write_bytes(file.read_bytes()[:-100])
+    cut.write_bytes(file.read_bytes()[:-2])
     done = subprocess.run(
         [ASSAY, "heap", "import", cut, "-o", tmp_path / "cut"], capture_output=True, text=True
     )
