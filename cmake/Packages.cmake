@@ -8,6 +8,7 @@ find_package(CLI11 REQUIRED)
 find_package(tsl-robin-map REQUIRED)
 pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
+pkg_check_modules(ZLIB REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(DW REQUIRED IMPORTED_TARGET libdw)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 # libsodium is static and hidden: a program that loads Assay may use another version.

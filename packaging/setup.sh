@@ -27,7 +27,7 @@ mkdir -p build
 : >"$log"
 
 run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev
-    libibverbs-dev libfabric-dev libzstd-dev libxxhash-dev libdw-dev libsodium-dev robin-map-dev python3 python3-venv)
+    libibverbs-dev libfabric-dev libzstd-dev zlib1g-dev libxxhash-dev libdw-dev libsodium-dev robin-map-dev python3 python3-venv)
 test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev doctest-dev chromium
     fonts-dejavu-core slurm-wlm munge libunwind-dev
     libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 libtbbmalloc2                 # the allocators that are studied

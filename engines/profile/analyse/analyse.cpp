@@ -175,6 +175,7 @@ void Analysis::write_json(const ReadSummary& summary, std::FILE* output) {
                   .unreadable_chunks = metadata.unreadable_chunks + summary.unreadable_chunks,
                   .missing_objects = symbols.missing(),
                   .unsupported_python = metadata.python.unsupported_version,
+                  .cut_off = summary.cut_off,
                   .unrecorded = metadata.unrecorded},
         .totals = make_totals_section(metadata, stats),
         .pools = std::move(pools),
@@ -213,7 +214,8 @@ void analyse(const std::string& path, std::uint64_t bytes, std::FILE* output) {
     analysis.write_json({.imported_from = "",
                          .bytes = trace.bytes(),
                          .damaged_bytes = trace.damaged_bytes(),
-                         .unreadable_chunks = merger.unreadable_chunks()},
+                         .unreadable_chunks = merger.unreadable_chunks(),
+                         .cut_off = false},
                         output);
 }
 

@@ -15,6 +15,7 @@ struct ReadSummary {
     std::string imported_from;  // the tool that wrote the file; empty for a trace of assay heap
     std::uint64_t bytes = 0;    // of the file
     std::uint64_t damaged_bytes = 0, unreadable_chunks = 0;
+    bool cut_off = false;  // the file lacks its end
 };
 
 class Analysis {

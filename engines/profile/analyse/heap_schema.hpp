@@ -52,6 +52,7 @@ struct HeapTrace {
     std::uint64_t unreadable_chunks = 0;
     std::vector<std::string> missing_objects;
     std::string unsupported_python;
+    bool cut_off = false;
     std::vector<std::string> unrecorded;
 };
 
@@ -65,6 +66,7 @@ inline void to_json(nlohmann::ordered_json& json, const HeapTrace& from) {
     json["unreadable_chunks"] = from.unreadable_chunks;
     json["missing_objects"] = from.missing_objects;
     json["unsupported_python"] = from.unsupported_python;
+    json["cut_off"] = from.cut_off;
     json["unrecorded"] = from.unrecorded;
 }
 

@@ -2,81 +2,26 @@
 #include "profile/analyse/heaptrack.hpp"
 
 #include <fmt/format.h>
-#include <zstd.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <memory>
 #include <string_view>
 #include <vector>
 
 #include "core/error.hpp"
 #include "profile/analyse/analyse.hpp"
+#include "profile/analyse/packed_lines.hpp"
 
 namespace assay::heap {
 namespace {
 
 constexpr std::uint64_t ns_in_ms = 1'000'000;
-constexpr std::uint64_t min_version = 2;  // of the file format
-// Limits memory, since a few bytes of zstd may decompress to gigabytes. The longest valid lines are
-// names of C++ functions.
-constexpr std::size_t max_line_bytes = 1 << 20;
+constexpr std::uint64_t min_version = 2, max_version = 3;  // of the file format
+constexpr std::uint64_t sized_strings = 3;                 // the first version with their length
+// heaptrack_interpret writes it at the end of every file since its first version.
+constexpr std::string_view last_lines = "# strings: ";
 // Instructions are numbered from 1 on; the stack tree reserves the lowest addresses.
 constexpr std::uint64_t first_address = stack::unused_address + 1;
 constexpr stack::StackId first_stack = stack::lost_root + 1;
-
-// Reads a zstd-compressed file line by line.
-class LineReader {
-public:
-    explicit LineReader(const std::string& path)
-        : file_(std::fopen(path.c_str(), "rb"), std::fclose),
-          context_(ZSTD_createDCtx(), ZSTD_freeDCtx) {
-        if (file_ == nullptr) throw Error("cannot read " + path + ": " + std::strerror(errno));
-    }
-    // Returns false at the end of the file, or if the file is damaged: see damaged().
-    bool next(std::string_view& line) {
-        for (std::size_t searched = offset_;;) {
-            if (const std::size_t end = text_.find('\n', searched); end != std::string::npos) {
-                line = std::string_view(text_).substr(offset_, end - offset_);
-                offset_ = end + 1;
-                return true;
-            }
-            text_.erase(0, offset_);
-            offset_ = 0;
-            searched = text_.size();
-            if (searched > max_line_bytes) damaged_ = true;
-            if (damaged_ || !read_more()) return false;
-        }
-    }
-    bool damaged() const { return damaged_; }
-    std::uint64_t bytes() const { return bytes_; }  // of the compressed file, read so far
-
-private:
-    bool read_more() {
-        if (input_.pos == input_.size) {
-            input_ = {compressed_, std::fread(compressed_, 1, sizeof compressed_, file_.get()), 0};
-            bytes_ += input_.size;
-            if (input_.size == 0) return false;
-        }
-        const std::size_t old_size = text_.size();
-        text_.resize(old_size + ZSTD_DStreamOutSize());
-        ZSTD_outBuffer output{text_.data() + old_size, text_.size() - old_size, 0};
-        const std::size_t status = ZSTD_decompressStream(context_.get(), &output, &input_);
-        text_.resize(old_size + output.pos);
-        damaged_ = ZSTD_isError(status) != 0;
-        return !damaged_;
-    }
-
-    std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
-    std::unique_ptr<ZSTD_DCtx, std::size_t (*)(ZSTD_DCtx*)> context_;
-    char compressed_[1 << 16];
-    ZSTD_inBuffer input_{compressed_, 0, 0};
-    std::string text_;
-    std::size_t offset_ = 0;
-    std::uint64_t bytes_ = 0;
-    bool damaged_ = false;
-};
 
 // Reads the hexadecimal numbers of a line, after its first letter.
 class HexFields {
@@ -102,20 +47,37 @@ private:
 // First pass: reads stacks, instructions, and the size and stack of each kind of allocation.
 class FileTables {
 public:
-    FileTables(LineReader& lines, const std::string& path, TraceMetadata& metadata,
+    FileTables(PackedLines& lines, const std::string& path, TraceMetadata& metadata,
                Symbols& symbols)
         : symbols_(symbols) {
         std::string_view line;
-        if (!lines.next(line) || line.empty() || line[0] != 'v' || version(line) < min_version)
-            throw Error(path + " is not a heaptrack file of version 2 or later",
-                        "expected heaptrack.PROGRAM.PID.zst");
+        const bool has_line = lines.next(line);
+        if (!has_line && lines.cut_off())
+            throw Error(path + " ends before its first line", "copy it again, it is cut short");
+        if (!has_line || !line.starts_with("v "))
+            throw Error(path + " is not a heaptrack file", "expected heaptrack.PROGRAM.PID.zst");
+        version_ = version(line);
+        if (version_ < min_version || version_ > max_version)
+            throw Error(fmt::format("{} is a heaptrack file of version {}", path, version_),
+                        fmt::format("versions {} and {} are read; record with heaptrack 1.0 to 1.5",
+                                    min_version, max_version));
         metadata.nodes.resize(first_stack);
-        for (; lines.next(line);) parse_line(line, metadata);
+        while (lines.next(line)) {
+            if (line.starts_with("x ") || line.starts_with("m "))
+                throw Error(
+                    path + " is a raw file of heaptrack, without names of functions",
+                    "interpret it where it was recorded: zstdcat RAW | heaptrack_interpret > FILE, "
+                    "which heaptrack keeps in its lib/heaptrack/libexec");
+            has_end_ = has_end_ || line.starts_with(last_lines);
+            parse_line(line, metadata);
+        }
         metadata.first_event = 0;
         metadata.process.end_ns = metadata.process.end_ticks = metadata.last_event =
             std::max<std::uint64_t>(metadata.last_event, 1);
-        metadata.process.end_state = lines.damaged() ? 0 : 1;
+        metadata.process.end_state = lines.damaged() || is_cut_off(lines) ? 0 : 1;
     }
+    // The file lacks its end, so blocks that are not freed in it may be freed later.
+    bool is_cut_off(const PackedLines& lines) const { return lines.cut_off() || !has_end_; }
     struct AllocationInfo {
         std::uint64_t size;
         stack::StackId stack;
@@ -123,10 +85,13 @@ public:
     const std::vector<AllocationInfo>& allocations() const { return allocations_; }
 
 private:
+    // Files of version 1 have no number, or heaptrack's own version alone.
     static std::uint64_t version(std::string_view line) {
         HexFields numbers(line);
         numbers.get();
-        return numbers.get();
+        std::uint64_t number = 1;
+        numbers.next(number);
+        return number;
     }
     void parse_line(std::string_view line, TraceMetadata& metadata) {
         if (line.empty()) return;
@@ -134,9 +99,9 @@ private:
         switch (line[0]) {
             case 'X': metadata.program = line.size() > 2 ? line.substr(2) : ""; break;
             case 's': {
-                numbers.get();  // the string's length
-                const std::size_t text = line.find(' ', 2);
-                strings_.emplace_back(text == std::string_view::npos ? "" : line.substr(text + 1));
+                const std::size_t length_end = version_ >= sized_strings ? line.find(' ', 2) : 1;
+                strings_.emplace_back(length_end < line.size() ? line.substr(length_end + 1)
+                                                               : std::string_view());
                 break;
             }
             case 'i': add_instruction(numbers); break;
@@ -189,11 +154,12 @@ private:
     Symbols& symbols_;
     std::vector<std::string> strings_;
     std::vector<AllocationInfo> allocations_;
-    std::uint64_t instructions_ = 0;
+    std::uint64_t instructions_ = 0, version_ = 0;
+    bool has_end_ = false;
 };
 
 // Third pass: passes the events to the analysis.
-void replay_events(LineReader& lines, const std::vector<FileTables::AllocationInfo>& allocations,
+void replay_events(PackedLines& lines, const std::vector<FileTables::AllocationInfo>& allocations,
                    Analysis& analysis) {
     std::vector<std::vector<std::uint64_t>> live(allocations.size());  // numbers of live blocks
     std::uint64_t time = 0, next_block = 0;
@@ -223,7 +189,7 @@ void replay_events(LineReader& lines, const std::vector<FileTables::AllocationIn
 }
 
 // Second pass: reads the samples of resident memory.
-void read_samples(LineReader& lines, TraceMetadata& metadata) {
+void read_samples(PackedLines& lines, TraceMetadata& metadata) {
     std::uint64_t time = 0;
     for (std::string_view line; lines.next(line);) {
         if (line.empty()) continue;
@@ -242,7 +208,7 @@ void read_samples(LineReader& lines, TraceMetadata& metadata) {
 void import_heaptrack(const std::string& path, std::FILE* output) {
     TraceMetadata metadata;
     Symbols symbols;
-    LineReader table_lines(path), sample_lines(path), event_lines(path);
+    PackedLines table_lines(path), sample_lines(path), event_lines(path);
     const FileTables tables(table_lines, path, metadata, symbols);
     read_samples(sample_lines, metadata);
     Analysis analysis(metadata, symbols);
@@ -250,7 +216,8 @@ void import_heaptrack(const std::string& path, std::FILE* output) {
     analysis.write_json({.imported_from = "heaptrack",
                          .bytes = table_lines.bytes(),
                          .damaged_bytes = table_lines.damaged() ? 1u : 0u,
-                         .unreadable_chunks = 0},
+                         .unreadable_chunks = 0,
+                         .cut_off = tables.is_cut_off(table_lines)},
                         output);
 }
 

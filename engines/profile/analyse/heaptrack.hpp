@@ -1,8 +1,8 @@
-// Imports files of heaptrack 1.3 and later (heaptrack.PROGRAM.PID.zst).
+// Imports files of heaptrack 1.0 and later (heaptrack.PROGRAM.PID.zst, .gz).
 //
 // These files hold no threads, no call times and no identities of blocks. A free is assigned to the
 // latest live block of its size and stack: peaks and leaks are exact, lifetimes are not. Format:
-// the sources of heaptrack_interpret, src/analyze/accumulatedtracedata.cpp, version 3.
+// the sources of heaptrack_interpret, src/analyze/accumulatedtracedata.cpp, versions 2 and 3.
 #pragma once
 
 #include <cstdio>

@@ -30,6 +30,7 @@ from assay.launch.reach import check_hosts
 from assay.measure.adapters import parse_adapters
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.session import Session
+from assay.records.foreign import require_plain
 from assay.records.schema import Finding, Scalar
 from assay.report.sweep import netsan_table, sweep_rows
 from assay.report.terminal import show_findings
@@ -269,6 +270,7 @@ def _schedule_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     if args.schedule_file is None:
         return {"schedule": args.schedule or "shift"}
     schedules.read(args.schedule_file, ranks)  # reports mistakes of the file before anything is started
+    require_plain(args.schedule_file)
     return {"schedule": "file", "schedule_file": str(args.schedule_file.resolve())}
 
 

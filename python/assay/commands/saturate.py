@@ -18,6 +18,9 @@ from assay.measure.saturation import SaturationRequest, measure_saturation
 from assay.measure.session import Session
 from assay.model.network import Topology
 from assay.model.study import Effort, Study
+from assay.records.foreign import Wanted, read_text
+
+CABINETS = Wanted("a file of cabinets", "give CABINET=HOSTS, or a file of such lines")
 
 
 class Saturate:
@@ -117,12 +120,7 @@ def read_topology(items: list[str]) -> Topology:
     lines = [(item, "--topology") for item in items]
     if len(items) == 1 and "=" not in items[0]:
         path = Path(items[0])
-        try:
-            text = path.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(
-                f"--topology {path}: cannot be read ({error})", "give CABINET=HOSTS, or a file of such lines"
-            ) from None
+        text = read_text(path, CABINETS)
         stripped = [(line.split("#", 1)[0].strip(), i) for i, line in enumerate(text.splitlines(), 1)]
         lines = [(line, f"--topology {path}:{i}:") for line, i in stripped if line]
     cabinets: Topology = {}

@@ -75,8 +75,8 @@ def _is_interpreter(location: Location) -> bool:
 
 
 def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
-    if profile.process.detached:
-        return []  # a process that goes on may still free its blocks
+    if profile.process.detached or profile.trace.cut_off:
+        return []  # the blocks may be freed later
     limit = max(MIN_LEAK, MIN_LEAK_OF_PEAK * profile.totals.peak)
     leaks = [
         figures

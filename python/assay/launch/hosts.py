@@ -1,35 +1,71 @@
 """Host lists: ClusterShell's node sets, from options and files.
 
 ``client[1-3,10]``, ``rack[1-2]n[01-48]``, ``@group``, ``a,b`` and exclusions ``n[1-9]!n3`` are all read by
-ClusterShell; its errors become one line with the mistake and the fix.
+ClusterShell; its errors become one line with the mistake and the fix. ClusterShell sorts; the order in which the hosts
+are written is kept here, since it is that of the ranks.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import islice
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, islice, product
 from pathlib import Path
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 
 from assay.errors import UserError
+from assay.launch.host_lines import ADDRESS, ONE_A_LINE, HostLine, parse_line, without_brackets, without_slots
+from assay.records.foreign import Wanted, read_text
+from assay.records.notes import tell
 
 EXAMPLE = "write it like 'client[1-3,10]' or 'a,b'"
 MAX_HOSTS = 100_000  # the largest machines have some ten thousand
 # A name that begins with "-" would be an option of the launcher, and other characters belong to its syntax. user@host
 # and an IPv6 address with a scope are allowed.
 _NAME = re.compile(r"[^\W_][\w.:@%-]*")
+_PLAIN = re.compile(r"[^\W_][\w.:%-]*")  # a name in which ClusterShell would find nothing
 _RANGE = re.compile(r"(\d+)-(\d+)")
+_OPERAND = re.compile(r"(?:\[[^\[\]]*\]|[^,!&^\[])+")  # of the operators of node sets
+_BRACKET = re.compile(r"\[([0-9,/-]+)\]")
+FILE = Wanted("a host file", ONE_A_LINE)
 
 
 def parse_hosts(text: str, option: str) -> list[str]:
-    """Returns the hosts of a node set in its order, each once. ``option`` names the source in a UserError."""
+    """Returns the hosts of a node set in the order in which they are written, each once. ``option`` names the source in
+    a UserError."""
     where = f"{option} {text!r}" if len(text) <= 200 else f"{option} {text[:200]!r}..."
+    slots = re.search(ADDRESS.pattern + r":\d+", text)
+    if slots:
+        raise UserError(f"{option} {slots[0]}: a number of slots", f"write [{slots[1]}]")
+    text = ADDRESS.sub(lambda match: without_brackets(match[0]), text)
+    parts = [part.strip() for part in text.split(",")]
+    is_plain = all(map(_PLAIN.fullmatch, parts))
+    hosts = list(dict.fromkeys(parts)) if is_plain else _expand(text, where)
+    if not hosts:
+        raise UserError(f"{where}: no host in it", EXAMPLE)
+    if len(hosts) > MAX_HOSTS:
+        raise UserError(f"{where}: more than {MAX_HOSTS} hosts", EXAMPLE)
+    for host in hosts:
+        if ":" in host and (name := without_slots(host)) != host:
+            raise UserError(f"{option} {host}: a number of slots", f"write {name}")
+        if not _NAME.fullmatch(host):
+            raise UserError(f"{where}: {host!r} is not the name of a host", EXAMPLE)
+    return hosts
+
+
+def _expand(text: str, where: str) -> list[str]:
+    """The hosts that ClusterShell finds, in the order of the text."""
     if any(int(last[:20]) - int(first[:20]) >= MAX_HOSTS for first, last in _RANGE.findall(text)):
         raise UserError(f"{where}: more than {MAX_HOSTS} hosts", EXAMPLE)
     try:
-        hosts = list(islice(NodeSet(text), MAX_HOSTS + 1))
+        found = list(islice(NodeSet(text), MAX_HOSTS + 1))
+        if len(found) > MAX_HOSTS:
+            return found
+        written = chain.from_iterable(map(_in_order, _OPERAND.findall(text))) if "," in text else found
+        order = dict.fromkeys(islice(written, 2 * MAX_HOSTS))
     except NodeSetException as error:
         raise UserError(f"{where}: {_reason(error)}", EXAMPLE) from error
     except (GroupResolverError, GroupSourceError) as error:
@@ -44,14 +80,26 @@ def parse_hosts(text: str, option: str) -> list[str]:
         ValueError,
     ):  # defects of ClusterShell's parser
         raise UserError(f"{where}: not a host list", EXAMPLE) from None
-    if not hosts:
-        raise UserError(f"{where}: no host in it", EXAMPLE)
-    if len(hosts) > MAX_HOSTS:
-        raise UserError(f"{where}: more than {MAX_HOSTS} hosts", EXAMPLE)
-    for host in hosts:
-        if not _NAME.fullmatch(host):
-            raise UserError(f"{where}: {host!r} is not the name of a host", EXAMPLE)
-    return hosts
+    members = set(found)
+    return list(dict.fromkeys([*(host for host in order if host in members), *found]))
+
+
+def _in_order(part: str) -> Iterator[str]:
+    """The hosts of a node set without operators: "r[2,1]n[0-1]" is r2n0, r2n1, r1n0, r1n1."""
+    fields = _BRACKET.split(part.strip())  # names and lists of numbers in turn
+    if len(fields) == 1:
+        return iter(NodeSet(part) if part.strip().startswith("@") else fields)
+    choices = [
+        [
+            number
+            for item in field.split(",")
+            for number in ([item] if item.isdigit() else NodeSet(f"[{item}]"))
+        ]
+        if index % 2
+        else [field]
+        for index, field in enumerate(fields)
+    ]
+    return map("".join, product(*choices))
 
 
 def _reason(error: NodeSetException) -> str:
@@ -60,22 +108,27 @@ def _reason(error: NodeSetException) -> str:
 
 
 def read_hosts(path: Path, option: str) -> list[str]:
-    """Reads the hosts of a file: a name or node set on each line; ``#`` begins a comment. Raises UserError."""
-    try:
-        lines = path.read_text().splitlines()
-    except OSError as error:
-        raise UserError(f"{option} {path}: cannot be read: {error.strerror}", "check the path") from error
-    except UnicodeDecodeError:
-        raise UserError(f"{option} {path}: not a text file", "one host or node set a line") from None
+    """Reads the hosts of a file in its order: lines of ``host_lines``; ``#`` begins a comment. Raises UserError."""
     hosts: list[str] = []
-    for number, line in enumerate(lines, 1):
+    names: Counter[str] = Counter()  # of lines with one name, of which batch systems write one for each slot
+    has_slots = False
+    for number, line in enumerate(read_text(path, FILE).splitlines(), 1):
         text = line.split("#", 1)[0].strip()
-        if text:
-            hosts += parse_hosts(text, f"{option} {path}:{number}:")
+        if not text:
+            continue
+        where = f"{option} {path}:{number}:"
+        is_plain = ":" not in text and _PLAIN.fullmatch(text)
+        listed = HostLine(text, False) if is_plain else parse_line(text, where)
+        has_slots |= listed.has_slots
+        names[listed.hosts] += 1
+        if names[listed.hosts] == 1:
+            hosts += [text] if is_plain else parse_hosts(listed.hosts, where)
     if not hosts:
         raise UserError(
             f"{option} {path}: no host in it", "one host or node set a line, '#' begins a comment"
         )
+    if has_slots or names.total() > len(names):
+        tell(f"{path}: numbers of slots are not used, Assay places its own ranks; {len(hosts)} hosts")
     return hosts
 
 
@@ -89,15 +142,16 @@ def host_list(text: str | None, path: str | None, option: str) -> list[str]:
         hosts = read_hosts(Path(path), f"{option}-file")
     else:
         return []
-    repeated = [h for i, h in enumerate(hosts) if h in hosts[:i]]
-    if repeated:
-        raise UserError(f"{option}: {repeated[0]} is named twice", "name each host once")
+    if len(set(hosts)) < len(hosts):
+        repeated = next(host for host, count in Counter(hosts).items() if count > 1)
+        raise UserError(f"{option}: {repeated} is named twice", "name each host once")
     return hosts
 
 
 def refuse_shared(servers: list[str], clients: list[str]) -> None:
     """Raises UserError for a host that is both server and client: its traffic would stay in its memory."""
-    shared = [host for host in servers if host in set(clients)]
+    members = set(clients)
+    shared = [host for host in servers if host in members]
     if shared:
         raise UserError(
             f"{fold(shared)} {'is' if len(shared) == 1 else 'are'} in both --servers and --clients",

@@ -27,6 +27,7 @@ from assay.launch.engines import flavours
 from assay.launch.placement import Segment, Site, with_env
 from assay.launch.slurm_nodes import node_names
 from assay.launch.vendors import Aprun, IntelMpi, Pals
+from assay.records.notes import tell
 
 SSH_LIMIT_S = 15  # for the connection
 
@@ -309,6 +310,7 @@ def _multi_prog(site: Site, segments: Sequence[Segment], argv: Sequence[str]) ->
     return file.name
 
 
+BIND_SLURM = "in a container, bind srun and the configuration of Slurm into it"
 WHEEL_MPIEXEC = str(Path(sys.executable).parent / "mpiexec.hydra")
 
 LAUNCHERS: list[Launcher] = [
@@ -344,6 +346,9 @@ def default_launcher() -> Launcher:
         order = [x for x in order if x.name != "srun"]
     for launcher in order:
         if launcher.unavailable() is None:
+            if order[0].name == "srun" != launcher.name:
+                reason = order[0].unavailable()
+                tell(f"in a Slurm job, but {reason}: {launcher.name} starts the ranks; {BIND_SLURM}")
             return launcher
     reasons = "; ".join(f"{x.name}: {x.unavailable()}" for x in order)
     raise UserError(f"no MPI can be used here ({reasons})", "see 'assay doctor'")

@@ -70,8 +70,8 @@ def _record_totals(run: Run, profile: HeapProfile) -> None:
         "leaked": totals.leaked,
     }
     for metric in describe(recorder()).find(NAME).metrics:
-        if metric.name == "leaked" and profile.process.detached:
-            continue  # not known while the process runs
+        if metric.name == "leaked" and (profile.process.detached or profile.trace.cut_off):
+            continue  # not known before the end
         value = values[metric.name]
         run.append(
             Measurement(

@@ -67,6 +67,7 @@ class HeapTrace(Struct):
     unreadable_chunks: int
     missing_objects: list[str]
     unsupported_python: str = ""  # the version of an interpreter whose frames were not read; empty: none
+    cut_off: bool = False  # the file lacks its end: blocks that are not freed in it may be freed later
     unrecorded: list[str] = []  # programs that the process started and that are not recorded: "PATH REASON"
 
 

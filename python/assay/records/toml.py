@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 import assay
 from assay.errors import UserError
+from assay.records.foreign import Wanted, read_text
 
 
 def find_built_in(folder: str, name: str, kind: str) -> Path:
@@ -38,15 +39,9 @@ class TomlFile:
     def __init__(self, path: str | Path, array: str, kind: str) -> None:
         self.path = Path(path)
         self.array = array
+        text = read_text(self.path, Wanted(f"a {kind}", f"a {kind} is a TOML file"))
         try:
-            text = self.path.read_text(encoding="utf-8")
             self.document: dict[str, Any] = tomllib.loads(text)
-        except OSError as error:
-            raise UserError(
-                f"cannot read the {kind} {path}: {error.strerror}", "give a readable file"
-            ) from None
-        except UnicodeDecodeError:
-            raise UserError(f"{path} is not text in UTF-8", f"a {kind} is a TOML file") from None
         except tomllib.TOMLDecodeError as error:
             line = re.search(r"at line (\d+)", str(error))
             where = f"{path}:{line[1]}" if line else f"{path}:{text.count(chr(10)) + 1}"

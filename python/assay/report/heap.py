@@ -42,11 +42,12 @@ def show_profiles(console: Console, profiles: Profiles, run: Path, show_all: boo
 def show_profile(console: Console, profile: HeapProfile) -> None:
     process, totals = profile.process, profile.totals
     console.print(Text(f"{profile.title}, {process.seconds:.2f} s", style="bold"))
+    left = "at the end" if profile.trace.cut_off else "not freed"
     rate = totals.count / process.seconds if process.seconds > 0 else 0.0
     lines = [
         f"allocated     {_format_bytes(totals.bytes)} in {totals.count} blocks, {format_quantity(rate, '1/s')}",
         f"peak          {_format_bytes(totals.peak)} in {totals.peak_count} blocks, after {totals.peak_seconds:.2f} s",
-        f"not freed     {_format_bytes(totals.leaked)} in {totals.leaked_count} blocks",
+        f"{left:13} {_format_bytes(totals.leaked)} in {totals.leaked_count} blocks",
         *_runtime_pools(profile),
         f"in malloc     {_time_share(profile, ('malloc', 'calloc', 'memalign', 'realloc'))}",
         f"in free       {_time_share(profile, ('free',))}",
@@ -99,7 +100,9 @@ def problems(profile: HeapProfile) -> list[str]:
     """Messages about missing or uncertain parts of the profile, with the reasons."""
     trace, messages = profile.trace, []
     messages += _attach_problems(profile)
-    if not profile.process.complete and profile.process.attached_after is None:
+    if trace.cut_off:
+        messages.append("the file lacks its end: what was not freed in it may be freed later")
+    elif not profile.process.complete and profile.process.attached_after is None:
         messages.append("the process did not end by itself: the profile holds what it did until then")
     if trace.imported_from:
         messages.append(

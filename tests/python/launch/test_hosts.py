@@ -22,6 +22,14 @@ from assay.launch.hosts import fold, host_list, parse_hosts, read_hosts, refuse_
         ("a,b", ["a", "b"]),
         ("n[1-4]!n[2-3]", ["n1", "n4"]),
         ("n[1-3/2]", ["n1", "n3"]),
+        ("srv01,srv3,srv2", ["srv01", "srv3", "srv2"]),
+        ("n[3,1-2],n0", ["n3", "n1", "n2", "n0"]),
+        ("r[2,1]n[01-02]", ["r2n01", "r2n02", "r1n01", "r1n02"]),
+        ("n5,n[1-9]&n[3-5]", ["n5", "n3", "n4"]),
+        ("n[8,2]!n2,a", ["n8", "a"]),
+        ("c09,c010,c09", ["c09", "c010"]),
+        ("[fe80::1%ib0],n[2,1]", ["fe80::1%ib0", "n2", "n1"]),
+        ("2001:db8::1", ["2001:db8::1"]),
     ],
 )
 def test_host_lists_are_expanded(text: str, hosts: list[str]) -> None:
@@ -49,6 +57,54 @@ def test_a_file_has_names_sets_and_comments(tmp_path: Path) -> None:
     assert read_hosts(file, "--clients-file") == ["n1", "n2", "login", "n9"]
 
 
+@pytest.mark.parametrize(
+    "text, hosts",
+    [
+        ("n2:4\nn1:4\n", ["n2", "n1"]),
+        ("n1 slots=4 max_slots=8\nuser@n2 slots=4\n", ["n1", "user@n2"]),
+        ("n1 cpu=2\nn2\n", ["n1", "n2"]),
+        ("n2\nn2\nn1\nn1\nn2\n", ["n2", "n1"]),
+        ("n1 8 all.q@n1 <NULL>\nn2 8 all.q@n2 UNDEFINED\n", ["n1", "n2"]),
+        ("[fe80::1%ib0]:4\n10.0.0.2:4\n", ["fe80::1%ib0", "10.0.0.2"]),
+    ],
+)
+def test_slots_of_a_file_are_understood_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, hosts: list[str]
+) -> None:
+    file = tmp_path / "hosts"
+    file.write_text(text)
+    assert read_hosts(file, "--hosts-file") == hosts
+    assert "hosts: numbers of slots are not used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "line, problem",
+    [
+        ("n1:4 ifname=ib0", "hosts:1: n1:4: 'ifname=ib0' is not understood; fix: write n1"),
+        ("rank 0=n1 slot=0", "a rank file of Open MPI"),
+        ("n1 slots=many", "'slots=many': not a number of slots"),
+        ("n1 4", "a number after n1 that is not understood"),
+        ("n[1-2],n3:2", "n3:2: a number of slots; fix: write n3"),
+    ],
+)
+def test_a_line_that_says_more_than_slots_is_refused(tmp_path: Path, line: str, problem: str) -> None:
+    file = tmp_path / "hosts"
+    file.write_text(line)
+    with pytest.raises(UserError) as refused:
+        read_hosts(file, "--hosts-file")
+    assert problem in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text, fix",
+    [("n0101:4,n0102:4", "-w n0101:4: a number of slots; fix: write n0101"), ("[::1]:2", "write [::1]")],
+)
+def test_slots_in_an_option_are_refused_by_name(text: str, fix: str) -> None:
+    with pytest.raises(UserError) as refused:
+        parse_hosts(text, "-w")
+    assert fix in str(refused.value)
+
+
 def test_a_wrong_line_of_a_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "hosts"
     file.write_text("n1\nn[3-1]\n")
@@ -62,7 +118,7 @@ def test_missing_empty_and_binary_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").write_text("# nothing\n")
     with pytest.raises(UserError, match="no host in it"):
         read_hosts(tmp_path / "empty", "--clients-file")
-    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00n1")
+    (tmp_path / "binary").write_bytes(b"n1\n\0\1\2n2")
     with pytest.raises(UserError, match="not a text file"):
         read_hosts(tmp_path / "binary", "--clients-file")
 

@@ -88,3 +88,15 @@ def test_in_a_slurm_allocation_srun_comes_first(monkeypatch: pytest.MonkeyPatch)
     assert default_launcher().name == "openmpi"
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     assert default_launcher().name == "srun"
+
+
+def test_in_a_slurm_job_without_srun_the_other_launcher_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        launchers.shutil, "which", lambda name, **_k: None if name == "srun" else f"/bin/{name}"
+    )
+    monkeypatch.setattr(launchers, "flavours", lambda: ["openmpi", "mpich"])
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert default_launcher().name == "openmpi"
+    assert capsys.readouterr().err.startswith("note: in a Slurm job, but no srun on PATH")

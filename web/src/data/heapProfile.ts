@@ -198,6 +198,7 @@ export interface HeapTrace {
   unreadable_chunks: number;
   missing_objects: string[];
   unsupported_python: string;
+  cut_off: boolean;
   unrecorded: string[];
 }
 

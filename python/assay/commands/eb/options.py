@@ -34,7 +34,7 @@ from assay.measure.events import (
     network_in_flight,
     per_rank,
 )
-from assay.records.files import open_regular
+from assay.records.foreign import require_plain
 from assay.records.schema import Scalar
 from assay.records.units import parse_in
 
@@ -195,7 +195,8 @@ def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
     if args.input_rate is not None:
         params["rate"] = args.input_rate
     if args.sizes_file is not None:
-        params["sizes_file"] = _checked_path(args.sizes_file, "--sizes-file")
+        require_plain(Path(args.sizes_file))
+        params["sizes_file"] = str(Path(args.sizes_file).resolve())
     params |= _schedule_params(args, ranks)
     if args.synchronised and (args.at_once or args.protocol == "pull"):
         other = "--at-once" if args.at_once else "--protocol pull"
@@ -214,6 +215,7 @@ def _schedule_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
         return {"schedule": "all"}
     if args.schedule_file is not None:
         schedules.read(args.schedule_file, ranks)  # reports mistakes of the file with their line
+        require_plain(args.schedule_file)
         return {"schedule": "file", "schedule_file": str(Path(args.schedule_file).resolve())}
     if args.schedule in ("circle", "xor"):
         raise UserError(
@@ -221,16 +223,6 @@ def _schedule_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
             "choose shift or random, or --schedule-file",
         )
     return {"schedule": args.schedule} if args.schedule else {}
-
-
-def _checked_path(name: str, option: str) -> str:
-    """The absolute path of a file that can be read. Raises UserError."""
-    path = Path(name)
-    try:
-        with open_regular(path):
-            return str(path.resolve())
-    except OSError as error:
-        raise UserError(f"{option} {path}: {error.strerror}", "check the path") from None
 
 
 def build_request(

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from assay.commands.heap.runs import HEAP
 from assay.commands.options import add_option
 from assay.commands.parser import Example
-from assay.errors import EXIT_PASS, UserError
+from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.measure.heap import FOLDER, conclude, import_file
+from assay.profile.profiles import Profiles
+from assay.records.foreign import what_is
 
 if TYPE_CHECKING:
     from assay.commands.heap import Verbs
@@ -26,14 +28,14 @@ class Import:
             self.name,
             help="read a file of heaptrack",
             description="Makes a run from a file of heaptrack. Lifetimes are then estimates; threads and call times "
-            "are unknown.",
+            "are unknown. Of a file without its end nothing is judged as never freed, and the exit code is 2.",
             examples=[
                 Example("assay heap import heaptrack.solver.4711.zst", needs="a file"),
                 Example("assay heap import heaptrack.solver.4711.zst -o solver", needs="a file"),
                 Example("assay heap import heaptrack.solver.4711.zst --sources", needs="a file"),
             ],
         )
-        parser.add_argument("file", type=Path, metavar="FILE", help="heaptrack.PROGRAM.PID.zst")
+        parser.add_argument("file", type=Path, metavar="FILE", help="heaptrack.PROGRAM.PID.zst, or .gz")
         add_option(parser, "-o --output")
         parser.add_argument(
             "--sources", action="store_true", help="put this machine's source files into the report"
@@ -42,13 +44,16 @@ class Import:
 
 
 def import_profile(args: argparse.Namespace) -> int:
-    if not args.file.is_file():
-        raise UserError(f"cannot read {args.file}: no such file")
+    kind = what_is(args.file)
+    if kind is not None and kind.key != "heaptrack":
+        raise UserError(f"{args.file}: {kind.name}, not a heaptrack file", "give heaptrack.PROGRAM.PID.zst")
     session = HEAP.new_session(args, {"import": str(args.file)})
     try:
         import_file(session.run.path / FOLDER, args.file)
     except UserError:
         session.run.finish("failed", f"{args.file} could not be read")
         raise
+    if any(profile.trace.cut_off for profile in Profiles(session.run.path).processes):
+        session.ended_early = f"{args.file.name} lacks its end, so what was not freed in it is not judged"
     conclude(session, sources=args.sources)
-    return EXIT_PASS
+    return EXIT_UNUSABLE if session.ended_early else EXIT_PASS

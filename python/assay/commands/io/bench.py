@@ -8,7 +8,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.commands.io.originals import ORIGINALS, h5bench_file
+from assay.commands.io.h5bench import h5bench_file
+from assay.commands.io.originals import ORIGINALS
 from assay.commands.options import add_option, add_output, argument_type, check_ranks_here, count, open_run
 from assay.commands.parser import Example, Parser
 from assay.commands.specifications import specifications

@@ -4,6 +4,7 @@ argparse parser, and types for numbers and sizes."""
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,6 @@ from typing import Any
 
 from assay.errors import UserError
 from assay.records.schema import Scalar
-from assay.records.units import parse_size
 
 
 @dataclass(frozen=True)
@@ -30,32 +30,53 @@ class OriginalParser(argparse.ArgumentParser):
         raise UserError(f"{self.prog}: {message}", f"see 'assay io bench {self.prog} --help'")
 
 
-def binary_size(text: str) -> int:
-    """IOR's sizes: 32k, 192m, 1g are binary."""
-    return parse_size(text.upper() if text[-1:] in "mg" and text[:-1].isdigit() else text)
-
-
-def size(text: str) -> int:
-    try:
-        return binary_size(text)
-    except UserError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def non_negative_integer(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a non-negative integer")
-    return int(text)
+# IOR and mdtest read all numbers by one function (src/option.c, string_to_bytes): a whole number, then one letter; what
+# follows the letter is not looked at, and any other letter is none.
+_NUMBER = re.compile(r"\s*([+-]?[0-9]{1,18})\s*(\S?)")
+_EXPONENTS = {"k": 10, "m": 20, "g": 30, "t": 40, "p": 50}
+LARGEST = (1 << 63) - 1
+LAUNCHERS = ("mpirun", "mpiexec", "srun", "orterun", "prterun", "aprun", "jsrun", "ibrun")
 
 
 def integer(text: str) -> int:
-    sign = text.startswith("-")
-    return -non_negative_integer(text[1:]) if sign else non_negative_integer(text)
+    """A number as IOR reads it: "32k" is 32 * 1024, "10MB" 10 * 1024 * 1024, "1t" 2^40. "1.5g", which IOR takes for 1,
+    and "10x", which it takes for 10, are refused: nobody means them."""
+    match = _NUMBER.match(text)
+    exponent = _EXPONENTS.get(match[2].lower(), 0) if match else 0
+    if match is None or (match[2] and match[2] not in "bB" and not exponent):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no number of IOR; write a whole number and k, m, g, t or p, such as 10m for 10 MiB"
+        )
+    number = int(match[1]) << exponent
+    if abs(number) > LARGEST:
+        raise argparse.ArgumentTypeError(f"'{text}' is larger than IOR's numbers")
+    return number
+
+
+def non_negative_integer(text: str) -> int:
+    number = integer(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"'{text}' is not a non-negative integer")
+    return number
+
+
+def size(text: str) -> int:
+    """A size of at least 1 byte."""
+    number = non_negative_integer(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError(f"a size of '{text}' is not possible")
+    return number
 
 
 def without_program(arguments: Sequence[str], *names: str) -> list[str]:
-    """The arguments without the program's name, if they begin with one of ``names``."""
-    return list(arguments[1:] if arguments[:1] and arguments[0] in names else arguments)
+    """The arguments without the program, if the first is one of ``names``, or its path. Raises UserError for a launcher
+    before it."""
+    if arguments and Path(arguments[0]).name in LAUNCHERS:
+        raise UserError(
+            f"'{arguments[0]}': Assay starts the ranks itself",
+            "leave the launcher out: -n RANKS -- PROGRAM ...",
+        )
+    return list(arguments[1:] if arguments and Path(arguments[0]).name in names else arguments)
 
 
 def without_unset(parsed: dict[str, Any]) -> dict[str, Scalar]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from assay.commands.io.h5bench import H5BENCH_HELP, h5bench
 from assay.commands.io.mdtest import MDTEST_HELP, mdtest
 from assay.commands.io.original import (
     OriginalOptions,
@@ -83,6 +84,7 @@ IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
     "fsyncperwrite": ("fsync_each", _switch), "usefileview": ("view", _switch), "intertestdelay": IOR_VALUES["-d"],
     "stonewallingstatusfile": ("status_file", str), "verbose": ("verbose", non_negative_integer),
     "refnum": ("reference", non_negative_integer),
+    "showhints": ("verbose", _switch), "showhelp": ("verbose", _switch), "quitonerror": ("verbose", _switch),
     "summaryfile": ("summary_file", str),
     "summaryformat": ("summary_format", _json),
 }  # fmt: skip
@@ -92,9 +94,43 @@ IOR_HELP = """IOR's own options (after '--' for those that Assay has too: -w, -o
   -C read another rank's data   -Z a random rank's, -X SEED   -Q N distance in nodes, with -Z least
   -l timestamp|offset|incompressible|random data   -G N signature of the data, also below 0
   -c collective   -F a file per process   -z random order   -p preallocate   -g barriers   -e fsync
-  -E existing file   -V file view   -Y sync each write   -d SECONDS pause   -v, -A N no effect here
+  -E existing file   -V file view   -Y sync each write   -d SECONDS pause   -v -q -H -A N no effect here
   -D SECONDS stonewall   -O NAME=VALUE,... directives, such as stoneWallingWearOut=1,
   stoneWallingWearOutIterations=N, summaryFormat=JSON,summaryFile=FILE, and the options' long names"""
+
+
+# Options of IOR that Assay does not have, with their meaning there.
+IOR_REFUSED = {
+    "-m": "a file for each repetition (multiFile)", "-u": "a folder for each file (uniqueDir)",
+    "-U": "a file of MPI hints (hintsFileName)", "-K": "keep files with errors (keepFileWithError)",
+    "-f": "a script of IOR (scriptFile)", "-j": "a warning of outliers (outlierThreshold)",
+    "-M": "memory that is filled on the node (memoryPerNode)", "-N": "a number of tasks (numTasks)",
+    "-T": "a limit in minutes (maxTimeDuration)", "-x": "no second try of a transfer (singleXferAttempt)",
+    "-y": "two mount points (dualMount)", "-B": "O_DIRECT of POSIX (useO_DIRECT)", "-n": "no fill (noFill)",
+    "-P": "a shared file pointer (useSharedFilePointer)", "-S": "strided data types (useStridedDatatype)",
+    "-I": "one dataset (individualDataSets)", "-J": "an alignment of HDF5 (setAlignment)",
+    "-h": "IOR's help; see 'assay io bench ior --help'",
+    "--mpiio.hintsFileName": "a file of MPI hints",
+    "--mpiio.useStridedDatatype": "strided data types", "--dryRun": "no input and output at all",
+    "--randomPrefill": "a file that is filled before", "--random-offset-seed": "a seed of -z",
+    "--warningAsErrors": "warnings as errors", "--posix.odirect": "O_DIRECT of POSIX",
+}  # fmt: skip
+# They concern IOR's text output, in IOR 2 and 3 too: verbosity, shown hints, shown help, quitting at an error.
+IOR_ACCEPTED = ("-v", "-H", "-q", "--mpiio.showHints")
+
+
+class _Refused(argparse.Action):
+    """An option that is refused by its name and its meaning."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        option = option_string or ""
+        parser.error(f"{option} is not supported: {IOR_REFUSED[option]}")
 
 
 class _Directives(argparse.Action):
@@ -142,8 +178,11 @@ def _ior_parser() -> argparse.ArgumentParser:
     for option, name in IOR_FLAGS.items():
         parser.add_argument(option, dest=name, action="store_true")
     parser.add_argument("-O", dest="directives", action=_Directives)
-    # -v and -A concern IOR's text output. Assay's records are complete at any verbosity.
-    parser.add_argument("-v", dest="verbose", action="count")
+    # Assay's records are complete at any verbosity. -A is a number that IOR prints.
+    for option in IOR_ACCEPTED:
+        parser.add_argument(option, dest="verbose", action="count")
+    for option in IOR_REFUSED:
+        parser.add_argument(option, action=_Refused, nargs=0, dest=argparse.SUPPRESS)
     parser.add_argument("-A", dest="reference", type=non_negative_integer)
     parser.add_argument("--mpiio.preallocate", dest="preallocate", action="store_true")
     parser.add_argument("--mpiio.useFileView", dest="view", action="store_true")
@@ -191,132 +230,6 @@ def rdbench(arguments: Sequence[str]) -> OriginalOptions:
     parsed["keep"] = parsed["file"] is not None  # as RDBench does
     pretty = parsed.pop("prettify")
     return OriginalOptions(without_unset(parsed), pretty=pretty)
-
-
-H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--config FILE): MEM_PATTERN and
-FILE_PATTERN (CONTIG|INTERLEAVED), READ_OPTION (FULL|PARTIAL|STRIDED), TO_READ_NUM_PARTICLES,
-STRIDE_SIZE, BLOCK_SIZE, TIMESTEPS, COLLECTIVE_DATA, COLLECTIVE_METADATA, NUM_DIMS, DIM_1, DIM_2,
-DIM_3, EMULATED_COMPUTE_TIME_PER_TIMESTEP, CSV_FILE (as --h5bench-csv), BENCHMARK_TYPE=write|read
-(default: both), FILE (Assay's own: kept). Async I/O and compression are not measured.
-h5bench's command lines follow '--': h5bench_write CONFIG FILE, h5bench_read CONFIG FILE."""
-
-H5BENCH_NUMBERS = (
-    "TIMESTEPS",
-    "NUM_DIMS",
-    "DIM_1",
-    "DIM_2",
-    "DIM_3",
-    "TO_READ_NUM_PARTICLES",
-    "STRIDE_SIZE",
-    "BLOCK_SIZE",
-)
-H5BENCH_SWITCHES = ("COLLECTIVE_DATA", "COLLECTIVE_METADATA")
-H5BENCH_CHOICES = {
-    "MEM_PATTERN": ("CONTIG", "INTERLEAVED"),
-    "FILE_PATTERN": ("CONTIG", "INTERLEAVED"),
-    "READ_OPTION": ("FULL", "PARTIAL", "STRIDED"),
-}
-# Settings of h5bench's samples that need no action here.
-H5BENCH_ACCEPTED = {
-    "MODE": ("SYNC",),
-    "COMPRESS": ("NO",),
-    "DELAYED_CLOSE_TIMESTEPS": ("0", "1", "2"),
-}
-
-
-H5BENCH_PROGRAMS = {"h5bench_write": "write", "h5bench_read": "read"}
-
-
-def h5bench(arguments: Sequence[str]) -> OriginalOptions:
-    """KEY=VALUE settings, with values as in h5bench: "1 K", "8 M", "YES", "1 s"; or a command line of h5bench."""
-    params: dict[str, Scalar] = {}
-    results = None
-    for argument in _h5bench_settings(arguments):
-        key, equals, value = (part.strip() for part in argument.partition("="))
-        if not equals:
-            raise UserError(f"hdf5: '{argument}' is not a setting", "write KEY=VALUE, e.g. DIM_1=1M")
-        if key.upper() == "CSV_FILE":
-            results = Path(value)
-        else:
-            params |= _h5bench_setting(key.upper(), value)
-    if params.get("read") and "file" not in params:
-        raise UserError("hdf5: the file to read is not given", "h5bench_read CONFIG FILE")
-    return OriginalOptions(params, results)
-
-
-def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
-    """The settings of a command line of h5bench (``h5bench_write CONFIG FILE``); other arguments unchanged."""
-    program = next((argument for argument in arguments if argument in H5BENCH_PROGRAMS), None)
-    if program is None:
-        return list(arguments)
-    positional = [argument for argument in arguments if "=" not in argument]
-    if len(positional) != 3 or positional[0] != program:
-        raise UserError(
-            f"hdf5: {' '.join(positional)}: not a command line of h5bench", f"{program} CONFIG FILE"
-        )
-    others = [argument for argument in arguments if "=" in argument]
-    return [
-        *h5bench_file(Path(positional[1])),
-        *others,
-        f"BENCHMARK_TYPE={H5BENCH_PROGRAMS[program]}",
-        f"FILE={positional[2]}",
-    ]
-
-
-def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
-    if key in H5BENCH_NUMBERS:
-        return {key.lower(): _parse_number(key, value)}
-    if key in H5BENCH_SWITCHES:
-        if value.upper() not in ("YES", "NO"):
-            raise UserError(f"hdf5: {key}={value} must be YES or NO", f"e.g. {key}=YES")
-        return {key.lower(): True} if value.upper() == "YES" else {}
-    if key in H5BENCH_CHOICES:
-        if value.upper() not in H5BENCH_CHOICES[key]:
-            raise UserError(
-                f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(H5BENCH_CHOICES[key])}"
-            )
-        return {key.lower(): value.upper()}
-    if key == "BENCHMARK_TYPE" and value in ("write", "read"):
-        return {value: True}
-    if key == "FILE":  # h5bench does not remove the file of a command line
-        return {"file": value, "keep": True}
-    if key == "EMULATED_COMPUTE_TIME_PER_TIMESTEP":
-        return {"compute_time": _parse_seconds(key, value)}
-    if value in H5BENCH_ACCEPTED.get(key, ()):
-        return {}
-    keys = [*H5BENCH_NUMBERS, *H5BENCH_SWITCHES, *H5BENCH_CHOICES, "EMULATED_COMPUTE_TIME_PER_TIMESTEP"]
-    raise UserError(f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(keys)}")
-
-
-def _parse_number(key: str, value: str) -> int:
-    """A number as h5bench writes it: "1 K" is 1024, "8 M" is 8 * 1024 * 1024."""
-    number, factor = value.replace(" ", ""), 1
-    if number[-1:].upper() in ("K", "M", "G"):
-        factor = 1024 ** (" KMG".index(number[-1].upper()))
-        number = number[:-1]
-    if not number.isdigit():
-        raise UserError(f"hdf5: {key}={value} is not a number", "e.g. 1024, 1K or 8M")
-    return int(number) * factor
-
-
-def _parse_seconds(key: str, value: str) -> float:
-    parts = value.split()
-    units = {"s": 1.0, "ms": 1e-3, "min": 60.0}
-    try:
-        return float(parts[0]) * units[parts[1] if len(parts) > 1 else "s"]
-    except (ValueError, KeyError, IndexError):
-        raise UserError(f"hdf5: {key}={value} is not a time", "e.g. '1 s' or '500 ms'") from None
-
-
-def h5bench_file(path: Path) -> list[str]:
-    """The settings in an h5bench file: KEY=VALUE per line, "#" begins a comment."""
-    try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            f"--config {path}: cannot be read: {error}", "give a file of h5bench settings"
-        ) from None
-    return [text for line in lines if (text := line.split("#", 1)[0].strip())]
 
 
 # Of each benchmark of 'assay io bench': the parser of the original's options, and their help.

@@ -11,6 +11,7 @@ from assay.fabric.read import db_csv, fdbs, ibnetdiscover, lfts, opa, order, sub
 from assay.fabric.read.text import EMPTY_DUMP, open_file
 from assay.fabric.tables import ForwardingTables
 from assay.fabric.topology import Fabric, Ints
+from assay.records.foreign import text_kind
 
 TOPOLOGIES: dict[str, tuple[Callable[[str], bool], Callable[[Path], Fabric]]] = {
     "ibnetdiscover": (ibnetdiscover.looks_like, ibnetdiscover.read),
@@ -33,11 +34,8 @@ def read_fabric(path: Path | str) -> Fabric:
     for looks_like, read in TOPOLOGIES.values():
         if looks_like(head):
             return read(Path(path))
-    tables = next((name for name, (looks_like, _) in TABLES.items() if looks_like(head)), "")
     raise UserError(
-        f"{path}:1: "
-        + (f"forwarding tables ({tables}), no topology" if tables else "not the topology of a fabric"),
-        f"give the output of {', '.join(TOPOLOGIES)}",
+        f"{path}: {_name(head)}no topology of a fabric", f"give the output of {', '.join(TOPOLOGIES)}"
     )
 
 
@@ -47,12 +45,7 @@ def read_tables(path: Path | str, fabric: Fabric) -> ForwardingTables:
     for looks_like, read in TABLES.values():
         if looks_like(head):
             return read(Path(path), fabric)
-    topology = next((name for name, (looks_like, _) in TOPOLOGIES.items() if looks_like(head)), "")
-    raise UserError(
-        f"{path}:1: "
-        + (f"a topology ({topology}), no forwarding tables" if topology else "not forwarding tables"),
-        f"give {', '.join(TABLES)}",
-    )
+    raise UserError(f"{path}: {_name(head)}no forwarding tables", f"give {', '.join(TABLES)}")
 
 
 def files_of(folder: Path) -> tuple[Path, Path | None]:
@@ -88,6 +81,12 @@ def _matching_file(heads: dict[Path, str], formats: dict[str, Callable[[str], bo
 def read_order(path: Path | str, fabric: Fabric) -> Ints:
     """The hosts in the order of their ranks, -1 for an empty slot. Raises UserError with file and line."""
     return order.read(Path(path), fabric)
+
+
+def _name(head: str) -> str:
+    """What a file is, with a comma; empty where that is not known."""
+    kind = text_kind(head)
+    return f"{kind.name}, " if kind else ""
 
 
 def _head(path: Path) -> str:

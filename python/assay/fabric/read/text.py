@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn
 
 from assay.errors import UserError
-from assay.records.files import open_regular
+from assay.records.foreign import open_text
 
 MAX_LINE_BYTES = 1 << 16
 MAX_NAME_LENGTH = 128
+open_file = open_text  # of any dialect
 EMPTY_DUMP = "was the tool that wrote it allowed to see the fabric?"
-
-
-def open_file(path: Path) -> BinaryIO:
-    """A file to read. Raises UserError where it cannot be read, or is a device or a pipe, which may never end."""
-    try:
-        return open_regular(path)
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno in (errno.EISDIR, errno.EINVAL):
-            raise UserError(f"{path} {error.strerror}", "write it to a file first, and name that") from None
-        reason = error.strerror if isinstance(error, OSError) else "no file has such a name"
-        raise UserError(f"cannot read {path}: {reason}") from None
 
 
 class LineReader:

@@ -165,15 +165,15 @@ def test_import_of_a_heaptrack_file(planted: Path, tmp_path: Path) -> None:
     assert [(n.count, n.bytes, n.leaked) for n in nodes] == [(10, 1_000_000, 1_000_000)]
     assert (tmp_path / "run/report.html").is_file()
     cut = tmp_path / "cut.zst"
-    cut.write_bytes(file.read_bytes()[:3000])
+    cut.write_bytes(file.read_bytes()[:-2])
     done = subprocess.run(
         [ASSAY, "heap", "import", cut, "-o", tmp_path / "cut"], capture_output=True, text=True
     )
-    assert done.returncode in (0, 2) and "Traceback" not in done.stderr
+    assert done.returncode == 2 and "cut.zst lacks its end" in done.stdout, done.stderr
 
 
 def test_files_that_cannot_be_imported_are_refused(tmp_path: Path) -> None:
     other = tmp_path / "other.zst"
     other.write_text("hello")
     assert "is not a heaptrack file" in usage_error("import", other, cwd=tmp_path)
-    assert "no such file" in usage_error("import", tmp_path / "none", cwd=tmp_path)
+    assert "No such file" in usage_error("import", tmp_path / "none", cwd=tmp_path)

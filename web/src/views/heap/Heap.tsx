@@ -83,7 +83,7 @@ export function Heap({ pages, others }: Props) {
 
 /** The peak, what is left, and the line that holds most of the peak. */
 function headline({ model, select }: HeapViewProps): Headline[] {
-  const { totals, process, pools } = model.profile;
+  const { totals, process, pools, trace } = model.profile;
   const worst = model.entries(model.metric("at_peak"), "line")[0];
   const figures: Headline[] = [
     {
@@ -92,7 +92,8 @@ function headline({ model, select }: HeapViewProps): Headline[] {
       note: `${formatCountOrQuantity(totals.peak_count, "1")} blocks, after ${quantity(totals.peak_seconds, "s")}`,
     },
     {
-      label: process.detached ? "In use at the end" : "Not freed",
+      label:
+        process.detached || trace.cut_off ? "In use at the end" : "Not freed",
       value: quantity(totals.leaked, "B"),
       note: `${formatCountOrQuantity(totals.leaked_count, "1")} blocks`,
     },

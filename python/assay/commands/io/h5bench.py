@@ -1,0 +1,169 @@
+"""Parses the settings of h5bench: KEY=VALUE, a file of them, its JSON, or its command lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from assay.commands.io.original import OriginalOptions
+from assay.errors import UserError
+from assay.records.foreign import Wanted, read_text
+from assay.records.schema import Scalar
+
+H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--config FILE): MEM_PATTERN and
+FILE_PATTERN (CONTIG|INTERLEAVED), READ_OPTION (FULL|PARTIAL|STRIDED), TO_READ_NUM_PARTICLES,
+STRIDE_SIZE, BLOCK_SIZE, TIMESTEPS, COLLECTIVE_DATA, COLLECTIVE_METADATA, NUM_DIMS, DIM_1, DIM_2,
+DIM_3, EMULATED_COMPUTE_TIME_PER_TIMESTEP, CSV_FILE (as --h5bench-csv), BENCHMARK_TYPE=write|read
+(default: both), FILE (Assay's own: kept). Async I/O and compression are not measured.
+h5bench's command lines follow '--': h5bench_write CONFIG FILE, h5bench_read CONFIG FILE."""
+
+SETTINGS = Wanted(
+    "settings of h5bench", "give KEY=VALUE lines or h5bench's JSON", ("h5bench", "h5bench.json")
+)
+H5BENCH_NUMBERS = (
+    "TIMESTEPS",
+    "NUM_DIMS",
+    "DIM_1",
+    "DIM_2",
+    "DIM_3",
+    "TO_READ_NUM_PARTICLES",
+    "STRIDE_SIZE",
+    "BLOCK_SIZE",
+)
+H5BENCH_SWITCHES = ("COLLECTIVE_DATA", "COLLECTIVE_METADATA")
+H5BENCH_CHOICES = {
+    "MEM_PATTERN": ("CONTIG", "INTERLEAVED"),
+    "FILE_PATTERN": ("CONTIG", "INTERLEAVED"),
+    "READ_OPTION": ("FULL", "PARTIAL", "STRIDED"),
+}
+# Settings of h5bench's samples that need no action here.
+H5BENCH_ACCEPTED = {
+    "MODE": ("SYNC",),
+    "COMPRESS": ("NO",),
+    "DELAYED_CLOSE_TIMESTEPS": ("0", "1", "2"),
+}
+
+
+H5BENCH_PROGRAMS = {"h5bench_write": "write", "h5bench_read": "read"}
+
+
+def h5bench(arguments: Sequence[str]) -> OriginalOptions:
+    """KEY=VALUE settings, with values as in h5bench: "1 K", "8 M", "YES", "1 s"; or a command line of h5bench."""
+    params: dict[str, Scalar] = {}
+    results = None
+    for argument in _h5bench_settings(arguments):
+        key, equals, value = (part.strip() for part in argument.partition("="))
+        if not equals:
+            raise UserError(f"hdf5: '{argument}' is not a setting", "write KEY=VALUE, e.g. DIM_1=1M")
+        if key.upper() == "CSV_FILE":
+            results = Path(value)
+        else:
+            params |= _h5bench_setting(key.upper(), value)
+    if params.get("read") and "file" not in params:
+        raise UserError("hdf5: the file to read is not given", "h5bench_read CONFIG FILE")
+    return OriginalOptions(params, results)
+
+
+def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
+    """The settings of a command line of h5bench (``h5bench_write CONFIG FILE``); other arguments unchanged."""
+    program = next((argument for argument in arguments if argument in H5BENCH_PROGRAMS), None)
+    if program is None:
+        return list(arguments)
+    positional = [argument for argument in arguments if "=" not in argument]
+    if len(positional) != 3 or positional[0] != program:
+        raise UserError(
+            f"hdf5: {' '.join(positional)}: not a command line of h5bench", f"{program} CONFIG FILE"
+        )
+    others = [argument for argument in arguments if "=" in argument]
+    return [
+        *h5bench_file(Path(positional[1])),
+        *others,
+        f"BENCHMARK_TYPE={H5BENCH_PROGRAMS[program]}",
+        f"FILE={positional[2]}",
+    ]
+
+
+def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
+    if key in H5BENCH_NUMBERS:
+        return {key.lower(): _parse_number(key, value)}
+    if key in H5BENCH_SWITCHES:
+        if value.upper() not in ("YES", "NO"):
+            raise UserError(f"hdf5: {key}={value} must be YES or NO", f"e.g. {key}=YES")
+        return {key.lower(): True} if value.upper() == "YES" else {}
+    if key in H5BENCH_CHOICES:
+        if value.upper() not in H5BENCH_CHOICES[key]:
+            raise UserError(
+                f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(H5BENCH_CHOICES[key])}"
+            )
+        return {key.lower(): value.upper()}
+    if key == "BENCHMARK_TYPE" and value in ("write", "read"):
+        return {value: True}
+    if key == "FILE":  # h5bench does not remove the file of a command line
+        return {"file": value, "keep": True}
+    if key == "EMULATED_COMPUTE_TIME_PER_TIMESTEP":
+        return {"compute_time": _parse_seconds(key, value)}
+    if value in H5BENCH_ACCEPTED.get(key, ()):
+        return {}
+    keys = [*H5BENCH_NUMBERS, *H5BENCH_SWITCHES, *H5BENCH_CHOICES, "EMULATED_COMPUTE_TIME_PER_TIMESTEP"]
+    raise UserError(f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(keys)}")
+
+
+def _parse_number(key: str, value: str) -> int:
+    """A number as h5bench writes it: "1 K" is 1024, "8 M" is 8 * 1024 * 1024."""
+    number, factor = value.replace(" ", ""), 1
+    if number[-1:].upper() in ("K", "M", "G", "T"):
+        factor = 1024 ** (" KMGT".index(number[-1].upper()))
+        number = number[:-1]
+    if not number.isdigit():
+        raise UserError(f"hdf5: {key}={value} is not a number", "e.g. 1024, 1K or 8M")
+    return int(number) * factor
+
+
+def _parse_seconds(key: str, value: str) -> float:
+    parts = value.split()
+    units = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0}
+    try:
+        return float(parts[0]) * units[parts[1] if len(parts) > 1 else "s"]
+    except (ValueError, KeyError, IndexError):
+        raise UserError(f"hdf5: {key}={value} is not a time", "e.g. '1 s' or '500 ms'") from None
+
+
+def h5bench_file(path: Path) -> list[str]:
+    """The settings in an h5bench file: KEY=VALUE per line, "#" begins a comment; or JSON, as h5bench ships it."""
+    text = read_text(path, SETTINGS)
+    if text.lstrip().startswith("{"):
+        return _h5bench_json(path, text)
+    return [stripped for line in text.splitlines() if (stripped := line.split("#", 1)[0].strip())]
+
+
+class _Benchmark(msgspec.Struct):
+    benchmark: str
+    configuration: dict[str, str | int] = {}
+
+
+class _Configuration(msgspec.Struct):
+    benchmarks: list[_Benchmark]
+
+
+def _h5bench_json(path: Path, text: str) -> list[str]:
+    """The settings of one write, of one read, or of both where they agree. Assay starts the ranks and knows no VOL, so
+    what the file says of them is not used."""
+    try:
+        benchmarks = msgspec.json.decode(text, type=_Configuration).benchmarks
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise UserError(f"--config {path}: not a configuration of h5bench: {error}", SETTINGS.fix) from None
+    kinds = [benchmark.benchmark for benchmark in benchmarks]
+    other = next((kind for kind in kinds if kind not in ("write", "read")), "")
+    if other or not kinds or len(set(kinds)) < len(kinds):
+        problem = f"the benchmark '{other}'" if other else f"{len(kinds)} benchmarks ({', '.join(kinds)})"
+        raise UserError(f"--config {path}: {problem}", "keep one write, one read, or one of each in it")
+    settings = [{**dict.fromkeys(H5BENCH_SWITCHES, "NO"), **x.configuration} for x in benchmarks]
+    for key in settings[0].keys() & settings[-1].keys():
+        if settings[0][key] != settings[-1][key]:
+            raise UserError(f"--config {path}: {key} of write and of read differ", "measure them one by one")
+    merged = {key: value for each in settings for key, value in each.items()}
+    return [f"{key}={value}" for key, value in merged.items()] + (
+        [f"BENCHMARK_TYPE={kinds[0]}"] if len(kinds) == 1 else []
+    )

@@ -1,0 +1,74 @@
+"""Lines of host files as MPIs and batch systems write them.
+
+n1                     a name or a node set; of PBS, LSF and srun: a line for each slot
+n1:4                   MPICH, Intel MPI: slots
+n1 slots=4 max_slots=8 Open MPI
+n1 cpu=2               LAM/MPI
+n1 8 all.q@n1 <NULL>   Grid Engine: slots, queue, processors
+[fe80::1%ib0]:4        an IPv6 address
+
+Assay places its own ranks, so numbers of slots are not used. What else a line says about a host (an interface, a
+binding) would change what is measured, and is refused.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import NamedTuple
+
+from assay.errors import UserError
+
+SLOT_KEYS = ("slots", "max_slots", "max-slots", "cpu", "cpus", "count")
+_SLOTS = re.compile(r"([^:,]+|\[[^\]]*:[^\]]*\]):(\d+)")
+ADDRESS = re.compile(r"\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(?:%[\w.-]+)?)\]")
+ONE_A_LINE = "write a host or a node set a line"
+
+
+class HostLine(NamedTuple):
+    hosts: str  # a name or a node set
+    has_slots: bool
+
+
+def parse_line(text: str, where: str) -> HostLine:
+    """A line without comment and outer blanks. ``where``: file and line for UserError."""
+    first, *others = text.split()
+    if first == "rank" and "=" in text:
+        raise UserError(f"{where} '{text[:60]}': a rank file of Open MPI", ONE_A_LINE)
+    if len(others) == 3 and others[0].isdigit():  # Grid Engine
+        return HostLine(without_brackets(first), True)
+    for other in others:
+        key, equals, value = other.partition("=")
+        if not equals:
+            if others[0].isdigit():
+                raise UserError(
+                    f"{where} '{text[:60]}': a number after {first} that is not understood", ONE_A_LINE
+                )
+            return HostLine(text, False)  # a node set with blanks
+        if key.lower() not in SLOT_KEYS:
+            raise UserError(
+                f"{where} {first}: '{other[:40]}' is not understood",
+                f"write {without_slots(first)}, or its name on the network that is meant",
+            )
+        if not value.isdigit():
+            raise UserError(f"{where} {first}: '{other[:40]}': not a number of slots", f"write {first}")
+    name = without_slots(first)
+    return HostLine(without_brackets(name), bool(others) or name != first)
+
+
+def without_slots(text: str) -> str:
+    """ "n1:4" is n1. An IPv6 address has more than one colon, and its slots follow a bracket."""
+    match = _SLOTS.fullmatch(text)
+    return match[1] if match else text
+
+
+def without_brackets(text: str) -> str:
+    """ "[fe80::1]" is fe80::1; all else is unchanged."""
+    match = ADDRESS.fullmatch(text)
+    if match is None:
+        return text
+    try:
+        ipaddress.IPv6Address(match[1])
+    except ValueError:
+        return text
+    return match[1]

@@ -1,0 +1,132 @@
+"""Numbers and options of the original benchmarks mean here what they mean there."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from assay.commands.io.h5bench import h5bench, h5bench_file
+from assay.commands.io.mdtest import mdtest
+from assay.commands.io.original import integer
+from assay.commands.io.originals import ior
+from assay.errors import UserError
+
+
+@pytest.mark.parametrize(
+    "text, number",
+    [
+        ("8", 8),
+        ("4k", 4096),
+        ("4K", 4096),
+        ("10MB", 10 << 20),
+        ("1MiB", 1 << 20),
+        ("1m", 1 << 20),
+        ("2g", 2 << 30),
+        ("1t", 1 << 40),
+        ("1T", 1 << 40),
+        ("1p", 1 << 50),
+        ("10B", 10),
+        (" 32 k ", 32768),
+        ("-7", -7),
+        ("47008", 47008),
+    ],
+)
+def test_numbers_are_those_of_ior(text: str, number: int) -> None:
+    assert integer(text) == number
+
+
+@pytest.mark.parametrize("text", ["", "k", "1.5g", "10x", "1e6", "٣", "99999999999p"])
+def test_a_number_that_ior_would_misread_is_refused(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        integer(text)
+
+
+def test_an_ior_command_line_of_a_script_keeps_its_sizes() -> None:
+    words = [
+        "./install/bin/ior",
+        "-a",
+        "MPIIO",
+        "-b",
+        "10MB",
+        "-t",
+        "1MB",
+        "-vvv",
+        "-H",
+        "-q",
+        "-F",
+        "-wr",
+        "-k",
+        "-s=2",
+        "-i3",
+        "-o",
+        "out",
+    ]
+    params = ior(words).params
+    assert (params["block"], params["transfer"]) == (10_485_760, 1_048_576)
+    assert (params["segments"], params["repetitions"]) == (2, 3)
+    assert params["write"] and params["read"] and params["keep"] and params["file_per_process"]
+    assert ior(["-O", "blockSize=1t,transferSize=1g,showHints=1"]).params["block"] == 1 << 40
+
+
+@pytest.mark.parametrize(
+    "words, problem",
+    [
+        ("-m", "-m is not supported: a file for each repetition"),
+        ("-U hints", "-U is not supported: a file of MPI hints"),
+        ("-w -u", "-u is not supported: a folder for each file"),
+        ("-f script", "-f is not supported: a script of IOR"),
+        ("mpirun -np 4 ior -w", "'mpirun': Assay starts the ranks itself"),
+        ("-b 1.5g", "'1.5g' is no number of IOR"),
+        ("-t 0", "a size of '0' is not possible"),
+    ],
+)
+def test_an_option_of_ior_without_a_counterpart_is_named(words: str, problem: str) -> None:
+    with pytest.raises(UserError) as refused:
+        ior(words.split())
+    assert problem in str(refused.value)
+
+
+def test_mdtest_has_the_numbers_of_ior() -> None:
+    assert mdtest(["/opt/bin/mdtest", "-n", "1k", "-w", "4kB", "-i", "2"]).params == {
+        "items": 1024,
+        "bytes": 4096,
+        "iterations": 2,
+    }
+
+
+def entry(kind: str, **settings: str) -> dict[str, object]:
+    values = {"TIMESTEPS": "2", "DIM_1": "4 K", "MODE": "SYNC", "COLLECTIVE_DATA": "YES", **settings}
+    return {"benchmark": kind, "file": "x.h5", "configuration": values}
+
+
+def write_json(folder: Path, *entries: dict[str, object]) -> Path:
+    path = folder / "configuration.json"
+    path.write_text(json.dumps({"mpi": {"command": "mpirun"}, "vol": {}, "benchmarks": entries}))
+    return path
+
+
+def test_the_json_of_h5bench_is_read(tmp_path: Path) -> None:
+    path = write_json(tmp_path, entry("write"), entry("read", READ_OPTION="FULL"))
+    params = h5bench(h5bench_file(path)).params
+    assert params == {"timesteps": 2, "dim_1": 4096, "collective_data": True, "read_option": "FULL"}
+    assert h5bench(h5bench_file(write_json(tmp_path, entry("write")))).params["write"] is True
+
+
+@pytest.mark.parametrize(
+    "entries, problem",
+    [
+        ([entry("amrex")], "the benchmark 'amrex'"),
+        ([entry("write"), entry("read"), entry("read")], "3 benchmarks"),
+        ([entry("write"), entry("read", DIM_1="8 K")], "DIM_1 of write and of read differ"),
+        ([entry("write", MODE="ASYNC")], "MODE=ASYNC is not supported"),
+    ],
+)
+def test_a_json_that_assay_cannot_measure_is_refused(
+    tmp_path: Path, entries: list[dict[str, object]], problem: str
+) -> None:
+    with pytest.raises(UserError) as refused:
+        h5bench(h5bench_file(write_json(tmp_path, *entries)))
+    assert problem in str(refused.value)

@@ -1,0 +1,184 @@
+"""Files of others: every dialect gives the same text, and what is something else is refused by its true name."""
+
+from __future__ import annotations
+
+import bz2
+import ctypes
+import gzip
+import lzma
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UserError
+from assay.records.foreign import Wanted, is_plain, open_text, read_text, require_plain, unpack
+
+TEXT = "# hosts of the rack\nnöde1\nnode2\n"
+HOSTS = Wanted("a host file", "write a host a line")
+
+
+def zstd(content: bytes) -> bytes:
+    library = ctypes.CDLL("libzstd.so.1")
+    library.ZSTD_compress.restype = ctypes.c_size_t
+    target = ctypes.create_string_buffer(len(content) + 1024)
+    size = library.ZSTD_compress(
+        target, ctypes.c_size_t(len(target)), content, ctypes.c_size_t(len(content)), 1
+    )
+    return target.raw[:size]
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": gzip.compress,
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zstd": zstd,
+}
+
+
+def written(folder: Path, content: bytes) -> Path:
+    path = folder / "file"
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT.encode(),
+        b"\xef\xbb\xbf" + TEXT.encode(),
+        TEXT.encode("latin-1"),
+        TEXT.encode("utf-16"),
+        TEXT.encode("utf-16-le"),
+        TEXT.encode("utf-16-be"),
+        b"\0\0\xfe\xff" + TEXT.encode("utf-32-be"),
+        *(pack(TEXT.encode()) for pack in PACKERS.values()),
+        *(pack(TEXT[:9].encode()) + pack(TEXT[9:].encode()) for pack in PACKERS.values()),
+        gzip.compress(TEXT.encode("utf-16")),
+    ],
+)
+def test_every_dialect_gives_the_same_text(tmp_path: Path, content: bytes) -> None:
+    assert read_text(written(tmp_path, content), HOSTS) == TEXT
+
+
+@pytest.mark.parametrize("name", PACKERS)
+def test_a_long_packed_text_is_read_whole(tmp_path: Path, name: str) -> None:
+    text = "".join(f"line {number * 7919 % 10007}\n" for number in range(60_000))
+    assert read_text(written(tmp_path, PACKERS[name](text.encode())), HOSTS) == text
+
+
+@pytest.mark.parametrize("name", PACKERS)
+def test_packed_data_that_are_cut_short_or_damaged_are_refused(tmp_path: Path, name: str) -> None:
+    packed = PACKERS[name](bytes(number * 31 % 251 + 1 for number in range(5000)))
+    with pytest.raises(UserError, match=f"the {name} data end in the middle: it is cut short"):
+        read_text(written(tmp_path, packed[:-9]), HOSTS)
+    damaged = packed[:6] + bytes(byte ^ 0xFF for byte in packed[6:40]) + packed[40:]
+    with pytest.raises(UserError, match=f"the {name} data (are damaged|end in the middle)"):
+        read_text(written(tmp_path, damaged), HOSTS)
+
+
+def test_a_decompression_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unpack, "ALWAYS_ALLOWED", 1 << 20)
+    path = written(tmp_path, bz2.compress(b"\n" * (8 << 20)))
+    with pytest.raises(UserError, match="unpacks to more than 1 MiB"), open_text(path) as file:
+        while file.read(1 << 16):
+            pass
+
+
+def test_a_text_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="larger than 1 MiB, so not a host file"):
+        read_text(written(tmp_path, b"n1\n" * (1 << 19)), HOSTS, limit=1 << 20)
+
+
+@pytest.mark.parametrize(
+    "content, name",
+    [
+        (b"\x7fELF\2\1\1", "an ELF program or library, no text"),
+        (b"\x89PNG\r\n\x1a\n123", "a PNG picture"),
+        (pickle.dumps({"hosts": ["n1"]}), "a pickle of Python"),
+        (b"PK\3\4....", "a zip archive"),
+        (b"a" * 257 + b"ustar\0", "a tar archive"),
+        (gzip.compress(b"a" * 257 + b"ustar\0"), "a tar archive"),
+        (gzip.compress(gzip.compress(b"n1")), "compressed twice"),
+        (b"\x04\x22\x4d\x18....", "compressed by lz4; fix: unpack it: unlz4"),
+        (b"n1\0n2", "not a text file, so not a host file"),
+        (b"<!doctype html><html>", "a page of HTML, not a host file"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS"),
+        (b'#\nSwitch\t36 "S-0002c90300001000"\t\t# "leaf"', "the output of ibnetdiscover, not a host file"),
+        (b"# Running version: x\nSTART_NODES\n", "an ibdiagnet db_csv"),
+        (b'<?xml version="1.0"?>\n<Report date="x">', "an opareport"),
+        (b'<?xml version="1.0"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n<topology>', "an hwloc XML"),
+        (b'<?xml version="1.0"?>\n<platform version="4.1">', "a SimGrid platform"),
+        (b"v 10500 3\nX ./prog\n", "a heaptrack trace"),
+        (b"SwitchName=s0 Nodes=n[0-3]\n", "Slurm's topology.conf"),
+        (b"IOR START\n", "a script of IOR"),
+    ],
+)
+def test_another_file_is_refused_by_its_name(tmp_path: Path, content: bytes, name: str) -> None:
+    with pytest.raises(UserError) as refused:
+        read_text(written(tmp_path, content), HOSTS)
+    assert name in str(refused.value) and refused.value.fix
+
+
+def test_a_file_of_the_wanted_kind_is_read(tmp_path: Path) -> None:
+    text = "SwitchName=s0 Nodes=n[0-3]\n"
+    wanted = Wanted("Slurm's topology", "give topology.conf", ("topology.conf",))
+    assert read_text(written(tmp_path, text.encode()), wanted) == text
+
+
+def test_pipes_folders_and_missing_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a folder"):
+        open_text(tmp_path)
+    with pytest.raises(UserError, match="is a device or a pipe"):
+        open_text(Path("/dev/zero"))
+    with pytest.raises(UserError, match="cannot be read: No such file"):
+        open_text(tmp_path / "none")
+
+
+def test_an_xml_file_is_decoded_as_it_declares(tmp_path: Path) -> None:
+    declaration = '<?xml version="1.0" encoding="{}"?>\n<platform id="n€de"/>\n'
+    wanted = Wanted("a platform", "give one", ("simgrid",))
+    for name in ("iso-8859-15", "utf-16"):
+        text = read_text(written(tmp_path, declaration.format(name).encode(name)), wanted)
+        assert text.strip() == '<platform id="n€de"/>' and text.count("\n") == 2
+    with pytest.raises(UserError, match="the encoding 'klingon' is not known"):
+        read_text(written(tmp_path, declaration.format("klingon").encode()), wanted)
+
+
+NET = '#\n# Topology file: generated\nSwitch\t36 "S-0002c90300001000"\t\t# "leaf1"\n'
+FABRIC = Wanted("a topology", "give one", ("ibnetdiscover",))
+
+
+def test_a_greeting_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = written(tmp_path, b"Welcome to the cluster\n\nUse is monitored.\n" + NET.encode())
+    assert read_text(path, FABRIC) == "\n\n\n" + NET
+    assert read_text(path, FABRIC) == "\n\n\n" + NET
+    assert capsys.readouterr().err == (
+        f"note: {path}: 2 lines before the output of ibnetdiscover left out: 'Welcome to the cluster'\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "line, problem",
+    [
+        (
+            "src/query_smp.c:1; umad (DR path slid 0; dlid 0; 0,1,7 Attr 0x11:0) bad status 110; timed out",
+            r":1: the device at path 0,1,7 did not answer: .*may be incomplete",
+        ),
+        ("ibwarn: [77] mad_rpc: _do_madrpc failed", ":1: an error message: .*may be incomplete"),
+    ],
+)
+def test_an_error_message_before_the_output_is_refused(tmp_path: Path, line: str, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        read_text(written(tmp_path, f"{line}\n{NET}".encode()), FABRIC)
+
+
+def test_what_only_assay_reads_is_not_passed_on(tmp_path: Path) -> None:
+    assert is_plain(written(tmp_path, TEXT.encode()))
+    require_plain(tmp_path / "file")
+    assert is_plain(written(tmp_path, b'<?xml version="1.0" encoding="UTF-8"?>\n<platform/>\n'))
+    with pytest.raises(UserError, match="compressed by xz; fix: unpack it: unxz"):
+        require_plain(written(tmp_path, lzma.compress(TEXT.encode())))
+    with pytest.raises(UserError, match="not plain UTF-8"):
+        require_plain(written(tmp_path, TEXT.encode("utf-16")))
