@@ -18,6 +18,7 @@
 
 #include "profile/heap/hooks.hpp"
 #include "profile/heap/recording.hpp"
+#include "profile/stack/region.hpp"
 
 namespace assay::heap {
 namespace {
@@ -103,6 +104,38 @@ inline bool resolve() {
            resolve_functions();
 }
 
+// Counts the release of a large block as an munmap: the allocator's own calls pass no hook. Such a
+// block begins a page, or follows glibc's header of 16 bytes. Only readers of Python's memory ask.
+class LargeRelease {
+public:
+    explicit LargeRelease(void* block)
+        : is_large_(python_ready.load(std::memory_order_relaxed) &&
+                    (reinterpret_cast<std::uint64_t>(block) & 0xfef) == 0 &&
+                    real.malloc_usable_size != nullptr &&
+                    real.malloc_usable_size(block) >= least_bytes) {}
+    ~LargeRelease() {
+        if (__builtin_expect(is_large_, 0))
+            assay::stack::unmap_count.fetch_add(1, std::memory_order_release);
+    }
+    LargeRelease(const LargeRelease&) = delete;
+    LargeRelease& operator=(const LargeRelease&) = delete;
+
+private:
+    static constexpr size_t least_bytes = 64 << 10;
+
+    bool is_large_;
+};
+
+void release(void* block) {
+    const LargeRelease noted(block);
+    real.free(block);
+}
+
+void* reallocate(void* block, size_t size) {
+    const LargeRelease noted(block);
+    return real.realloc(block, size);
+}
+
 // Makes a call that returns a block and records it. Some calls are timed.
 template <class Call>
 __attribute__((always_inline)) inline void* record_allocation(Kind kind, std::uint64_t size,
@@ -139,6 +172,10 @@ bool was_recorded(void* block) {
            real.malloc_usable_size(block) >= filter.min_block_bytes;
 }
 
+std::uint64_t program_break() {
+    return real.sbrk != nullptr ? reinterpret_cast<std::uint64_t>(real.sbrk(0)) : 0;
+}
+
 void set_real_functions(std::uint64_t (*address_of)(const char* name)) {
     for_each_function([=]<class F>(F*& function, const char* name) {
         function = reinterpret_cast<F*>(address_of(name));
@@ -171,18 +208,18 @@ ASSAY_HOOK void free(void* block) {
     if (block == nullptr || is_bootstrap(block) || !resolve()) return;
     Thread* thread = recording_thread();
     if (thread == nullptr || block == thread->deleted || !was_recorded(block))
-        return real.free(block);
-    record_release(*thread, block, ASSAY_CALLER(), [=] { real.free(block); });
+        return release(block);
+    record_release(*thread, block, ASSAY_CALLER(), [=] { release(block); });
 }
 
 namespace {
 
 void* record_reallocation(void* block, size_t size, const Frame& caller) {
     Thread* thread = recording_thread();
-    if (thread == nullptr) return real.realloc(block, size);
+    if (thread == nullptr) return reallocate(block, size);
     if (!was_recorded(block))
         return record_allocation(Kind::malloc, size, caller,
-                                 [=] { return real.realloc(block, size); });
+                                 [=] { return reallocate(block, size); });
     // A reallocation is two events, since another thread may get the old block before realloc
     // returns.
     const std::uint64_t start = assay::stack::ticks();
@@ -190,7 +227,7 @@ void* record_reallocation(void* block, size_t size, const Frame& caller) {
     record(*thread, start, Kind::realloc_from, block, 0, caller,
            [&] { return stack = capture_stack(*thread, caller); });
     const std::uint64_t call_start = should_time_call(*thread) ? assay::stack::ticks() : 0;
-    void* result = real.realloc(block, size);
+    void* result = reallocate(block, size);
     const std::uint64_t time = assay::stack::ticks();
     const bool failed = result == nullptr && size != 0;
     // A sampled block stays sampled until it is freed, whatever its new size.

@@ -29,4 +29,7 @@ inline constexpr const char* hooked_names[] = {"malloc",
 // returns 0 for a function that does not exist. Call it before the first hook is called.
 void set_real_functions(std::uint64_t (*address_of)(const char* name));
 
+// The end of the heap that grows by sbrk; 0 if unknown.
+std::uint64_t program_break();
+
 }  // namespace assay::heap

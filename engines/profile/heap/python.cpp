@@ -7,6 +7,7 @@
 #include <atomic>
 
 #include "profile/heap/exports.hpp"
+#include "profile/heap/hooks.hpp"
 #include "profile/heap/object.hpp"
 #include "profile/heap/process.hpp"
 
@@ -16,6 +17,7 @@ std::atomic<bool> python_ready{false}, python_pending{false};
 
 namespace {
 
+using stack::ReadablePages;
 using stack::StackId;
 
 // Offsets in the interpreter's structures (64-bit builds with the GIL), determined with offsetof
@@ -41,9 +43,14 @@ constexpr Layout layouts[] = {
     {0x030d, 152, absent, 72, absent, 0, 8, 56, 70, 68, 112, 120, 128, 200, 40, 56},
 };
 // Offsets that are the same in all versions. In bytes: the type in PyObject; a string's length,
-// hash and state. In bits of the state: kind (3 bits), compact and ascii (1 bit each).
+// hash and state; a code object's length, in instructions of 2 bytes; a bytes object's content; the
+// line table of a code object, after its qualified name. In bits of the state: kind (3 bits),
+// compact and ascii (1 bit each).
 constexpr std::uint32_t type_offset = 8, length_offset = 16, hash_offset = 24, state_offset = 32,
-                        kind_bit = 2, compact_bit = 5, ascii_bit = 6;
+                        content_offset = 32, line_table_offset = 8, kind_bit = 2, compact_bit = 5,
+                        ascii_bit = 6;
+// What of a string is read besides its characters.
+constexpr std::uint64_t string_head_bytes = 40;
 // The outermost Python frame that a C frame runs: 3.11 marks it (is_entry); later versions put a
 // frame without code outside of it, on the C stack (FRAME_OWNED_BY_CSTACK).
 constexpr std::uint32_t entry_frame = 1, c_stack_frame = 3;
@@ -110,16 +117,19 @@ struct Line {
         for (int k = continuation_bytes - 1; k >= 0; --k)
             put(static_cast<char>(0x80 | (c >> (6 * k) & 0x3f)));
     }
-    // Writes a Python string, at most its last `max_characters`.
-    void put_string(std::uint64_t string, std::uint64_t max_characters) {
+    // Writes a Python string, at most its last `max_characters`; "?" for one that cannot be read.
+    void put_string(ReadablePages& pages, std::uint64_t string, std::uint64_t max_characters) {
+        if (!pages.contain(string, string_head_bytes)) return put('?');
         const std::uint32_t state = load32(string + state_offset), size = state >> kind_bit & 7;
         if (load64(string + type_offset) != python.string_type || (state >> compact_bit & 1) == 0)
             return put('?');
         const std::uint64_t characters =
             string +
             ((state >> ascii_bit & 1) != 0 ? python.layout->ascii : python.layout->compact);
-        const std::uint64_t length = load64(string + length_offset);
-        for (std::uint64_t k = length - std::min(length, max_characters); k < length; ++k) {
+        const std::uint64_t length = load64(string + length_offset),
+                            first = length - std::min(length, max_characters);
+        if (!pages.contain(characters + first * size, (length - first + 1) * size)) return put('?');
+        for (std::uint64_t k = first; k < length; ++k) {
             const std::uint64_t c = characters + k * size;
             std::uint16_t utf16 = 0;
             memcpy(&utf16, reinterpret_cast<const void*>(c), sizeof utf16);
@@ -140,6 +150,28 @@ std::uint64_t hash_of(const char* text, std::size_t bytes) {
 }
 
 constexpr std::uint64_t no_identity = 0;
+
+// Whether this is a code object with all that compute_identity() reads.
+bool can_identify(ReadablePages& pages, std::uint64_t code) {
+    const Layout& layout = *python.layout;
+    if (!pages.contain(code, layout.bytecode) || load64(code + type_offset) != python.code_type)
+        return false;
+    const std::uint64_t file = load64(code + layout.filename);
+    return pages.contain(load64(code + layout.name), string_head_bytes) &&
+           pages.contain(file, string_head_bytes) &&
+           pages.contain(file + string_head_bytes, load64(file + length_offset) + layout.ascii);
+}
+
+// Whether this instruction is of the code object, whose line table can be read.
+bool can_find_line(ReadablePages& pages, std::uint64_t code, std::uint64_t instruction) {
+    const Layout& layout = *python.layout;
+    // A frame that has not begun is one instruction before the first.
+    const std::uint64_t end = 2 * (load64(code + length_offset) + 1);
+    const std::uint64_t table = load64(code + layout.qualname + line_table_offset);
+    return instruction + 2 - (code + layout.bytecode) <= end &&
+           pages.contain(table, content_offset) &&
+           pages.contain(table + content_offset, load64(table + length_offset) + 1);
+}
 
 // Computes a value that distinguishes a code object from another one at the same address, with a
 // few loads: from Python's hash of its name, and from the length and the last characters of its
@@ -235,12 +267,6 @@ std::uint64_t find_state(const Thread& thread) {
     return reinterpret_cast<std::uint64_t>(python.get_thread_state());
 }
 
-std::uint64_t innermost_frame(std::uint64_t state) {
-    const Layout& layout = *python.layout;
-    const std::uint64_t holder = layout.cframe == absent ? state : load64(state + layout.cframe);
-    return holder == 0 ? 0 : load64(holder + layout.current);
-}
-
 }  // namespace
 
 void detect_python(const dl_phdr_info& object) {
@@ -310,21 +336,30 @@ StackId add_python_frames(Thread& thread, StackId native, stack::Extension* exte
     const std::uint64_t state = __builtin_expect(holds_gil(thread), 1)
                                     ? thread.python_frames->last_state
                                     : find_state(thread);
-    const std::uint64_t innermost = state != 0 ? innermost_frame(state) : 0;
-    if (innermost == 0 || native == stack::no_stack) return native;
+    if (state == 0 || native == stack::no_stack) return native;
     if (thread.python_frames == nullptr && (thread.python_frames = static_cast<PythonFrames*>(
                                                 map_zeroed(sizeof(PythonFrames)))) == nullptr)
         return native;
     PythonFrames& frames = *thread.python_frames;
     frames.last_state = state;
-    frames.sync_generation(stack::generation.load(std::memory_order_relaxed));
+    frames.sync(stack::generation.load(std::memory_order_relaxed));
+    const std::uint64_t innermost = frames.innermost_frame(state);
+    if (innermost == 0) return native;
     const StackId id = frames.join_stacks(thread, native, extension, innermost);
-    if (extension == nullptr)
+    if (extension == nullptr && id != native)
         frames.record_eval_frames(thread, thread.unwinder->cached_stack(), state);
     return id;
 }
 
-void PythonFrames::sync_generation(std::uint32_t generation) {
+std::uint64_t PythonFrames::innermost_frame(std::uint64_t state) {
+    const Layout& layout = *python.layout;
+    if (layout.cframe == absent) return load64(state + layout.current);
+    const std::uint64_t cframe = load64(state + layout.cframe) + layout.current;
+    return pages_.contain(cframe, sizeof cframe) ? load64(cframe) : 0;
+}
+
+void PythonFrames::sync(std::uint32_t generation) {
+    if (pages_.sync(program_break())) depth_ = 0;
     if (generation == generation_) return;
     const bool is_fresh = generation_ == 0;  // clearing would make untouched memory resident
     generation_ = generation;
@@ -334,14 +369,21 @@ void PythonFrames::sync_generation(std::uint32_t generation) {
     memset(joined_stacks_, 0, sizeof joined_stacks_);
 }
 
+// Whether all of the frame that is used here can be read.
+inline bool PythonFrames::can_read_frame(std::uint64_t frame) {
+    constexpr std::uint64_t used_bytes = 72;
+    return (frame & 7) == 0 && pages_.contain(frame, used_bytes);
+}
+
 // Walks from `frame` outwards to a cached frame. Returns the index of that frame, 0 if there is
-// none. The frames before it are in chain_.
+// none. The frames before it are in chain_; none if one of them cannot be read.
 std::uint32_t PythonFrames::walk_to_cached(std::uint64_t frame) {
     const std::uint32_t previous = python.layout->previous;
     chain_length_ = 0;
     for (; frame != 0 && chain_length_ < max_frames; frame = load64(frame + previous)) {
         for (std::uint32_t k = depth_; k > 0 && depth_ - k < max_search_frames; --k)
             if (cached_[k].frame == frame) return k;
+        if (!can_read_frame(frame)) return chain_length_ = 0;
         chain_[chain_length_++] = frame;
     }
     return 0;
@@ -416,7 +458,7 @@ inline StackId PythonFrames::join_stacks(Thread& thread, StackId native,
 }
 
 // Updates the cached frames up to the innermost, whose stack join_stacks() looks up. Returns false
-// if the tree is full.
+// if the tree is full or a frame cannot be read.
 bool PythonFrames::update_frames(Thread& thread, std::uint64_t innermost) {
     std::uint32_t unchanged = walk_to_cached(innermost), unchanged_frames = 0;
     if (unchanged != 0 &&
@@ -424,6 +466,7 @@ bool PythonFrames::update_frames(Thread& thread, std::uint64_t innermost) {
         depth_ = unchanged_frames = 0;  // the outer frames differ
         unchanged = walk_to_cached(innermost);
     }
+    if (unchanged + chain_length_ == 0) return false;
     // Adds the frames that have advanced, then the new frames, the outermost first.
     depth_ = std::min(unchanged_frames, unchanged + chain_length_ - 1);
     for (;;) {
@@ -451,7 +494,7 @@ bool PythonFrames::push(std::uint64_t frame, bool was_cached) {
     if (python.has_c_stack_frames && cached_frame.flag == c_stack_frame) {
         cached_frame.identity = no_identity;
     } else if (!was_cached) {
-        if (load64(code + type_offset) != python.code_type) return false;
+        if (!can_identify(pages_, code)) return false;
         cached_frame.identity = compute_identity(code);
     }
     return true;
@@ -487,16 +530,18 @@ StackId PythonFrames::step(Thread& thread, const CachedFrame& cached_frame,
 StackId PythonFrames::record_line(Thread& thread, std::uint64_t code, std::uint64_t instruction) {
     constexpr std::size_t prefix_room = 32, max_name = 300, max_path = 1000;
     const Layout& layout = *python.layout;
-    const int line = python.line_of(reinterpret_cast<void*>(code),
-                                    static_cast<int>(instruction - (code + layout.bytecode)));
+    const int line = can_find_line(pages_, code, instruction)
+                         ? python.line_of(reinterpret_cast<void*>(code),
+                                          static_cast<int>(instruction - (code + layout.bytecode)))
+                         : 0;
     char* const body = text_ + prefix_room;
     Line text{body, text_ + sizeof text_ - 1};
     text.put_number(line > 0 ? static_cast<std::uint64_t>(line) : load32(code + layout.first_line),
                     10);
     text.put(' ');
-    text.put_string(load64(code + layout.filename), max_path);
+    text.put_string(pages_, load64(code + layout.filename), max_path);
     text.put('\t');
-    text.put_string(load64(code + layout.qualname), max_name);
+    text.put_string(pages_, load64(code + layout.qualname), max_name);
     *text.cursor++ = '\n';
     const auto bytes = static_cast<std::size_t>(text.cursor - body);
     const StackId next = stack_tree.size(),
@@ -516,11 +561,12 @@ StackId PythonFrames::record_line(Thread& thread, std::uint64_t code, std::uint6
 // The address on the C stack of the interpreter data of the next C frame, from the innermost
 // outwards; 0 after the last.
 std::uint64_t PythonFrames::next_c_frame(std::uint64_t& cframe, std::uint32_t& index,
-                                         const stack::Bounds& bounds) const {
+                                         const stack::Bounds& bounds) {
     if (!python.has_c_stack_frames) {
         // The last one is in the thread state, not on the C stack.
         const std::uint64_t current = cframe;
-        if (!bounds.contains(current)) return 0;
+        if (!bounds.contains(current) || !pages_.contain(current, python.layout->outer_cframe + 8))
+            return 0;
         cframe = load64(current + python.layout->outer_cframe);
         return current;
     }

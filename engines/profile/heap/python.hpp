@@ -2,9 +2,13 @@
 //
 // The frames are read in place, from the calling thread's state outwards, without a call of the
 // interpreter and without the GIL. python.cpp holds the structure layouts of the supported
-// versions. Reading is safe, since only the thread itself changes its chain of frames, and only
-// between calls of hooked functions. A node of the stack tree refers to a function and line by a
-// number, which is recorded once as a text. The cost is about 15 ns per event.
+// versions. Only the thread itself changes its chain of frames, but not always between calls of
+// hooked functions: greenlet overwrites the C stack, frees the copy, and then restores the thread's
+// state. Until then the state points to frames that are gone. So no pointer is followed before a
+// check that its target can be read (readable.hpp) and, for an object, that it has the right type;
+// an event whose chain is broken has its C frames alone. A node of the stack tree refers to a
+// function and line by a number, which is recorded once as a text. The cost is about 15 ns per
+// event.
 //
 // Texts of Kind::python hold lines:
 //
@@ -20,6 +24,7 @@
 #include <cstdint>
 
 #include "profile/heap/python_nodes.hpp"
+#include "profile/stack/readable.hpp"
 #include "profile/stack/stack_cache.hpp"
 #include "profile/stack/tree.hpp"
 #include "profile/stack/unwinder.hpp"
@@ -54,14 +59,16 @@ __attribute__((noinline)) stack::StackId add_python_frames(Thread& thread, stack
 class PythonFrames {
 public:
     // The stack `native` joined with the Python frames from `innermost` outwards; `native` if the
-    // tree is full.
+    // frames cannot be read or the tree is full.
     stack::StackId join_stacks(Thread& thread, stack::StackId native, stack::Extension* extension,
                                std::uint64_t innermost);
     // Records the frames of the last walked C stack that run Python frames, unless they are already
     // recorded.
     void record_eval_frames(Thread& thread, const stack::StackCache& cache, std::uint64_t state);
-    // Clears the caches if the unwinder's generation has changed.
-    void sync_generation(std::uint32_t generation);
+    // Clears the caches if the unwinder's generation has changed, or memory may have been unmapped.
+    void sync(std::uint32_t generation);
+    // The thread's innermost frame; 0 if it runs none.
+    std::uint64_t innermost_frame(std::uint64_t state);
 
     std::uint64_t last_state = 0;  // the thread's PyThreadState
 
@@ -88,14 +95,16 @@ private:
     bool has_only_line_changed(std::uint64_t innermost);
     bool update_frames(Thread& thread, std::uint64_t innermost);
     std::uint32_t walk_to_cached(std::uint64_t frame);
+    bool can_read_frame(std::uint64_t frame);
     bool compare_cached(std::uint32_t first_cached, std::uint32_t& unchanged_frames) const;
     bool push(std::uint64_t frame, bool was_cached);
     std::uint64_t step_key(const CachedFrame& cached_frame, const CachedFrame& outer) const;
     stack::StackId step(Thread& thread, const CachedFrame& cached_frame, const CachedFrame& outer);
     stack::StackId record_line(Thread& thread, std::uint64_t code, std::uint64_t instruction);
     std::uint64_t next_c_frame(std::uint64_t& cframe, std::uint32_t& index,
-                               const stack::Bounds& bounds) const;
+                               const stack::Bounds& bounds);
 
+    stack::ReadablePages pages_;
     std::uint32_t generation_ = 0;
     std::uint32_t depth_ = 0;  // cached frames
     std::uint32_t chain_length_ = 0;
