@@ -20,6 +20,8 @@ from hypothesis.internal.conjecture.providers import _local_constants as no_cons
 
 from assay.lab import Lab, Rates, take_down
 from assay.lab.traffic import parse_rate
+from assay.launch import supervise
+from assay.launch.load import Load
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPLORES = "ASSAY_FUZZ_ROUNDS" in os.environ
@@ -34,6 +36,26 @@ if not EXPLORES:
     HypothesisProvider._local_constants = no_constants  # type: ignore[assignment]
 
 MakeLab = Callable[..., Lab]
+
+
+@pytest.fixture(autouse=True)
+def plant_load(monkeypatch: pytest.MonkeyPatch) -> Callable[[Load], None]:
+    """Nothing else runs, as the verbs see it: other programs beside the tests change no verdict. A test of a busy
+    machine plants its load: ``plant_load(Load(others=1.3, processors=2))``."""
+    planted = Load()
+
+    class Meter:
+        def __init__(self, _token: str) -> None: ...
+
+        def end(self) -> Load:
+            return planted
+
+    def plant(load: Load) -> None:
+        nonlocal planted
+        planted = load
+
+    monkeypatch.setattr(supervise, "LoadMeter", Meter)
+    return plant
 
 
 @pytest.fixture(scope="session")

@@ -37,6 +37,9 @@ def loads(page: Page) -> dict[int, int]:
 
 def test_the_worst_step_is_shown_first(open_report: Open, conflicts: Path) -> None:
     page = open_report(conflicts)
+    assert page.locator("h1").inner_text() == "81 conflicts of shift among 45 ranks"
+    assert page.locator("#findings, #verdicts").count() == 0
+    assert "node[00-44]" in page.locator(".tiles").inner_text()
     fabric = page.locator("#fabric")
     assert "81 conflicts, 4.0 % of all pairs; 62 rounds, bound 45" in fabric.inner_text()
     expect(fabric.locator(".fabric .switch")).to_have_count(21)

@@ -57,9 +57,13 @@ def test_verdict_and_culprit_come_first(open_report: Open, scheme: str) -> None:
     page = open_report("slow-transmit", color_scheme=scheme)
     assert page.locator("h1").inner_text().split() == ["✕", "FAIL"]
     assert (
-        page.locator(".banner p").inner_text()
+        page.locator(".banner p").first.inner_text()
         == "1 of 4 criteria failed: slowest pair at 1 MiB >= 80 % of the median pair."
     )
+    assert (
+        page.locator(".banner .result").inner_text().startswith("Aggregate bandwidth 97.1 GB/s at 4 MiB send")
+    )
+    assert page.title().startswith("FAIL · ")
     finding = page.locator("#findings article")
     assert finding.count() == 1
     text = finding.inner_text()

@@ -5,6 +5,7 @@ import { render } from "preact";
 import { loadRun } from "./data/load";
 import "./style.css";
 import { App } from "./views/App";
+import { subjectOf } from "./views/Banner";
 
 const root = document.getElementById("report")!;
 const embedded = document.getElementById("assay-data")!;
@@ -12,7 +13,7 @@ const embedded = document.getElementById("assay-data")!;
 try {
   const run = await loadRun(embedded.textContent ?? "");
   embedded.remove(); // so that a large run is not in memory twice
-  document.title = `Assay: ${run.info.id}`;
+  document.title = `${subjectOf(run)} · ${run.info.id} · Assay`;
   root.replaceChildren();
   render(<App run={run} />, root);
   root.dataset["ready"] = "";

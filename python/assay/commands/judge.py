@@ -8,7 +8,7 @@ from assay.commands.options import add_option
 from assay.commands.parser import Example, Parser
 from assay.commands.specifications import read_specification
 from assay.errors import EXIT_OF
-from assay.judge import deciding_criteria, integrity, judge, overall
+from assay.judge import deciding_criteria, doubt, integrity, judge, overall
 from assay.records import run as runs
 from assay.records.text import json_line
 from assay.report.console import console
@@ -36,6 +36,7 @@ class Judge:
         run = runs.Run.load(args.run)
         verdicts = judge(specification, run.records, run.info.hosts)
         verdicts += integrity(run.records, verdicts)
+        doubt(verdicts, run.records, run.info.busy)
         outcome = overall(verdicts)
         reason = deciding_criteria(verdicts)
         if outcome == "PASS" and run.info.state != "complete":  # a missing measurement might have failed

@@ -47,6 +47,7 @@ from assay.explain.heap import (
 from assay.explain.loss import packet_loss
 from assay.explain.matrix import PairMatrix
 from assay.explain.numa import numa_applied, numa_placement, numa_threads
+from assay.explain.peers import slow_node
 from assay.explain.power import state_power
 from assay.explain.rdma import rdma_wire
 from assay.explain.retest import plan_repeats, plan_retest
@@ -69,6 +70,7 @@ RULES: dict[str, Rule] = {
     "host_names": host_names,  # a machine that the host list names twice, or not at all
     "packet_loss": packet_loss,  # a host that loses packets that it sends or receives
     "slow_host": slow_host,  # a host that sends or receives more slowly than its peers
+    "slow_node": slow_node,  # a host whose memory, GPUs or storage are slower than those of its peers
     "slow_pair": slow_pair,  # a slow path between two hosts that are fast with others
     "slow_block": slow_block,  # a group of hosts that is slow with the rest or with another group
     "slow_network": slow_network,  # a network on which most hosts stay below the expected rate of their links

@@ -12,12 +12,14 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 PERIOD_S = 2.0  # between two readings of /proc; one takes about 20 us per process
 BUSY_SHARE = 0.15  # of all processors: from this load on, timings are doubtful
 STOLEN_SHARE = 0.05  # of all processors' time: the same
+MIN_NAMED, MAX_NAMED = 0.1, 3  # processors that a program takes to be named; programs that are named
 _KERNEL_THREAD = 0x00200000  # PF_KTHREAD (linux/sched.h)
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -30,6 +32,7 @@ class Load:
     stolen: float = 0.0
     average: float = 0.0  # the system's load average of a minute, at the end
     processors: int = 1
+    programs: tuple[tuple[str, float], ...] = ()  # name and processors of those that took most
 
     def reason(self) -> str:
         """Why a measurement under this load is doubtful; "" where it is not."""
@@ -37,11 +40,15 @@ class Load:
         if self.others >= BUSY_SHARE * self.processors:
             parts.append(
                 f"other programs took {self.others:.1f} of {self.processors} processors "
-                f"(load {self.average:.1f})"
+                f"(load {self.average:.1f}{self._named_programs()})"
             )
         if self.stolen >= STOLEN_SHARE:
             parts.append(f"the hypervisor took {self.stolen:.0%} of the processors' time")
         return f"this machine was busy: {', '.join(parts)}" if parts else ""
+
+    def _named_programs(self) -> str:
+        named = [f"{name} {processors:.1f}" for name, processors in self.programs if processors >= MIN_NAMED]
+        return "".join(f", {text}" for text in named[:MAX_NAMED])
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,7 @@ class _Process:
     parent: int
     started: int  # ticks since the machine's start; distinguishes processes with the same, reused id
     ticks: int  # of processor time, user and system
+    name: str = ""
 
 
 class LoadMeter:
@@ -60,6 +68,7 @@ class LoadMeter:
         self._measurement_processes: dict[tuple[int, int], bool] = {}
         self._first_ticks: dict[tuple[int, int], int] = {}
         self._last_ticks: dict[tuple[int, int], int] = {}
+        self._names: dict[tuple[int, int], str] = {}
         self._started_at = time.monotonic()
         self._stolen = _stolen_s()
         self._ended = threading.Event()
@@ -73,16 +82,17 @@ class LoadMeter:
         self._sample()
         elapsed = max(time.monotonic() - self._started_at, 1e-3)
         processors = os.cpu_count() or 1
-        ticks = sum(
-            last - self._first_ticks.get(key, 0)
-            for key, last in self._last_ticks.items()
-            if not self._measurement_processes[key]
-        )
+        taken: Counter[str] = Counter()
+        for key, last in self._last_ticks.items():
+            if not self._measurement_processes[key]:
+                taken[self._names[key]] += last - self._first_ticks.get(key, 0)
+        processors_of = {name: ticks / _TICKS / elapsed for name, ticks in taken.most_common()}
         return Load(
-            others=ticks / _TICKS / elapsed,
+            others=sum(processors_of.values()),
             stolen=(_stolen_s() - self._stolen) / elapsed / processors,
             average=os.getloadavg()[0],
             processors=processors,
+            programs=tuple(processors_of.items())[:MAX_NAMED],
         )
 
     def _watch(self) -> None:
@@ -97,6 +107,7 @@ class LoadMeter:
             if first:
                 self._first_ticks[key] = process.ticks
             self._last_ticks[key] = process.ticks
+            self._names[key] = process.name  # a program that is started in a shell has another name first
 
     def _belongs_to_measurement(self, pid: int, processes: dict[int, _Process]) -> bool:
         """Whether a process belongs to the measurement. Decided once per process, as a parent may end before its
@@ -126,12 +137,16 @@ def _processes() -> dict[int, _Process]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                head, _, tail = (entry / "stat").read_text(errors="replace").rpartition(")")
+                fields = tail.split()
             except OSError:
                 continue  # it has ended
             if not int(fields[6]) & _KERNEL_THREAD:
                 processes[int(entry.name)] = _Process(
-                    int(fields[1]), int(fields[19]), int(fields[11]) + int(fields[12])
+                    int(fields[1]),
+                    int(fields[19]),
+                    int(fields[11]) + int(fields[12]),
+                    head.partition("(")[2],
                 )
     return processes
 

@@ -20,7 +20,7 @@ from typing import Literal, Protocol
 
 from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS, UserError
 from assay.explain import Evidence, explain_evidence, state_power
-from assay.judge import Specification, deciding_criteria, integrity, judge, overall
+from assay.judge import Specification, deciding_criteria, doubt, integrity, judge, overall, result
 from assay.launch.engines import describe, probe
 from assay.launch.identity import HostRenamer
 from assay.launch.launchers import Launcher, Local
@@ -369,12 +369,13 @@ class Session:
         verdicts = [v for spec in specifications for v in judge(spec, self.run.records, hosts)]
         if specifications:
             verdicts += integrity(self.run.records, verdicts)
+        doubt(verdicts, self.run.records, self.run.info.busy)
         state_power(verdicts, evidence)
         for verdict in verdicts:
             self.run.append(verdict)
         self.ended_early = self.ended_early or self.failed
         outcome = self._outcome(verdicts, judged=bool(specifications))
-        self.run.info.outcome = outcome
+        self.run.info.outcome, self.run.info.result = outcome, result(self.run.records)
         self.run.finish("partial" if self.ended_early else "complete", self.ended_early)
         report = build_report(self.run.path, profiles=profiles)
         if not self.quiet:
@@ -383,8 +384,9 @@ class Session:
             show_source_notices(self.out, self.run.path)
             show_run(self.out, self.run.records)
             show_verdicts(self.out, verdicts)
-            if outcome:
-                show_outcome(self.out, outcome, self._because(outcome, verdicts))
+            show_outcome(
+                self.out, outcome, self._because(outcome, verdicts) if outcome else "", self.run.info.result
+            )
             if self.run.info.busy:
                 self.out.print(
                     f"{self.run.info.busy}; fix: measure again when nothing else runs here", soft_wrap=True

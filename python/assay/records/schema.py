@@ -284,6 +284,9 @@ class RunInfo(Struct, omit_defaults=True):
     state: Literal["running", "complete", "partial", "failed"] = "running"
     reason: str = ""  # why it is partial or failed
     outcome: Literal["PASS", "FAIL", "INCONCLUSIVE"] | None = None
+    result: str = (
+        ""  # the main figures in one line, with units; a run without criteria has this and no outcome
+    )
     busy: str = ""  # other load on this machine during the run, if it was too high; else empty
     hosts: list[str] = []  # in rank order, not folded
     completed: list[str] = []  # measurements that ended; a resumed run skips them

@@ -61,6 +61,7 @@ _DISPLAY_UNITS = {
     "1/s": {f"{prefix or '1'}/s": factor for prefix, factor in _DECIMAL.items()},
     "s": {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0},
 }
+SMALLEST_AS = 0.01  # of the reader's unit, down to which a value is shown in it
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
 _OPTION_SIZE = re.compile(r"\s*(\d+)\s*([kKmMgG]?)\s*")
 
@@ -181,9 +182,13 @@ def unit_of(text: str) -> str:
 def format_as(value: float, spelling: str) -> str:
     """Formats a value in a unit of the reader's choice: (2.354e10, "Gbit/s") is "188.32 Gbit/s".
 
-    At least two decimals, so that 99.74 % is not shown as 99.75 %; whole numbers have none.
+    A value far below that unit has its own: (5e-7, "ms") is "500 ns". Else at least two decimals, so that
+    99.74 % is not shown as 99.75 %; whole numbers have none.
     """
-    number = float(f"{value / _UNITS[spelling].value:.10g}")
+    unit = _UNITS[spelling]
+    number = float(f"{value / unit.value:.10g}")
+    if 0 < abs(number) < SMALLEST_AS and unit.unit != "1":
+        return format_quantity(value, unit.unit)
     digits = ".0f" if number == int(number) else ".2f" if abs(number) >= 1 else ".3g"
     return f"{number:{digits}} {spelling}".rstrip()
 

@@ -18,12 +18,13 @@ from typing import NamedTuple
 import msgspec
 
 from assay.errors import UserError
+from assay.judge import overall, result
 from assay.profile.profiles import Profiles
 from assay.profile.sources import load_sources
 from assay.records.files import replace_file
 from assay.records.matrices import rows_of
 from assay.records.run import Run
-from assay.records.schema import AnyRecord, Matrix, Pairs, Subject, encode
+from assay.records.schema import AnyRecord, Matrix, Pairs, RunInfo, Subject, Verdict, encode
 from assay.report.heap_page import heap_pages
 from assay.report.numa_page import numa_pages
 
@@ -79,7 +80,7 @@ def _template() -> bytes:
 
 
 def _lines(run: Run, profiles: Profiles) -> Iterator[bytes]:
-    yield encode(run.info) + b"\n"
+    yield encode(_concluded(run)) + b"\n"
     kept = _kept_matrices(run.records)
     for record in run.records:
         rows: Iterable[AnyRecord] = rows_of(record) if isinstance(record, Matrix) else (record,)
@@ -92,6 +93,14 @@ def _lines(run: Run, profiles: Profiles) -> Iterator[bytes]:
         yield msgspec.json.encode(page) + b"\n"
     for placement in numa_pages(profiles, sources):
         yield msgspec.json.encode(placement) + b"\n"
+
+
+def _concluded(run: Run) -> RunInfo:
+    """``run.json`` with outcome and result, which a run lacks that ended early or is older: the page shows, and decides
+    nothing."""
+    verdicts = [record for record in run.records if isinstance(record, Verdict)]
+    outcome = run.info.outcome or (overall(verdicts) if verdicts else None)
+    return msgspec.structs.replace(run.info, outcome=outcome, result=run.info.result or result(run.records))
 
 
 def _row_without_values(matrix: Matrix, host: str) -> Pairs:

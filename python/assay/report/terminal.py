@@ -167,7 +167,9 @@ def _margin(margin: float | None) -> str:
     """As a share of the required value, or from MAX_MARGIN on as a bound."""
     if margin is None:
         return ""
-    return f"{margin:+.1%}" if margin < MAX_MARGIN else f"> +{MAX_MARGIN:.0%}"
+    if abs(margin) < MAX_MARGIN:
+        return f"{margin:+.1%}"
+    return f"> +{MAX_MARGIN:.0%}" if margin > 0 else f"< -{MAX_MARGIN:.0%}"
 
 
 def _required(verdict: Verdict) -> str:
@@ -185,6 +187,10 @@ def _figure(value: float | None, unit: str) -> str:
     return format_share(value) if is_share else format_quantity(value, unit)
 
 
-def show_outcome(console: Console, outcome: str, because: str = "") -> None:
-    text = Text.assemble((outcome, STYLES[outcome]), f"  {one_line(because)}" if because else "")
-    console.print(text, soft_wrap=True)
+def show_outcome(console: Console, outcome: str | None, because: str = "", result: str = "") -> None:
+    """Prints the outcome of a run that was judged, and the result of any run that has one."""
+    if outcome:
+        text = Text.assemble((outcome, STYLES[outcome]), f"  {one_line(because)}" if because else "")
+        console.print(text, soft_wrap=True)
+    if result:
+        console.print(Text.assemble(("result", "bold"), f"  {one_line(result)}"), soft_wrap=True)

@@ -45,7 +45,7 @@ def test_processes_of_the_measurement_are_left_out(monkeypatch: pytest.MonkeyPat
         load,
         "_processes",
         lambda: {
-            pid: load._Process(parent, started, ticks * SECOND // 100)
+            pid: load._Process(parent, started, ticks * SECOND // 100, f"p{pid}")
             for pid, (parent, started, ticks) in next(remaining_tables).items()
         },
     )
@@ -55,7 +55,9 @@ def test_processes_of_the_measurement_are_left_out(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(load, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     meter = LoadMeter(TOKEN)
     meter._sample()
-    assert meter.end().others == pytest.approx((3 + 2 + 1) / 4)
+    load_of_others = meter.end()
+    assert load_of_others.others == pytest.approx((3 + 2 + 1) / 4)
+    assert load_of_others.programs == (("p70", 0.75), ("p73", 0.5), ("p80", 0.25))
 
 
 def test_a_child_is_no_other_program_except_to_another_process() -> None:
@@ -98,6 +100,10 @@ def processor_time_s(pid: int) -> float:
         (
             Load(others=1.31, average=5.24, processors=2),
             "this machine was busy: other programs took 1.3 of 2 processors (load 5.2)",
+        ),
+        (
+            Load(others=1.4, average=3.0, processors=2, programs=(("python", 1.2), ("cc1plus", 0.15), ("cron", 0.05))),
+            "this machine was busy: other programs took 1.4 of 2 processors (load 3.0, python 1.2, cc1plus 0.1)",
         ),
         (Load(stolen=0.2, processors=2), "this machine was busy: the hypervisor took 20% of the processors' time"),
     ],

@@ -73,7 +73,8 @@ const MAX_SHARE = 10; // larger differences are shown as a bound
 export function percent(value: number | null | undefined, signed = true): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
   const magnitude = Math.abs(value * 100);
-  if (signed && value >= MAX_SHARE) return `> +${MAX_SHARE * 100} %`;
+  if (signed && Math.abs(value) >= MAX_SHARE)
+    return value > 0 ? `> +${MAX_SHARE * 100} %` : `< −${MAX_SHARE * 100} %`;
   const text = magnitude < 10 ? magnitude.toFixed(1) : magnitude.toFixed(0);
   const zero = Number(text) === 0;
   const sign = zero ? (signed ? "±" : "") : value < 0 ? "−" : signed ? "+" : "";

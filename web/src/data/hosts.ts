@@ -6,13 +6,21 @@ export function naturally(a: string, b: string): number {
   return ORDER.compare(a, b);
 }
 
+const NUMBERED = /^(.*?)(\d+)(\D*)$/;
+
 /** Folds names that differ in their last number only: h0, h1, h2, x -> "h[0-2],x". Zeros are kept. */
 export function fold(names: readonly string[]): string {
+  const padded = new Set<string>(); // families and widths with a number that begins with 0
+  for (const name of names) {
+    const [, head, number = "", tail] = NUMBERED.exec(name) ?? [];
+    if (number.length > 1 && number.startsWith("0"))
+      padded.add(JSON.stringify([head, tail, number.length]));
+  }
   const groups = new Map<string, { head: string; tail: string; numbers: string[] }>();
   for (const name of [...names].sort(naturally)) {
-    const [, head = name, number = "", tail = ""] = /^(.*?)(\d+)(\D*)$/.exec(name) ?? [];
-    // Padded numbers fold only with numbers of the same width: n08 and n9 are two families.
-    const width = number.startsWith("0") && number.length > 1 ? number.length : 0;
+    const [, head = name, number = "", tail = ""] = NUMBERED.exec(name) ?? [];
+    // Padded numbers fold only with numbers of the same width: n08 and n10 are a family, n9 is another.
+    const width = padded.has(JSON.stringify([head, tail, number.length])) ? number.length : 0;
     const key = JSON.stringify([head, tail, number === "" ? "" : width || "plain"]);
     const group = groups.get(key) ?? { head, tail, numbers: [] };
     if (number !== "") group.numbers.push(number);

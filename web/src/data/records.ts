@@ -226,6 +226,7 @@ export interface RunInfo {
   state?: "complete" | "failed" | "partial" | "running";
   reason?: string;
   outcome?: "FAIL" | "INCONCLUSIVE" | "PASS" | null;
+  result?: string;
   busy?: string;
   hosts?: string[];
   completed?: string[];

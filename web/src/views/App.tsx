@@ -69,8 +69,8 @@ function Sections({ run }: { run: Run }) {
     <>
       <Banner run={run} />
       <Trouble run={run} />
-      <Findings run={run} />
-      <Verdicts run={run} />
+      {(run.info.outcome || run.findings.length > 0) && <Findings run={run} />}
+      {run.verdicts.length > 0 && <Verdicts run={run} />}
       {run.capacities.length > 0 && (
         <Model capacities={run.capacities} comparisons={run.comparisons} />
       )}

@@ -1,5 +1,5 @@
-// The head of the report: the verdict with its reason, the command, the hosts, the time, and whether the run is
-// complete.
+// The head of the report: the verdict with its reason, or the result of a run that was not judged; the command, the
+// hosts, the time, and whether the run is complete. Outcome and result are in run.json; the page decides neither.
 
 import type { ComponentChildren } from "preact";
 
@@ -24,8 +24,7 @@ export function OutcomeMark({ outcome }: { outcome: Outcome }) {
 
 export function Banner({ run }: { run: Run }) {
   const { info } = run;
-  const outcome = overall(run);
-  const title = titleWithoutVerdict(run);
+  const outcome = info.outcome;
   const hosts = [...new Set(info.hosts)];
   const ranks = info.hosts?.length ?? 0;
   return (
@@ -34,22 +33,27 @@ export function Banner({ run }: { run: Run }) {
         <strong>Assay</strong> report
         <span class="soft"> · {info.id}</span>
       </p>
-      {title ? (
-        <div class="banner">
-          <h1>{title}</h1>
-        </div>
-      ) : (
+      {outcome ? (
         <div class={`banner ${outcome.toLowerCase()}`}>
           <h1>
             <span aria-hidden="true">{SIGNS[outcome]}</span> {outcome}
           </h1>
-          <p>{reason(run, outcome)}</p>
+          <div>
+            <p>{reason(run)}</p>
+            {info.result && <p class="result">{capitalised(info.result)}</p>}
+          </div>
+        </div>
+      ) : (
+        <div class="banner unjudged">
+          <h1>{titleWithoutVerdict(run)}</h1>
+          {!profileTitle(run) && <p class="result">{resultParts(run)[1]}</p>}
         </div>
       )}
       {info.state !== "complete" && (
         <p class="notice" role="note">
-          <strong>{INCOMPLETE[info.state ?? "running"]}</strong> {info.reason}
-          {info.reason ? ". " : " "}What was measured until then is below.
+          <strong>{INCOMPLETE[info.state ?? "running"]}</strong>{" "}
+          {isToldByFailure(run) ? "" : info.reason ? `${info.reason}. ` : ""}
+          What was measured until then is below.
         </p>
       )}
       {info.busy && (
@@ -58,10 +62,12 @@ export function Banner({ run }: { run: Run }) {
         </p>
       )}
       <dl class="tiles">
-        <Tile name="Hosts" value={String(hosts.length || run.contexts.length)}>
-          {fold(hosts) || "this machine"}
-          {hosts.length < ranks && `, ${ranks} ranks`}
-        </Tile>
+        {hosts.length > 0 && (
+          <Tile name="Hosts" value={String(hosts.length)}>
+            <Names names={hosts} />
+            {hosts.length < ranks && `, ${ranks} ranks`}
+          </Tile>
+        )}
         {headline(run).map((tile) => (
           <Tile key={tile.name} name={tile.name} value={tile.value}>
             {tile.note}
@@ -109,17 +115,44 @@ function Tile({
   );
 }
 
-/** The run's outcome; without one, that of its verdicts. A run without verdicts is inconclusive. */
-export function overall(run: Run): Outcome {
-  if (run.info.outcome) return run.info.outcome;
-  const outcomes = run.verdicts.map((verdict) => verdict.outcome);
-  if (outcomes.includes("FAIL")) return "FAIL";
-  return outcomes.length === 0 || outcomes.includes("INCONCLUSIVE") ? "INCONCLUSIVE" : "PASS";
+/** The names of hosts, folded; of many that do not fold only the first ones, and all in the tooltip. */
+function Names({ names }: { names: string[] }) {
+  const folded = fold(names);
+  return folded.length <= MAX_FOLDED ? (
+    <>{folded}</>
+  ) : (
+    <span title={folded}>{`${folded.slice(0, folded.lastIndexOf(",", MAX_FOLDED))}, …`}</span>
+  );
 }
 
-/** The title of a run that is not judged, such as a profile; empty for a run that is judged. */
+const MAX_FOLDED = 60; // characters
+
+/** What the page is about, for its title: the verdict, or the result. */
+export function subjectOf(run: Run): string {
+  return run.info.outcome ?? titleWithoutVerdict(run);
+}
+
 function titleWithoutVerdict(run: Run): string {
-  if (run.info.outcome || run.verdicts.length > 0 || run.failures.length > 0) return "";
+  return profileTitle(run) || resultParts(run)[0] || "Nothing was measured";
+}
+
+/** The result's first figure, and the rest: "81 conflicts of shift among 45 ranks", "4 % of all pairs; ...". */
+function resultParts({ info }: Run): [string, string] {
+  const text = capitalised(info.result ?? "");
+  const end = text.search(/[,;(]/);
+  return end < 0 ? [text, ""] : [text.slice(0, end).trim(), text.slice(end).replace(/^[,;] /, "")];
+}
+
+function capitalised(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** Whether the reason of an incomplete run stands among its failures, which are shown next. */
+function isToldByFailure({ info, failures }: Run): boolean {
+  return failures.some((failure) => failure.problem === info.reason);
+}
+
+function profileTitle(run: Run): string {
   if (run.heaps.length > 0) return "Heap profile";
   if (run.placements.length > 0) return "NUMA profile";
   return run.measurements.some((record) => record.name.startsWith("profile.alloc."))
@@ -127,24 +160,21 @@ function titleWithoutVerdict(run: Run): string {
     : "";
 }
 
-/** The reason of the outcome: the criteria that failed, else those that could not be decided and why. */
-function reason(run: Run, outcome: Outcome): string {
+/** The reason of the outcome: the criteria that failed, else those that could not be decided. */
+function reason(run: Run): string {
   const total = run.verdicts.length;
   const failed = run.verdicts.filter((verdict) => verdict.outcome === "FAIL");
   const open = run.verdicts.filter((verdict) => verdict.outcome === "INCONCLUSIVE");
   const counted = (some: Verdict[]) =>
     total === 1 ? "The one criterion" : `${some.length} of ${total} criteria`;
   if (failed.length > 0) return `${counted(failed)} failed: ${criterionTitles(failed)}.`;
-  if (open.length > 0)
-    return `${counted(open)} could not be decided: ${run.failures[0]?.problem ?? criterionTitles(open)}.`;
+  if (open.length > 0) return `${counted(open)} could not be decided: ${criterionTitles(open)}.`;
   const faults = run.findings.filter((finding) => (finding.severity ?? "fault") === "fault");
   const parts: string[] = [];
   if (total === 1) parts.push("The one criterion is met");
   else if (total > 0) parts.push(`${total === 2 ? "Both" : `All ${total}`} criteria are met`);
-  else if (outcome !== "FAIL") parts.push("No criterion was held against this run");
   if (faults[0])
     parts.push(faults[0].cause + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
-  else if (run.failures[0]) parts.push(run.failures[0].problem);
   else if (run.corruptions.length > 0) parts.push("payloads were corrupted");
   return parts.length > 0 ? `${parts.join(": ")}.` : (run.info.reason ?? "");
 }

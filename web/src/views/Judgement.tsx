@@ -67,17 +67,11 @@ export function Verdicts({ run }: { run: Run }) {
   return (
     <section id="verdicts">
       <h2>Verdicts</h2>
-      {run.verdicts.length === 0 ? (
-        <p class="soft">No criterion was held against this run.</p>
-      ) : (
-        <>
-          <p class="soft">
-            {specifications.length > 0 && `Specification: ${specifications.join(", ")}. `}
-            The margin is how much better (+) or worse (−) than required the observed value is.
-          </p>
-          <Table caption="Criteria and verdicts" columns={VERDICT_COLUMNS} rows={rows} />
-        </>
-      )}
+      <p class="soft">
+        {specifications.length > 0 && `Specification: ${specifications.join(", ")}. `}
+        The margin is how much better (+) or worse (−) than required the observed value is.
+      </p>
+      <Table caption="Criteria and verdicts" columns={VERDICT_COLUMNS} rows={rows} />
     </section>
   );
 }

@@ -84,3 +84,8 @@ test("parameters have their names, except those that their values explain", () =
   );
   expect(formatParameters({})).toBe("");
 });
+
+test("a margin beyond ten times the required value is shown as a bound", () => {
+  expect(percent(5891)).toBe("> +1000 %");
+  expect(percent(-5891)).toBe("< −1000 %");
+});
