@@ -37,6 +37,7 @@ def test_switches_have_short_safe_names(descriptions: list[str], names: list[str
         (["n1 hfi1_0", "n1 ibp65s0", "n1.x.org HCA-1"], ["n1", "n1", "n1.x.org"]),
         (["MT4123 ConnectX6 Mellanox Technologies", "IBM G2 Logical HCA ", "(none) HCA-1"], ["", "", ""]),
         (["localhost mlx5_0", "", "HCA-1", "mlx5_0"], ["", "", "", ""]),
+        (["Hca0", "hca1", "HCA-2 x"], ["Hca0", "hca1", ""]),  # ibsim's hosts, and a device
         (["ubuntu mlx5_0", "ubuntu mlx5_0"], ["", ""]),  # two machines that nobody has named
         (["rack one", "rack two"], ["", ""]),
     ],

@@ -533,3 +533,25 @@ def test_a_router_is_no_host_and_stays_a_router_in_anonymised_files(tmp_path: Pa
     assert fabric.is_host.tolist() == [name == "n2" for name in fabric.host_names]
     written, *_ = anonymous.write(fabric, None, None, tmp_path / "shared")
     assert read_fabric(written).host_kinds.count("router") == 1
+
+
+def test_a_greeting_of_the_simulator_is_no_message(tmp_path: Path) -> None:
+    path = tmp_path / "net.txt"
+    path.write_text(
+        'ibwarn: [3141] sim_connect: attached as client 1 at node "Switch1"\n' + switch_and_two_hosts()
+    )
+    assert read_fabric(path).hosts == 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ibwarn: [27] mad_rpc_open_port: client_register for mgmt 1 failed",
+        "/usr/sbin/ibnetdiscover: iberror: failed",
+    ],
+)
+def test_a_file_with_nothing_but_a_message_says_so(message: str, tmp_path: Path) -> None:
+    (tmp_path / "net.txt").write_text(message + "\n")
+    with pytest.raises(UserError, match="no node in it, only a message of the tool: ") as refused:
+        read_fabric(tmp_path / "net.txt")
+    assert message in refused.value.what

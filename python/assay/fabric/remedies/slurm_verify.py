@@ -98,6 +98,15 @@ def _wrong_groups(path: Path, file_switches: list[Switch], expected: list[Switch
         for child in switch.children
         if child not in names
     ]
+    parents: dict[str, list[str]] = {}
+    for switch in file_switches:
+        for child in switch.children:
+            parents.setdefault(child, []).append(switch.name)
+    lines += [
+        f"{path}: {child} is below {' and below '.join(above)}, and Slurm's tree has one place for it"
+        for child, above in parents.items()
+        if len(above) > 1
+    ]
     file_groups = _groups(file_switches)
     known = {node for switch in expected for node in switch.nodes}
     present = set().union(*file_groups.values()) if file_groups else set()
