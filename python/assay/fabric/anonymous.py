@@ -14,7 +14,7 @@ import numpy as np
 
 from assay.errors import UserError
 from assay.fabric.tables import NO_ENTRY, ForwardingTables
-from assay.fabric.topology import AGGREGATION, AGGREGATION_NODE, ROUTER, Fabric, Ints
+from assay.fabric.topology import AGGREGATION, ROUTER, Fabric, Ints
 
 SWITCH_GUIDS, NODE_GUIDS, PORT_GUIDS = 0x00A5_5A00_0000_0000, 0x00A5_5A10_0000_0000, 0x00A5_5A20_0000_0000
 TOPOLOGY, TABLES, ORDER = "topology.txt", "fts.txt", "order.txt"
@@ -29,12 +29,13 @@ def write(fabric: Fabric, tables: ForwardingTables | None, order: Ints | None, f
         raise UserError(
             f"{fabric.source}: not every switch and host has a LID", "take a dump of a routed fabric"
         )
-    texts = {TOPOLOGY: _topology(fabric)}
+    names = _descriptions(fabric)
+    texts = {TOPOLOGY: _topology(fabric, names)}
     if tables is not None:
-        texts[TABLES] = _tables(fabric, tables)
+        texts[TABLES] = _tables(fabric, tables, names)
     if order is not None:
         texts[ORDER] = "".join(
-            "DUMMY\n" if host < 0 else f"{fabric.host_lids[host]:#06x}\t{_host(host)}\n" for host in order
+            "DUMMY\n" if host < 0 else f"{fabric.host_lids[host]:#06x}\t{names[host]}\n" for host in order
         )
     paths = [folder / name for name in texts]
     existing = [path for path in paths if path.exists()]
@@ -53,13 +54,22 @@ def _switch(number: int) -> str:
     return f"switch{number + 1}"
 
 
-def _host(number: int) -> str:
-    return f"host{number + 1}"
-
-
-def _host_description(fabric: Fabric, host: int) -> str:
-    is_aggregation = bool(fabric.host_kinds) and fabric.host_kinds[host] == AGGREGATION_NODE
-    return f"{_host(host)} {AGGREGATION}" if is_aggregation else _host(host)
+def _descriptions(fabric: Fabric) -> list[str]:
+    """[H] new descriptions: ports of one host stay ports of one host, "host3 mlx5_0" and "host3 mlx5_1"."""
+    numbers: dict[str, int] = {}
+    rails: dict[str, int] = {}
+    texts = []
+    for name, host, is_host in zip(fabric.host_names, fabric.hosts_of_ports, fabric.is_host, strict=True):
+        key = host if host and is_host else name
+        text = f"host{numbers.setdefault(key, len(numbers) + 1)}"
+        if is_host and len(fabric.ports_of.get(host, [])) > 1:
+            text += f" mlx5_{rails.setdefault(key, 0)}"
+            rails[key] += 1
+        texts.append(text)
+    return [
+        f"{text} {AGGREGATION}" if is_aggregation else text
+        for text, is_aggregation in zip(texts, fabric.is_aggregation, strict=True)
+    ]
 
 
 def _letters(fabric: Fabric, host: int) -> tuple[str, str]:
@@ -67,7 +77,7 @@ def _letters(fabric: Fabric, host: int) -> tuple[str, str]:
     return ("Rt", "R") if fabric.host_kinds and fabric.host_kinds[host] == ROUTER else ("Ca", "H")
 
 
-def _topology(fabric: Fabric) -> str:
+def _topology(fabric: Fabric, names: list[str]) -> str:
     lines = ["# anonymised by assay fabric anonymise"]
     links_by_node = np.argsort(fabric.link_from, kind="stable")
     first = np.searchsorted(fabric.link_from[links_by_node], np.arange(fabric.switches + fabric.hosts + 1))
@@ -84,14 +94,14 @@ def _topology(fabric: Fabric) -> str:
             kind, letter = _letters(fabric, host)
             lines.append(
                 f'{kind}\t{fabric.link_from_port[links[0]]} "{letter}-{NODE_GUIDS + host:016x}"\t\t# '
-                f'"{_host_description(fabric, host)}"'
+                f'"{names[host]}"'
             )
-        lines += [_end_line(fabric, link, is_switch) for link in links]
+        lines += [_end_line(fabric, names, link, is_switch) for link in links]
         lines.append("")
     return "\n".join(lines) + "\n"
 
 
-def _end_line(fabric: Fabric, link: int, is_switch: bool) -> str:
+def _end_line(fabric: Fabric, names: list[str], link: int, is_switch: bool) -> str:
     port, peer, peer_port = (
         int(array[link]) for array in (fabric.link_from_port, fabric.link_to, fabric.link_to_port)
     )
@@ -107,7 +117,7 @@ def _end_line(fabric: Fabric, link: int, is_switch: bool) -> str:
         peer_end = (
             f'"{_letters(fabric, host)[1]}-{NODE_GUIDS + host:016x}"[{peer_port}]({PORT_GUIDS + host:x})'
         )
-        name, lid = _host_description(fabric, host), fabric.host_lids[host]
+        name, lid = names[host], fabric.host_lids[host]
     if is_switch:
         return f'[{port}]\t{peer_end}\t\t# "{name}" lid {lid}{rate}'
     host_number = int(fabric.link_from[link]) - fabric.switches
@@ -117,7 +127,7 @@ def _end_line(fabric: Fabric, link: int, is_switch: bool) -> str:
     )
 
 
-def _tables(fabric: Fabric, tables: ForwardingTables) -> str:
+def _tables(fabric: Fabric, tables: ForwardingTables, names: list[str]) -> str:
     lines = []
     order = np.argsort(fabric.host_lids)
     for switch in range(fabric.switches):
@@ -129,7 +139,7 @@ def _tables(fabric: Fabric, tables: ForwardingTables) -> str:
         entries = [int(host) for host in order if tables.ports[switch, host] != NO_ENTRY]
         lines += [
             f"{fabric.host_lids[host]:#06x} {tables.ports[switch, host]:03d} : (Channel Adapter portguid "
-            f"{PORT_GUIDS + host:#018x}: '{_host(host)}')"
+            f"{PORT_GUIDS + host:#018x}: '{names[host]}')"
             for host in entries
         ]
         lines.append(f"{len(entries)} valid lids dumped")

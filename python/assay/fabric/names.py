@@ -23,7 +23,7 @@ _MANAGED = re.compile(r"MF[0-9]+;([^:;]*)(?::([^/]*))?(/.*)?")
 # What vendors put there, and what a host says before it has a name.
 _FACTORY = re.compile(
     r"Mellanox Technologies|\bConnectX|\bConnect-?IB\b|\bInfini(Host|Scale)|^MT[0-9]{4,5}\b|\bLogical HCA\b|^QLogic\b|"
-    r"^(\(none\)|localhost\b)|^HCA-?[0-9]*$",
+    r"^(\(none\)|localhost\b)",
     re.IGNORECASE,
 )
 _DEVICE = re.compile(

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.errors import UserError
 from assay.fabric.routes import Routes
+from assay.fabric.topology import Fabric, Ints
 
 MAX_HOSTS = 1024  # a route for each pair of them: about 100 MB
 LATENCY = "1us"  # of a cable; the rates of long messages do not depend on it
@@ -28,11 +30,12 @@ CONFIGURATION = {
 
 
 def platform_text(routes: Routes, rate: float, latency: str = LATENCY) -> str:
-    """``rate`` (B/s) and ``latency`` (as SimGrid writes it): of every cable. Raises UserError for a route that does not
-    arrive, or too many hosts."""
-    if routes.fabric.hosts > MAX_HOSTS:
+    """``rate`` (B/s) and ``latency`` (as SimGrid writes it): of every cable. Its hosts are the end ports of hosts.
+    Raises UserError for a route that does not arrive, or too many hosts."""
+    count = int(routes.fabric.is_host.sum())
+    if count > MAX_HOSTS:
         raise UserError(
-            f"{routes.fabric.hosts} hosts: a platform of routes has {MAX_HOSTS} at most",
+            f"{count} hosts: a platform of routes has {MAX_HOSTS} at most",
             "describe a smaller fabric",
         )
     return "\n".join(_lines(routes, rate, latency)) + "\n"
@@ -48,20 +51,38 @@ def _lines(routes: Routes, rate: float, latency: str) -> Iterator[str]:
         yield f'<prop id="{key}" value="{value}"/>'
     yield "</config>"
     yield '<zone id="all" routing="Full">'
-    for name in fabric.host_names:
-        yield f'<host id={quoteattr(name)} speed="1Gf"/>'
+    hosts = np.flatnonzero(fabric.is_host)
+    for host in hosts:
+        yield f'<host id={quoteattr(fabric.host_names[host])} speed="1Gf"/>'
     for link in range(fabric.links):
         yield f'<link id={_link(routes, link)} bandwidth="{rate:.6g}Bps" latency="{latency}"/>'
-    hosts = np.arange(fabric.hosts)
     names = [_link(routes, link) for link in range(fabric.links)]
     for src in hosts:
         crossed = routes.links(np.full(len(hosts), src), hosts)
-        for dst in hosts[hosts != src]:
-            links = "".join(f"<link_ctn id={names[link]}/>" for link in crossed[dst] if link >= 0)
+        _require_ways(fabric, int(src), hosts, crossed)
+        for dst, way in zip(hosts, crossed, strict=True):
+            if dst == src:
+                continue
+            links = "".join(f"<link_ctn id={names[link]}/>" for link in way if link >= 0)
             ends = f"src={quoteattr(fabric.host_names[src])} dst={quoteattr(fabric.host_names[dst])}"
             yield f'<route {ends} symmetrical="NO">{links}</route>'
     yield "</zone>"
     yield "</platform>"
+
+
+def _require_ways(fabric: Fabric, src: int, hosts: NDArray[np.integer], crossed: Ints) -> None:
+    """Raises UserError unless the links of each way follow each other, from a host to each other one: the walk is
+    checked against the cables before a route is written."""
+    node = np.full(len(hosts), fabric.switches + src)
+    for links in crossed.T:
+        moves = links >= 0
+        if (fabric.link_from[links[moves]] != node[moves]).any():
+            break
+        node[moves] = fabric.link_to[links[moves]]
+    else:
+        if (node == fabric.switches + hosts).all():
+            return
+    raise UserError(f"a route from {fabric.host_names[src]} is none along the cables", "report this defect")
 
 
 def _link(routes: Routes, link: int) -> str:

@@ -247,13 +247,14 @@ def _without_dead(
     ends: list[tuple[int, int, int, int]], dead: tuple[tuple[str, int], ...], names: list[str], source: str
 ) -> list[tuple[int, int, int, int]]:
     numbers = {name: number for number, name in enumerate(names)}
+    cable_at = {end: cable for cable in ends for end in (cable[:2], cable[2:])}
+    gone: set[tuple[int, int, int, int]] = set()
     for switch, port in dead:
-        end = (numbers.get(switch, -1), port)
-        remaining = [e for e in ends if end not in (e[:2], e[2:])]
-        if len(remaining) == len(ends):
+        cable = cable_at.get((numbers.get(switch, -1), port))
+        if cable is None or cable in gone:
             raise UserError(f"{source}: no cable is at port {port} of {switch}, so it cannot be dead")
-        ends = remaining
-    return ends
+        gone.add(cable)
+    return [cable for cable in ends if cable not in gone]
 
 
 def _fabric(tree: FatTree, names: list[str], ends: list[tuple[int, int, int, int]], radix: int) -> Fabric:

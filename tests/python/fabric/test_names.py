@@ -37,6 +37,7 @@ def test_switches_have_short_safe_names(descriptions: list[str], names: list[str
         (["n1 hfi1_0", "n1 ibp65s0", "n1.x.org HCA-1"], ["n1", "n1", "n1.x.org"]),
         (["MT4123 ConnectX6 Mellanox Technologies", "IBM G2 Logical HCA ", "(none) HCA-1"], ["", "", ""]),
         (["localhost mlx5_0", "", "HCA-1", "mlx5_0"], ["", "", "", ""]),
+        (["Hca0", "hca1", "HCA-2 x"], ["Hca0", "hca1", ""]),  # ibsim's hosts, and a device
         (["ubuntu mlx5_0", "ubuntu mlx5_0"], ["", ""]),  # two machines that nobody has named
         (["rack one", "rack two"], ["", ""]),
     ],
@@ -126,3 +127,10 @@ def test_no_launcher_file_names_a_port_without_a_host(
     assert main(["fabric", "schedule", *rails, "--into", "x"]) == 0
     assert not Path("x/slurm").exists() and Path("x/schedule.txt").exists()
     assert "the description of 1 of 4 ports names no host" in capsys.readouterr().out
+
+
+def test_rails_stay_rails_in_anonymised_files(rails: list[str]) -> None:
+    assert main(["fabric", "anonymise", "--fabric", "net.txt", "--into", "shared"]) == 0
+    fabric = read_fabric("shared/topology.txt")
+    assert fabric.host_names == ["host1 mlx5_0", "host1 mlx5_1", "host2 mlx5_0", "host2 mlx5_1"]
+    assert fabric.ports_of == {"host1": [0, 1], "host2": [2, 3]}

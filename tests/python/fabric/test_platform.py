@@ -10,10 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from small_fabrics import connected
 
+from assay.errors import UserError
 from assay.fabric import Routes, schedules, synthetic, tables
 from assay.fabric.platform import platform_text
 from assay.fabric.remedies.exchange import conflict_free, demand_of
+from assay.fabric.topology import AGGREGATION_NODE, HOST, ROUTER
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 RATE, SIZE = 12.5e9, 4 << 20
@@ -37,6 +40,22 @@ def test_every_pair_has_the_links_of_its_route() -> None:
         crossed = routes.links(ends[:1], ends[1:])[0]
         assert path == [fabric.link_name(link) for link in crossed if link >= 0]
     assert len(list(root.iter("link"))) == fabric.links
+
+
+def test_aggregation_nodes_and_routers_are_no_hosts_of_a_platform() -> None:
+    kinds = [HOST, HOST, AGGREGATION_NODE, ROUTER]
+    fabric = connected(3, [(0, 2), (1, 2)], [0, 1, 2, 2], kinds)
+    root = ET.fromstring(platform_text(Routes(fabric, tables.up_down(fabric)), RATE))
+    assert [host.get("id") for host in root.iter("host")] == ["h0", "h1"]
+    assert len(list(root.iter("route"))) == 2
+
+
+def test_a_route_that_follows_no_cables_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = fat_tree("radix=4,nodes=6")
+    right = Routes.links
+    monkeypatch.setattr(Routes, "links", lambda self, src, dst: right(self, src, np.roll(dst, 1)))
+    with pytest.raises(UserError, match="is none along the cables"):
+        platform_text(routes, RATE)
 
 
 @pytest.mark.programs

@@ -18,7 +18,6 @@ WITH_TABLES, CABLES_ALONE = "fabric", "fabric-cables"
 EXAMPLES = [
     Example("assay fabric check --fabric net.txt", "the cables alone", "a fabric"),
     Example("assay fabric check --fabric net.txt --tables fts.txt", needs="a fabric"),
-    Example("assay fabric check --fabric net.txt --routing min-hop", "would it be safe?", "a fabric"),
     Example("assay fabric check --fat-tree radix=8,rate=4xHDR,dead=leaf0:5 --routing up/down", "a model"),
 ]
 

@@ -96,7 +96,7 @@ def read_source(args: argparse.Namespace) -> Routes:
     if args.fabric and not args.tables and not args.routing:
         raise UserError(
             "--fabric without --tables",
-            "give the tables (dump_fts > fts.txt), or --routing d-mod-k for computed ones",
+            "give the tables (dump_fts > fts.txt), or --routing up/down for computed ones",
         )
     return _routes(args, read_cables(args))
 

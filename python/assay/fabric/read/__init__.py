@@ -8,7 +8,7 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.fabric.read import db_csv, fdbs, ibnetdiscover, lfts, opa, order, subnet_list
-from assay.fabric.read.text import EMPTY_DUMP, open_file
+from assay.fabric.read.text import EMPTY_DUMP, open_file, printable
 from assay.fabric.tables import ForwardingTables
 from assay.fabric.topology import Fabric, Ints
 from assay.records.foreign import text_kind
@@ -34,6 +34,11 @@ def read_fabric(path: Path | str) -> Fabric:
     for looks_like, read in TOPOLOGIES.values():
         if looks_like(head):
             return read(Path(path))
+    if message := ibnetdiscover.message_of(head):
+        raise UserError(
+            f"{path}: no node in it, only a message of the tool: {printable(message[:120])}",
+            "run it as root, on a host with an active port, and take the file anew",
+        )
     raise UserError(
         f"{path}: {_name(head)}no topology of a fabric", f"give the output of {', '.join(TOPOLOGIES)}"
     )

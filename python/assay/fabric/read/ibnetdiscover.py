@@ -28,13 +28,21 @@ _LMC = re.compile(r"\blmc ([0-7])\b")
 _RATE = re.compile(r"\b([0-9]{1,2})x([A-Z]+[0-9]*)\b(?!.*\")")
 _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[0-9a-fA-F]+")
 # What ibnetdiscover writes to standard error where a node does not answer; 2>&1 puts it into the file.
-_MESSAGE = re.compile(r"(?:\S*\.c:[0-9]+;|ib(?:warn|panic|error|netdiscover):|\S*\b(?:mad_rpc|_do_madrpc)\b)")
+_MESSAGE = re.compile(
+    r"(?:\S*\.c:[0-9]+;|\S*ib(?:warn|panic|error|netdiscover):|\S*\b(?:mad_rpc|_do_madrpc)\b)"
+)
+_HARMLESS = re.compile(r"ibwarn: \[[0-9]+\] sim_connect: attached\b")  # of ibsim
 _DIRECT_ROUTE = re.compile(r"\b0(?:,[0-9]{1,3})+")
 _OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b")  # headings of ibnetdiscover -g
 
 
 def looks_like(head: str) -> bool:
     return re.search(r'^(Switch|Ca|Rt)\s+[0-9]+ "[SHR]-', head, re.MULTILINE) is not None
+
+
+def message_of(head: str) -> str:
+    """The first message of the tool in a file that has no node; empty where there is none."""
+    return next((line.strip() for line in head.splitlines() if _MESSAGE.match(line.strip())), "")
 
 
 def read(path: Path) -> Fabric:
@@ -53,6 +61,8 @@ def read(path: Path) -> Fabric:
                 cables.add_switch(guid, name, ports, _lid(match[6]), number, _lmc(match[6]))
             continue
         match = _END.fullmatch(line)
+        if not match and _HARMLESS.match(line):
+            continue
         if not match and _MESSAGE.match(line):
             _refuse_incomplete(text, number, line)
         if not match:

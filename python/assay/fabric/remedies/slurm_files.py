@@ -21,6 +21,8 @@ MAX_BYTES = 64 << 20
 MAX_NAMES = 1 << 20
 MAX_INCLUDES = 64
 KEYS = ("switchname", "nodes", "switches", "linkspeed", "blockname", "blocksizes")
+# "scontrol show topology" also prints these, and of a switch above others all hosts below it.
+SHOWN_KEYS = ("level", "blockindex", "blocksize")
 _PAIR = re.compile(r'\s*([A-Za-z_]+)\s*=\s*(?:"([^"]*)"|(\S+))(?=\s|$)')
 _CONF = re.compile(
     r"^\s*(?:(?:SwitchName|BlockName|BlockSizes)\s*=|Include\s+\S)", re.MULTILINE | re.IGNORECASE
@@ -70,6 +72,8 @@ def _read_conf(path: Path, text: str) -> Topology:
     blocks: list[str] = []
     for where, line in _lines(path, text, [path.resolve()]):
         values = _pairs(where, line)
+        if "level" in values and values.get("switches"):
+            values.pop("nodes", None)
         if "blockname" in values or "blocksizes" in values:
             blocks.append(where)
             continue
@@ -120,7 +124,7 @@ def _pairs(where: str, line: str) -> dict[str, str]:
     position = 0
     while line[position:].strip():
         match = _PAIR.match(line, position)
-        if match is None or match[1].lower() not in KEYS:
+        if match is None or match[1].lower() not in KEYS + SHOWN_KEYS:
             word = line[position:].split()[0]
             raise UserError(f"{where}: '{word}' is not understood", "write SwitchName=s0 Nodes=n[0-3]")
         key = match[1].lower()

@@ -65,13 +65,15 @@ def _unknown(switch: Switch, leaf_of: dict[str, str]) -> list[str]:
         return []
     line = f"{switch.place}: {fold(unknown)} {_is(unknown)} not in the fabric"
     known = next((node for node in switch.nodes if node in leaf_of), next(iter(leaf_of), ""))
-    for start in range(1, len(known)):
-        meant = [known[:start] + node for node in unknown]
-        if all(node in leaf_of for node in meant):
-            return [f"{line}; did you mean {fold(meant)}?"]
     domain = "".join(known.partition(".")[1:])
-    meant = [node + domain if domain else node.partition(".")[0] for node in unknown]
-    return [f"{line}; did you mean {fold(meant)}?" if all(node in leaf_of for node in meant) else line]
+    guesses = [{node: known[:start] + node for node in unknown} for start in range(1, len(known))]
+    guesses.append({node: node + domain if domain else node.partition(".")[0] for node in unknown})
+    found = [{node: meant for node, meant in guess.items() if meant in leaf_of} for guess in guesses]
+    best = max(found, key=len, default={})
+    if best:
+        of_which = "" if len(best) == len(unknown) else f" for {fold(list(best))}"
+        line += f"; did you mean {fold(list(best.values()))}{of_which}?"
+    return [line]
 
 
 def _split_leaves(path: Path, file_switches: list[Switch], leaf_of: dict[str, str]) -> list[str]:
@@ -97,6 +99,15 @@ def _wrong_groups(path: Path, file_switches: list[Switch], expected: list[Switch
         for switch in file_switches
         for child in switch.children
         if child not in names
+    ]
+    parents: dict[str, list[str]] = {}
+    for switch in file_switches:
+        for child in switch.children:
+            parents.setdefault(child, []).append(switch.name)
+    lines += [
+        f"{path}: {child} is below {' and below '.join(above)}, and Slurm's tree has one place for it"
+        for child, above in parents.items()
+        if len(above) > 1
     ]
     file_groups = _groups(file_switches)
     known = {node for switch in expected for node in switch.nodes}

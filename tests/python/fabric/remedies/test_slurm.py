@@ -113,6 +113,8 @@ RIGHT = "SwitchName=a Nodes=node[0-3]\nSwitchName=b Nodes=node[4-7]\nSwitchName=
         RIGHT.replace("=node[0-3]", ' = "node[0-3]" LinkSpeed=10 # a comment \\'),
         "# SwitchName=x Nodes=y \\\n" + RIGHT.replace("\n", "\r\n"),
         "BlockName=x Nodes=node[0-7]\nBlockSizes=8\n" + RIGHT,
+        "SwitchName=c Level=1 LinkSpeed=1 Nodes=node[0-7] Switches=a,b\n"
+        + RIGHT.replace(" Nodes", " Level=0 LinkSpeed=1 Nodes").replace("SwitchName=c Switches=a,b\n", ""),
         "include leaves.conf\nSwitchName=c Switches=a,b\n",
     ],
 )
@@ -127,6 +129,7 @@ def test_the_whole_grammar_of_topology_conf_is_read(text: str, tmp_path: Path) -
         ("Include /missing/x.conf\n", ":1: Include: cannot read /missing/x.conf"),
         ("Include t\n", "t is included already"),
         ("BlockName=b Nodes=n[1-2]\nBlockSizes=2\n", ":1: a topology of blocks: only trees are compared"),
+        ("BlockName=b BlockIndex=0 Nodes=n[1-2] BlockSize=2\n", ":1: a topology of blocks: only trees"),
         ("- topology: x\n  block: {block_sizes: [8]}\n", "topology x: a topology of blocks"),
         ("- topology: x\n  flat: true\n", "topology x: flat: only trees are compared"),
         ("SwitchName=a Nodes=n1 Nodes=n2\n", "Nodes is given twice in one line"),
@@ -141,7 +144,9 @@ def test_what_cannot_be_compared_is_said(text: str, message: str, tmp_path: Path
 
 def test_a_missing_prefix_is_guessed(tmp_path: Path) -> None:
     lines = verified(tmp_path, RIGHT.replace("node[4-7]", "node4,[5-7]"))
-    assert "F:2: 5,6,7 are not in the fabric; did you mean node[5-7]?".replace("5,6,7", "[5-7]") in lines
+    assert "F:2: [5-7] are not in the fabric; did you mean node[5-7]?" in lines
+    lines = verified(tmp_path, RIGHT.replace("node[4-7]", "node4,[5-6],x9"))
+    assert "F:2: [5-6],x9 are not in the fabric; did you mean node[5-6] for [5-6]?" in lines
     lines = verified(tmp_path, RIGHT.replace("node[4-7]", "node[4-7].x.org"))
     assert "F:2: node[4-7].x.org are not in the fabric; did you mean node[4-7]?" in lines
 
@@ -180,3 +185,8 @@ def test_hosts_with_rails_are_one_group_and_comments_say_of_which_switches(tmp_p
     require_agreement(read_topology(tmp_path / "t").switches, fabric)
     with pytest.raises(UserError, match="each host once"):
         require_agreement([replace(tree[0], nodes=("n0",)), replace(tree[1], nodes=("n1", "n2"))], fabric)
+
+
+def test_a_switch_in_two_places_is_named(tmp_path: Path) -> None:
+    lines = verified(tmp_path, RIGHT + "SwitchName=d Switches=a,b\n")
+    assert "F: a is below c and below d, and Slurm's tree has one place for it" in lines

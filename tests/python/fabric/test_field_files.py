@@ -1,0 +1,115 @@
+"""Files of the field: a node that did not answer, LIDs that overlap, no switch, ports without a cable, routers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from recorded import SIX, db_csv
+
+from assay.errors import UserError
+from assay.fabric import anonymous
+from assay.fabric.read import read_fabric
+
+
+def switch_and_two_hosts(first: str = "lid 1 lmc 0", second: str = "lid 9 lmc 0") -> str:
+    """The output of ibnetdiscover for a switch with two hosts; their LIDs are given."""
+    hosts = "".join(
+        f'\nCa 1 "H-{guid:016x}" # "n{guid} mlx5_0"\n'
+        f'[1]({guid + 16:x}) "S-{1:016x}"[{guid - 1}] # {lids} "sw" lid 100 4xHDR\n'
+        for guid, lids in ((2, first), (3, second))
+    )
+    return (
+        f'Switch 36 "S-{1:016x}" # "sw" enhanced port 0 lid 100 lmc 0\n'
+        f'[1] "H-{2:016x}"[1](12) # "n2 mlx5_0" lid 1 4xHDR\n[2] "H-{3:016x}"[1](13) # "n3 mlx5_0" lid 2 4xHDR\n{hosts}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "where"),
+    [
+        (
+            "src/query_smp.c:195; umad (DR path slid 0; dlid 0; 0,1,7 Attr 0x11:0) bad status 110; timed out",
+            "the node at the direct route 0,1,7 did not answer",
+        ),
+        (
+            "ibwarn: [2718] mad_rpc: _do_madrpc failed; dport (DR path slid 65535; dlid 65535; 0,1,19,2)",
+            "the node at the direct route 0,1,19,2 did not answer",
+        ),
+        ("ibwarn: [2718] _do_madrpc: recv failed: Connection timed out", "recv failed: Connection timed out"),
+    ],
+)
+@pytest.mark.parametrize("line", [1, 2])
+def test_a_node_that_did_not_answer_makes_the_file_incomplete(
+    message: str, where: str, line: int, tmp_path: Path
+) -> None:
+    lines = switch_and_two_hosts().splitlines()
+    lines.insert(line - 1, message)
+    path = tmp_path / "net.txt"
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(UserError, match=f":{line}: .*may be incomplete") as refused:
+        read_fabric(path)
+    assert where in refused.value.what
+    assert "unchanged" not in refused.value.fix
+    path.write_text(switch_and_two_hosts())
+    assert read_fabric(path).hosts == 2
+
+
+def test_lids_of_an_lmc_belong_to_one_port(tmp_path: Path) -> None:
+    path = tmp_path / "net.txt"
+    path.write_text(switch_and_two_hosts("lid 4 lmc 2", "lid 6 lmc 0"))
+    with pytest.raises(UserError, match=r"LID 6 of n3 mlx5_0 is one of 4 to 7 of n2 mlx5_0 \(LMC 2"):
+        read_fabric(path)
+    path.write_text(switch_and_two_hosts("lid 4 lmc 2", "lid 8 lmc 0"))
+    assert read_fabric(path).hosts == 2
+
+
+def test_hosts_without_a_switch_between_them_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "net.txt"
+    path.write_text(
+        f'Ca 1 "H-{2:016x}" # "a mlx5_0"\n[1](12) "H-{3:016x}"[1](13) # lid 1 lmc 0 "b mlx5_0" lid 2 4xHDR\n\n'
+        f'Ca 1 "H-{3:016x}" # "b mlx5_0"\n[1](13) "H-{2:016x}"[1](12) # lid 2 lmc 0 "a mlx5_0" lid 1 4xHDR\n'
+    )
+    with pytest.raises(UserError, match="a mlx5_0 and b mlx5_0 are cabled to each other: no switch"):
+        read_fabric(path)
+
+
+@pytest.mark.parametrize("lid", ["65535", "0"])
+def test_a_port_without_a_cable_has_no_lid_to_judge(lid: str, tmp_path: Path) -> None:
+    text = db_csv(read_fabric(SIX / "topology.txt"))
+    guid = next(line.split(",")[0] for line in text.splitlines() if line.startswith("0x00000000001"))
+    path = tmp_path / "db"
+    path.write_text(text.replace("END_PORTS", f"{guid},0x99,2,{lid},0,0\nEND_PORTS"))
+    assert read_fabric(path).hosts == 6
+
+
+def test_a_router_is_no_host_and_stays_a_router_in_anonymised_files(tmp_path: Path) -> None:
+    text = switch_and_two_hosts().replace('Ca 1 "H-0000000000000003"', 'Rt 1 "R-0000000000000003"')
+    path = tmp_path / "net.txt"
+    path.write_text(text.replace('"H-0000000000000003"[1](13)', '"R-0000000000000003"[1](13)'))
+    fabric = read_fabric(path)
+    assert fabric.is_host.tolist() == [name == "n2" for name in fabric.host_names]
+    written, *_ = anonymous.write(fabric, None, None, tmp_path / "shared")
+    assert read_fabric(written).host_kinds.count("router") == 1
+
+
+def test_a_greeting_of_the_simulator_is_no_message(tmp_path: Path) -> None:
+    path = tmp_path / "net.txt"
+    path.write_text(
+        'ibwarn: [3141] sim_connect: attached as client 1 at node "Switch1"\n' + switch_and_two_hosts()
+    )
+    assert read_fabric(path).hosts == 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "ibwarn: [27] mad_rpc_open_port: client_register for mgmt 1 failed",
+        "/usr/sbin/ibnetdiscover: iberror: failed",
+    ],
+)
+def test_a_file_with_nothing_but_a_message_says_so(message: str, tmp_path: Path) -> None:
+    (tmp_path / "net.txt").write_text(message + "\n")
+    with pytest.raises(UserError, match="no node in it, only a message of the tool: ") as refused:
+        read_fabric(tmp_path / "net.txt")
+    assert message in refused.value.what
